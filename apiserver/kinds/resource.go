@@ -1,0 +1,169 @@
+// Package kinds describes resources as data. A Resource says everything the API
+// needs to know about one resource in one version; built-in resources come from
+// the embedded files in data/, custom resources will become the same type.
+// Handlers never switch on a kind's name.
+package kinds
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// Resource is one resource in one group version. It is immutable once it is in
+// a Registry.
+type Resource struct {
+	Group      string   `json:"group"`
+	Version    string   `json:"version"`
+	Kind       string   `json:"kind"`
+	ListKind   string   `json:"listKind,omitempty"` // default Kind+"List"
+	Plural     string   `json:"plural"`
+	Singular   string   `json:"singular"`
+	ShortNames []string `json:"shortNames,omitempty"`
+	Categories []string `json:"categories,omitempty"`
+	Namespaced bool     `json:"namespaced"`
+	// Verbs in discovery's words: create delete deletecollection get list patch update watch.
+	Verbs        []string      `json:"verbs"`
+	Subresources []Subresource `json:"subresources,omitempty"`
+
+	// Model is the name of the schema, for example io.k8s.api.apps.v1.Deployment.
+	Model string `json:"model"`
+	// Columns of server-side tables. Empty: Name and Age.
+	Columns []Column `json:"columns,omitempty"`
+	// SelectableFields beyond metadata.name and metadata.namespace.
+	SelectableFields []SelectableField `json:"selectableFields,omitempty"`
+	// NameRule is how metadata.name is validated.
+	NameRule NameRule `json:"nameRule,omitempty"` // default NameSubdomain
+
+	// StorageVersion names the version whose form is stored, if it is another
+	// one; Moves then lead from this version's fields to that one's.
+	StorageGroup   string `json:"storageGroup,omitempty"`
+	StorageVersion string `json:"storageVersion,omitempty"`
+	Moves          []Move `json:"moves,omitempty"`
+
+	// Flags, closed set.
+	UnconditionalUpdate bool `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed
+	CreateOnUpdate      bool `json:"createOnUpdate,omitempty"`      // PUT creates what is absent
+	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation counts changes outside metadata and status
+	GracePeriod         bool `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
+	ReturnsDeleted      bool `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
+	// Virtual resources are not stored; a hook answers them (reviews).
+	Virtual bool `json:"virtual,omitempty"`
+	// Custom is set for resources from CustomResourceDefinitions: no protobuf,
+	// no strategic merge, list items carry kind and apiVersion.
+	Custom bool `json:"custom,omitempty"`
+	// ImmutableFields may not change in an update: dotted paths.
+	ImmutableFields []string `json:"immutableFields,omitempty"`
+}
+
+// Subresource is a path below an object.
+type Subresource struct {
+	Name string `json:"name"` // status, scale, eviction, binding, ...
+	// Kind, Group and Version of the body where they differ from the resource's.
+	Kind    string   `json:"kind,omitempty"`
+	Group   string   `json:"group,omitempty"`
+	Version string   `json:"version,omitempty"`
+	Model   string   `json:"model,omitempty"`
+	Verbs   []string `json:"verbs"`
+	// Scale paths, as in CustomResourceSubresourceScale.
+	SpecReplicas   string `json:"specReplicas,omitempty"`   // .spec.replicas
+	StatusReplicas string `json:"statusReplicas,omitempty"` // .status.replicas
+	Selector       string `json:"selector,omitempty"`       // .spec.selector or .status.selector
+}
+
+// Column of a server-side table. One of JSONPath and CEL is set.
+type Column struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`             // string, integer, number, boolean, date
+	Format      string `json:"format,omitempty"` // name for the first column
+	Description string `json:"description,omitempty"`
+	Priority    int32  `json:"priority,omitempty"` // 0 always, 1 with -o wide
+	JSONPath    string `json:"jsonPath,omitempty"`
+	// CEL is an expression over "self" (the object as a map) with optional
+	// types, string extensions, and age(timestamp) -> string.
+	CEL string `json:"cel,omitempty"`
+}
+
+// SelectableField can be used in field selectors.
+type SelectableField struct {
+	Path string `json:"path"` // as in the selector: status.phase
+	// Default is the value of an object without the field.
+	Default string `json:"default,omitempty"`
+}
+
+// Move says that a field of this version is another one in the stored version.
+type Move struct {
+	From string `json:"from"` // dotted path in this version
+	To   string `json:"to"`   // dotted path in the stored version
+}
+
+// NameRule is a rule of apimachinery's validation package.
+type NameRule string
+
+const (
+	NameSubdomain NameRule = ""             // DNS-1123 subdomain
+	NameLabel     NameRule = "dns-label"    // DNS-1123 label
+	NameLabel1035 NameRule = "dns-1035"     // DNS-1035 label (services)
+	NamePath      NameRule = "path-segment" // anything but /, %, ., ..
+)
+
+// GroupVersion of the resource.
+func (r *Resource) GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: r.Group, Version: r.Version}
+}
+
+// GVK is the group, version and kind of objects.
+func (r *Resource) GVK() schema.GroupVersionKind { return r.GroupVersion().WithKind(r.Kind) }
+
+// GVR is the group, version and resource.
+func (r *Resource) GVR() schema.GroupVersionResource { return r.GroupVersion().WithResource(r.Plural) }
+
+// GroupResource is what error messages and RBAC name.
+func (r *Resource) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Group, Resource: r.Plural}
+}
+
+// ListKindName is ListKind or its default.
+func (r *Resource) ListKindName() string {
+	if r.ListKind != "" {
+		return r.ListKind
+	}
+	return r.Kind + "List"
+}
+
+// Table is the name of the store's table: "pods", "deployments.apps". All
+// versions of a resource share one.
+func (r *Resource) Table() string {
+	g := r.Group
+	if r.StorageVersion != "" {
+		g = r.StorageGroup
+	}
+	if g == "" {
+		return r.Plural
+	}
+	return r.Plural + "." + g
+}
+
+// Key of an object in the table: namespace/name, or name for cluster scope.
+func (r *Resource) Key(namespace, name string) string {
+	if r.Namespaced {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// HasVerb reports whether the resource serves a verb.
+func (r *Resource) HasVerb(verb string) bool {
+	for _, v := range r.Verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// Subresource returns the named subresource, or nil.
+func (r *Resource) Subresource(name string) *Subresource {
+	for i := range r.Subresources {
+		if r.Subresources[i].Name == name {
+			return &r.Subresources[i]
+		}
+	}
+	return nil
+}

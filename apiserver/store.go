@@ -1,0 +1,48 @@
+package apiserver
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Store is what the API needs of the replicated store. *raftstore.Store and
+// *raftstore.Memory satisfy it. All methods are safe for concurrent use.
+type Store interface {
+	// Propose replicates one write and returns when this node has applied it. A
+	// refused condition is a Result (Outcome), not an error. The Version of the
+	// result is set if the write took effect. Errors: raftstore.ErrNoLeader (certainly
+	// not written), raftstore.ErrUnknownOutcome, raftstore.ErrOverloaded,
+	// raftstore.ErrTooLarge, raftstore.ErrClosed, and the context's.
+	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
+	// State is the local state: Applied, Floor, Table(name).Get / Range. It may be
+	// replaced as a whole by a snapshot; take it once per request.
+	State() *mvcc.State
+	// Watch returns a cursor on a table's history behind revision after. The table
+	// need not exist. Errors: mvcc.ErrCompacted.
+	Watch(table string, after proto.Revision) (Watcher, error)
+	// Staleness is how long ago this node last knew that it was current: zero on
+	// a confirmed leader.
+	Staleness() time.Duration
+	// Role is leader, follower, candidate, nonvoter or shutdown.
+	Role() string
+	// NodeID and NodeName of this node.
+	NodeID() proto.NodeID
+	NodeName() string
+}
+
+// Watcher is a position in a table's history. For one goroutine.
+type Watcher interface {
+	// Next fills buf with the versions that follow, without waiting, and returns
+	// their number and the revision up to which everything has now been read
+	// (progress; a bookmark may carry it if n < len(buf)). Errors:
+	// mvcc.ErrCompacted when the floor has passed the position.
+	Next(buf []*mvcc.Version) (n int, progress proto.Revision, err error)
+	// Wake is sent to when there may be more to read. Capacity one; spurious
+	// wake-ups happen.
+	Wake() <-chan struct{}
+	// Close releases the watcher.
+	Close()
+}

@@ -1,0 +1,28 @@
+// Package mvcc is the replicated state machine: tables of keys, each key with
+// its versions, each table with the history of its changes.
+//
+// The types to know:
+//
+//   - State applies log entries, in order, from one goroutine. Everything it
+//     does follows from the entries alone: no clock, no random, no network, no
+//     goroutine, no configuration.
+//   - Table is one resource's keys and history. Readers use it from any
+//     goroutine, without locks.
+//   - Version is one immutable value of a key, with its Revision.
+//   - Cursor is a position in a table's history; watching is reading forward.
+//
+// How readers and the writer meet. A key's versions form a chain, newest first,
+// and a read "as of N" takes the newest version <= N. The writer links new
+// versions into chains and history, publishes changed key trees, and only then
+// moves the applied mark (Publish). A reader takes the mark first, so that it
+// never sees half of a batch: versions above its mark are skipped.
+//
+// The floor. Compact(F) makes everything that only reads below F could see
+// unreachable: superseded versions whose successor is <= F, and tombstones <= F.
+// Readers check the floor AFTER they have walked the chains, because the floor
+// rises before a chain is cut: a walk that ends with floor <= N saw whole chains.
+//
+// Caveats: a Version's slices are shared with everybody and must not be written
+// to. Memory of a version is freed by the garbage collector once the floor has
+// passed and the last reader has let go.
+package mvcc

@@ -1,0 +1,112 @@
+package mvcc
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// LoadState begins to fill an empty state from stored records. The state's own
+// record comes first, then every version in ascending revision order, then
+// Publish.
+func (s *State) LoadState(r *proto.StateRecord) error {
+	if s.now.Applied != 0 {
+		return fmt.Errorf("load into a state at %d: %w", s.now.Applied, ErrOrder)
+	}
+	s.now = Mark{
+		Applied: proto.Revision(r.Applied),
+		Term:    proto.Term(r.AppliedTerm),
+		Hash:    r.Hash,
+		Cluster: proto.ClusterID(r.ClusterId),
+		Feature: r.FeatureVersion,
+	}
+	s.floor.Store(r.Floor)
+	return nil
+}
+
+// LoadVersion adds one stored version.
+func (s *State) LoadVersion(r *proto.VersionRecord) error {
+	v := versionOf(r)
+	if v.Revision == 0 || v.Revision > s.now.Applied || v.CreateRevision > v.Revision {
+		return fmt.Errorf("load revision %d into a state at %d: %w", v.Revision, s.now.Applied, ErrOrder)
+	}
+	t := s.table(r.Table)
+	it, old := t.newest(v.Key)
+	if old != nil && old.Revision >= v.Revision {
+		return fmt.Errorf("load %s %s at %d after %d: %w", r.Table, v.Key, v.Revision, old.Revision, ErrOrder)
+	}
+	if v.Revision > s.Floor() {
+		s.add(t, it, v)
+		return nil
+	}
+	if v.Deleted || old != nil {
+		return fmt.Errorf("load %s %s at %d: superseded at or below the floor %d: %w", r.Table, v.Key, v.Revision, s.Floor(), ErrOrder)
+	}
+	t.link(nil, v)
+	if len(s.touched) == 0 || s.touched[len(s.touched)-1] != t {
+		s.touched = append(s.touched, t)
+	}
+	return nil
+}
+
+// StateRecord returns the record of the published state. Versions is not set.
+func (s *State) StateRecord() *proto.StateRecord {
+	m := s.Mark()
+	return &proto.StateRecord{
+		Applied:        uint64(m.Applied),
+		AppliedTerm:    uint64(m.Term),
+		Floor:          uint64(s.Floor()),
+		Hash:           m.Hash,
+		ClusterId:      string(m.Cluster),
+		FeatureVersion: m.Feature,
+	}
+}
+
+// Record returns the stored form of a version. Its slices are shared.
+func (v *Version) Record(table string) *proto.VersionRecord {
+	r := &proto.VersionRecord{
+		Revision:       uint64(v.Revision),
+		CreateRevision: uint64(v.CreateRevision),
+		Table:          table,
+		Key:            v.Key,
+		Deleted:        v.Deleted,
+		Value:          v.Value,
+		RevisionOffset: v.RevisionOffset,
+		Uid:            v.UID,
+		Labels:         pairs(v.Labels),
+		Fields:         pairs(v.Fields),
+		Flags:          v.Flags,
+	}
+	if v.RequestID != ([proto.RequestIDSize]byte{}) {
+		r.RequestId = v.RequestID[:]
+	}
+	return r
+}
+
+func versionOf(r *proto.VersionRecord) *Version {
+	v := &Version{
+		Key:            r.Key,
+		Revision:       proto.Revision(r.Revision),
+		CreateRevision: proto.Revision(r.CreateRevision),
+		Deleted:        r.Deleted,
+		Flags:          r.Flags,
+		Value:          r.Value,
+		RevisionOffset: r.RevisionOffset,
+		UID:            r.Uid,
+		Labels:         attributes(r.Labels),
+		Fields:         attributes(r.Fields),
+	}
+	copy(v.RequestID[:], r.RequestId)
+	return v
+}
+
+func pairs(a Attributes) []*proto.Attribute {
+	if len(a) == 0 {
+		return nil
+	}
+	out := make([]*proto.Attribute, len(a))
+	for i, p := range a {
+		out[i] = &proto.Attribute{Name: p.Name, Value: p.Value}
+	}
+	return out
+}

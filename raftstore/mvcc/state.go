@@ -1,0 +1,302 @@
+package mvcc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/quorate/quorate/proto"
+)
+
+// Mark says which state a reader sees: everything up to and including Applied.
+type Mark struct {
+	Applied proto.Revision
+	// Term of the entry at Applied.
+	Term proto.Term
+	// Hash covers every entry up to Applied and its outcome. Two nodes with the
+	// same Applied have the same Hash, or one of them is broken.
+	Hash uint64
+	// Cluster is what the last Cluster entry said; empty before the first.
+	Cluster proto.ClusterID
+	Feature uint32
+}
+
+// State is the state machine. One goroutine calls Apply, Advance, Publish and
+// the loaders; all other methods are safe from any goroutine.
+type State struct {
+	tables atomic.Pointer[map[string]*Table]
+	mark   atomic.Pointer[Mark]
+	floor  atomic.Uint64
+
+	// Owned by the writer:
+	now      Mark // what the next Publish shows
+	touched  []*Table
+	requests map[[proto.RequestIDSize]byte]proto.Revision
+
+	historyVersions atomic.Int64
+	historyBytes    atomic.Int64
+}
+
+// New returns an empty state at index zero.
+func New() *State {
+	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}}
+	s.tables.Store(&map[string]*Table{})
+	s.mark.Store(&Mark{})
+	return s
+}
+
+// Mark returns what readers see now.
+func (s *State) Mark() Mark { return *s.mark.Load() }
+
+// Applied is the newest index whose effects are visible.
+func (s *State) Applied() proto.Revision { return s.mark.Load().Applied }
+
+// Floor is the oldest revision that can be read: history above it is whole.
+func (s *State) Floor() proto.Revision { return proto.Revision(s.floor.Load()) }
+
+// History returns how many versions the history window holds, and their bytes.
+func (s *State) History() (versions, bytes int64) {
+	return s.historyVersions.Load(), s.historyBytes.Load()
+}
+
+// Table returns a table, or nil if nothing was ever written to it.
+func (s *State) Table(name string) *Table { return (*s.tables.Load())[name] }
+
+// Tables returns all tables. The map must not be written to.
+func (s *State) Tables() map[string]*Table { return *s.tables.Load() }
+
+func (s *State) table(name string) *Table {
+	old := *s.tables.Load()
+	if t := old[name]; t != nil {
+		return t
+	}
+	t := &Table{name: name, state: s, keys: newTree()}
+	t.root.Store(t.keys.Copy())
+	grown := make(map[string]*Table, len(old)+1)
+	maps.Copy(grown, old)
+	grown[name] = t
+	s.tables.Store(&grown)
+	return t
+}
+
+// Result is what an applied entry did.
+type Result struct {
+	Index   proto.RaftIndex
+	Outcome proto.Outcome
+	// Revision of the write that took effect; for OUTCOME_DUPLICATE the earlier one.
+	Revision proto.Revision
+	// Table and Version are set if a version was added.
+	Table   *Table
+	Version *Version
+	// Removed are the revisions that no reader can reach any more.
+	Removed []proto.Revision
+}
+
+// Apply applies the entry at index. A refused write is a Result, not an error.
+// On an error the state is unchanged and the node must stop: ErrOrder,
+// proto.ErrFormat, proto.ErrUnknownKind.
+//
+// Nothing is visible to readers before Publish.
+func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Result, error) {
+	if proto.Revision(index) <= s.now.Applied {
+		return Result{}, fmt.Errorf("apply entry %d after %d: %w", index, s.now.Applied, ErrOrder)
+	}
+	kind, body, err := proto.Split(entry)
+	if err != nil {
+		return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+	}
+	r := Result{Index: index, Outcome: proto.Outcome_OUTCOME_APPLIED, Revision: proto.Revision(index)}
+	switch kind {
+	case proto.KindWrite:
+		var w proto.Write
+		if err := proto.Decode(body, &w); err != nil {
+			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		s.write(&r, &w)
+	case proto.KindCompact:
+		var c proto.Compact
+		if err := proto.Decode(body, &c); err != nil {
+			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		r.Removed = s.compact(min(proto.Revision(c.Floor), proto.Revision(index)))
+	case proto.KindNewTerm:
+	case proto.KindCluster:
+		var c proto.Cluster
+		if err := proto.Decode(body, &c); err != nil {
+			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		s.now.Cluster, s.now.Feature = proto.ClusterID(c.ClusterId), c.FeatureVersion
+	default:
+		if kind&proto.KindIgnorable == 0 {
+			return Result{}, fmt.Errorf("apply entry %d of kind %d: %w", index, kind, proto.ErrUnknownKind)
+		}
+	}
+	var head [26]byte
+	binary.LittleEndian.PutUint64(head[0:], s.now.Hash)
+	binary.LittleEndian.PutUint64(head[8:], uint64(index))
+	head[16] = byte(r.Outcome)
+	binary.LittleEndian.PutUint64(head[17:], xxhash.Sum64(entry))
+	s.now.Hash = xxhash.Sum64(head[:])
+	s.now.Applied, s.now.Term = proto.Revision(index), term
+	return r, nil
+}
+
+// Advance notes an index that carries no command (a configuration entry), so
+// that waits for it end. It changes nothing else.
+func (s *State) Advance(index proto.RaftIndex, term proto.Term) {
+	if proto.Revision(index) > s.now.Applied {
+		s.now.Applied, s.now.Term = proto.Revision(index), term
+	}
+}
+
+// Publish makes everything applied so far visible to readers.
+func (s *State) Publish() {
+	for _, t := range s.touched {
+		t.publish()
+	}
+	s.touched = s.touched[:0]
+	m := s.now
+	s.mark.Store(&m)
+}
+
+func (s *State) write(r *Result, w *proto.Write) {
+	var id [proto.RequestIDSize]byte
+	copy(id[:], w.RequestId)
+	if rev, ok := s.requests[id]; ok && id != ([proto.RequestIDSize]byte{}) {
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_DUPLICATE, rev
+		return
+	}
+	t := s.table(w.Table)
+	it, old := t.newest(w.Key)
+	live := old
+	if live != nil && live.Deleted {
+		live = nil
+	}
+	if r.Outcome = s.check(w, live); r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+		r.Revision = 0
+		if live != nil {
+			r.Revision = live.Revision
+		}
+		return
+	}
+	v := &Version{
+		Key:            w.Key,
+		Revision:       r.Revision,
+		CreateRevision: r.Revision,
+		Flags:          w.Flags,
+		RevisionOffset: w.RevisionOffset,
+		UID:            w.Uid,
+		Labels:         attributes(w.Labels),
+		Fields:         attributes(w.Fields),
+		RequestID:      id,
+	}
+	if live != nil {
+		v.CreateRevision = live.CreateRevision
+	}
+	switch {
+	case w.Op == proto.Op_OP_PUT:
+		v.Value = insertRevision(w.Value, w.RevisionOffset, r.Revision)
+	case len(w.Value) > 0:
+		v.Deleted = true
+		v.Value = insertRevision(w.Value, w.RevisionOffset, r.Revision)
+	default:
+		v.Deleted = true
+		v.Value = replaceRevision(live.Value, live.RevisionOffset, r.Revision)
+		v.RevisionOffset, v.UID, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.UID, live.Labels, live.Fields, live.Flags
+	}
+	s.add(t, it, v)
+	r.Table, r.Version = t, v
+}
+
+// check returns OUTCOME_APPLIED, or why the write is refused. live is the key's
+// live version or nil.
+func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
+	if g := w.Guard; g != nil {
+		var guard *Version
+		if t := s.Table(g.Table); t != nil {
+			_, guard = t.newest(g.Key)
+		}
+		switch {
+		case guard == nil || guard.Deleted:
+			return proto.Outcome_OUTCOME_GUARD_ABSENT
+		case guard.Flags&proto.FlagTerminating != 0:
+			return proto.Outcome_OUTCOME_GUARD_TERMINATING
+		}
+	}
+	condition := w.Condition
+	if w.Op != proto.Op_OP_PUT && condition == proto.Condition_CONDITION_NONE {
+		condition = proto.Condition_CONDITION_EXISTS
+	}
+	switch condition {
+	case proto.Condition_CONDITION_ABSENT:
+		if live != nil {
+			return proto.Outcome_OUTCOME_EXISTS
+		}
+	case proto.Condition_CONDITION_REVISION:
+		if live == nil {
+			return proto.Outcome_OUTCOME_NOT_FOUND
+		}
+		if uint64(live.Revision) != w.ExpectRevision {
+			return proto.Outcome_OUTCOME_REVISION_MISMATCH
+		}
+	case proto.Condition_CONDITION_EXISTS:
+		if live == nil {
+			return proto.Outcome_OUTCOME_NOT_FOUND
+		}
+	}
+	if w.ExpectUid != "" && (live == nil || live.UID != w.ExpectUid) {
+		if live == nil {
+			return proto.Outcome_OUTCOME_NOT_FOUND
+		}
+		return proto.Outcome_OUTCOME_UID_MISMATCH
+	}
+	return proto.Outcome_OUTCOME_APPLIED
+}
+
+// add links a new version everywhere it belongs.
+func (s *State) add(t *Table, it *item, v *Version) {
+	t.link(it, v)
+	t.hist.append(v)
+	s.historyVersions.Add(1)
+	s.historyBytes.Add(v.Size())
+	if v.RequestID != ([proto.RequestIDSize]byte{}) {
+		s.requests[v.RequestID] = v.Revision
+	}
+	if t.dirty {
+		s.touched = append(s.touched, t)
+	}
+}
+
+// compact moves the floor and returns the revisions that became unreachable.
+func (s *State) compact(floor proto.Revision) []proto.Revision {
+	done := s.Floor()
+	if floor <= done {
+		return nil
+	}
+	// First the floor, then the cuts: see the package comment.
+	s.floor.Store(uint64(floor))
+	var removed []proto.Revision
+	for _, t := range s.Tables() {
+		t.hist.trim(done, floor, func(v *Version) {
+			s.historyVersions.Add(-1)
+			s.historyBytes.Add(-v.Size())
+			if s.requests[v.RequestID] == v.Revision {
+				delete(s.requests, v.RequestID)
+			}
+			if p := v.prev.Swap(nil); p != nil {
+				removed = append(removed, p.Revision)
+			}
+			if it, newest := t.newest(v.Key); v.Deleted && newest == v {
+				t.keys.Delete(it)
+				t.dirty = true
+				removed = append(removed, v.Revision)
+			}
+		})
+		if t.dirty {
+			s.touched = append(s.touched, t)
+		}
+	}
+	return removed
+}
