@@ -1,0 +1,23 @@
+package raftstore
+
+import "errors"
+
+var (
+	// ErrNoLeader is returned when no leader could be reached in time and the
+	// write is certainly in no log, or when a linearizable read found no quorum.
+	ErrNoLeader = errors.New("no leader with a quorum is reachable")
+	// ErrUnknownOutcome is returned when a write may or may not have taken effect.
+	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
+	// ErrOverloaded is returned when the proposals in flight exceed their bound
+	// in bytes. The write is certainly in no log.
+	ErrOverloaded = errors.New("too many bytes of writes in flight")
+	// ErrTooLarge is returned for a write above proto.MaxEntryBytes.
+	ErrTooLarge = errors.New("object is too large")
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("store is closed")
+	// ErrNotLeader is returned by calls that only a ready leader can serve.
+	ErrNotLeader = errors.New("this node is not the leader")
+	// ErrConfigurationChanged is returned when the membership is no longer what
+	// the caller saw.
+	ErrConfigurationChanged = errors.New("the cluster's configuration has changed")
+)
