@@ -1,0 +1,41 @@
+package membership
+
+import "errors"
+
+// Returned by implementations of Consensus and KV, possibly wrapped.
+var (
+	// ErrNotLeader is returned when this node does not lead; nothing was changed.
+	ErrNotLeader = errors.New("not the leader")
+	// ErrConflict is returned when another configuration change came first;
+	// nothing was changed.
+	ErrConflict = errors.New("the configuration has changed meanwhile")
+	// ErrExists is returned by KV.Put with ifAbsent when the key has a value.
+	ErrExists = errors.New("exists already")
+)
+
+// Returned by this package.
+var (
+	// ErrStateLost is returned by Run when node.json says that the node belongs
+	// to a cluster, but its Raft state is gone. A voter that has forgotten its
+	// vote must not take part again under the same id.
+	ErrStateLost = errors.New("the Raft state of this node is gone; wipe the whole data directory, remove the old member, and join again as a new node")
+	// ErrOtherCluster is returned when a node belongs to another cluster.
+	ErrOtherCluster = errors.New("belongs to another cluster")
+	// ErrRemoved is returned to a node that was removed from the cluster and
+	// asks to join under its old id.
+	ErrRemoved = errors.New("this node was removed from the cluster; wipe its data directory and join as a new node")
+	// ErrNoLeader is returned when no leader was found in time.
+	ErrNoLeader = errors.New("the cluster has no leader at the moment")
+	// ErrNotFound is returned when no member, or no token, has that id or name.
+	ErrNotFound = errors.New("not found")
+	// ErrAmbiguous is returned when more than one member has that name.
+	ErrAmbiguous = errors.New("several members have this name; use the id")
+	// ErrRefused is wrapped by every refusal of a guard; the text says which.
+	ErrRefused = errors.New("refused")
+	// ErrToken is returned for a join token that is malformed, unknown, expired,
+	// used up or wrong. It does not say which to whoever presents it.
+	ErrToken = errors.New("the join token is not valid")
+	// ErrPin is returned when a server's CA is not the one that the join token
+	// names. The token's secret was not sent.
+	ErrPin = errors.New("the server's CA is not the one that the join token names")
+)
