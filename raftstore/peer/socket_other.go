@@ -1,0 +1,8 @@
+//go:build !linux
+
+package peer
+
+import "net"
+
+// setUserTimeout: other systems rely on keepalive alone.
+func setUserTimeout(*net.TCPConn) error { return nil }
