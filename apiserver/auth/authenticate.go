@@ -1,0 +1,113 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// ErrUnauthorized is returned when a credential was presented and does not hold,
+// or none was and anonymous requests are off. Its cause is for the log only: the
+// client learns nothing but "Unauthorized".
+var ErrUnauthorized error = apierrors.NewUnauthorized("Unauthorized")
+
+// Authenticator recognizes one form of credential. Implementations are safe for
+// concurrent use.
+type Authenticator interface {
+	// Authenticate returns the user of a request. ok is false if the request
+	// has no credential of this form. An error means that it has one and that
+	// it does not hold.
+	Authenticate(r *http.Request) (u *User, ok bool, err error)
+}
+
+// TokenAuthenticator recognizes bearer tokens. Implementations are safe for
+// concurrent use.
+type TokenAuthenticator interface {
+	// AuthenticateToken returns the user of a token. ok is false for a token
+	// that this authenticator does not issue or know; an error for one that is
+	// its own and does not hold.
+	AuthenticateToken(ctx context.Context, token string) (u *User, ok bool, err error)
+}
+
+// Authentication is the order in which credentials are looked at: those of
+// Authenticators in turn, then bearer tokens, then none.
+type Authentication struct {
+	Authenticators []Authenticator
+	Tokens         []TokenAuthenticator
+	// NoAnonymous refuses requests without a credential.
+	NoAnonymous bool
+}
+
+// NewAuthentication accepts client certificates, the tokens that the given
+// authenticators know, and anonymous requests.
+func NewAuthentication(tokens ...TokenAuthenticator) *Authentication {
+	return &Authentication{Authenticators: []Authenticator{&Certificates{}}, Tokens: tokens}
+}
+
+// Authenticate returns the user of a request. A bearer token is taken out of the
+// request once it was accepted, so that nothing behind can log or forward it.
+//
+// Errors are ErrUnauthorized, wrapped around the cause.
+func (a *Authentication) Authenticate(r *http.Request) (*User, error) {
+	var failed error
+	for _, x := range a.Authenticators {
+		u, ok, err := x.Authenticate(r)
+		if ok {
+			return authenticated(u), nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if token, ok := bearerToken(r.Header.Get("Authorization")); ok {
+		u, err := a.token(r.Context(), token)
+		if err == nil {
+			r.Header.Del("Authorization")
+			return authenticated(u), nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed != nil {
+		return nil, unauthorized{failed}
+	}
+	if a.NoAnonymous {
+		return nil, unauthorized{errors.New("no credential")}
+	}
+	return anonymous, nil
+}
+
+func (a *Authentication) token(ctx context.Context, token string) (*User, error) {
+	var failed error
+	for _, x := range a.Tokens {
+		u, ok, err := x.AuthenticateToken(ctx, token)
+		if ok {
+			return u, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed == nil {
+		failed = errors.New("unknown")
+	}
+	return nil, fmt.Errorf("bearer token: %w", failed)
+}
+
+// bearerToken reads an Authorization header. Other schemes are no credential of
+// this API; upstream ignores them too.
+func bearerToken(header string) (string, bool) {
+	scheme, rest, ok := strings.Cut(strings.TrimSpace(header), " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return "", false
+	}
+	// What follows a second blank is not part of the token.
+	token, _, _ := strings.Cut(rest, " ")
+	return token, token != ""
+}
+
+// unauthorized keeps the cause for the log; it reads and unwraps as
+// ErrUnauthorized for everything that answers a client.
+type unauthorized struct{ cause error }
+
+func (e unauthorized) Error() string   { return "unauthorized: " + e.cause.Error() }
+func (e unauthorized) Unwrap() []error { return []error{ErrUnauthorized, e.cause} }

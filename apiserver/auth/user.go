@@ -1,0 +1,58 @@
+package auth
+
+import (
+	"context"
+	"slices"
+)
+
+// Names that the API gives a meaning.
+const (
+	Anonymous       = "system:anonymous"
+	Unauthenticated = "system:unauthenticated"
+	Authenticated   = "system:authenticated"
+	Masters         = "system:masters"
+)
+
+// CredentialID is the key of User.Extra that names the credential which was used,
+// without giving it away.
+const CredentialID = "authentication.kubernetes.io/credential-id"
+
+// User is who sends a request. It is immutable: requests share it.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// InGroup reports whether the user is in a group.
+func (u *User) InGroup(group string) bool { return slices.Contains(u.Groups, group) }
+
+var anonymous = &User{Name: Anonymous, Groups: []string{Unauthenticated}}
+
+// AnonymousUser is who sends a request without a credential.
+func AnonymousUser() *User { return anonymous }
+
+// authenticated returns the user with system:authenticated among its groups, as
+// everybody but the anonymous user has it. The argument is not changed.
+func authenticated(u *User) *User {
+	if u.Name == Anonymous || u.InGroup(Authenticated) || u.InGroup(Unauthenticated) {
+		return u
+	}
+	c := *u
+	c.Groups = append(slices.Clip(slices.Clone(u.Groups)), Authenticated)
+	return &c
+}
+
+type userKey struct{}
+
+// WithUser returns a context that carries the user.
+func WithUser(ctx context.Context, u *User) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}
+
+// UserFrom returns the user of a request, or nil if nobody was authenticated.
+func UserFrom(ctx context.Context) *User {
+	u, _ := ctx.Value(userKey{}).(*User)
+	return u
+}
