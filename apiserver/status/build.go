@@ -1,0 +1,314 @@
+package status
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// OptimisticLock is upstream's text for a resourceVersion that is not the
+// newest one any more. Clients match on it.
+const OptimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
+
+// continueExpired is what upstream says next to a token that continues inconsistently.
+const continueExpired = "The provided continue parameter is too old to display a consistent list result. " +
+	"You can start a new list without the continue parameter, or use the continue token in this response to " +
+	"retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - " +
+	"objects that were created, modified, or deleted between the time the first chunk was returned and now may " +
+	"show up in the list."
+
+var tooLargeCause = metav1.StatusCause{
+	Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+}
+
+func typesUID(s string) types.UID { return types.UID(s) }
+
+// failure is a Status without details.
+func failure(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+// BadRequest is a 400 with the text as it is.
+func BadRequest(format string, args ...any) *apierrors.StatusError {
+	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
+}
+
+// CannotBeHandled is the 400 for a body of a known kind that does not decode.
+func CannotBeHandled(body schema.GroupVersionKind, kind string, err error) *apierrors.StatusError {
+	return BadRequest("%s in version %q cannot be handled as a %s: %v", body.Kind, body.Version, kind, err)
+}
+
+// Unrecognized is the 400 for a body that does not even tell its kind. kind is
+// what was expected; it may be empty.
+func Unrecognized(kind string, err error, body []byte) *apierrors.StatusError {
+	if kind == "" {
+		return BadRequest("the object provided is unrecognized: %v (%s)", err, summary(body))
+	}
+	return BadRequest("the object provided is unrecognized (must be of type %s): %v (%s)", kind, err, summary(body))
+}
+
+// summary shows the first bytes of a body: as text if it looks like JSON.
+func summary(body []byte) string {
+	const most = 30
+	more := ""
+	if len(body) > most {
+		body, more = body[:most], " ..."
+	}
+	switch {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{':
+		return string(body) + more
+	}
+	return hex.EncodeToString(body) + more
+}
+
+// NamespaceMismatch is the 400 for an object of another namespace than the URL's.
+func NamespaceMismatch() *apierrors.StatusError {
+	return BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+}
+
+// NameMismatch is the 400 for an object of another name than the URL's.
+func NameMismatch(object, url string) *apierrors.StatusError {
+	return BadRequest("the name of the object (%s) does not match the name on the URL (%s)", object, url)
+}
+
+// VersionMismatch is the 400 for a body of another group version than the URL's.
+func VersionMismatch(data, expected string) *apierrors.StatusError {
+	return BadRequest("the API version in the data (%s) does not match the expected API version (%s)", data, expected)
+}
+
+// StrictDecoding is the 400 of fieldValidation=Strict. The findings are joined.
+func StrictDecoding(body schema.GroupVersionKind, kind string, findings []string) *apierrors.StatusError {
+	return CannotBeHandled(body, kind, fmt.Errorf("strict decoding error: %s", join(findings)))
+}
+
+// InvalidResourceVersion is the 400 for a resourceVersion that is no number.
+func InvalidResourceVersion(text string) *apierrors.StatusError {
+	_, err := strconv.ParseUint(text, 10, 64)
+	return BadRequest("invalid resource version: %v", field.Invalid(field.NewPath("resourceVersion"), text, fmt.Sprint(err)))
+}
+
+// Unauthorized is the 401.
+func Unauthorized() *apierrors.StatusError { return apierrors.NewUnauthorized("Unauthorized") }
+
+// htmlSafe keeps user input in a message from being taken for markup.
+var htmlSafe = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// Forbidden is the 403 for a resource. resource may carry a subresource
+// ("pods/status") and is named in both places, as upstream does. An empty
+// namespace means the cluster scope.
+func Forbidden(user, verb string, resource schema.GroupResource, namespace, name string) *apierrors.StatusError {
+	scope := "at the cluster scope"
+	if namespace != "" {
+		scope = fmt.Sprintf("in the namespace %q", namespace)
+	}
+	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", user, verb, resource.Resource, resource.Group, scope)
+	e := apierrors.NewForbidden(resource, name, errors.New(text))
+	e.ErrStatus.Message = htmlSafe.Replace(e.ErrStatus.Message)
+	return e
+}
+
+// ForbiddenPath is the 403 for a path that is no resource.
+func ForbiddenPath(user, verb, path string) *apierrors.StatusError {
+	text := fmt.Sprintf("User %q cannot %s path %q", user, verb, path)
+	e := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(text))
+	e.ErrStatus.Message = htmlSafe.Replace(e.ErrStatus.Message)
+	return e
+}
+
+// NotFound is the 404 for an object.
+func NotFound(resource schema.GroupResource, name string) *apierrors.StatusError {
+	return apierrors.NewNotFound(resource, name)
+}
+
+// NoSuchResource is the 404 for an unknown resource of a served group version.
+func NoSuchResource() *apierrors.StatusError {
+	e := failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	e.ErrStatus.Details = &metav1.StatusDetails{}
+	return e
+}
+
+// NoSuchMethod is the 405 for a path that has no such method.
+func NoSuchMethod() *apierrors.StatusError {
+	e := failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource")
+	e.ErrStatus.Details = &metav1.StatusDetails{}
+	return e
+}
+
+// MethodNotSupported is the 405 for a verb that the resource lacks.
+func MethodNotSupported(resource schema.GroupResource, verb string) *apierrors.StatusError {
+	return apierrors.NewMethodNotSupported(resource, verb)
+}
+
+// NotAcceptable is the 406 that lists the media types there are.
+func NotAcceptable(accepted []string) *apierrors.StatusError {
+	return NotAcceptableText("only the following media types are accepted: " + join(accepted))
+}
+
+// NotAcceptableText is a 406 with the text as it is.
+func NotAcceptableText(text string) *apierrors.StatusError {
+	return failure(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, text)
+}
+
+// AlreadyExists is the 409 of a create.
+func AlreadyExists(resource schema.GroupResource, name string) *apierrors.StatusError {
+	return apierrors.NewAlreadyExists(resource, name)
+}
+
+// NoUniqueName is the 409 of a generateName that found only taken names.
+func NoUniqueName(resource schema.GroupResource, name string) *apierrors.StatusError {
+	return apierrors.NewGenerateNameConflict(resource, name, 1)
+}
+
+// Conflict is the 409 of an update against an old resourceVersion.
+func Conflict(resource schema.GroupResource, name string) *apierrors.StatusError {
+	return apierrors.NewConflict(resource, name, errors.New(OptimisticLock))
+}
+
+// ConflictText is the 409 with another reason.
+func ConflictText(resource schema.GroupResource, name, text string) *apierrors.StatusError {
+	return apierrors.NewConflict(resource, name, errors.New(text))
+}
+
+// UIDPrecondition is the 409 of a precondition on the uid. key is how upstream
+// names the object's place, for example /pods/default/x.
+func UIDPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
+	return precondition(resource, name, key, "UID", want, have)
+}
+
+// VersionPrecondition is the 409 of a precondition on the resourceVersion.
+func VersionPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
+	return precondition(resource, name, key, "ResourceVersion", want, have)
+}
+
+func precondition(resource schema.GroupResource, name, key, what, want, have string) *apierrors.StatusError {
+	return ConflictText(resource, name, fmt.Sprintf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, "+
+		"AdditionalErrorMsg: Precondition failed: %s in precondition: %s, %s in object meta: %s", key, what, want, what, have))
+}
+
+// Expired is the 410 with the text as it is.
+func Expired(text string) *apierrors.StatusError { return apierrors.NewResourceExpired(text) }
+
+// WatchTooOld is the 410 of a watch: the revision asked for and the oldest one
+// that a watch can start from.
+func WatchTooOld(asked, oldest uint64) *apierrors.StatusError {
+	return Expired(fmt.Sprintf("too old resource version: %d (%d)", asked, oldest))
+}
+
+// ListTooOld is the 410 of a list at an exact revision.
+func ListTooOld(asked uint64) *apierrors.StatusError {
+	return Expired(fmt.Sprintf("too old resource version: %d", asked))
+}
+
+// ContinueExpired is the 410 for a continue token below the floor; next
+// continues at the newest state.
+func ContinueExpired(next string) *apierrors.StatusError {
+	e := Expired(continueExpired)
+	e.ErrStatus.ListMeta.Continue = next
+	return e
+}
+
+// BodyTooLarge is the 413 for a body above the limit in bytes.
+func BodyTooLarge(limit int64) *apierrors.StatusError {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+}
+
+// EntityTooLarge is the 413 with another reason.
+func EntityTooLarge(text string) *apierrors.StatusError {
+	return apierrors.NewRequestEntityTooLargeError(text)
+}
+
+// UnsupportedMediaType is the 415 that lists what a body may be.
+func UnsupportedMediaType(accepted []string) *apierrors.StatusError {
+	return failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+join(accepted))
+}
+
+// Invalid is the 422 of validation; it names the kind, not the resource.
+func Invalid(kind schema.GroupKind, name string, list field.ErrorList) *apierrors.StatusError {
+	return apierrors.NewInvalid(kind, name, list)
+}
+
+// MustSpecifyVersion is the 422 of a PUT without a resourceVersion where one is
+// needed; upstream names the plural here.
+func MustSpecifyVersion(resource schema.GroupResource, name string) *apierrors.StatusError {
+	return Invalid(schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
+	})
+}
+
+// InvalidOptions is the 422 of request options; kind is ListOptions,
+// CreateOptions and so on.
+func InvalidOptions(kind string, list field.ErrorList) *apierrors.StatusError {
+	return Invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", list)
+}
+
+// Unprocessable is the 422 of a JSON patch that does not apply.
+func Unprocessable() *apierrors.StatusError {
+	e := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+		"the server rejected our request due to an error in our request")
+	e.ErrStatus.Details = &metav1.StatusDetails{}
+	return e
+}
+
+// NotReady is the 429 of a store that is still loading.
+func NotReady(retryAfterSeconds int) *apierrors.StatusError {
+	return apierrors.NewTooManyRequests("storage is (re)initializing", retryAfterSeconds)
+}
+
+// Internal is the 500.
+func Internal(err error) *apierrors.StatusError { return apierrors.NewInternalError(err) }
+
+// Unreachable is the 500 ServerTimeout for a store without a leader or quorum:
+// certainly nothing happened, and a retry may help.
+func Unreachable(operation string, resource schema.GroupResource) *apierrors.StatusError {
+	if operation == "" {
+		operation = "requested"
+	}
+	e := apierrors.NewServerTimeout(resource, operation, retrySoon)
+	if resource.Empty() {
+		e.ErrStatus.Message = fmt.Sprintf("The %s operation could not be completed at this time, please try again.", operation)
+	}
+	return e
+}
+
+// NotStarted is the 503 for unknown paths before all are known.
+func NotStarted() *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("the request has been made before all known HTTP paths have been installed, please try again")
+	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 5}
+	return e
+}
+
+// ShuttingDown is the 503 of a node that is about to end.
+func ShuttingDown() *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("apiserver is shutting down")
+	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return e
+}
+
+// Timeout is the 504 of the request's deadline.
+func Timeout() *apierrors.StatusError {
+	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
+}
+
+// TooLargeResourceVersion is the 504 for a revision that does not exist yet.
+// Reflectors find it by its cause.
+func TooLargeResourceVersion(asked, current uint64) *apierrors.StatusError {
+	e := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
+	e.ErrStatus.Details.Causes = []metav1.StatusCause{tooLargeCause}
+	return e
+}
