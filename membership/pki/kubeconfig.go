@@ -1,0 +1,201 @@
+package pki
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	kubeconfigUser     = "quorate-admin"
+	maxKubeconfigBytes = 1 << 20
+)
+
+// Endpoint is one API server in a kubeconfig.
+type Endpoint struct {
+	Name   string // of cluster and context, e.g. quorate-n1
+	Server string // URL
+}
+
+// Kubeconfig is an administrator's access to a cluster: one context per node.
+type Kubeconfig struct {
+	Endpoints []Endpoint
+	// Current is the name of the current context. Default: the first one.
+	Current       string
+	CA, Cert, Key []byte // PEM
+}
+
+// Encode returns the file's content. The same value gives the same bytes.
+func (k Kubeconfig) Encode() ([]byte, error) {
+	if len(k.Endpoints) == 0 {
+		return nil, errors.New("kubeconfig: no server")
+	}
+	current := k.Current
+	if current == "" {
+		current = k.Endpoints[0].Name
+	}
+	// A JSON string is a YAML string.
+	q := func(s string) string {
+		b, _ := json.Marshal(s) // a string cannot fail
+		return string(b)
+	}
+	b64 := base64.StdEncoding.EncodeToString
+	var b bytes.Buffer
+	b.WriteString("apiVersion: v1\nkind: Config\npreferences: {}\n")
+	fmt.Fprintf(&b, "current-context: %s\nclusters:\n", q(current))
+	for _, e := range k.Endpoints {
+		fmt.Fprintf(&b, "- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n", q(e.Name), q(e.Server), b64(k.CA))
+	}
+	b.WriteString("contexts:\n")
+	for _, e := range k.Endpoints {
+		fmt.Fprintf(&b, "- name: %s\n  context:\n    cluster: %s\n    user: %s\n", q(e.Name), q(e.Name), kubeconfigUser)
+	}
+	fmt.Fprintf(&b, "users:\n- name: %s\n  user:\n    client-certificate-data: %s\n    client-key-data: %s\n", kubeconfigUser, b64(k.Cert), b64(k.Key))
+	return b.Bytes(), nil
+}
+
+// Write replaces the file atomically, with mode 0600. Under sudo the file is
+// given to the user who called sudo, who could not read it otherwise.
+func (k Kubeconfig) Write(path string) error {
+	data, err := k.Encode()
+	if err != nil {
+		return err
+	}
+	if err := WriteFile(path, data, ModeSecret); err != nil {
+		return err
+	}
+	uid, gid, ok := sudoUser(os.Geteuid(), os.Getenv)
+	if !ok {
+		return nil
+	}
+	if err := os.Chown(path, uid, gid); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// sudoUser returns the user behind sudo, if this process is root through it.
+func sudoUser(euid int, getenv func(string) string) (uid, gid int, ok bool) {
+	if euid != 0 {
+		return 0, 0, false
+	}
+	uid, err1 := strconv.Atoi(getenv("SUDO_UID"))
+	gid, err2 := strconv.Atoi(getenv("SUDO_GID"))
+	return uid, gid, err1 == nil && err2 == nil && uid > 0 && gid >= 0
+}
+
+// kubeconfigFile is the part of the format that is read.
+type kubeconfigFile struct {
+	Current  string `yaml:"current-context"`
+	Clusters []struct {
+		Name    string `yaml:"name"`
+		Cluster struct {
+			Server string `yaml:"server"`
+			CAData string `yaml:"certificate-authority-data"`
+			CAFile string `yaml:"certificate-authority"`
+		} `yaml:"cluster"`
+	} `yaml:"clusters"`
+	Contexts []struct {
+		Name    string `yaml:"name"`
+		Context struct {
+			Cluster string `yaml:"cluster"`
+			User    string `yaml:"user"`
+		} `yaml:"context"`
+	} `yaml:"contexts"`
+	Users []struct {
+		Name string `yaml:"name"`
+		User struct {
+			CertData string `yaml:"client-certificate-data"`
+			CertFile string `yaml:"client-certificate"`
+			KeyData  string `yaml:"client-key-data"`
+			KeyFile  string `yaml:"client-key"`
+		} `yaml:"user"`
+	} `yaml:"users"`
+}
+
+// ReadKubeconfig reads a kubeconfig, ours or merged into someone's own: the
+// context's server first (the current context's if context is empty), then the
+// other servers that are reached with the same user and the same CA.
+func ReadKubeconfig(path, context string) (Kubeconfig, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return Kubeconfig{}, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if st.Size() > maxKubeconfigBytes {
+		return Kubeconfig{}, fmt.Errorf("kubeconfig %s: more than %d bytes", path, maxKubeconfigBytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Kubeconfig{}, fmt.Errorf("kubeconfig: %w", err)
+	}
+	k, err := parseKubeconfig(data, context, os.ReadFile)
+	if err != nil {
+		return Kubeconfig{}, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return k, nil
+}
+
+func parseKubeconfig(data []byte, context string, readFile func(string) ([]byte, error)) (Kubeconfig, error) {
+	var f kubeconfigFile
+	if err := yaml.Unmarshal(data, &f); err != nil {
+		return Kubeconfig{}, err
+	}
+	if context == "" {
+		context = f.Current
+	}
+	load := func(data, file string) ([]byte, error) {
+		if data == "" && file != "" {
+			return readFile(file)
+		}
+		return base64.StdEncoding.DecodeString(data)
+	}
+	out := Kubeconfig{Current: context}
+	var user string
+	add := func(name, cluster, ctxUser string) error {
+		for _, c := range f.Clusters {
+			if c.Name != cluster {
+				continue
+			}
+			ca, err := load(c.Cluster.CAData, c.Cluster.CAFile)
+			if err != nil {
+				return fmt.Errorf("cluster %s: %w", c.Name, err)
+			}
+			if len(out.Endpoints) == 0 {
+				out.CA, user = ca, ctxUser
+			} else if user != ctxUser || !bytes.Equal(ca, out.CA) {
+				return nil
+			}
+			out.Endpoints = append(out.Endpoints, Endpoint{Name: name, Server: c.Cluster.Server})
+		}
+		return nil
+	}
+	for _, first := range []bool{true, false} {
+		for _, c := range f.Contexts {
+			if (c.Name == context) != first {
+				continue
+			}
+			if err := add(c.Name, c.Context.Cluster, c.Context.User); err != nil && first {
+				return Kubeconfig{}, err
+			}
+		}
+		if len(out.Endpoints) == 0 {
+			return Kubeconfig{}, fmt.Errorf("no context %q with a cluster", context)
+		}
+	}
+	for _, u := range f.Users {
+		if u.Name != user {
+			continue
+		}
+		var err1, err2 error
+		out.Cert, err1 = load(u.User.CertData, u.User.CertFile)
+		out.Key, err2 = load(u.User.KeyData, u.User.KeyFile)
+		return out, errors.Join(err1, err2)
+	}
+	return Kubeconfig{}, fmt.Errorf("no user %q", user)
+}
