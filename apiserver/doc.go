@@ -1,0 +1,23 @@
+// Package apiserver is the HTTP side of Quorate: requests come in, store
+// operations go out, and the stored bytes are sent as they are.
+//
+// The types to know:
+//
+//   - Server is the http.Handler. One per node; it owns the janitor of slow
+//     watchers and nothing else that runs.
+//   - RequestInfo says what a path and a method ask for.
+//   - call is one request on its way through the filters to a verb. There is one
+//     file per verb.
+//   - Store is what the API needs of the replicated store.
+//
+// The way of a request: ServeHTTP (filters.go) contains panics, names the
+// request, authenticates, admits, authorizes and sets a deadline; dispatch
+// (server.go) finds the verb; the verb reads its parameters (options.go), asks
+// package consistency for a plan and a revision, and reads one immutable state.
+//
+// The way of a write (write.go): every decision is made against a version that
+// this node has, and the log entry carries the condition that the version is
+// still the newest. Whatever a client would be refused for, or answered without
+// a write, because of what the state looks like is confirmed against a state
+// that is known to be current first. See DESIGN.md.
+package apiserver

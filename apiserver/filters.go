@@ -1,0 +1,315 @@
+package apiserver
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+)
+
+// Names of our own response headers.
+const (
+	HeaderNode      = "X-Quorate-Node"
+	HeaderRole      = "X-Quorate-Role"
+	HeaderIndex     = "X-Quorate-Index"
+	HeaderStaleness = "X-Quorate-Staleness" // milliseconds
+)
+
+// call is one request on its way from the filters to a verb. It is its own
+// ResponseWriter, so that a request costs one allocation here.
+type call struct {
+	http.ResponseWriter
+	s    *Server
+	r    *http.Request
+	ctx  context.Context
+	info RequestInfo
+	user *auth.User
+	res  *kinds.Resource
+	sub  *kinds.Subresource
+	kind RequestKind
+
+	start    time.Time
+	code     int
+	written  int64
+	bodySize int64
+	warned   map[string]struct{}
+	warnings int // runes
+}
+
+// WriteHeader notes the code.
+func (c *call) WriteHeader(code int) {
+	if c.code == 0 {
+		c.code = code
+	}
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write counts.
+func (c *call) Write(b []byte) (int, error) {
+	if c.code == 0 {
+		c.code = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.written += int64(n)
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (c *call) Flush() {
+	if c.code == 0 {
+		c.code = http.StatusOK
+	}
+	if f, ok := c.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{ResponseWriter: w, s: s, r: r, ctx: r.Context(), start: time.Now()}
+	s.setHeaders(w.Header(), r)
+	if s.shutdown.Load() {
+		w.Header().Set("Connection", "close")
+		c.fail(status.ShuttingDown())
+		return
+	}
+	var ok bool
+	if c.info, ok = ParseRequest(r); !ok {
+		status.PlainNotFound(c, r)
+		return
+	}
+	c.classify(s.cfg.Kinds())
+	s.cfg.Observer.RequestStarted(&c.kind)
+	defer c.end()
+	if !c.enter() {
+		return
+	}
+	c.serve()
+}
+
+func (s *Server) setHeaders(h http.Header, r *http.Request) {
+	id := r.Header.Get("Audit-Id")
+	if id == "" || len(id) > 128 {
+		id = uuid.NewString()
+	}
+	h["Audit-Id"] = []string{id}
+	h["Cache-Control"] = noCache
+	h[HeaderNode] = []string{s.cfg.Store.NodeName()}
+	h[HeaderRole] = []string{s.cfg.Store.Role()}
+}
+
+// noCache is shared by all responses; nobody writes to it.
+var noCache = []string{"no-cache, private"}
+
+// classify finds the resource and what the request is counted under. Names that
+// the server does not know are left out there.
+func (c *call) classify(registry *kinds.Registry) {
+	i := &c.info
+	c.kind = RequestKind{Verb: i.Verb, Component: "apiserver"}
+	if !i.IsResource {
+		c.kind.Subresource = firstSegment(i.Path)
+		return
+	}
+	c.res = registry.Lookup(gvr(i))
+	if c.res == nil {
+		return
+	}
+	if i.Subresource != "" {
+		c.sub = c.res.Subresource(i.Subresource)
+	}
+	c.kind.Group, c.kind.Version, c.kind.Resource = i.Group, i.Version, i.Resource
+	if c.sub != nil {
+		c.kind.Subresource = c.sub.Name
+	}
+	switch {
+	case i.Name != "":
+		c.kind.Scope = "resource"
+	case i.Namespace != "":
+		c.kind.Scope = "namespace"
+	default:
+		c.kind.Scope = "cluster"
+	}
+	c.kind.LongRunning = i.Verb == "watch"
+}
+
+// firstSegment bounds what paths are counted under.
+func firstSegment(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	switch first {
+	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics":
+		return "/" + first
+	}
+	return ""
+}
+
+// end contains a panic and tells the observer.
+func (c *call) end() {
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler {
+			c.done()
+			panic(p)
+		}
+		c.s.cfg.Observer.Panicked(&c.kind)
+		c.s.cfg.Log.Error("panic in a request", "panic", p, "method", c.r.Method, "path", c.r.URL.Path, "stack", string(debug.Stack()))
+		if c.code != 0 {
+			// Part of an answer is out: the client must see that it is cut.
+			c.done()
+			panic(http.ErrAbortHandler)
+		}
+		http.Error(c, "This request caused apiserver to panic. Look in the logs for details.", http.StatusInternalServerError)
+	}
+	c.done()
+}
+
+func (c *call) done() {
+	c.s.cfg.Observer.RequestDone(&c.kind, RequestEnd{
+		Code: c.code, Duration: time.Since(c.start), RequestBytes: c.bodySize, ResponseBytes: c.written,
+	})
+}
+
+// enter is the door: authentication, then authorization.
+func (c *call) enter() bool {
+	c.user = auth.AnonymousUser()
+	if a := c.s.cfg.Authenticator; a != nil {
+		u, err := a.Authenticate(c.r)
+		if err != nil {
+			c.fail(status.Unauthorized())
+			return false
+		}
+		c.user = u
+	}
+	i := &c.info
+	attributes := auth.Attributes{
+		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
+		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
+		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
+	}
+	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
+	switch {
+	case decision == auth.Allow:
+		return true
+	case err != nil && decision == auth.NoOpinion:
+		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
+	}
+	c.Header().Set("X-Content-Type-Options", "nosniff")
+	c.fail(auth.Forbidden(attributes, reason))
+	return false
+}
+
+// serve admits, bounds in time, and hands over to the verb or a mounted handler.
+func (c *call) serve() {
+	if !c.info.IsResource {
+		c.mounted()
+		return
+	}
+	if c.info.Verb == "watch" {
+		c.dispatch()
+		return
+	}
+	limit, admit := c.s.cfg.Limits.Request, &c.s.reads
+	if mutates(c.info.Verb) {
+		admit = &c.s.writes
+		if c.info.Verb != "deletecollection" {
+			limit = c.s.cfg.Limits.Write
+		}
+	}
+	held, ok := admit.enter(c.r, c.s.cfg.Limits.Body)
+	if !ok {
+		status.PlainTooManyRequests(c, 1)
+		return
+	}
+	defer admit.leave(held)
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	defer cancel()
+	c.ctx = ctx
+	c.dispatch()
+}
+
+func mutates(verb string) bool {
+	switch verb {
+	case "get", "list", "watch":
+		return false
+	}
+	return true
+}
+
+// mounted serves the paths that are no resources.
+func (c *call) mounted() {
+	var h http.Handler
+	switch firstSegment(c.info.Path) {
+	case "/api", "/apis":
+		h = c.s.cfg.Discovery
+	case "/openapi":
+		h = c.s.cfg.OpenAPI
+	case "/version":
+		h = c.s.cfg.Version
+	case "/livez", "/readyz", "/healthz":
+		h = c.s.cfg.Health
+	case "/metrics":
+		h = c.s.cfg.Metrics
+	}
+	if h == nil {
+		status.PlainNotFound(c, c.r)
+		return
+	}
+	h.ServeHTTP(c, c.r.WithContext(auth.WithUser(c.ctx, c.user)))
+}
+
+// fail answers with an error's Status.
+func (c *call) fail(err error) {
+	var s = status.From
+	if c.res != nil {
+		codec.WriteStatus(c, c.r, status.ForRequest(err, c.info.Verb, c.res.GroupResource()))
+		return
+	}
+	codec.WriteStatus(c, c.r, s(err))
+}
+
+// read says which state an answer comes from.
+func (c *call) read(at proto.Revision) {
+	c.Header()[HeaderIndex] = []string{strconv.FormatUint(uint64(at), 10)}
+}
+
+// stale says how old an Any answer may be.
+func (c *call) stale() {
+	c.Header()[HeaderStaleness] = []string{strconv.FormatInt(c.s.cfg.Store.Staleness().Milliseconds(), 10)}
+}
+
+// body reads the request's body within the limit. Errors: 413, 400.
+func (c *call) body() ([]byte, error) {
+	limit := c.s.cfg.Limits.Body
+	if c.r.ContentLength > limit {
+		return nil, status.BodyTooLarge(limit)
+	}
+	size := c.r.ContentLength
+	if size < 0 {
+		b, err := io.ReadAll(io.LimitReader(c.r.Body, limit+1))
+		if err != nil {
+			return nil, status.BadRequest("read the request's body: %v", err)
+		}
+		if int64(len(b)) > limit {
+			return nil, status.BodyTooLarge(limit)
+		}
+		c.bodySize = int64(len(b))
+		return b, nil
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(c.r.Body, b); err != nil {
+		return nil, status.BadRequest("read the request's body: %v", err)
+	}
+	c.bodySize = size
+	return b, nil
+}

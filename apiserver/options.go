@@ -1,0 +1,345 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// query holds the parameters of a request that verbs understand, as sent.
+// Pointers tell absent from empty where that matters. Parameters that nobody
+// knows are ignored, as upstream does; pretty and includeObject belong to codec.
+type query struct {
+	ResourceVersion      string
+	ResourceVersionMatch string
+	Limit                int64
+	Continue             string
+	LabelSelector        string
+	FieldSelector        string
+	SendInitialEvents    *bool
+	AllowWatchBookmarks  bool
+	TimeoutSeconds       *int64
+	MaxStaleness         time.Duration
+	Timeout              time.Duration
+
+	DryRun          []string
+	FieldManager    string
+	FieldValidation string
+	Force           *bool
+
+	GracePeriodSeconds *int64
+	OrphanDependents   *bool
+	PropagationPolicy  *string
+
+	seen uint32 // bits of the parameters that were given
+}
+
+// Bits of query.seen, in the order of the names below.
+var queryNames = [...]string{
+	"resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector",
+	"sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness", "timeout",
+	"dryRun", "fieldManager", "fieldValidation", "force",
+	"gracePeriodSeconds", "orphanDependents", "propagationPolicy",
+}
+
+const seenDryRun = 11
+
+// parseQuery reads a raw query in one pass and without a map. A parameter that
+// is given twice with different values is refused: which one was meant would be
+// a guess. Errors are 400.
+func parseQuery(raw string) (query, error) {
+	var q query
+	var first [len(queryNames)]string
+	for raw != "" {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		rawName, rawValue, _ := strings.Cut(pair, "=")
+		name, err := unescape(rawName)
+		if err != nil {
+			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query: %v", err))
+		}
+		i := queryIndex(name)
+		if i < 0 {
+			continue
+		}
+		value, err := unescape(rawValue)
+		if err != nil {
+			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
+		}
+		if q.seen&(1<<i) != 0 && i != seenDryRun {
+			if first[i] != value {
+				return q, apierrors.NewBadRequest(fmt.Sprintf("query parameter %q is given more than once with different values", name))
+			}
+			continue
+		}
+		q.seen |= 1 << i
+		first[i] = value
+		if err := q.set(name, value); err != nil {
+			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
+		}
+	}
+	return q, nil
+}
+
+func queryIndex(name string) int {
+	for i := range queryNames {
+		if queryNames[i] == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func unescape(s string) (string, error) {
+	if strings.IndexByte(s, '%') < 0 && strings.IndexByte(s, '+') < 0 {
+		return s, nil
+	}
+	return url.QueryUnescape(s)
+}
+
+func (q *query) set(name, value string) (err error) {
+	switch name {
+	case "resourceVersion":
+		q.ResourceVersion = value
+	case "resourceVersionMatch":
+		q.ResourceVersionMatch = value
+	case "limit":
+		q.Limit, err = optionalInt(value)
+	case "continue":
+		q.Continue = value
+	case "labelSelector":
+		q.LabelSelector = value
+	case "fieldSelector":
+		q.FieldSelector = value
+	case "sendInitialEvents":
+		q.SendInitialEvents = truth(value)
+	case "allowWatchBookmarks":
+		q.AllowWatchBookmarks = *truth(value)
+	case "timeoutSeconds":
+		q.TimeoutSeconds, err = intPointer(value)
+	case "maxStaleness":
+		q.MaxStaleness, err = positiveDuration(value)
+	case "timeout":
+		q.Timeout, err = parseTimeout(value)
+	case "dryRun":
+		q.DryRun = append(q.DryRun, value)
+	case "fieldManager":
+		q.FieldManager = value
+	case "fieldValidation":
+		q.FieldValidation = value
+	case "force":
+		q.Force = truth(value)
+	case "gracePeriodSeconds":
+		q.GracePeriodSeconds, err = intPointer(value)
+	case "orphanDependents":
+		q.OrphanDependents = truth(value)
+	case "propagationPolicy":
+		q.PropagationPolicy = &value
+	}
+	return err
+}
+
+// truth is upstream's reading of a boolean parameter: only "false" and "0" are
+// false, the empty string is true.
+func truth(value string) *bool {
+	b := !strings.EqualFold(value, "false") && value != "0"
+	return &b
+}
+
+func optionalInt(value string) (int64, error) {
+	if value == "" {
+		return 0, nil
+	}
+	return strconv.ParseInt(value, 10, 64)
+}
+
+func intPointer(value string) (*int64, error) {
+	if value == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	return &n, nil
+}
+
+func positiveDuration(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%q is not positive", value)
+	}
+	return d, err
+}
+
+// parseTimeout reads timeout=, which bounds requests that are not long-running.
+// Zero means the server's default.
+func parseTimeout(value string) (time.Duration, error) {
+	if value == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("invalid timeout specified in the request URL - %q", value)
+	}
+	return d, nil
+}
+
+// isDryRun reports whether a modifying request must change nothing. The value
+// has been validated.
+func (q *query) isDryRun() bool { return len(q.DryRun) > 0 }
+
+// checkModify validates the options of create, update and patch, as the kind
+// that upstream names in the error.
+func (q *query) checkModify(optionsKind string) error {
+	var errs field.ErrorList
+	if len(q.DryRun) > 0 {
+		errs = append(errs, metav1validation.ValidateDryRun(field.NewPath("dryRun"), q.DryRun)...)
+	}
+	if q.FieldManager != "" {
+		errs = append(errs, metav1validation.ValidateFieldManager(q.FieldManager, field.NewPath("fieldManager"))...)
+	}
+	if q.FieldValidation != "" {
+		errs = append(errs, metav1validation.ValidateFieldValidation(field.NewPath("fieldValidation"), q.FieldValidation)...)
+	}
+	if optionsKind == "PatchOptions" && q.Force != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+	}
+	return invalidOptions(optionsKind, errs)
+}
+
+func invalidOptions(kind string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}
+
+// strictness of unknown and duplicate fields in a body.
+type strictness int
+
+const (
+	warnFields strictness = iota // the default
+	ignoreFields
+	strictFields
+)
+
+func (q *query) strictness() strictness {
+	switch q.FieldValidation {
+	case metav1.FieldValidationIgnore:
+		return ignoreFields
+	case metav1.FieldValidationStrict:
+		return strictFields
+	}
+	return warnFields
+}
+
+// deleteOptions reads the options of a delete: a non-empty body wins over the
+// query. Errors: 400, 415, 422.
+func (q *query) deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	if len(body) > 0 {
+		decoded, err := codec.Decode(contentType, body, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := fillDeleteOptions(o, decoded.Object); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid DeleteOptions: %v", err))
+		}
+	} else {
+		o.GracePeriodSeconds, o.OrphanDependents, o.DryRun = q.GracePeriodSeconds, q.OrphanDependents, q.DryRun
+		if q.PropagationPolicy != nil {
+			p := metav1.DeletionPropagation(*q.PropagationPolicy)
+			o.PropagationPolicy = &p
+		}
+	}
+	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	return o, nil
+}
+
+// fillDeleteOptions reads the fields that the server honours from a tree.
+func fillDeleteOptions(o *metav1.DeleteOptions, tree map[string]any) error {
+	if kind, _ := tree["kind"].(string); kind != "" && kind != "DeleteOptions" {
+		return fmt.Errorf("kind %q is not DeleteOptions", kind)
+	}
+	var err error
+	get := func(m map[string]any, name string, want string, set func(v any) bool) {
+		if v, ok := m[name]; ok && v != nil && !set(v) && err == nil {
+			err = fmt.Errorf("%s: must be %s", name, want)
+		}
+	}
+	get(tree, "gracePeriodSeconds", "an integer", func(v any) bool {
+		n, ok := wholeNumber(v)
+		o.GracePeriodSeconds = &n
+		return ok
+	})
+	get(tree, "orphanDependents", "a boolean", func(v any) bool {
+		b, ok := v.(bool)
+		o.OrphanDependents = &b
+		return ok
+	})
+	get(tree, "propagationPolicy", "a string", func(v any) bool {
+		s, ok := v.(string)
+		p := metav1.DeletionPropagation(s)
+		o.PropagationPolicy = &p
+		return ok
+	})
+	get(tree, "dryRun", "a list of strings", func(v any) bool {
+		var ok bool
+		o.DryRun, ok = stringList(v)
+		return ok
+	})
+	get(tree, "preconditions", "an object", func(v any) bool {
+		m, ok := v.(map[string]any)
+		p := &metav1.Preconditions{}
+		get(m, "uid", "a string", func(v any) bool {
+			s, ok := v.(string)
+			p.UID = (*types.UID)(&s)
+			return ok
+		})
+		get(m, "resourceVersion", "a string", func(v any) bool {
+			s, ok := v.(string)
+			p.ResourceVersion = &s
+			return ok
+		})
+		o.Preconditions = p
+		return ok
+	})
+	return err
+}
+
+func wholeNumber(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), n == float64(int64(n))
+	}
+	return 0, false
+}
+
+func stringList(v any) ([]string, bool) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	out := make([]string, len(list))
+	for i := range list {
+		if out[i], ok = list[i].(string); !ok {
+			return nil, false
+		}
+	}
+	return out, true
+}

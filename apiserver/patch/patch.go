@@ -1,0 +1,194 @@
+// Package patch applies the three patch types that are not server-side apply:
+// JSON patch (RFC 6902), JSON merge patch (RFC 7386) and Kubernetes' strategic
+// merge patch. A Patch is parsed once and may be applied many times, because a
+// write that lost a race is computed again on the newer object.
+package patch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kjson "sigs.k8s.io/json"
+)
+
+// MaxOperations bounds a JSON patch.
+const MaxOperations = 10_000
+
+// maxCopyBytes bounds what the copy operations of one JSON patch may add up to:
+// each could otherwise double the document.
+const maxCopyBytes = 3 << 20
+
+func init() {
+	// The library knows this bound only as a variable of its package.
+	jsonpatch.AccumulatedCopySizeLimit = maxCopyBytes
+}
+
+// Patch is a parsed patch. It is immutable and safe for concurrent use.
+type Patch struct {
+	// Type is one of types.JSONPatchType, MergePatchType, StrategicMergePatchType.
+	Type types.PatchType
+	// Duplicates are fields that the body names twice, in upstream's words.
+	Duplicates []string
+	// Raw is the body.
+	Raw []byte
+
+	operations jsonpatch.Patch
+	merge      map[string]any
+}
+
+// Accepted returns the content types that a resource takes.
+func Accepted(custom bool) []string {
+	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if !custom {
+		accepted = append(accepted, string(types.StrategicMergePatchType))
+	}
+	return accepted
+}
+
+// Parse reads a body of the given Content-Type. custom resources have no
+// strategic merge. Errors are *apierrors.StatusError: 415, 413 for too many
+// operations, 400 for what does not parse.
+func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media = contentType
+	}
+	p := &Patch{Type: types.PatchType(media), Raw: body}
+	switch {
+	case p.Type == types.JSONPatchType:
+		return p, p.parseOperations()
+	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType && !custom:
+		decoded, err := codec.Decode("application/json", body, nil)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		p.merge, p.Duplicates = decoded.Object, decoded.Duplicates
+		return p, nil
+	}
+	return nil, unsupported(Accepted(custom))
+}
+
+func (p *Patch) parseOperations() error {
+	// Decoding allocates several times the body's size, so count first.
+	var raw []json.RawMessage
+	if err := json.Unmarshal(p.Raw, &raw); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	if len(raw) > MaxOperations {
+		return apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(raw)))
+	}
+	ops, err := jsonpatch.DecodePatch(p.Raw)
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	p.operations = ops
+	return nil
+}
+
+// Apply returns the patched object. current may be changed and must not be used
+// afterwards. meta is only needed for strategic merge. Errors are
+// *apierrors.StatusError: 422 when the patch does not fit the object, 400 when
+// it could fit none.
+func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMeta) (map[string]any, error) {
+	switch p.Type {
+	case types.JSONPatchType:
+		return p.applyOperations(current)
+	case types.MergePatchType:
+		return mergeObject(current, p.merge), nil
+	}
+	// The library moves parts of the patch into the result and removes its
+	// directives from it.
+	patched, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(
+		current, runtime.DeepCopyJSON(p.merge), meta)
+	if err != nil {
+		return nil, strategicError(err)
+	}
+	return patched, nil
+}
+
+func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) {
+	doc, err := json.Marshal(current)
+	if err != nil {
+		return nil, fmt.Errorf("encode object for JSON patch: %w", err)
+	}
+	doc, err = p.operations.Apply(doc)
+	var tooMuch *jsonpatch.AccumulatedCopySizeError
+	switch {
+	case errors.As(err, &tooMuch):
+		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
+	case err != nil:
+		return nil, rejected(err)
+	}
+	var patched map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &patched); err != nil {
+		return nil, rejected(err)
+	}
+	if patched == nil {
+		return nil, rejected(errors.New("the patched document is not an object"))
+	}
+	return patched, nil
+}
+
+// mergeObject is RFC 7386 on decoded trees: null removes, objects merge,
+// anything else replaces. The patch stays as it is.
+func mergeObject(target, patch map[string]any) map[string]any {
+	if target == nil {
+		target = make(map[string]any, len(patch))
+	}
+	for k, v := range patch {
+		switch v := v.(type) {
+		case nil:
+			delete(target, k)
+		case map[string]any:
+			inner, _ := target[k].(map[string]any)
+			target[k] = mergeObject(inner, v)
+		case []any:
+			target[k] = runtime.DeepCopyJSONValue(v)
+		default:
+			target[k] = v
+		}
+	}
+	return target
+}
+
+func strategicError(err error) error {
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return rejected(err)
+}
+
+// rejected is upstream's 422 for a well-formed patch that cannot be applied. Its
+// message is generic; the cause says why.
+func rejected(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+func unsupported(accepted []string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure,
+		Code:   http.StatusUnsupportedMediaType,
+		Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " +
+			strings.Join(accepted, ", "),
+	}}
+}

@@ -1,0 +1,166 @@
+package apiserver
+
+import (
+	"net/http"
+	"strings"
+)
+
+// RequestInfo is what a path and a method ask for, in the words of RBAC.
+type RequestInfo struct {
+	// Resource is false for everything outside /api/VERSION/... and
+	// /apis/GROUP/VERSION/...; only Path and Verb (the method in lower case)
+	// are set then.
+	IsResource bool
+	Path       string
+	// Verb is get, list, watch, create, update, patch, delete or
+	// deletecollection.
+	Verb        string
+	Group       string
+	Version     string
+	Resource    string // plural, as in the path
+	Subresource string
+	Namespace   string
+	Name        string
+	// legacyWatch marks /api/v1/watch/... paths.
+	legacyWatch bool
+	// trailing holds segments after the subresource (proxy paths).
+	trailing string
+}
+
+// ParseRequest reads a request's method, path and the few query parameters that
+// decide the verb. It allocates nothing for ordinary paths. ok is false for a
+// path that no resource can have (an empty segment, "..").
+func ParseRequest(r *http.Request) (info RequestInfo, ok bool) {
+	path := r.URL.Path
+	info = RequestInfo{Path: path}
+	rest, isResource := info.groupVersion(path)
+	if !isResource {
+		info.Verb = strings.ToLower(r.Method)
+		return info, true
+	}
+	info.IsResource = true
+	if !info.segments(rest) {
+		return info, false
+	}
+	info.Verb = verbOf(r, &info)
+	return info, true
+}
+
+// groupVersion cuts /api/V/ or /apis/G/V/ off. A group version without
+// anything behind it is discovery, not a resource.
+func (i *RequestInfo) groupVersion(path string) (rest string, ok bool) {
+	switch {
+	case strings.HasPrefix(path, "/api/"):
+		i.Version, rest, ok = strings.Cut(path[len("/api/"):], "/")
+	case strings.HasPrefix(path, "/apis/"):
+		var tail string
+		if i.Group, tail, ok = strings.Cut(path[len("/apis/"):], "/"); ok {
+			i.Version, rest, ok = strings.Cut(tail, "/")
+		}
+	}
+	if !ok || rest == "" || i.Version == "" {
+		i.Group, i.Version = "", ""
+		return "", false
+	}
+	return rest, true
+}
+
+// segments reads what follows the group version:
+//
+//	[watch/] RESOURCE[/NAME[/SUBRESOURCE[/...]]]
+//	[watch/] namespaces/NS/RESOURCE[/NAME[/SUBRESOURCE[/...]]]
+//
+// "namespaces/NS/status" and "namespaces/NS/finalize" are subresources of a
+// namespace; no resource has these names.
+func (i *RequestInfo) segments(rest string) bool {
+	if strings.HasPrefix(rest, "watch/") {
+		i.legacyWatch = true
+		rest = rest[len("watch/"):]
+	}
+	first, tail, more := strings.Cut(rest, "/")
+	if first == "namespaces" && more {
+		ns, inner, more := strings.Cut(tail, "/")
+		if !validSegment(ns) {
+			return false
+		}
+		if !more || inner == "" || namespaceSubresource(inner) {
+			i.Resource, i.Name, i.Subresource = first, ns, inner
+			// Permissions on a namespace are those of its own namespace.
+			i.Namespace = ns
+			return true
+		}
+		i.Namespace = ns
+		first, tail, more = strings.Cut(inner, "/")
+		return i.object(first, tail, more)
+	}
+	return i.object(first, tail, more)
+}
+
+func namespaceSubresource(s string) bool { return s == "status" || s == "finalize" }
+
+// object reads RESOURCE, and NAME[/SUBRESOURCE[/...]] from tail. One trailing
+// slash is forgiven.
+func (i *RequestInfo) object(resource, tail string, more bool) bool {
+	if !validSegment(resource) {
+		return false
+	}
+	i.Resource = resource
+	if !more || tail == "" {
+		return true
+	}
+	name, sub, more := strings.Cut(tail, "/")
+	if !validSegment(name) {
+		return false
+	}
+	i.Name = name
+	if !more || sub == "" {
+		return true
+	}
+	i.Subresource, i.trailing, _ = strings.Cut(sub, "/")
+	return validSegment(i.Subresource)
+}
+
+func validSegment(s string) bool { return s != "" && s != "." && s != ".." }
+
+// verbOf derives the verb. A watch is a list with watch=1 or a legacy path;
+// watch on a named object's own path means nothing.
+func verbOf(r *http.Request, i *RequestInfo) string {
+	switch r.Method {
+	case http.MethodGet:
+		switch {
+		case i.legacyWatch:
+			return "watch"
+		case i.Name != "":
+			return "get"
+		case isWatch(r.URL.RawQuery):
+			return "watch"
+		}
+		return "list"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if i.Name != "" {
+			return "delete"
+		}
+		return "deletecollection"
+	}
+	return ""
+}
+
+// isWatch looks for watch=1 or watch=true without parsing the query.
+func isWatch(query string) bool {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if name, value, _ := strings.Cut(pair, "="); name == "watch" {
+			// Upstream's conversion: anything but "false" and "0" is true, and
+			// the first value counts.
+			return !strings.EqualFold(value, "false") && value != "0"
+		}
+	}
+	return false
+}

@@ -1,0 +1,172 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+)
+
+// Reads carries out read plans. *consistency.Reader satisfies it. Safe for
+// concurrent use.
+type Reads interface {
+	// Await returns the revision to read as of, once the local state has it.
+	// Errors are those of consistency.Reader.Await.
+	Await(ctx context.Context, p consistency.Plan) (proto.Revision, error)
+}
+
+// Authenticator says who asks. *auth.Authentication satisfies it.
+type Authenticator interface {
+	// Authenticate returns the user, or an error that becomes 401.
+	Authenticate(r *http.Request) (*auth.User, error)
+}
+
+// Config of a Server. Store, Reads and Kinds are required.
+type Config struct {
+	Store Store
+	Reads Reads
+	// Kinds returns the resources that are served now. Called once per request.
+	Kinds func() *kinds.Registry
+
+	// Authenticator and Authorizer are the door. Without an authenticator
+	// everybody is anonymous; without an authorizer auth.Default decides.
+	Authenticator Authenticator
+	Authorizer    auth.Authorizer
+
+	// Handlers mounted behind the door. A nil one answers 404.
+	Discovery http.Handler // /api, /apis and below, as far as they are no resources
+	OpenAPI   http.Handler // /openapi
+	Version   http.Handler // /version
+	Health    http.Handler // /livez, /readyz, /healthz
+	Metrics   http.Handler // /metrics
+
+	// Observer is told what happens. Default: nobody.
+	Observer Observer
+	// Log for panics and what no client can be told. Default: slog.Default.
+	Log *slog.Logger
+	// Now is the clock of creationTimestamp and the like. Default: time.Now.
+	Now func() time.Time
+
+	Limits Limits
+}
+
+// Limits bound what clients can make the server do. Zero values stand for the
+// defaults.
+type Limits struct {
+	// Reads and Writes in flight; more get 429. Watches are not counted.
+	// Default 400 and 200.
+	Reads, Writes int
+	// ReadBytes and WriteBytes bound the bytes that admitted requests may hold:
+	// bodies for writes. Default 256 MiB of bodies.
+	WriteBytes int64
+	// Body of a request in bytes. Default 3 MiB.
+	Body int64
+	// Object as it is stored, in bytes. Default 1.5 MiB, less what the log entry
+	// needs around it.
+	Object int
+	// Request bounds requests that are not long-running, Write those that
+	// change something. Default 60 s and 34 s.
+	Request, Write time.Duration
+	// WatchMin is the least that a watch without timeoutSeconds lives; at most
+	// it is twice that. Default 30 min.
+	WatchMin time.Duration
+	// Bookmark is the time between bookmarks. Default 60 s.
+	Bookmark time.Duration
+	// StalledWatch is how long one flush of a watch may take before its
+	// connection is given up. Default 45 s.
+	StalledWatch time.Duration
+}
+
+func (l *Limits) defaults() {
+	set(&l.Reads, 400)
+	set(&l.Writes, 200)
+	set(&l.WriteBytes, 256<<20)
+	set(&l.Body, 3<<20)
+	set(&l.Object, proto.MaxEntryBytes-16<<10)
+	set(&l.Request, 60*time.Second)
+	set(&l.Write, 34*time.Second)
+	set(&l.WatchMin, 30*time.Minute)
+	set(&l.Bookmark, 60*time.Second)
+	set(&l.StalledWatch, 45*time.Second)
+}
+
+func set[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// Server is the API as an http.Handler. Safe for concurrent use.
+type Server struct {
+	cfg     Config
+	reads   admission
+	writes  admission
+	watches watchSet
+
+	// closing ends watches; closed once, by Shutdown.
+	closing  chan struct{}
+	shutdown atomic.Bool
+	once     sync.Once
+	wg       sync.WaitGroup
+}
+
+// New returns a Server. Its Shutdown must be called.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.Reads == nil || cfg.Kinds == nil {
+		return nil, errors.New("apiserver: Store, Reads and Kinds are required")
+	}
+	cfg.Limits.defaults()
+	if cfg.Observer == nil {
+		cfg.Observer = noObserver{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Authorizer == nil {
+		cfg.Authorizer = auth.Default()
+	}
+	s := &Server{cfg: cfg, closing: make(chan struct{})}
+	s.reads.init(false, cfg.Limits.Reads, 0, cfg.Observer)
+	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		s.watches.janitor(s.closing, cfg.Limits.StalledWatch)
+	}()
+	return s, nil
+}
+
+// Shutdown makes the server refuse new requests with 503 and ends all watches,
+// each with a last bookmark if it asked for bookmarks. It returns when they have
+// ended or ctx has. Requests that are not long-running are the HTTP server's to
+// wait for.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.once.Do(func() {
+		s.shutdown.Store(true)
+		close(s.closing)
+	})
+	done := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		s.watches.wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
