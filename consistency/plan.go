@@ -85,7 +85,7 @@ type Plan struct {
 
 // PlanGet plans a get. Errors: *Refusal.
 func PlanGet(p Params) (Plan, error) {
-	rv, err := parseRV(p.ResourceVersion, "")
+	rv, err := parseRV(p.ResourceVersion)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -101,7 +101,7 @@ func PlanList(p Params) (Plan, error) {
 	if p.Continue != "" && !p.SingleName {
 		return planContinue(p)
 	}
-	rv, err := parseRV(p.ResourceVersion, "invalid resource version: ")
+	rv, err := parseRV(p.ResourceVersion)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -137,7 +137,7 @@ func PlanWatch(p Params) (Plan, error) {
 	if err := checkWatchMatch(p); err != nil {
 		return Plan{}, err
 	}
-	rv, err := parseRV(p.ResourceVersion, "")
+	rv, err := parseRV(p.ResourceVersion)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -178,14 +178,14 @@ func isZero(s string) bool {
 	return err == nil && n == 0
 }
 
-func parseRV(s, prefix string) (requested, error) {
+func parseRV(s string) (requested, error) {
 	if s == "" {
 		return requested{}, nil
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
 		f := FieldError{Field: "resourceVersion", Type: TypeInvalid, Message: fmt.Sprintf("Invalid value: %q: %v", s, err)}
-		return requested{}, &Refusal{Kind: BadRequest, Message: prefix + f.text()}
+		return requested{}, &Refusal{Kind: BadRequest, Message: "invalid resource version: " + f.text()}
 	}
 	return requested{set: true, rev: proto.Revision(n)}, nil
 }

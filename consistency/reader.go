@@ -137,6 +137,8 @@ func (r *Reader) reach(ctx context.Context, n proto.Revision) error {
 	}
 	index, err := r.rounds.Do(bound)
 	switch {
+	case r.src.Applied() >= n:
+		return nil
 	case err == nil && index < n:
 		return r.tooLarge(n, index)
 	case err == nil:
