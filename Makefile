@@ -1,0 +1,75 @@
+# Quorate: targets for people. `make` alone explains them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+KUBERNETES := $(shell awk '$$1=="k8s.io/api"{print $$2}' go.mod)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+KUBE_VERSION := $(subst v0.,v1.,$(KUBERNETES))
+KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+# Where `make run` keeps its playground.
+DATA ?= .cache/dev
+
+.PHONY: help
+help: ## Explain the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/quorate
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
+
+.PHONY: run
+run: build ## Build and start three nodes on loopback with a kubeconfig
+	bin/quorate dev --data-dir $(DATA) --kubeconfig $(DATA)/kubeconfig
+
+.PHONY: kubectl
+kubectl: bin/kubectl ## Build Kubernetes' own kubectl from its Go module into bin/
+
+bin/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
+	cd tools/kubectl && go build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/kubectl .
+
+.PHONY: tools
+tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
+
+tools/bin/%: tools/lint/go.mod
+	cd tools/lint && go build -o ../bin/$* $$(go list -f '{{.ImportPath}}' tool | grep '/$*$$')
+
+.PHONY: generate
+generate: tools ## Regenerate everything that is generated (needs protobuf-compiler)
+	sh proto/generate.sh
+	sh apiserver/schema/generate.sh
+
+.PHONY: check
+check: tools/bin/staticcheck ## Format, vet, lint, generated files, architecture
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
+	go vet ./...
+	tools/bin/staticcheck ./...
+	go test -count=1 -run 'TestArchitecture|TestGenerated|TestDeploy' ./cmd/node ./apiserver/schema ./proto ./deploy
+
+# Debian packages that tests need where they are missing; nothing is done where
+# they are there, or where there is no apt.
+.PHONY: test-deps
+test-deps:
+	@if ! command -v systemd-analyze >/dev/null && command -v apt-get >/dev/null; then \
+		(apt-get update && apt-get install -y --no-install-recommends systemd) >/dev/null; fi
+
+.PHONY: test
+test: test-deps build bin/kubectl ## Everything that must pass on a fresh machine
+	go test -race -tags invariants -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
+	@for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -h -o '^func Fuzz[A-Za-z0-9]*' $$p/*_test.go | cut -c6-); do \
+			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-30s} $$p || exit 1; done; done
+
+.PHONY: bench
+bench: build ## Measure three nodes on this machine: CPU per operation, latency
+	bash bench/run.sh
+
+.PHONY: clean
+clean: ## Remove what was built; playground data stays
+	rm -rf bin tools/bin

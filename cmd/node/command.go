@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// newCommand is the root of the command line. Each subcommand has a file.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "quorate",
+		Short: "A Kubernetes API server whose storage is its own Raft log",
+		Long: `Quorate serves the Kubernetes API from a Raft-replicated store that is part of
+every node: no etcd, no primary, one resourceVersion clock. Clients may talk to
+any node.
+
+To try it:      quorate dev
+To run a node:  quorate node --data-dir DIR --bootstrap-expect 3 --join a:7443,b:7443,c:7443 --token-file FILE`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run:"},
+		&cobra.Group{ID: "operate", Title: "Operate a cluster:"},
+	)
+	for _, c := range []*cobra.Command{nodeCommand(), devCommand()} {
+		c.GroupID = "run"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{statusCommand(), memberCommand(), tokenCommand(), snapshotCommand(), kubeconfigCommand(), configCommand()} {
+		c.GroupID = "operate"
+		root.AddCommand(c)
+	}
+	root.AddCommand(versionCommand())
+	return root
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what one node is told. Every setting is a flag; the environment
+// variable QUORATE_<FLAG> and the key <flag> of the file given by --config mean
+// the same. A flag wins over the environment, the environment over the file, the
+// file over the default.
+type Config struct {
+	Name    string
+	DataDir string
+
+	APIListen     string
+	APIAdvertise  string
+	PeerListen    string
+	PeerAdvertise string
+	TLSNames      []string
+
+	BootstrapExpect int
+	Join            []string
+	TokenFile       string
+	JoinToken       string
+	Nonvoter        bool
+
+	HeartbeatTimeout time.Duration
+	ElectionTimeout  time.Duration
+	LeaseTimeout     time.Duration
+	NoLeaderTimeout  time.Duration
+	HungDiskTimeout  time.Duration
+	PromoteAfter     time.Duration
+
+	HistoryRetention time.Duration
+	HistoryMaxBytes  int64
+	SnapshotInterval time.Duration
+	SnapshotEntries  uint64
+	TrailingLogs     uint64
+
+	ShutdownGrace time.Duration
+	LogFormat     string
+	LogLevel      string
+	Profiling     bool
+}
+
+// flags defines a flag for each setting, with its default.
+func (c *Config) flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("node", pflag.ContinueOnError)
+	f.SortFlags = false
+	host, _ := os.Hostname()
+	f.StringVar(&c.Name, "name", host, "name of this node, for people")
+	f.StringVar(&c.DataDir, "data-dir", "/var/lib/quorate", "where this node keeps everything; made with mode 0700")
+	f.StringVar(&c.APIListen, "api-address", "127.0.0.1:6443", "host:port of the Kubernetes API (HTTPS)")
+	f.StringVar(&c.APIAdvertise, "api-advertise-address", "", "host:port under which clients and other nodes reach the API (default: --api-address)")
+	f.StringVar(&c.PeerListen, "peer-address", "127.0.0.1:7443", "host:port for other nodes (mutual TLS)")
+	f.StringVar(&c.PeerAdvertise, "peer-advertise-address", "", "host:port under which other nodes reach this one (default: --peer-address)")
+	f.StringSliceVar(&c.TLSNames, "tls-san", nil, "further names and addresses for the API's certificate")
+	f.IntVar(&c.BootstrapExpect, "bootstrap-expect", 0, "make a new cluster when this many nodes have found each other; ignored once the node has data")
+	f.StringSliceVar(&c.Join, "join", nil, "peer addresses of the other nodes, or the API address of one node with --join-token; ignored once the node has data")
+	f.StringVar(&c.TokenFile, "token-file", "", "file with the cluster's secret, the same on every node (default: DATA-DIR/token)")
+	f.StringVar(&c.JoinToken, "join-token", "", "join token from 'quorate token create', instead of the secret; @FILE reads it from a file")
+	f.BoolVar(&c.Nonvoter, "nonvoter", false, "stay a non-voter: serve reads and watches, take no part in quorums")
+	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 2*time.Second, "silence of the leader that starts an election")
+	f.DurationVar(&c.ElectionTimeout, "election-timeout", 2*time.Second, "how long an election may take")
+	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", time.Second, "how long a leader goes on without hearing from a majority")
+	f.DurationVar(&c.NoLeaderTimeout, "no-leader-timeout", 2*time.Second, "how long requests wait for a leader before they fail")
+	f.DurationVar(&c.HungDiskTimeout, "hung-disk-timeout", 10*time.Second, "a log write that takes longer ends the process")
+	f.DurationVar(&c.PromoteAfter, "promote-after", 10*time.Second, "how long a joined node must keep up before it gets a vote")
+	f.DurationVar(&c.HistoryRetention, "history-retention", 5*time.Minute, "how far back watches and exact reads reach; must be less than 10m")
+	f.Int64Var(&c.HistoryMaxBytes, "history-max-bytes", 1<<30, "give up older history above this many bytes")
+	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", 30*time.Second, "how often a snapshot of the log is considered")
+	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", 20_000, "log entries since the last snapshot that make a new one worth it")
+	f.Uint64Var(&c.TrailingLogs, "trailing-logs", 50_000, "log entries kept behind a snapshot for followers that lag")
+	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")
+	f.StringVar(&c.LogFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
+	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
+	f.BoolVar(&c.Profiling, "profiling", true, "serve /debug/pprof to administrators")
+	return f
+}
+
+const envPrefix = "QUORATE_"
+
+// origin says where a setting came from.
+type origin string
+
+const (
+	fromDefault origin = "default"
+	fromFile    origin = "file"
+	fromEnv     origin = "environment"
+	fromFlag    origin = "flag"
+)
+
+// resolve fills in, for each flag that was not given, what the environment or
+// the file says, and returns the origin of every setting. Unknown keys in the
+// file and unknown variables with our prefix are errors: a misspelt setting must
+// not pass for a default.
+func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[string]origin, error) {
+	origins := map[string]origin{}
+	f.VisitAll(func(flag *pflag.Flag) {
+		origins[flag.Name] = fromDefault
+		if flag.Changed {
+			origins[flag.Name] = fromFlag
+		}
+	})
+	set := func(name, value string, from origin, where string) error {
+		if origins[name] == fromFlag || origins[name] == fromEnv {
+			return nil
+		}
+		if err := f.Set(name, value); err != nil {
+			return fmt.Errorf("%s: %s: %w", where, name, err)
+		}
+		origins[name] = from
+		return nil
+	}
+	var errs []error
+	for _, e := range env {
+		key, value, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(key, envPrefix) {
+			continue
+		}
+		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, envPrefix)), "_", "-")
+		if name == "config" {
+			continue
+		}
+		if f.Lookup(name) == nil {
+			errs = append(errs, fmt.Errorf("environment: %s: there is no setting %q", key, name))
+			continue
+		}
+		if value != "" {
+			errs = append(errs, set(name, value, fromEnv, "environment"))
+		}
+	}
+	values, err := readConfigFile(file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range sortedKeys(values) {
+		if f.Lookup(name) == nil {
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q", file, name))
+			continue
+		}
+		errs = append(errs, set(name, values[name], fromFile, file))
+	}
+	return origins, errors.Join(errs...)
+}
+
+// maxConfigBytes bounds the configuration file.
+const maxConfigBytes = 1 << 20
+
+// readConfigFile returns the file's settings as flags would be given; "-" reads
+// standard input, "" is no file.
+func readConfigFile(file string, stdin io.Reader) (map[string]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxConfigBytes))
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	var raw map[string]any
+	if err := yaml.UnmarshalStrict(b, &raw); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	out := map[string]string{}
+	for name, v := range raw {
+		switch v := v.(type) {
+		case []any:
+			parts := make([]string, len(v))
+			for i, p := range v {
+				parts[i] = fmt.Sprint(p)
+			}
+			out[name] = strings.Join(parts, ",")
+		case float64:
+			out[name] = strings.TrimSuffix(fmt.Sprintf("%f", v), ".000000")
+		case map[string]any, nil:
+			return nil, fmt.Errorf("configuration %s: %s: a value or a list is needed", file, name)
+		default:
+			out[name] = fmt.Sprint(v)
+		}
+	}
+	return out, nil
+}
+
+// complete fills in what follows from other settings and checks all of them.
+func (c *Config) complete() error {
+	if c.APIAdvertise == "" {
+		c.APIAdvertise = c.APIListen
+	}
+	if c.PeerAdvertise == "" {
+		c.PeerAdvertise = c.PeerListen
+	}
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Name == "" {
+		bad("name: must not be empty")
+	}
+	if c.DataDir == "" {
+		bad("data-dir: must not be empty")
+	} else if dir, err := filepath.Abs(c.DataDir); err != nil {
+		errs = append(errs, err)
+	} else {
+		c.DataDir = dir
+	}
+	for name, addr := range map[string]string{
+		"api-address": c.APIListen, "api-advertise-address": c.APIAdvertise,
+		"peer-address": c.PeerListen, "peer-advertise-address": c.PeerAdvertise,
+	} {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			bad("%s: %w", name, err)
+			continue
+		}
+		if ip := net.ParseIP(host); strings.HasSuffix(name, "advertise-address") && (host == "" || ip != nil && ip.IsUnspecified()) {
+			bad("%s: %s cannot be reached by others: give an address with --%s", name, addr, name)
+		}
+	}
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
+		bad("bootstrap-expect: %d: must be 0 to 9", c.BootstrapExpect)
+	}
+	if c.BootstrapExpect > 1 && len(c.Join) == 0 {
+		bad("bootstrap-expect: %d nodes need --join with each other's peer addresses", c.BootstrapExpect)
+	}
+	if c.JoinToken != "" && c.BootstrapExpect > 0 {
+		bad("join-token and bootstrap-expect exclude each other: a token joins a cluster that exists")
+	}
+	if c.LeaseTimeout > c.HeartbeatTimeout {
+		bad("leader-lease-timeout: %s: must not exceed heartbeat-timeout (%s)", c.LeaseTimeout, c.HeartbeatTimeout)
+	}
+	if c.ElectionTimeout < c.HeartbeatTimeout {
+		bad("election-timeout: %s: must not be below heartbeat-timeout (%s)", c.ElectionTimeout, c.HeartbeatTimeout)
+	}
+	if c.HistoryRetention < 2*time.Second || c.HistoryRetention >= 10*time.Minute {
+		bad("history-retention: %s: must be at least 2s and less than 10m", c.HistoryRetention)
+	}
+	switch c.LogFormat {
+	case "auto", "text", "json":
+	default:
+		bad("log-format: %q: must be auto, text or json", c.LogFormat)
+	}
+	if _, err := logLevel(c.LogLevel); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

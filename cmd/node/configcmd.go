@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// configCommand shows and checks configurations without starting anything.
+func configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Show or check a node's configuration"}
+	c.AddCommand(
+		&cobra.Command{
+			Use:   "default",
+			Short: "Print a configuration file with every setting at its default",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return writeSettings(cmd.OutOrStdout(), new(Config).flags(), true)
+			},
+		},
+		settingsCommand("validate", "Check a configuration", func(cmd *cobra.Command, c *Config, f *pflag.FlagSet, _ map[string]origin) error {
+			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			return nil
+		}),
+	)
+	var showOrigin bool
+	view := settingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, c *Config, f *pflag.FlagSet, origins map[string]origin) error {
+		if !showOrigin {
+			return writeSettings(cmd.OutOrStdout(), f, false)
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+		fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
+		f.VisitAll(func(flag *pflag.Flag) {
+			if flag.Name != "help" {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", flag.Name, flag.Value, origins[flag.Name])
+			}
+		})
+		return w.Flush()
+	})
+	view.Flags().BoolVar(&showOrigin, "show-origin", false, "say where each value comes from")
+	c.AddCommand(view)
+	return c
+}
+
+// settingsCommand is a command that takes all settings of a node.
+func settingsCommand(use, short string, run func(*cobra.Command, *Config, *pflag.FlagSet, map[string]origin) error) *cobra.Command {
+	cfg := &Config{}
+	settings := cfg.flags()
+	var file string
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	c.Flags().SortFlags = false
+	c.Flags().StringVar(&file, "config", os.Getenv(envPrefix+"CONFIG"), "YAML file of settings, one key per flag; - is standard input")
+	c.Flags().AddFlagSet(settings)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		origins, err := resolve(settings, file, cmd.InOrStdin(), os.Environ())
+		if err != nil {
+			return err
+		}
+		if err := cfg.complete(); err != nil {
+			return fmt.Errorf("configuration:\n%w", err)
+		}
+		return run(cmd, cfg, settings, origins)
+	}
+	return c
+}
+
+// writeSettings prints settings as a configuration file.
+func writeSettings(w io.Writer, f *pflag.FlagSet, comments bool) error {
+	var err error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name == "help" || err != nil {
+			return
+		}
+		value := flag.Value.String()
+		if value == "" {
+			value = `""`
+		}
+		if comments {
+			_, err = fmt.Fprintf(w, "# %s\n#%s: %s\n\n", flag.Usage, flag.Name, value)
+			return
+		}
+		_, err = fmt.Fprintf(w, "%s: %s\n", flag.Name, value)
+	})
+	return err
+}

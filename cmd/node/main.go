@@ -1,0 +1,40 @@
+// Command quorate is a Kubernetes-API-compatible API server whose storage is
+// its own Raft log: one binary for nodes, for a playground cluster and for
+// operating them. Package main only parses, wires, runs and exits; decisions
+// live in the packages it wires.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	var exit exitError
+	if errors.As(err, &exit) {
+		if exit.text != "" {
+			fmt.Fprintln(os.Stderr, exit.text)
+		}
+		os.Exit(exit.code)
+	}
+	fmt.Fprintln(os.Stderr, "error:", err)
+	os.Exit(1)
+}
+
+// exitError ends the process with a code of its own.
+type exitError struct {
+	code int
+	text string
+}
+
+func (e exitError) Error() string { return e.text }
