@@ -1,8 +1,13 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -10,18 +15,50 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// Transport is the raft.Transport between nodes. It differs from the
-// raft.NetworkTransport inside it in what would be unsafe otherwise:
+const (
+	// maxIdle streams are kept per peer. Raft uses up to three at once: votes or
+	// entries, heartbeats, and one while a pipeline winds down.
+	maxIdle = 3
+	// rpcTimeout bounds an exchange that carries no snapshot.
+	rpcTimeout = 10 * time.Second
+	// snapshotStall bounds how long a snapshot may make no progress.
+	snapshotStall = 30 * time.Second
+	// restoreBase and restorePerMiB bound how long a follower may take to load a
+	// snapshot that it has received.
+	restoreBase   = time.Minute
+	restorePerMiB = time.Second
+)
+
+// Transport is the raft.Transport between nodes: wire.go's frames on the
+// streams of a Layer. It differs from raft.NetworkTransport in what would be
+// unsafe or wasteful for us:
 //
 //   - There is no heartbeat fast path: heartbeats go through Raft's main loop
 //     like every other message. Handled on the side they change the term under
 //     a deposed leader's hands, whose next write then lands in its log with the
 //     new leader's term, and the state machines differ for ever.
+//   - A failed answer in a pipeline is not handed to Raft, which would count it
+//     as contact with a follower and prolong the leader's lease.
 //   - Peers are dialled by node id: another node at the address is refused.
+//   - What is read and sent at once is bounded in bytes.
+//   - A call on an idle stream that turns out to be dead is made again on a
+//     fresh one. Raft's messages may arrive twice.
 //   - Close ends inbound streams as well.
 type Transport struct {
-	*raft.NetworkTransport
-	layer raft.StreamLayer
+	layer   raft.StreamLayer
+	address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress
+	timeout time.Duration
+	logger  *slog.Logger
+	logs    *limiter
+
+	consumer chan raft.RPC
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	idle   map[raft.ServerAddress][]*stream
+	open   map[net.Conn]struct{} // every stream, in both directions
 }
 
 var (
@@ -30,58 +67,230 @@ var (
 	_ raft.WithClose   = (*Transport)(nil)
 )
 
-// NewTransport starts the Raft transport of a Host. resolve returns the current
-// address of a node; while it knows none, the address in Raft's configuration
-// is used.
+// NewTransport starts the Raft transport of a Host, on its Layer. resolve
+// returns the current address of a node; while it knows none, the address in
+// Raft's configuration is used. Closing the transport closes the Layer; a Host
+// can have a new transport after that.
 func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *Transport {
-	return newTransport(h.Layer(), byNode(resolve), 10*time.Second, h.cfg.Logger)
+	return newTransport(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
+		addr, ok := resolve(proto.NodeID(id))
+		if !ok {
+			addr = string(configured)
+		}
+		return nodeAddress(proto.NodeID(id), addr)
+	}, rpcTimeout, h.cfg.Logger)
 }
 
 // newTransport takes any stream layer, so that tests can run in virtual time.
-func newTransport(layer raft.StreamLayer, addresses raft.ServerAddressProvider, timeout time.Duration, logger *slog.Logger) *Transport {
-	return &Transport{
-		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:                layer,
-			MaxPool:               3,
-			Timeout:               timeout,
-			MaxRPCsInFlight:       2,
-			ServerAddressProvider: addresses,
-			Logger:                hclogTo(logger),
-		}),
-		layer: layer,
+func newTransport(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
+	t := &Transport{
+		layer:    layer,
+		address:  address,
+		timeout:  timeout,
+		logger:   logger,
+		logs:     newLimiter(time.Second),
+		consumer: make(chan raft.RPC),
+		done:     make(chan struct{}),
+		idle:     map[raft.ServerAddress][]*stream{},
+		open:     map[net.Conn]struct{}{},
 	}
+	t.wg.Go(t.accept)
+	return t
 }
+
+// Consumer returns the requests of other nodes.
+func (t *Transport) Consumer() <-chan raft.RPC { return t.consumer }
+
+// LocalAddr returns the advertised address.
+func (t *Transport) LocalAddr() raft.ServerAddress {
+	return raft.ServerAddress(t.layer.Addr().String())
+}
+
+// EncodePeer and DecodePeer convert an address to what messages carry: itself.
+func (*Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
+
+// DecodePeer is the inverse of EncodePeer.
+func (*Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler does nothing, which leaves the fast path off.
 func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// EncodePeer returns the plain address, which ends up in messages and in the
-// leader's address as others see it.
-func (*Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte {
-	return []byte(addr)
+// AppendEntries sends entries and waits for the answer. A batch of more than
+// 8 MiB is cut, in req itself: Raft sends the rest with the next request.
+func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	trim(req)
+	return t.call(id, to, kindAppendEntries, req, resp)
+}
+
+// RequestVote asks for a vote.
+func (t *Transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.call(id, to, kindRequestVote, req, resp)
+}
+
+// RequestPreVote asks whether a vote would be given. Without this method Raft
+// would silently do without pre-votes.
+func (t *Transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.call(id, to, kindRequestPreVote, req, resp)
+}
+
+// TimeoutNow tells a node to stand for election at once.
+func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.call(id, to, kindTimeoutNow, req, resp)
+}
+
+// InstallSnapshot streams a snapshot of req.Size bytes. What bounds it is
+// progress, not its size: a peer that takes nothing for 30 s has failed.
+func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	s, err := t.dial(t.address(id, to))
+	if err != nil {
+		return err
+	}
+	defer t.drop(s)
+	if err := s.SetDeadline(time.Now().Add(t.timeout)); err != nil {
+		return err
+	}
+	if err := s.send(kindInstallSnapshot, req); err != nil {
+		return fmt.Errorf("snapshot to %s: %w", id, err)
+	}
+	n, err := io.Copy(&patientWriter{s}, io.LimitReader(data, req.Size))
+	if err != nil {
+		return fmt.Errorf("snapshot to %s: %w", id, err)
+	}
+	if n != req.Size {
+		return fmt.Errorf("snapshot to %s: %d of %d bytes: %w", id, n, req.Size, io.ErrUnexpectedEOF)
+	}
+	patience := restoreBase + time.Duration(req.Size>>20)*restorePerMiB
+	if err := s.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	return s.answer(resp)
+}
+
+// patientWriter and patientReader renew the deadline with each step.
+type patientWriter struct{ s *stream }
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	if err := w.s.SetWriteDeadline(time.Now().Add(snapshotStall)); err != nil {
+		return 0, err
+	}
+	return w.s.Write(p)
+}
+
+// call makes one exchange.
+func (t *Transport) call(id raft.ServerID, to raft.ServerAddress, k kind, req, resp any) error {
+	addr := t.address(id, to)
+	s, err := t.take(addr)
+	if err != nil {
+		return err
+	}
+	err = s.call(t.timeout, k, req, resp)
+	if stale := s.used && err != nil && !isRemote(err) && !errors.Is(err, os.ErrDeadlineExceeded); stale {
+		// The peer was restarted since; its other idle streams are dead too.
+		t.drop(s)
+		t.dropIdle(addr)
+		if s, err = t.dial(addr); err != nil {
+			return err
+		}
+		err = s.call(t.timeout, k, req, resp)
+	}
+	if err != nil && !isRemote(err) {
+		t.drop(s)
+		return err
+	}
+	t.putBack(s)
+	return err
+}
+
+// take returns an idle stream, or a new one.
+func (t *Transport) take(addr raft.ServerAddress) (*stream, error) {
+	t.mu.Lock()
+	if list := t.idle[addr]; len(list) > 0 {
+		s := list[len(list)-1]
+		t.idle[addr] = list[:len(list)-1]
+		t.mu.Unlock()
+		return s, nil
+	}
+	t.mu.Unlock()
+	return t.dial(addr)
+}
+
+func (t *Transport) dial(addr raft.ServerAddress) (*stream, error) {
+	conn, err := t.layer.Dial(addr, t.timeout)
+	if err != nil {
+		return nil, err
+	}
+	if !t.register(conn) {
+		conn.Close()
+		return nil, raft.ErrTransportShutdown
+	}
+	return newStream(conn, addr), nil
+}
+
+func (t *Transport) putBack(s *stream) {
+	s.used = true
+	t.mu.Lock()
+	_, open := t.open[s.Conn] // false after CloseStreams
+	if list := t.idle[s.target]; open && len(list) < maxIdle {
+		t.idle[s.target] = append(list, s)
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	t.drop(s)
+}
+
+func (t *Transport) drop(s *stream) {
+	t.mu.Lock()
+	delete(t.open, s.Conn)
+	t.mu.Unlock()
+	s.Close()
+}
+
+func (t *Transport) dropIdle(addr raft.ServerAddress) {
+	t.mu.Lock()
+	list := t.idle[addr]
+	delete(t.idle, addr)
+	t.mu.Unlock()
+	for _, s := range list {
+		t.drop(s)
+	}
+}
+
+// register notes an open connection; it is false once the transport is closed.
+func (t *Transport) register(c net.Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.open[c] = struct{}{}
+	return true
 }
 
 // CloseStreams closes the streams in both directions; new ones can be opened.
 func (t *Transport) CloseStreams() {
-	t.NetworkTransport.CloseStreams()
-	if l, ok := t.layer.(interface{ CloseConns() }); ok {
-		l.CloseConns()
+	t.mu.Lock()
+	open := t.open
+	t.open, t.idle = map[net.Conn]struct{}{}, map[raft.ServerAddress][]*stream{}
+	t.mu.Unlock()
+	for c := range open {
+		c.Close()
 	}
 }
 
-// Close ends the transport, its layer and all streams.
+// Close ends the transport, its layer, all streams and goroutines. Requests
+// that Raft has not answered get no answer.
 func (t *Transport) Close() error {
-	err := t.NetworkTransport.Close()
-	t.CloseStreams()
-	return err
-}
-
-// byNode resolves to addresses that name the node, see nodeAddress.
-type byNode func(proto.NodeID) (string, bool)
-
-func (f byNode) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if addr, ok := f(proto.NodeID(id)); ok {
-		return nodeAddress(proto.NodeID(id), addr), nil
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil
 	}
-	return "", fmt.Errorf("no address is known for node %s", id)
+	t.closed = true
+	t.mu.Unlock()
+	close(t.done)
+	err := t.layer.Close()
+	t.CloseStreams()
+	t.wg.Wait()
+	return err
 }

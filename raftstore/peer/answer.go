@@ -1,0 +1,124 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// accept takes inbound streams from the layer until either is closed.
+func (t *Transport) accept() {
+	for {
+		conn, err := t.layer.Accept()
+		switch {
+		case err == nil:
+			if !t.register(conn) {
+				conn.Close()
+				return
+			}
+			t.wg.Go(func() { t.serve(newStream(conn, "")) })
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			t.logs.warn(t.logger, "cannot accept a Raft stream", "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-t.done:
+				return
+			}
+		}
+	}
+}
+
+// serve answers the requests of one inbound stream, one after the other.
+func (t *Transport) serve(s *stream) {
+	defer t.drop(s)
+	answers := make(chan raft.RPCResponse, 1) // each request is answered once
+	for {
+		err := t.serveOne(s, answers)
+		if err == nil {
+			continue
+		}
+		if err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, raft.ErrTransportShutdown) {
+			t.logs.warn(t.logger, "Raft stream ended", "remote", s.RemoteAddr(), "error", err)
+		}
+		return
+	}
+}
+
+func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
+	k, body, err := s.receive()
+	if err != nil {
+		return err
+	}
+	req := requestOf(k)
+	if req == nil {
+		return fmt.Errorf("%w: kind %d is not a request", errFrame, k)
+	}
+	c := coder{buf: body, reading: true}
+	if err := c.message(req); err != nil {
+		return err
+	}
+	rpc := raft.RPC{Command: req, RespChan: answers}
+	var snapshot *patientReader
+	if install, ok := req.(*raft.InstallSnapshotRequest); ok {
+		snapshot = &patientReader{s: s, left: install.Size}
+		rpc.Reader = snapshot
+	}
+	select {
+	case t.consumer <- rpc:
+	case <-t.done:
+		return raft.ErrTransportShutdown
+	}
+	var got raft.RPCResponse
+	select {
+	case got = <-answers:
+	case <-t.done:
+		return raft.ErrTransportShutdown
+	}
+	if err := s.SetWriteDeadline(time.Now().Add(t.timeout)); err != nil {
+		return err
+	}
+	if got.Error != nil {
+		err = s.refuse(got.Error)
+	} else {
+		err = s.send(kindAnswer, got.Response)
+	}
+	if err == nil && snapshot != nil {
+		// Raft reads a snapshot to its end in any case; if not, the next frame
+		// cannot be found.
+		if snapshot.left > 0 {
+			return fmt.Errorf("%d bytes of a snapshot were left over", snapshot.left)
+		}
+		err = s.SetReadDeadline(time.Time{})
+	}
+	return err
+}
+
+// patientReader reads the bytes of a snapshot behind its request.
+type patientReader struct {
+	s    *stream
+	left int64
+}
+
+func (r *patientReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > r.left {
+		p = p[:r.left]
+	}
+	if err := r.s.SetReadDeadline(time.Now().Add(snapshotStall)); err != nil {
+		return 0, err
+	}
+	n, err := r.s.r.Read(p)
+	r.left -= int64(n)
+	if err == io.EOF && r.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
