@@ -1,0 +1,46 @@
+package raftstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/storetest"
+)
+
+func TestMemoryContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Store {
+		m := raftstore.NewMemory()
+		t.Cleanup(func() { _ = m.Close() })
+		return storetest.Of(m)
+	})
+}
+
+func TestMemoryClose(t *testing.T) {
+	m := raftstore.NewMemory()
+	w := &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v")}
+	r, err := m.Propose(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- m.WaitApplied(context.Background(), r.Revision+1) }()
+	if err := errors.Join(m.Close(), m.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; !errors.Is(err, raftstore.ErrClosed) {
+		t.Errorf("a wait during Close: %v", err)
+	}
+	w.RequestId = nil
+	if _, err := m.Propose(t.Context(), w); !errors.Is(err, raftstore.ErrClosed) {
+		t.Errorf("propose after Close: %v", err)
+	}
+	if _, err := m.ReadIndex(t.Context()); !errors.Is(err, raftstore.ErrClosed) || m.Role() != "shutdown" {
+		t.Errorf("read index after Close: %v, %s", err, m.Role())
+	}
+	if v, err := m.State().Table("t").Get("k", r.Revision); err != nil || v == nil {
+		t.Errorf("read after Close: %+v, %v", v, err)
+	}
+}
