@@ -1,0 +1,214 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"mime"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v2"
+)
+
+// MaxBody is the size of a request body, in bytes, that is still decoded.
+const MaxBody = 3 << 20
+
+// maxYAML bounds what the aliases of a YAML document may expand to, in bytes.
+const maxYAML = 4 * MaxBody
+
+var errYAMLTooLarge = errors.New("yaml: document expands to too many bytes")
+
+// Body is a decoded request body.
+type Body struct {
+	// Object is the tree as sent, kind and apiVersion included.
+	Object map[string]any
+	// Duplicates are strict-decoding findings of the syntax: duplicate fields,
+	// in upstream's words (`duplicate field "spec.replicas"`).
+	Duplicates []string
+}
+
+// Decode parses a body of the given Content-Type (empty: JSON). res says what
+// kind is expected, for error texts and for documents that name none, and
+// whether protobuf is spoken; nil allows any. Whether the body's kind is the
+// right one is for the caller to check. The tree does not refer to body. Errors
+// are *apierrors.StatusError: 400 for what does not parse, 413 above MaxBody,
+// 415 for an unknown Content-Type.
+func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) {
+	if len(body) > MaxBody {
+		return Body{}, status.BodyTooLarge(MaxBody)
+	}
+	switch bodyType(contentType, res) {
+	case JSON:
+		return decodeJSON(string(body), body, res)
+	case YAML:
+		text, duplicate, err := YAMLToJSON(body)
+		if err != nil {
+			return Body{}, status.Unrecognized(kindOf(res), err, body)
+		}
+		b, err := decodeJSON(stringOf(text), text, res)
+		if duplicate != "" {
+			b.Duplicates = append(b.Duplicates, duplicate)
+		}
+		return b, err
+	case Protobuf:
+		var fallback schema.GroupVersionKind
+		if res != nil {
+			fallback = res.GVK()
+		}
+		tree, gvk, err := decodeProtobuf(body, fallback)
+		switch {
+		case err != nil && gvk.Kind == "":
+			return Body{}, status.Unrecognized(kindOf(res), err, body)
+		case err != nil && res == nil:
+			return Body{}, status.CannotBeHandled(gvk, gvk.Kind, err)
+		case err != nil:
+			return Body{}, status.CannotBeHandled(gvk, res.Kind, err)
+		}
+		return Body{Object: tree}, nil
+	}
+	accepted := []string{JSON, YAML, Protobuf}
+	if res != nil && res.Custom {
+		accepted = accepted[:2]
+	}
+	return Body{}, status.UnsupportedMediaType(accepted)
+}
+
+// bodyType is the medium of a body, or "" if it is not spoken.
+func bodyType(contentType string, res *kinds.Resource) string {
+	switch contentType {
+	case "", JSON:
+		return JSON
+	case Protobuf, YAML:
+	default:
+		t, _, err := mime.ParseMediaType(contentType)
+		if err != nil {
+			return ""
+		}
+		contentType = t
+	}
+	switch contentType {
+	case JSON:
+		return JSON
+	case YAML:
+		return YAML
+	case Protobuf:
+		if res == nil || !res.Custom {
+			return Protobuf
+		}
+	}
+	return ""
+}
+
+func kindOf(res *kinds.Resource) string {
+	if res == nil {
+		return ""
+	}
+	return res.Kind
+}
+
+// decodeJSON parses text; body is the same for error texts.
+func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
+	tree, duplicates, err := parseJSON(text)
+	var obj map[string]any
+	if err == nil {
+		obj, err = object(tree)
+	}
+	if err != nil {
+		return Body{}, status.Unrecognized(kindOf(res), fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
+	}
+	return Body{Object: obj, Duplicates: duplicates}, nil
+}
+
+// object checks what upstream finds when it looks for a document's type.
+func object(tree any) (map[string]any, error) {
+	const target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }"
+	obj, ok := tree.(map[string]any)
+	if !ok {
+		if tree == nil {
+			return map[string]any{}, nil // null is an empty object
+		}
+		return nil, fmt.Errorf("json: cannot unmarshal %s into Go value of type %s", jsonType(tree), target)
+	}
+	for _, name := range [...]string{"apiVersion", "kind"} {
+		switch v := obj[name].(type) {
+		case nil, string:
+		default:
+			return nil, fmt.Errorf("json: cannot unmarshal %s into Go struct field .%s of type string", jsonType(v), name)
+		}
+	}
+	return obj, nil
+}
+
+func jsonType(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "object"
+	case []any:
+		return "array"
+	case string:
+		return "string"
+	case bool:
+		return "bool"
+	}
+	return "number"
+}
+
+// YAMLToJSON converts one document of at most MaxBody bytes. duplicate says which
+// keys were given twice (the last one counts) in upstream's words.
+func YAMLToJSON(body []byte) (text []byte, duplicate string, err error) {
+	if len(body) > MaxBody {
+		return nil, "", errYAMLTooLarge
+	}
+	if bytes.IndexByte(body, '&') >= 0 && bytes.IndexByte(body, '*') >= 0 {
+		if err := checkAliases(body); err != nil {
+			return nil, "", err
+		}
+	}
+	text, err = yaml.YAMLToJSONStrict(body)
+	if err == nil {
+		return text, "", nil
+	}
+	duplicate = err.Error()
+	text, err = yaml.YAMLToJSON(body)
+	return text, duplicate, err
+}
+
+// checkAliases refuses documents whose aliases expand to too much. The YAML
+// library bounds the number of nodes but not their bytes: an alias of a long
+// string costs it nothing until the JSON is written.
+func checkAliases(body []byte) error {
+	var tree any
+	if err := goyaml.Unmarshal(body, &tree); err != nil {
+		return fmt.Errorf("error converting YAML to JSON: %w", err)
+	}
+	left := maxYAML
+	if !charged(tree, &left) {
+		return errYAMLTooLarge
+	}
+	return nil
+}
+
+// charged subtracts the size of v from left and reports whether it was enough.
+func charged(v any, left *int) bool {
+	*left -= 8
+	switch v := v.(type) {
+	case string:
+		*left -= len(v)
+	case []any:
+		for _, x := range v {
+			if !charged(x, left) {
+				return false
+			}
+		}
+	case map[any]any:
+		for k, x := range v {
+			if !charged(k, left) || !charged(x, left) {
+				return false
+			}
+		}
+	}
+	return *left >= 0
+}

@@ -1,0 +1,215 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ListMeta is a list's metadata.
+type ListMeta struct {
+	Revision  proto.Revision
+	Continue  string
+	Remaining int64 // < 0: left out
+}
+
+// append appends the metadata object.
+func (m ListMeta) append(b []byte) []byte {
+	b = append(b, `{"resourceVersion":"`...)
+	if m.Revision != 0 {
+		b = strconv.AppendUint(b, uint64(m.Revision), 10)
+	}
+	b = append(b, '"')
+	if m.Continue != "" {
+		b = append(b, `,"continue":`...)
+		b = appendString(b, m.Continue)
+	}
+	if m.Remaining >= 0 {
+		b = append(b, `,"remainingItemCount":`...)
+		b = strconv.AppendInt(b, m.Remaining, 10)
+	}
+	return append(b, '}')
+}
+
+// typed is the metadata as upstream's type.
+func (m ListMeta) typed() metav1.ListMeta {
+	t := metav1.ListMeta{Continue: m.Continue}
+	if m.Revision != 0 {
+		t.ResourceVersion = m.Revision.String()
+	}
+	if m.Remaining >= 0 {
+		t.RemainingItemCount = &m.Remaining
+	}
+	return t
+}
+
+// WriteList answers with a list, item by item: the memory it takes does not grow
+// with the list (but for YAML). After the first bytes are sent, an error can
+// only end the connection early; the caller should then abort the handler.
+func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
+	body := newOutput(w, r, http.StatusOK, f.MediaType)
+	switch {
+	case f.As == AsTable:
+		return body.complete(f, body.tableOf(f, res, items, m))
+	case f.MediaType == Protobuf:
+		return body.complete(f, body.protobufList(f, res, m, items))
+	case f.Pretty:
+		err := body.prettyList(f, res, m, items)
+		f.Pretty = false // it is already
+		return body.complete(f, err)
+	}
+	return body.complete(f, body.jsonList(f, res, m, items, f.MediaType != YAML))
+}
+
+// head appends a list up to its metadata.
+func (o *output) head(f Format, res *kinds.Resource, m ListMeta) {
+	if f.As == AsMetadata {
+		o.buf = appendType(o.buf, partialKind+"List", metav1.GroupName, f.AsVersion)
+	} else {
+		o.buf = appendType(o.buf, res.ListKindName(), res.Group, res.Version)
+	}
+	o.buf = append(o.buf, `"metadata":`...)
+	o.buf = m.append(o.buf)
+}
+
+// item appends a list item: only custom resources and metadata carry their type.
+func (o *output) item(f Format, res *kinds.Resource, v *mvcc.Version) error {
+	var err error
+	switch {
+	case f.As == AsMetadata:
+		o.buf, err = appendPartial(o.buf, f.AsVersion, res, v, v.Revision)
+	case res.Custom:
+		o.buf, err = appendObject(o.buf, res, v, v.Revision)
+	case len(res.Moves) == 0:
+		o.buf = append(o.buf, v.Value...)
+	default:
+		var value []byte
+		value, err = content(res, v, v.Revision)
+		o.buf = append(o.buf, value...)
+	}
+	return err
+}
+
+func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version, stream bool) error {
+	o.head(f, res, m)
+	o.buf = append(o.buf, `,"items":[`...)
+	for i, v := range items {
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		if err := o.item(f, res, v); err != nil {
+			return err
+		}
+		if stream {
+			if err := o.spill(); err != nil {
+				return err
+			}
+		}
+	}
+	o.buf = append(o.buf, ']', '}', '\n')
+	return nil
+}
+
+// prettyList is the list as json.Indent would print it, item by item.
+func (o *output) prettyList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
+	o.head(f, res, m)
+	top, err := indented(append(o.buf, '}'))
+	if err != nil {
+		return err
+	}
+	o.buf = append(o.buf[:0], bytes.TrimSuffix(top, []byte("\n}"))...)
+	o.buf = append(o.buf, ",\n  \"items\": ["...)
+	var b bytes.Buffer
+	for i, v := range items {
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		o.buf = append(o.buf, "\n    "...)
+		at := len(o.buf)
+		if err := o.item(f, res, v); err != nil {
+			return err
+		}
+		b.Reset()
+		if err := json.Indent(&b, o.buf[at:], "    ", "  "); err != nil {
+			return err
+		}
+		o.buf = append(o.buf[:at], b.Bytes()...)
+		if err := o.spill(); err != nil {
+			return err
+		}
+	}
+	if len(items) > 0 {
+		o.buf = append(o.buf, "\n  "...)
+	}
+	o.buf = append(o.buf, "]\n}"...)
+	return nil
+}
+
+// held is how many bytes of messages a protobuf list keeps between its two passes.
+const held = 4 << 20
+
+// protobufList writes the list in two passes, as the length of all items comes
+// before the first one. What does not fit into held, nor stays with the versions,
+// is encoded twice; that is the price for constant memory.
+func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
+	meta, err := marshalListMeta(m)
+	if err != nil {
+		return err
+	}
+	total := 1 + uvarintSize(len(meta)) + len(meta)
+	metaTag, itemTag := byte(0x0a), byte(0x12)
+	var keep [][]byte
+	kept := 0
+	for i, v := range items {
+		msg, err := protobufItem(f, res, v, v.Revision)
+		if err != nil {
+			return err
+		}
+		total += 1 + uvarintSize(len(msg)) + len(msg)
+		if len(keep) == i && kept+len(msg) <= held {
+			keep = append(keep, msg)
+			kept += len(msg)
+		}
+	}
+	apiVersion, kind := apiVersionOf(res.Group, res.Version), res.ListKindName()
+	if f.As == AsMetadata {
+		apiVersion, kind = metaV1+f.AsVersion, partialKind+"List"
+	}
+	o.buf = appendEnvelope(o.buf, apiVersion, kind, total)
+	if f.As == AsMetadata && f.AsVersion == "v1beta1" {
+		metaTag, itemTag = itemTag, metaTag // this type numbers its fields the other way round
+	} else {
+		o.buf = appendField(o.buf, metaTag, stringOf(meta))
+	}
+	for i, v := range items {
+		var msg []byte
+		if i < len(keep) {
+			msg = keep[i]
+		} else if msg, err = protobufItem(f, res, v, v.Revision); err != nil {
+			return err
+		}
+		o.buf = append(o.buf, itemTag)
+		o.buf = binary.AppendUvarint(o.buf, uint64(len(msg)))
+		o.buf = append(o.buf, msg...)
+		if err := o.spill(); err != nil {
+			return err
+		}
+	}
+	if metaTag != 0x0a {
+		o.buf = appendField(o.buf, metaTag, stringOf(meta))
+	}
+	o.buf = append(o.buf, envelopeEnd...)
+	return nil
+}
+
+func marshalListMeta(m ListMeta) ([]byte, error) {
+	t := m.typed()
+	return t.Marshal()
+}

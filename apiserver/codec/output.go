@@ -1,0 +1,149 @@
+package codec
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// gzipAbove is the size of a body, in bytes, above which it is compressed.
+	gzipAbove = 128 << 10
+	// chunk is what is collected before it is sent, in bytes.
+	chunk = 64 << 10
+)
+
+// output is a response body. It holds back the header until it knows whether the
+// body is long enough to be compressed, and then writes in large pieces.
+type output struct {
+	w       http.ResponseWriter
+	code    int
+	buf     []byte // not yet written; encoders append to it and call spill
+	gz      *gzip.Writer
+	mayGzip bool
+	started bool
+	err     error // the first error of a write
+}
+
+var outputs = sync.Pool{New: func() any { return new(output) }}
+
+var gzips = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return z
+}}
+
+func newOutput(w http.ResponseWriter, r *http.Request, code int, contentType string) *output {
+	o := outputs.Get().(*output)
+	*o = output{w: w, code: code, buf: o.buf[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
+	w.Header()["Content-Type"] = contentTypes(contentType)
+	return o
+}
+
+// contentTypes returns header values that are shared by all responses.
+func contentTypes(t string) []string {
+	switch t {
+	case JSON:
+		return jsonHeader
+	case YAML:
+		return yamlHeader
+	case Protobuf:
+		return protobufHeader
+	}
+	return []string{t}
+}
+
+var jsonHeader, yamlHeader, protobufHeader = []string{JSON}, []string{YAML}, []string{Protobuf}
+
+// acceptsGzip reports whether one token of Accept-Encoding is exactly gzip.
+func acceptsGzip(h http.Header) bool {
+	list := firstValue(h, "Accept-Encoding")
+	for list != "" {
+		token, rest, _ := strings.Cut(list, ",")
+		if strings.TrimSpace(token) == "gzip" {
+			return true
+		}
+		list = rest
+	}
+	return false
+}
+
+// spill writes what has been collected if it is enough. It returns the first
+// error of all writes.
+func (o *output) spill() error {
+	limit := chunk
+	if o.mayGzip && !o.started {
+		limit = gzipAbove
+	}
+	if len(o.buf) <= limit {
+		return o.err
+	}
+	if !o.started {
+		o.start()
+	}
+	o.write()
+	return o.err
+}
+
+// start sends the header of a body that is longer than the buffer.
+func (o *output) start() {
+	o.started = true
+	if o.mayGzip {
+		h := o.w.Header()
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		o.gz = gzips.Get().(*gzip.Writer)
+		o.gz.Reset(o.w)
+	}
+	o.w.WriteHeader(o.code)
+}
+
+func (o *output) write() {
+	if o.err == nil && len(o.buf) > 0 {
+		if o.gz != nil {
+			_, o.err = o.gz.Write(o.buf)
+		} else {
+			_, o.err = o.w.Write(o.buf)
+		}
+	}
+	o.buf = o.buf[:0]
+}
+
+// finish sends the rest. The output must not be used after it.
+func (o *output) finish() error {
+	if !o.started {
+		if o.mayGzip && len(o.buf) > gzipAbove {
+			o.start()
+		} else {
+			o.w.Header().Set("Content-Length", strconv.Itoa(len(o.buf)))
+			o.started = true
+			o.w.WriteHeader(o.code)
+		}
+	}
+	o.write()
+	if o.gz != nil {
+		if err := o.gz.Close(); o.err == nil {
+			o.err = err
+		}
+		o.gz.Reset(nil)
+		gzips.Put(o.gz)
+	}
+	err := o.err
+	o.release()
+	return err
+}
+
+// release gives up an output of which nothing may be sent any more.
+func (o *output) release() {
+	buf := o.buf
+	if cap(buf) > 512<<10 {
+		buf = nil
+	}
+	*o = output{buf: buf[:0]}
+	outputs.Put(o)
+}

@@ -1,0 +1,207 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// magic begins every Kubernetes protobuf document.
+var magic = []byte("k8s\x00")
+
+var errNoMagic = errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+
+// scheme knows the Go types of the built-in kinds.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientscheme.AddToScheme(s))
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	metav1.AddToGroupVersion(s, metav1.SchemeGroupVersion)
+	utilruntime.Must(metav1.AddMetaToScheme(s))
+	utilruntime.Must(metav1beta1.AddMetaToScheme(s))
+	return s
+}()
+
+// message is what the generated types have.
+type message interface {
+	runtime.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// newMessage makes an empty object of a kind.
+func newMessage(gvk schema.GroupVersionKind) (message, error) {
+	obj, err := scheme.New(gvk)
+	if err != nil {
+		// Options come in the group version of the resource, custom ones included.
+		if gvk.Kind == "DeleteOptions" {
+			return &metav1.DeleteOptions{}, nil
+		}
+		return nil, err
+	}
+	m, ok := obj.(message)
+	if !ok {
+		return nil, fmt.Errorf("%s has no protobuf form", gvk)
+	}
+	return m, nil
+}
+
+// typed fills an object of the kind from a tree.
+func typed(gvk schema.GroupVersionKind, tree map[string]any) (message, error) {
+	m, err := newMessage(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, m); err != nil {
+		return nil, fmt.Errorf("make protobuf of %s: %w", gvk.Kind, err)
+	}
+	return m, nil
+}
+
+// objectMessage is a version as a protobuf message, without the envelope.
+func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	return derive(objectProto, res, v, rev, func() ([]byte, error) {
+		tree, err := revisedTree(res, v, rev)
+		if err != nil {
+			return nil, err
+		}
+		m, err := typed(res.GVK(), tree)
+		if err != nil {
+			return nil, err
+		}
+		return m.Marshal()
+	})
+}
+
+// revisedTree is DecodeStored with the resourceVersion of rev.
+func revisedTree(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) (map[string]any, error) {
+	value := v.Value
+	if rev != v.Revision && v.RevisionOffset != 0 {
+		value = withRevision(value, v.RevisionOffset, rev)
+	}
+	return decodeValue(res, v.Key, value)
+}
+
+// metadataMessage is a version's PartialObjectMetadata as a protobuf message.
+// Both versions of PartialObjectMetadata have the same fields.
+func metadataMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	return derive(metadataProto, res, v, rev, func() ([]byte, error) {
+		value, err := content(res, v, rev)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := metadataOf(v.Key, value)
+		if err != nil {
+			return nil, err
+		}
+		tree, _, err := parseJSON(stringOf(raw))
+		if err != nil {
+			return nil, err
+		}
+		p := &metav1.PartialObjectMetadata{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"metadata": tree}, p); err != nil {
+			return nil, fmt.Errorf("make metadata of %s: %w", v.Key, err)
+		}
+		return p.Marshal()
+	})
+}
+
+// appendEnvelope appends the beginning of a document up to the message of size
+// bytes; envelopeEnd follows the message. It is runtime.Unknown with its fields
+// in order: type (1), message (2), encoding (3) and content type (4), both empty.
+func appendEnvelope(b []byte, apiVersion, kind string, size int) []byte {
+	typeSize := 2 + uvarintSize(len(apiVersion)) + uvarintSize(len(kind)) + len(apiVersion) + len(kind)
+	b = append(b, magic...)
+	b = append(b, 0x0a)
+	b = binary.AppendUvarint(b, uint64(typeSize))
+	b = appendField(b, 0x0a, apiVersion)
+	b = appendField(b, 0x12, kind)
+	b = append(b, 0x12)
+	return binary.AppendUvarint(b, uint64(size))
+}
+
+const envelopeEnd = "\x1a\x00\x22\x00"
+
+// envelopeSize is the length of a whole document.
+func envelopeSize(apiVersion, kind string, size int) int {
+	typeSize := 2 + uvarintSize(len(apiVersion)) + uvarintSize(len(kind)) + len(apiVersion) + len(kind)
+	return len(magic) + 1 + uvarintSize(typeSize) + typeSize + 1 + uvarintSize(size) + size + len(envelopeEnd)
+}
+
+func appendField(b []byte, tag byte, s string) []byte {
+	b = append(b, tag)
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func uvarintSize(n int) int {
+	size := 1
+	for ; n >= 0x80; n >>= 7 {
+		size++
+	}
+	return size
+}
+
+// appendDocument appends a whole document.
+func appendDocument(b []byte, apiVersion, kind string, msg []byte) []byte {
+	b = appendEnvelope(b, apiVersion, kind, len(msg))
+	b = append(b, msg...)
+	return append(b, envelopeEnd...)
+}
+
+// decodeProtobuf reads a document into a tree. fallback is the kind of a
+// document that does not name one.
+func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[string]any, gvk schema.GroupVersionKind, err error) {
+	if !bytes.HasPrefix(body, magic) {
+		return nil, gvk, errNoMagic
+	}
+	var u runtime.Unknown
+	if err := u.Unmarshal(body[len(magic):]); err != nil {
+		return nil, gvk, err
+	}
+	gvk = schema.FromAPIVersionAndKind(u.APIVersion, u.Kind)
+	if gvk.Kind == "" {
+		gvk.Kind = fallback.Kind
+	}
+	if gvk.Version == "" {
+		gvk.Group, gvk.Version = fallback.Group, fallback.Version
+	}
+	m, err := newMessage(gvk)
+	if err != nil {
+		return nil, gvk, err
+	}
+	if err := m.Unmarshal(u.Raw); err != nil {
+		return nil, gvk, err
+	}
+	tree, err = treeOf(m)
+	if err != nil {
+		return nil, gvk, err
+	}
+	tree["kind"], tree["apiVersion"] = gvk.Kind, gvk.GroupVersion().String()
+	return tree, gvk, nil
+}
+
+// treeOf is the JSON tree of a typed object.
+func treeOf(m runtime.Object) (map[string]any, error) {
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+}
+
+// apiVersionOf is "v1" or "apps/v1".
+func apiVersionOf(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return strings.Join([]string{group, version}, "/")
+}

@@ -1,0 +1,243 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	metaV1      = "meta.k8s.io/"
+	partialKind = "PartialObjectMetadata"
+)
+
+// WriteObject answers with one version of res. If it returns an error before
+// anything was sent, the caller may still answer with a Status: nothing is sent
+// before the whole object is encoded.
+func WriteObject(w http.ResponseWriter, r *http.Request, f Format, code int, res *kinds.Resource, v *mvcc.Version) error {
+	body := newOutput(w, r, code, f.MediaType)
+	var err error
+	switch {
+	case f.As == AsTable:
+		err = body.tableOf(f, res, []*mvcc.Version{v}, listMetaOf(v))
+	case f.MediaType == Protobuf:
+		body.buf, err = appendProtobuf(body.buf, f, res, v, v.Revision)
+	default:
+		body.buf, err = appendJSON(body.buf, f, res, v, v.Revision)
+		body.buf = append(body.buf, '\n')
+	}
+	return body.complete(f, err)
+}
+
+func listMetaOf(v *mvcc.Version) ListMeta { return ListMeta{Revision: v.Revision, Remaining: -1} }
+
+// complete turns the JSON that was collected into what f asks for and sends it.
+func (o *output) complete(f Format, err error) error {
+	if err == nil && !o.started {
+		switch {
+		case f.MediaType == YAML:
+			o.buf, err = yaml.JSONToYAML(o.buf)
+		case f.Pretty:
+			o.buf, err = indented(o.buf)
+		}
+	}
+	if err != nil && !o.started {
+		o.w.Header().Del("Content-Type")
+		o.release()
+		return err
+	}
+	if ferr := o.finish(); err == nil {
+		err = ferr
+	}
+	return err
+}
+
+// indented is JSON as upstream prints it for people: without a newline at the end.
+func indented(compact []byte) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(len(compact) * 3 / 2)
+	if err := json.Indent(&b, bytes.TrimSuffix(compact, []byte{'\n'}), "", "  "); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// appendJSON appends an object or its metadata.
+func appendJSON(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	if f.As == AsMetadata {
+		return appendPartial(b, f.AsVersion, res, v, rev)
+	}
+	return appendObject(b, res, v, rev)
+}
+
+// appendObject appends an object with kind and apiVersion.
+func appendObject(b []byte, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	if len(v.Value) < len(metadataStart) {
+		return b, errNoMetadata(v.Key)
+	}
+	b = appendType(b, res.Kind, res.Group, res.Version)
+	if len(res.Moves) == 0 && rev != v.Revision && v.RevisionOffset != 0 {
+		b = append(b, v.Value[1:v.RevisionOffset]...)
+		b = strconv.AppendUint(b, uint64(rev), 10)
+		return append(b, v.Value[digitsEnd(v.Value, v.RevisionOffset):]...), nil
+	}
+	value, err := content(res, v, rev)
+	if err != nil {
+		return b, err
+	}
+	return append(b, value[1:]...), nil
+}
+
+func appendPartial(b []byte, version string, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	value := v.Value
+	if rev != v.Revision && v.RevisionOffset != 0 {
+		value = withRevision(value, v.RevisionOffset, rev)
+	}
+	if len(res.Moves) > 0 { // a move may lead into metadata
+		var err error
+		if value, err = content(res, v, rev); err != nil {
+			return b, err
+		}
+	}
+	meta, err := metadataOf(v.Key, value)
+	if err != nil {
+		return b, err
+	}
+	return appendPartialMeta(b, version, meta), nil
+}
+
+func appendPartialMeta(b []byte, version string, meta []byte) []byte {
+	b = appendType(b, partialKind, metav1.GroupName, version)
+	b = append(b, `"metadata":`...)
+	b = append(b, meta...)
+	return append(b, '}')
+}
+
+// protobufType is the apiVersion and kind of an item's envelope, with the message.
+func protobufItem(f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) (msg []byte, err error) {
+	if f.As == AsMetadata {
+		return metadataMessage(res, v, rev)
+	}
+	return objectMessage(res, v, rev)
+}
+
+func protobufType(f Format, res *kinds.Resource) (apiVersion, kind string) {
+	if f.As == AsMetadata {
+		return metaV1 + f.AsVersion, partialKind
+	}
+	return apiVersionOf(res.Group, res.Version), res.Kind
+}
+
+func appendProtobuf(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	msg, err := protobufItem(f, res, v, rev)
+	if err != nil {
+		return b, err
+	}
+	apiVersion, kind := protobufType(f, res)
+	return appendDocument(b, apiVersion, kind, msg), nil
+}
+
+// WriteTree answers with an object that is not stored (dry run, reviews, scale).
+// The tree has kind and apiVersion, which need not be those of res.
+func WriteTree(w http.ResponseWriter, r *http.Request, f Format, code int, res *kinds.Resource, obj map[string]any) error {
+	body := newOutput(w, r, code, f.MediaType)
+	var err error
+	switch {
+	case f.As == AsTable && res != nil:
+		err = body.tableOfTree(f, res, obj)
+	case f.MediaType == Protobuf:
+		body.buf, err = appendTreeProtobuf(body.buf, f, obj)
+	default:
+		body.buf, err = appendTree(body.buf, f, obj)
+		body.buf = append(body.buf, '\n')
+	}
+	return body.complete(f, err)
+}
+
+func appendTree(b []byte, f Format, obj map[string]any) ([]byte, error) {
+	if f.As == AsMetadata {
+		obj = map[string]any{"kind": partialKind, "apiVersion": metaV1 + f.AsVersion, "metadata": obj["metadata"]}
+	}
+	e := getEncoder()
+	defer putEncoder(e)
+	if err := e.object(obj, false, slotKeep); err != nil {
+		return b, fmt.Errorf("encode object: %w", err)
+	}
+	return append(b, e.b...), nil
+}
+
+func appendTreeProtobuf(b []byte, f Format, obj map[string]any) ([]byte, error) {
+	apiVersion, _ := obj["apiVersion"].(string)
+	kind, _ := obj["kind"].(string)
+	if f.As == AsMetadata {
+		apiVersion, kind = metaV1+f.AsVersion, partialKind
+		obj = map[string]any{"metadata": obj["metadata"]}
+	}
+	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	if !scheme.Recognizes(gvk) {
+		return b, status.NotAcceptable([]string{JSON, YAML})
+	}
+	m, err := typed(gvk, obj)
+	if err != nil {
+		return b, err
+	}
+	msg, err := m.Marshal()
+	if err != nil {
+		return b, err
+	}
+	return appendDocument(b, apiVersion, kind, msg), nil
+}
+
+// WriteStatus answers with an error or a Success status. err is turned into a
+// Status by package status before it gets here. Retry-After is set from
+// retryAfterSeconds. If Accept cannot be met, JSON is sent all the same, indented.
+func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
+	code := int(s.Code)
+	if code == 0 {
+		code = http.StatusOK
+	}
+	f, err := Negotiate(r, nil, ShapeOther)
+	if err != nil {
+		f = Format{MediaType: JSON, Pretty: true}
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	}
+	if code == http.StatusForbidden {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
+	body := newOutput(w, r, code, f.MediaType)
+	if f.MediaType == Protobuf {
+		body.buf, err = appendStatusProtobuf(body.buf, s)
+	} else {
+		body.buf, err = appendStatus(body.buf, s)
+		body.buf = append(body.buf, '\n')
+	}
+	// The only errors left are the connection's: there is nobody to tell.
+	_ = body.complete(f, err)
+}
+
+func appendStatus(b []byte, s *metav1.Status) ([]byte, error) {
+	named := *s
+	named.Kind, named.APIVersion = "Status", "v1"
+	raw, err := json.Marshal(&named)
+	return append(b, raw...), err
+}
+
+func appendStatusProtobuf(b []byte, s *metav1.Status) ([]byte, error) {
+	msg, err := s.Marshal()
+	if err != nil {
+		return b, err
+	}
+	return appendDocument(b, "v1", "Status", msg), nil
+}

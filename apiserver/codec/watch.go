@@ -1,0 +1,272 @@
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// initialEventsEnd marks the bookmark that ends the initial events.
+const initialEventsEnd = "k8s.io/initial-events-end"
+
+// EventWriter writes the frames of one watch. Not safe for concurrent use.
+//
+// A JSON frame is put together from the stored bytes every time: for an event of
+// 1.5 KiB that is a copy of tens of nanoseconds, less than it costs to look up and
+// to keep a shared frame. Forms that take more (protobuf, moved fields) are made
+// once and shared.
+type EventWriter struct {
+	w       http.ResponseWriter
+	flusher http.Flusher
+	f       Format
+	res     *kinds.Resource
+	prefix  []byte // of an object, in JSON: kind and apiVersion
+	table   *table
+	headed  bool // the columns were sent
+	buf     *[]byte
+}
+
+// frames are the buffers of writers that have something to flush: an idle watch
+// holds none.
+var frames = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+// NewEventWriter sends the response's headers and returns the writer.
+func NewEventWriter(w http.ResponseWriter, f Format, res *kinds.Resource) (*EventWriter, error) {
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		return nil, errors.New("watch: the connection cannot be flushed")
+	}
+	e := &EventWriter{w: w, flusher: flusher, f: f, res: res}
+	if f.As == AsTable {
+		t, err := newTable(res)
+		if err != nil {
+			return nil, err
+		}
+		e.table = t
+	}
+	e.prefix = appendType(nil, res.Kind, res.Group, res.Version)
+	contentType := f.MediaType
+	if f.MediaType == Protobuf {
+		contentType += ";stream=watch"
+	}
+	w.Header()["Content-Type"] = contentTypes(contentType)
+	w.WriteHeader(http.StatusOK)
+	flusher.Flush()
+	return e, nil
+}
+
+// begin returns the buffer for the next frame.
+func (e *EventWriter) begin() []byte {
+	if e.buf == nil {
+		e.buf = frames.Get().(*[]byte)
+	}
+	return *e.buf
+}
+
+// end takes the buffer back; on an error the frame is dropped.
+func (e *EventWriter) end(b []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	*e.buf = b
+	if len(b) >= chunk {
+		return e.send()
+	}
+	return nil
+}
+
+func (e *EventWriter) send() error {
+	_, err := e.w.Write(*e.buf)
+	*e.buf = (*e.buf)[:0]
+	return err
+}
+
+func appendFrameStart(b []byte, eventType string) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, eventType...)
+	return append(b, `","object":`...)
+}
+
+const frameEnd = "}\n"
+
+// Event writes one event; type is ADDED, MODIFIED or DELETED. For DELETED on a
+// tombstone the stored value already has the delete's revision. content is the
+// version whose content is sent; for a DELETED caused by a selector that no
+// longer matches it is the previous version and rev the revision of the change.
+func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.Revision) error {
+	b := e.begin()
+	var err error
+	switch {
+	case e.f.MediaType == Protobuf:
+		b, err = e.protobuf(b, eventType, content, rev)
+	case e.f.As == AsTable:
+		e.table.now = time.Now()
+		b = appendFrameStart(b, eventType)
+		b = e.table.head(b, e.f.AsVersion, ListMeta{Revision: rev, Remaining: -1}, !e.headed)
+		b, err = e.table.versionRow(b, e.f, e.res, content, rev)
+		b = append(b, tableEnd+frameEnd...)
+		e.headed = e.headed || err == nil
+	case e.f.As == AsObject && len(e.res.Moves) == 0 && rev == content.Revision && len(content.Value) > 0:
+		b = appendFrameStart(b, eventType)
+		b = append(b, e.prefix...)
+		b = append(b, content.Value[1:]...)
+		b = append(b, frameEnd...)
+	default:
+		b = appendFrameStart(b, eventType)
+		b, err = appendJSON(b, e.f, e.res, content, rev)
+		b = append(b, frameEnd...)
+	}
+	return e.end(b, err)
+}
+
+func (e *EventWriter) protobuf(b []byte, eventType string, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	msg, err := protobufItem(e.f, e.res, v, rev)
+	if err != nil {
+		return b, err
+	}
+	apiVersion, kind := protobufType(e.f, e.res)
+	return appendProtobufFrame(b, eventType, apiVersion, kind, msg), nil
+}
+
+// appendProtobufFrame appends a frame: its length in four bytes, then a
+// WatchEvent of type (1) and RawExtension (2), whose only field (1) is the document.
+func appendProtobufFrame(b []byte, eventType, apiVersion, kind string, msg []byte) []byte {
+	document := envelopeSize(apiVersion, kind, len(msg))
+	raw := 1 + uvarintSize(document) + document
+	event := 1 + uvarintSize(len(eventType)) + len(eventType) + 1 + uvarintSize(raw) + raw
+	b = binary.BigEndian.AppendUint32(b, uint32(event))
+	b = appendField(b, 0x0a, eventType)
+	b = append(b, 0x12)
+	b = binary.AppendUvarint(b, uint64(raw))
+	b = append(b, 0x0a)
+	b = binary.AppendUvarint(b, uint64(document))
+	return appendDocument(b, apiVersion, kind, msg)
+}
+
+// Bookmark writes a BOOKMARK; initialEnd adds k8s.io/initial-events-end.
+func (e *EventWriter) Bookmark(rev proto.Revision, initialEnd bool) error {
+	b := e.begin()
+	var err error
+	switch {
+	case e.f.MediaType == Protobuf:
+		b, err = e.protobufBookmark(b, rev, initialEnd)
+	case e.f.As == AsTable:
+		b, err = e.tableBookmark(b, rev, initialEnd)
+	case e.f.As == AsMetadata:
+		b = appendFrameStart(b, "BOOKMARK")
+		b = appendPartialMeta(b, e.f.AsVersion, bookmarkMeta(nil, rev, initialEnd))
+		b = append(b, frameEnd...)
+	default:
+		b = appendFrameStart(b, "BOOKMARK")
+		b = append(b, e.prefix...)
+		b = append(b, `"metadata":`...)
+		b = bookmarkMeta(b, rev, initialEnd)
+		b = append(b, "}"+frameEnd...)
+	}
+	return e.end(b, err)
+}
+
+func bookmarkMeta(b []byte, rev proto.Revision, initialEnd bool) []byte {
+	b = append(b, `{"resourceVersion":"`...)
+	b = strconv.AppendUint(b, uint64(rev), 10)
+	if initialEnd {
+		return append(b, `","annotations":{"`+initialEventsEnd+`":"true"}}`...)
+	}
+	return append(b, `"}`...)
+}
+
+// bookmarkTree is a bookmark's object.
+func (e *EventWriter) bookmarkTree(rev proto.Revision, initialEnd bool) map[string]any {
+	meta := map[string]any{"resourceVersion": rev.String()}
+	if initialEnd {
+		meta["annotations"] = map[string]any{initialEventsEnd: "true"}
+	}
+	return map[string]any{
+		"kind": e.res.Kind, "apiVersion": e.res.GroupVersion().String(), "metadata": meta,
+	}
+}
+
+func (e *EventWriter) protobufBookmark(b []byte, rev proto.Revision, initialEnd bool) ([]byte, error) {
+	tree := e.bookmarkTree(rev, initialEnd)
+	apiVersion, kind := protobufType(e.f, e.res)
+	gvk := e.res.GVK()
+	if e.f.As == AsMetadata {
+		gvk = metav1.SchemeGroupVersion.WithKind(partialKind)
+	}
+	m, err := typed(gvk, tree)
+	if err != nil {
+		return b, err
+	}
+	msg, err := m.Marshal()
+	if err != nil {
+		return b, err
+	}
+	return appendProtobufFrame(b, "BOOKMARK", apiVersion, kind, msg), nil
+}
+
+// tableBookmark writes a Table with one row. The end of the initial events keeps
+// its metadata even if no objects were asked for. Columns may not be printable
+// for an object with nothing in it; the cells are empty then.
+func (e *EventWriter) tableBookmark(b []byte, rev proto.Revision, initialEnd bool) ([]byte, error) {
+	policy := e.f.IncludeObject
+	if initialEnd && policy == metav1.IncludeNone {
+		policy = metav1.IncludeMetadata
+	}
+	b = appendFrameStart(b, "BOOKMARK")
+	e.table.now = time.Now()
+	b = e.table.head(b, e.f.AsVersion, ListMeta{Revision: rev, Remaining: -1}, !e.headed)
+	tree := e.bookmarkTree(rev, initialEnd)
+	start := len(b)
+	b, err := e.table.treeRow(b, e.f, tree, policy)
+	if err != nil {
+		blank := *e.table
+		blank.rows = blankRows(len(e.table.columns))
+		b, err = blank.treeRow(b[:start], e.f, tree, policy)
+	}
+	e.headed = e.headed || err == nil
+	return append(b, tableEnd+frameEnd...), err
+}
+
+// Error writes an ERROR event. A Status is never transformed.
+func (e *EventWriter) Error(s *metav1.Status) error {
+	b := e.begin()
+	var err error
+	if e.f.MediaType == Protobuf {
+		var msg []byte
+		if msg, err = s.Marshal(); err == nil {
+			b = appendProtobufFrame(b, "ERROR", "v1", "Status", msg)
+		}
+	} else {
+		b = appendFrameStart(b, "ERROR")
+		b, err = appendStatus(b, s)
+		b = append(b, frameEnd...)
+	}
+	return e.end(b, err)
+}
+
+// Flush sends what was written.
+func (e *EventWriter) Flush() error {
+	if e.buf == nil {
+		return nil
+	}
+	err := error(nil)
+	if len(*e.buf) > 0 {
+		err = e.send()
+	}
+	if cap(*e.buf) <= 2*chunk {
+		frames.Put(e.buf)
+	}
+	e.buf = nil
+	if err == nil {
+		e.flusher.Flush()
+	}
+	return err
+}
