@@ -1,0 +1,30 @@
+package metrics
+
+import (
+	"fmt"
+
+	metrics "github.com/hashicorp/go-metrics/compat"
+	sink "github.com/hashicorp/go-metrics/compat/prometheus"
+)
+
+// InstallRaftSink sends what the Raft library and its log store report (raft_*) to
+// this registry. Both report to a global of go-metrics, which its compat package
+// chooses by a build tag; the sink goes through the same package, or the reports
+// would be lost silently. Call it once per process: the last call wins.
+func (m *Metrics) InstallRaftSink() error {
+	s, err := sink.NewPrometheusSinkFrom(sink.PrometheusOpts{
+		Registerer: m.registry,
+		Expiration: 0, // a series that is silent for a while is not forgotten
+		Name:       "quorate_raft_library",
+	})
+	if err != nil {
+		return fmt.Errorf("make the Raft metrics sink: %w", err)
+	}
+	cfg := metrics.DefaultConfig("")
+	cfg.EnableHostname = false
+	cfg.EnableRuntimeMetrics = false // the Go collector has them
+	if _, err := metrics.NewGlobal(cfg, s); err != nil {
+		return fmt.Errorf("install the Raft metrics sink: %w", err)
+	}
+	return nil
+}

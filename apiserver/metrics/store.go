@@ -1,0 +1,220 @@
+package metrics
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// StoreStats is the state of this node's store and of its part in Raft. Counts run
+// from the start of the process.
+type StoreStats struct {
+	ClusterID string
+
+	HasLeader bool
+	IsLeader  bool
+	Term      uint64
+	// Commit and Applied are log indexes; what lies between is this node's lag.
+	Commit, Applied uint64
+	// Floor is the oldest revision from which a watch can start.
+	Floor uint64
+	// Staleness is how long ago this node last knew that it was current.
+	Staleness time.Duration
+	// LastContact is how long ago a follower heard from the leader.
+	LastContact time.Duration
+
+	LeaderChanges         uint64
+	ProposalsPending      int64
+	ProposalsFailed       int64
+	ProposalsForwarded    int64
+	ReadIndexes           int64
+	ReadIndexRounds       uint64
+	HeartbeatSendFailures uint64
+	SnapshotsInstalled    uint64
+	Watchers              int64
+	DBBytes, DBBytesInUse uint64
+	QuotaBytes            uint64 // 0: no quota
+	Tables                []TableStats
+}
+
+// TableStats is one table of the store.
+type TableStats struct {
+	Group, Resource string
+	Objects         int64
+}
+
+type storeSeries struct {
+	stats atomic.Pointer[func() StoreStats]
+
+	walFsync, backendCommit prometheus.Observer
+	peerRTT                 *prometheus.HistogramVec
+	peerSent, peerReceived  *prometheus.CounterVec
+	peerFailures            *prometheus.CounterVec
+	requestTime             *prometheus.HistogramVec
+	requestTotal            *prometheus.CounterVec
+	operations              sync.Map // operationKey -> *operation
+}
+
+// scalar is a series without labels that is read at scrape time.
+type scalar struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*StoreStats) float64
+}
+
+func gaugeOf(name, help string, value func(*StoreStats) float64) scalar {
+	return scalar{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value}
+}
+
+func counterOf(name, help string, value func(*StoreStats) float64) scalar {
+	return scalar{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var scalars = []scalar{
+	gaugeOf("etcd_server_has_leader", "Whether this node knows a leader.", func(s *StoreStats) float64 { return truth(s.HasLeader) }),
+	gaugeOf("etcd_server_is_leader", "Whether this node is the leader.", func(s *StoreStats) float64 { return truth(s.IsLeader) }),
+	counterOf("etcd_server_leader_changes_seen_total", "Changes of the leader seen.", func(s *StoreStats) float64 { return float64(s.LeaderChanges) }),
+	gaugeOf("etcd_server_proposals_committed_total", "Index of the last committed log entry.", func(s *StoreStats) float64 { return float64(s.Commit) }),
+	gaugeOf("etcd_server_proposals_applied_total", "Index of the last applied log entry.", func(s *StoreStats) float64 { return float64(s.Applied) }),
+	gaugeOf("etcd_server_proposals_pending", "Writes that wait for their entry to be applied.", func(s *StoreStats) float64 { return float64(s.ProposalsPending) }),
+	counterOf("etcd_server_proposals_failed_total", "Writes that failed or whose outcome is unknown.", func(s *StoreStats) float64 { return float64(s.ProposalsFailed) }),
+	counterOf("etcd_server_heartbeat_send_failures_total", "Heartbeats that the leader failed to send.", func(s *StoreStats) float64 { return float64(s.HeartbeatSendFailures) }),
+	gaugeOf("etcd_server_quota_backend_bytes", "Size at which the store stops accepting writes; 0 without a quota.", func(s *StoreStats) float64 { return float64(s.QuotaBytes) }),
+	gaugeOf("etcd_mvcc_db_total_size_in_bytes", "Size of the state file.", func(s *StoreStats) float64 { return float64(s.DBBytes) }),
+	gaugeOf("etcd_mvcc_db_total_size_in_use_in_bytes", "Bytes of the state file that are in use.", func(s *StoreStats) float64 { return float64(s.DBBytesInUse) }),
+	gaugeOf("quorate_raft_term", "Current term.", func(s *StoreStats) float64 { return float64(s.Term) }),
+	gaugeOf("quorate_follower_lag_entries", "Log entries known to be committed and not applied here.", func(s *StoreStats) float64 {
+		return float64(s.Commit - min(s.Applied, s.Commit))
+	}),
+	gaugeOf("quorate_staleness_seconds", "How long ago this node last knew that it was current.", func(s *StoreStats) float64 { return s.Staleness.Seconds() }),
+	gaugeOf("quorate_leader_last_contact_seconds", "How long ago this node heard from the leader.", func(s *StoreStats) float64 { return s.LastContact.Seconds() }),
+	gaugeOf("quorate_history_floor", "Oldest revision from which a watch can start.", func(s *StoreStats) float64 { return float64(s.Floor) }),
+	gaugeOf("quorate_history_newest", "Newest revision of this node.", func(s *StoreStats) float64 { return float64(s.Applied) }),
+	gaugeOf("quorate_watchers", "Open watches on the store.", func(s *StoreStats) float64 { return float64(s.Watchers) }),
+	counterOf("quorate_forwarded_requests_total", "Writes that this node sent to the leader.", func(s *StoreStats) float64 { return float64(s.ProposalsForwarded) }),
+	counterOf("quorate_read_index_requests_total", "Reads that needed a read barrier.", func(s *StoreStats) float64 { return float64(s.ReadIndexes) }),
+	counterOf("quorate_read_index_rounds_total", "Read barrier rounds; several reads share one.", func(s *StoreStats) float64 { return float64(s.ReadIndexRounds) }),
+	counterOf("quorate_snapshots_installed_total", "Snapshots received from another node.", func(s *StoreStats) float64 { return float64(s.SnapshotsInstalled) }),
+}
+
+var (
+	sizeDesc         = prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the state file.", []string{"storage_cluster_id"}, nil)
+	objectsDesc      = prometheus.NewDesc("apiserver_storage_objects", "Stored objects by resource.", []string{"resource"}, nil)
+	groupObjectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects by group and resource.", []string{"group", "resource"}, nil)
+)
+
+func (s *storeSeries) init(r *registrar) {
+	s.walFsync = r.histogram("etcd_disk_wal_fsync_duration_seconds", "Time of a write of the Raft log, fsync included.", diskBuckets).WithLabelValues()
+	s.backendCommit = r.histogram("etcd_disk_backend_commit_duration_seconds", "Time of a flush of the state file.", diskBuckets).WithLabelValues()
+	s.peerRTT = r.histogram("etcd_network_peer_round_trip_time_seconds", "Round trips to other nodes.", peerBuckets, "To")
+	s.peerSent = r.counter("etcd_network_peer_sent_bytes_total", "Bytes sent to other nodes.", "To")
+	s.peerReceived = r.counter("etcd_network_peer_received_bytes_total", "Bytes received from other nodes.", "From")
+	s.peerFailures = r.counter("etcd_network_peer_sent_failures_total", "Failed sends to other nodes.", "To")
+	s.requestTime = r.histogram("etcd_request_duration_seconds", "Time of store operations.", requestBuckets, "operation", "group", "resource")
+	s.requestTotal = r.counter("etcd_requests_total", "Store operations.", "operation", "group", "resource")
+	r.add(s)
+}
+
+// SetStore tells where the state of the store is read at each scrape. Until then
+// the store's series are absent.
+func (m *Metrics) SetStore(stats func() StoreStats) { m.store.stats.Store(&stats) }
+
+// Describe implements prometheus.Collector.
+func (s *storeSeries) Describe(ch chan<- *prometheus.Desc) {
+	for _, x := range scalars {
+		ch <- x.desc
+	}
+	ch <- sizeDesc
+	ch <- objectsDesc
+	ch <- groupObjectsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (s *storeSeries) Collect(ch chan<- prometheus.Metric) {
+	read := s.stats.Load()
+	if read == nil {
+		return
+	}
+	stats := (*read)()
+	for _, x := range scalars {
+		ch <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(&stats))
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(sizeDesc, float64(stats.DBBytes), stats.ClusterID)
+	for _, t := range stats.Tables {
+		name := t.Resource
+		if t.Group != "" {
+			name += "." + t.Group
+		}
+		gauge(objectsDesc, float64(t.Objects), name)
+		gauge(groupObjectsDesc, float64(t.Objects), t.Group, t.Resource)
+	}
+}
+
+// LogWrite is told how long a write of the Raft log took, fsync included.
+func (m *Metrics) LogWrite(d time.Duration) { m.store.walFsync.Observe(d.Seconds()) }
+
+// BackendCommit is told how long a flush of the state file took.
+func (m *Metrics) BackendCommit(d time.Duration) { m.store.backendCommit.Observe(d.Seconds()) }
+
+// Peer returns the series of one other node, for the transport to keep.
+func (m *Metrics) Peer(node string) *Peer {
+	return &Peer{
+		rtt:      m.store.peerRTT.WithLabelValues(node),
+		sent:     m.store.peerSent.WithLabelValues(node),
+		received: m.store.peerReceived.WithLabelValues(node),
+		failures: m.store.peerFailures.WithLabelValues(node),
+	}
+}
+
+// Peer counts the traffic with one other node.
+type Peer struct {
+	rtt                      prometheus.Observer
+	sent, received, failures prometheus.Counter
+}
+
+// RoundTrip is told how long a request to the node took.
+func (p *Peer) RoundTrip(d time.Duration) { p.rtt.Observe(d.Seconds()) }
+
+// Sent counts bytes sent to the node.
+func (p *Peer) Sent(bytes int) { p.sent.Add(float64(bytes)) }
+
+// Received counts bytes received from the node.
+func (p *Peer) Received(bytes int) { p.received.Add(float64(bytes)) }
+
+// Failed counts a failed send to the node.
+func (p *Peer) Failed() { p.failures.Inc() }
+
+type operationKey struct{ operation, group, resource string }
+
+type operation struct {
+	total prometheus.Counter
+	time  prometheus.Observer
+}
+
+// StoreOperation counts one operation on the store, under etcd's names. operation
+// is get, list, create, update or delete.
+func (m *Metrics) StoreOperation(name, group, resource string, d time.Duration) {
+	key := operationKey{name, group, resource}
+	x, ok := m.store.operations.Load(key)
+	if !ok {
+		x, _ = m.store.operations.LoadOrStore(key, &operation{
+			total: m.store.requestTotal.WithLabelValues(name, group, resource),
+			time:  m.store.requestTime.WithLabelValues(name, group, resource),
+		})
+	}
+	o := x.(*operation)
+	o.total.Inc()
+	o.time.Observe(d.Seconds())
+}
