@@ -1,0 +1,193 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Inspect reads a whole backup file, verifies all of it and returns what it
+// holds. Errors: ErrDamaged, proto.ErrFormat.
+func Inspect(r io.Reader) (*proto.StateRecord, Stats, error) {
+	p, _, err := loadBackup(r)
+	if err != nil {
+		return nil, Stats{}, fmt.Errorf("inspect snapshot: %w", err)
+	}
+	return p.state, Stats{Versions: p.count, Bytes: p.read}, nil
+}
+
+// Verify is Inspect for those who only want to know whether it is whole.
+func Verify(r io.Reader) error {
+	_, _, err := Inspect(r)
+	return err
+}
+
+// DefaultBump is added to the revision when a backup is restored: more than any
+// cluster can have gone on since the backup was made.
+const DefaultBump = 1_000_000_000
+
+// RestoreOptions say what a backup becomes.
+type RestoreOptions struct {
+	// Cluster is the id of the new cluster. It must differ from the backup's:
+	// members of the old cluster must not take the new one's nodes for theirs.
+	Cluster proto.ClusterID
+	// Bump is added to the applied index, so that revisions never go back.
+	// Default DefaultBump.
+	Bump uint64
+	// Configuration of the new cluster. It needs a voter.
+	Configuration raft.Configuration
+}
+
+// RestoreBackup makes a new data directory out of a backup file, for the first
+// start of a node of a new cluster. Its state is at the old index plus Bump, and
+// so is its floor: every older revision answers as compacted. Only live keys
+// are taken over. dir must be empty or absent. If it fails midway, the
+// directory says so, and no node starts from it.
+func RestoreBackup(dir string, r io.Reader, o RestoreOptions) (*proto.StateRecord, error) {
+	rec, err := restoreBackup(dir, r, o)
+	if err != nil {
+		return nil, fmt.Errorf("restore backup into %s: %w", dir, err)
+	}
+	return rec, nil
+}
+
+func restoreBackup(dir string, r io.Reader, o RestoreOptions) (*proto.StateRecord, error) {
+	if o.Bump == 0 {
+		o.Bump = DefaultBump
+	}
+	voter := slices.ContainsFunc(o.Configuration.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter })
+	if o.Cluster == "" || !voter {
+		return nil, errors.New("the new cluster needs an id and a voter")
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) > 0 {
+		return nil, fmt.Errorf("it has %s in it: %w", entries[0].Name(), ErrNotEmpty)
+	}
+	if err := writeFile(dir, restoringFile, nil); err != nil {
+		return nil, err
+	}
+	_, state, err := loadBackup(r)
+	if err != nil {
+		// Nothing is there yet: the directory stays usable.
+		return nil, errors.Join(err, remove(dir, restoringFile))
+	}
+	rec := state.StateRecord()
+	if rec.ClusterId == string(o.Cluster) {
+		return nil, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
+	}
+	rec.Applied += o.Bump
+	rec.Floor = rec.Applied
+	rec.AppliedTerm = max(rec.AppliedTerm, 1)
+	rec.ClusterId = string(o.Cluster)
+	if err := writeRestored(dir, state, rec, o.Configuration); err != nil {
+		return nil, err
+	}
+	failpoint("restored")
+	if err := errors.Join(remove(dir, restoringFile), syncDir(dir)); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// loadBackup returns the state in a backup file, when all of it is verified:
+// not only records, but also the chains and the floor that they make.
+func loadBackup(r io.Reader) (*parser, *mvcc.State, error) {
+	p, err := newParser(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	state := mvcc.New()
+	if err := state.LoadState(p.state); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	for {
+		var rec proto.VersionRecord
+		_, _, err := p.next(&rec)
+		if errors.Is(err, io.EOF) {
+			state.Publish()
+			return p, state, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := state.LoadVersion(&rec); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+}
+
+func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft.Configuration) error {
+	live, err := liveVersions(state)
+	if err != nil {
+		return err
+	}
+	if err := buildState(dir, live, rec); err != nil {
+		return err
+	}
+	// The first election must be of a later term than the snapshot, or its
+	// entries would look older than the snapshot.
+	log, err := openBackend(dir)
+	if err != nil {
+		return err
+	}
+	err = log.SetUint64([]byte("CurrentTerm"), rec.AppliedTerm)
+	if err := errors.Join(err, log.Close()); err != nil {
+		return err
+	}
+	failpoint("restore.log")
+	m := newMeta(rec.Applied, rec.AppliedTerm, c, 1)
+	m.DataIndex = rec.Applied
+	return m.write(dir)
+}
+
+// liveVersions returns the newest version of each live key, oldest first.
+func liveVersions(state *mvcc.State) ([]Added, error) {
+	var live []Added
+	for name, t := range state.Tables() {
+		page, err := t.Range(mvcc.Query{At: state.Applied()})
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Versions {
+			live = append(live, Added{name, v})
+		}
+	}
+	slices.SortFunc(live, func(a, b Added) int { return cmp.Compare(a.Version.Revision, b.Version.Revision) })
+	return live, nil
+}
+
+func buildState(dir string, live []Added, rec *proto.StateRecord) error {
+	b, err := newBuilder(filepath.Join(dir, stateFile+newSuffix))
+	if err != nil {
+		return err
+	}
+	for _, a := range live {
+		value, err := encodeVersion(a.Table, a.Version)
+		if err == nil {
+			payload, sum, _ := open(value)
+			err = b.add(a.Version.Revision, payload, sum)
+		}
+		if err != nil {
+			return errors.Join(err, b.abort())
+		}
+	}
+	if _, err := b.finish(rec); err != nil {
+		return err
+	}
+	failpoint("restore.state")
+	return rename(dir, stateFile+newSuffix, stateFile)
+}

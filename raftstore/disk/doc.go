@@ -1,0 +1,2 @@
+// Package disk is everything durable of a node.
+package disk

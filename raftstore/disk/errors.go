@@ -1,0 +1,28 @@
+package disk
+
+import "errors"
+
+var (
+	// ErrDamaged is returned when bytes on disk or in a stream are not what was
+	// written: a checksum, a count, an order or a format does not hold. Nothing
+	// of them has been used.
+	ErrDamaged = errors.New("damaged data")
+	// ErrBehind is returned when state.db is older than the snapshot that the
+	// Raft log was cut behind: entries in between are gone. The node has to be
+	// wiped and joined again.
+	ErrBehind = errors.New("state.db is older than the newest snapshot")
+	// ErrHungDisk is passed to Fatal when a write of the Raft log does not return.
+	ErrHungDisk = errors.New("hung disk: a log write does not return")
+	// ErrClosed is returned after Close, or when a snapshot was cancelled.
+	ErrClosed = errors.New("closed")
+	// ErrNoSnapshot is returned for a snapshot that is not, or no longer, there.
+	ErrNoSnapshot = errors.New("no such snapshot")
+	// ErrNotEmpty is returned when a backup is to be restored into a directory
+	// that has something in it.
+	ErrNotEmpty = errors.New("the directory is not empty")
+	// ErrUnfinished is returned for a directory in which the restore of a backup
+	// was interrupted.
+	ErrUnfinished = errors.New("the restore of a backup into this directory did not finish")
+	// ErrTooLarge is returned for a record beyond maxRecord.
+	ErrTooLarge = errors.New("record is too large")
+)

@@ -1,0 +1,6 @@
+//go:build amd64 || arm64 || loong64 || mips64 || mips64le || ppc64 || ppc64le || riscv64 || s390x
+
+package disk
+
+// initialMmapSize is address space, not memory and not file size.
+const initialMmapSize = 64 << 30

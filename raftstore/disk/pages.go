@@ -1,0 +1,3 @@
+package disk
+
+func checkPages(path string) error { return nil }

@@ -1,0 +1,200 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/quorate/quorate/proto"
+	"go.etcd.io/bbolt"
+)
+
+// stream is a snapshot stream from one read transaction of a file: whatever
+// happens to the file meanwhile, it is one state. It is for one goroutine at a
+// time.
+type stream struct {
+	db     *DB // nil for a file that is not the DB's
+	file   *file
+	tx     *bbolt.Tx
+	cursor *bbolt.Cursor
+	state  *proto.StateRecord
+	totals totals // that the file claims
+	size   int64
+
+	frames frames
+	found  totals
+	begun  bool
+	ended  bool
+	buf    []byte
+	at     int // in buf
+	err    error
+}
+
+// streamChunk is how much is framed at once.
+const streamChunk = 128 << 10
+
+// openStream begins a stream of the durable state.
+func (db *DB) openStream() (*stream, error) {
+	f, err := db.acquire()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStream(f)
+	if err != nil {
+		return nil, errors.Join(err, f.release())
+	}
+	s.db = db
+	return s, nil
+}
+
+// newStream takes over a reference to f, unless it fails.
+func newStream(f *file) (*stream, error) {
+	s := &stream{file: f}
+	err := guard(func() (err error) {
+		if s.tx, err = f.bolt.Begin(false); err != nil {
+			return err
+		}
+		s.state, s.totals, err = describe(s.tx)
+		return err
+	})
+	var header []byte
+	if err == nil {
+		header, err = proto.Encode(proto.KindStateRecord, s.state)
+	}
+	if err != nil {
+		if s.tx != nil {
+			err = errors.Join(err, s.tx.Rollback())
+		}
+		return nil, err
+	}
+	s.size = streamSize(len(header), s.totals)
+	s.buf = s.frames.preamble(make([]byte, 0, streamChunk+streamChunk/4))
+	s.buf = s.frames.frame(s.buf, header, checksum(header))
+	return s, nil
+}
+
+// fill frames the next records. Every record is verified on its way out: a
+// follower must never get what this node's disk has garbled.
+func (s *stream) fill() error {
+	s.buf, s.at = s.buf[:0], 0
+	if s.ended {
+		return io.EOF
+	}
+	err := guard(func() error {
+		var key, value []byte
+		if !s.begun {
+			s.begun = true
+			s.cursor = s.tx.Bucket(versionsBucket).Cursor()
+			key, value = s.cursor.First()
+		} else {
+			key, value = s.cursor.Next()
+		}
+		for ; key != nil; key, value = s.cursor.Next() {
+			payload, sum, err := open(value)
+			if err != nil {
+				return fmt.Errorf("record %x: %w", key, err)
+			}
+			s.buf = s.frames.frame(s.buf, payload, sum)
+			s.frames.count++
+			s.found.add(len(payload), sum)
+			if len(s.buf) >= streamChunk {
+				return nil
+			}
+		}
+		if s.found != s.totals {
+			return fmt.Errorf("found %+v, want %+v: %w", s.found, s.totals, ErrDamaged)
+		}
+		s.ended = true
+		s.buf = s.frames.trailer(s.buf)
+		return nil
+	})
+	if err != nil {
+		s.buf = s.buf[:0]
+		err = fmt.Errorf("read %s: %w", stateFile, err)
+		if s.db != nil {
+			err = s.db.fail(err)
+		}
+	}
+	return err
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for s.at == len(s.buf) {
+		if s.err == nil {
+			s.err = s.fill()
+		}
+		if s.err != nil {
+			return 0, s.err
+		}
+	}
+	n := copy(p, s.buf[s.at:])
+	s.at += n
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (s *stream) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	for {
+		if s.at < len(s.buf) {
+			n, err := w.Write(s.buf[s.at:])
+			s.at += n
+			written += int64(n)
+			if err != nil {
+				return written, err
+			}
+			continue
+		}
+		if s.err == nil {
+			s.err = s.fill()
+		}
+		if errors.Is(s.err, io.EOF) {
+			return written, nil
+		}
+		if s.err != nil {
+			return written, s.err
+		}
+	}
+}
+
+// Close ends the read transaction. A second call returns nil.
+func (s *stream) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	f := s.file
+	s.file = nil
+	s.buf, s.at = nil, 0
+	if s.err == nil {
+		s.err = ErrClosed
+	}
+	return errors.Join(s.tx.Rollback(), f.release())
+}
+
+// WriteSnapshot writes a snapshot stream of the durable state, history
+// included, and returns whose state it is. Call Sync before it if everything
+// recorded is to be in it.
+func (db *DB) WriteSnapshot(w io.Writer) (*proto.StateRecord, error) {
+	s, err := db.openStream()
+	if err != nil {
+		return nil, fmt.Errorf("write snapshot: %w", err)
+	}
+	_, err = s.WriteTo(w)
+	if err := errors.Join(err, s.Close()); err != nil {
+		return nil, fmt.Errorf("write snapshot: %w", err)
+	}
+	return s.state, nil
+}
+
+// SnapshotSize is how long a snapshot stream of the durable state would be now.
+func (db *DB) SnapshotSize() (int64, error) {
+	s, err := db.openStream()
+	if err != nil {
+		return 0, fmt.Errorf("snapshot size: %w", err)
+	}
+	if err := s.Close(); err != nil {
+		return 0, fmt.Errorf("snapshot size: %w", err)
+	}
+	return s.size, nil
+}

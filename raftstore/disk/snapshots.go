@@ -1,0 +1,263 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// SnapshotStore implements raft.SnapshotStore without a second copy of the
+// data. The data of a local snapshot is state.db, which may by then be newer
+// than the snapshot's index: the state machine skips entries that it has
+// applied. The data of a snapshot from the leader is state.db.incoming until
+// Restore has taken it. All that a snapshot adds is one small file with its
+// index, term and configuration. There is only the newest.
+type SnapshotStore struct {
+	db  *DB
+	dir string
+
+	mu       sync.Mutex
+	meta     *meta     // on disk; nil if there is none
+	older    *meta     // was installed below meta, and only counts until Restore
+	incoming *Incoming // nil if there is none
+}
+
+var _ raft.SnapshotStore = (*SnapshotStore)(nil)
+
+// NewSnapshotStore opens the snapshots of a data directory. It decides what
+// becomes of a received snapshot that an earlier process did not restore.
+// Errors: ErrDamaged, ErrBehind.
+func NewSnapshotStore(db *DB, dir string) (*SnapshotStore, error) {
+	s := &SnapshotStore{db: db, dir: dir}
+	if err := s.recover(); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	return s, nil
+}
+
+func (s *SnapshotStore) recover() (err error) {
+	if err := remove(s.dir, metaFile+".tmp"); err != nil {
+		return err
+	}
+	if s.meta, err = readMeta(s.dir); err != nil {
+		return err
+	}
+	if s.meta == nil || s.meta.DataIndex <= uint64(s.db.Durable()) {
+		// Nobody waits for it: its meta was never written, or it was older than
+		// what the log had brought meanwhile.
+		return remove(s.dir, incomingFile)
+	}
+	in, err := s.db.findIncoming()
+	if err != nil {
+		return fmt.Errorf("the received snapshot at %d: %w", s.meta.Index, err)
+	}
+	s.incoming = in
+	_, err = s.NeedsRestore()
+	return err
+}
+
+// NeedsRestore reports whether the newest snapshot has to be restored before
+// the node can go on: the process ended between its receipt and its Restore.
+// Otherwise state.db holds at least the newest snapshot. Error: ErrBehind.
+func (s *SnapshotStore) NeedsRestore() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	durable := uint64(s.db.Durable())
+	if s.meta == nil || s.meta.DataIndex <= durable {
+		return false, nil
+	}
+	if in := s.incoming; in == nil || in.gone.Load() || in.state.Applied < s.meta.DataIndex {
+		return false, fmt.Errorf("state at %d, snapshot at %d: %w", durable, s.meta.DataIndex, ErrBehind)
+	}
+	return true, nil
+}
+
+// Create begins a snapshot. If nothing is written to the sink before Close, it
+// is a local one.
+func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport,
+) (raft.SnapshotSink, error) {
+	if version != 1 {
+		return nil, fmt.Errorf("create snapshot: unsupported version %d", version)
+	}
+	return &sink{store: s, meta: newMeta(index, term, configuration, configurationIndex)}, nil
+}
+
+// List returns the newest snapshot, if there is one.
+func (s *SnapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta == nil {
+		return nil, nil
+	}
+	return []*raft.SnapshotMeta{s.meta.raft()}, nil
+}
+
+// Open returns a snapshot's data, with its exact size in the meta.
+func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	m, rc, err := s.open(id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open snapshot %s: %w", id, err)
+	}
+	return m, rc, nil
+}
+
+func (s *SnapshotStore) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var m *meta
+	for _, known := range []*meta{s.meta, s.older} {
+		if known != nil && known.id() == id {
+			m = known
+			break
+		}
+	}
+	if m == nil {
+		return nil, nil, ErrNoSnapshot
+	}
+	out := m.raft()
+	if in := s.incoming; in != nil && !in.gone.Load() && in.state.Applied >= m.DataIndex {
+		out.Size = in.size
+		return out, &incomingReader{db: s.db, in: in}, nil
+	}
+	data, err := s.db.openStream()
+	if err != nil {
+		return nil, nil, err
+	}
+	if data.state.Applied < m.DataIndex {
+		return nil, nil, errors.Join(
+			fmt.Errorf("state at %d, snapshot at %d: %w", data.state.Applied, m.DataIndex, ErrBehind), data.Close())
+	}
+	out.Size = data.size
+	return out, data, nil
+}
+
+// finish makes a snapshot the newest. in is its data, or nil for state.db.
+func (s *SnapshotStore) finish(m *meta, in *Incoming) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in != nil {
+		m.DataIndex = in.state.Applied
+	} else {
+		// The index may exceed it: the state machine does not see entries
+		// without a command. FSM.Snapshot has synced everything below.
+		m.DataIndex = uint64(s.db.Durable())
+	}
+	if s.meta != nil && s.meta.Index > m.Index && s.meta.DataIndex <= uint64(s.db.Durable()) {
+		// The log may have been cut up to the newer one: it must stay the one
+		// that the next start finds.
+		s.older = m
+	} else {
+		if err := m.write(s.dir); err != nil {
+			return err
+		}
+		s.meta, s.older = m, nil
+	}
+	failpoint("meta.written")
+	if in != nil {
+		s.incoming = in
+	}
+	return nil
+}
+
+// LocalSnapshot implements raft.FSMSnapshot for a state that is durable in
+// state.db: FSM.Snapshot has called DB.Sync.
+type LocalSnapshot struct{}
+
+var _ raft.FSMSnapshot = LocalSnapshot{}
+
+// Persist writes nothing: raft closes a sink that is not cancelled.
+func (LocalSnapshot) Persist(sink raft.SnapshotSink) error { return sink.Close() }
+
+// Release does nothing.
+func (LocalSnapshot) Release() {}
+
+// sink is for one goroutine.
+type sink struct {
+	store  *SnapshotStore
+	meta   *meta
+	closed bool
+	err    error
+
+	// Of a snapshot that is received:
+	pipe   *io.PipeWriter
+	result chan received
+}
+
+type received struct {
+	in  *Incoming
+	err error
+}
+
+// ID implements raft.SnapshotSink.
+func (s *sink) ID() string { return s.meta.id() }
+
+// Write takes a part of a snapshot stream. The first one starts the goroutine
+// that parses and stores them; Close or Cancel ends it.
+func (s *sink) Write(p []byte) (int, error) {
+	if s.closed {
+		return 0, ErrClosed
+	}
+	if s.pipe == nil {
+		r, w := io.Pipe()
+		s.pipe, s.result = w, make(chan received, 1)
+		go func() {
+			in, err := s.store.db.Receive(r)
+			if err != nil {
+				r.CloseWithError(err)
+			}
+			s.result <- received{in, err}
+		}()
+	}
+	return s.pipe.Write(p)
+}
+
+// Close makes the snapshot durable, all of it or nothing. Further calls return
+// the same.
+func (s *sink) Close() error {
+	if s.closed {
+		return s.err
+	}
+	s.closed = true
+	if err := s.close(); err != nil {
+		s.err = fmt.Errorf("finish snapshot %s: %w", s.ID(), err)
+	}
+	return s.err
+}
+
+func (s *sink) close() error {
+	if s.pipe == nil {
+		return s.store.finish(s.meta, nil)
+	}
+	if err := s.pipe.Close(); err != nil {
+		return err
+	}
+	got := <-s.result
+	if got.err != nil {
+		return got.err
+	}
+	failpoint("install.received")
+	if err := s.store.finish(s.meta, got.in); err != nil {
+		return errors.Join(err, s.store.db.discard(got.in))
+	}
+	return nil
+}
+
+// Cancel drops a snapshot that is not closed.
+func (s *sink) Cancel() error {
+	if s.closed {
+		return nil
+	}
+	s.closed, s.err = true, ErrClosed
+	if s.pipe == nil {
+		return nil
+	}
+	_ = s.pipe.CloseWithError(ErrClosed)
+	if got := <-s.result; got.in != nil {
+		return s.store.db.discard(got.in)
+	}
+	return nil
+}
