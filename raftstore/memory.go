@@ -50,6 +50,9 @@ func (m *Memory) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, erro
 		w.RequestId = make([]byte, proto.RequestIDSize)
 		rand.Read(w.RequestId)
 	}
+	if err := mvcc.Validate(w); err != nil {
+		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
+	}
 	r, err := m.apply(ctx, proto.KindWrite, w)
 	if err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)

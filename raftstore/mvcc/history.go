@@ -140,6 +140,11 @@ func (c *Cursor) Next(buf []*Version, upTo proto.Revision) (int, error) {
 		c.after = upTo
 	} else if n > 0 {
 		c.after = buf[n-1].Revision
+		if c.next == chunkSize {
+			// Not to be kept: if trim drops this chunk while it is the tail, and the
+			// floor is exactly After, its successor will never be linked to it.
+			c.chunk, c.next = c.chunk.next.Load(), 0
+		}
 	}
 	return n, nil
 }

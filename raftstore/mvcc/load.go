@@ -36,16 +36,19 @@ func (s *State) LoadVersion(r *proto.VersionRecord) error {
 		return fmt.Errorf("load %s %s at %d after %d: %w", r.Table, v.Key, v.Revision, old.Revision, ErrOrder)
 	}
 	if v.Revision > s.Floor() {
+		if old == nil && v.CreateRevision != v.Revision {
+			return fmt.Errorf("load %s %s at %d: the version before it is missing: %w", r.Table, v.Key, v.Revision, ErrOrder)
+		}
 		s.add(t, it, v)
 		return nil
 	}
-	if v.Deleted || old != nil {
+	// At or below the floor a key has one version. It is a tombstone if a later
+	// version, above the floor, holds it.
+	if old != nil {
 		return fmt.Errorf("load %s %s at %d: superseded at or below the floor %d: %w", r.Table, v.Key, v.Revision, s.Floor(), ErrOrder)
 	}
 	t.link(nil, v)
-	if len(s.touched) == 0 || s.touched[len(s.touched)-1] != t {
-		s.touched = append(s.touched, t)
-	}
+	s.touch(t)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -92,6 +93,8 @@ type Result struct {
 	Version *Version
 	// Removed are the revisions that no reader can reach any more.
 	Removed []proto.Revision
+	// Hash is the rolling hash after this entry.
+	Hash uint64
 }
 
 // Apply applies the entry at index. A refused write is a Result, not an error.
@@ -113,6 +116,9 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 		var w proto.Write
 		if err := proto.Decode(body, &w); err != nil {
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		if !known(&w) {
+			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d: %w", index, w.Op, w.Condition, proto.ErrUnknownKind)
 		}
 		s.write(&r, &w)
 	case proto.KindCompact:
@@ -139,6 +145,7 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 	head[16] = byte(r.Outcome)
 	binary.LittleEndian.PutUint64(head[17:], xxhash.Sum64(entry))
 	s.now.Hash = xxhash.Sum64(head[:])
+	r.Hash = s.now.Hash
 	s.now.Applied, s.now.Term = proto.Revision(index), term
 	return r, nil
 }
@@ -168,11 +175,15 @@ func (s *State) write(r *Result, w *proto.Write) {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_DUPLICATE, rev
 		return
 	}
-	t := s.table(w.Table)
-	it, old := t.newest(w.Key)
-	live := old
-	if live != nil && live.Deleted {
-		live = nil
+	// A refused write leaves nothing behind, not even an empty table: a node that
+	// loads its state from records would not have it.
+	t := s.Table(w.Table)
+	var it *item
+	var live *Version
+	if t != nil {
+		if it, live = t.newest(w.Key); live != nil && live.Deleted {
+			live = nil
+		}
 	}
 	if r.Outcome = s.check(w, live); r.Outcome != proto.Outcome_OUTCOME_APPLIED {
 		r.Revision = 0
@@ -203,8 +214,11 @@ func (s *State) write(r *Result, w *proto.Write) {
 		v.Value = insertRevision(w.Value, w.RevisionOffset, r.Revision)
 	default:
 		v.Deleted = true
-		v.Value = replaceRevision(live.Value, live.RevisionOffset, r.Revision)
+		v.Value = replaceRevision(live.Value, live.RevisionOffset, live.Revision, r.Revision)
 		v.RevisionOffset, v.UID, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.UID, live.Labels, live.Fields, live.Flags
+	}
+	if t == nil {
+		t = s.table(w.Table)
 	}
 	s.add(t, it, v)
 	r.Table, r.Version = t, v
@@ -225,11 +239,11 @@ func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
 			return proto.Outcome_OUTCOME_GUARD_TERMINATING
 		}
 	}
-	condition := w.Condition
-	if w.Op != proto.Op_OP_PUT && condition == proto.Condition_CONDITION_NONE {
-		condition = proto.Condition_CONDITION_EXISTS
+	// There is nothing to delete, whatever else the condition wants.
+	if w.Op == proto.Op_OP_DELETE && live == nil {
+		return proto.Outcome_OUTCOME_NOT_FOUND
 	}
-	switch condition {
+	switch w.Condition {
 	case proto.Condition_CONDITION_ABSENT:
 		if live != nil {
 			return proto.Outcome_OUTCOME_EXISTS
@@ -264,7 +278,13 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		s.requests[v.RequestID] = v.Revision
 	}
-	if t.dirty {
+	s.touch(t)
+}
+
+// touch has the next Publish show the table's keys.
+func (s *State) touch(t *Table) {
+	if t.dirty && !t.touched {
+		t.touched = true
 		s.touched = append(s.touched, t)
 	}
 }
@@ -294,9 +314,9 @@ func (s *State) compact(floor proto.Revision) []proto.Revision {
 				removed = append(removed, v.Revision)
 			}
 		})
-		if t.dirty {
-			s.touched = append(s.touched, t)
-		}
+		s.touch(t)
 	}
+	// Tables come in no order; what Apply returns must not depend on that.
+	slices.Sort(removed)
 	return removed
 }

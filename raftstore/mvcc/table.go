@@ -28,9 +28,10 @@ type Table struct {
 
 	// keys belongs to the writer; root is the copy that readers use. Copying is
 	// O(1), the tree is copy-on-write.
-	keys  *tree
-	root  atomic.Pointer[tree]
-	dirty bool // keys has changed since root was copied
+	keys    *tree
+	root    atomic.Pointer[tree]
+	dirty   bool // keys has changed since root was copied
+	touched bool // the table is in State.touched
 
 	hist history
 
@@ -65,6 +66,19 @@ func (t *Table) Get(key string, at proto.Revision) (*Version, error) {
 		v = nil
 	}
 	return v, nil
+}
+
+// Version returns the version of key that was written at exactly rev, a
+// tombstone included, or nil if there is none or the floor has passed it.
+func (t *Table) Version(key string, rev proto.Revision) *Version {
+	it, ok := t.root.Load().Get(&item{key: key})
+	if !ok {
+		return nil
+	}
+	if v := it.newest.Load().at(rev); v != nil && v.Revision == rev {
+		return v
+	}
+	return nil
 }
 
 // Query selects a range of keys at one revision.
@@ -184,4 +198,5 @@ func (t *Table) publish() {
 		t.root.Store(t.keys.Copy())
 		t.dirty = false
 	}
+	t.touched = false
 }

@@ -124,10 +124,11 @@ func (v *Version) at(rev proto.Revision) *Version {
 }
 
 // insertRevision returns value with the decimal digits of rev inserted at
-// offset, in a new slice of exactly the needed size.
+// offset, in a new slice of exactly the needed size. A value without a slot is
+// returned as it is.
 func insertRevision(value []byte, offset uint32, rev proto.Revision) []byte {
 	if offset == 0 || int(offset) > len(value) {
-		return append(make([]byte, 0, len(value)), value...)
+		return value
 	}
 	var digits [20]byte
 	d := strconv.AppendUint(digits[:0], uint64(rev), 10)
@@ -137,16 +138,17 @@ func insertRevision(value []byte, offset uint32, rev proto.Revision) []byte {
 	return append(out, value[offset:]...)
 }
 
-// replaceRevision returns value with the digits at offset replaced by rev's.
-func replaceRevision(value []byte, offset uint32, rev proto.Revision) []byte {
-	if offset == 0 || int(offset) > len(value) {
+// replaceRevision returns value, which has the digits of old at offset, with
+// those of rev in their place.
+func replaceRevision(value []byte, offset uint32, old, rev proto.Revision) []byte {
+	if offset == 0 {
 		return value
 	}
-	end := int(offset)
-	for end < len(value) && value[end] >= '0' && value[end] <= '9' {
-		end++
-	}
 	var digits [20]byte
+	end := int(offset) + len(strconv.AppendUint(digits[:0], uint64(old), 10))
+	if end > len(value) {
+		return value // it never had a slot
+	}
 	d := strconv.AppendUint(digits[:0], uint64(rev), 10)
 	out := make([]byte, 0, len(value)-(end-int(offset))+len(d))
 	out = append(out, value[:offset]...)
