@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // accept takes inbound streams from the layer until either is closed.
@@ -63,6 +65,9 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	if err := c.message(req); err != nil {
 		return err
 	}
+	if err := s.checkSender(req); err != nil {
+		return err
+	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	var snapshot *patientReader
 	if install, ok := req.(*raft.InstallSnapshotRequest); ok {
@@ -97,6 +102,20 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 		err = s.SetReadDeadline(time.Time{})
 	}
 	return err
+}
+
+// checkSender refuses a message in another node's name. A stream from a layer
+// that knows no certificates passes.
+func (s *stream) checkSender(req any) error {
+	from, ok := s.Conn.(interface{ peerNode() proto.NodeID })
+	if !ok {
+		return nil
+	}
+	said := req.(raft.WithRPCHeader).GetRPCHeader().ID
+	if node := from.peerNode(); string(said) != string(node) {
+		return fmt.Errorf("%w: message of node %.200q on a stream of node %s", ErrWrongNode, said, node)
+	}
+	return nil
 }
 
 // patientReader reads the bytes of a snapshot behind its request.

@@ -167,9 +167,18 @@ func (l *Layer) track(c net.Conn) net.Conn {
 	return t
 }
 
+// trackedConn is a connection as the Layer's users see it.
 type trackedConn struct {
 	net.Conn
 	layer *Layer
+}
+
+// peerNode returns the node that an inbound connection comes from.
+func (t *trackedConn) peerNode() proto.NodeID {
+	if in, ok := t.Conn.(*inbound); ok {
+		return in.node
+	}
+	return ""
 }
 
 func (t *trackedConn) Close() error {
