@@ -1,0 +1,141 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"google.golang.org/grpc"
+)
+
+// Config is what a Store needs to know. Zero durations and sizes take defaults.
+type Config struct {
+	// Dir holds state.db, raft.db and the snapshots; made if absent.
+	Dir  string
+	Node proto.NodeID
+	// Name is the node's name for people.
+	Name string
+	// Transport carries Raft. It must not have a heartbeat fast path (see DESIGN.md).
+	Transport raft.Transport
+	// Peers carries everything else between nodes.
+	Peers Peers
+	// Cluster is the id that this node remembers of its cluster, or "". It counts
+	// as long as the state has none: between Bootstrap and the first leader's
+	// entry. It must not block.
+	Cluster func() proto.ClusterID
+	// Fatal ends the process: the log, the disk or the state machine can no
+	// longer be trusted. It must not return in production.
+	Fatal  func(error)
+	Logger *slog.Logger
+
+	Timing Timing
+	Limits Limits
+}
+
+// Peers is what the store needs of the peer port.
+type Peers interface {
+	// Conn returns the shared connection to a node. It does not wait.
+	Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error)
+	// Refused dials anew and reports whether nothing listens there.
+	Refused(ctx context.Context, addr string) bool
+	// WatchConn keeps a connection to a node until ctx ends, and calls lost each
+	// time it breaks after it was up.
+	WatchConn(ctx context.Context, id proto.NodeID, addr string, lost func())
+}
+
+// Timing are the durations of a store.
+type Timing struct {
+	// Heartbeat and Election (default 2 s) and Lease (default 1 s) must exceed the
+	// worst stall of a disk: heartbeats wait behind its writes, because the
+	// transport has no fast path for them.
+	Heartbeat, Election, Lease time.Duration
+	// NoLeader is how long proposals and reads wait for a leader. Default 2 s.
+	NoLeader time.Duration
+	// History is how long the history is kept. Default 5 min.
+	History time.Duration
+	// SnapshotInterval, default 30 s.
+	SnapshotInterval time.Duration
+	// HungDisk is how long a log write may take. Default 10 s.
+	HungDisk time.Duration
+}
+
+// Limits are the sizes of a store.
+type Limits struct {
+	// InFlightBytes bounds the proposals that wait on this node. Default 128 MiB.
+	InFlightBytes int64
+	// HistoryBytes bounds the history window. Default 1 GiB.
+	HistoryBytes int64
+	// TrailingLogs and SnapshotThreshold count log entries. Defaults 50,000 and 20,000.
+	TrailingLogs, SnapshotThreshold uint64
+	// MaxAppendEntries caps entries per group commit. Default 256.
+	MaxAppendEntries int
+}
+
+func (c *Config) defaults() error {
+	if c.Dir == "" || c.Node == "" || c.Transport == nil || c.Peers == nil || c.Fatal == nil {
+		return errors.New("raftstore: Dir, Node, Transport, Peers and Fatal are needed")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Cluster == nil {
+		c.Cluster = func() proto.ClusterID { return "" }
+	}
+	t, l := &c.Timing, &c.Limits
+	for _, d := range []struct {
+		p *time.Duration
+		v time.Duration
+	}{
+		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second}, {&t.Lease, time.Second},
+		{&t.NoLeader, 2 * time.Second}, {&t.History, 5 * time.Minute},
+		{&t.SnapshotInterval, 30 * time.Second}, {&t.HungDisk, 10 * time.Second},
+	} {
+		if *d.p == 0 {
+			*d.p = d.v
+		}
+	}
+	if l.InFlightBytes == 0 {
+		l.InFlightBytes = 128 << 20
+	}
+	if l.HistoryBytes == 0 {
+		l.HistoryBytes = 1 << 30
+	}
+	if l.TrailingLogs == 0 {
+		l.TrailingLogs = 50_000
+	}
+	if l.SnapshotThreshold == 0 {
+		l.SnapshotThreshold = 20_000
+	}
+	if l.MaxAppendEntries == 0 {
+		l.MaxAppendEntries = 256
+	}
+	return nil
+}
+
+// raftConfig is the library's configuration for ours.
+func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
+	r := raft.DefaultConfig()
+	r.LocalID = raft.ServerID(c.Node)
+	r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout = c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease
+	// An unbuffered apply channel: entries that wait in a buffer at shutdown
+	// would never be answered, and Apply's timeout would not be kept. Group
+	// commit forms from the goroutines that are parked on it.
+	r.BatchApplyCh = false
+	r.MaxAppendEntries = c.Limits.MaxAppendEntries
+	r.TrailingLogs = c.Limits.TrailingLogs
+	r.SnapshotThreshold = c.Limits.SnapshotThreshold
+	r.SnapshotInterval = c.Timing.SnapshotInterval
+	// A removed node keeps its data and says so; it does not stop its Raft.
+	r.ShutdownOnRemove = false
+	r.NoLegacyTelemetry = true
+	r.NotifyCh = notify
+	r.Logger = newRaftLogger(c.Logger)
+	if err := raft.ValidateConfig(r); err != nil {
+		return nil, fmt.Errorf("raft configuration: %w", err)
+	}
+	return r, nil
+}

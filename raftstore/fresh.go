@@ -1,0 +1,100 @@
+package raftstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// freshness knows when this node was last certainly current: the start of the
+// newest linearizable read whose index this node has applied. It is an upper
+// bound that holds on a deposed leader and behind one.
+type freshness struct {
+	mu      sync.Mutex
+	current time.Time // this node had everything that was acknowledged by then
+	pending []confirmation
+	asked   time.Time // by Staleness
+}
+
+type confirmation struct {
+	began time.Time
+	index proto.Revision
+}
+
+// maxConfirmations bounds what waits for a node that lags.
+const maxConfirmations = 64
+
+// confirmed notes that index covers everything acknowledged before began.
+func (f *freshness) confirmed(began time.Time, index proto.Revision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.pending) < maxConfirmations {
+		f.pending = append(f.pending, confirmation{began, index})
+		return
+	}
+	// Keep the oldest ones: they come true first.
+	f.pending[len(f.pending)-1] = confirmation{began, index}
+}
+
+// since returns the time when this node was last certainly current.
+func (f *freshness) since(applied proto.Revision) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept := f.pending[:0]
+	for _, c := range f.pending {
+		if c.index > applied {
+			kept = append(kept, c)
+		} else if c.began.After(f.current) {
+			f.current = c.began
+		}
+	}
+	f.pending = kept
+	f.asked = time.Now()
+	return f.current
+}
+
+const (
+	// refreshIdle keeps the bound near a second on a node that nobody asks.
+	refreshIdle = time.Second
+	// refreshBusy keeps it near this while Any reads are served.
+	refreshBusy = 100 * time.Millisecond
+)
+
+// Staleness is how long ago this node last certainly had everything that was
+// acknowledged anywhere: an upper bound of how stale its local reads are. It is
+// refreshed in the background, more often while it is asked for.
+func (s *Store) Staleness() time.Duration {
+	since := s.fresh.since(s.Applied())
+	if since.IsZero() {
+		since = s.startedAt
+	}
+	return time.Since(since)
+}
+
+func (s *Store) refresher() {
+	tick := time.NewTicker(refreshBusy)
+	defer tick.Stop()
+	var last time.Time
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case now := <-tick.C:
+			s.fresh.mu.Lock()
+			busy := now.Sub(s.fresh.asked) < refreshIdle
+			s.fresh.mu.Unlock()
+			if !busy && now.Sub(last) < refreshIdle {
+				continue
+			}
+			last = now
+			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
+			began := time.Now()
+			if index, err := s.readIndexOnce(ctx); err == nil {
+				s.fresh.confirmed(began, index)
+			}
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// ErrInstallLoop is fatal: the leader sends the same snapshot again and again,
+// because this node's log has entries that were never committed (raft#697). The
+// remedy is to start again without the log; the snapshot, the term and the vote
+// are kept.
+var ErrInstallLoop = errors.New("the same snapshot was installed over and over: the log holds dead entries")
+
+// maxInstalls is how many snapshots may be installed without any log entry in
+// between.
+const maxInstalls = 3
+
+// fsm adapts the state machine to raft. All its methods but the statistics are
+// called by raft's FSM goroutine only.
+type fsm struct {
+	db      *disk.DB
+	hub     *hub
+	waiters *waiters
+	hashes  hashes
+	// fatal ends the process; it does not return in production.
+	fatal func(error)
+	// applied is told after each batch. It must not wait.
+	applied func()
+	// loop is called before fatal when an install loop is found.
+	loop func()
+
+	installs int // since the last applied entry
+	restored atomic.Uint64
+}
+
+var _ raft.BatchingFSM = (*fsm)(nil)
+
+func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch applies committed entries in order and then, once for all of them,
+// shows the result to readers, hands it to the disk and wakes who waits. It
+// returns an mvcc.Result for each command that was applied now.
+func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
+	state := f.hub.current()
+	results := make([]any, len(logs))
+	batch := disk.Batch{Added: make([]disk.Added, 0, len(logs))}
+	at := state.Applied() // what Publish has shown: nothing of this batch yet
+	for i, l := range logs {
+		if proto.Revision(l.Index) <= at {
+			// state.db was ahead of the log's replay, or of the snapshot's index.
+			continue
+		}
+		at = proto.Revision(l.Index)
+		if l.Type != raft.LogCommand {
+			state.Advance(proto.RaftIndex(l.Index), proto.Term(l.Term))
+			continue
+		}
+		r, err := state.Apply(proto.RaftIndex(l.Index), proto.Term(l.Term), l.Data)
+		if err != nil {
+			f.fatal(fmt.Errorf("state machine: %w", err))
+			return results
+		}
+		results[i] = r
+		f.hashes.add(proto.Revision(l.Index), r.Hash)
+		if r.Version != nil {
+			batch.Added = append(batch.Added, disk.Added{Table: r.Table.Name(), Version: r.Version})
+			f.hub.note(r.Table.Name())
+		}
+		batch.Removed = append(batch.Removed, r.Removed...)
+	}
+	if at == state.Applied() {
+		return results
+	}
+	f.installs = 0
+	state.Publish()
+	if invariants {
+		if err := state.Check(); err != nil {
+			f.fatal(fmt.Errorf("state machine at %d: %w", at, err))
+		}
+	}
+	f.waiters.advance(at)
+	f.hub.wakeUp()
+	f.applied()
+	batch.State = state.StateRecord()
+	f.db.Record(batch)
+	return results
+}
+
+// Snapshot makes everything applied so far durable in state.db, which is the
+// snapshot's data. The log is only cut behind what is on disk.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if err := f.db.Sync(); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	return disk.LocalSnapshot{}, nil
+}
+
+// Restore replaces the state by a snapshot that has been received.
+func (f *fsm) Restore(rc io.ReadCloser) error {
+	f.installs++
+	if f.installs > maxInstalls {
+		f.loop()
+		f.fatal(ErrInstallLoop)
+	}
+	state, err := f.db.Restore(rc)
+	if err != nil {
+		// raft would go on with the old state.
+		f.fatal(fmt.Errorf("restore a snapshot: %w", err))
+		return err
+	}
+	f.restored.Add(1)
+	f.hashes.reset()
+	f.hub.replace(state)
+	f.waiters.advance(state.Applied())
+	return nil
+}
+
+// hashes keeps the rolling state hash at some recent indexes, the same ones on
+// every node, so that nodes can be compared.
+type hashes struct {
+	mu   sync.Mutex
+	ring [128]proto.StateHash
+	n    int
+}
+
+const hashEvery = 16
+
+func (h *hashes) add(at proto.Revision, hash uint64) {
+	if at%hashEvery != 0 {
+		return
+	}
+	h.mu.Lock()
+	e := &h.ring[h.n%len(h.ring)]
+	e.Applied, e.Hash = uint64(at), hash
+	h.n++
+	h.mu.Unlock()
+}
+
+func (h *hashes) reset() {
+	h.mu.Lock()
+	h.n = 0
+	h.mu.Unlock()
+}
+
+// recent returns the newest hashes, oldest first.
+func (h *hashes) recent() []*proto.StateHash {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := min(h.n, len(h.ring))
+	out := make([]*proto.StateHash, 0, n+1)
+	for i := h.n - n; i < h.n; i++ {
+		e := &h.ring[i%len(h.ring)]
+		out = append(out, &proto.StateHash{Applied: e.Applied, Hash: e.Hash})
+	}
+	return out
+}
+
+// currentHash adds the state's present mark.
+func currentHash(state *mvcc.State) *proto.StateHash {
+	m := state.Mark()
+	return &proto.StateHash{Applied: uint64(m.Applied), Hash: m.Hash}
+}

@@ -1,0 +1,155 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+)
+
+// leadership is what a node knows about who leads.
+type leadership struct {
+	// term in which this node leads and has committed an entry of its own; zero
+	// otherwise. Only then are its commit index and its reads worth anything.
+	term atomic.Uint64
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change of anything here
+	changes atomic.Uint64
+
+	// transfer is held while leadership is handed over: one at a time.
+	transfer sync.Mutex
+}
+
+func (l *leadership) ready() bool { return l.term.Load() != 0 }
+
+// watch returns a channel that is closed at the next change.
+func (l *leadership) watch() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+func (l *leadership) notify() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// ErrTransferStuck is fatal: raft refuses all writes since an interrupted
+// leadership transfer (raft#696). Only a restart clears it.
+var ErrTransferStuck = errors.New("an interrupted leadership transfer blocks all writes")
+
+// lead follows raft's word on this node's leadership. A new leader commits a
+// NewTerm entry before it serves anything: only then does its commit index cover
+// everything that earlier leaders have acknowledged, and only then is there an
+// index of its own term that the state machines see.
+func (s *Store) lead(notify <-chan bool) {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case leads := <-notify:
+			if !leads {
+				s.resign()
+				continue
+			}
+			s.takeOffice(notify)
+		}
+	}
+}
+
+func (s *Store) resign() {
+	if s.leader.term.Swap(0) != 0 {
+		s.cfg.Logger.Info("no longer the leader")
+	}
+	s.leader.notify()
+}
+
+// takeOffice commits an entry of the new term. It ends when this node serves as
+// leader, or leads no longer.
+func (s *Store) takeOffice(notify <-chan bool) {
+	stuckSince := time.Time{}
+	for s.raft.State() == raft.Leader && s.ctx.Err() == nil {
+		term := s.raft.CurrentTerm()
+		frame, err := proto.Encode(proto.KindNewTerm, &proto.NewTerm{Term: term, LeaderId: string(s.cfg.Node)})
+		if err != nil {
+			s.cfg.Fatal(err)
+			return
+		}
+		err = s.raft.Apply(frame, s.cfg.Timing.Election).Error()
+		switch {
+		case err == nil && s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term:
+			s.nameCluster()
+			s.leader.term.Store(term)
+			s.leader.notify()
+			s.cfg.Logger.Info("this node leads", "term", term)
+			return
+		case errors.Is(err, raft.ErrLeadershipTransferInProgress):
+			if stuckSince.IsZero() {
+				stuckSince = time.Now()
+			}
+			if time.Since(stuckSince) > 2*s.cfg.Timing.Election {
+				s.cfg.Fatal(fmt.Errorf("term %d: %w", term, ErrTransferStuck))
+				return
+			}
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(retryEvery):
+			}
+		case err != nil:
+			s.cfg.Logger.Warn("cannot commit the first entry of the term yet", "term", term, "error", err)
+			select {
+			case <-s.ctx.Done():
+			case leads := <-notify:
+				if !leads {
+					s.resign()
+				}
+			case <-time.After(retryEvery):
+			}
+		}
+	}
+}
+
+// nameCluster writes the cluster's id into the state of a fresh cluster.
+func (s *Store) nameCluster() {
+	id := s.Cluster()
+	if id == "" || s.hub.current().Mark().Cluster != "" {
+		return
+	}
+	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: 1})
+	if err == nil {
+		err = s.raft.Apply(frame, s.cfg.Timing.Election).Error()
+	}
+	if err != nil {
+		s.cfg.Logger.Warn("cannot name the cluster yet", "cluster", id, "error", err)
+	}
+}
+
+// observe tells waiting proposals when raft learns of another leader.
+func (s *Store) observe() {
+	seen := make(chan raft.Observation, 16)
+	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	})
+	s.raft.RegisterObserver(o)
+	defer s.raft.DeregisterObserver(o)
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-seen:
+			s.leader.changes.Add(1)
+			s.leader.notify()
+		}
+	}
+}
+
+func parseUint(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }

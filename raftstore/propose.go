@@ -1,0 +1,193 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Propose replicates one write and returns when this node has applied it, so
+// that its own reads see it. A refused condition is a Result, not an error.
+//
+// The write carries a request id (made here if it has none), so that it can be
+// sent again after a lost answer and still takes effect once. Errors:
+// ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrClosed (the write is in no log);
+// ErrUnknownOutcome and the context's error after the write was sent (it may
+// take effect).
+func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	if len(w.RequestId) == 0 {
+		w.RequestId = make([]byte, proto.RequestIDSize)
+		rand.Read(w.RequestId)
+	}
+	r, err := s.propose(ctx, proto.KindWrite, w)
+	if err != nil {
+		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
+	}
+	if r.Version == nil && (r.Outcome == proto.Outcome_OUTCOME_APPLIED || r.Outcome == proto.Outcome_OUTCOME_DUPLICATE) {
+		if t := s.State().Table(w.Table); t != nil {
+			r.Table, r.Version = t, t.Version(w.Key, r.Revision)
+		}
+	}
+	return r, nil
+}
+
+// Compact asks for the history up to floor to be dropped on all nodes.
+func (s *Store) Compact(ctx context.Context, floor proto.Revision) error {
+	_, err := s.propose(ctx, proto.KindCompact, &proto.Compact{Floor: uint64(floor)})
+	if err != nil {
+		return fmt.Errorf("compact to %d: %w", floor, err)
+	}
+	return nil
+}
+
+func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (mvcc.Result, error) {
+	frame, err := proto.Encode(kind, m)
+	if err != nil {
+		return mvcc.Result{}, err
+	}
+	if len(frame) > proto.MaxEntryBytes {
+		return mvcc.Result{}, fmt.Errorf("%d bytes, the limit is %d: %w", len(frame), proto.MaxEntryBytes, ErrTooLarge)
+	}
+	size := int64(len(frame))
+	if s.inFlight.Add(size) > s.cfg.Limits.InFlightBytes {
+		s.inFlight.Add(-size)
+		return mvcc.Result{}, ErrOverloaded
+	}
+	defer s.inFlight.Add(-size)
+	s.stats.pending.Add(1)
+	defer s.stats.pending.Add(-1)
+
+	r, err := s.retry(ctx, frame)
+	if err != nil {
+		s.stats.failed.Add(1)
+		return r, err
+	}
+	if err := s.WaitApplied(ctx, proto.Revision(r.Index)); err != nil {
+		return r, errors.Join(ErrUnknownOutcome, err)
+	}
+	return r, nil
+}
+
+// retry sends the frame to whoever leads until it has an answer, the context
+// ends, or no leader was there for Timing.NoLeader. The request id in the frame
+// makes sending it again safe.
+func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
+	began := time.Now()
+	sent := false // the frame may be in a log
+	for attempt := 0; ; attempt++ {
+		change := s.leader.watch()
+		r, err := s.attempt(ctx, frame)
+		if err == nil {
+			if attempt > 0 && r.Outcome == proto.Outcome_OUTCOME_DUPLICATE {
+				r.Outcome = proto.Outcome_OUTCOME_APPLIED
+			}
+			return r, nil
+		}
+		switch {
+		case errors.Is(err, errNotSent):
+		case errors.Is(err, ErrUnknownOutcome):
+			sent = true
+		default: // refused for good
+			return r, err
+		}
+		wait, cancel := context.WithTimeout(ctx, retryEvery)
+		if time.Since(began) > s.cfg.Timing.NoLeader || ctx.Err() != nil || s.ctx.Err() != nil {
+			cancel()
+			return r, giveUp(sent, err, context.Cause(ctx), s.ctx.Err())
+		}
+		select {
+		case <-change:
+		case <-wait.Done():
+		}
+		cancel()
+	}
+}
+
+// retryEvery bounds how long a change of leader can go unnoticed.
+const retryEvery = 20 * time.Millisecond
+
+// errNotSent means that the frame is certainly in no log.
+var errNotSent = errors.New("not sent")
+
+func giveUp(sent bool, last, caller, closed error) error {
+	switch {
+	case sent:
+		return errors.Join(ErrUnknownOutcome, last, caller)
+	case closed != nil:
+		return ErrClosed
+	case caller != nil:
+		return errors.Join(last, caller)
+	default:
+		return errors.Join(ErrNoLeader, last)
+	}
+}
+
+// attempt sends the frame once. Errors: errNotSent, ErrUnknownOutcome, or one
+// that ends the proposal.
+func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, error) {
+	if s.leader.ready() {
+		return s.applyHere(ctx, frame)
+	}
+	addr, id := s.raft.LeaderWithID()
+	if id == "" || id == raft.ServerID(s.cfg.Node) {
+		return mvcc.Result{}, errNotSent
+	}
+	s.stats.forwarded.Add(1)
+	return s.forward.send(ctx, proto.NodeID(id), string(addr), frame)
+}
+
+// applyHere appends the frame to this leader's log. The wait is in a goroutine
+// of its own, because a future of raft cannot be cancelled.
+func (s *Store) applyHere(ctx context.Context, frame []byte) (mvcc.Result, error) {
+	if ctx.Done() == nil {
+		return s.applyWait(frame)
+	}
+	type answer struct {
+		r   mvcc.Result
+		err error
+	}
+	done := make(chan answer, 1)
+	s.start(func() {
+		r, err := s.applyWait(frame)
+		done <- answer{r, err}
+	})
+	select {
+	case a := <-done:
+		return a.r, a.err
+	case <-ctx.Done():
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+	}
+}
+
+// applyWait appends the frame and waits until it is applied here, or raft has
+// given it up.
+func (s *Store) applyWait(frame []byte) (mvcc.Result, error) {
+	future := s.raft.Apply(frame, s.cfg.Timing.NoLeader)
+	if err := future.Error(); err != nil {
+		return mvcc.Result{}, classify(err)
+	}
+	r, ok := future.Response().(mvcc.Result)
+	if !ok {
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the state machine gave no result"))
+	}
+	return r, nil
+}
+
+// classify says what an error of raft.Apply means for the entry.
+func classify(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout),
+		errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return errors.Join(errNotSent, err)
+	case errors.Is(err, raft.ErrRaftShutdown):
+		return errors.Join(ErrUnknownOutcome, err)
+	default: // ErrLeadershipLost, ErrAbortedByRestore, failed log writes
+		return errors.Join(ErrUnknownOutcome, err)
+	}
+}

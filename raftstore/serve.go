@@ -1,0 +1,163 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// PeerServer serves the Peer service of a Store to other nodes. Who calls is
+// checked by the peer port.
+type PeerServer struct {
+	proto.UnimplementedPeerServer
+	store *Store
+	// caller names the node behind a call, as its certificate does.
+	caller func(context.Context) (proto.NodeID, bool)
+}
+
+// Register adds the Peer service of s to a gRPC server.
+func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (proto.NodeID, bool)) {
+	proto.RegisterPeerServer(g, &PeerServer{store: s, caller: caller})
+}
+
+// maxForwardedBytes bounds what one stream may have in flight on the leader.
+const maxForwardedBytes = 64 << 20
+
+// Propose applies what other nodes forward. Each entry has a goroutine, because
+// group commit forms from the goroutines that wait for raft.
+func (p *PeerServer) Propose(stream grpc.BidiStreamingServer[proto.ProposeRequest, proto.ProposeResponse]) error {
+	var (
+		tasks   sync.WaitGroup
+		answers = make(chan *proto.ProposeResponse, forwardQueue)
+		written = make(chan struct{})
+		room    = newBudget(maxForwardedBytes)
+	)
+	go func() {
+		defer close(written)
+		for a := range answers {
+			// After a failed Send the stream is dead; the answers are still drained.
+			_ = stream.Send(a)
+		}
+	}()
+	var err error
+	for {
+		var req *proto.ProposeRequest
+		if req, err = stream.Recv(); err != nil {
+			break
+		}
+		if err = room.take(stream.Context(), int64(len(req.Entry))); err != nil {
+			break
+		}
+		tasks.Add(1)
+		go func() {
+			defer tasks.Done()
+			defer room.give(int64(len(req.Entry)))
+			answers <- p.apply(req)
+		}()
+	}
+	tasks.Wait()
+	close(answers)
+	<-written
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (p *PeerServer) apply(req *proto.ProposeRequest) *proto.ProposeResponse {
+	answer := &proto.ProposeResponse{Id: req.Id}
+	if len(req.Entry) > proto.MaxEntryBytes {
+		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
+		return answer
+	}
+	if _, _, err := proto.Split(req.Entry); err != nil {
+		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, err.Error()
+		return answer
+	}
+	var r mvcc.Result
+	err := errNotSent
+	if p.store.leader.ready() {
+		r, err = p.store.applyWait(req.Entry)
+	}
+	switch {
+	case err == nil:
+		answer.Index, answer.Outcome, answer.Revision = uint64(r.Index), r.Outcome, uint64(r.Revision)
+	case errors.Is(err, errNotSent):
+		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_NOT_LEADER, err.Error()
+	default:
+		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_UNKNOWN, err.Error()
+	}
+	return answer
+}
+
+// ReadIndex serves a follower's or non-voter's linearizable read.
+func (p *PeerServer) ReadIndex(ctx context.Context, req *proto.ReadIndexRequest) (*proto.ReadIndexResponse, error) {
+	caller, ok := p.caller(ctx)
+	if !ok {
+		return nil, status.Error(codes.Unauthenticated, "no node id")
+	}
+	index, err := p.store.confirm(ctx, caller, req.Term)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &proto.ReadIndexResponse{Index: uint64(index), Term: p.store.raft.CurrentTerm()}, nil
+}
+
+// CurrentTerm answers the leader's quorum round from memory.
+func (p *PeerServer) CurrentTerm(_ context.Context, req *proto.CurrentTermRequest) (*proto.CurrentTermResponse, error) {
+	return &proto.CurrentTermResponse{Round: req.Round, Term: p.store.raft.CurrentTerm()}, nil
+}
+
+// LeaderLost answers a voter that has lost its connection to the leader.
+func (p *PeerServer) LeaderLost(ctx context.Context, req *proto.LeaderLostRequest) (*proto.LeaderLostResponse, error) {
+	return p.store.leaderLost(ctx, req), nil
+}
+
+// Status describes this node.
+func (p *PeerServer) Status(context.Context, *proto.StatusRequest) (*proto.NodeStatus, error) {
+	return p.store.Status(), nil
+}
+
+// budget is a bound in bytes that is waited for.
+type budget struct {
+	mu    sync.Mutex
+	left  int64
+	freed chan struct{}
+}
+
+func newBudget(n int64) *budget { return &budget{left: n, freed: make(chan struct{}, 1)} }
+
+// take waits until n bytes are free. One caller at a time.
+func (b *budget) take(ctx context.Context, n int64) error {
+	for {
+		b.mu.Lock()
+		if b.left >= n || n > maxForwardedBytes {
+			b.left -= n
+			b.mu.Unlock()
+			return nil
+		}
+		b.mu.Unlock()
+		select {
+		case <-b.freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	b.left += n
+	b.mu.Unlock()
+	select {
+	case b.freed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,195 @@
+package raftstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+)
+
+// Fast failover. Raft alone notices a dead leader by silence, after the election
+// timeout, which must be long enough for the worst stall of a disk. But a leader
+// whose PROCESS has died shows at once: its connections end, and its port
+// refuses new ones. A voter that sees this asks the other voters. If a majority
+// (itself included) sees the same, and none of them has a longer log, it stands
+// for election immediately, as if the leader had told it to (TimeoutNow).
+//
+// Safety does not depend on any of this: standing is always allowed in Raft, the
+// votes decide. The conditions only avoid elections that nobody needs: a cut
+// link refuses nothing, it is silent, and a paused leader still accepts.
+
+const (
+	// standAgain is how long a node waits after it stood, or after another voter
+	// was the better candidate.
+	standAgain = 150 * time.Millisecond
+)
+
+// standIn watches the connection to the current leader.
+func (s *Store) standIn() {
+	for s.ctx.Err() == nil {
+		change := s.leader.watch()
+		addr, id := s.raft.LeaderWithID()
+		if id == "" || id == raft.ServerID(s.cfg.Node) {
+			select {
+			case <-change:
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		ctx, cancel := context.WithCancel(s.ctx)
+		lost := make(chan struct{}, 1)
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			s.cfg.Peers.WatchConn(ctx, proto.NodeID(id), string(addr), func() {
+				select {
+				case lost <- struct{}{}:
+				default:
+				}
+			})
+		}()
+	same:
+		for {
+			select {
+			case <-s.ctx.Done():
+				break same
+			case <-change:
+				change = s.leader.watch()
+				if a, i := s.raft.LeaderWithID(); i != "" && (i != id || a != addr) {
+					break same
+				}
+			case <-lost:
+				s.standIfDead(id, addr)
+			}
+		}
+		cancel()
+		<-watched
+	}
+}
+
+// standIfDead stands for election while the leader's port refuses connections
+// and nobody else has taken over.
+func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
+	term := s.raft.CurrentTerm()
+	for try := 0; s.ctx.Err() == nil && try < 20; try++ {
+		if a, id := s.raft.LeaderWithID(); id != "" && (id != leader || a != addr) {
+			return
+		}
+		if s.leader.ready() || !s.cfg.Peers.Refused(s.ctx, string(addr)) {
+			return
+		}
+		if s.bestCandidate(leader, term) {
+			s.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader, "term", term)
+			s.stats.stood.Add(1)
+			var resp raft.TimeoutNowResponse
+			t := s.nudge.Transport
+			if err := t.TimeoutNow(raft.ServerID(s.cfg.Node), t.LocalAddr(), &raft.TimeoutNowRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: t.EncodePeer(leader, addr)},
+			}, &resp); err != nil {
+				s.cfg.Logger.Warn("cannot stand for election", "error", err)
+			}
+		}
+		// Two that stood at once must not do so in step.
+		pause := standAgain + rand.N(standAgain)
+		select {
+		case <-s.ctx.Done():
+		case <-time.After(pause):
+		}
+		term = s.raft.CurrentTerm()
+	}
+}
+
+// bestCandidate reports whether a majority of voters has lost the leader and
+// none of those that answered would be a better leader than this node.
+func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
+	future := s.raft.GetConfiguration()
+	if future.Error() != nil {
+		return false
+	}
+	myTerm, myIndex := s.lastLog()
+	ctx, cancel := context.WithTimeout(s.ctx, standAgain)
+	defer cancel()
+	voters, asked, self := 0, 0, false
+	type answer struct {
+		from raft.ServerID
+		*proto.LeaderLostResponse
+	}
+	answers := make(chan answer, len(future.Configuration().Servers))
+	for _, server := range future.Configuration().Servers {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		switch server.ID {
+		case raft.ServerID(s.cfg.Node):
+			self = true
+		case leader:
+		default:
+			asked++
+			go func() { answers <- answer{server.ID, s.askLeaderLost(ctx, server, leader, term)} }()
+		}
+	}
+	if !self {
+		return false
+	}
+	lost := 1
+	for range asked {
+		r := <-answers
+		if r.LeaderLostResponse == nil {
+			continue
+		}
+		if !r.Lost || r.Term > term {
+			return false
+		}
+		lost++
+		switch {
+		case r.LastLogTerm > myTerm, r.LastLogTerm == myTerm && r.LastLogIndex > myIndex:
+			return false
+		case r.LastLogTerm == myTerm && r.LastLogIndex == myIndex && r.from > raft.ServerID(s.cfg.Node):
+			return false
+		}
+	}
+	return lost > voters/2
+}
+
+func (s *Store) askLeaderLost(ctx context.Context, server raft.Server, leader raft.ServerID, term uint64) *proto.LeaderLostResponse {
+	conn, err := s.cfg.Peers.Conn(proto.NodeID(server.ID), string(server.Address))
+	if err != nil {
+		return nil
+	}
+	r, err := proto.NewPeerClient(conn).LeaderLost(ctx, &proto.LeaderLostRequest{Term: term, LeaderId: string(leader)})
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// leaderLost is this node's answer to another that has lost the leader.
+func (s *Store) leaderLost(_ context.Context, req *proto.LeaderLostRequest) *proto.LeaderLostResponse {
+	r := &proto.LeaderLostResponse{Term: s.raft.CurrentTerm()}
+	r.LastLogTerm, r.LastLogIndex = s.lastLog()
+	addr, id := s.raft.LeaderWithID()
+	switch {
+	case s.leader.ready(), r.Term > req.Term:
+	case id == "":
+		r.Lost = true
+	case id == raft.ServerID(req.LeaderId):
+		r.Lost = s.cfg.Peers.Refused(s.ctx, string(addr))
+	}
+	return r
+}
+
+func (s *Store) lastLog() (term, index uint64) {
+	index, err := s.log.LastIndex()
+	if err != nil {
+		return 0, 0
+	}
+	var l raft.Log
+	if err := s.log.GetLog(index, &l); err != nil {
+		// The log was cut behind a snapshot.
+		return 0, s.raft.LastIndex()
+	}
+	return l.Term, index
+}

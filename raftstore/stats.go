@@ -1,0 +1,63 @@
+package raftstore
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats counts what a Store does, for metrics. Read it through Store.Stats.
+type Stats struct {
+	pending, failed, forwarded     atomic.Int64
+	readIndexes, nudges, stood     atomic.Int64
+	rounds                         atomic.Uint64
+	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
+}
+
+func observe(p *atomic.Pointer[func(time.Duration)], d time.Duration) {
+	if f := p.Load(); f != nil && *f != nil {
+		(*f)(d)
+	}
+}
+
+func (s *Stats) logWrite(d time.Duration, _, _ int) { observe(&s.onLogWrite, d) }
+func (s *Stats) backendCommit(d time.Duration)      { observe(&s.onCommit, d) }
+func (s *Stats) readIndexWait(d time.Duration)      { observe(&s.onReadIx, d) }
+
+// Counters is a snapshot of what a Store has counted since it was opened.
+type Counters struct {
+	PendingProposals   int64
+	FailedProposals    int64
+	ForwardedProposals int64
+	ReadIndexes        int64
+	ReadIndexRounds    uint64
+	CommitNudges       int64
+	ElectionsStood     int64
+	LeaderChanges      uint64
+	SnapshotsInstalled uint64
+	Watchers           int64
+}
+
+// Counters returns the present counts.
+func (s *Store) Counters() Counters {
+	return Counters{
+		PendingProposals:   s.stats.pending.Load(),
+		FailedProposals:    s.stats.failed.Load(),
+		ForwardedProposals: s.stats.forwarded.Load(),
+		ReadIndexes:        s.stats.readIndexes.Load(),
+		ReadIndexRounds:    s.stats.rounds.Load(),
+		CommitNudges:       s.stats.nudges.Load(),
+		ElectionsStood:     s.stats.stood.Load(),
+		LeaderChanges:      s.leader.changes.Load(),
+		SnapshotsInstalled: s.fsm.restored.Load(),
+		Watchers:           s.hub.count.Load(),
+	}
+}
+
+// Observe sets who is told how long log writes (with fsync), flushes of
+// state.db and read-index waits took. The functions must be fast; nil is
+// allowed.
+func (s *Store) Observe(logWrite, backendCommit, readIndex func(time.Duration)) {
+	s.stats.onLogWrite.Store(&logWrite)
+	s.stats.onCommit.Store(&backendCommit)
+	s.stats.onReadIx.Store(&readIndex)
+}

@@ -1,0 +1,89 @@
+package raftstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+)
+
+// Role is leader, follower, candidate, nonvoter or shutdown.
+func (s *Store) Role() string {
+	switch s.raft.State() {
+	case raft.Leader:
+		return "leader"
+	case raft.Candidate:
+		return "candidate"
+	case raft.Shutdown:
+		return "shutdown"
+	}
+	if _, servers, err := s.Members(); err == nil {
+		for _, m := range servers {
+			if m.ID == s.cfg.Node && m.Voter {
+				return "follower"
+			}
+		}
+	}
+	return "nonvoter"
+}
+
+// Status describes this node as it sees itself, without asking anybody.
+// Version, addresses and names of members are filled in by the caller.
+func (s *Store) Status() *proto.NodeStatus {
+	state := s.State()
+	st := &proto.NodeStatus{
+		NodeId:       string(s.cfg.Node),
+		Name:         s.cfg.Name,
+		ClusterId:    string(s.Cluster()),
+		Role:         s.Role(),
+		Term:         s.raft.CurrentTerm(),
+		Commit:       s.raft.CommitIndex(),
+		Applied:      uint64(state.Applied()),
+		Floor:        uint64(state.Floor()),
+		LastLogIndex: s.raft.LastIndex(),
+		DbBytes:      uint64(s.db.Size()),
+		StartedUnix:  s.startedAt.Unix(),
+		Hashes:       append(s.fsm.hashes.recent(), currentHash(state)),
+	}
+	leader, _ := s.Leader()
+	st.LeaderId = string(leader)
+	switch last := s.raft.LastContact(); {
+	case st.Role == "leader":
+	case last.IsZero():
+		st.LastContactMs = -1
+	default:
+		st.LastContactMs = time.Since(last).Milliseconds()
+	}
+	if _, servers, err := s.Members(); err == nil {
+		for _, m := range servers {
+			st.Members = append(st.Members, &proto.Member{NodeId: string(m.ID), PeerAddress: m.Address, Voter: m.Voter})
+		}
+	}
+	return st
+}
+
+// Alive reports whether the state machine follows the commits: everything known
+// to be committed was applied, or it has moved within limit. A node without work,
+// or without a quorum, is alive. (A log write that hangs ends the process by
+// itself, see Timing.HungDisk.)
+func (s *Store) Alive(limit time.Duration) bool {
+	return s.progress.check(s.raft.CommitIndex(), uint64(s.Applied()), limit)
+}
+
+// progress remembers since when the state machine has been behind without
+// moving.
+type progress struct {
+	mu      sync.Mutex
+	applied uint64
+	since   time.Time // of the last move, or of the last time it was not behind
+}
+
+func (p *progress) check(commit, applied uint64, limit time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); applied != p.applied || applied >= commit || p.since.IsZero() {
+		p.applied, p.since = applied, now
+	}
+	return time.Since(p.since) <= limit
+}

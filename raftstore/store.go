@@ -1,0 +1,241 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Store is one node's part of the replicated store. All methods are safe for
+// concurrent use.
+type Store struct {
+	cfg  Config
+	raft *raft.Raft
+	db   *disk.DB
+	log  *disk.Log
+	fsm  *fsm
+	hub  *hub
+
+	waiters   waiters
+	leader    leadership
+	forward   *forwarder
+	nudge     *nudger
+	fresh     freshness
+	inFlight  atomic.Int64
+	stats     Stats
+	progress  progress
+	startedAt time.Time
+	// bootstrapped is the cluster id that Bootstrap was given.
+	bootstrapped atomic.Pointer[proto.ClusterID]
+
+	ctx    context.Context // ends when Close begins
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// wipeMarker in the data directory asks the next start to drop the log.
+const wipeMarker = "wipe-log"
+
+// Open starts this node's part: it loads the state, then the log is replayed as
+// far as a leader says that it is committed. A node without any state waits
+// until Bootstrap is called or a leader sends it entries.
+func Open(cfg Config) (*Store, error) {
+	if err := cfg.defaults(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s := &Store{cfg: cfg, startedAt: time.Now()}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open() (err error) {
+	cfg := &s.cfg
+	if _, err := os.Stat(filepath.Join(cfg.Dir, wipeMarker)); err == nil {
+		cfg.Logger.Warn("dropping the Raft log after an install loop; snapshot, term and vote stay")
+		if err := disk.WipeLog(cfg.Dir); err != nil {
+			return err
+		}
+		if err := os.Remove(filepath.Join(cfg.Dir, wipeMarker)); err != nil {
+			return err
+		}
+	}
+	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit}); err != nil {
+		return err
+	}
+	state, err := s.db.Load()
+	if err != nil {
+		return err
+	}
+	s.hub = newHub(state)
+	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, loop: s.markWipe}
+	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
+		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite,
+	}); err != nil {
+		return err
+	}
+	snapshots, err := disk.NewSnapshotStore(s.db, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	notify := make(chan bool, 16)
+	rc, err := cfg.raftConfig(notify)
+	if err != nil {
+		return err
+	}
+	// state.db is the newest snapshot's data, unless the process ended between
+	// the receipt of a snapshot and its Restore.
+	restore, err := snapshots.NeedsRestore()
+	if err != nil {
+		return err
+	}
+	rc.NoSnapshotRestoreOnStart = !restore
+
+	s.leader.changed = make(chan struct{})
+	s.nudge = newNudger(cfg.Transport)
+	s.forward = newForwarder(s)
+	if s.raft, err = raft.NewRaft(rc, s.fsm, s.log, s.log, snapshots, s.nudge); err != nil {
+		return err
+	}
+	s.nudge.start(s)
+	s.start(func() { s.lead(notify) })
+	s.start(s.observe)
+	s.start(s.standIn)
+	s.start(s.compactor)
+	s.start(s.refresher)
+	return nil
+}
+
+// applied is called by the state machine after each batch.
+func (s *Store) applied() {
+	if s.leader.ready() {
+		s.nudge.wakeUp()
+	}
+}
+
+// start runs a task that ends with s.ctx; Close waits for it.
+func (s *Store) start(task func()) {
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		task()
+	}()
+}
+
+// markWipe asks the next start to drop the log, if the entry at the snapshot's
+// index has another term than the snapshot: by Log Matching nothing behind it
+// was ever committed. In any other case dropping the log could lose entries.
+func (s *Store) markWipe() {
+	stats := s.raft.Stats()
+	index, err := parseUint(stats["last_snapshot_index"])
+	if err != nil {
+		return
+	}
+	term, err := parseUint(stats["last_snapshot_term"])
+	if err != nil {
+		return
+	}
+	var l raft.Log
+	if err := s.log.GetLog(index, &l); err != nil || l.Term == term {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(s.cfg.Dir, wipeMarker), nil, 0o600); err != nil {
+		s.cfg.Logger.Error("cannot ask the next start to drop the log", "error", err)
+	}
+}
+
+// Close stops this node's part and waits for everything that it started. It
+// does not give up leadership first; see TransferLeadership.
+func (s *Store) Close() error {
+	s.cancel()
+	s.waiters.close(ErrClosed)
+	var errs []error
+	if s.raft != nil {
+		errs = append(errs, s.raft.Shutdown().Error())
+	}
+	if s.forward != nil {
+		s.forward.close()
+	}
+	if s.nudge != nil {
+		s.nudge.close()
+	}
+	s.tasks.Wait()
+	if s.log != nil {
+		errs = append(errs, s.log.Close())
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	if s.hub != nil {
+		s.hub.close()
+	}
+	return errors.Join(errs...)
+}
+
+// State is the local state. A snapshot may replace it as a whole: take it once
+// per read.
+func (s *Store) State() *mvcc.State { return s.hub.current() }
+
+// Applied is the newest revision that reads of this node see.
+func (s *Store) Applied() proto.Revision { return s.hub.current().Applied() }
+
+// Watch returns a watcher behind revision after. The table need not exist.
+// Errors: mvcc.ErrCompacted.
+func (s *Store) Watch(table string, after proto.Revision) (*Watcher, error) {
+	return s.hub.watch(table, after)
+}
+
+// WaitApplied returns when this node has applied index r. It returns the
+// context's error or ErrClosed.
+func (s *Store) WaitApplied(ctx context.Context, r proto.Revision) error {
+	return s.waiters.wait(ctx, r, s.Applied)
+}
+
+// NodeID of this node.
+func (s *Store) NodeID() proto.NodeID { return s.cfg.Node }
+
+// NodeName of this node.
+func (s *Store) NodeName() string { return s.cfg.Name }
+
+// Cluster is the id of the cluster, or "" before there is one.
+func (s *Store) Cluster() proto.ClusterID {
+	if id := s.hub.current().Mark().Cluster; id != "" {
+		return id
+	}
+	if id := s.bootstrapped.Load(); id != nil {
+		return *id
+	}
+	return s.cfg.Cluster()
+}
+
+// LastLogWrite is when a log write last returned: a systemd watchdog proves
+// with it that the disk moves.
+func (s *Store) LastLogWrite() time.Time { return s.log.LastWrite() }
+
+// SaveSnapshot writes a backup of everything applied on this node to w.
+func (s *Store) SaveSnapshot(w io.Writer) (*proto.StateRecord, error) {
+	if err := s.db.Sync(); err != nil {
+		return nil, fmt.Errorf("save snapshot: %w", err)
+	}
+	rec, err := s.db.WriteSnapshot(w)
+	if err != nil {
+		return nil, fmt.Errorf("save snapshot: %w", err)
+	}
+	return rec, nil
+}

@@ -1,0 +1,122 @@
+package raftstore
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// waiters lets callers wait until the state machine has applied an index.
+type waiters struct {
+	// next is the lowest index anybody waits for, or zero: the apply path reads
+	// it alone when nobody waits.
+	next atomic.Uint64
+
+	mu     sync.Mutex
+	heap   waiterHeap
+	closed error
+}
+
+type waiter struct {
+	index proto.Revision
+	done  chan struct{}
+	pos   int // in the heap; -1 when it is not there
+	err   error
+}
+
+// wait returns when applied() has reached index. applied must be monotonic and
+// must be moved before advance is called.
+func (w *waiters) wait(ctx context.Context, index proto.Revision, applied func() proto.Revision) error {
+	if applied() >= index {
+		return nil
+	}
+	me := &waiter{index: index, done: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed != nil {
+		w.mu.Unlock()
+		return w.closed
+	}
+	heap.Push(&w.heap, me)
+	w.next.Store(uint64(w.heap[0].index))
+	w.mu.Unlock()
+	// An index that was applied before the waiter was in the heap wakes nobody.
+	if applied() >= index {
+		w.remove(me)
+		return nil
+	}
+	select {
+	case <-me.done:
+		return me.err
+	case <-ctx.Done():
+		w.remove(me)
+		return fmt.Errorf("wait for index %d at %d: %w", index, applied(), context.Cause(ctx))
+	}
+}
+
+func (w *waiters) remove(me *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if me.pos >= 0 {
+		heap.Remove(&w.heap, me.pos)
+		w.storeNextLocked()
+	}
+}
+
+// advance wakes everybody who waits for an index up to applied.
+func (w *waiters) advance(applied proto.Revision) {
+	if next := w.next.Load(); next == 0 || next > uint64(applied) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.heap) > 0 && w.heap[0].index <= applied {
+		close(heap.Pop(&w.heap).(*waiter).done)
+	}
+	w.storeNextLocked()
+}
+
+func (w *waiters) close(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = err
+	for len(w.heap) > 0 {
+		me := heap.Pop(&w.heap).(*waiter)
+		me.err = err
+		close(me.done)
+	}
+	w.storeNextLocked()
+}
+
+func (w *waiters) storeNextLocked() {
+	if len(w.heap) == 0 {
+		w.next.Store(0)
+		return
+	}
+	w.next.Store(uint64(w.heap[0].index))
+}
+
+type waiterHeap []*waiter
+
+func (h waiterHeap) Len() int           { return len(h) }
+func (h waiterHeap) Less(i, j int) bool { return h[i].index < h[j].index }
+func (h waiterHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i, j
+}
+func (h *waiterHeap) Push(x any) {
+	me := x.(*waiter)
+	me.pos = len(*h)
+	*h = append(*h, me)
+}
+func (h *waiterHeap) Pop() any {
+	old := *h
+	me := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	me.pos = -1
+	return me
+}
