@@ -1,0 +1,196 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+type object = map[string]any
+
+// security is how clients authenticate, as upstream says it.
+var security = object{"BearerToken": object{
+	"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+}}
+
+// form is the version of the document that operations are written in.
+type form struct {
+	ref       string
+	operation func(*operation) object
+}
+
+var (
+	formV3 = form{refV3, operationV3}
+	formV2 = form{refV2, operationV2}
+)
+
+// paths writes the operations of resources and collects the models they name.
+func paths(resources []*kinds.Resource, f form, set *schemaSet) (object, error) {
+	out := object{}
+	for _, r := range resources {
+		for _, o := range operations(r) {
+			item, _ := out[o.path].(object)
+			if item == nil {
+				item = object{}
+				out[o.path] = item
+			}
+			item[o.method] = f.operation(&o)
+			for _, model := range append(responseModels(&o), o.body) {
+				if model == "" {
+					continue
+				}
+				if err := set.add(model); err != nil {
+					return nil, fmt.Errorf("%s %s: %w", o.method, o.path, err)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func responseModels(o *operation) []string {
+	var out []string
+	for _, r := range o.responses {
+		out = append(out, r.model)
+	}
+	return out
+}
+
+// documentV3 is the document of one group version.
+func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string) ([]byte, error) {
+	var resources []*kinds.Resource
+	for _, r := range registry.All() {
+		if r.GroupVersion() == gv {
+			resources = append(resources, r)
+		}
+	}
+	set := newSchemaSet(registry, false)
+	p, err := paths(resources, formV3, set)
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI v3 of %s: %w", gv, err)
+	}
+	// Watches answer with events, which no operation names.
+	if err := set.add(modelWatchEvent); err != nil {
+		return nil, fmt.Errorf("OpenAPI v3 of %s: %w", gv, err)
+	}
+	return json.Marshal(object{
+		"openapi":    "3.0.0",
+		"info":       object{"title": "Kubernetes", "version": version},
+		"paths":      p,
+		"components": object{"schemas": set.out, "securitySchemes": security},
+	})
+}
+
+// documentV2 is the one document of everything.
+func documentV2(registry *kinds.Registry, version string) ([]byte, error) {
+	set := newSchemaSet(registry, true)
+	p, err := paths(registry.All(), formV2, set)
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI v2: %w", err)
+	}
+	if err := set.add(modelWatchEvent); err != nil {
+		return nil, fmt.Errorf("OpenAPI v2: %w", err)
+	}
+	return json.Marshal(object{
+		"swagger":             "2.0",
+		"info":                object{"title": "Kubernetes", "version": version},
+		"paths":               p,
+		"definitions":         set.out,
+		"securityDefinitions": security,
+		"security":            []any{object{"BearerToken": []string{}}},
+	})
+}
+
+func common(o *operation) object {
+	out := object{
+		"tags":                []string{o.tag},
+		"description":         o.description,
+		"operationId":         o.id,
+		"x-kubernetes-action": o.action,
+	}
+	if o.gvk.Kind != "" {
+		out[gvkX] = gvkMap(o.gvk)
+	}
+	return out
+}
+
+func operationV3(o *operation) object {
+	out := common(o)
+	var params []object
+	for _, p := range o.params {
+		x := object{"name": p.name, "in": p.in, "description": p.description,
+			"schema": object{"type": p.kind, "uniqueItems": true}}
+		if p.in == "path" {
+			x["required"] = true
+		}
+		params = append(params, x)
+	}
+	out["parameters"] = params
+	if o.body != "" {
+		consumes := o.consumes
+		if consumes == nil {
+			consumes = []string{"*/*"}
+		}
+		body := object{"content": contentV3(consumes, o.body)}
+		if o.bodyRequired {
+			body["required"] = true
+		}
+		out["requestBody"] = body
+	}
+	responses := object{}
+	for _, r := range o.responses {
+		x := object{"description": r.description}
+		if r.model != "" {
+			x["content"] = contentV3(o.produces, r.model)
+		}
+		responses[r.code] = x
+	}
+	out["responses"] = responses
+	return out
+}
+
+func contentV3(types []string, model string) object {
+	content := object{}
+	for _, t := range types {
+		content[t] = object{"schema": object{"$ref": refV3 + model}}
+	}
+	return content
+}
+
+func operationV2(o *operation) object {
+	out := common(o)
+	out["schemes"] = []string{"https"}
+	out["produces"] = o.produces
+	out["consumes"] = o.consumes
+	if o.consumes == nil {
+		out["consumes"] = []string{"*/*"}
+	}
+	var params []object
+	for _, p := range o.params {
+		x := object{"name": p.name, "in": p.in, "description": p.description, "type": p.kind, "uniqueItems": true}
+		if p.in == "path" {
+			x["required"] = true
+		}
+		params = append(params, x)
+	}
+	if o.body != "" {
+		x := object{"name": "body", "in": "body", "schema": object{"$ref": refV2 + o.body}}
+		if o.bodyRequired {
+			x["required"] = true
+		}
+		params = append(params, x)
+	}
+	out["parameters"] = params
+	responses := object{}
+	for _, r := range o.responses {
+		x := object{"description": r.description}
+		if r.model != "" {
+			x["schema"] = object{"$ref": refV2 + r.model}
+		}
+		responses[r.code] = x
+	}
+	out["responses"] = responses
+	return out
+}

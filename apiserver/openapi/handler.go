@@ -1,0 +1,224 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/handler"
+	"k8s.io/kube-openapi/pkg/handler3"
+)
+
+// Handler serves /openapi/v2, /openapi/v3 and the documents below it. It is safe
+// for concurrent use.
+type Handler struct {
+	current func() *kinds.Registry
+	version string
+	set     atomic.Pointer[documents]
+}
+
+// New makes a handler for the registry that current returns at the time of each
+// request. version is what the documents say in info.version, such as "v1.36.3".
+func New(current func() *kinds.Registry, version string) *Handler {
+	return &Handler{current: current, version: version}
+}
+
+// documents are those of one registry.
+type documents struct {
+	registry *kinds.Registry
+	root     *document
+	groups   map[string]*document // by "api/v1", "apis/apps/v1"
+	v2       *document
+}
+
+func (h *Handler) documents() *documents {
+	registry := h.current()
+	for {
+		old := h.set.Load()
+		if old != nil && old.registry == registry {
+			return old
+		}
+		// Only the first stores, so that nothing costly is built twice.
+		if d := newDocuments(registry, h.version); h.set.CompareAndSwap(old, d) {
+			return d
+		}
+	}
+}
+
+func newDocuments(registry *kinds.Registry, version string) *documents {
+	d := &documents{registry: registry, groups: map[string]*document{}}
+	d.v2 = newDocument(func() ([]byte, error) { return documentV2(registry, version) }, handler.ToProtoBinary)
+	seen := map[schema.GroupVersion]bool{}
+	for _, r := range registry.All() {
+		gv := r.GroupVersion()
+		if seen[gv] {
+			continue
+		}
+		seen[gv] = true
+		d.groups[prefixOf(gv.Group, gv.Version)[1:]] = newDocument(func() ([]byte, error) {
+			return documentV3(registry, gv, version)
+		}, handler3.ToV3ProtoBinary)
+	}
+	d.root = newDocument(d.buildRoot, nil)
+	return d
+}
+
+// buildRoot needs the hash of every document, so the first client that asks has all
+// of them built.
+func (d *documents) buildRoot() ([]byte, error) {
+	root := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	for name, doc := range d.groups {
+		hash, err := doc.hash()
+		if err != nil {
+			return nil, err
+		}
+		root.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: relativeURL(name, hash)}
+	}
+	return json.Marshal(root)
+}
+
+func relativeURL(name, hash string) string {
+	return "/openapi/v3/" + name + "?hash=" + url.QueryEscape(hash)
+}
+
+const (
+	protobufV2 = "com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	protobufV3 = "com.github.proto-openapi.spec.v3.v1.0+protobuf"
+	// Old clients ask for these names; they get the answer under the new ones.
+	oldProtobufV2 = "com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	oldProtobufV3 = "com.github.proto-openapi.spec.v3@v1.0+protobuf"
+)
+
+// ServeHTTP answers GET and HEAD.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "405 method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	docs := h.documents()
+	path := strings.TrimSuffix(r.URL.Path, "/")
+	switch {
+	case path == "/openapi/v2":
+		w.Header().Set("Vary", "Accept")
+		serve(w, r, docs.v2, oldProtobufV2, protobufV2)
+	case path == "/openapi/v3":
+		serve(w, r, docs.root, "", "")
+	case strings.HasPrefix(path, "/openapi/v3/") && docs.groups[path[len("/openapi/v3/"):]] != nil:
+		name := path[len("/openapi/v3/"):]
+		w.Header().Set("Vary", "Accept")
+		if hashed(w, r, name, docs.groups[name]) {
+			serve(w, r, docs.groups[name], oldProtobufV3, protobufV3)
+		}
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// hashed looks at the hash parameter: with the right one the answer may be kept for
+// ever, with a wrong one the client is sent to the right one.
+func hashed(w http.ResponseWriter, r *http.Request, name string, d *document) (serveIt bool) {
+	asked := r.URL.Query().Get("hash")
+	if asked == "" {
+		return true
+	}
+	hash, err := d.hash()
+	if err != nil {
+		failed(w, err)
+		return false
+	}
+	if asked != hash {
+		http.Redirect(w, r, relativeURL(name, hash), http.StatusMovedPermanently)
+		return false
+	}
+	w.Header().Set("Cache-Control", "public, immutable")
+	w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	return true
+}
+
+// negotiate picks JSON or protobuf; ok is false if Accept allows neither.
+func negotiate(accept, oldProtobuf, protobuf string) (asProtobuf, ok bool) {
+	if strings.TrimSpace(accept) == "" {
+		return false, true
+	}
+	clauses := goautoneg.ParseAccept(accept)
+	sort.SliceStable(clauses, func(i, j int) bool { return clauses[i].Q > clauses[j].Q })
+	for _, c := range clauses {
+		if c.Q == 0 || c.Type != "application" && c.Type != "*" {
+			continue
+		}
+		switch c.SubType {
+		case "json", "*":
+			return false, true
+		case oldProtobuf, protobuf:
+			if protobuf != "" {
+				return true, true
+			}
+		}
+	}
+	return false, false
+}
+
+func serve(w http.ResponseWriter, r *http.Request, d *document, oldProtobuf, protobuf string) {
+	asProtobuf, ok := negotiate(r.Header.Get("Accept"), oldProtobuf, protobuf)
+	if !ok {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return
+	}
+	b, mediaType := &d.json, typeJSON
+	if asProtobuf {
+		b, mediaType = &d.protobuf, "application/"+protobuf
+	}
+	data, err := b.plain()
+	if err == nil {
+		var hash string
+		if hash, err = d.hash(); err == nil {
+			w.Header().Set("Etag", strconv.Quote(hash))
+		}
+	}
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Add("Vary", "Accept-Encoding")
+	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		w.Header().Set("Content-Encoding", "gzip")
+		data = b.compressed()
+	}
+	// ServeContent compares If-None-Match with the Etag. There is no date: it would
+	// differ between nodes.
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+}
+
+func acceptsGzip(header []string) bool {
+	for _, line := range header {
+		for item := range strings.SplitSeq(line, ",") {
+			name, q, _ := strings.Cut(strings.TrimSpace(item), ";")
+			if strings.TrimSpace(name) != "gzip" {
+				continue
+			}
+			q = strings.TrimPrefix(strings.TrimSpace(q), "q=")
+			f, err := strconv.ParseFloat(q, 64)
+			return q == "" || err == nil && f > 0
+		}
+	}
+	return false
+}
+
+// failed answers when a document cannot be built, which a test rules out for the
+// built-in resources.
+func failed(w http.ResponseWriter, err error) {
+	slog.Error("OpenAPI document cannot be built", "err", err)
+	http.Error(w, "OpenAPI is not available", http.StatusServiceUnavailable)
+}
