@@ -1,0 +1,594 @@
+package mvcc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// The model keeps every version that can be read in one list per table and finds
+// everything by searching it.
+type model struct {
+	applied, floor proto.Revision
+	tables         map[string][]*entry
+	requests       map[[16]byte]proto.Revision
+}
+
+type entry struct {
+	key         string
+	rev, create proto.Revision
+	deleted     bool
+	body        string // the value around the revision's digits is <body:rev>
+	uid         string
+	flags       uint32
+}
+
+func (e *entry) value() []byte { return fmt.Appendf(nil, "<%s:%d>", e.body, e.rev) }
+
+func newModel() *model {
+	return &model{tables: map[string][]*entry{}, requests: map[[16]byte]proto.Revision{}}
+}
+
+// at is the newest version of key at a revision, tombstones included.
+func (m *model) at(table, key string, rev proto.Revision) (found *entry) {
+	for _, e := range m.tables[table] {
+		if e.key == key && e.rev <= rev {
+			found = e
+		}
+	}
+	return found
+}
+
+func (m *model) live(table, key string, rev proto.Revision) *entry {
+	if e := m.at(table, key, rev); e != nil && !e.deleted {
+		return e
+	}
+	return nil
+}
+
+// list returns the live entries in key order.
+func (m *model) list(table string, rev proto.Revision) (out []*entry) {
+	keys := map[string]bool{}
+	for _, e := range m.tables[table] {
+		keys[e.key] = true
+	}
+	for key := range keys {
+		if e := m.live(table, key, rev); e != nil {
+			out = append(out, e)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].key < out[j].key })
+	return out
+}
+
+func (m *model) events(table string, after, upTo proto.Revision) (out []*entry) {
+	for _, e := range m.tables[table] {
+		if e.rev > after && e.rev <= upTo {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// write returns the outcome and the revision that the result must carry.
+func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.Outcome, proto.Revision) {
+	var id [16]byte
+	copy(id[:], w.RequestId)
+	if rev, ok := m.requests[id]; ok {
+		return proto.Outcome_OUTCOME_DUPLICATE, rev
+	}
+	live := m.live(w.Table, w.Key, index)
+	var liveRev proto.Revision
+	if live != nil {
+		liveRev = live.rev
+	}
+	if w.Guard != nil {
+		switch g := m.live(w.Guard.Table, w.Guard.Key, index); {
+		case g == nil:
+			return proto.Outcome_OUTCOME_GUARD_ABSENT, liveRev
+		case g.flags&proto.FlagTerminating != 0:
+			return proto.Outcome_OUTCOME_GUARD_TERMINATING, liveRev
+		}
+	}
+	switch {
+	case live == nil && (w.Op == proto.Op_OP_DELETE || w.ExpectUid != "" ||
+		w.Condition == proto.Condition_CONDITION_REVISION || w.Condition == proto.Condition_CONDITION_EXISTS):
+		return proto.Outcome_OUTCOME_NOT_FOUND, 0
+	case live != nil && w.Condition == proto.Condition_CONDITION_ABSENT:
+		return proto.Outcome_OUTCOME_EXISTS, liveRev
+	case w.Condition == proto.Condition_CONDITION_REVISION && uint64(liveRev) != w.ExpectRevision:
+		return proto.Outcome_OUTCOME_REVISION_MISMATCH, liveRev
+	case w.ExpectUid != "" && live.uid != w.ExpectUid:
+		return proto.Outcome_OUTCOME_UID_MISMATCH, liveRev
+	}
+	e := &entry{key: w.Key, rev: index, create: index, deleted: w.Op == proto.Op_OP_DELETE, body: body, uid: w.Uid, flags: w.Flags}
+	if live != nil {
+		e.create = live.create
+	}
+	if e.deleted && len(w.Value) == 0 {
+		e.body, e.uid, e.flags = live.body, live.uid, live.flags
+	}
+	m.tables[w.Table] = append(m.tables[w.Table], e)
+	if id != ([16]byte{}) {
+		m.requests[id] = index
+	}
+	return proto.Outcome_OUTCOME_APPLIED, index
+}
+
+// kept are the revisions that must be stored: those above the floor, and of each
+// key the newest at or below it, unless that is a tombstone and the end.
+func (m *model) kept() map[proto.Revision]bool {
+	out := map[proto.Revision]bool{}
+	for table, list := range m.tables {
+		for _, e := range list {
+			base := m.at(table, e.key, m.floor) == e
+			last := m.at(table, e.key, 1<<62) == e
+			if e.rev > m.floor || (base && !(e.deleted && last)) {
+				out[e.rev] = true
+			}
+		}
+	}
+	return out
+}
+
+// compact returns what is no longer kept, in order.
+func (m *model) compact(index, floor proto.Revision) (removed []proto.Revision) {
+	before := m.kept()
+	m.floor = max(m.floor, min(floor, index))
+	after := m.kept()
+	for rev := range before {
+		if !after[rev] {
+			removed = append(removed, rev)
+		}
+	}
+	slices.Sort(removed)
+	for table, list := range m.tables {
+		m.tables[table] = slices.DeleteFunc(list, func(e *entry) bool { return !after[e.rev] })
+	}
+	for id, rev := range m.requests {
+		if rev <= m.floor {
+			delete(m.requests, id)
+		}
+	}
+	return removed
+}
+
+// follower is a cursor that lags as it likes.
+type follower struct {
+	table string
+	c     *Cursor
+}
+
+// driver runs one history against State, against a twin that was loaded from
+// records on the way, and against the model. choose(n) is in [0,n).
+type driver struct {
+	t         testing.TB
+	choose    func(n int) int
+	m         *model
+	s, twin   *State
+	disk      map[proto.Revision]*proto.VersionRecord
+	index     proto.RaftIndex
+	ids       [][]byte
+	followers []*follower
+}
+
+func newDriver(t testing.TB, choose func(int) int) *driver {
+	return &driver{t: t, choose: choose, m: newModel(), s: New(), twin: New(), disk: map[proto.Revision]*proto.VersionRecord{}}
+}
+
+var (
+	modelTables = []string{"pods", "namespaces"}
+	modelKeys   = []string{"a/1", "a/2", "a/3", "b/1", "b/2", "c", "a0", "a"}
+)
+
+// step does one operation and checks what it can.
+func (d *driver) step() {
+	d.index += proto.RaftIndex(1 + d.choose(8)/7) // now and then a gap
+	switch n := d.choose(32); {
+	case n < 22:
+		d.write()
+	case n < 24:
+		d.compact()
+	case n < 26:
+		d.watch()
+	case n < 27:
+		d.reload()
+	case n < 28:
+		d.s.Advance(d.index, 1)
+		d.twin.Advance(d.index, 1)
+		d.publish()
+	default:
+		d.read()
+	}
+	d.follow()
+}
+
+func (d *driver) publish() {
+	d.t.Helper()
+	d.s.Publish()
+	d.twin.Publish()
+	d.m.applied = proto.Revision(d.index)
+	if err := d.s.Check(); err != nil {
+		d.t.Fatalf("at %d: %v", d.index, err)
+	}
+	if err := d.twin.Check(); err != nil {
+		d.t.Fatalf("at %d, loaded from records: %v", d.index, err)
+	}
+	if d.s.Mark() != d.twin.Mark() || d.s.Floor() != d.twin.Floor() {
+		d.t.Fatalf("at %d: mark %+v, loaded from records %+v", d.index, d.s.Mark(), d.twin.Mark())
+	}
+	if d.s.Applied() != d.m.applied || d.s.Floor() != d.m.floor {
+		d.t.Fatalf("applied %d floor %d, want %d and %d", d.s.Applied(), d.s.Floor(), d.m.applied, d.m.floor)
+	}
+}
+
+// apply gives an entry to both states and publishes.
+func (d *driver) apply(kind proto.Kind, entry []byte) Result {
+	d.t.Helper()
+	r, err := d.s.Apply(d.index, 1, entry)
+	if err != nil {
+		d.t.Fatalf("apply %d: %v", d.index, err)
+	}
+	q, err := d.twin.Apply(d.index, 1, entry)
+	if err != nil || q.Outcome != r.Outcome || q.Revision != r.Revision || q.Hash != r.Hash || !slices.Equal(q.Removed, r.Removed) {
+		d.t.Fatalf("apply kind %d at %d: %+v, loaded from records %+v, %v", kind, d.index, r, q, err)
+	}
+	if r.Version != nil {
+		d.disk[r.Version.Revision] = r.Version.Record(r.Table.Name())
+	}
+	for _, rev := range r.Removed {
+		if d.disk[rev] == nil {
+			d.t.Fatalf("removed %d, which was not stored", rev)
+		}
+		delete(d.disk, rev)
+	}
+	return r
+}
+
+func (d *driver) write() {
+	w := &proto.Write{
+		Table:     modelTables[d.choose(2)],
+		Key:       modelKeys[d.choose(len(modelKeys))],
+		Op:        proto.Op_OP_PUT,
+		Condition: proto.Condition(d.choose(4)),
+		Uid:       fmt.Sprint("u", d.choose(2)),
+	}
+	if d.choose(3) == 0 {
+		w.Op = proto.Op_OP_DELETE
+	}
+	if w.Condition == proto.Condition_CONDITION_REVISION {
+		if live := d.m.live(w.Table, w.Key, d.m.applied); live != nil {
+			w.ExpectRevision = uint64(live.rev)
+		}
+		w.ExpectRevision += uint64(d.choose(4) / 3)
+	}
+	if d.choose(5) == 0 {
+		w.ExpectUid = "u0"
+	}
+	if d.choose(8) == 0 {
+		w.Flags = proto.FlagTerminating
+	}
+	if d.choose(4) == 0 {
+		w.Guard = &proto.Guard{Table: "namespaces", Key: modelKeys[d.choose(2)]}
+	}
+	body := fmt.Sprint("v", d.index)
+	if w.Op == proto.Op_OP_PUT || d.choose(2) == 0 {
+		w.Value, w.RevisionOffset = fmt.Appendf(nil, "<%s:>", body), uint32(len(body)+2)
+	}
+	switch n := d.choose(6); {
+	case n == 0 && len(d.ids) > 0:
+		w.RequestId = d.ids[d.choose(len(d.ids))]
+	case n < 4:
+		w.RequestId = binary.BigEndian.AppendUint64(make([]byte, 8), uint64(d.index))
+		d.ids = append(d.ids, w.RequestId)
+	}
+	if err := Validate(w); err != nil {
+		d.t.Fatal(err)
+	}
+	entry, err := proto.Encode(proto.KindWrite, w)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r := d.apply(proto.KindWrite, entry)
+	outcome, rev := d.m.write(proto.Revision(d.index), w, body)
+	if r.Outcome != outcome || r.Revision != rev || (r.Version != nil) != (outcome == proto.Outcome_OUTCOME_APPLIED) {
+		d.t.Fatalf("at %d: %v\n got %+v\nwant %v at %d", d.index, w, r, outcome, rev)
+	}
+	d.publish()
+	if r.Version != nil {
+		d.same("applied", r.Version, d.m.at(w.Table, w.Key, d.m.applied))
+		if prev := r.Version.Prev(); !r.Version.Created() && (prev == nil || prev.Deleted) {
+			d.t.Fatalf("at %d: an update without the version before it", d.index)
+		}
+	}
+}
+
+func (d *driver) compact() {
+	floor := proto.Revision(d.choose(int(d.index) + 3))
+	if d.choose(4) > 0 { // mostly a recent one, so that a window remains
+		floor = max(d.m.floor, proto.Revision(d.index)-min(proto.Revision(d.index), proto.Revision(d.choose(60))))
+	}
+	entry, err := proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(floor)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r := d.apply(proto.KindCompact, entry)
+	if want := d.m.compact(proto.Revision(d.index), floor); !slices.Equal(r.Removed, want) {
+		d.t.Fatalf("compaction at %d to %d removed %v, want %v", d.index, floor, r.Removed, want)
+	}
+	d.publish()
+}
+
+// reload makes a new twin from what a disk would hold.
+func (d *driver) reload() {
+	want := d.m.kept()
+	if len(want) != len(d.disk) {
+		d.t.Fatalf("at %d: %d versions are stored, want %d", d.index, len(d.disk), len(want))
+	}
+	revs := make([]proto.Revision, 0, len(d.disk))
+	for rev := range d.disk {
+		revs = append(revs, rev)
+	}
+	slices.Sort(revs)
+	d.twin = New()
+	if err := d.twin.LoadState(d.s.StateRecord()); err != nil {
+		d.t.Fatal(err)
+	}
+	for _, rev := range revs {
+		if err := d.twin.LoadVersion(d.disk[rev]); err != nil {
+			d.t.Fatalf("at %d: %v", d.index, err)
+		}
+	}
+	d.twin.Publish()
+	d.index = proto.RaftIndex(d.m.applied)
+	// Watches go on, on the state that was loaded.
+	d.followers = slices.DeleteFunc(d.followers, func(f *follower) bool {
+		t := d.twin.Table(f.table)
+		if t == nil {
+			return true
+		}
+		c, err := t.Watch(f.c.After())
+		if errors.Is(err, ErrCompacted) && f.c.After() < d.m.floor {
+			return true
+		}
+		if err != nil {
+			d.t.Fatalf("resume after %d with floor %d: %v", f.c.After(), d.m.floor, err)
+		}
+		f.c = c
+		return false
+	})
+	d.publish()
+	sv, sb := d.s.History()
+	tv, tb := d.twin.History()
+	if sv != tv || sb != tb || len(d.s.Tables()) < len(d.twin.Tables()) {
+		d.t.Fatalf("at %d: history of %d versions, %d bytes; loaded %d, %d", d.index, sv, sb, tv, tb)
+	}
+	for _, s := range []*State{d.s, d.twin} {
+		for _, table := range modelTables {
+			d.rangeAll(s, table, d.m.applied)
+		}
+	}
+}
+
+func (d *driver) state() *State {
+	if d.choose(2) == 0 {
+		return d.twin
+	}
+	return d.s
+}
+
+// read reads as of any revision, within and beyond what can be read.
+func (d *driver) read() {
+	s, table := d.state(), modelTables[d.choose(2)]
+	t := s.Table(table)
+	if t == nil {
+		if len(d.m.list(table, d.m.applied)) != 0 {
+			d.t.Fatalf("table %s is lost", table)
+		}
+		return
+	}
+	at := proto.Revision(d.choose(int(d.m.applied) + 3))
+	if d.choose(3) > 0 {
+		at = d.m.floor + proto.Revision(d.choose(int(d.m.applied-d.m.floor)+1))
+	}
+	var want error
+	switch {
+	case at > d.m.applied:
+		want = ErrFuture
+	case at < d.m.floor:
+		want = ErrCompacted
+	}
+	for _, key := range modelKeys {
+		v, err := t.Get(key, at)
+		if !errors.Is(err, want) {
+			d.t.Fatalf("get %s at %d: %v, want %v", key, at, err, want)
+		}
+		if want == nil {
+			d.same(fmt.Sprintf("get %s at %d", key, at), v, d.m.live(table, key, at))
+		}
+	}
+	if _, err := t.Range(Query{At: at}); !errors.Is(err, want) {
+		d.t.Fatalf("range at %d: %v, want %v", at, err, want)
+	}
+	if want == nil {
+		d.rangeAll(s, table, at)
+		d.pages(t, table, at)
+	}
+}
+
+func (d *driver) rangeAll(s *State, table string, at proto.Revision) {
+	want := d.m.list(table, at)
+	t := s.Table(table)
+	if t == nil {
+		if len(want) > 0 {
+			d.t.Fatalf("table %s is lost", table)
+		}
+		return
+	}
+	page, err := t.Range(Query{At: at})
+	if err != nil || page.More || page.Remaining != -1 || len(page.Versions) != len(want) {
+		d.t.Fatalf("range %s at %d: %+v, %v; want %d", table, at, page, err, len(want))
+	}
+	for i, e := range want {
+		d.same("range", page.Versions[i], e)
+	}
+}
+
+func (d *driver) pages(t *Table, table string, at proto.Revision) {
+	prefix := []string{"", "a", "a/", "b/", "x"}[d.choose(5)]
+	from := []string{"", "a/2", "a/2\x00", "b", "z"}[d.choose(5)]
+	selective := d.choose(3) == 0
+	var want []*entry
+	for _, e := range d.m.list(table, at) {
+		if strings.HasPrefix(e.key, prefix) && e.key >= from && (!selective || e.uid == "u0") {
+			want = append(want, e)
+		}
+	}
+	q := Query{Prefix: prefix, From: from, At: at, Limit: 1 + d.choose(3)}
+	if selective {
+		q.Match = func(v *Version) bool { return v.UID == "u0" }
+	}
+	for {
+		page, err := t.Range(q)
+		if err != nil || len(page.Versions) != min(q.Limit, len(want)) || page.More != (len(want) > q.Limit) {
+			d.t.Fatalf("page %+v: %+v, %v; %d are left", q, page, err, len(want))
+		}
+		for i, v := range page.Versions {
+			d.same("page", v, want[i])
+		}
+		want = want[len(page.Versions):]
+		remaining := int64(len(want))
+		if selective {
+			remaining = -1
+		}
+		if page.Remaining != remaining {
+			d.t.Fatalf("page %+v: remaining %d, want %d", q, page.Remaining, remaining)
+		}
+		if !page.More {
+			return
+		}
+		if page.Next != want[0].key {
+			d.t.Fatalf("page %+v: next %q, want %q", q, page.Next, want[0].key)
+		}
+		q.From = page.Next
+	}
+}
+
+func (d *driver) watch() {
+	table := modelTables[d.choose(2)]
+	t := d.state().Table(table)
+	if t == nil || len(d.followers) > 6 {
+		return
+	}
+	after := proto.Revision(d.choose(int(d.m.applied) + 4))
+	c, err := t.Watch(after)
+	if (err == nil) != (after >= d.m.floor) || (err != nil && !errors.Is(err, ErrCompacted)) {
+		d.t.Fatalf("watch after %d with floor %d: %v", after, d.m.floor, err)
+	}
+	if err == nil {
+		d.followers = append(d.followers, &follower{table, c})
+	}
+}
+
+// follow lets some followers read some of what they have missed.
+func (d *driver) follow() {
+	d.followers = slices.DeleteFunc(d.followers, func(f *follower) bool {
+		if d.choose(4) > 0 {
+			return false
+		}
+		after := f.c.After()
+		upTo := d.m.applied
+		if d.choose(4) == 0 {
+			upTo -= min(upTo, proto.Revision(d.choose(5)))
+		}
+		buf := make([]*Version, 1+d.choose(9))
+		n, err := f.c.Next(buf, upTo)
+		if after < d.m.floor && after < upTo {
+			if !errors.Is(err, ErrCompacted) || n != 0 {
+				d.t.Fatalf("cursor at %d below the floor %d: %d, %v", after, d.m.floor, n, err)
+			}
+			return true
+		}
+		want := d.m.events(f.table, after, upTo)
+		if err != nil || n != min(len(buf), len(want)) {
+			d.t.Fatalf("cursor at %d up to %d: %d events, %v; want %d of room %d", after, upTo, n, err, len(want), len(buf))
+		}
+		for i, v := range buf[:n] {
+			d.same("event", v, want[i])
+		}
+		position := max(upTo, after)
+		if n == len(buf) {
+			position = want[n-1].rev
+		}
+		if f.c.After() != position {
+			d.t.Fatalf("cursor read up to %d, says %d", position, f.c.After())
+		}
+		return d.choose(50) == 0
+	})
+}
+
+func (d *driver) same(what string, v *Version, e *entry) {
+	d.t.Helper()
+	switch {
+	case v == nil && e == nil:
+	case v == nil || e == nil:
+		d.t.Fatalf("%s: got %+v, want %+v", what, v, e)
+	case v.Key != e.key || v.Revision != e.rev || v.CreateRevision != e.create || v.Deleted != e.deleted ||
+		v.UID != e.uid || v.Flags != e.flags || !bytes.Equal(v.Value, e.value()):
+		d.t.Fatalf("%s: got %+v with %s, want %+v", what, v, v.Value, e)
+	}
+}
+
+func TestModel(t *testing.T) {
+	histories, steps := 60, 700
+	if testing.Short() {
+		histories = 10
+	}
+	for seed := range histories {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			d := newDriver(t, rng.IntN)
+			for range steps {
+				d.step()
+			}
+			d.reload()
+		})
+	}
+}
+
+// FuzzModel drives the same history from bytes.
+func FuzzModel(f *testing.F) {
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		b := make([]byte, 600)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 4096 {
+			return
+		}
+		d := newDriver(t, func(n int) int {
+			if len(b) == 0 {
+				return 0
+			}
+			c := b[0]
+			b = b[1:]
+			return int(c) * n / 256
+		})
+		for len(b) > 0 {
+			d.step()
+		}
+		d.reload()
+	})
+}
