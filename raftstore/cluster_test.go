@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,11 +33,12 @@ type cluster struct {
 
 type testNode struct {
 	*Store
-	id   proto.NodeID
-	addr string
-	dir  string
-	host *peer.Host
-	rpc  *peer.Transport
+	store atomic.Pointer[Store] // for the port, which is up before the store
+	id    proto.NodeID
+	addr  string
+	dir   string
+	host  *peer.Host
+	rpc   *peer.Transport
 	// fatal is what the store would have ended the process with.
 	fatal chan error
 }
@@ -80,7 +82,9 @@ func (c *cluster) open(m *testNode) {
 		l, err = net.Listen("tcp", addr)
 		return err
 	})
-	m.addr = l.Addr().String()
+	if m.addr == "" {
+		m.addr = l.Addr().String()
+	}
 	logger := slog.New(slog.DiscardHandler)
 	if testing.Verbose() && os.Getenv("QUORATE_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", m.id)
@@ -89,10 +93,10 @@ func (c *cluster) open(m *testNode) {
 	m.host, err = peer.New(peer.Config{
 		NodeID: m.id, Credentials: c.ca.issue(m.id), Listener: l, Logger: logger,
 		Cluster: func() proto.ClusterID {
-			if m.Store == nil {
-				return ""
+			if s := m.store.Load(); s != nil {
+				return s.Cluster()
 			}
-			return m.Store.Cluster()
+			return ""
 		},
 	})
 	if err != nil {
@@ -122,6 +126,7 @@ func (c *cluster) open(m *testNode) {
 		c.t.Fatal(err)
 	}
 	s.Register(m.host.GRPC(), peer.CallerOf)
+	m.store.Store(s)
 	m.host.Serve()
 	m.Store = s
 }

@@ -20,6 +20,9 @@ func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timing.NoLeader)
 	defer cancel()
 	for {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("read index: %w", context.Cause(ctx))
+		}
 		change := s.leader.watch()
 		index, err := s.readIndexOnce(ctx)
 		if err == nil {

@@ -92,6 +92,9 @@ func (c *coder) uint(v *uint64) {
 func number[T ~int | ~int64 | ~uint8](c *coder, v *T) {
 	x := uint64(*v)
 	c.uint(&x)
+	if !c.reading {
+		return // raft sends one message to several peers at once: do not write to it
+	}
 	if *v = T(x); uint64(*v) != x {
 		*v = 0
 		c.fail()
@@ -104,7 +107,9 @@ func (c *coder) bool(v *bool) {
 		x = 1
 	}
 	number(c, &x)
-	*v = x != 0
+	if c.reading {
+		*v = x != 0
+	}
 }
 
 func (c *coder) bytes(v *[]byte) {
