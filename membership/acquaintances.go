@@ -1,0 +1,187 @@
+package membership
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+)
+
+const (
+	acquaintancesFile    = "bootstrap.json"
+	acquaintancesVersion = 1
+	// maxAcquaintances bounds the nodes that a forming node keeps in mind.
+	maxAcquaintances = 64
+	maxAddressBytes  = 512
+)
+
+// acquaintances are the nodes that this one has spoken to, itself included,
+// before there was a cluster. Each answer to a Hello names them all, and is a
+// promise: the set is on disk before it is told, and it only grows (a new node
+// at a known address takes the old one's place: that one's disk was wiped).
+// Why this keeps two clusters from starting: DESIGN.md, "Bootstrap".
+type acquaintances struct {
+	path string
+	wake chan struct{} // one place; filled when the set has changed
+
+	mu     sync.Mutex
+	set    map[string]*proto.Member // by peer address; members are immutable
+	closed bool                     // the node has chosen its cluster
+}
+
+type acquaintancesJSON struct {
+	Version int            `json:"version"`
+	Known   []acquaintance `json:"known"`
+}
+
+type acquaintance struct {
+	NodeID      string `json:"nodeID"`
+	Name        string `json:"name"`
+	PeerAddress string `json:"peerAddress"`
+	APIAddress  string `json:"apiAddress,omitempty"`
+}
+
+func loadAcquaintances(path string, self *proto.Member) (*acquaintances, error) {
+	a := &acquaintances{path: path, wake: make(chan struct{}, 1), set: map[string]*proto.Member{}}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	if err == nil {
+		var f acquaintancesJSON
+		if err := json.Unmarshal(data, &f); err != nil {
+			return nil, fmt.Errorf("bootstrap: %s: %w", path, err)
+		}
+		if f.Version != acquaintancesVersion {
+			return nil, fmt.Errorf("bootstrap: %s has version %d, this release knows %d", path, f.Version, acquaintancesVersion)
+		}
+		for _, k := range f.Known {
+			if k.NodeID != self.NodeId { // our own address may have changed
+				a.set[k.PeerAddress] = &proto.Member{NodeId: k.NodeID, Name: k.Name, PeerAddress: k.PeerAddress, ApiAddress: k.APIAddress, Voter: true}
+			}
+		}
+	}
+	a.set[self.PeerAddress] = self
+	return a, nil
+}
+
+// meet adds a node and returns the whole set. It is on disk when meet returns.
+// Once the node has chosen its cluster nobody is added, and the set is nil.
+func (a *acquaintances) meet(p *proto.Member) ([]*proto.Member, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, nil
+	}
+	if old := a.set[p.PeerAddress]; old == nil || old.NodeId != p.NodeId {
+		if old == nil && len(a.set) >= maxAcquaintances {
+			return nil, fmt.Errorf("bootstrap: %d nodes know each other; no more are taken", len(a.set))
+		}
+		next := make(map[string]*proto.Member, len(a.set)+1)
+		for addr, k := range a.set {
+			if k.NodeId != p.NodeId { // the node has moved
+				next[addr] = k
+			}
+		}
+		next[p.PeerAddress] = p
+		if err := a.write(next); err != nil {
+			return nil, err
+		}
+		a.set = next
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+	return sorted(a.set), nil
+}
+
+// known returns the set, sorted by node id.
+func (a *acquaintances) known() []*proto.Member {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return sorted(a.set)
+}
+
+// choose ends the growth, if the set is still the given one; any, if it is nil.
+// From then on this node speaks for its cluster, not for its set.
+func (a *acquaintances) choose(set []*proto.Member, commit func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if set != nil && !sameServers(serversOf(set), serversOf(sorted(a.set))) {
+		return false
+	}
+	commit()
+	a.closed = true
+	return true
+}
+
+// forget removes the file: the Raft state has taken its place.
+func (a *acquaintances) forget() error {
+	if err := os.Remove(a.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+func (a *acquaintances) write(set map[string]*proto.Member) error {
+	f := acquaintancesJSON{Version: acquaintancesVersion}
+	for _, p := range sorted(set) {
+		f.Known = append(f.Known, acquaintance{p.NodeId, p.Name, p.PeerAddress, p.ApiAddress})
+	}
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		err = pki.WriteFile(a.path, append(data, '\n'), pki.ModeSecret)
+	}
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+func sorted(set map[string]*proto.Member) []*proto.Member {
+	out := make([]*proto.Member, 0, len(set))
+	for _, p := range set {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(x, y *proto.Member) int { return cmp.Compare(x.NodeId, y.NodeId) })
+	return out
+}
+
+// serversOf returns the voters that members would be, sorted by id.
+func serversOf(members []*proto.Member) []Server {
+	out := make([]Server, 0, len(members))
+	for _, p := range members {
+		out = append(out, Server{ID: proto.NodeID(p.NodeId), Address: p.PeerAddress, Voter: true})
+	}
+	return sortedServers(out)
+}
+
+func sortedServers(servers []Server) []Server {
+	out := slices.Clone(servers)
+	slices.SortFunc(out, func(x, y Server) int { return cmp.Compare(x.ID, y.ID) })
+	return out
+}
+
+func sameServers(a, b []Server) bool { return slices.Equal(a, b) }
+
+// clusterOf is the id of the cluster that begins with these servers. Node ids
+// are random, so it is unique; and whoever sees a configuration can tell whether
+// it is still the first one.
+func clusterOf(servers []Server) proto.ClusterID {
+	h := sha256.New()
+	h.Write([]byte("quorate cluster 1\n"))
+	for _, s := range servers {
+		fmt.Fprintf(h, "%q %q %v\n", s.ID, s.Address, s.Voter)
+	}
+	return proto.ClusterID(hex.EncodeToString(h.Sum(nil)[:16]))
+}

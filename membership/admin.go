@@ -1,0 +1,206 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+const (
+	maxAdminBody = 16 << 10
+	// maxChangeTime bounds a change that a client waits for.
+	maxChangeTime = 30 * time.Second
+)
+
+// httpErrors maps errors to answers of the admin API and back, first match
+// first. The codes are part of the API.
+var httpErrors = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{ErrToken, http.StatusUnauthorized, "InvalidToken"},
+	{ErrNotFound, http.StatusNotFound, "NotFound"},
+	{ErrAmbiguous, http.StatusConflict, "Ambiguous"},
+	{ErrRemoved, http.StatusConflict, "Removed"},
+	{ErrRefused, http.StatusConflict, "Refused"},
+	{ErrOtherCluster, http.StatusConflict, "OtherCluster"},
+	{ErrConflict, http.StatusConflict, "Conflict"},
+	{ErrNoLeader, http.StatusServiceUnavailable, "NoLeader"},
+	{ErrNotLeader, http.StatusServiceUnavailable, "NotLeader"},
+	{errBadRequest, http.StatusBadRequest, "BadRequest"},
+	{errBusy, http.StatusTooManyRequests, "TooManyRequests"},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, "Timeout"},
+}
+
+var (
+	errBadRequest = errors.New("bad request")
+	errBusy       = errors.New("too many requests")
+)
+
+// AdminHandler serves AdminPath. It does not ask who calls: mount it behind
+// authentication, for the group system:masters only.
+//
+//	GET    members                     MemberList
+//	POST   members                     AddRequest -> MemberList
+//	POST   members/{id or name}/promote|demote[?force=true] -> MemberList
+//	DELETE members/{id or name}[?force=true] -> MemberList
+//	POST   transfer-leader             TransferRequest -> MemberList
+//	GET    tokens                      TokenList
+//	POST   tokens                      TokenRequest -> TokenCreated
+//	DELETE tokens/{id}                 204
+//	GET    status                      ClusterStatus
+func (m *Manager) AdminHandler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, h func(context.Context, *http.Request) (any, error)) {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.HandleFunc(method+" "+AdminPath+path, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), maxChangeTime)
+			defer cancel()
+			out, err := h(ctx, r)
+			answer(w, out, err)
+		})
+	}
+	handle("GET members", func(ctx context.Context, _ *http.Request) (any, error) { return m.list() })
+	handle("POST members", m.serveAdd)
+	handle("POST members/{member}/promote", m.serveChange(proto.ChangeKind_CHANGE_PROMOTE))
+	handle("POST members/{member}/demote", m.serveChange(proto.ChangeKind_CHANGE_DEMOTE))
+	handle("DELETE members/{member}", m.serveChange(proto.ChangeKind_CHANGE_REMOVE))
+	handle("POST transfer-leader", m.serveTransfer)
+	handle("GET tokens", func(context.Context, *http.Request) (any, error) {
+		t, err := m.Tokens()
+		return TokenList{t}, err
+	})
+	handle("POST tokens", m.serveCreateToken)
+	handle("DELETE tokens/{id}", func(ctx context.Context, r *http.Request) (any, error) {
+		return nil, m.DeleteToken(ctx, r.PathValue("id"))
+	})
+	handle("GET status", func(ctx context.Context, _ *http.Request) (any, error) { return m.ClusterStatus(ctx) })
+	return mux
+}
+
+func (m *Manager) list() (MemberList, error) {
+	_, members, err := m.members()
+	return m.listOf(members), err
+}
+
+func (m *Manager) listOf(members []*proto.Member) MemberList {
+	out := MemberList{ClusterID: m.id.Cluster(), Members: []MemberInfo{}}
+	leader, _ := m.raft.Leader()
+	for _, p := range members {
+		out.Members = append(out.Members, memberInfo(p, leader))
+	}
+	return out
+}
+
+// serveAdd asks the node at the address who it is, then adds it.
+func (m *Manager) serveAdd(ctx context.Context, r *http.Request) (any, error) {
+	var req AddRequest
+	if err := readJSON(r, &req); err != nil {
+		return nil, err
+	}
+	if req.PeerAddress == "" || len(req.PeerAddress) > maxAddressBytes {
+		return nil, fmt.Errorf("%w: peerAddress is required", errBadRequest)
+	}
+	helloCtx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+	defer cancel()
+	h, err := m.hello(helloCtx, req.PeerAddress)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the node at %s does not answer: %w", ErrRefused, req.PeerAddress, err)
+	}
+	if h.ClusterId != "" && h.ClusterId != string(m.id.Cluster()) {
+		return nil, fmt.Errorf("the node at %s %w, %s", req.PeerAddress, ErrOtherCluster, h.ClusterId)
+	}
+	members, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_ADD, Member: h.Self})
+	return m.listOf(members), err
+}
+
+func (m *Manager) serveChange(kind proto.ChangeKind) func(context.Context, *http.Request) (any, error) {
+	return func(ctx context.Context, r *http.Request) (any, error) {
+		force := false
+		if v := r.URL.Query().Get("force"); v != "" {
+			var err error
+			if force, err = strconv.ParseBool(v); err != nil {
+				return nil, fmt.Errorf("%w: force=%.20q", errBadRequest, v)
+			}
+		}
+		members, err := m.change(ctx, &proto.ChangeRequest{Kind: kind, Force: force, Member: &proto.Member{NodeId: r.PathValue("member")}})
+		return m.listOf(members), err
+	}
+}
+
+func (m *Manager) serveTransfer(ctx context.Context, r *http.Request) (any, error) {
+	var req TransferRequest
+	if err := readJSON(r, &req); err != nil {
+		return nil, err
+	}
+	if err := m.Transfer(ctx, req.To); err != nil {
+		return nil, err
+	}
+	return m.list()
+}
+
+func (m *Manager) serveCreateToken(ctx context.Context, r *http.Request) (any, error) {
+	var req TokenRequest
+	if err := readJSON(r, &req); err != nil {
+		return nil, err
+	}
+	if req.TTLSeconds < 0 || req.TTLSeconds > int64(maxTokenTTL/time.Second) {
+		return nil, fmt.Errorf("%w: ttlSeconds %d", errBadRequest, req.TTLSeconds)
+	}
+	t, info, err := m.CreateToken(ctx, time.Duration(req.TTLSeconds)*time.Second, req.Uses, req.Note)
+	return TokenCreated{t.Reveal(), info}, err
+}
+
+// readJSON reads a bounded body of one value with known fields only.
+func readJSON(r *http.Request, to any) error {
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxAdminBody+1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	if len(data) > maxAdminBody {
+		return fmt.Errorf("%w: body of more than %d bytes", errBadRequest, maxAdminBody)
+	}
+	return decodeJSON(data, to)
+}
+
+// answer writes a result or an error.
+func answer(w http.ResponseWriter, out any, err error) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	code := http.StatusOK
+	if err != nil {
+		e := errorBody{Error: err.Error()}
+		code = http.StatusInternalServerError
+		for _, k := range httpErrors {
+			if errors.Is(err, k.err) {
+				code, e.Code = k.status, k.code
+				break
+			}
+		}
+		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
+			h.Set("Retry-After", "1")
+		}
+		out = e
+	}
+	if out == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	data, err := json.Marshal(out)
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(append(data, '\n')) // the client may be gone
+}

@@ -1,0 +1,254 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+const (
+	// maxHops bounds the forwarding of a change: from the node that was asked to
+	// the leader, and no further.
+	maxHops = 1
+	// changeAttempts bounds how often a node looks for the leader again.
+	changeAttempts = 5
+	changePause    = 100 * time.Millisecond
+)
+
+// lockChanges waits until no other change is under way on this node.
+func (m *Manager) lockChanges(ctx context.Context) error {
+	select {
+	case m.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("another membership change is under way: %w", context.Cause(ctx))
+	}
+}
+
+func (m *Manager) unlockChanges() { <-m.changing }
+
+// change carries out a change wherever the leader is, and returns the members
+// after it. Every kind is idempotent, so a try whose outcome is unknown is
+// followed by another one.
+func (m *Manager) change(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
+	var err error
+	unknown := false
+	for attempt := range changeAttempts {
+		if attempt > 0 {
+			if serr := sleep(ctx, changePause<<attempt, nil); serr != nil {
+				return nil, errors.Join(err, serr)
+			}
+		}
+		var members []*proto.Member
+		members, err = m.changeOnce(ctx, req)
+		switch {
+		case err == nil:
+			return members, nil
+		case unknown && req.Kind == proto.ChangeKind_CHANGE_REMOVE && errors.Is(err, ErrNotFound):
+			_, members, err = m.members()
+			return members, err // the earlier try has removed it
+		case errors.Is(err, errNotReached):
+			unknown = true
+		case errors.Is(err, ErrNotLeader), errors.Is(err, ErrNoLeader), errors.Is(err, ErrConflict):
+		default:
+			return nil, err
+		}
+		if req.Hops >= maxHops {
+			return nil, err // the node that was asked first tries again
+		}
+	}
+	return nil, err
+}
+
+func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {
+	if m.raft.IsLeader() {
+		if err := m.lead(ctx, req); err != nil {
+			return nil, err
+		}
+		_, members, err := m.members()
+		return members, err
+	}
+	if req.Hops >= maxHops {
+		return nil, fmt.Errorf("%s: %w", m.id.Name(), ErrNotLeader)
+	}
+	id, address := m.raft.Leader()
+	if id == "" || id == m.id.ID() { // none, or elected but not ready
+		return nil, ErrNoLeader
+	}
+	conn, err := m.peers.Conn(id, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	defer cancel()
+	resp, err := proto.NewMembershipClient(conn).Change(ctx, &proto.ChangeRequest{
+		Kind: req.Kind, Member: req.Member, Force: req.Force, Hops: req.Hops + 1,
+	})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	return resp.Members, nil
+}
+
+// lead carries out a change on the leader.
+func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
+	if err := m.lockChanges(ctx); err != nil {
+		return err
+	}
+	defer m.unlockChanges()
+	if req.Kind == proto.ChangeKind_CHANGE_ADD {
+		return m.add(ctx, req.Member)
+	}
+	f, err := m.survey(ctx)
+	if err != nil {
+		return err
+	}
+	if req.Kind == proto.ChangeKind_CHANGE_TRANSFER && req.Member.GetNodeId() == "" && req.Member.GetName() == "" {
+		return m.transferLocked(ctx, f, "", "")
+	}
+	_, members, err := m.members()
+	if err != nil {
+		return err
+	}
+	want := req.Member.GetNodeId()
+	if want == "" {
+		want = req.Member.GetName()
+	}
+	p, err := resolve(members, want)
+	if err != nil {
+		return err
+	}
+	target, ok := f.conf.Find(proto.NodeID(p.NodeId))
+	if !ok {
+		return fmt.Errorf("member %s: %w", p.NodeId, ErrConflict)
+	}
+	switch req.Kind {
+	case proto.ChangeKind_CHANGE_TRANSFER:
+		return m.transferLocked(ctx, f, target.ID, "")
+	case proto.ChangeKind_CHANGE_PROMOTE:
+		return m.promote(ctx, f, target, req.Force)
+	case proto.ChangeKind_CHANGE_DEMOTE:
+		return m.demote(ctx, f, target, req.Force)
+	case proto.ChangeKind_CHANGE_REMOVE:
+		return m.remove(ctx, f, target, p.Name, req.Force)
+	}
+	return fmt.Errorf("%w: unknown kind of change %d", ErrRefused, req.Kind)
+}
+
+// add lets a node in without a vote, or takes note of a member's new address.
+func (m *Manager) add(ctx context.Context, p *proto.Member) error {
+	if err := checkMember(p); err != nil {
+		return fmt.Errorf("%w: add: %w", ErrRefused, err)
+	}
+	if p.PeerAddress == "" {
+		return fmt.Errorf("%w: add %s: no peer address", ErrRefused, p.NodeId)
+	}
+	id := proto.NodeID(p.NodeId)
+	if _, gone := m.kv.Get(TableRemoved, p.NodeId); gone {
+		return fmt.Errorf("add %s: %w", id, ErrRemoved)
+	}
+	conf, err := m.raft.Members()
+	if err != nil {
+		return err
+	}
+	if other, ok := duplicateAddress(conf, id, p.PeerAddress); ok {
+		return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, p.PeerAddress, other)
+	}
+	old, member := conf.Find(id)
+	switch {
+	case member && old.Address == p.PeerAddress:
+		return nil
+	case member && old.Voter:
+		err = m.raft.AddVoter(ctx, id, p.PeerAddress, conf.Index)
+	default:
+		err = m.raft.AddNonvoter(ctx, id, p.PeerAddress, conf.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("add %s: %w", id, err)
+	}
+	m.log.Info("member added", "node", id, "name", p.Name, "address", p.PeerAddress, "moved", member)
+	return nil
+}
+
+func (m *Manager) promote(ctx context.Context, f facts, target Server, force bool) error {
+	if err := guard(proto.ChangeKind_CHANGE_PROMOTE, target, f, force); err != nil && !target.Voter {
+		return err
+	}
+	if err := m.kv.Delete(ctx, TableSuffrage, string(target.ID)); err != nil {
+		return fmt.Errorf("promote %s: %w", target.ID, err)
+	}
+	if target.Voter {
+		return nil
+	}
+	if err := m.raft.AddVoter(ctx, target.ID, target.Address, f.conf.Index); err != nil {
+		return fmt.Errorf("promote %s: %w", target.ID, err)
+	}
+	m.log.Info("member promoted", "node", target.ID)
+	return nil
+}
+
+func (m *Manager) demote(ctx context.Context, f facts, target Server, force bool) error {
+	if err := guard(proto.ChangeKind_CHANGE_DEMOTE, target, f, force); err != nil {
+		return err
+	}
+	// The operator's word first: autopilot would promote it again otherwise.
+	word, err := json.Marshal(map[string]any{"vote": false, "since": m.opt.Now().UTC()})
+	if err == nil {
+		err = m.kv.Put(ctx, TableSuffrage, string(target.ID), word, false)
+	}
+	if err != nil {
+		return fmt.Errorf("demote %s: %w", target.ID, err)
+	}
+	if !target.Voter {
+		return nil
+	}
+	if err := m.handOver(ctx, f, target); err != nil {
+		return err
+	}
+	if err := m.raft.DemoteVoter(ctx, target.ID, f.conf.Index); err != nil {
+		return fmt.Errorf("demote %s: %w", target.ID, err)
+	}
+	m.log.Info("member demoted", "node", target.ID)
+	return nil
+}
+
+func (m *Manager) remove(ctx context.Context, f facts, target Server, name string, force bool) error {
+	if err := guard(proto.ChangeKind_CHANGE_REMOVE, target, f, force); err != nil {
+		return err
+	}
+	if err := m.handOver(ctx, f, target); err != nil {
+		return err
+	}
+	if err := m.raft.RemoveServer(ctx, target.ID, f.conf.Index); err != nil {
+		return fmt.Errorf("remove %s: %w", target.ID, err)
+	}
+	m.log.Info("member removed", "node", target.ID, "name", name)
+	word, err := json.Marshal(map[string]any{"name": name, "address": target.Address, "at": m.opt.Now().UTC()})
+	if err == nil {
+		err = errors.Join(
+			m.kv.Put(ctx, TableRemoved, string(target.ID), word, false),
+			m.kv.Delete(ctx, TableMembers, string(target.ID)),
+			m.kv.Delete(ctx, TableSuffrage, string(target.ID)),
+		)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: it is removed, but its record is not: %w", target.ID, err)
+	}
+	return nil
+}
+
+// handOver transfers leadership before this leader is demoted or removed, and
+// sends the caller to the new one.
+func (m *Manager) handOver(ctx context.Context, f facts, target Server) error {
+	if target.ID != m.id.ID() {
+		return nil
+	}
+	if err := m.transferLocked(ctx, f, "", ""); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: leadership was transferred first; try again", ErrNotLeader)
+}

@@ -1,0 +1,223 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/membership/pki"
+)
+
+const maxAnswerBytes = 4 << 20
+
+// AdminClient speaks to the admin API of any node. It tries the servers in turn
+// until one answers; a change that may have been carried out is tried again,
+// which is safe since all changes are idempotent (but a token may be made twice).
+// It may be used concurrently.
+type AdminClient struct {
+	servers []string
+	http    *http.Client
+}
+
+// NewAdminClient makes a client from a kubeconfig with a client certificate.
+func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
+	cert, err := tls.X509KeyPair(k.Cert, k.Key)
+	if err != nil {
+		return nil, fmt.Errorf("admin client: the kubeconfig's user has no client certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(k.CA) {
+		return nil, errors.New("admin client: the kubeconfig has no CA")
+	}
+	c := &AdminClient{http: &http.Client{
+		Timeout: maxChangeTime + 5*time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}},
+			TLSHandshakeTimeout: 5 * time.Second,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConns:        8,
+			IdleConnTimeout:     30 * time.Second,
+		},
+	}}
+	for _, e := range k.Endpoints {
+		c.servers = append(c.servers, strings.TrimSuffix(e.Server, "/"))
+	}
+	if len(c.servers) == 0 {
+		return nil, errors.New("admin client: the kubeconfig has no server")
+	}
+	return c, nil
+}
+
+// Close closes idle connections.
+func (c *AdminClient) Close() { c.http.CloseIdleConnections() }
+
+// Members lists the members.
+func (c *AdminClient) Members(ctx context.Context) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodGet, "members", nil)
+}
+
+// Add adds the node that runs at a peer address, without a vote.
+func (c *AdminClient) Add(ctx context.Context, peerAddress string) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodPost, "members", AddRequest{peerAddress})
+}
+
+// Promote gives a member, by id or name, its vote.
+func (c *AdminClient) Promote(ctx context.Context, member string, force bool) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodPost, memberPath(member, "/promote", force), nil)
+}
+
+// Demote takes a member's vote; it stays without one until it is promoted.
+func (c *AdminClient) Demote(ctx context.Context, member string, force bool) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodPost, memberPath(member, "/demote", force), nil)
+}
+
+// Remove takes a member out of the cluster. Its id can never come back.
+func (c *AdminClient) Remove(ctx context.Context, member string, force bool) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodDelete, memberPath(member, "", force), nil)
+}
+
+// Transfer hands leadership to a voter, or to the most caught-up one if to is
+// empty.
+func (c *AdminClient) Transfer(ctx context.Context, to string) (MemberList, error) {
+	return call[MemberList](ctx, c, http.MethodPost, "transfer-leader", TransferRequest{to})
+}
+
+// Tokens lists the join tokens.
+func (c *AdminClient) Tokens(ctx context.Context) ([]TokenInfo, error) {
+	l, err := call[TokenList](ctx, c, http.MethodGet, "tokens", nil)
+	return l.Tokens, err
+}
+
+// CreateToken makes a join token.
+func (c *AdminClient) CreateToken(ctx context.Context, req TokenRequest) (TokenCreated, error) {
+	return call[TokenCreated](ctx, c, http.MethodPost, "tokens", req)
+}
+
+// DeleteToken deletes a join token by its id.
+func (c *AdminClient) DeleteToken(ctx context.Context, id string) error {
+	_, err := call[struct{}](ctx, c, http.MethodDelete, "tokens/"+url.PathEscape(id), nil)
+	return err
+}
+
+// Status asks one node for the status of the whole cluster. It works in a
+// minority.
+func (c *AdminClient) Status(ctx context.Context) (ClusterStatus, error) {
+	return call[ClusterStatus](ctx, c, http.MethodGet, "status", nil)
+}
+
+func memberPath(member, verb string, force bool) string {
+	p := "members/" + url.PathEscape(member) + verb
+	if force {
+		p += "?force=" + strconv.FormatBool(force)
+	}
+	return p
+}
+
+// call tries the servers in turn. An answer is an answer, except that a node
+// without a leader says nothing about the others.
+func call[T any](ctx context.Context, c *AdminClient, method, path string, body any) (T, error) {
+	var zero T
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return zero, err
+		}
+	}
+	var errs []error
+	for _, server := range c.servers {
+		var reader io.Reader
+		if data != nil {
+			reader = bytes.NewReader(data)
+		}
+		req, err := http.NewRequestWithContext(ctx, method, server+AdminPath+path, reader)
+		if err != nil {
+			return zero, err
+		}
+		req.Header.Set("Accept", "application/json")
+		if data != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		var out T
+		err = roundTrip(c.http, req, &out)
+		if err == nil {
+			return out, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+		var answered *remoteError
+		if errors.As(err, &answered) && !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrNotLeader) || ctx.Err() != nil {
+			return zero, err
+		}
+	}
+	return zero, errors.Join(errs...)
+}
+
+// roundTrip sends a request and reads the answer, or the error in it.
+func roundTrip(client *http.Client, req *http.Request, out any) error {
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > maxAnswerBytes {
+		return fmt.Errorf("answer of more than %d bytes", maxAnswerBytes)
+	}
+	if resp.StatusCode >= 300 {
+		return answerError(resp.StatusCode, data)
+	}
+	if resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("not an answer of Quorate: %w", err)
+	}
+	return nil
+}
+
+// answerError is an answer that is not 2xx: ours, or a Status of the API server
+// in front of it.
+func answerError(code int, data []byte) error {
+	var e errorBody
+	var st struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(data, &e) == nil && e.Error != "" {
+		for _, k := range httpErrors {
+			if k.code == e.Code {
+				return &remoteError{e.Error, k.err}
+			}
+		}
+		return &remoteError{e.Error, nil}
+	}
+	if json.Unmarshal(data, &st) == nil && st.Message != "" {
+		return &remoteError{st.Message, nil}
+	}
+	return &remoteError{fmt.Sprintf("HTTP status %d", code), nil}
+}
+
+// decodeJSON decodes one value with known fields only.
+func decodeJSON(data []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("%w: %w", errBadRequest, err)
+	}
+	if d.More() {
+		return fmt.Errorf("%w: more than one value", errBadRequest)
+	}
+	return nil
+}

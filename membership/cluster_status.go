@@ -1,0 +1,90 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// ClusterStatus asks every member for its status. It needs no quorum: members
+// that do not answer are rows with an error.
+func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
+	conf, members, err := m.members()
+	if err != nil {
+		return ClusterStatus{}, err
+	}
+	if len(members) == 0 { // not part of a cluster yet
+		self := m.self()
+		self.Voter = false
+		members = []*proto.Member{self}
+		conf.Servers = []Server{{ID: m.id.ID(), Address: m.opt.PeerAddress}}
+	}
+	out := mergeStatus(members, m.askAll(ctx, conf.Servers))
+	out.ClusterID, out.AnsweredBy = m.id.Cluster(), m.id.ID()
+	return out, nil
+}
+
+// mergeStatus makes the table out of the answers.
+func mergeStatus(members []*proto.Member, answers map[proto.NodeID]statusAnswer) ClusterStatus {
+	out := ClusterStatus{Members: []MemberStatus{}}
+	var commit, leaderTerm uint64
+	for id, a := range answers {
+		if a.err != nil {
+			continue
+		}
+		commit = max(commit, a.status.Commit)
+		// A leader that was deposed and does not know it reports an older term.
+		if a.status.Role == "leader" && a.status.Term >= leaderTerm {
+			out.Leader, leaderTerm = id, a.status.Term
+		}
+	}
+	for _, p := range members {
+		id := proto.NodeID(p.NodeId)
+		row := MemberStatus{MemberInfo: memberInfo(p, out.Leader), LastContactMS: -1}
+		if p.Voter {
+			out.Voters++
+		}
+		a, asked := answers[id]
+		switch {
+		case !asked:
+			row.Error = "not asked"
+		case a.err != nil:
+			row.Error = a.err.Error()
+		default:
+			fillRow(&row, a.status, commit)
+			if p.Voter {
+				out.LiveVoters++
+			}
+		}
+		out.Members = append(out.Members, row)
+	}
+	out.Quorum = out.Voters > 0 && out.LiveVoters >= out.Voters/2+1
+	slices.SortFunc(out.Members, func(a, b MemberStatus) int {
+		return strings.Compare(a.Name+"\x00"+string(a.ID), b.Name+"\x00"+string(b.ID))
+	})
+	return out
+}
+
+func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
+	row.Role, row.Term, row.Commit, row.Applied = st.Role, st.Term, st.Commit, st.Applied
+	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
+	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
+	if row.Name == "" {
+		row.Name = st.Name
+	}
+	if row.APIAddress == "" {
+		row.APIAddress = st.ApiAddress
+	}
+	if commit > st.Applied {
+		row.Lag = commit - st.Applied
+	}
+}
+
+func memberInfo(p *proto.Member, leader proto.NodeID) MemberInfo {
+	return MemberInfo{
+		ID: proto.NodeID(p.NodeId), Name: p.Name, PeerAddress: p.PeerAddress, APIAddress: p.ApiAddress,
+		Voter: p.Voter, Leader: leader != "" && p.NodeId == string(leader),
+	}
+}

@@ -1,0 +1,250 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// firstTick is the pause after the first round of a forming node; the pauses
+// double up to Options.Tick.
+const firstTick = 20 * time.Millisecond
+
+// form returns when this node is part of a cluster. What it finds on disk goes
+// before what it was told: flags are for the first start only.
+func (m *Manager) form(ctx context.Context) error {
+	has, err := m.raft.HasState()
+	if err != nil {
+		return fmt.Errorf("form: %w", err)
+	}
+	if saved := m.id.savedCluster(); saved != "" && !has {
+		return fmt.Errorf("form: node %s of cluster %s: %w", m.id.ID(), saved, ErrStateLost)
+	}
+	if has {
+		m.log.Info("existing state found; --bootstrap-expect and --join are ignored", "node", m.id.ID(), "cluster", m.id.Cluster())
+	}
+	var reason string
+	pause := firstTick
+	for {
+		done, why, err := m.formStep(ctx)
+		if err != nil {
+			return err
+		}
+		if done {
+			return m.settle()
+		}
+		if why != reason {
+			m.log.Info("waiting for a cluster", "reason", why)
+			reason = why
+		}
+		if err := sleep(ctx, pause, m.acquaintances.wake); err != nil {
+			return err
+		}
+		pause = min(2*pause, m.opt.Tick)
+	}
+}
+
+// formStep makes one round. It is done when the configuration includes this
+// node and the cluster has a name. Only errors that time cannot heal are errors.
+func (m *Manager) formStep(ctx context.Context) (done bool, why string, err error) {
+	conf, err := m.raft.Members()
+	if err != nil {
+		return false, "", fmt.Errorf("form: %w", err)
+	}
+	if c := m.raft.Cluster(); c != "" && m.id.Cluster() != c {
+		// The replicated state knows better, for instance after a restore.
+		m.id.setCluster(c)
+	}
+	if conf.Index == 1 && m.id.Cluster() == "" {
+		// The first configuration names the cluster: a leader was faster than
+		// this node, or it stopped before it wrote node.json.
+		m.acquaintances.choose(nil, func() { m.id.setCluster(clusterOf(sortedServers(conf.Servers))) })
+	}
+	if _, in := conf.Find(m.id.ID()); in && m.id.Cluster() != "" {
+		return true, "", nil
+	} else if len(conf.Servers) > 0 && !in {
+		// Its log has not come to where it was added, or it was removed. Only
+		// the leader can change either.
+		return m.id.Cluster() != "", "this node is not in the configuration of the cluster", nil
+	}
+	a := decide(m.look(ctx))
+	switch a.kind {
+	case actBootstrap:
+		return m.bootstrap(a)
+	case actJoin:
+		return false, "the cluster has been asked to let this node in", m.join(ctx, a)
+	}
+	return false, a.reason, nil
+}
+
+// bootstrap starts a cluster with the agreed servers. All of them do the same.
+func (m *Manager) bootstrap(a action) (bool, string, error) {
+	agreed := serversAsMembers(a.servers)
+	if a.adopted {
+		agreed = nil // it has happened: there is nothing to agree on
+	}
+	if !m.acquaintances.choose(agreed, func() { m.id.setCluster(a.cluster) }) {
+		return false, "another node has come", nil
+	}
+	if err := m.raft.Bootstrap(a.servers, a.cluster); err != nil {
+		// The first leader was faster than we: then its log brings the
+		// configuration.
+		if has, herr := m.raft.HasState(); herr != nil || !has {
+			return false, "", fmt.Errorf("bootstrap: %w", errors.Join(err, herr))
+		}
+	}
+	m.log.Info("cluster started", "cluster", a.cluster, "servers", len(a.servers), "adopted", a.adopted)
+	return false, "the first configuration is being written", nil
+}
+
+// join asks the node at an address to let this one in. Failures are retried by
+// the next step, except the one that is final.
+func (m *Manager) join(ctx context.Context, a action) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	defer cancel()
+	err := m.askToJoin(ctx, "", a.address)
+	switch {
+	case err == nil:
+		m.acquaintances.choose(nil, func() { m.id.setCluster(a.cluster) })
+		m.log.Info("joined as a non-voter", "cluster", a.cluster)
+	case errors.Is(err, ErrRemoved):
+		return fmt.Errorf("join: %w", err)
+	default:
+		m.log.Warn("cannot join yet", "cluster", a.cluster, "via", a.address, "error", err)
+	}
+	return nil
+}
+
+// askToJoin sends a Join for this node; for a member it announces an address.
+func (m *Manager) askToJoin(ctx context.Context, id proto.NodeID, address string) error {
+	conn, err := m.peers.Conn(id, address)
+	if err != nil {
+		return err
+	}
+	_, err = proto.NewMembershipClient(conn).Join(ctx, &proto.JoinRequest{Self: m.self()})
+	return fromStatus(err)
+}
+
+// settle makes the choice durable. The Raft state is on disk already.
+func (m *Manager) settle() error {
+	m.acquaintances.choose(nil, func() {})
+	if err := m.id.saveCluster(); err != nil {
+		return err
+	}
+	return m.acquaintances.forget()
+}
+
+// look says hello to all join addresses and acquaintances and to the members
+// that those know.
+func (m *Manager) look(ctx context.Context) view {
+	self := m.self()
+	expect := m.opt.BootstrapExpect
+	if m.opt.NonVoter {
+		expect = 0
+	}
+	v := view{self: self, expect: expect, join: m.opt.Join, answers: map[string]*proto.HelloResponse{}}
+	ask := map[string]bool{}
+	for _, addr := range m.opt.Join {
+		ask[addr] = true
+	}
+	for _, p := range m.acquaintances.known() {
+		ask[p.PeerAddress] = true
+	}
+	// A second round asks whom the first one told of.
+	for range 2 {
+		delete(ask, self.PeerAddress)
+		m.helloAll(ctx, ask, v.answers)
+		ask = map[string]bool{}
+		for _, r := range v.answers {
+			for _, p := range r.Known {
+				if len(ask) < maxAcquaintances && r.ClusterId == "" && p.NodeId != self.NodeId && !answered(v.answers, p) {
+					ask[p.PeerAddress] = true
+				}
+			}
+		}
+		if len(ask) == 0 {
+			break
+		}
+	}
+	for _, addr := range slices.Sorted(maps.Keys(v.answers)) {
+		r := v.answers[addr]
+		if r.ClusterId != "" || r.Self.NodeId == self.NodeId || expect == 0 || int(r.BootstrapExpect) != expect {
+			continue
+		}
+		if _, err := m.acquaintances.meet(r.Self); err != nil {
+			m.log.Warn("cannot keep an acquaintance", "node", r.Self.NodeId, "error", err)
+		}
+	}
+	v.known = m.acquaintances.known()
+	return v
+}
+
+func answered(answers map[string]*proto.HelloResponse, p *proto.Member) bool {
+	for addr, r := range answers {
+		if addr == p.PeerAddress || r.Self.GetNodeId() == p.NodeId {
+			return true
+		}
+	}
+	return false
+}
+
+// helloAll asks all addresses at once and adds the answers that came.
+func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map[string]*proto.HelloResponse) {
+	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for addr := range ask {
+		wg.Go(func() {
+			r, err := m.hello(ctx, addr)
+			if err != nil {
+				m.log.Debug("no answer to hello", "address", addr, "error", err)
+				return
+			}
+			mu.Lock()
+			answers[addr] = r
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+}
+
+func (m *Manager) hello(ctx context.Context, addr string) (*proto.HelloResponse, error) {
+	conn, err := m.peers.Conn("", addr)
+	if err != nil {
+		return nil, err
+	}
+	expect := m.opt.BootstrapExpect
+	if m.opt.NonVoter {
+		expect = 0
+	}
+	r, err := proto.NewMembershipClient(conn).Hello(ctx, &proto.HelloRequest{
+		Self: m.self(), ClusterId: string(m.id.Cluster()), BootstrapExpect: uint32(expect),
+	})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	if err := checkMember(r.Self); err != nil {
+		return nil, err
+	}
+	for _, p := range r.Known {
+		if err := checkMember(p); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func serversAsMembers(servers []Server) []*proto.Member {
+	out := make([]*proto.Member, 0, len(servers))
+	for _, s := range servers {
+		out = append(out, &proto.Member{NodeId: string(s.ID), PeerAddress: s.Address, Voter: s.Voter})
+	}
+	return out
+}

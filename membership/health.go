@@ -1,0 +1,112 @@
+package membership
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// health is what the leader knows about the members. It is empty on any other
+// node.
+type health struct {
+	mu     sync.Mutex
+	term   uint64
+	probes map[proto.NodeID]probe
+}
+
+// survey asks every member for its status and returns the facts for a decision.
+func (m *Manager) survey(ctx context.Context) (facts, error) {
+	conf, err := m.raft.Members()
+	if err != nil {
+		return facts{}, err
+	}
+	own := m.raft.Status(ctx) // before the questions, so a lag can only be too large
+	answers := m.askAll(ctx, conf.Servers)
+	now := m.opt.Now()
+
+	m.health.mu.Lock()
+	defer m.health.mu.Unlock()
+	if m.health.term != own.Term {
+		m.health.term, m.health.probes = own.Term, nil
+	}
+	next := make(map[proto.NodeID]probe, len(answers))
+	for id, a := range answers {
+		p := a.probe(own)
+		if p.caughtUp(m.opt.Limits) == "" {
+			p.since = now
+			if old := m.health.probes[id]; !old.since.IsZero() {
+				p.since = old.since
+			}
+		}
+		next[id] = p
+	}
+	m.health.probes = next
+	return facts{self: m.id.ID(), conf: conf, health: maps.Clone(next), limits: m.opt.Limits, now: now}, nil
+}
+
+// resetHealth forgets everything: this node does not lead.
+func (m *Manager) resetHealth() {
+	m.health.mu.Lock()
+	defer m.health.mu.Unlock()
+	m.health.probes = nil
+}
+
+// statusAnswer is a member's answer to Status, or the error.
+type statusAnswer struct {
+	status *proto.NodeStatus
+	err    error
+}
+
+func (a statusAnswer) probe(leader *proto.NodeStatus) probe {
+	if a.err != nil {
+		return probe{err: a.err.Error()}
+	}
+	p := probe{
+		alive: true, term: a.status.Term, last: a.status.LastLogIndex,
+		contact: time.Duration(a.status.LastContactMs) * time.Millisecond,
+		hears:   a.status.Term == leader.Term && a.status.LeaderId == leader.NodeId,
+	}
+	if leader.LastLogIndex > p.last {
+		p.behind = leader.LastLogIndex - p.last
+	}
+	return p
+}
+
+// askAll asks all servers at once, each bounded by CallTimeout.
+func (m *Manager) askAll(ctx context.Context, servers []Server) map[proto.NodeID]statusAnswer {
+	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := make(map[proto.NodeID]statusAnswer, len(servers))
+	for _, s := range servers {
+		wg.Go(func() {
+			var a statusAnswer
+			if s.ID == m.id.ID() {
+				a.status = m.LocalStatus(ctx)
+			} else {
+				a.status, a.err = m.askStatus(ctx, s)
+			}
+			mu.Lock()
+			out[s.ID] = a
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (m *Manager) askStatus(ctx context.Context, s Server) (*proto.NodeStatus, error) {
+	conn, err := m.peers.Conn(s.ID, s.Address)
+	if err != nil {
+		return nil, err
+	}
+	st, err := proto.NewPeerClient(conn).Status(ctx, &proto.StatusRequest{})
+	if err != nil {
+		return nil, fromStatus(err)
+	}
+	return st, nil
+}

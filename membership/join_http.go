@@ -1,0 +1,222 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+)
+
+// joinBody is what a joining node sends to JoinPath.
+type joinBody struct {
+	TokenID string `json:"tokenID"`
+	Secret  string `json:"secret"`
+	Node    string `json:"node"` // for the record: id or name
+}
+
+// joinGrant is the answer: the cluster secret, and where to go next.
+type joinGrant struct {
+	Secrets   []string        `json:"secrets"`
+	ClusterID proto.ClusterID `json:"clusterID"`
+	Peers     []string        `json:"peers"`
+}
+
+const maxJoinBody = 4 << 10
+
+// JoinHandler serves JoinPath: it exchanges a valid join token for the cluster
+// secret. It needs no client certificate and must be reachable without
+// authentication, but only through TLS with this node's serving certificate.
+func (m *Manager) JoinHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*m.opt.CallTimeout)
+		defer cancel()
+		grant, err := m.serveJoin(ctx, r)
+		if err != nil {
+			m.log.Warn("join token refused", "from", r.RemoteAddr, "error", err)
+			answer(w, nil, err)
+			return
+		}
+		answer(w, grant, nil)
+	})
+}
+
+func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, error) {
+	switch {
+	case r.Method != http.MethodPost:
+		return joinGrant{}, fmt.Errorf("%w: POST is needed", errBadRequest)
+	case r.TLS == nil || r.TLS.Version < tls.VersionTLS12:
+		return joinGrant{}, fmt.Errorf("%w: TLS is needed", errBadRequest)
+	case !m.joins.take():
+		return joinGrant{}, errBusy
+	case m.opt.Certificates == nil || m.id.Cluster() == "":
+		return joinGrant{}, ErrNoLeader
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxJoinBody+1))
+	if err != nil || len(data) > maxJoinBody {
+		return joinGrant{}, fmt.Errorf("%w: the body", errBadRequest)
+	}
+	var req joinBody
+	if err := decodeJSON(data, &req); err != nil {
+		return joinGrant{}, err
+	}
+	if !isHex(req.TokenID, tokenIDBytes) || len(req.Node) > 128 {
+		return joinGrant{}, ErrToken
+	}
+	if err := m.useToken(ctx, req.TokenID, req.Secret, req.Node); err != nil {
+		return joinGrant{}, err
+	}
+	m.log.Info("join token used", "token", req.TokenID, "node", req.Node, "from", r.RemoteAddr)
+	g := joinGrant{ClusterID: m.id.Cluster()}
+	for _, s := range m.opt.Certificates.Secrets() {
+		g.Secrets = append(g.Secrets, s.Reveal())
+	}
+	conf, err := m.raft.Members()
+	for _, s := range conf.Servers {
+		g.Peers = append(g.Peers, s.Address)
+	}
+	return g, err
+}
+
+// Grant is what a join token was exchanged for. Save Secrets with
+// pki.SaveSecrets, then start as any other node, with Peers to join.
+type Grant struct {
+	Secrets   []pki.Secret
+	ClusterID proto.ClusterID
+	Peers     []string
+}
+
+// JoinWithToken exchanges a join token at the first of the API addresses
+// (https://host:port or host:port) that grants it. The token's secret is sent
+// only after the server has proved that its CA is the one that the token pins.
+// node is for the cluster's records: name or id of this node.
+func JoinWithToken(ctx context.Context, token JoinToken, servers []string, node string) (Grant, error) {
+	if len(servers) == 0 {
+		return Grant{}, errors.New("join: no API address given")
+	}
+	var errs []error
+	for _, s := range servers {
+		g, err := joinAt(ctx, token, s, node)
+		if err == nil {
+			return g, nil
+		}
+		errs = append(errs, fmt.Errorf("join at %s: %w", s, err))
+	}
+	return Grant{}, errors.Join(errs...)
+}
+
+func joinAt(ctx context.Context, token JoinToken, server, node string) (Grant, error) {
+	host := strings.TrimSuffix(strings.TrimPrefix(server, "https://"), "/")
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		return Grant{}, err
+	}
+	body, err := json.Marshal(joinBody{token.ID, token.Secret, node})
+	if err != nil {
+		return Grant{}, err
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13,
+			ServerName: name,
+			// The CA is known by its hash only; VerifyConnection checks the whole
+			// chain, host name included.
+			InsecureSkipVerify: true,
+			VerifyConnection:   func(s tls.ConnectionState) error { return verifyPin(s, token.Pin, name) },
+		},
+	}
+	client := &http.Client{
+		Transport: transport,
+		Timeout:   30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("the server redirects; the token is not sent elsewhere")
+		},
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+JoinPath, bytes.NewReader(body))
+	if err != nil {
+		return Grant{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	var g joinGrant
+	if err := roundTrip(client, req, &g); err != nil {
+		return Grant{}, err
+	}
+	return g.check(token.Pin)
+}
+
+// verifyPin accepts a chain that ends at a CA with the pinned key.
+func verifyPin(s tls.ConnectionState, pin, host string) error {
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	found := false
+	for i, c := range s.PeerCertificates {
+		if i > 0 && c.IsCA && pki.PinOf(c) == pin {
+			roots.AddCert(c)
+			found = true
+		} else if i > 0 {
+			intermediates.AddCert(c)
+		}
+	}
+	if !found {
+		return ErrPin
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: intermediates, DNSName: host,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrPin, err)
+	}
+	return nil
+}
+
+// check makes sure that the secret is that of the pinned CA.
+func (g joinGrant) check(pin string) (Grant, error) {
+	secrets, err := pki.ParseSecrets(strings.Join(g.Secrets, "\n"))
+	if err != nil {
+		return Grant{}, err
+	}
+	for _, s := range secrets {
+		if p, err := pki.PinOfSecret(s); err == nil && p == pin {
+			return Grant{secrets, g.ClusterID, g.Peers}, nil
+		}
+	}
+	return Grant{}, fmt.Errorf("%w: the secret it sent belongs to another one", ErrPin)
+}
+
+// bucket limits how often something may happen, whoever asks. Its zero rate
+// allows nothing.
+type bucket struct {
+	rate, burst float64 // per second; at once
+	now         func() time.Time
+
+	mu     sync.Mutex
+	used   float64
+	filled time.Time
+}
+
+func (b *bucket) take() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if !b.filled.IsZero() {
+		b.used = max(0, b.used-now.Sub(b.filled).Seconds()*b.rate)
+	}
+	b.filled = now
+	if b.used+1 > b.burst {
+		return false
+	}
+	b.used++
+	return true
+}

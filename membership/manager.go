@@ -1,0 +1,203 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+)
+
+// Limits say when a node counts as caught up with the leader.
+type Limits struct {
+	// Lag is how many log entries it may be behind. Default 250.
+	Lag uint64
+	// Contact is how long ago it may have heard the leader. Default 1 s. (A
+	// leader sends heartbeats every tenth to fifth of its heartbeat timeout, so
+	// with 2 s every 200 to 400 ms; 200 ms would never hold on an idle cluster.)
+	Contact time.Duration
+	// Stable is how long all of that must have held before a promotion. Default 10 s.
+	Stable time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Lag == 0 {
+		l.Lag = 250
+	}
+	if l.Contact <= 0 {
+		l.Contact = time.Second
+	}
+	if l.Stable <= 0 {
+		l.Stable = 10 * time.Second
+	}
+	return l
+}
+
+// Options configure a Manager. Dir, Identity, Consensus, KV, Peers, Caller and
+// PeerAddress are required.
+type Options struct {
+	Dir       string // the data directory
+	Identity  *Identity
+	Consensus Consensus
+	KV        KV
+	Peers     Peers
+	// Caller returns the node that a gRPC call came from, as its certificate
+	// names it (raftstore/peer.CallerOf).
+	Caller func(context.Context) (proto.NodeID, bool)
+	// Certificates are needed for join tokens only.
+	Certificates *pki.Node
+
+	PeerAddress string // that others dial
+	APIAddress  string // URL that clients use
+	Version     string
+
+	// BootstrapExpect is how many nodes must have found each other before they
+	// start a cluster. 0: never start one, only join.
+	BootstrapExpect int
+	// Join are peer addresses of nodes, with or without this one.
+	Join []string
+	// NonVoter says that the node wants to stay without a vote.
+	NonVoter bool
+
+	Limits Limits
+	// Tick is how often a forming node asks its peers and a leader its members.
+	// Default 1 s; while nothing is formed the first rounds are faster.
+	Tick time.Duration
+	// CallTimeout bounds one call to one peer. Default 2 s.
+	CallTimeout time.Duration
+	Logger      *slog.Logger     // default slog.Default()
+	Now         func() time.Time // default time.Now
+}
+
+// Manager is one node's part in the membership of the cluster. It is the gRPC
+// service proto.Membership.
+type Manager struct {
+	proto.UnimplementedMembershipServer
+
+	opt   Options
+	id    *Identity
+	raft  Consensus
+	kv    KV
+	peers Peers
+	log   *slog.Logger
+
+	acquaintances *acquaintances
+	formed        chan struct{} // closed when the node is part of a cluster
+	health        health
+	transfers     transferGuard
+	changing      chan struct{} // holds one token: one change at a time
+	joins         bucket
+}
+
+// New prepares a Manager; Run starts it. The gRPC service may be registered,
+// and serve, before Run.
+func New(opt Options) (*Manager, error) {
+	switch {
+	case opt.Identity == nil, opt.Consensus == nil, opt.KV == nil, opt.Peers == nil, opt.Caller == nil:
+		return nil, errors.New("membership: identity, consensus, kv, peers and caller are required")
+	case opt.Dir == "", opt.PeerAddress == "":
+		return nil, errors.New("membership: a data directory and a peer address are required")
+	case opt.BootstrapExpect < 0 || opt.BootstrapExpect > maxAcquaintances:
+		return nil, fmt.Errorf("membership: bootstrap-expect %d: 0 to %d", opt.BootstrapExpect, maxAcquaintances)
+	case opt.BootstrapExpect > 0 && len(opt.Join) >= 2*opt.BootstrapExpect:
+		// Two groups of that size could fit into the list without overlap.
+		return nil, fmt.Errorf("membership: bootstrap-expect %d must be more than half of the %d join addresses", opt.BootstrapExpect, len(opt.Join))
+	case len(opt.PeerAddress) > maxAddressBytes, len(opt.APIAddress) > maxAddressBytes:
+		return nil, errors.New("membership: an address is too long")
+	}
+	opt.Limits = opt.Limits.withDefaults()
+	if opt.Tick <= 0 {
+		opt.Tick = time.Second
+	}
+	if opt.CallTimeout <= 0 {
+		opt.CallTimeout = 2 * time.Second
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	m := &Manager{
+		opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
+		formed:   make(chan struct{}),
+		changing: make(chan struct{}, 1),
+		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
+	}
+	var err error
+	m.acquaintances, err = loadAcquaintances(filepath.Join(opt.Dir, acquaintancesFile), m.self())
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// self is what this node says about itself.
+func (m *Manager) self() *proto.Member {
+	return &proto.Member{
+		NodeId: string(m.id.ID()), Name: m.id.Name(), PeerAddress: m.opt.PeerAddress, ApiAddress: m.opt.APIAddress,
+		Voter: !m.opt.NonVoter,
+	}
+}
+
+// Formed returns a channel that is closed when the node is part of a cluster:
+// at once for one that was before.
+func (m *Manager) Formed() <-chan struct{} { return m.formed }
+
+// Run finds or starts the node's cluster, then announces the node and, while it
+// leads, runs autopilot. It returns nil when ctx ends, or the reason why the
+// node can never take part.
+func (m *Manager) Run(ctx context.Context) error {
+	if err := m.form(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("membership: %w", err)
+	}
+	close(m.formed)
+	var wg sync.WaitGroup
+	wg.Go(func() { m.announce(ctx) })
+	wg.Go(func() { m.autopilot(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// LocalStatus returns what this node knows about itself, without a quorum.
+func (m *Manager) LocalStatus(ctx context.Context) *proto.NodeStatus {
+	st := m.raft.Status(ctx)
+	st.NodeId, st.Name = string(m.id.ID()), m.id.Name()
+	st.ApiAddress, st.PeerAddress = m.opt.APIAddress, m.opt.PeerAddress
+	if st.ClusterId == "" {
+		st.ClusterId = string(m.id.Cluster())
+	}
+	if st.Version == "" {
+		st.Version = m.opt.Version
+	}
+	if _, members, err := m.members(); err == nil {
+		st.Members = members
+		for _, p := range members {
+			if p.NodeId == st.LeaderId {
+				st.LeaderName = p.Name
+			}
+		}
+	}
+	return st
+}
+
+// sleep waits for d, a wake-up or the end of ctx.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wake:
+	case <-t.C:
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// caller returns the node that calls; said must be the same one if it is given.
+func (m *Manager) caller(ctx context.Context, said *proto.Member) (proto.NodeID, error) {
+	id, ok := m.opt.Caller(ctx)
+	if !ok {
+		return "", status.Error(codes.Unauthenticated, "the caller is not a peer")
+	}
+	if said != nil {
+		if err := checkMember(said); err != nil {
+			return "", status.Error(codes.InvalidArgument, err.Error())
+		}
+		if said.NodeId != string(id) {
+			return "", status.Errorf(codes.PermissionDenied, "the certificate is that of node %s, the message speaks for %.130q", id, said.NodeId)
+		}
+	}
+	return id, nil
+}
+
+// Hello implements proto.MembershipServer.
+func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.HelloResponse, error) {
+	if req.Self == nil {
+		return nil, status.Error(codes.InvalidArgument, "no member given")
+	}
+	if _, err := m.caller(ctx, req.Self); err != nil {
+		return nil, err
+	}
+	expect := m.opt.BootstrapExpect
+	if m.opt.NonVoter {
+		expect = 0
+	}
+	resp := &proto.HelloResponse{Self: m.self(), BootstrapExpect: uint32(expect)}
+	if m.id.Cluster() == "" && req.ClusterId == "" {
+		known := m.acquaintances.known()
+		// A node that is not to bootstrap, or differently, is no acquaintance.
+		if expect > 0 && int(req.BootstrapExpect) == expect && req.Self.NodeId != string(m.id.ID()) {
+			var err error
+			if known, err = m.acquaintances.meet(req.Self); err != nil {
+				return nil, status.Error(codes.ResourceExhausted, err.Error())
+			}
+		}
+		// known is nil if the node has chosen its cluster since.
+		if resp.Known = known; known != nil {
+			return resp, nil
+		}
+	}
+	cluster, members, err := m.announced()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	resp.ClusterId, resp.Known = string(cluster), members
+	return resp, nil
+}
+
+// announced returns the cluster that this node has chosen and its members.
+func (m *Manager) announced() (proto.ClusterID, []*proto.Member, error) {
+	_, members, err := m.members()
+	return m.id.Cluster(), members, err
+}
+
+// Join implements proto.MembershipServer.
+func (m *Manager) Join(ctx context.Context, req *proto.JoinRequest) (*proto.JoinResponse, error) {
+	if req.Self == nil {
+		return nil, status.Error(codes.InvalidArgument, "no member given")
+	}
+	if _, err := m.caller(ctx, req.Self); err != nil {
+		return nil, err
+	}
+	if m.id.Cluster() == "" {
+		return nil, status.Error(codes.Unavailable, "this node is not part of a cluster yet")
+	}
+	members, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_ADD, Member: req.Self})
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &proto.JoinResponse{ClusterId: string(m.id.Cluster()), Members: members}, nil
+}
+
+// Change implements proto.MembershipServer. Only members may call it.
+func (m *Manager) Change(ctx context.Context, req *proto.ChangeRequest) (*proto.ChangeResponse, error) {
+	id, err := m.caller(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := m.raft.Members()
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if _, ok := conf.Find(id); !ok {
+		return nil, status.Errorf(codes.PermissionDenied, "node %s is not a member of this cluster", id)
+	}
+	if req.Hops > maxHops {
+		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("forwarded %d times; the limit is %d", req.Hops, maxHops))
+	}
+	members, err := m.change(ctx, req)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &proto.ChangeResponse{Members: members}, nil
+}

@@ -1,0 +1,112 @@
+package membership
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// transferGuard remembers the followers to which a transfer has failed. A second
+// transfer to a follower whose replication hangs blocks every write of this
+// leader for good (raft#696), so it gets none before its log has moved.
+type transferGuard struct {
+	mu     sync.Mutex
+	term   uint64
+	failed map[proto.NodeID]uint64 // its last log index at that time
+}
+
+// check returns why a follower may not be tried, or "".
+func (g *transferGuard) check(term uint64, id proto.NodeID, last uint64) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term != term {
+		return "" // the failures were another leadership's
+	}
+	if at, ok := g.failed[id]; ok && last <= at {
+		return fmt.Sprintf("a transfer to it has failed, and its log has not moved from %d since", at)
+	}
+	return ""
+}
+
+func (g *transferGuard) fail(term uint64, id proto.NodeID, last uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term != term || g.failed == nil {
+		g.term, g.failed = term, map[proto.NodeID]uint64{}
+	}
+	g.failed[id] = last
+}
+
+// Transfer hands leadership to a caught-up voter: the one with the id or name
+// to, or the most caught-up one if to is empty. Any member forwards it. It returns
+// when the transfer was accepted, with ErrRefused when no voter is fit.
+func (m *Manager) Transfer(ctx context.Context, to string) error {
+	_, err := m.change(ctx, &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_TRANSFER, Member: &proto.Member{NodeId: to}})
+	return err
+}
+
+// StepDown hands leadership away before an orderly stop. It does nothing on a
+// node that does not lead or is alone.
+func (m *Manager) StepDown(ctx context.Context) error {
+	if !m.raft.IsLeader() {
+		return nil
+	}
+	if conf, err := m.raft.Members(); err != nil || len(conf.Servers) < 2 {
+		return err
+	}
+	err := m.lockChanges(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.unlockChanges()
+	f, err := m.survey(ctx)
+	if err != nil {
+		return err
+	}
+	return m.transferLocked(ctx, f, "", "")
+}
+
+// transferLocked transfers to a node, or to the best one but except. The caller
+// holds the change lock.
+func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.NodeID) error {
+	if to == m.id.ID() {
+		return nil // it leads already
+	}
+	term := m.raft.Status(ctx).Term
+	var best []Server
+	why := "there is no other voter"
+	for _, s := range f.conf.Servers {
+		if s.ID == m.id.ID() || s.ID == except || to != "" && s.ID != to || to == "" && !s.Voter {
+			continue
+		}
+		err := guard(proto.ChangeKind_CHANGE_TRANSFER, s, f, false)
+		if err == nil {
+			if stuck := m.transfers.check(term, s.ID, f.health[s.ID].last); stuck != "" {
+				err = fmt.Errorf("%w: transfer leadership to %s: %s", ErrRefused, s.ID, stuck)
+			}
+		}
+		if err != nil {
+			why = err.Error()
+			continue
+		}
+		best = append(best, s)
+	}
+	if len(best) == 0 {
+		return fmt.Errorf("%w: no voter can take over: %s", ErrRefused, why)
+	}
+	slices.SortStableFunc(best, func(a, b Server) int { return cmp.Compare(f.health[a.ID].behind, f.health[b.ID].behind) })
+	target := best[0]
+	if err := m.raft.TransferLeadership(ctx, target.ID); err != nil {
+		if !errors.Is(err, ErrNotLeader) {
+			m.transfers.fail(term, target.ID, f.health[target.ID].last)
+		}
+		return fmt.Errorf("transfer leadership to %s: %w", target.ID, err)
+	}
+	m.log.Info("leadership transferred", "to", target.ID)
+	return nil
+}
