@@ -40,6 +40,9 @@ type Authentication struct {
 	Tokens         []TokenAuthenticator
 	// NoAnonymous refuses requests without a credential.
 	NoAnonymous bool
+	// Observe is told the outcome of each request that had a credential, success
+	// or failure. May be nil.
+	Observe func(result string)
 }
 
 // NewAuthentication accepts client certificates, the tokens that the given
@@ -57,25 +60,37 @@ func (a *Authentication) Authenticate(r *http.Request) (*User, error) {
 	for _, x := range a.Authenticators {
 		u, ok, err := x.Authenticate(r)
 		if ok {
+			a.observe("success")
 			return authenticated(u), nil
 		}
-		failed = errors.Join(failed, err)
+		if err != nil {
+			failed = errors.Join(failed, err)
+		}
 	}
 	if token, ok := bearerToken(r.Header.Get("Authorization")); ok {
 		u, err := a.token(r.Context(), token)
 		if err == nil {
 			r.Header.Del("Authorization")
+			a.observe("success")
 			return authenticated(u), nil
 		}
 		failed = errors.Join(failed, err)
 	}
 	if failed != nil {
+		a.observe("failure")
 		return nil, unauthorized{failed}
 	}
 	if a.NoAnonymous {
+		a.observe("failure")
 		return nil, unauthorized{errors.New("no credential")}
 	}
 	return anonymous, nil
+}
+
+func (a *Authentication) observe(result string) {
+	if a.Observe != nil {
+		a.Observe(result)
+	}
 }
 
 func (a *Authentication) token(ctx context.Context, token string) (*User, error) {

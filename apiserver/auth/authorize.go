@@ -77,6 +77,25 @@ func (u Union) Authorize(ctx context.Context, a Attributes) (Decision, string, e
 	return NoOpinion, strings.Join(reasons, "\n"), failed
 }
 
+// Observed tells observe the result of each decision of a: allowed, denied,
+// no-opinion or error.
+func Observed(a Authorizer, observe func(result string)) Authorizer {
+	return AuthorizerFunc(func(ctx context.Context, attributes Attributes) (Decision, string, error) {
+		d, reason, err := a.Authorize(ctx, attributes)
+		switch {
+		case d == Allow:
+			observe("allowed")
+		case d == Deny:
+			observe("denied")
+		case err != nil:
+			observe("error")
+		default:
+			observe("no-opinion")
+		}
+		return d, reason, err
+	})
+}
+
 // Default is the authorizer in force without roles: PrivilegedGroup, Public and
 // Discovery. More are asked after these.
 func Default(more ...Authorizer) Union {

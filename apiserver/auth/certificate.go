@@ -20,6 +20,9 @@ import (
 type Certificates struct {
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+	// Observe is told how long the certificate of a request is still valid. May
+	// be nil.
+	Observe func(remaining time.Duration)
 
 	mu    sync.Mutex
 	users map[*x509.Certificate]*User // by leaf; emptied when full
@@ -43,10 +46,14 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 	if c.Now != nil {
 		now = c.Now
 	}
-	if err := anyCurrent(r.TLS.VerifiedChains, now()); err != nil {
+	at := now()
+	if err := anyCurrent(r.TLS.VerifiedChains, at); err != nil {
 		return nil, false, err
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
+	if c.Observe != nil {
+		c.Observe(leaf.NotAfter.Sub(at))
+	}
 	c.mu.Lock()
 	u := c.users[leaf]
 	c.mu.Unlock()

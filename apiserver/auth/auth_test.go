@@ -1,0 +1,298 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func cert(t testing.TB, subject pkix.Name) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: epoch, NotAfter: epoch.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func request(c *x509.Certificate, verified bool) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/api", nil)
+	r.TLS = nil
+	if c != nil {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
+		if verified {
+			r.TLS.VerifiedChains = [][]*x509.Certificate{{c}}
+		}
+	}
+	return r
+}
+
+type tokens map[string]*User
+
+func (x tokens) AuthenticateToken(_ context.Context, token string) (*User, bool, error) {
+	if token == "expired" {
+		return nil, false, errors.New("expired yesterday")
+	}
+	u, ok := x[token]
+	return u, ok, nil
+}
+
+func TestAuthenticate(t *testing.T) {
+	alice := cert(t, pkix.Name{CommonName: "alice", Organization: []string{"dev", "ops"},
+		ExtraNames: []pkix.AttributeTypeAndValue{{Type: uidOID, Value: "u-1"}}})
+	nameless := cert(t, pkix.Name{Organization: []string{Masters}})
+	bearer := func(v string) *http.Request {
+		r := request(nil, false)
+		r.Header.Set("Authorization", v)
+		return r
+	}
+	both := request(alice, true)
+	both.Header.Set("Authorization", "Bearer nonsense")
+	for _, c := range []struct {
+		name   string
+		r      *http.Request
+		now    time.Time
+		user   string // empty: 401
+		groups []string
+	}{
+		{"nothing is anonymous", request(nil, false), epoch, Anonymous, []string{Unauthenticated}},
+		{"certificate", request(alice, true), epoch, "alice", []string{"dev", "ops", Authenticated}},
+		{"certificate at its end", request(alice, true), epoch.Add(time.Hour), "alice", []string{"dev", "ops", Authenticated}},
+		{"certificate that expired on an open connection", request(alice, true), epoch.Add(time.Hour + time.Second), "", nil},
+		{"certificate that nobody verified", request(alice, false), epoch, "", nil},
+		{"certificate without a name, of masters", request(nameless, true), epoch, "", nil},
+		{"certificate wins over a token", both, epoch, "alice", []string{"dev", "ops", Authenticated}},
+		{"token", bearer("Bearer good"), epoch, "bob", []string{Authenticated}},
+		{"scheme in any case", bearer("bearer good"), epoch, "bob", []string{Authenticated}},
+		{"unknown token", bearer("Bearer bad"), epoch, "", nil},
+		{"expired token", bearer("Bearer expired"), epoch, "", nil},
+		{"empty token is none", bearer("Bearer "), epoch, Anonymous, []string{Unauthenticated}},
+		{"basic is no credential of ours", bearer("Basic YTpi"), epoch, Anonymous, []string{Unauthenticated}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := NewAuthentication(tokens{"good": {Name: "bob"}})
+			a.Authenticators = []Authenticator{&Certificates{Now: func() time.Time { return c.now }}}
+			u, err := a.Authenticate(c.r)
+			if c.user == "" {
+				if !errors.Is(err, ErrUnauthorized) || u != nil {
+					t.Fatalf("user %v, error %v", u, err)
+				}
+				if s := apierrors.APIStatus(nil); !errors.As(err, &s) || s.Status().Code != 401 || s.Status().Message != "Unauthorized" || s.Status().Details != nil {
+					t.Errorf("status %v", s)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u.Name != c.user || !slices.Equal(u.Groups, c.groups) {
+				t.Errorf("%s %q, want %s %q", u.Name, u.Groups, c.user, c.groups)
+			}
+			if c.user == "alice" && (u.UID != "u-1" || len(u.Extra[CredentialID]) != 1) {
+				t.Errorf("uid %q extra %q", u.UID, u.Extra)
+			}
+			if c.user == "bob" && c.r.Header.Get("Authorization") != "" {
+				t.Error("the token is still in the request")
+			}
+		})
+	}
+}
+
+func TestNoAnonymous(t *testing.T) {
+	a := NewAuthentication()
+	a.NoAnonymous = true
+	if _, err := a.Authenticate(request(nil, false)); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCertificateUsersAreSharedAndBounded(t *testing.T) {
+	c := &Certificates{Now: func() time.Time { return epoch }}
+	one := cert(t, pkix.Name{CommonName: "one"})
+	u1, _, err1 := c.Authenticate(request(one, true))
+	u2, _, err2 := c.Authenticate(request(one, true))
+	if err1 != nil || err2 != nil || u1 != u2 {
+		t.Errorf("not shared: %v %v", err1, err2)
+	}
+	for range maxCertUsers + 10 {
+		// A copy is another certificate as far as the map is concerned.
+		next := *one
+		if _, ok, err := c.Authenticate(request(&next, true)); !ok || err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(c.users); n > maxCertUsers {
+		t.Errorf("%d users kept", n)
+	}
+}
+
+func TestDefaultAuthorizer(t *testing.T) {
+	admin := &User{Name: "admin", Groups: []string{Masters, Authenticated}}
+	alice := &User{Name: "alice", Groups: []string{Authenticated}}
+	path := func(u *User, verb, p string) Attributes { return Attributes{User: u, Verb: verb, Path: p} }
+	pods := func(u *User) Attributes {
+		return Attributes{User: u, Verb: "list", Resource: "pods", APIVersion: "v1", Path: "/api/v1/pods", ResourceRequest: true}
+	}
+	for _, c := range []struct {
+		a    Attributes
+		want Decision
+	}{
+		{pods(admin), Allow},
+		{pods(alice), NoOpinion},
+		{pods(AnonymousUser()), NoOpinion},
+		{pods(nil), NoOpinion},
+		{path(admin, "get", "/metrics"), Allow},
+		{path(alice, "get", "/metrics"), NoOpinion},
+		{path(AnonymousUser(), "get", "/livez"), Allow},
+		{path(AnonymousUser(), "get", "/readyz/ping"), Allow},
+		{path(AnonymousUser(), "get", "/healthz"), Allow},
+		{path(AnonymousUser(), "get", "/version"), Allow},
+		{path(AnonymousUser(), "get", "/version/"), Allow},
+		{path(AnonymousUser(), "get", "/livezz"), NoOpinion},
+		{path(AnonymousUser(), "post", "/livez"), NoOpinion},
+		{path(AnonymousUser(), "get", "/api"), NoOpinion},
+		{path(AnonymousUser(), "get", "/"), NoOpinion},
+		{path(alice, "get", "/api"), Allow},
+		{path(alice, "get", "/apis/apps/v1"), Allow},
+		{path(alice, "get", "/openapi/v3"), Allow},
+		{path(alice, "get", "/apisx"), NoOpinion},
+		{path(alice, "post", "/api"), NoOpinion},
+		// A resource's path is not discovery, however it begins.
+		{Attributes{User: alice, Verb: "get", Path: "/api/v1/namespaces/x/secrets/y", ResourceRequest: true}, NoOpinion},
+	} {
+		d, _, err := Default().Authorize(t.Context(), c.a)
+		if d != c.want || err != nil {
+			t.Errorf("%+v: %v (%v), want %v", c.a, d, err, c.want)
+		}
+	}
+}
+
+func TestUnionAsksInTurn(t *testing.T) {
+	say := func(d Decision, reason string, err error) Authorizer {
+		return AuthorizerFunc(func(context.Context, Attributes) (Decision, string, error) { return d, reason, err })
+	}
+	broken := errors.New("broken")
+	d, reason, err := Union{say(NoOpinion, "a", broken), say(NoOpinion, "b", nil)}.Authorize(t.Context(), Attributes{})
+	if d != NoOpinion || reason != "a\nb" || !errors.Is(err, broken) {
+		t.Errorf("%v %q %v", d, reason, err)
+	}
+	if d, _, err := (Union{say(NoOpinion, "", broken), say(Allow, "", nil)}).Authorize(t.Context(), Attributes{}); d != Allow || err != nil {
+		t.Errorf("allow behind an error: %v %v", d, err)
+	}
+	if d, _, _ := (Union{say(Deny, "", nil), say(Allow, "", nil)}).Authorize(t.Context(), Attributes{}); d != Deny {
+		t.Errorf("deny before allow: %v", d)
+	}
+}
+
+func TestForbiddenTexts(t *testing.T) {
+	u := &User{Name: "u"}
+	for _, c := range []struct {
+		a      Attributes
+		reason string
+		want   string
+	}{
+		{Attributes{User: u, Verb: "list", Resource: "pods", Namespace: "ns", ResourceRequest: true}, "",
+			`pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "ns"`},
+		{Attributes{User: u, Verb: "list", Resource: "nodes", ResourceRequest: true}, "",
+			`nodes is forbidden: User "u" cannot list resource "nodes" in API group "" at the cluster scope`},
+		{Attributes{User: u, Verb: "get", APIGroup: "apps", Resource: "deployments", Subresource: "scale", Name: "x", Namespace: "ns", ResourceRequest: true}, "no role",
+			`deployments.apps "x" is forbidden: User "u" cannot get resource "deployments/scale" in API group "apps" in the namespace "ns": no role`},
+		{Attributes{User: u, Verb: "get", Path: "/x"}, "", `forbidden: User "u" cannot get path "/x"`},
+		{Attributes{User: u, Verb: "get", Path: "/<b>&"}, "", `forbidden: User "u" cannot get path "/&lt;b&gt;&amp;"`},
+	} {
+		err := Forbidden(c.a, c.reason)
+		if err.ErrStatus.Message != c.want || err.ErrStatus.Code != 403 {
+			t.Errorf("%d %s\nwant %s", err.ErrStatus.Code, err.ErrStatus.Message, c.want)
+		}
+	}
+}
+
+func TestImpersonate(t *testing.T) {
+	admin := &User{Name: "admin", Groups: []string{Masters, Authenticated}}
+	alice := &User{Name: "alice", Groups: []string{Authenticated}}
+	h := func(kv ...string) http.Header {
+		out := http.Header{}
+		for i := 0; i < len(kv); i += 2 {
+			out.Add(kv[i], kv[i+1])
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		u      *User
+		h      http.Header
+		user   string
+		groups []string
+		code   int32
+	}{
+		{"no headers", alice, h("Accept", "x"), "alice", []string{Authenticated}, 0},
+		{"user", admin, h("Impersonate-User", "bob"), "bob", []string{Authenticated}, 0},
+		{"groups", admin, h("Impersonate-User", "bob", "Impersonate-Group", "a", "Impersonate-Group", "b"), "bob", []string{"a", "b", Authenticated}, 0},
+		{"anonymous", admin, h("Impersonate-User", Anonymous), Anonymous, []string{Unauthenticated}, 0},
+		{"service account", admin, h("Impersonate-User", "system:serviceaccount:ns:sa"), "system:serviceaccount:ns:sa",
+			[]string{"system:serviceaccounts", "system:serviceaccounts:ns", Authenticated}, 0},
+		{"not allowed", alice, h("Impersonate-User", "bob"), "", nil, 403},
+		{"extra alone", admin, h("Impersonate-Extra-Scope", "x"), "", nil, 400},
+		{"group alone", admin, h("Impersonate-Group", Masters), "", nil, 400},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u, err := Impersonate(t.Context(), Default(), c.u, c.h)
+			if c.code != 0 {
+				if s := apierrors.APIStatus(nil); !errors.As(err, &s) || s.Status().Code != c.code {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil || u.Name != c.user || !slices.Equal(u.Groups, c.groups) {
+				t.Errorf("%+v %v", u, err)
+			}
+			if c.h.Get("Impersonate-User") != "" {
+				t.Error("the headers are still there")
+			}
+		})
+	}
+}
+
+func TestUserInContext(t *testing.T) {
+	if u := UserFrom(t.Context()); u != nil {
+		t.Errorf("a user from nowhere: %v", u)
+	}
+	if u := UserFrom(WithUser(t.Context(), anonymous)); u != anonymous {
+		t.Errorf("user %v", u)
+	}
+}
+
+func FuzzBearerToken(f *testing.F) {
+	for _, s := range []string{"", "Bearer", "Bearer ", "bearer x", "Bearer  x", " Bearer x y", "Basic a"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if token, ok := bearerToken(s); ok != (token != "") {
+			t.Errorf("%q: %q %v", s, token, ok)
+		}
+	})
+}

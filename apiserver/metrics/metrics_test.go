@@ -1,0 +1,290 @@
+package metrics
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	compat "github.com/hashicorp/go-metrics/compat"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func newMetrics(t *testing.T) *Metrics {
+	t.Helper()
+	m, err := New(version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3+quorate-test"}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+var pods = RequestKind{Verb: "list", Version: "v1", Resource: "pods", Scope: "namespace", Component: "apiserver"}
+
+// exercise touches every family once.
+func exercise(m *Metrics) {
+	watch := RequestKind{Verb: "watch", Version: "v1", Resource: "pods", Scope: "cluster", Component: "apiserver", LongRunning: true}
+	for _, k := range []*RequestKind{&pods, &watch} {
+		m.RequestStarted(k)
+		m.RequestDone(k, RequestEnd{Code: 200, Duration: 20 * time.Millisecond, ResponseBytes: 5000})
+	}
+	m.RequestDone(&pods, RequestEnd{Code: 429})
+	m.RequestRefused(true, "requests")
+	m.InFlight(true, 3, 1000)
+	m.WatchEvents(&watch, 2, 4000)
+	m.WriteRetried(&pods)
+	m.Panicked(&pods)
+	m.SetStore(func() StoreStats {
+		return StoreStats{ClusterID: "c1", HasLeader: true, Commit: 12, Applied: 10, DBBytes: 4096,
+			Tables: []TableStats{{Group: "apps", Resource: "deployments", Objects: 7}}}
+	})
+	m.LogWrite(time.Millisecond)
+	m.BackendCommit(time.Millisecond)
+	m.StoreOperation("create", "", "pods", time.Millisecond)
+	p := m.Peer("n2")
+	p.RoundTrip(time.Millisecond)
+	p.Sent(10)
+	p.Received(10)
+	p.Failed()
+	m.Read("any", "follower", time.Second, 3)
+	m.ReadIndexWait(time.Millisecond)
+	m.ClientCertificate(time.Hour)
+	m.Authenticated("success")
+	m.Authorized("allowed")
+	m.HealthCheck("ping", "livez", true)
+}
+
+// contract describes every family: name, type, labels, bucket bounds.
+func contract(t *testing.T, m *Metrics) string {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		// What the Go and process collectors have depends on platform and Go
+		// version; the dashboards' own are checked below.
+		if strings.HasPrefix(f.GetName(), "go_") || strings.HasPrefix(f.GetName(), "process_") || strings.HasPrefix(f.GetName(), "promhttp_") {
+			continue
+		}
+		x := f.GetMetric()[0]
+		var labels, bounds []string
+		for _, l := range x.GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		slices.Sort(labels)
+		for _, b := range x.GetHistogram().GetBucket() {
+			bounds = append(bounds, strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64))
+		}
+		line := fmt.Sprintf("%s %s {%s}", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ","))
+		if len(bounds) > 0 {
+			line += " " + strings.Join(bounds, " ")
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestContract(t *testing.T) {
+	m := newMetrics(t)
+	exercise(m)
+	got := contract(t, m)
+	const file = "testdata/contract.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the registered families differ from %s (run with -update and read the difference):\n%s", file, got)
+	}
+}
+
+func TestProcessAndGoCollectors(t *testing.T) {
+	w := httptest.NewRecorder()
+	newMetrics(t).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, name := range []string{"process_resident_memory_bytes", "process_cpu_seconds_total", "go_goroutines"} {
+		if !strings.Contains(w.Body.String(), "\n"+name+" ") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func find(t *testing.T, m *Metrics, name string, labels map[string]string) *dto.Metric {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	next:
+		for _, x := range f.GetMetric() {
+			for _, l := range x.GetLabel() {
+				if want, ok := labels[l.GetName()]; ok && want != l.GetValue() {
+					continue next
+				}
+			}
+			return x
+		}
+	}
+	t.Fatalf("no %s with %v", name, labels)
+	return nil
+}
+
+func TestRequests(t *testing.T) {
+	m := newMetrics(t)
+	k := pods
+	k.Verb, k.DryRun = "create", true
+	m.RequestStarted(&k)
+	m.RequestDone(&k, RequestEnd{Code: 201, Duration: 1100 * time.Millisecond})
+	m.RequestDone(&k, RequestEnd{Code: 201})
+	m.RequestDone(&k, RequestEnd{}) // an answer without WriteHeader
+	if got := find(t, m, "apiserver_request_total", map[string]string{"verb": "POST", "dry_run": "All", "code": "201"}).GetCounter().GetValue(); got != 2 {
+		t.Errorf("201: %v", got)
+	}
+	if got := find(t, m, "apiserver_request_total", map[string]string{"verb": "POST", "code": "200"}).GetCounter().GetValue(); got != 1 {
+		t.Errorf("200: %v", got)
+	}
+	if got := find(t, m, "apiserver_request_duration_seconds", map[string]string{"verb": "POST"}).GetHistogram().GetSampleCount(); got != 3 {
+		t.Errorf("durations: %v", got)
+	}
+	k = pods
+	k.Verb = "BREW"
+	m.RequestDone(&k, RequestEnd{Code: 405})
+	find(t, m, "apiserver_request_total", map[string]string{"verb": "other", "code": "405"})
+}
+
+func TestLongRunning(t *testing.T) {
+	m := newMetrics(t)
+	k := RequestKind{Verb: "watch", Resource: "pods", LongRunning: true}
+	m.RequestStarted(&k)
+	m.RequestStarted(&k)
+	m.RequestDone(&k, RequestEnd{Code: 200})
+	if got := find(t, m, "apiserver_longrunning_requests", nil).GetGauge().GetValue(); got != 1 {
+		t.Errorf("open: %v", got)
+	}
+}
+
+func TestInFlightIsThePeakSinceTheLastScrape(t *testing.T) {
+	m := newMetrics(t)
+	m.InFlight(false, 7, 0)
+	m.InFlight(false, 2, 0)
+	labels := map[string]string{"request_kind": "readOnly"}
+	for i, want := range []float64{7, 2} {
+		if got := find(t, m, "apiserver_current_inflight_requests", labels).GetGauge().GetValue(); got != want {
+			t.Errorf("scrape %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestLagNeverWrapsAround(t *testing.T) {
+	m := newMetrics(t)
+	m.SetStore(func() StoreStats { return StoreStats{Commit: 5, Applied: 6} })
+	if got := find(t, m, "quorate_follower_lag_entries", nil).GetGauge().GetValue(); got != 0 {
+		t.Errorf("lag %v", got)
+	}
+}
+
+func TestHandshakeErrors(t *testing.T) {
+	m := newMetrics(t)
+	l := m.ErrorLog(slog.New(slog.DiscardHandler))
+	l.Print("http: TLS handshake error from 127.0.0.1:1: EOF")
+	l.Print("http: something else")
+	if got := find(t, m, "apiserver_tls_handshake_errors_total", nil).GetCounter().GetValue(); got != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRaftSink(t *testing.T) {
+	m := newMetrics(t)
+	if err := m.InstallRaftSink(); err != nil {
+		t.Fatal(err)
+	}
+	compat.IncrCounter([]string{"raft", "apply"}, 3)
+	compat.SetGauge([]string{"raft", "peers"}, 2)
+	if got := find(t, m, "raft_apply", nil).GetCounter().GetValue(); got != 3 {
+		t.Errorf("raft_apply %v", got)
+	}
+	find(t, m, "raft_peers", nil)
+}
+
+// One goroutine per verb and scrapes in between; run with -race.
+func TestConcurrentUse(t *testing.T) {
+	m := newMetrics(t)
+	var wg sync.WaitGroup
+	for _, verb := range []string{"get", "list", "create", "update"} {
+		wg.Go(func() {
+			for code := 200; code < 300; code++ {
+				k := pods
+				k.Verb, k.Subresource = verb, strconv.Itoa(code%10)
+				m.RequestStarted(&k)
+				m.RequestDone(&k, RequestEnd{Code: code})
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 5 {
+			if _, err := m.registry.Gather(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	var total float64
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "apiserver_request_total" {
+			for _, x := range f.GetMetric() {
+				total += x.GetCounter().GetValue()
+			}
+		}
+	}
+	if total != 400 {
+		t.Errorf("counted %v requests, want 400", total)
+	}
+}
+
+func TestRequestDoneDoesNotAllocate(t *testing.T) {
+	m := newMetrics(t)
+	k := pods
+	end := RequestEnd{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
+	m.RequestDone(&k, end)
+	if n := testing.AllocsPerRun(100, func() { m.RequestStarted(&k); m.RequestDone(&k, end) }); n > 0 {
+		t.Errorf("%v allocations per request", n)
+	}
+}
+
+func BenchmarkRequestDone(b *testing.B) {
+	m, err := New(version.Info{}, "test")
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := pods
+	end := RequestEnd{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
+	for b.Loop() {
+		m.RequestStarted(&k)
+		m.RequestDone(&k, end)
+	}
+}
