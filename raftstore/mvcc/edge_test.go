@@ -1,0 +1,216 @@
+package mvcc
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// log gives a state the entries 1, 2, 3, …
+type log struct {
+	testing.TB
+	s     *State
+	index proto.RaftIndex
+}
+
+func (l *log) put(key string) *Version {
+	l.Helper()
+	entry, err := proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_PUT, Value: []byte("<>"), RevisionOffset: 1})
+	return l.entry(entry, err).Version
+}
+
+func (l *log) compact(floor proto.Revision) {
+	l.Helper()
+	l.entry(proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(floor)}))
+}
+
+func (l *log) entry(entry []byte, err error) Result {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.index++
+	r, err := l.s.Apply(l.index, 1, entry)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.s.Publish()
+	return r
+}
+
+// A cursor that has read a full last chunk to its end, with the floor exactly
+// there, goes on with what is written after the chunk was dropped.
+func TestCursorAtDroppedTail(t *testing.T) {
+	for _, room := range []int{chunkSize, chunkSize + 1, chunkSize / 2} {
+		for _, floorBehind := range []proto.Revision{0, 1} {
+			t.Run(fmt.Sprint(room, floorBehind), func(t *testing.T) {
+				l := &log{TB: t, s: New()}
+				for i := range chunkSize {
+					l.put(fmt.Sprint("k", i))
+				}
+				tail := l.s.Applied()
+				c, err := l.s.Table("t").Watch(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				buf := make([]*Version, room)
+				for read := 0; read < chunkSize; {
+					n, err := c.Next(buf, tail)
+					if err != nil || n == 0 {
+						t.Fatal(n, err)
+					}
+					read += n
+				}
+				if floorBehind > 0 {
+					// Another table's entry: the floor is above the chunk's end.
+					l.entry(proto.Encode(proto.KindNewTerm, &proto.NewTerm{Term: 1}))
+					if _, err := c.Next(buf, l.s.Applied()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l.compact(tail + floorBehind)
+				v := l.put("k0")
+				n, err := c.Next(buf, l.s.Applied())
+				if err != nil || n != 1 || buf[0] != v {
+					t.Errorf("%d events, %v; want the one at %d", n, err, v.Revision)
+				}
+			})
+		}
+	}
+}
+
+// Chunks come and go; a cursor with little room sees every event once.
+func TestCursorOverManyChunks(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	l.put("k0")
+	cursors := map[int]*Cursor{}
+	for _, room := range []int{1, 7, chunkSize, 1000} {
+		c, err := l.s.Table("t").Watch(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursors[room] = c
+	}
+	written := []proto.Revision{1}
+	at := map[int]int{}
+	for i := range 6 * chunkSize {
+		written = append(written, l.put(fmt.Sprint("k", i%300)).Revision)
+		for room, c := range cursors {
+			buf := make([]*Version, room)
+			for n := room; n == room; {
+				var err error
+				if n, err = c.Next(buf, l.s.Applied()); err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range buf[:n] {
+					if v.Revision != written[at[room]] {
+						t.Fatalf("room %d: event %d, want %d", room, v.Revision, written[at[room]])
+					}
+					at[room]++
+				}
+			}
+			if at[room] != len(written) {
+				t.Fatalf("room %d: read %d of %d", room, at[room], len(written))
+			}
+		}
+		if i%97 == 0 {
+			l.compact(l.s.Applied())
+			if err := l.s.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(l.s.Table("t").hist.list()); n > 2 {
+		t.Errorf("%d chunks are kept by a history without a window", n)
+	}
+}
+
+func TestApplyRefusesWhatItDoesNotKnow(t *testing.T) {
+	encode := func(kind proto.Kind, w *proto.Write) []byte {
+		b, err := proto.Encode(kind, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	good := &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT}
+	for _, c := range []struct {
+		name  string
+		index proto.RaftIndex
+		entry []byte
+		want  error
+	}{
+		{"an index that does not rise", 5, encode(proto.KindWrite, good), ErrOrder},
+		{"no frame", 6, []byte{1}, proto.ErrFormat},
+		{"another format", 6, []byte{9, 1}, proto.ErrFormat},
+		{"a damaged body", 6, []byte{1, 1, 0xff}, proto.ErrFormat},
+		{"an unknown kind", 6, []byte{1, 100}, proto.ErrUnknownKind},
+		{"no operation", 6, encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k"}), proto.ErrUnknownKind},
+		{"a condition of the future", 6, encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Condition: 9}), proto.ErrUnknownKind},
+	} {
+		s := New()
+		if _, err := s.Apply(5, 1, encode(proto.KindWrite, good)); err != nil {
+			t.Fatal(err)
+		}
+		s.Publish()
+		before := s.Mark()
+		if r, err := s.Apply(c.index, 1, c.entry); !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v", c.name, r, err)
+		}
+		s.Publish()
+		if s.Mark() != before || s.Check() != nil {
+			t.Errorf("%s: changed the state to %+v, %v", c.name, s.Mark(), s.Check())
+		}
+	}
+	s := New()
+	if _, err := s.Apply(1, 1, []byte{1, byte(proto.KindIgnorable) | 7}); err != nil {
+		t.Errorf("an unknown kind that may be skipped: %v", err)
+	}
+}
+
+func TestLoadRefusesBrokenRecords(t *testing.T) {
+	state := &proto.StateRecord{Applied: 10, Floor: 5}
+	rec := func(rev, create uint64, deleted bool) *proto.VersionRecord {
+		return &proto.VersionRecord{Table: "t", Key: "k", Revision: rev, CreateRevision: create, Deleted: deleted}
+	}
+	for name, recs := range map[string][]*proto.VersionRecord{
+		"no revision":                    {rec(0, 0, false)},
+		"a revision beyond the state":    {rec(11, 11, false)},
+		"created after it was written":   {rec(6, 7, false)},
+		"twice":                          {rec(6, 6, false), rec(6, 6, false)},
+		"not in order":                   {rec(7, 7, false), rec(6, 6, false)},
+		"two at or below the floor":      {rec(3, 3, false), rec(4, 3, false)},
+		"without the version before it":  {rec(6, 3, false)},
+		"a tombstone of nothing we have": {rec(6, 3, true)},
+	} {
+		s := New()
+		err := s.LoadState(state)
+		for _, r := range recs {
+			err = errors.Join(err, s.LoadVersion(r))
+		}
+		if !errors.Is(err, ErrOrder) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := New()
+	if err := errors.Join(s.LoadState(state), s.LoadState(state)); !errors.Is(err, ErrOrder) {
+		t.Errorf("a state record into a state: %v", err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, w := range map[string]*proto.Write{
+		"no op":         {Table: "t", Key: "k"},
+		"no table":      {Key: "k", Op: proto.Op_OP_PUT},
+		"no key":        {Table: "t", Op: proto.Op_OP_PUT},
+		"offset":        {Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("ab"), RevisionOffset: 3},
+		"id too short":  {Table: "t", Key: "k", Op: proto.Op_OP_PUT, RequestId: make([]byte, 15)},
+		"bad condition": {Table: "t", Key: "k", Op: proto.Op_OP_DELETE, Condition: -1},
+	} {
+		if err := Validate(w); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

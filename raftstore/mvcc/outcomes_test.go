@@ -1,0 +1,120 @@
+package mvcc
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+func TestOutcomes(t *testing.T) {
+	text, err := os.ReadFile("testdata/outcomes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, index, rows := New(), proto.RaftIndex(0), 0
+	for n, line := range strings.Split(string(text), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if line == "---" {
+			s, index = New(), 0
+			continue
+		}
+		command, want, ok := strings.Cut(line, " => ")
+		if !ok {
+			t.Fatalf("line %d: no result: %s", n+1, line)
+		}
+		entry, err := parseCommand(strings.Fields(command))
+		if err != nil {
+			t.Fatalf("line %d: %s: %v", n+1, command, err)
+		}
+		index++
+		r, err := s.Apply(index, 1, entry)
+		if err != nil {
+			t.Fatalf("line %d: %v", n+1, err)
+		}
+		s.Publish()
+		if err := s.Check(); err != nil {
+			t.Fatalf("line %d: %v", n+1, err)
+		}
+		if got := describeResult(r); got != want {
+			t.Errorf("line %d: %s\n got %s\nwant %s", n+1, command, got, want)
+		}
+		rows++
+	}
+	if rows < 60 {
+		t.Errorf("only %d rows", rows)
+	}
+}
+
+func parseCommand(words []string) ([]byte, error) {
+	if words[0] == "compact" {
+		floor, err := strconv.ParseUint(words[1], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		return proto.Encode(proto.KindCompact, &proto.Compact{Floor: floor})
+	}
+	op := map[string]proto.Op{"put": proto.Op_OP_PUT, "delete": proto.Op_OP_DELETE}[words[0]]
+	w := &proto.Write{Table: "t", Key: words[1], Op: op}
+	body, hasBody := "", false
+	for _, word := range words[2:] {
+		key, value, _ := strings.Cut(word, "=")
+		var err error
+		switch key {
+		case "absent":
+			w.Condition = proto.Condition_CONDITION_ABSENT
+		case "exists":
+			w.Condition = proto.Condition_CONDITION_EXISTS
+		case "at":
+			w.Condition = proto.Condition_CONDITION_REVISION
+			w.ExpectRevision, err = strconv.ParseUint(value, 10, 64)
+		case "uid":
+			w.Uid = value
+		case "want-uid":
+			w.ExpectUid = value
+		case "guard":
+			w.Guard = &proto.Guard{Table: "t", Key: value}
+		case "terminating":
+			w.Flags = proto.FlagTerminating
+		case "id":
+			w.RequestId = fmt.Appendf(nil, "%016s", value)
+		default:
+			if hasBody {
+				err = fmt.Errorf("unknown word %q", word)
+			}
+			body, hasBody = word, true
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if hasBody || op == proto.Op_OP_PUT {
+		w.Value, w.RevisionOffset = fmt.Appendf(nil, "<%s:>", body), uint32(len(body)+2)
+	}
+	if err := Validate(w); err != nil {
+		return nil, err
+	}
+	return proto.Encode(proto.KindWrite, w)
+}
+
+func describeResult(r Result) string {
+	out := fmt.Sprintf("%s %d", strings.TrimPrefix(r.Outcome.String(), "OUTCOME_"), r.Revision)
+	if v := r.Version; v != nil {
+		out += " " + string(v.Value)
+		if v.CreateRevision != v.Revision {
+			out += fmt.Sprintf(" created=%d", v.CreateRevision)
+		}
+		if v.Deleted {
+			out += " x"
+		}
+	}
+	for i, rev := range r.Removed {
+		out += []string{" removed=", ","}[min(i, 1)] + rev.String()
+	}
+	return out
+}
