@@ -24,6 +24,7 @@ func (t *Transport) accept() {
 			}
 			t.wg.Go(func() { t.serve(newStream(conn, "")) })
 		case errors.Is(err, net.ErrClosed):
+			t.end()
 			return
 		default:
 			t.logs.warn(t.logger, "cannot accept a Raft stream", "error", err)

@@ -27,7 +27,7 @@ func (p *pipes) join(tb testing.TB, id raft.ServerID) *Transport {
 	p.layers[l.addr] = l
 	p.mu.Unlock()
 	same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
-	return newTransport(l, same, 2*time.Second, slog.New(slog.DiscardHandler))
+	return NewTransportOn(l, same, 2*time.Second, slog.New(slog.DiscardHandler))
 }
 
 // pipeLayer is a raft.StreamLayer.

@@ -72,7 +72,7 @@ var (
 // Raft's configuration is used. Closing the transport closes the Layer; a Host
 // can have a new transport after that.
 func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *Transport {
-	return newTransport(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
+	return NewTransportOn(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
 		addr, ok := resolve(proto.NodeID(id))
 		if !ok {
 			addr = string(configured)
@@ -81,8 +81,11 @@ func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *T
 	}, rpcTimeout, h.cfg.Logger)
 }
 
-// newTransport takes any stream layer, so that tests can run in virtual time.
-func newTransport(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
+// NewTransportOn starts a transport on any stream layer: over pipes, a whole
+// cluster runs in virtual time. address turns a node's id and configured
+// address into what the layer dials; timeout bounds dialling and each exchange
+// that carries no snapshot.
+func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
 	t := &Transport{
 		layer:    layer,
 		address:  address,
@@ -279,18 +282,22 @@ func (t *Transport) CloseStreams() {
 }
 
 // Close ends the transport, its layer, all streams and goroutines. Requests
-// that Raft has not answered get no answer.
+// that Raft has not answered get no answer. The transport also ends, by itself,
+// when its layer is closed.
 func (t *Transport) Close() error {
-	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
-		return nil
-	}
-	t.closed = true
-	t.mu.Unlock()
-	close(t.done)
 	err := t.layer.Close()
-	t.CloseStreams()
+	t.end()
 	t.wg.Wait()
 	return err
+}
+
+// end closes everything but does not wait.
+func (t *Transport) end() {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		close(t.done)
+	}
+	t.mu.Unlock()
+	t.CloseStreams()
 }

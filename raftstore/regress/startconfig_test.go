@@ -1,0 +1,154 @@
+package regress
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/quorate/quorate/raftstore/peer"
+)
+
+// startConfig is the configuration that raftstore started from.
+func startConfig(id raft.ServerID, notify chan bool) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = id
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 2*time.Second, 2*time.Second, time.Second
+	c.MaxAppendEntries, c.BatchApplyCh = 256, true
+	c.TrailingLogs, c.SnapshotThreshold, c.SnapshotInterval = 50_000, 20_000, 30*time.Second
+	c.NoSnapshotRestoreOnStart = true
+	c.ShutdownOnRemove = false
+	c.NoLegacyTelemetry = true
+	c.NotifyCh = notify
+	return c
+}
+
+// openLog opens the default log store as raftstore/disk does.
+func openLog(path string) (*raftboltdb.BoltStore, error) {
+	return raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout:         time.Second, // a second process on the same file: fail, do not wait
+			NoFreelistSync:  true,
+			FreelistType:    bbolt.FreelistMapType,
+			InitialMmapSize: 8 << 30, // address space only (64-bit): the file still grows in 16 MiB steps
+		},
+	})
+}
+
+// tcpLayer is a raft.StreamLayer of plain TCP.
+type tcpLayer struct{ net.Listener }
+
+func (tcpLayer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", string(to), timeout)
+}
+
+// TestStartingConfiguration (cure) runs the pinned versions together, on real
+// files and sockets: three nodes, one hundred writes, all nodes restarted from
+// their logs. It fails to compile when a version bump breaks the build (raft
+// v1.8.0 with raft-boltdb v2.3.1 does).
+func TestStartingConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ids := []raft.ServerID{"n1", "n2", "n3"}
+	fsms := map[raft.ServerID]*recorder{}
+	addrs := map[raft.ServerID]raft.ServerAddress{}
+
+	run := func(bootstrap bool, work func(leader *raft.Raft)) {
+		t.Helper()
+		transports := map[raft.ServerID]*peer.Transport{}
+		for _, id := range ids {
+			bind := "127.0.0.1:0"
+			if !bootstrap {
+				bind = string(addrs[id])
+			}
+			l, err := net.Listen("tcp", bind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
+			tr := peer.NewTransportOn(tcpLayer{l}, same, 10*time.Second, slog.New(slog.DiscardHandler))
+			transports[id], addrs[id] = tr, tr.LocalAddr()
+		}
+		var members raft.Configuration
+		for _, id := range ids {
+			members.Servers = append(members.Servers, raft.Server{ID: id, Address: addrs[id]})
+		}
+		var nodes []*raft.Raft
+		for _, id := range ids {
+			conf := startConfig(id, make(chan bool, 16))
+			conf.Logger = hclog.NewNullLogger()
+			conf.NoSnapshotRestoreOnStart = false // this state machine keeps nothing on disk
+			logs, err := openLog(filepath.Join(dir, string(id)+".db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer logs.Close()
+			snaps, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, string(id)), 2, hclog.NewNullLogger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bootstrap {
+				if err := raft.BootstrapCluster(conf, logs, logs, snaps, transports[id], members); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fsms[id] = &recorder{entries: map[uint64]string{}}
+			r, err := raft.NewRaft(conf, fsms[id], logs, logs, snaps, transports[id])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer transports[id].CloseStreams()
+			defer func() {
+				if err := r.Shutdown().Error(); err != nil {
+					t.Error(err)
+				}
+			}()
+			nodes = append(nodes, r)
+		}
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for _, r := range nodes {
+				if r.State() == raft.Leader && r.Barrier(5*time.Second).Error() == nil {
+					work(r)
+					return
+				}
+			}
+		}
+		t.Fatal("no leader")
+	}
+
+	const writes = 100
+	run(true, func(leader *raft.Raft) {
+		var futures []raft.ApplyFuture
+		for i := range writes {
+			futures = append(futures, leader.Apply(fmt.Appendf(nil, "write %d", i), 0))
+		}
+		for i, f := range futures {
+			if err := f.Error(); err != nil {
+				t.Fatalf("write %d: %v", i, err)
+			}
+		}
+	})
+	run(false, func(*raft.Raft) {
+		for id, fsm := range fsms {
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				fsm.mu.Lock()
+				n := len(fsm.entries)
+				fsm.mu.Unlock()
+				if n == writes {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%s has %d of %d writes after the restart", id, n, writes)
+				}
+			}
+		}
+	})
+}
