@@ -18,7 +18,10 @@
 // never sees half of a batch: versions above its mark are skipped.
 //
 // The floor. Compact(F) makes everything that only reads below F could see
-// unreachable: superseded versions whose successor is <= F, and tombstones <= F.
+// unreachable: superseded versions whose successor is <= F, and tombstones <= F
+// that are their key's newest version. (A tombstone that a later version holds goes
+// when the floor passes that one.) The floor rises inside Apply, before Publish: a
+// reader whose mark is below a new floor gets ErrCompacted and takes a new mark.
 // Readers check the floor AFTER they have walked the chains, because the floor
 // rises before a chain is cut: a walk that ends with floor <= N saw whole chains.
 //
