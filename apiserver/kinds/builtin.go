@@ -1,4 +1,154 @@
 package kinds
 
-// Builtin returns the built-in resources from the embedded files.
-func Builtin() (*Registry, error) { return NewRegistry(nil), nil }
+import (
+	"embed"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+)
+
+// leftOutFile lists the kinds that are not resources, with reasons.
+const leftOutFile = "left-out.yaml"
+
+//go:embed data/*.yaml
+var dataFiles embed.FS
+
+// file is one of data/*.yaml: the resources of one group version. The loader
+// is strict: a key that no field has is an error.
+type file struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	// Package is the prefix of the names of the group version's models.
+	Package   string      `json:"package"`
+	Resources []*Resource `json:"resources"`
+}
+
+var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+var builtin = sync.OnceValues(func() (*Registry, error) {
+	entries, err := dataFiles.ReadDir("data")
+	if err != nil {
+		return nil, fmt.Errorf("kinds: embedded data: %w", err)
+	}
+	var all []*Resource
+	for _, e := range entries {
+		if e.Name() == leftOutFile {
+			continue
+		}
+		b, err := dataFiles.ReadFile("data/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("kinds: embedded data: %w", err)
+		}
+		resources, err := parse(b)
+		if err != nil {
+			return nil, fmt.Errorf("kinds: %s: %w", e.Name(), err)
+		}
+		all = append(all, resources...)
+	}
+	return NewRegistry(all), nil
+})
+
+// Builtin returns the built-in resources from the embedded files. The registry
+// is made once and shared.
+func Builtin() (*Registry, error) { return builtin() }
+
+// parse reads one file and fills in what the files leave out because it
+// follows from the rest.
+func parse(b []byte) ([]*Resource, error) {
+	var f file
+	if err := yaml.UnmarshalStrict(b, &f); err != nil {
+		return nil, fmt.Errorf("parse: %w", err)
+	}
+	for _, r := range f.Resources {
+		complete(&f, r)
+		if err := check(r); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Plural, err)
+		}
+	}
+	return f.Resources, nil
+}
+
+func complete(f *file, r *Resource) {
+	r.Group, r.Version = f.Group, f.Version
+	if r.Singular == "" {
+		r.Singular = strings.ToLower(r.Kind)
+	}
+	if r.Model == "" {
+		r.Model = f.Package + "." + r.Kind
+	}
+	if r.Verbs == nil {
+		r.Verbs = allVerbs
+	}
+	sort.Strings(r.Verbs)
+	for i := range r.Subresources {
+		s := &r.Subresources[i]
+		if s.Verbs == nil {
+			s.Verbs = []string{"get", "patch", "update"}
+		}
+		if s.Name == "scale" {
+			s.Group, s.Version, s.Kind = "autoscaling", "v1", "Scale"
+			s.Model = "io.k8s.api.autoscaling.v1.Scale"
+		}
+	}
+	for i := range r.Columns {
+		completeColumn(&r.Columns[i])
+	}
+}
+
+// completeColumn gives Name and Age their meaning and a built-in column the
+// zero value of its type for absent fields, as a Go struct would have it.
+func completeColumn(c *Column) {
+	if c.JSONPath == "" && c.CEL == "" {
+		priority := c.Priority
+		switch c.Name {
+		case "Name":
+			*c = nameColumn
+		case "Age":
+			*c = ageColumn
+		}
+		c.Priority = priority
+	}
+	if c.Type == "" {
+		c.Type = "string"
+	}
+	if f, ok := c.Default.(float64); ok {
+		c.Default = int64(f) // JSON has only one kind of number, cells have two
+	}
+	if c.JSONPath != "" && c.Default == nil {
+		switch c.Type {
+		case "integer":
+			c.Default = int64(0)
+		case "boolean":
+			c.Default = false
+		default:
+			c.Default = ""
+		}
+	}
+}
+
+// check refuses what the rest of the server could not work with.
+func check(r *Resource) error {
+	switch {
+	case r.Kind == "" || r.Plural == "" || r.Version == "":
+		return fmt.Errorf("kind, plural and version are required")
+	case r.NameRule != NameSubdomain && r.NameRule != NameLabel && r.NameRule != NameLabel1035 && r.NameRule != NamePath:
+		return fmt.Errorf("unknown name rule %q", r.NameRule)
+	case (r.StorageVersion == "") != (len(r.Moves) == 0):
+		return fmt.Errorf("storageVersion and moves need each other")
+	}
+	for i := range r.Columns {
+		c := &r.Columns[i]
+		if (c.JSONPath == "") == (c.CEL == "") {
+			return fmt.Errorf("column %s: exactly one of jsonPath and cel is required", c.Name)
+		}
+	}
+	for _, s := range r.Subresources {
+		if s.Name == "scale" && (s.SpecReplicas == "" || s.StatusReplicas == "") {
+			return fmt.Errorf("subresource scale: the paths of replicas are required")
+		}
+	}
+	return nil
+}

@@ -50,6 +50,8 @@ type Resource struct {
 	Custom bool `json:"custom,omitempty"`
 	// ImmutableFields may not change in an update: dotted paths.
 	ImmutableFields []string `json:"immutableFields,omitempty"`
+
+	derived derived
 }
 
 // Subresource is a path below an object.
@@ -76,13 +78,24 @@ type Column struct {
 	Priority    int32  `json:"priority,omitempty"` // 0 always, 1 with -o wide
 	JSONPath    string `json:"jsonPath,omitempty"`
 	// CEL is an expression over "self" (the object as a map) with optional
-	// types, string extensions, and age(timestamp) -> string.
+	// types, string extensions, and the functions of package kinds, such as
+	// age(timestamp) -> string. An expression of one function and one path,
+	// age(self.metadata.creationTimestamp), sees null for an absent path.
 	CEL string `json:"cel,omitempty"`
+	// Default is the cell of an object without the field of JSONPath; nil
+	// prints as <none> in kubectl.
+	Default any `json:"default,omitempty"`
 }
 
 // SelectableField can be used in field selectors.
 type SelectableField struct {
 	Path string `json:"path"` // as in the selector: status.phase
+	// From is where the value is in the object: dotted paths separated by |,
+	// of which the first that is not empty counts. Default: Path.
+	From string `json:"from,omitempty"`
+	// Attribute is the name under which the value is stored, if the table
+	// belongs to another version that calls the field otherwise. Default: Path.
+	Attribute string `json:"attribute,omitempty"`
 	// Default is the value of an object without the field.
 	Default string `json:"default,omitempty"`
 }

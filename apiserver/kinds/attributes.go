@@ -1,0 +1,143 @@
+package kinds
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// derived is what a resource works out once, on first use.
+type derived struct {
+	attributesOnce sync.Once
+	attributes     []attribute
+
+	printerOnce sync.Once
+	printer     *Printer
+	printerErr  error
+}
+
+// attribute says where the value of a stored field comes from.
+type attribute struct {
+	name     string
+	from     [][]string // the first path that is not empty counts
+	fallback string
+}
+
+// Attributes returns the labels of an object and the values of its selectable
+// fields as they are stored beside it, each sorted by name. The fields always
+// include metadata.name, and metadata.namespace for namespaced resources. obj
+// is in the form of r's own version. The results are fresh.
+func (r *Resource) Attributes(obj map[string]any) (labels, fields []*proto.Attribute) {
+	metadata, _ := obj["metadata"].(map[string]any)
+	if m, _ := metadata["labels"].(map[string]any); len(m) > 0 {
+		block := make([]proto.Attribute, len(m))
+		labels = make([]*proto.Attribute, 0, len(m))
+		for name, v := range m {
+			a := &block[len(labels)]
+			a.Name, a.Value = name, text(v)
+			labels = append(labels, a)
+		}
+		if len(labels) > 1 {
+			sort.Slice(labels, func(i, j int) bool { return labels[i].Name < labels[j].Name })
+		}
+	}
+	sources := r.attributes()
+	block := make([]proto.Attribute, len(sources))
+	fields = make([]*proto.Attribute, len(sources))
+	for i := range sources {
+		s := &sources[i]
+		block[i].Name, block[i].Value = s.name, s.value(obj)
+		fields[i] = &block[i]
+	}
+	return labels, fields
+}
+
+// attributes are the resource's selectable fields, sorted by stored name.
+func (r *Resource) attributes() []attribute {
+	r.derived.attributesOnce.Do(func() {
+		all := []attribute{{name: "metadata.name", from: [][]string{{"metadata", "name"}}}}
+		if r.Namespaced {
+			all = append(all, attribute{name: "metadata.namespace", from: [][]string{{"metadata", "namespace"}}})
+		}
+		for _, f := range r.SelectableFields {
+			a := attribute{name: f.StoredName(), fallback: f.Default}
+			from := f.From
+			if from == "" {
+				from = f.Path
+			}
+			for _, path := range strings.Split(from, "|") {
+				a.from = append(a.from, strings.Split(strings.TrimPrefix(path, "."), "."))
+			}
+			all = append(all, a)
+		}
+		sort.Slice(all, func(i, j int) bool { return all[i].name < all[j].name })
+		r.derived.attributes = all
+	})
+	return r.derived.attributes
+}
+
+// StoredName is the name under which the field's value is stored: what a
+// selector that names Path has to look for.
+func (f SelectableField) StoredName() string {
+	if f.Attribute != "" {
+		return f.Attribute
+	}
+	return f.Path
+}
+
+// FieldAttribute returns the stored name of a field that selectors may name,
+// metadata.name and metadata.namespace included. ok is false for fields that
+// the resource cannot be selected by.
+func (r *Resource) FieldAttribute(path string) (name string, ok bool) {
+	switch path {
+	case "metadata.name":
+		return path, true
+	case "metadata.namespace":
+		return path, r.Namespaced
+	}
+	for _, f := range r.SelectableFields {
+		if f.Path == path {
+			return f.StoredName(), true
+		}
+	}
+	return "", false
+}
+
+func (a *attribute) value(obj map[string]any) string {
+	for _, path := range a.from {
+		if v := text(at(obj, path)); v != "" {
+			return v
+		}
+	}
+	return a.fallback
+}
+
+// at walks down fields and returns what is there, or nil.
+func at(obj any, path []string) any {
+	for _, name := range path {
+		m, ok := obj.(map[string]any)
+		if !ok {
+			return nil
+		}
+		obj = m[name]
+	}
+	return obj
+}
+
+// text prints a scalar as field selectors spell it.
+func text(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	case int64:
+		return strconv.FormatInt(x, 10)
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return ""
+}

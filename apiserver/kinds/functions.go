@@ -1,0 +1,245 @@
+package kinds
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+const (
+	none    = "<none>"
+	unset   = "<unset>"
+	unknown = "<unknown>"
+)
+
+// functions are what column expressions can call with one argument, which is
+// nil if its path is absent. They know the shapes that the API publishes, and
+// nothing about resources.
+var functions = map[string]func(v any, now time.Time) any{
+	"age":       age,
+	"ageOrNone": func(v any, now time.Time) any { return orNone(v, func() any { return age(v, now) }) },
+	"boolText":  timeless(boolText),
+	"commaList": timeless(func(v any) any { return strings.Join(texts(v), ",") }),
+	"count":     timeless(count),
+	"createdAt": timeless(func(v any) any { return text(v) }),
+	"labels":    timeless(formatLabels),
+	"phase":     timeless(phase),
+	"selector":  timeless(formatSelector),
+	"trim":      timeless(func(v any) any { return strings.TrimSpace(text(v)) }),
+
+	"containerImages": timeless(func(v any) any { return joinField(v, "image") }),
+	"containerNames":  timeless(func(v any) any { return joinField(v, "name") }),
+	"podIP":           timeless(podIP),
+	"podReady":        func(v any, now time.Time) any { return summarize(v, now).ready },
+	"podRestarts":     func(v any, now time.Time) any { return summarize(v, now).restarts },
+	"podStatus":       func(v any, now time.Time) any { return summarize(v, now).status },
+	"readinessGates":  timeless(readinessGates),
+
+	"balancerAddresses": timeless(func(v any) any { return balancerAddresses(v) }),
+	"endpointAddresses": timeless(endpointAddresses),
+	"ingressClass":      timeless(ingressClass),
+	"ingressHosts":      timeless(ingressHosts),
+	"ingressParameters": timeless(ingressParameters),
+	"parentOf":          timeless(parentOf),
+	"serviceExternalIP": timeless(serviceExternalIP),
+	"servicePorts":      timeless(servicePorts),
+	"sliceAddresses":    timeless(sliceAddresses),
+	"slicePorts":        timeless(slicePorts),
+
+	"claimState":     timeless(claimState),
+	"controllerOf":   timeless(controllerOf),
+	"jobCompletions": timeless(jobCompletions),
+	"jobDuration":    jobDuration,
+	"jobStatus":      timeless(jobStatus),
+	"metricTargets":  timeless(metricTargets),
+	"quotaLimits":    timeless(func(v any) any { return quota(v, true) }),
+	"quotaRequests":  timeless(func(v any) any { return quota(v, false) }),
+	"scaleTarget":    timeless(kindAndName),
+
+	"eventCount":     timeless(eventCount),
+	"eventFirstSeen": eventFirstSeen,
+	"eventLastSeen":  eventLastSeen,
+	"eventObject":    timeless(eventObject),
+	"eventSource":    timeless(eventSource),
+	"nodeRoles":      timeless(nodeRoles),
+	"nodeStatus":     timeless(nodeStatus),
+
+	"accessModes":          timeless(accessModes),
+	"certificateCondition": timeless(certificateCondition),
+	"claimOf":              timeless(claimOf),
+	"classNameAndDefault":  timeless(classNameAndDefault),
+	"paramKind":            timeless(paramKind),
+	"paramRef":             timeless(paramRef),
+	"requestedDuration":    timeless(requestedDuration),
+	"roleOf":               timeless(kindAndName),
+	"tokenAudiences":       timeless(tokenAudiences),
+	"volumeClass":          timeless(volumeClass),
+}
+
+// functions2 take two arguments and no time.
+var functions2 = map[string]func(a, b any) any{
+	"conditionStatus": conditionStatus,
+	"nodeAddress":     nodeAddress,
+	"ratio":           func(a, b any) any { return strconv.FormatInt(integer(a), 10) + "/" + strconv.FormatInt(integer(b), 10) },
+	"subjects":        subjects,
+	"textOr": func(a, b any) any {
+		if a == nil {
+			return b
+		}
+		return text(a)
+	},
+}
+
+func timeless(f func(any) any) func(any, time.Time) any {
+	return func(v any, _ time.Time) any { return f(v) }
+}
+
+func orNone(v any, f func() any) any {
+	if v == nil {
+		return none
+	}
+	return f()
+}
+
+// age is the time since a timestamp, short.
+func age(v any, now time.Time) any {
+	t, ok := timestamp(v)
+	if !ok {
+		return unknown
+	}
+	return duration.HumanDuration(now.Sub(t))
+}
+
+func timestamp(v any) (time.Time, bool) {
+	s, _ := v.(string)
+	if s == "" {
+		return time.Time{}, false
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	return t, err == nil && !t.IsZero()
+}
+
+func boolText(v any) any {
+	switch v {
+	case true:
+		return "True"
+	case false:
+		return "False"
+	}
+	return unset
+}
+
+func count(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		return int64(len(x))
+	case []any:
+		return int64(len(x))
+	}
+	return int64(0)
+}
+
+func formatLabels(v any) any {
+	m, _ := v.(map[string]any)
+	set := make(labels.Set, len(m))
+	for k, x := range m {
+		set[k] = text(x)
+	}
+	if s := set.String(); s != "" {
+		return s
+	}
+	return none
+}
+
+func formatSelector(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return none
+	}
+	var s metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &s); err != nil {
+		return "<error>"
+	}
+	return metav1.FormatLabelSelector(&s)
+}
+
+// phase of something that has one, until it is being deleted.
+func phase(v any) any {
+	if get(v, "metadata", "deletionTimestamp") != nil {
+		return "Terminating"
+	}
+	return text(get(v, "status", "phase"))
+}
+
+func kindAndName(v any) any { return text(get(v, "kind")) + "/" + text(get(v, "name")) }
+
+// get walks down fields; what is absent is nil.
+func get(v any, path ...string) any { return at(v, path) }
+
+func items(v any, path ...string) []any {
+	list, _ := at(v, path).([]any)
+	return list
+}
+
+func integer(v any) int64 {
+	switch x := v.(type) {
+	case int64:
+		return x
+	case float64:
+		return int64(x)
+	}
+	return 0
+}
+
+func texts(v any) []string {
+	var out []string
+	for _, x := range items(v) {
+		out = append(out, text(x))
+	}
+	return out
+}
+
+func joinField(v any, name string) any {
+	var out []string
+	for _, x := range items(v) {
+		out = append(out, text(get(x, name)))
+	}
+	return strings.Join(out, ",")
+}
+
+// condition returns the condition of a type, or nil.
+func condition(list []any, kind string) any {
+	for _, c := range list {
+		if get(c, "type") == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+func conditionTrue(list []any, kind string) bool {
+	return get(condition(list, kind), "status") == "True"
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// shorten joins at most most texts and says how many more there are.
+func shorten(list []string, most int) string {
+	if len(list) <= most {
+		return strings.Join(list, ",")
+	}
+	return strings.Join(list[:most], ",") + " + " + strconv.Itoa(len(list)-most) + " more..."
+}

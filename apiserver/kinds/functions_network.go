@@ -1,0 +1,156 @@
+package kinds
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// balancerAddresses of a loadBalancer status: addresses, or names where there
+// are none.
+func balancerAddresses(v any) string {
+	var out []string
+	for _, i := range items(v, "ingress") {
+		if ip := text(get(i, "ip")); ip != "" {
+			out = append(out, ip)
+		} else if host := text(get(i, "hostname")); host != "" {
+			out = append(out, host)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
+}
+
+func serviceExternalIP(v any) any {
+	external := texts(get(v, "spec", "externalIPs"))
+	switch text(get(v, "spec", "type")) {
+	case "ClusterIP", "NodePort":
+		if len(external) > 0 {
+			return strings.Join(external, ",")
+		}
+		return none
+	case "LoadBalancer":
+		if ips := balancerAddresses(get(v, "status", "loadBalancer")); ips != "" {
+			external = append(strings.Split(ips, ","), external...)
+		}
+		if len(external) > 0 {
+			return strings.Join(external, ",")
+		}
+		return "<pending>"
+	case "ExternalName":
+		return text(get(v, "spec", "externalName"))
+	}
+	return unknown
+}
+
+func servicePorts(v any) any {
+	var out []string
+	for _, p := range items(v) {
+		s := text(get(p, "port"))
+		if node := integer(get(p, "nodePort")); node > 0 {
+			s += ":" + strconv.FormatInt(node, 10)
+		}
+		out = append(out, s+"/"+text(get(p, "protocol")))
+	}
+	if len(out) == 0 {
+		return none
+	}
+	return strings.Join(out, ",")
+}
+
+func endpointAddresses(v any) any {
+	subsets := items(v)
+	if len(subsets) == 0 {
+		return none
+	}
+	var out []string
+	for _, s := range subsets {
+		addresses, ports := items(s, "addresses"), items(s, "ports")
+		for _, p := range ports {
+			for _, a := range addresses {
+				out = append(out, net.JoinHostPort(text(get(a, "ip")), text(get(p, "port"))))
+			}
+		}
+		if len(ports) == 0 {
+			for _, a := range addresses {
+				out = append(out, text(get(a, "ip")))
+			}
+		}
+	}
+	return shorten(out, 3)
+}
+
+func slicePorts(v any) any {
+	var out []string
+	for _, p := range items(v) {
+		port := text(get(p, "port"))
+		if port == "" {
+			port = "*"
+		}
+		out = append(out, port)
+	}
+	if len(out) == 0 {
+		return unset
+	}
+	return shorten(out, 3)
+}
+
+func sliceAddresses(v any) any {
+	var out []string
+	for _, e := range items(v) {
+		out = append(out, texts(get(e, "addresses"))...)
+	}
+	if len(out) == 0 {
+		return unset
+	}
+	return shorten(out, 3)
+}
+
+func ingressClass(v any) any {
+	if name := text(get(v, "spec", "ingressClassName")); name != "" {
+		return name
+	}
+	if name := text(get(v, "metadata", "annotations", "kubernetes.io/ingress.class")); name != "" {
+		return name
+	}
+	return none
+}
+
+func ingressHosts(v any) any {
+	var out []string
+	for _, r := range items(v) {
+		if host := text(get(r, "host")); host != "" {
+			out = append(out, host)
+		}
+	}
+	if len(out) == 0 {
+		return "*"
+	}
+	return shorten(out, 3)
+}
+
+func ingressParameters(v any) any {
+	if v == nil {
+		return none
+	}
+	kind := text(get(v, "kind"))
+	if group := text(get(v, "apiGroup")); group != "" {
+		kind += "." + group
+	}
+	return kind + "/" + text(get(v, "name"))
+}
+
+func parentOf(v any) any {
+	if v == nil {
+		return none
+	}
+	s := text(get(v, "resource"))
+	if group := text(get(v, "group")); group != "" {
+		s += "." + group
+	}
+	if namespace := text(get(v, "namespace")); namespace != "" {
+		s += "/" + namespace
+	}
+	return s + "/" + text(get(v, "name"))
+}

@@ -1,0 +1,157 @@
+package kinds
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+func jobStatus(v any) any {
+	conditions := items(v, "status", "conditions")
+	switch {
+	case conditionTrue(conditions, "Complete"):
+		return "Complete"
+	case conditionTrue(conditions, "Failed"):
+		return "Failed"
+	case get(v, "metadata", "deletionTimestamp") != nil:
+		return "Terminating"
+	case conditionTrue(conditions, "Suspended"):
+		return "Suspended"
+	case conditionTrue(conditions, "FailureTarget"):
+		return "FailureTarget"
+	case conditionTrue(conditions, "SuccessCriteriaMet"):
+		return "SuccessCriteriaMet"
+	}
+	return "Running"
+}
+
+func jobCompletions(v any) any {
+	done := integer(get(v, "status", "succeeded"))
+	if c := get(v, "spec", "completions"); c != nil {
+		return fmt.Sprintf("%d/%d", done, integer(c))
+	}
+	if p := integer(get(v, "spec", "parallelism")); p > 1 {
+		return fmt.Sprintf("%d/1 of %d", done, p)
+	}
+	return fmt.Sprintf("%d/1", done)
+}
+
+func jobDuration(v any, now time.Time) any {
+	start, ok := timestamp(get(v, "status", "startTime"))
+	if !ok {
+		return ""
+	}
+	if end, ok := timestamp(get(v, "status", "completionTime")); ok {
+		now = end
+	}
+	return duration.HumanDuration(now.Sub(start))
+}
+
+func controllerOf(v any) any {
+	for _, r := range items(v) {
+		if get(r, "controller") != true {
+			continue
+		}
+		kind := text(get(r, "kind"))
+		if group, _, ok := strings.Cut(text(get(r, "apiVersion")), "/"); ok {
+			kind += "." + group
+		}
+		return strings.ToLower(kind) + "/" + text(get(r, "name"))
+	}
+	return none
+}
+
+func claimState(v any) any {
+	var states []string
+	deleted := get(v, "metadata", "deletionTimestamp") != nil
+	if deleted {
+		states = append(states, "deleted")
+	}
+	switch {
+	case get(v, "status", "allocation") != nil:
+		states = append(states, "allocated")
+		if len(items(v, "status", "reservedFor")) > 0 {
+			states = append(states, "reserved")
+		}
+	case !deleted:
+		states = append(states, "pending")
+	}
+	return strings.Join(states, ",")
+}
+
+// quota lists used and hard of each resource: limits, or everything else.
+func quota(v any, limits bool) any {
+	hard, _ := get(v, "hard").(map[string]any)
+	var out []string
+	for _, name := range sortedKeys(hard) {
+		if strings.HasPrefix(name, "limits.") != limits {
+			continue
+		}
+		used := text(get(v, "used", name))
+		if used == "" {
+			used = "0"
+		}
+		out = append(out, name+": "+used+"/"+text(hard[name]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// metricTargets lists current and wanted value of an autoscaler's metrics.
+func metricTargets(v any) any {
+	specs, current := items(v, "spec", "metrics"), items(v, "status", "currentMetrics")
+	if len(specs) == 0 {
+		return none
+	}
+	var out []string
+	for i, spec := range specs {
+		var now any
+		if i < len(current) && get(current[i], "type") == get(spec, "type") {
+			now = current[i]
+		}
+		out = append(out, metricTarget(spec, now))
+	}
+	if len(out) > 2 {
+		return strings.Join(out[:2], ", ") + " + " + strconv.Itoa(len(out)-2) + " more..."
+	}
+	return strings.Join(out, ", ")
+}
+
+// metricSources are the fields that metrics of a type live in.
+var metricSources = map[string]string{
+	"ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods", "Resource": "resource",
+}
+
+func metricTarget(spec, current any) string {
+	kind := text(get(spec, "type"))
+	source := metricSources[kind]
+	if source == "" {
+		return "<unknown type>"
+	}
+	target, now := get(spec, source, "target"), get(current, source, "current")
+	name, suffix := "", ""
+	switch kind {
+	case "Resource", "ContainerResource":
+		name = text(get(spec, source, "name")) + ": "
+	case "External", "Object":
+		if get(target, "averageValue") != nil {
+			suffix = " (avg)"
+		}
+	}
+	field, unit := "value", ""
+	switch {
+	case get(target, "averageValue") != nil:
+		field = "averageValue"
+	case get(target, "averageUtilization") != nil:
+		field, unit = "averageUtilization", "%"
+	case name != "":
+		return name + unknown + "/<auto>"
+	}
+	was := unknown
+	if x := text(get(now, field)); x != "" {
+		was = x + unit
+	}
+	return name + was + "/" + text(get(target, field)) + unit + suffix
+}

@@ -1,0 +1,143 @@
+package kinds
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// Printer computes the cells of a resource's table. It is immutable and safe
+// for concurrent use.
+type Printer struct {
+	columns []Column
+	cells   []cell
+}
+
+// cell computes one cell.
+type cell func(obj map[string]any, now time.Time) (any, error)
+
+// CompileColumns returns the printer of a resource's columns (Name and Age if
+// it has none). It is compiled on first use and kept with the resource.
+func CompileColumns(r *Resource) (*Printer, error) {
+	r.derived.printerOnce.Do(func() {
+		r.derived.printer, r.derived.printerErr = newPrinter(r.TableColumns())
+		if r.derived.printerErr != nil {
+			r.derived.printerErr = fmt.Errorf("columns of %s: %w", r.GroupResource(), r.derived.printerErr)
+		}
+	})
+	return r.derived.printer, r.derived.printerErr
+}
+
+func newPrinter(columns []Column) (*Printer, error) {
+	p := &Printer{columns: columns, cells: make([]cell, len(columns))}
+	for i := range columns {
+		c, err := compileCell(&columns[i])
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", columns[i].Name, err)
+		}
+		p.cells[i] = c
+	}
+	return p, nil
+}
+
+// Columns are the columns of each row, in order. Not to be changed.
+func (p *Printer) Columns() []Column { return p.columns }
+
+// Row returns the cells of an object: strings, int64, float64, bool or nil. now
+// is what ages are counted from. An error names the column.
+func (p *Printer) Row(obj map[string]any, now time.Time) ([]any, error) {
+	row := make([]any, len(p.cells))
+	for i, c := range p.cells {
+		v, err := c(obj, now)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", p.columns[i].Name, err)
+		}
+		row[i] = v
+	}
+	return row, nil
+}
+
+var (
+	plainPath = regexp.MustCompile(`^(\.[A-Za-z_][A-Za-z0-9_-]*)+$`)
+	// plainCall is a function of one path, optionally with one text constant.
+	plainCall = regexp.MustCompile(`^([A-Za-z]+)\(self((?:\.[A-Za-z_][A-Za-z0-9_]*)*)\)$`)
+)
+
+func compileCell(c *Column) (cell, error) {
+	if c.JSONPath != "" {
+		return compilePath(c)
+	}
+	if m := plainCall.FindStringSubmatch(c.CEL); m != nil && functions[m[1]] != nil {
+		f, path := functions[m[1]], splitPath(m[2])
+		return func(obj map[string]any, now time.Time) (any, error) { return f(at(obj, path), now), nil }, nil
+	}
+	return compileCEL(c.CEL)
+}
+
+func splitPath(path string) []string {
+	if path == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimPrefix(path, "."), ".")
+}
+
+// compilePath makes a cell of a JSONPath. Plain dotted paths, nearly all of
+// them, are walked directly.
+func compilePath(c *Column) (cell, error) {
+	fallback, date := c.Default, c.Type == "date"
+	finish := func(v any, now time.Time) any {
+		switch {
+		case v == nil:
+			return fallback
+		case date:
+			return age(v, now)
+		}
+		return v
+	}
+	if plainPath.MatchString(c.JSONPath) {
+		path := splitPath(c.JSONPath)
+		return func(obj map[string]any, now time.Time) (any, error) { return finish(at(obj, path), now), nil }, nil
+	}
+	template := jsonpath.New(c.Name).AllowMissingKeys(true)
+	if err := template.Parse("{" + c.JSONPath + "}"); err != nil {
+		return nil, fmt.Errorf("JSONPath %s: %w", c.JSONPath, err)
+	}
+	return func(obj map[string]any, now time.Time) (any, error) {
+		results, err := template.FindResults(obj)
+		if err != nil || len(results) == 0 || len(results[0]) == 0 {
+			return fallback, nil
+		}
+		return finish(results[0][0].Interface(), now), nil
+	}, nil
+}
+
+// compileCEL makes a cell of an expression.
+func compileCEL(expression string) (cell, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, fmt.Errorf("expression %s: %w", expression, issues.Err())
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(columnCost))
+	if err != nil {
+		return nil, fmt.Errorf("expression %s: %w", expression, err)
+	}
+	return func(obj map[string]any, now time.Time) (any, error) {
+		v, _, err := program.Eval(map[string]any{"self": obj, nowVariable: types.Timestamp{Time: now}})
+		if err != nil {
+			return nil, err
+		}
+		return native(v)
+	}, nil
+}
+
+// columnCost bounds what one cell may cost, in CEL's units.
+const columnCost = 1_000_000
