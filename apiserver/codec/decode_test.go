@@ -55,7 +55,7 @@ func TestDecodeSameInEveryMedium(t *testing.T) {
 		"spec":     map[string]any{"nodeSelector": map[string]any{"a": "b"}, "priority": int64(3)}}) {
 		t.Errorf("yaml: %v", got.Object)
 	}
-	msg := must(typed(pods.GVK(), want.Object))
+	msg := typedTree(t, pods, want.Object)
 	raw, err := msg.Marshal()
 	ok(t, err)
 	got, err = Decode(Protobuf, appendDocument(nil, "v1", "Pod", raw), pods)
@@ -130,7 +130,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	raw, err := must(typed(pods.GVK(), b.Object)).Marshal()
+	raw, err := typedTree(f, pods, b.Object).Marshal()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // errFloat is returned for numbers that JSON cannot say.
@@ -258,16 +260,35 @@ var plain = func() (t [256]bool) {
 
 const hexDigits = "0123456789abcdef"
 
+// plainText returns how many bytes at the start of s stand for themselves. It
+// looks at eight bytes at a time, as plainPrefix does; the quote and the ampersand
+// differ in one bit, and so do the angle brackets.
+func plainText(s string) int {
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, slash, angle := (w|ones*0x04)^(ones*'&'), w^(ones*'\\'), (w|ones*0x02)^(ones*'>')
+		if (w|(w-ones*0x20)|(quote-ones)&^quote|(slash-ones)&^slash|(angle-ones)&^angle)&highs != 0 {
+			break
+		}
+	}
+	for i < len(b) && plain[b[i]] {
+		i++
+	}
+	return i
+}
+
 // appendString appends s as a JSON string with encoding/json's escapes.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
-		c := s[i]
-		if plain[c] {
-			i++
-			continue
+		i += plainText(s[i:])
+		if i == len(s) {
+			break
 		}
+		c := s[i]
 		if c < utf8.RuneSelf {
 			b = append(b, s[start:i]...)
 			switch c {

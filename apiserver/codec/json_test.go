@@ -171,3 +171,18 @@ func BenchmarkEncode(b *testing.B) {
 		}
 	})
 }
+
+func TestPlainTextFindsEveryByte(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			s := strings.Repeat("a", at) + string([]byte{byte(c)}) + "bbbbbbbbbbb\""
+			want := at
+			if plain[c] {
+				want = len(s) - 1
+			}
+			if got := plainText(s); got != want {
+				t.Fatalf("byte %#x at %d: prefix %d, want %d", c, at, got, want)
+			}
+		}
+	}
+}

@@ -187,11 +187,11 @@ func appendTreeProtobuf(b []byte, f Format, obj map[string]any) ([]byte, error) 
 	if !scheme.Recognizes(gvk) {
 		return b, status.NotAcceptable([]string{JSON, YAML})
 	}
-	m, err := typed(gvk, obj)
+	text, err := appendTree(nil, Format{}, obj)
 	if err != nil {
 		return b, err
 	}
-	msg, err := m.Marshal()
+	msg, err := marshaled(gvk, text)
 	if err != nil {
 		return b, err
 	}

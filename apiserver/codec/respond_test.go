@@ -79,7 +79,7 @@ func TestObjectsInProtobufEqualUpstreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		var again bytes.Buffer
-		if err := protobuf.NewSerializer(scheme, scheme).Encode(must(typed(res.GVK(), back.Object)), &again); err != nil {
+		if err := protobuf.NewSerializer(scheme, scheme).Encode(typedTree(t, res, back.Object), &again); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(again.Bytes(), want) {
@@ -88,9 +88,15 @@ func TestObjectsInProtobufEqualUpstreams(t *testing.T) {
 	}
 }
 
-func must(m message, err error) message {
+func typedTree(t testing.TB, res *kinds.Resource, tree map[string]any) message {
+	t.Helper()
+	raw, err := json.Marshal(tree)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
+	}
+	m, err := typed(res.GVK(), raw)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return m
 }
@@ -346,13 +352,18 @@ func TestGzipAboveTheLimit(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	v := stored(t, widgets, `{"metadata":{"name":"w"}}`, 5)
-	const columns = `[{"name":"Name","type":"string","format":"name","description":"Name must be unique within a namespace.","priority":0},` +
-		`{"name":"Age","type":"date","format":"","description":"CreationTimestamp is the server time when this object was created.","priority":0}]`
+	widgets := &kinds.Resource{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets", Custom: true,
+		Columns: []kinds.Column{
+			{Name: "Name", Type: "string", Format: "name", Description: "a <name>", JSONPath: ".metadata.name"},
+			{Name: "Size", Type: "integer", Priority: 1, JSONPath: ".spec.size"},
+		}}
+	v := stored(t, widgets, `{"metadata":{"name":"w"},"spec":{"size":3}}`, 5)
+	const columns = `[{"name":"Name","type":"string","format":"name","description":"a \u003cname\u003e","priority":0},` +
+		`{"name":"Size","type":"integer","format":"","description":"","priority":1}]`
 	objects := map[metav1.IncludeObjectPolicy]string{
 		metav1.IncludeNone:     `null`,
 		metav1.IncludeMetadata: `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"w","resourceVersion":"5"}}`,
-		metav1.IncludeObject:   `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"w","resourceVersion":"5"}}`,
+		metav1.IncludeObject:   `{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"w","resourceVersion":"5"},"spec":{"size":3}}`,
 	}
 	for policy, object := range objects {
 		f := Format{MediaType: JSON, As: AsTable, AsVersion: "v1", IncludeObject: policy}
@@ -360,7 +371,7 @@ func TestTables(t *testing.T) {
 		if err := WriteList(w, request("/"), f, widgets, ListMeta{Revision: 8, Remaining: -1}, []*mvcc.Version{v}); err != nil {
 			t.Fatal(err)
 		}
-		row := `{"cells":["w","\u003cunknown\u003e"],"object":` + object + `}`
+		row := `{"cells":["w",3],"object":` + object + `}`
 		want := `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"8"},"columnDefinitions":` + columns + `,"rows":[` + row + `]}` + "\n"
 		if w.Body.String() != want {
 			t.Errorf("%s: got %s want %s", policy, w.Body, want)
@@ -428,5 +439,28 @@ func TestTreesKeepWhatTheySay(t *testing.T) {
 	tree["kind"] = "Unheard"
 	if err := WriteTree(w, request("/"), Format{MediaType: Protobuf}, 200, nil, tree); err == nil {
 		t.Error("a kind without a Go type was written as protobuf")
+	}
+}
+
+func BenchmarkProtobuf(b *testing.B) {
+	for res, v := range samples(b) {
+		b.Run("encode/"+res.Kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				v.SetMemo(nil)
+				if _, err := objectMessage(res, v, v.Revision); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		body := upstreamProtobuf(b, upstreamObject(b, res, v))
+		b.Run("decode/"+res.Kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Decode(Protobuf, body, res); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package codec
 import (
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -24,36 +23,12 @@ type rowPrinter interface {
 	Row(obj map[string]any, now time.Time) ([]any, error)
 }
 
-// printers keeps compiled columns per resource. When it is full it starts again,
-// so that resources that are gone do not stay for ever.
-var printers = struct {
-	mu sync.Mutex
-	m  map[*kinds.Resource]rowPrinter
-}{m: map[*kinds.Resource]rowPrinter{}}
-
-const maxPrinters = 4096
-
 func newTable(res *kinds.Resource) (*table, error) {
-	printers.mu.Lock()
-	rows, ok := printers.m[res]
-	printers.mu.Unlock()
-	if !ok {
-		var err error
-		if rows, err = compileColumns(res); err != nil {
-			return nil, fmt.Errorf("columns of %s: %w", res.Plural, err)
-		}
-		printers.mu.Lock()
-		if len(printers.m) >= maxPrinters {
-			clear(printers.m)
-		}
-		printers.m[res] = rows
-		printers.mu.Unlock()
+	p, err := kinds.CompileColumns(res)
+	if err != nil {
+		return nil, err
 	}
-	columns := res.Columns
-	if len(columns) == 0 {
-		columns = defaultColumns
-	}
-	return &table{columns: columns, rows: rows, now: time.Now()}, nil
+	return &table{columns: p.Columns(), rows: p, now: time.Now()}, nil
 }
 
 // head appends a Table up to its rows. Without columns, clients go on with those

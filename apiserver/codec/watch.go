@@ -195,17 +195,13 @@ func (e *EventWriter) bookmarkTree(rev proto.Revision, initialEnd bool) map[stri
 }
 
 func (e *EventWriter) protobufBookmark(b []byte, rev proto.Revision, initialEnd bool) ([]byte, error) {
-	tree := e.bookmarkTree(rev, initialEnd)
 	apiVersion, kind := protobufType(e.f, e.res)
 	gvk := e.res.GVK()
 	if e.f.As == AsMetadata {
-		gvk = metav1.SchemeGroupVersion.WithKind(partialKind)
+		gvk = partialGVK
 	}
-	m, err := typed(gvk, tree)
-	if err != nil {
-		return b, err
-	}
-	msg, err := m.Marshal()
+	text := append(bookmarkMeta([]byte(metadataStart), rev, initialEnd), '}')
+	msg, err := marshaled(gvk, text)
 	if err != nil {
 		return b, err
 	}
