@@ -1,0 +1,96 @@
+package discovery
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// groupPriority is the order in which upstream lists its groups, highest first.
+// Clients resolve short names and kinds without a group in this order, so
+// `kubectl get events` means the core group only because that comes first.
+// Groups that are not listed have defaultPriority; equal ones sort by name.
+var groupPriority = map[string]int{
+	"":                             18000,
+	"apiregistration.k8s.io":       20000,
+	"apps":                         17800,
+	"events.k8s.io":                17750,
+	"authentication.k8s.io":        17700,
+	"authorization.k8s.io":         17600,
+	"autoscaling":                  17500,
+	"batch":                        17400,
+	"certificates.k8s.io":          17300,
+	"networking.k8s.io":            17200,
+	"policy":                       17100,
+	"rbac.authorization.k8s.io":    17000,
+	"storage.k8s.io":               16800,
+	"apiextensions.k8s.io":         16700,
+	"admissionregistration.k8s.io": 16700,
+	"scheduling.k8s.io":            16600,
+	"coordination.k8s.io":          16500,
+	"node.k8s.io":                  16300,
+	"resource.k8s.io":              16200,
+	"discovery.k8s.io":             16200,
+	"flowcontrol.apiserver.k8s.io": 16100,
+	"internal.apiserver.k8s.io":    16000,
+	"storagemigration.k8s.io":      15800,
+}
+
+const defaultPriority = 1000
+
+// group is the resources of one API group, in the order of discovery.
+type group struct {
+	name     string
+	versions []groupVersion
+}
+
+// groupVersion is the resources of one version, sorted by plural.
+type groupVersion struct {
+	group, version string
+	resources      []*kinds.Resource
+}
+
+func (gv groupVersion) String() string {
+	if gv.group == "" {
+		return gv.version
+	}
+	return gv.group + "/" + gv.version
+}
+
+// groupsOf sorts the registry: groups by priority, versions as Kubernetes
+// compares them (v2, v1, v1beta1), so that the first is the preferred one.
+func groupsOf(r *kinds.Registry) []group {
+	var groups []group
+	for _, x := range r.All() { // sorted by group, version, plural
+		if n := len(groups); n == 0 || groups[n-1].name != x.Group {
+			groups = append(groups, group{name: x.Group})
+		}
+		g := &groups[len(groups)-1]
+		if n := len(g.versions); n == 0 || g.versions[n-1].version != x.Version {
+			g.versions = append(g.versions, groupVersion{group: x.Group, version: x.Version})
+		}
+		gv := &g.versions[len(g.versions)-1]
+		gv.resources = append(gv.resources, x)
+	}
+	for _, g := range groups {
+		slices.SortStableFunc(g.versions, func(a, b groupVersion) int {
+			return version.CompareKubeAwareVersionStrings(b.version, a.version)
+		})
+	}
+	slices.SortStableFunc(groups, func(a, b group) int {
+		if c := cmp.Compare(priority(b.name), priority(a.name)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.name, b.name)
+	})
+	return groups
+}
+
+func priority(group string) int {
+	if p, ok := groupPriority[group]; ok {
+		return p
+	}
+	return defaultPriority
+}
