@@ -36,6 +36,7 @@ type call struct {
 	user *auth.User
 	res  *kinds.Resource
 	sub  *kinds.Subresource
+	q    query
 	kind RequestKind
 
 	start    time.Time
@@ -191,12 +192,7 @@ func (c *call) enter() bool {
 		}
 		c.user = u
 	}
-	i := &c.info
-	attributes := auth.Attributes{
-		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
-		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
-		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
-	}
+	attributes := c.attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
 	switch {
 	case decision == auth.Allow:
@@ -207,6 +203,16 @@ func (c *call) enter() bool {
 	c.Header().Set("X-Content-Type-Options", "nosniff")
 	c.fail(auth.Forbidden(attributes, reason))
 	return false
+}
+
+// attributes are what the authorizer decides on.
+func (c *call) attributes() auth.Attributes {
+	i := &c.info
+	return auth.Attributes{
+		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
+		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
+		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
+	}
 }
 
 // serve admits, bounds in time, and hands over to the verb or a mounted handler.
@@ -226,7 +232,7 @@ func (c *call) serve() {
 			limit = c.s.cfg.Limits.Write
 		}
 	}
-	held, ok := admit.enter(c.r, c.s.cfg.Limits.Body)
+	held, ok := admit.enter(c.r, c.s.cfg.Limits.Body, c.urgent())
 	if !ok {
 		status.PlainTooManyRequests(c, 1)
 		return
@@ -244,6 +250,16 @@ func mutates(verb string) bool {
 		return false
 	}
 	return true
+}
+
+// urgentResources keep clusters alive: without renewed leases, nodes and leaders
+// are given up.
+var urgentResources = map[string]bool{"leases.coordination.k8s.io": true}
+
+// urgent requests are still admitted when others are refused: deletes, which
+// make room, and leases.
+func (c *call) urgent() bool {
+	return c.info.Verb == "delete" || c.res != nil && urgentResources[c.res.Table()]
 }
 
 // mounted serves the paths that are no resources.
@@ -270,12 +286,11 @@ func (c *call) mounted() {
 
 // fail answers with an error's Status.
 func (c *call) fail(err error) {
-	var s = status.From
 	if c.res != nil {
 		codec.WriteStatus(c, c.r, status.ForRequest(err, c.info.Verb, c.res.GroupResource()))
 		return
 	}
-	codec.WriteStatus(c, c.r, s(err))
+	codec.WriteStatus(c, c.r, status.From(err))
 }
 
 // read says which state an answer comes from.

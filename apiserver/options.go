@@ -29,7 +29,7 @@ type query struct {
 	SendInitialEvents    *bool
 	AllowWatchBookmarks  bool
 	TimeoutSeconds       *int64
-	MaxStaleness         time.Duration
+	MaxStaleness         string
 	Timeout              time.Duration
 
 	DryRun          []string
@@ -128,7 +128,7 @@ func (q *query) set(name, value string) (err error) {
 	case "timeoutSeconds":
 		q.TimeoutSeconds, err = intPointer(value)
 	case "maxStaleness":
-		q.MaxStaleness, err = positiveDuration(value)
+		q.MaxStaleness = value
 	case "timeout":
 		q.Timeout, err = parseTimeout(value)
 	case "dryRun":
@@ -172,14 +172,6 @@ func intPointer(value string) (*int64, error) {
 		return nil, err
 	}
 	return &n, nil
-}
-
-func positiveDuration(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
-	if err == nil && d <= 0 {
-		err = fmt.Errorf("%q is not positive", value)
-	}
-	return d, err
 }
 
 // parseTimeout reads timeout=, which bounds requests that are not long-running.

@@ -25,6 +25,11 @@ type RequestInfo struct {
 	legacyWatch bool
 	// trailing holds segments after the subresource (proxy paths).
 	trailing string
+	// ownNamespace marks the path of a namespace itself, whose Namespace is its
+	// own name.
+	ownNamespace bool
+	// objectNamespace is the namespace that keys carry; set by dispatch.
+	objectNamespace string
 }
 
 // ParseRequest reads a request's method, path and the few query parameters that
@@ -86,7 +91,7 @@ func (i *RequestInfo) segments(rest string) bool {
 		if !more || inner == "" || namespaceSubresource(inner) {
 			i.Resource, i.Name, i.Subresource = first, ns, inner
 			// Permissions on a namespace are those of its own namespace.
-			i.Namespace = ns
+			i.Namespace, i.ownNamespace = ns, true
 			return true
 		}
 		i.Namespace = ns

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -99,8 +100,9 @@ func (p *Patch) parseOperations() error {
 	return nil
 }
 
-// Apply returns the patched object. current may be changed and must not be used
-// afterwards. meta is only needed for strategic merge. Errors are
+// Apply returns the patched object, which may share parts with current and has a
+// map of its own wherever it differs; current stays as it is. meta is only
+// needed for strategic merge. Errors are
 // *apierrors.StatusError: 422 when the patch does not fit the object, 400 when
 // it could fit none.
 func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMeta) (map[string]any, error) {
@@ -110,10 +112,10 @@ func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMet
 	case types.MergePatchType:
 		return mergeObject(current, p.merge), nil
 	}
-	// The library moves parts of the patch into the result and removes its
-	// directives from it.
+	// The library changes the object in place, moves parts of the patch into it
+	// and removes its directives from the patch.
 	patched, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(
-		current, runtime.DeepCopyJSON(p.merge), meta)
+		runtime.DeepCopyJSON(current), runtime.DeepCopyJSON(p.merge), meta)
 	if err != nil {
 		return nil, strategicError(err)
 	}
@@ -144,25 +146,24 @@ func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) 
 }
 
 // mergeObject is RFC 7386 on decoded trees: null removes, objects merge,
-// anything else replaces. The patch stays as it is.
+// anything else replaces. Only the maps on the patch's way are copied.
 func mergeObject(target, patch map[string]any) map[string]any {
-	if target == nil {
-		target = make(map[string]any, len(patch))
-	}
+	merged := make(map[string]any, len(target)+len(patch))
+	maps.Copy(merged, target)
 	for k, v := range patch {
 		switch v := v.(type) {
 		case nil:
-			delete(target, k)
+			delete(merged, k)
 		case map[string]any:
-			inner, _ := target[k].(map[string]any)
-			target[k] = mergeObject(inner, v)
+			inner, _ := merged[k].(map[string]any)
+			merged[k] = mergeObject(inner, v)
 		case []any:
-			target[k] = runtime.DeepCopyJSONValue(v)
+			merged[k] = runtime.DeepCopyJSONValue(v)
 		default:
-			target[k] = v
+			merged[k] = v
 		}
 	}
-	return target
+	return merged
 }
 
 func strategicError(err error) error {

@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// readObject reads and decodes a request's body as an object of res, checks its
+// kind and makes it fit the model.
+func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error) {
+	raw, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	body, err := codec.Decode(c.r.Header.Get("Content-Type"), raw, res)
+	if err != nil {
+		return nil, err
+	}
+	if body.Object == nil {
+		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
+	}
+	gvk, err := checkKind(body.Object, res.GVK())
+	if err != nil {
+		return nil, err
+	}
+	return body.Object, c.fit(body, gvk, res.Kind, model)
+}
+
+// checkKind refuses a body of another kind than the path's; what it does not
+// say is taken from the path.
+func checkKind(obj tree, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
+	kind, apiVersion := text(obj, "kind"), text(obj, "apiVersion")
+	got := want
+	if kind != "" {
+		got.Kind = kind
+	}
+	if apiVersion != "" {
+		gv, err := apischema.ParseGroupVersion(apiVersion)
+		if err != nil {
+			return got, status.BadRequest("%v", err)
+		}
+		got.Group, got.Version = gv.Group, gv.Version
+	}
+	switch {
+	case got.Kind != want.Kind:
+		return got, status.CannotBeHandled(got, want.Kind, fmt.Errorf("the path is one of %s", want.GroupVersion().WithKind(want.Kind)))
+	case got.GroupVersion() != want.GroupVersion():
+		return got, status.VersionMismatch(got.GroupVersion().String(), want.GroupVersion().String())
+	}
+	obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
+	return got, nil
+}
+
+// fit makes a decoded body conform to the model. What that drops is ignored,
+// warned about or refused, as fieldValidation asks.
+func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string, model *schema.Model) error {
+	unknown, err := model.Fit(body.Object)
+	if err != nil {
+		return status.CannotBeHandled(gvk, kind, err)
+	}
+	findings := findingsOf(body.Duplicates, unknown)
+	switch c.q.strictness() {
+	case strictFields:
+		if len(findings) > 0 {
+			return status.StrictDecoding(gvk, kind, findings)
+		}
+	case warnFields:
+		c.warn(findings)
+	}
+	return nil
+}
+
+// findingsOf words what strict decoding finds.
+func findingsOf(duplicates, unknown []string) []string {
+	if len(unknown) == 0 {
+		return duplicates
+	}
+	findings := append([]string(nil), duplicates...)
+	for _, path := range unknown {
+		findings = append(findings, fmt.Sprintf("unknown field %q", path))
+	}
+	return findings
+}
+
+func joinFindings(findings []string) string { return strings.Join(findings, ", ") }
+
+// Bounds of all warnings of a response, and of one when they are exceeded, in
+// runes.
+const (
+	maxWarnings = 4096
+	cutWarning  = 256
+)
+
+// warn adds Warning headers. Duplicates are dropped; too long ones are cut and
+// what then does not fit is dropped.
+func (c *call) warn(texts []string) {
+	total := 0
+	for _, t := range texts {
+		total += utf8.RuneCountInString(t)
+	}
+	for _, t := range texts {
+		if _, ok := c.warned[t]; ok {
+			continue
+		}
+		if c.warned == nil {
+			c.warned = map[string]struct{}{}
+		}
+		c.warned[t] = struct{}{}
+		if total > maxWarnings {
+			t = cutRunes(t, cutWarning)
+		}
+		n := utf8.RuneCountInString(t)
+		if c.warnings+n > maxWarnings {
+			return
+		}
+		header, err := utilnet.NewWarningHeader(299, "-", t)
+		if err != nil {
+			// Not printable as a header: say that something was there.
+			header, _ = utilnet.NewWarningHeader(299, "-", strings.ToValidUTF8(fmt.Sprintf("%q", t), "?"))
+		}
+		if header == "" {
+			continue
+		}
+		c.warnings += n
+		c.Header().Add("Warning", header)
+	}
+}
+
+func cutRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}

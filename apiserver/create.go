@@ -1,0 +1,212 @@
+package apiserver
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// generateAttempts is how many names are tried for a generateName.
+const generateAttempts = 8
+
+func (c *call) create() error {
+	if err := c.q.checkModify("CreateOptions"); err != nil {
+		return err
+	}
+	c.kind.DryRun = c.q.isDryRun()
+	f, err := c.format(c.res, codec.ShapeObject)
+	if err != nil {
+		return err
+	}
+	model, err := c.model()
+	if err != nil {
+		return err
+	}
+	obj, err := c.readObject(c.res, model)
+	if err != nil {
+		return err
+	}
+	w, err := c.createObject(obj)
+	if err != nil {
+		return err
+	}
+	return c.answer(f, http.StatusCreated, w)
+}
+
+// createObject completes, validates and stores a decoded object that fits the
+// model. With generateName it tries several names.
+func (c *call) createObject(obj tree) (written, error) {
+	meta, err := metaOf(obj)
+	if err != nil {
+		return written{}, err
+	}
+	if err := matchNamespace(meta, c.res, c.info.objectNamespace); err != nil {
+		return written{}, err
+	}
+	if err := prepareCreate(meta, c.res, c.s.cfg.Now()); err != nil {
+		return written{}, err
+	}
+	if c.res.Subresource("status") != nil {
+		delete(obj, "status")
+	}
+	if err := c.complete(obj, nil); err != nil {
+		return written{}, err
+	}
+	if text(meta, "name") != "" {
+		c.info.Name = text(meta, "name")
+		return c.createNamed(obj, meta)
+	}
+	return c.createGenerated(obj, meta)
+}
+
+// complete defaults and validates an object but for its metadata. old is nil for
+// a create.
+func (c *call) complete(obj, old tree) error {
+	model, err := c.model()
+	if err != nil {
+		return err
+	}
+	model.Default(obj)
+	if h := c.hooks(); h.prepare != nil {
+		h.prepare(obj, old)
+	}
+	errs := model.Validate(obj)
+	meta, _ := obj["metadata"].(tree)
+	return c.invalid(text(meta, "name"), errs)
+}
+
+func (c *call) createNamed(obj, meta tree) (written, error) {
+	if err := c.invalid(c.info.Name, validateMeta(meta, c.res)); err != nil {
+		return written{}, err
+	}
+	ch, err := c.store(proto.Op_OP_PUT, obj)
+	if err != nil {
+		return written{}, err
+	}
+	return c.insert(ch)
+}
+
+// insert stores a new object. What this node already knows to be impossible is
+// confirmed and refused without a log entry.
+func (c *call) insert(ch change) (written, error) {
+	key := c.key()
+	if c.q.isDryRun() {
+		if err := c.s.confirm(c.ctx); err != nil {
+			return written{}, err
+		}
+		err := c.refusedHere(key)
+		return written{obj: ch.obj, created: true}, err
+	}
+	if c.refusedHere(key) != nil {
+		if err := c.s.confirm(c.ctx); err != nil {
+			return written{}, err
+		}
+		if err := c.refusedHere(key); err != nil {
+			return written{}, err
+		}
+	}
+	w := c.entry(key, &ch)
+	w.Condition = proto.Condition_CONDITION_ABSENT
+	c.guard(w)
+	v, outcome, err := c.s.propose(c.ctx, w)
+	switch {
+	case err != nil:
+		return written{}, err
+	case outcome == proto.Outcome_OUTCOME_APPLIED:
+		return written{version: v, obj: ch.obj, created: true}, nil
+	case outcome == proto.Outcome_OUTCOME_EXISTS:
+		return written{}, status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+	}
+	return written{}, c.guardError(outcome)
+}
+
+// refusedHere says why the local state would refuse a create, or nil.
+func (c *call) refusedHere(key string) error {
+	if c.res.Namespaced {
+		ns, err := c.s.current(namespacesTable, c.info.objectNamespace)
+		switch {
+		case err != nil:
+			return err
+		case ns == nil:
+			return c.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
+		case ns.Flags&proto.FlagTerminating != 0:
+			return c.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
+		}
+	}
+	v, err := c.s.current(c.res.Table(), key)
+	if err == nil && v != nil {
+		err = status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+	}
+	return err
+}
+
+func (c *call) createGenerated(obj, meta tree) (written, error) {
+	base := text(meta, "generateName")
+	if base == "" {
+		return written{}, c.invalid("", validateMeta(meta, c.res))
+	}
+	for range generateAttempts {
+		meta["name"] = generatedName(base)
+		c.info.Name = text(meta, "name")
+		w, err := c.createNamed(obj, meta)
+		if !apierrors.IsAlreadyExists(err) {
+			return w, err
+		}
+	}
+	return written{}, status.NoUniqueName(c.res.GroupResource(), c.info.Name)
+}
+
+const (
+	nameAlphabet  = "bcdfghjklmnpqrstvwxz2456789"
+	generatedTail = 5
+	generatedMax  = 63
+)
+
+// generatedName appends five characters to base, which is cut to make room. The
+// alphabet has no vowels and no digits that look like letters.
+func generatedName(base string) string {
+	if len(base) > generatedMax-generatedTail {
+		base = base[:generatedMax-generatedTail]
+	}
+	var tail [generatedTail]byte
+	for i := range tail {
+		tail[i] = nameAlphabet[rand.IntN(len(nameAlphabet))]
+	}
+	return base + string(tail[:])
+}
+
+// guardError is the answer to a create in a namespace that is not there or on
+// its way out.
+func (c *call) guardError(outcome proto.Outcome) error {
+	ns := c.info.objectNamespace
+	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
+		return status.NotFound(namespacesResource, ns)
+	}
+	reason := "unable to create new content in namespace " + ns + " because it is being terminated"
+	e := apierrors.NewForbidden(c.res.GroupResource(), c.info.Name, errors.New(reason))
+	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    "NamespaceTerminating",
+		Message: "namespace " + ns + " is being terminated",
+		Field:   "metadata.namespace",
+	})
+	return e
+}
+
+// shallow returns a copy of an object with metadata of its own, so that one
+// attempt of a write leaves nothing behind for the next.
+func shallow(obj tree) (tree, tree, error) {
+	meta, err := metaOf(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	work, workMeta := maps.Clone(obj), maps.Clone(meta)
+	work["metadata"] = workMeta
+	return work, workMeta, nil
+}

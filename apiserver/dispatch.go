@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func gvr(i *RequestInfo) apischema.GroupVersionResource {
+	return apischema.GroupVersionResource{Group: i.Group, Version: i.Version, Resource: i.Resource}
+}
+
+// dispatch finds what serves the request and answers, also with errors.
+func (c *call) dispatch() {
+	if err := c.route(); err != nil {
+		c.fail(err)
+	}
+}
+
+func (c *call) route() error {
+	if c.res == nil {
+		if c.s.cfg.Kinds().HasGroupVersion(apischema.GroupVersion{Group: c.info.Group, Version: c.info.Version}) {
+			return status.NoSuchResource()
+		}
+		status.PlainNotFound(c, c.r)
+		return nil
+	}
+	if !c.placed() {
+		return status.NoSuchResource()
+	}
+	q, err := parseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	c.q = q
+	if q.Timeout > 0 && !c.kind.LongRunning {
+		// Only ever shortens what the filters have set.
+		ctx, cancel := context.WithTimeout(c.ctx, q.Timeout)
+		defer cancel()
+		c.ctx = ctx
+	}
+	if c.info.Subresource != "" {
+		return c.subresource()
+	}
+	return c.verb()
+}
+
+// placed reports whether the path's scope is the resource's.
+func (c *call) placed() bool {
+	i := &c.info
+	if c.info.Subresource != "" && c.sub == nil {
+		return false
+	}
+	if !c.res.Namespaced {
+		// A namespace's own path carries its name as the namespace, for RBAC.
+		if i.ownNamespace {
+			i.objectNamespace = ""
+			return true
+		}
+		return i.Namespace == ""
+	}
+	i.objectNamespace = i.Namespace
+	return i.Namespace != "" || i.Name == ""
+}
+
+func (c *call) verb() error {
+	i := &c.info
+	if c.res.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
+		return status.NoSuchMethod()
+	}
+	if i.Verb == "create" && i.Name != "" {
+		return status.NoSuchMethod()
+	}
+	if !c.res.HasVerb(i.Verb) {
+		return status.NoSuchMethod()
+	}
+	if c.res.Virtual {
+		return c.virtual()
+	}
+	switch i.Verb {
+	case "get":
+		return c.get()
+	case "list":
+		return c.list()
+	case "watch":
+		return c.watch()
+	case "create":
+		return c.create()
+	case "update":
+		return c.update()
+	case "patch":
+		return c.patch()
+	case "delete":
+		return c.delete()
+	case "deletecollection":
+		return c.deleteCollection()
+	}
+	return status.NoSuchMethod()
+}
+
+// subresource serves what lies below an object. Status and scale are the same
+// for every kind; the rest is in the table of hooks.
+func (c *call) subresource() error {
+	if c.info.Name == "" || c.res.Namespaced && c.info.Namespace == "" {
+		return status.NoSuchResource()
+	}
+	if !hasVerb(c.sub.Verbs, c.info.Verb) {
+		return status.NoSuchMethod()
+	}
+	if f := subresourceHooks[c.res.GroupResource().String()+"/"+c.sub.Name]; f != nil {
+		return f(c)
+	}
+	switch c.sub.Name {
+	case "status":
+		return c.status()
+	case "scale":
+		return c.scale()
+	}
+	return notImplemented(c.res.GroupResource(), c.sub.Name)
+}
+
+func hasVerb(verbs []string, verb string) bool {
+	for _, v := range verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// key of the object that the path names.
+func (c *call) key() string { return c.res.Key(c.info.objectNamespace, c.info.Name) }
+
+// model of the resource's objects.
+func (c *call) model() (*schema.Model, error) { return schema.Lookup(c.res.Model) }
+
+// format negotiates the form of the answer, before anything is done that could
+// not be taken back.
+func (c *call) format(res *kinds.Resource, shape codec.Shape) (codec.Format, error) {
+	return codec.Negotiate(c.r, res, shape)
+}

@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+func (c *call) get() error {
+	f, err := c.format(c.res, codec.ShapeObject)
+	if err != nil {
+		return err
+	}
+	v, err := c.readOne()
+	if err != nil {
+		return err
+	}
+	return codec.WriteObject(c, c.r, f, http.StatusOK, c.res, v)
+}
+
+// readOne reads the object that the path names, as fresh as the request asks.
+func (c *call) readOne() (*mvcc.Version, error) {
+	plan, err := consistency.PlanGet(consistency.Params{
+		ResourceVersion: c.q.ResourceVersion, MaxStaleness: c.q.MaxStaleness,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.s.cfg.Reads.Await(c.ctx, plan); err != nil {
+		return nil, err
+	}
+	key := c.key()
+	for {
+		state := c.s.cfg.Store.State()
+		at := state.Applied()
+		var v *mvcc.Version
+		if t := state.Table(c.res.Table()); t != nil {
+			v, err = t.Get(key, at)
+		}
+		if errors.Is(err, mvcc.ErrCompacted) {
+			continue // the floor has passed what was current a moment ago
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.readAs(plan, at)
+		if v == nil {
+			return nil, c.notFound()
+		}
+		return v, nil
+	}
+}
+
+// readAs says which state the answer is from and, if the client did not ask for
+// a fresh one, how old that may be.
+func (c *call) readAs(plan consistency.Plan, at proto.Revision) {
+	c.read(at)
+	if plan.Mode == consistency.Any {
+		c.stale()
+	}
+}

@@ -1,0 +1,73 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What is really code. Everything that is not in these tables is the same for
+// every kind, and handlers never look at a kind's name.
+
+// objectHooks are the few kinds whose objects need code of their own. Functions
+// that are nil do nothing.
+type objectHooks struct {
+	// prepare completes an object before it is validated. old is nil for a
+	// create. Values of obj may be shared and are replaced, not changed.
+	prepare func(obj, old tree)
+	// mayDelete refuses the deletion of some objects.
+	mayDelete func(c *call, name string) error
+	// startDelete prepares the first phase of a deletion; it reports whether
+	// something other than metadata.finalizers still holds the object.
+	startDelete func(c *call, obj tree) (held bool)
+	// holds reports whether a deleting object must stay although it has no
+	// finalizers in its metadata.
+	holds func(obj tree) bool
+}
+
+// byResource is keyed by GroupResource.String.
+var byResource = map[string]*objectHooks{
+	"namespaces": &namespaceHooks,
+}
+
+// subresourceHooks is keyed by resource.group/subresource.
+var subresourceHooks = map[string]func(*call) error{}
+
+// virtualHooks answer resources that are not stored, keyed like byResource.
+var virtualHooks = map[string]func(*call) error{}
+
+func init() {
+	// Filled here because the functions reach the tables again.
+	subresourceHooks["namespaces/finalize"] = (*call).finalizeNamespace
+}
+
+var noHooks objectHooks
+
+func (c *call) hooks() *objectHooks {
+	if h := byResource[c.res.GroupResource().String()]; h != nil {
+		return h
+	}
+	return &noHooks
+}
+
+func (c *call) virtual() error {
+	if f := virtualHooks[c.res.GroupResource().String()]; f != nil {
+		return f(c)
+	}
+	return notImplemented(c.res.GroupResource(), "")
+}
+
+// notImplemented refuses by name what discovery lists and this version cannot
+// do yet.
+func notImplemented(resource schema.GroupResource, sub string) error {
+	what := resource.String()
+	if sub != "" {
+		what += "/" + sub
+	}
+	s := status.From(status.BadRequest("%s is not implemented by this version of the server", what))
+	s.Code, s.Reason = http.StatusNotImplemented, metav1.StatusReason("NotImplemented")
+	return &apierrors.StatusError{ErrStatus: *s}
+}

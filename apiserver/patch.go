@@ -1,0 +1,113 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func (c *call) patch() error {
+	f, p, model, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, c.notFound()
+		}
+		old, obj, err := c.patched(cur, p, model)
+		if err != nil {
+			return change{}, err
+		}
+		if c.res.Subresource("status") != nil {
+			carry(obj, old, "status")
+		}
+		return c.replace(cur, obj, old)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(f, codeOf(w.created), w)
+}
+
+// readPatch reads what every patch begins with.
+func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model, err error) {
+	if err = c.q.checkModify("PatchOptions"); err != nil {
+		return
+	}
+	c.kind.DryRun = c.q.isDryRun()
+	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
+		return
+	}
+	raw, err := c.body()
+	if err != nil {
+		return
+	}
+	if p, err = patch.Parse(c.r.Header.Get("Content-Type"), raw, c.res.Custom); err != nil {
+		return
+	}
+	model, err = c.model()
+	return
+}
+
+// patched applies a patch to the current version and returns the decoded
+// version and the patched object, which has metadata of its own and names the
+// same object.
+func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree, err error) {
+	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+		return nil, nil, err
+	}
+	result, err := p.Apply(old, model.PatchMeta())
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := checkKind(result, c.res.GVK()); err != nil {
+		return nil, nil, err
+	}
+	unknown, err := model.Fit(result)
+	if err != nil {
+		return nil, nil, c.unfitPatch(p, err)
+	}
+	if err := c.patchFindings(p, unknown); err != nil {
+		return nil, nil, err
+	}
+	obj, meta, err := shallow(result)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.matchPath(obj); err != nil {
+		return nil, nil, err
+	}
+	return old, obj, c.checkIdentity(meta, cur)
+}
+
+// unfitPatch is the answer to a patch whose result has a value of the wrong type.
+func (c *call) unfitPatch(p *patch.Patch, err error) error {
+	return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
+		field.Invalid(field.NewPath("patch"), string(p.Raw), err.Error()),
+	})
+}
+
+// patchFindings deals with unknown and duplicate fields of a patch. What is
+// stored has none, so the result's are the patch's.
+func (c *call) patchFindings(p *patch.Patch, unknown []string) error {
+	findings := findingsOf(p.Duplicates, unknown)
+	if len(findings) == 0 {
+		return nil
+	}
+	switch c.q.strictness() {
+	case strictFields:
+		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
+			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(findings))),
+		})
+	case warnFields:
+		c.warn(findings)
+	}
+	return nil
+}

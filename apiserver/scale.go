@@ -1,0 +1,237 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// scaleResource is the Scale as a resource of its own, for decoding, negotiation
+// and answers.
+var scaleResource = &kinds.Resource{
+	Group: "autoscaling", Version: "v1", Kind: "Scale", Plural: "scales", Singular: "scale",
+	Namespaced: true, Model: "io.k8s.api.autoscaling.v1.Scale",
+}
+
+// scale serves the scale subresource: a small object that shows and changes the
+// number of replicas, at the paths that the resource declares.
+func (c *call) scale() error {
+	if c.info.Verb != "get" {
+		options := "UpdateOptions"
+		if c.info.Verb == "patch" {
+			options = "PatchOptions"
+		}
+		if err := c.q.checkModify(options); err != nil {
+			return err
+		}
+		c.kind.DryRun = c.q.isDryRun()
+	}
+	f, err := c.format(scaleResource, codec.ShapeObject)
+	if err != nil {
+		return err
+	}
+	var v *mvcc.Version
+	switch c.info.Verb {
+	case "get":
+		v, err = c.readOne()
+	case "update":
+		return c.updateScale(f)
+	case "patch":
+		return c.patchScale(f)
+	default:
+		return status.NoSuchMethod()
+	}
+	if err != nil {
+		return err
+	}
+	obj, err := codec.DecodeStored(c.res, v)
+	if err != nil {
+		return err
+	}
+	return c.answerScale(f, obj)
+}
+
+func (c *call) answerScale(f codec.Format, obj tree) error {
+	return codec.WriteTree(c, c.r, f, http.StatusOK, scaleResource, c.scaleOf(obj))
+}
+
+// scaleOf shows an object as a Scale.
+func (c *call) scaleOf(obj tree) tree {
+	meta, _ := obj["metadata"].(tree)
+	shown := tree{}
+	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
+		if v, ok := meta[name]; ok {
+			shown[name] = v
+		}
+	}
+	spec, state := tree{}, tree{"replicas": int64(0)}
+	if n, ok := wholeNumber(lookup(obj, c.sub.SpecReplicas)); ok && n != 0 {
+		spec["replicas"] = n
+	}
+	if n, ok := wholeNumber(lookup(obj, c.sub.StatusReplicas)); ok {
+		state["replicas"] = n
+	}
+	if c.sub.Selector != "" {
+		if s := selectorText(lookup(obj, c.sub.Selector)); s != "" {
+			state["selector"] = s
+		}
+	}
+	return tree{
+		"kind": scaleResource.Kind, "apiVersion": scaleResource.GroupVersion().String(),
+		"metadata": shown, "spec": spec, "status": state,
+	}
+}
+
+// selectorText is a selector as text: a LabelSelector, a plain map of labels, or
+// already a string.
+func selectorText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case tree:
+		if _, ok := v["matchLabels"]; !ok && v["matchExpressions"] == nil {
+			set := labels.Set{}
+			for k, x := range v {
+				set[k], _ = x.(string)
+			}
+			return set.String()
+		}
+		var s metav1.LabelSelector
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(v, &s); err != nil {
+			return ""
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&s)
+		if err != nil {
+			return ""
+		}
+		return selector.String()
+	}
+	return ""
+}
+
+func (c *call) updateScale(f codec.Format) error {
+	model, err := schema.Lookup(scaleResource.Model)
+	if err != nil {
+		return err
+	}
+	sent, err := c.readObject(scaleResource, model)
+	if err != nil {
+		return err
+	}
+	if err := c.matchPath(sent); err != nil {
+		return err
+	}
+	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, c.notFound()
+		}
+		old, err := codec.DecodeStored(c.res, cur)
+		if err != nil {
+			return change{}, err
+		}
+		return c.applyScale(cur, sent, old)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answerScale(f, w.obj)
+}
+
+func (c *call) patchScale(f codec.Format) error {
+	_, p, _, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	model, err := schema.Lookup(scaleResource.Model)
+	if err != nil {
+		return err
+	}
+	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, c.notFound()
+		}
+		old, err := codec.DecodeStored(c.res, cur)
+		if err != nil {
+			return change{}, err
+		}
+		sent, err := p.Apply(c.scaleOf(old), model.PatchMeta())
+		if err != nil {
+			return change{}, err
+		}
+		unknown, err := model.Fit(sent)
+		if err != nil {
+			return change{}, c.unfitPatch(p, err)
+		}
+		if err := c.patchFindings(p, unknown); err != nil {
+			return change{}, err
+		}
+		if err := c.matchPath(sent); err != nil {
+			return change{}, err
+		}
+		return c.applyScale(cur, sent, old)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answerScale(f, w.obj)
+}
+
+// applyScale writes a Scale's spec.replicas into the object.
+func (c *call) applyScale(cur *mvcc.Version, sent, old tree) (change, error) {
+	meta, err := metaOf(sent)
+	if err != nil {
+		return change{}, err
+	}
+	if err := c.checkIdentity(meta, cur); err != nil {
+		return change{}, err
+	}
+	replicas, _ := wholeNumber(lookup(sent, "spec.replicas"))
+	if replicas < 0 {
+		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), c.info.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
+		})
+	}
+	obj, _, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	if err := assign(obj, c.sub.SpecReplicas, replicas); err != nil {
+		return change{}, err
+	}
+	ch, err := c.replace(cur, obj, old)
+	if ch.none {
+		ch.obj = old
+	}
+	return ch, err
+}
+
+// assign sets the value at a dotted path; the maps on the way are copied.
+func assign(obj tree, path string, value any) error {
+	parts := strings.Split(strings.TrimPrefix(path, "."), ".")
+	for _, part := range parts[:len(parts)-1] {
+		inner, ok := obj[part].(tree)
+		if !ok && obj[part] != nil {
+			return fmt.Errorf("%s is not an object", part)
+		}
+		inner = maps.Clone(inner)
+		if inner == nil {
+			inner = tree{}
+		}
+		obj[part] = inner
+		obj = inner
+	}
+	obj[parts[len(parts)-1]] = value
+	return nil
+}

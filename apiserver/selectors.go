@@ -1,0 +1,156 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// selection is which objects of a table a list or a watch is about. It is for
+// one goroutine: matching reuses one view of a version's attributes.
+type selection struct {
+	prefix string // keys of the namespace, or all
+	key    string // the one key, if only one can match
+	labels labels.Selector
+	fields fields.Selector
+	view   attributeView
+}
+
+// fieldName and fieldNamespace can be selected by in every resource.
+const (
+	fieldName      = "metadata.name"
+	fieldNamespace = "metadata.namespace"
+)
+
+// selection reads the path and the selectors of a request. Errors are 400.
+func (c *call) selection() (*selection, error) {
+	s := &selection{}
+	namespace := c.info.objectNamespace
+	if c.q.LabelSelector != "" {
+		parsed, err := labels.Parse(c.q.LabelSelector)
+		if err != nil {
+			return nil, status.BadRequest("%v", err)
+		}
+		if !parsed.Empty() {
+			s.labels = parsed
+		}
+	}
+	name := c.info.Name
+	if c.q.FieldSelector != "" {
+		parsed, err := fields.ParseSelector(c.q.FieldSelector)
+		if err != nil {
+			return nil, status.BadRequest("%v", err)
+		}
+		if err := c.checkFields(parsed); err != nil {
+			return nil, err
+		}
+		if exact, ok := parsed.RequiresExactMatch(fieldName); ok {
+			if name != "" && name != exact {
+				return nil, status.BadRequest("fieldSelector metadata.name doesn't match requested name")
+			}
+			name = exact
+		}
+		if exact, ok := parsed.RequiresExactMatch(fieldNamespace); ok && namespace == "" && c.res.Namespaced {
+			namespace = exact
+		}
+		if !parsed.Empty() {
+			s.fields = parsed
+		}
+	}
+	if c.res.Namespaced && namespace != "" {
+		s.prefix = namespace + "/"
+	}
+	if name != "" && (namespace != "" || !c.res.Namespaced) {
+		s.key = c.res.Key(namespace, name)
+	}
+	s.view.namespaced = c.res.Namespaced
+	return s, nil
+}
+
+// checkFields refuses fields that the resource does not index.
+func (c *call) checkFields(sel fields.Selector) error {
+requirements:
+	for _, r := range sel.Requirements() {
+		if r.Field == fieldName || r.Field == fieldNamespace {
+			continue
+		}
+		for i := range c.res.SelectableFields {
+			if c.res.SelectableFields[i].Path == r.Field {
+				continue requirements
+			}
+		}
+		return status.BadRequest("field label not supported: %s", r.Field)
+	}
+	return nil
+}
+
+// all reports whether every object of the prefix is meant.
+func (s *selection) all() bool { return s.key == "" && s.labels == nil && s.fields == nil }
+
+// covers reports whether a key may be meant at all.
+func (s *selection) covers(key string) bool {
+	if s.key != "" {
+		return key == s.key
+	}
+	return strings.HasPrefix(key, s.prefix)
+}
+
+// matches reports whether a version that is covered is meant.
+func (s *selection) matches(v *mvcc.Version) bool {
+	if s.labels == nil && s.fields == nil {
+		return true
+	}
+	s.view.version = v
+	if s.labels != nil && !s.labels.Matches((*labelView)(&s.view)) {
+		return false
+	}
+	return s.fields == nil || s.fields.Matches((*fieldView)(&s.view))
+}
+
+// attributeView shows a version's attributes to apimachinery's selectors without
+// a map.
+type attributeView struct {
+	version    *mvcc.Version
+	namespaced bool
+}
+
+type labelView attributeView
+
+// Has implements labels.Labels.
+func (l *labelView) Has(name string) bool { return l.version.Labels.Has(name) }
+
+// Get implements labels.Labels.
+func (l *labelView) Get(name string) string {
+	v, _ := l.version.Labels.Get(name)
+	return v
+}
+
+// Lookup implements labels.Labels.
+func (l *labelView) Lookup(name string) (string, bool) { return l.version.Labels.Get(name) }
+
+type fieldView attributeView
+
+// Has implements fields.Fields.
+func (f *fieldView) Has(name string) bool {
+	return name == fieldName || name == fieldNamespace || f.version.Fields.Has(name)
+}
+
+// Get implements fields.Fields.
+func (f *fieldView) Get(name string) string {
+	switch name {
+	case fieldName, fieldNamespace:
+		namespace, object, ok := strings.Cut(f.version.Key, "/")
+		if !ok || !f.namespaced {
+			namespace, object = "", f.version.Key
+		}
+		if name == fieldName {
+			return object
+		}
+		return namespace
+	}
+	v, _ := f.version.Fields.Get(name)
+	return v
+}

@@ -1,0 +1,90 @@
+package apiserver
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// watchSet knows the open watches, so that one goroutine can find the
+// connections that nobody reads from. A write deadline per flush would do the
+// same, but on HTTP/2 each one costs a message to the connection's goroutine, and
+// an expired one ends an idle stream too.
+type watchSet struct {
+	mu      sync.Mutex
+	entries map[*watchEntry]struct{}
+	wg      sync.WaitGroup
+	count   atomic.Int64
+}
+
+// watchEntry is the stopwatch of one watch.
+type watchEntry struct {
+	w http.ResponseWriter
+	// since is when the write that is under way began, in Unix nanoseconds;
+	// zero if there is none.
+	since atomic.Int64
+}
+
+func (e *watchEntry) begin() { e.since.Store(time.Now().UnixNano()) }
+func (e *watchEntry) end()   { e.since.Store(0) }
+
+func (s *watchSet) add(w http.ResponseWriter) *watchEntry {
+	e := &watchEntry{w: w}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries == nil {
+		s.entries = map[*watchEntry]struct{}{}
+	}
+	s.entries[e] = struct{}{}
+	s.count.Add(1)
+	s.wg.Add(1)
+	return e
+}
+
+func (s *watchSet) remove(e *watchEntry) {
+	s.mu.Lock()
+	delete(s.entries, e)
+	s.mu.Unlock()
+	s.count.Add(-1)
+	s.wg.Done()
+}
+
+func (s *watchSet) wait() { s.wg.Wait() }
+
+// endRate is how many watches end in a second when the server does.
+const endRate = 2000
+
+// spread is over what time the watches end, at most a second.
+func (s *watchSet) spread() time.Duration {
+	return min(time.Duration(s.count.Load())*time.Second/endRate, time.Second)
+}
+
+// janitor ends connections whose write has been waiting for longer than limit.
+func (s *watchSet) janitor(done <-chan struct{}, limit time.Duration) {
+	tick := time.NewTicker(max(limit/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			s.endStalled(time.Now().Add(-limit).UnixNano())
+		}
+	}
+}
+
+func (s *watchSet) endStalled(before int64) {
+	var stalled []*watchEntry
+	s.mu.Lock()
+	for e := range s.entries {
+		if since := e.since.Load(); since != 0 && since < before {
+			stalled = append(stalled, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range stalled {
+		// Writers without deadlines are not connections.
+		_ = http.NewResponseController(e.w).SetWriteDeadline(time.Unix(1, 0))
+	}
+}

@@ -1,0 +1,341 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// watchBatch is how many versions are read before they are sent.
+const watchBatch = 128
+
+// batches lends watchers a buffer while they read. Idle ones hold none: there
+// may be ten thousand.
+var batches = sync.Pool{New: func() any { return new([watchBatch]*mvcc.Version) }}
+
+func (c *call) watch() error {
+	f, err := c.format(c.res, codec.ShapeWatch)
+	if err != nil {
+		return err
+	}
+	sel, err := c.selection()
+	if err != nil {
+		return err
+	}
+	plan, err := consistency.PlanWatch(c.params(sel))
+	if err != nil {
+		return err
+	}
+	at, err := c.awaitWatch(plan)
+	var tooLarge *consistency.TooLargeError
+	if err != nil && !errors.As(err, &tooLarge) {
+		return err
+	}
+	c.readAs(plan, at)
+	events, writeErr := codec.NewEventWriter(c, f, c.res)
+	if writeErr != nil {
+		return writeErr
+	}
+	w := &watching{call: c, sel: sel, events: events}
+	w.entry = c.s.watches.add(c)
+	defer c.s.watches.remove(w.entry)
+	// From here on failures are events of the stream.
+	if err != nil {
+		w.fail(err)
+		return nil
+	}
+	w.run(plan, at)
+	return nil
+}
+
+// awaitWatch waits for the state that a watch starts from; the wait is bounded
+// like any other read, the watch is not.
+func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.s.cfg.Limits.Request)
+	defer cancel()
+	return c.s.cfg.Reads.Await(ctx, plan)
+}
+
+// watching is one watch: a position in a table's history, and where its events
+// go.
+type watching struct {
+	*call
+	sel    *selection
+	events *codec.EventWriter
+	entry  *watchEntry
+	cursor Watcher
+	after  proto.Revision // everything up to here has been read
+	unsent int            // events since the last flush
+	// writing is set from the first write until the flush.
+	writing bool
+}
+
+// run sends the initial events, if asked for, and then follows the history until
+// the client goes, time is up, the server ends or the floor overtakes it.
+func (w *watching) run(plan consistency.Plan, at proto.Revision) {
+	w.after = plan.StartAfter
+	if w.after == 0 {
+		w.after = at
+	}
+	if plan.InitialEvents {
+		if err := w.initial(plan); err != nil {
+			w.fail(err)
+			return
+		}
+	}
+	cursor, err := w.s.cfg.Store.Watch(w.res.Table(), w.after)
+	if err != nil {
+		w.fail(w.tooOld(err))
+		return
+	}
+	w.cursor = cursor
+	defer cursor.Close()
+	// The headers go out at once, also when there is nothing to say yet.
+	if w.flush() != nil {
+		return
+	}
+	w.follow()
+}
+
+// errGone ends a watch whose client cannot be written to.
+var errGone = errors.New("the client is gone")
+
+// initial sends one consistent snapshot.
+func (w *watching) initial(plan consistency.Plan) error {
+	page, at, err := w.page(consistency.Plan{Mode: consistency.MostRecent}, w.after, w.sel)
+	if err != nil {
+		return err
+	}
+	for i, v := range page.Versions {
+		if err := w.emit("ADDED", v, v.Revision); err != nil {
+			return err
+		}
+		if i%watchBatch == watchBatch-1 && w.flush() != nil {
+			return errGone
+		}
+	}
+	w.after = at
+	if plan.EndBookmark {
+		return w.bookmark(at, true)
+	}
+	return nil
+}
+
+// emit writes one event; flush sends it.
+func (w *watching) emit(event string, content *mvcc.Version, rev proto.Revision) error {
+	w.write()
+	if w.events.Event(event, content, rev) != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (w *watching) bookmark(rev proto.Revision, initialEnd bool) error {
+	w.write()
+	if w.events.Bookmark(rev, initialEnd) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// write notes that something is about to be written: a full buffer waits for the
+// client just like a flush.
+func (w *watching) write() {
+	w.unsent++
+	if !w.writing {
+		w.writing = true
+		w.entry.begin()
+	}
+}
+
+// follow is the life of a watch after its start.
+func (w *watching) follow() {
+	end := time.Now().Add(w.lifetime())
+	next := w.nextTimer(end)
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-w.s.closing:
+			w.farewell()
+			return
+		case <-w.cursor.Wake():
+			if !w.advance(false) {
+				return
+			}
+		case <-timer.C:
+			// A bookmark, and at the end of its time a last one, so that the client
+			// resumes from here.
+			if !w.advance(w.q.AllowWatchBookmarks) || !time.Now().Before(end) {
+				return
+			}
+			timer.Reset(time.Until(w.nextTimer(end)))
+		}
+	}
+}
+
+func (w *watching) nextTimer(end time.Time) time.Time {
+	next := time.Now().Add(w.s.cfg.Limits.Bookmark)
+	if !w.q.AllowWatchBookmarks || next.After(end) {
+		return end
+	}
+	return next
+}
+
+// lifetime is timeoutSeconds, or a random time so that watches that began
+// together do not end together.
+func (w *watching) lifetime() time.Duration {
+	if s := w.q.TimeoutSeconds; s != nil && *s > 0 {
+		return time.Duration(min(*s, int64(24*time.Hour/time.Second))) * time.Second
+	}
+	least := w.s.cfg.Limits.WatchMin
+	return least + rand.N(least)
+}
+
+// farewell ends a watch when the server does: not all in one instant, and with a
+// bookmark to resume from.
+func (w *watching) farewell() {
+	if spread := w.s.watches.spread(); spread > 0 {
+		timer := time.NewTimer(rand.N(spread))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+	w.advance(w.q.AllowWatchBookmarks)
+}
+
+// advance sends everything that there is to read, and then a bookmark if asked
+// to. It reports whether the watch goes on.
+func (w *watching) advance(bookmark bool) bool {
+	batch := batches.Get().(*[watchBatch]*mvcc.Version)
+	defer func() {
+		clear(batch[:])
+		batches.Put(batch)
+	}()
+	for {
+		n, progress, err := w.cursor.Next(batch[:])
+		if err != nil {
+			w.fail(w.tooOld(err))
+			return false
+		}
+		for _, v := range batch[:n] {
+			if err := w.version(v); err != nil {
+				if !errors.Is(err, errGone) {
+					w.fail(err)
+				}
+				return false
+			}
+		}
+		w.after = progress
+		last := n < len(batch)
+		if last && bookmark {
+			if w.bookmark(progress, false) != nil {
+				return false
+			}
+		}
+		if w.unsent > 0 && w.flush() != nil {
+			return false
+		}
+		if last {
+			return true
+		}
+	}
+}
+
+// version sends what one version means to this watch, if anything.
+func (w *watching) version(v *mvcc.Version) error {
+	if !w.sel.covers(v.Key) {
+		return nil
+	}
+	event, content, err := w.sel.event(v)
+	if err != nil {
+		return w.tooOld(err)
+	}
+	if event == "" {
+		return nil
+	}
+	return w.emit(event, content, v.Revision)
+}
+
+// event says how a covered version looks through the selectors: an object that
+// begins to match is ADDED, one that ceases to match is DELETED with its
+// previous content. An empty event means that it never matched.
+func (s *selection) event(v *mvcc.Version) (event string, content *mvcc.Version, err error) {
+	if s.labels == nil && s.fields == nil {
+		switch {
+		case v.Deleted:
+			return "DELETED", v, nil
+		case v.Created():
+			return "ADDED", v, nil
+		}
+		return "MODIFIED", v, nil
+	}
+	var before *mvcc.Version
+	if !v.Created() {
+		if before = v.Prev(); before == nil {
+			// Only the floor cuts the chain: what the object was is forgotten.
+			return "", nil, mvcc.ErrCompacted
+		}
+	}
+	was := before != nil && !before.Deleted && s.matches(before)
+	is := !v.Deleted && s.matches(v)
+	switch {
+	case is && was:
+		return "MODIFIED", v, nil
+	case is:
+		return "ADDED", v, nil
+	case was && v.Deleted:
+		return "DELETED", v, nil
+	case was:
+		return "DELETED", before, nil
+	}
+	return "", nil, nil
+}
+
+// tooOld words the end of a watch that the floor has overtaken.
+func (w *watching) tooOld(err error) error {
+	if errors.Is(err, mvcc.ErrCompacted) {
+		return status.WatchTooOld(uint64(w.after), uint64(w.s.cfg.Store.State().Floor()))
+	}
+	return err
+}
+
+// fail ends the stream with an ERROR event.
+func (w *watching) fail(err error) {
+	if errors.Is(err, errGone) {
+		return
+	}
+	w.write()
+	if w.events.Error(status.ForRequest(err, "watch", w.res.GroupResource())) == nil {
+		_ = w.flush() // the stream ends either way
+	}
+}
+
+// flush sends what was written. A client that does not read makes it wait here,
+// which costs the client its position and nobody else anything; the janitor ends
+// waits that last too long.
+func (w *watching) flush() error {
+	before := w.written
+	if !w.writing {
+		w.entry.begin()
+	}
+	err := w.events.Flush()
+	w.entry.end()
+	w.writing = false
+	w.s.cfg.Observer.WatchEvents(&w.kind, w.unsent, w.written-before)
+	w.unsent = 0
+	return err
+}

@@ -1,0 +1,281 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// change is what a verb decided to do with the current version of a key.
+type change struct {
+	// none: the object is already as asked; nothing is written.
+	none bool
+	op   proto.Op
+	// obj is the decided object; nil for a delete that keeps the content.
+	obj tree
+	// value and the fields after it are obj as it will be stored.
+	value  []byte
+	offset uint32
+	uid    string
+	flags  uint32
+	labels []*proto.Attribute
+	fields []*proto.Attribute
+}
+
+// settled marks an error that no newer state can take back.
+type settled struct{ error }
+
+func (e settled) Unwrap() error { return e.error }
+
+// written is the outcome of a write.
+type written struct {
+	version *mvcc.Version // nil for a dry run
+	obj     tree          // the decided object, if it was decoded
+	created bool
+	deleted bool
+}
+
+// current returns the newest local version of a key of a resource, or nil.
+func (s *Server) current(table, key string) (*mvcc.Version, error) {
+	for {
+		state := s.cfg.Store.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil, nil
+		}
+		v, err := t.Get(key, state.Applied())
+		if errors.Is(err, mvcc.ErrCompacted) {
+			// The floor has passed an index that was current a moment ago.
+			continue
+		}
+		return v, err
+	}
+}
+
+// confirm makes sure that the local state includes everything that was
+// acknowledged before now.
+func (s *Server) confirm(ctx context.Context) error {
+	_, err := s.cfg.Reads.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+	return err
+}
+
+// mutate changes one object. decide looks at the newest local version (nil if
+// there is none) and says what is to happen. It runs again whenever there is a
+// newer version, so it must not keep anything from the run before.
+//
+// This node may lag. A write is safe all the same, because its entry carries the
+// condition that nothing has changed. An answer without a write is not: a
+// refusal, or "nothing to do", that an outdated version led to would be wrong.
+// So these are only given after the state was confirmed to be current.
+func (c *call) mutate(key string, precondition func(*proto.Write), decide func(cur *mvcc.Version) (change, error)) (written, error) {
+	current := false // the state was confirmed since the request arrived
+	for {
+		cur, err := c.s.current(c.res.Table(), key)
+		if err != nil {
+			return written{}, err
+		}
+		ch, err := decide(cur)
+		if !current && (err != nil || ch.none || c.q.isDryRun()) {
+			var definite settled
+			if errors.As(err, &definite) {
+				return written{}, definite.error
+			}
+			if err := c.s.confirm(c.ctx); err != nil {
+				return written{}, err
+			}
+			current = true
+			if now, err := c.s.current(c.res.Table(), key); err != nil {
+				return written{}, err
+			} else if now != cur {
+				continue
+			}
+		}
+		switch {
+		case err != nil:
+			return written{}, err
+		case ch.none:
+			return written{version: cur, obj: ch.obj}, nil
+		case c.q.isDryRun():
+			return written{obj: ch.obj, created: cur == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
+		}
+		w := c.entry(key, &ch)
+		if cur == nil {
+			w.Condition = proto.Condition_CONDITION_ABSENT
+			c.guard(w)
+		} else {
+			w.Condition, w.ExpectRevision = proto.Condition_CONDITION_REVISION, uint64(cur.Revision)
+		}
+		if precondition != nil {
+			precondition(w)
+		}
+		v, outcome, err := c.s.propose(c.ctx, w)
+		switch {
+		case err != nil:
+			return written{}, err
+		case outcome == proto.Outcome_OUTCOME_APPLIED:
+			return written{version: v, obj: ch.obj, created: cur == nil, deleted: v.Deleted}, nil
+		case outcome == proto.Outcome_OUTCOME_GUARD_ABSENT, outcome == proto.Outcome_OUTCOME_GUARD_TERMINATING:
+			return written{}, c.guardError(outcome)
+		}
+		// Lost the race. This node has applied the refused entry, so what it
+		// sees now is newer than the request.
+		current = true
+		c.s.cfg.Observer.WriteRetried(&c.kind)
+		if c.ctx.Err() != nil {
+			return written{}, context.Cause(c.ctx)
+		}
+	}
+}
+
+// entry is a change as a log entry, without its condition.
+func (c *call) entry(key string, ch *change) *proto.Write {
+	return &proto.Write{
+		Table: c.res.Table(), Key: key, Op: ch.op,
+		Value: ch.value, RevisionOffset: ch.offset,
+		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
+		RequestId: newRequestID(),
+	}
+}
+
+func newRequestID() []byte {
+	id := make([]byte, proto.RequestIDSize)
+	rand.Read(id) // never fails
+	return id
+}
+
+// namespacesTable is what namespaced creates are guarded by.
+const namespacesTable = "namespaces"
+
+// guard makes a create depend on its namespace.
+func (c *call) guard(w *proto.Write) {
+	if c.res.Namespaced {
+		w.Guard = &proto.Guard{Table: namespacesTable, Key: c.info.objectNamespace}
+	}
+}
+
+// propose replicates a write. A refused condition is an outcome; a write that
+// turns out to have taken effect before is as good as applied.
+func (s *Server) propose(ctx context.Context, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
+	r, err := s.cfg.Store.Propose(ctx, w)
+	if err != nil {
+		return nil, 0, fmt.Errorf("write %s/%s: %w", w.Table, w.Key, err)
+	}
+	if r.Outcome != proto.Outcome_OUTCOME_DUPLICATE {
+		return r.Version, r.Outcome, nil
+	}
+	v := r.Version
+	if t := s.cfg.Store.State().Table(w.Table); v == nil && t != nil {
+		v = t.Version(w.Key, r.Revision)
+	}
+	if v == nil {
+		return nil, 0, fmt.Errorf("write %s/%s: revision %d took effect and is forgotten: %w", w.Table, w.Key, r.Revision, mvcc.ErrCompacted)
+	}
+	return v, proto.Outcome_OUTCOME_APPLIED, nil
+}
+
+// store encodes a decided object, once.
+func (c *call) store(op proto.Op, obj tree) (change, error) {
+	value, offset, err := codec.EncodeFor(c.res, obj)
+	if err != nil {
+		return change{}, fmt.Errorf("encode %s: %w", c.res.Kind, err)
+	}
+	if len(value) > c.s.cfg.Limits.Object {
+		return change{}, settled{status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
+	}
+	ch := change{op: op, obj: obj, value: value, offset: offset}
+	ch.labels, ch.fields = c.res.Attributes(obj)
+	if meta, ok := obj["metadata"].(tree); ok {
+		ch.uid = text(meta, "uid")
+		if text(meta, "deletionTimestamp") != "" {
+			ch.flags |= proto.FlagTerminating
+		}
+	}
+	return ch, nil
+}
+
+// sameBytes reports whether an encoded object is what a version holds, but for
+// the revision.
+func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
+	if offset != v.RevisionOffset || int(offset) > len(value) || int(offset) > len(v.Value) {
+		return false
+	}
+	end := int(offset)
+	for end < len(v.Value) && v.Value[end] >= '0' && v.Value[end] <= '9' {
+		end++
+	}
+	return bytes.Equal(value[:offset], v.Value[:offset]) && bytes.Equal(value[offset:], v.Value[end:])
+}
+
+// keyPath is how upstream names the place of an object in its messages.
+func (c *call) keyPath() string { return "/" + c.res.GroupResource().Resource + "/" + c.key() }
+
+// parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
+// none.
+func parseObjectRevision(meta tree) (proto.Revision, error) {
+	s := text(meta, "resourceVersion")
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, settled{status.InvalidResourceVersion(s)}
+	}
+	return proto.Revision(n), nil
+}
+
+// checkIdentity checks the uid and resourceVersion that a body or a patch names
+// against the current version.
+func (c *call) checkIdentity(meta tree, cur *mvcc.Version) error {
+	if uid := text(meta, "uid"); uid != "" && uid != cur.UID {
+		return status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), uid, cur.UID)
+	}
+	rev, err := parseObjectRevision(meta)
+	switch {
+	case err != nil:
+		return err
+	case rev == 0 || rev == cur.Revision:
+		return nil
+	case rev < cur.Revision:
+		// What the client has seen is older than what this node has, and the
+		// cluster can only be further.
+		return settled{status.Conflict(c.res.GroupResource(), c.info.Name)}
+	}
+	return status.Conflict(c.res.GroupResource(), c.info.Name)
+}
+
+// invalid is the 422 of validation.
+func (c *call) invalid(name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Invalid(c.res.GVK().GroupKind(), name, errs)
+}
+
+func (c *call) notFound() error { return status.NotFound(c.res.GroupResource(), c.info.Name) }
+
+// answer sends the object of a write.
+func (c *call) answer(f codec.Format, code int, w written) error {
+	if w.version == nil {
+		return codec.WriteTree(c, c.r, f, code, c.res, w.obj)
+	}
+	c.read(w.version.Revision)
+	return codec.WriteObject(c, c.r, f, code, c.res, w.version)
+}
+
+func codeOf(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
