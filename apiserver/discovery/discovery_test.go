@@ -294,3 +294,27 @@ func FuzzNegotiate(f *testing.F) {
 		}
 	})
 }
+
+// The order that upstream publishes, as far as the groups are served.
+func TestGroupOrder(t *testing.T) {
+	upstream := []string{"apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+		"certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+		"admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+		"discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "resource.k8s.io",
+		"storagemigration.k8s.io"}
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	for _, g := range groupsOf(registry) {
+		if g.name == "" {
+			continue
+		}
+		i := slices.Index(upstream, g.name)
+		if i <= at {
+			t.Errorf("%s comes after %s", g.name, upstream[at])
+		}
+		at = i
+	}
+}

@@ -31,7 +31,7 @@ var groupPriority = map[string]int{
 	"scheduling.k8s.io":            16600,
 	"coordination.k8s.io":          16500,
 	"node.k8s.io":                  16300,
-	"resource.k8s.io":              16200,
+	"resource.k8s.io":              15900,
 	"discovery.k8s.io":             16200,
 	"flowcontrol.apiserver.k8s.io": 16100,
 	"internal.apiserver.k8s.io":    16000,
