@@ -1,2 +1,66 @@
-// Package disk is everything durable of a node.
+// Package disk is everything durable of a node's store: the state database, the
+// snapshots, the Raft log, and backup files.
+//
+// A data directory:
+//
+//	state.db             the state machine as of its applied index; the data of every local snapshot
+//	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
+//	snapshot.meta        index, term and configuration of the newest snapshot
+//	raft.db              Raft's log, term and vote (raft-boltdb)
+//	restoring            a backup is being restored here, or was: no node starts from it
+//	*.new *.receiving *.tmp   unfinished; removed at the next start
+//
+// Every file gets its name by a rename when it is complete and synced, and the
+// directory is synced behind that. A kill between any two steps leaves the old
+// state or the new one.
+//
+// state.db and state.db.incoming are bbolt files. Integers are big-endian,
+// checksums are CRC32C of what stands before them, records are framed as in
+// package proto:
+//
+//	bucket versions   revision (8)  ->  | VersionRecord ...        | sum (4) |
+//	bucket meta       "format"      ->  | 1                        | sum (4) |
+//	                  "state"       ->  | StateRecord ...          | sum (4) |
+//	                  "totals"      ->  | count 8 | bytes 8 | sums 8 | sum (4) |
+//
+// A flush writes records, removals, state and totals in one transaction. totals
+// cover all records (their number, their length, and the sum of their
+// checksums), so that a file whose tree has lost or mixed pages does not load,
+// and the exact size of a stream is known before its first byte.
+//
+// A snapshot stream, which is also the format of a backup file:
+//
+//	| 1 | "QUORATE"                                   |  preamble; the first byte is the version
+//	| length 4 | sum 4 | StateRecord ...              |  header; its versions field counts the records
+//	| length 4 | sum 4 | VersionRecord ...            |  revisions ascend, history included
+//	  ...
+//	| 0 (4) | count 8 | digest 8 | sum of these 20: 4 |  trailer, and nothing behind it
+//
+// The digest is XXH64 of the preamble and of every frame's length and sum: it
+// binds the frames to each other, the sums bind what is in them.
+//
+// snapshot.meta:
+//
+//	| 1 | "QUOMETA" | length 4 | JSON ... | sum (4) |
+//
+// # How a snapshot is installed
+//
+//  1. The stream is parsed into state.db.receiving; it is synced and renamed to
+//     state.db.incoming.
+//  2. snapshot.meta is written.
+//  3. Restore loads and verifies state.db.incoming as a whole, and renames it to
+//     state.db. Streams of the old file go on until they are closed.
+//
+// A kill before 2 leaves a file that nothing refers to: the next start removes
+// it. A kill between 2 and 3 leaves a meta above the state: the next start finds
+// NeedsRestore and does 3. snapshot.meta keeps the applied index that the data
+// must at least have ("DataIndex"); a state below it without a file to restore
+// from is ErrBehind. It is not the snapshot's index, because Raft counts
+// entries that the state machine never sees.
+//
+// # Caveats
+//
+// Any error of a write or a sync of state.db or raft.db ends the process
+// through Fatal: after a failed sync nobody knows what is on disk. The receipt
+// of a snapshot may fail without that; it touches neither.
 package disk

@@ -1,0 +1,133 @@
+package disk
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+func TestRestoreBackup(t *testing.T) {
+	const at = 700
+	stream := backup(t, at)
+	dir := filepath.Join(t.TempDir(), "new", "node")
+	rec, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers})
+	must(t, err)
+	want := proto.Revision(at + DefaultBump)
+	db := mustOpen(t, dir, Options{})
+	s, err := db.Load()
+	must(t, err)
+	must(t, s.Check())
+	m := s.Mark()
+	if m.Applied != want || s.Floor() != want || m.Cluster != "second" || m.Feature != 3 || rec.Applied != uint64(want) {
+		t.Fatalf("%+v floor %d, %v", m, s.Floor(), rec)
+	}
+	old := modelAt(at)
+	for _, name := range []string{"t0", "t1", "t2"} {
+		a, err := old.Table(name).Range(mvcc.Query{At: at})
+		must(t, err)
+		b, err := s.Table(name).Range(mvcc.Query{At: want})
+		must(t, err)
+		if len(a.Versions) != len(b.Versions) || len(a.Versions) == 0 {
+			t.Fatalf("table %s: %d keys, want %d", name, len(b.Versions), len(a.Versions))
+		}
+		for i, v := range a.Versions {
+			if w := b.Versions[i]; v.Key != w.Key || !bytes.Equal(v.Value, w.Value) || v.Revision != w.Revision || w.Prev() != nil {
+				t.Fatalf("%s %s differs", name, v.Key)
+			}
+		}
+		if _, err := s.Table(name).Watch(want - 1); err == nil {
+			t.Fatal("an old revision can be watched from")
+		}
+	}
+	// Only live keys are in the file.
+	var live int64
+	for _, t := range s.Tables() {
+		n, _ := t.Live()
+		live += n
+	}
+	if _, stats, err := inspectOf(db); err != nil || int64(stats.Versions) != live {
+		t.Fatal(stats, live, err)
+	}
+	must(t, db.Close())
+	electOn(t, dir, uint64(want))
+
+	if _, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "third", Configuration: testServers}); err == nil {
+		t.Fatal("restored over data")
+	}
+	for name, o := range map[string]RestoreOptions{
+		"id of its own": {Cluster: "model", Configuration: testServers},
+		"an id":         {Configuration: testServers},
+		"a voter":       {Cluster: "x", Configuration: raft.Configuration{Servers: testServers.Servers[1:]}},
+	} {
+		empty := t.TempDir()
+		if _, err := RestoreBackup(empty, bytes.NewReader(stream), o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if names := fileNames(t, empty); len(names) != 0 {
+			t.Errorf("%s: %v is left", name, names)
+		}
+	}
+}
+
+func inspectOf(db *DB) (*proto.StateRecord, Stats, error) {
+	var b bytes.Buffer
+	if _, err := db.WriteSnapshot(&b); err != nil {
+		return nil, Stats{}, err
+	}
+	return Inspect(&b)
+}
+
+type plainFSM struct {
+	raft.FSM
+	db      *DB
+	applied chan uint64
+}
+
+func (f *plainFSM) Apply(l *raft.Log) any { f.applied <- l.Index; return nil }
+
+func (f *plainFSM) Snapshot() (raft.FSMSnapshot, error) { return LocalSnapshot{}, f.db.Sync() }
+
+// electOn starts the real library on a restored directory.
+func electOn(t *testing.T, dir string, index uint64) {
+	t.Helper()
+	db := mustOpen(t, dir, Options{})
+	log, err := OpenLog(dir, LogOptions{})
+	must(t, err)
+	snaps, err := NewSnapshotStore(db, dir)
+	must(t, err)
+	need, err := snaps.NeedsRestore()
+	must(t, err)
+	c := raft.DefaultConfig()
+	c.LocalID, c.NoSnapshotRestoreOnStart, c.LogOutput = "a", !need, os.NewFile(^uintptr(0), "")
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	_, trans := raft.NewInmemTransport("127.0.0.1:1")
+	f := &plainFSM{db: db, applied: make(chan uint64, 10)}
+	r, err := raft.NewRaft(c, f, log, log, snaps, trans)
+	must(t, err)
+	defer func() {
+		must(t, r.Shutdown().Error())
+		must(t, log.Close())
+		must(t, db.Close())
+	}()
+	select {
+	case <-r.LeaderCh():
+	case <-time.After(5 * time.Second):
+		t.Fatal("no leader")
+	}
+	must(t, r.Apply([]byte("x"), 5*time.Second).Error())
+	if got := <-f.applied; got <= index {
+		t.Fatalf("the first entry is at %d, the backup was bumped to %d", got, index)
+	}
+	list, err := snaps.List()
+	must(t, err)
+	if term := r.CurrentTerm(); term <= list[0].Term {
+		t.Fatalf("elected in term %d, the snapshot is of %d", term, list[0].Term)
+	}
+}

@@ -1,0 +1,59 @@
+package disk
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// bigDir makes a state of n live 1-KiB objects.
+func bigDir(b *testing.B, n int) string {
+	b.Helper()
+	dir := b.TempDir()
+	live := make([]Added, 0, n)
+	value := make([]byte, 1024)
+	for i := range n {
+		live = append(live, Added{"configmaps", &mvcc.Version{
+			Key: fmt.Sprintf("ns-%d/object-%d", i%100, i), Revision: proto.Revision(i + 1), CreateRevision: proto.Revision(i + 1),
+			Value: value, UID: "0b8f4e1c-1111-2222-3333-444455556666",
+			Labels: mvcc.Attributes{{Name: "app", Value: "x"}}, Fields: mvcc.Attributes{{Name: "metadata.name", Value: "y"}},
+		}})
+	}
+	if err := buildState(dir, live, &proto.StateRecord{Applied: uint64(n), AppliedTerm: 1, Floor: uint64(n)}); err != nil {
+		b.Fatal(err)
+	}
+	return dir
+}
+
+func BenchmarkOpenAndLoad(b *testing.B) {
+	const n = 100_000
+	dir := bigDir(b, n)
+	b.SetBytes(n * 1024)
+	for b.Loop() {
+		db, err := Open(dir, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := db.Load(); err != nil {
+			b.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
+}
+
+func BenchmarkWriteSnapshot(b *testing.B) {
+	const n = 100_000
+	db := mustOpen(b, bigDir(b, n), Options{})
+	b.SetBytes(n * 1024)
+	for b.Loop() {
+		if _, err := db.WriteSnapshot(io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

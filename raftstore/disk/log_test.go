@@ -1,0 +1,221 @@
+package disk
+
+import (
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+func logs(term, from, to uint64, size int) (out []*raft.Log) {
+	for i := from; i <= to; i++ {
+		out = append(out, &raft.Log{Index: i, Term: term, Data: make([]byte, size)})
+	}
+	return out
+}
+
+// TestLogAgainstStore runs random operations on a Log with a small cache and
+// on a plain store: they must never differ.
+func TestLogAgainstStore(t *testing.T) {
+	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000})
+	must(t, err)
+	defer l.Close()
+	plain := raft.NewInmemStore()
+	rng := rand.New(rand.NewPCG(1, 2))
+	next, term, hits := uint64(1), uint64(1), 0
+	for range 300 {
+		switch rng.IntN(10) {
+		case 0: // conflict: cut the tail
+			if next > 5 {
+				from := next - 1 - rng.Uint64N(4)
+				must(t, l.DeleteRange(from, next-1))
+				must(t, plain.DeleteRange(from, next-1))
+				next = from
+				term++
+			}
+		case 1: // compaction: cut the front
+			first, err := l.FirstIndex()
+			must(t, err)
+			if next > first+10 {
+				must(t, l.DeleteRange(first, next-8))
+				must(t, plain.DeleteRange(first, next-8))
+			}
+		case 2: // a gap, as after a snapshot
+			next += rng.Uint64N(3) * 10
+		default:
+			batch := logs(term, next, next+rng.Uint64N(6), rng.IntN(1500))
+			must(t, l.StoreLogs(batch))
+			must(t, plain.StoreLogs(batch))
+			next += uint64(len(batch))
+		}
+		if l.cache.bytes > 4000 {
+			t.Fatalf("cache holds %d bytes", l.cache.bytes)
+		}
+		for i := next - min(next, 30); i < next+2; i++ {
+			var a, b raft.Log
+			errA, errB := l.GetLog(i, &a), plain.GetLog(i, &b)
+			if (errA == nil) != (errB == nil) || a.Index != b.Index || a.Term != b.Term || len(a.Data) != len(b.Data) {
+				t.Fatalf("entry %d: %v %v, want %v %v", i, a, errA, b, errB)
+			}
+			if l.cache.get(i) != nil {
+				hits++
+			}
+		}
+	}
+	if hits == 0 {
+		t.Fatal("the cache was never used")
+	}
+}
+
+func TestCacheOverwriteAndHoles(t *testing.T) {
+	c := newLogCache(1 << 20)
+	c.put(logs(1, 1, 200, 10))
+	c.put(logs(2, 150, 160, 10)) // overwritten without a delete: what follows is not known to be there
+	for i, want := range map[uint64]uint64{1: 1, 149: 1, 150: 2, 160: 2, 161: 0, 200: 0, 0: 0} {
+		got := uint64(0)
+		if l := c.get(i); l != nil {
+			got = l.Term
+		}
+		if got != want {
+			t.Errorf("entry %d has term %d, want %d", i, got, want)
+		}
+	}
+	c.remove(50, 60)
+	if c.get(49) == nil || c.get(50) != nil || c.get(100) != nil {
+		t.Error("a hole in the middle")
+	}
+	c.remove(0, 10)
+	if c.get(10) != nil || c.get(11) == nil {
+		t.Error("front")
+	}
+	c.remove(0, 1000)
+	if c.n != 0 || c.bytes != 0 {
+		t.Errorf("%d entries, %d bytes are left", c.n, c.bytes)
+	}
+	c.put(logs(3, 500, 500, 2<<20)) // larger than the cache
+	if c.get(500) != nil || c.bytes != 0 {
+		t.Error("an entry above the bound is cached")
+	}
+	c.put(logs(3, 501, 502, 10))
+	if c.get(501) == nil || c.get(502) == nil {
+		t.Error("the cache did not go on")
+	}
+}
+
+// faulty is a backend whose writes hang or fail.
+type faulty struct {
+	*raft.InmemStore
+	hang time.Duration
+	err  error
+}
+
+func (f *faulty) Close() error { return nil }
+
+func (f *faulty) StoreLogs(l []*raft.Log) error {
+	time.Sleep(f.hang)
+	return errors.Join(f.err, f.InmemStore.StoreLogs(l))
+}
+
+func (f *faulty) Set(k, v []byte) error { return errors.Join(f.err, f.InmemStore.Set(k, v)) }
+
+func (f *faulty) SetUint64(k []byte, v uint64) error {
+	return errors.Join(f.err, f.InmemStore.SetUint64(k, v))
+}
+
+func (f *faulty) DeleteRange(a, b uint64) error {
+	return errors.Join(f.err, f.InmemStore.DeleteRange(a, b))
+}
+
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var fatal []error
+		var observed time.Duration
+		f := &faulty{InmemStore: raft.NewInmemStore(), hang: 9 * time.Second}
+		l := newLog(f, LogOptions{
+			Fatal: func(err error) {
+				mu.Lock()
+				fatal = append(fatal, err)
+				mu.Unlock()
+			},
+			Observe: func(d time.Duration, entries, bytes int) {
+				if entries != 3 || bytes != 30 {
+					t.Errorf("observed %d entries, %d bytes", entries, bytes)
+				}
+				observed = d
+			},
+		})
+		must(t, l.StoreLogs(logs(1, 1, 3, 10)))
+		if len(fatal) != 0 || observed != 9*time.Second || time.Since(l.LastWrite()) != 0 {
+			t.Fatalf("a slow disk: %v, %v, %v", fatal, observed, l.LastWrite())
+		}
+		f.hang = time.Minute
+		start := time.Now()
+		go func() { _ = l.StoreLogs(logs(1, 4, 6, 10)) }()
+		time.Sleep(10*time.Second + 1)
+		synctest.Wait()
+		mu.Lock()
+		if len(fatal) != 1 || !errors.Is(fatal[0], ErrHungDisk) {
+			t.Fatalf("a hung disk: %v", fatal)
+		}
+		mu.Unlock()
+		if !l.LastWrite().Equal(start) {
+			t.Fatalf("last write %v, want %v", l.LastWrite(), start)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestLogErrorsAreFatal(t *testing.T) {
+	bad := errors.New("input/output error")
+	var fatal error
+	l := newLog(&faulty{InmemStore: raft.NewInmemStore(), err: bad}, LogOptions{Fatal: func(err error) { fatal = err }})
+	for name, f := range map[string]func() error{
+		"StoreLogs":   func() error { return l.StoreLogs(logs(1, 1, 3, 1)) },
+		"StoreLog":    func() error { return l.StoreLog(logs(1, 1, 1, 1)[0]) },
+		"DeleteRange": func() error { return l.DeleteRange(1, 2) },
+		"Set":         func() error { return l.Set([]byte("k"), nil) },
+		"SetUint64":   func() error { return l.SetUint64([]byte("k"), 1) },
+	} {
+		fatal = nil
+		if err := f(); !errors.Is(err, bad) || !errors.Is(fatal, bad) {
+			t.Errorf("%s: %v, fatal %v", name, err, fatal)
+		}
+	}
+	if l.cache.get(1) != nil {
+		t.Error("what failed is cached")
+	}
+}
+
+func TestWipeLog(t *testing.T) {
+	dir := t.TempDir()
+	must(t, WipeLog(dir)) // nothing there
+	l, err := OpenLog(dir, LogOptions{})
+	must(t, err)
+	must(t, l.StoreLogs(logs(4, 10, 900, 100)))
+	must(t, l.SetUint64([]byte("CurrentTerm"), 4))
+	must(t, l.Set([]byte("LastVoteCand"), []byte("a")))
+	must(t, l.Close())
+	must(t, WipeLog(dir))
+	l, err = OpenLog(dir, LogOptions{})
+	must(t, err)
+	first, err := l.FirstIndex()
+	must(t, err)
+	last, err := l.LastIndex()
+	must(t, err)
+	term, err := l.GetUint64([]byte("CurrentTerm"))
+	must(t, err)
+	vote, err := l.Get([]byte("LastVoteCand"))
+	must(t, err)
+	if first != 0 || last != 0 || term != 4 || string(vote) != "a" {
+		t.Fatalf("%d..%d, term %d, vote %s", first, last, term, vote)
+	}
+	must(t, l.StoreLogs(logs(5, 901, 910, 10)))
+	must(t, l.Close())
+	must(t, checkPages(filepath.Join(dir, logFile)))
+}

@@ -1,0 +1,243 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+)
+
+func newNode(t *testing.T, at int) *node {
+	t.Helper()
+	n, err := openNode(stateDir(t, at))
+	must(t, err)
+	t.Cleanup(func() { _ = n.db.Close() })
+	return n
+}
+
+func TestLocalSnapshot(t *testing.T) {
+	n := newNode(t, 200)
+	if list, err := n.snaps.List(); err != nil || len(list) != 0 {
+		t.Fatal(list, err)
+	}
+	// The index is above the data: its last entries carried no command.
+	sink, err := n.snaps.Create(1, 203, 7, testServers, 9, nil)
+	must(t, err)
+	must(t, LocalSnapshot{}.Persist(sink))
+	if info, err := os.Stat(filepath.Join(n.db.dir, metaFile)); err != nil || info.Size() > 4096 || info.Mode().Perm() != 0o600 {
+		t.Fatal(info, err)
+	}
+	n.db.Record(n.m.apply(40))
+	must(t, n.db.Sync())
+	list, err := n.snaps.List()
+	must(t, err)
+	want := &raft.SnapshotMeta{Version: 1, ID: sink.ID(), Index: 203, Term: 7, Configuration: testServers, ConfigurationIndex: 9}
+	if d := cmp.Diff([]*raft.SnapshotMeta{want}, list); d != "" {
+		t.Fatal(d)
+	}
+	m, rc, err := n.snaps.Open(sink.ID())
+	must(t, err)
+	var b bytes.Buffer
+	size, err := io.Copy(&b, rc)
+	must(t, err)
+	must(t, rc.Close())
+	want.Size = size
+	if d := cmp.Diff(want, m); d != "" {
+		t.Fatal(d)
+	}
+	// Newer data than the index is what a follower gets.
+	rec, _, err := Inspect(&b)
+	must(t, err)
+	if rec.Applied != 240 {
+		t.Fatalf("data at %d", rec.Applied)
+	}
+	if _, _, err := n.snaps.Open("1-1"); !errors.Is(err, ErrNoSnapshot) {
+		t.Fatal(err)
+	}
+	dir := n.db.dir
+	must(t, n.db.Close())
+	n, err = openNode(dir) // 203 > 200 is no reason to restore
+	must(t, err)
+	defer n.db.Close()
+	m, rc, err = n.snaps.Open(sink.ID())
+	must(t, err)
+	must(t, rc.Close())
+	if d := cmp.Diff(want, m); d != "" {
+		t.Fatal(d)
+	}
+}
+
+func TestInstall(t *testing.T) {
+	stream := backup(t, 400)
+	path := filepath.Join(t.TempDir(), "s")
+	must(t, os.WriteFile(path, stream, fileMode))
+
+	t.Run("restored", func(t *testing.T) {
+		n := newNode(t, 100)
+		must(t, n.install(path, 390))
+		if s := mustLoad(t, n.db); s.Applied() != 400 {
+			t.Fatal(s.Applied())
+		}
+		m, rc, err := n.snaps.Open("1-390")
+		must(t, err)
+		b, err := io.ReadAll(rc)
+		must(t, err)
+		must(t, rc.Close())
+		if !bytes.Equal(b, stream) || m.Size != int64(len(b)) {
+			t.Fatal("a received state is not sent on as it came")
+		}
+	})
+	t.Run("read before it is restored", func(t *testing.T) {
+		n := newNode(t, 100)
+		sink, err := n.create(390)
+		must(t, err)
+		_, err = sink.Write(stream)
+		must(t, err)
+		must(t, sink.Close())
+		m, rc, err := n.snaps.Open(sink.ID())
+		must(t, err)
+		b, err := io.ReadAll(rc)
+		must(t, err)
+		must(t, rc.Close())
+		if !bytes.Equal(b, stream) || m.Size != int64(len(b)) {
+			t.Fatal("not the received bytes")
+		}
+		must(t, n.restore(sink.ID()))
+		if n.m.next != 401 {
+			t.Fatal(n.m.next)
+		}
+	})
+	t.Run("after a crash", func(t *testing.T) {
+		n := newNode(t, 100)
+		sink, err := n.create(390)
+		must(t, err)
+		_, err = sink.Write(stream)
+		must(t, err)
+		must(t, sink.Close())
+		dir := n.db.dir
+		must(t, n.db.Close())
+		db := mustOpen(t, dir, Options{})
+		s, err := NewSnapshotStore(db, dir)
+		must(t, err)
+		if need, err := s.NeedsRestore(); err != nil || !need {
+			t.Fatal(need, err)
+		}
+		n = &node{db: db, snaps: s}
+		must(t, n.restore(sink.ID()))
+		must(t, checkState(n.m.state))
+		if need, err := s.NeedsRestore(); err != nil || need || n.m.next != 401 {
+			t.Fatal(need, err, n.m.next)
+		}
+	})
+	t.Run("older than the state", func(t *testing.T) {
+		n := newNode(t, 500)
+		must(t, n.local())
+		n.db.Record(n.m.apply(10)) // not even flushed
+		must(t, n.install(path, 390))
+		if n.m.next != 511 {
+			t.Fatalf("the state went back to %d", n.m.next-1)
+		}
+		list, err := n.snaps.List()
+		must(t, err)
+		if list[0].Index != 500 {
+			t.Fatalf("the newest snapshot is now %d", list[0].Index)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		n := newNode(t, 100)
+		sink, err := n.create(390)
+		must(t, err)
+		_, err = sink.Write(stream[:5000])
+		must(t, err)
+		must(t, sink.Cancel())
+		if err := sink.Close(); !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		onlyState(t, n)
+	})
+	t.Run("cut off", func(t *testing.T) {
+		n := newNode(t, 100)
+		sink, err := n.create(390)
+		must(t, err)
+		_, err = sink.Write(stream[:len(stream)-1])
+		must(t, err)
+		if err := sink.Close(); !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		if err := sink.Close(); !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		must(t, sink.Cancel())
+		onlyState(t, n)
+	})
+	t.Run("garbage", func(t *testing.T) {
+		n := newNode(t, 100)
+		sink, err := n.create(390)
+		must(t, err)
+		if _, err := sink.Write(make([]byte, 1<<20)); !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		must(t, sink.Cancel())
+		onlyState(t, n)
+	})
+}
+
+func onlyState(t *testing.T, n *node) {
+	t.Helper()
+	if names := fileNames(t, n.db.dir); len(names) != 1 {
+		t.Fatal(names)
+	}
+	if s := mustLoad(t, n.db); s.Applied() != 100 {
+		t.Fatal(s.Applied())
+	}
+}
+
+// wrapped is how raft hands readers to FSM.Restore.
+type wrapped struct{ io.ReadCloser }
+
+func (w wrapped) WrappedReadCloser() io.ReadCloser { return w.ReadCloser }
+
+func TestRestoreKnowsItsReaders(t *testing.T) {
+	n := newNode(t, 100)
+	must(t, n.local())
+	n.db.Record(n.m.apply(20))
+	list, err := n.snaps.List()
+	must(t, err)
+	_, rc, err := n.snaps.Open(list[0].ID)
+	must(t, err)
+	before, err := os.Stat(filepath.Join(n.db.dir, stateFile))
+	must(t, err)
+	s, err := n.db.Restore(wrapped{rc})
+	must(t, err)
+	must(t, rc.Close())
+	after, err := os.Stat(filepath.Join(n.db.dir, stateFile))
+	must(t, err)
+	if s.Applied() != 120 || !os.SameFile(before, after) {
+		t.Fatalf("own stream: at %d", s.Applied())
+	}
+	// Somebody else's is received and replaces the state.
+	s, err = n.db.Restore(io.NopCloser(bytes.NewReader(backup(t, 300))))
+	must(t, err)
+	if s.Applied() != 300 {
+		t.Fatal(s.Applied())
+	}
+	mustLoad(t, n.db)
+}
+
+func TestOldStateIsRefused(t *testing.T) {
+	n := newNode(t, 100)
+	old := filepath.Join(t.TempDir(), "old")
+	copyFile(t, filepath.Join(n.db.dir, stateFile), old)
+	n.db.Record(n.m.apply(50))
+	must(t, n.local())
+	must(t, n.db.Close())
+	copyFile(t, old, filepath.Join(n.db.dir, stateFile))
+	if _, err := openNode(n.db.dir); !errors.Is(err, ErrBehind) {
+		t.Fatal(err)
+	}
+}
