@@ -1,7 +1,386 @@
 package schema
 
-type defaulting struct{}
+import (
+	"embed"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
 
-func defaultsOf(n *node) (*defaulting, error) { return nil, nil }
+	"sigs.k8s.io/yaml"
+)
 
-func applyDefaults(n *node, obj map[string]any) {}
+//go:embed data/defaults/*.yaml
+var defaultFiles embed.FS
+
+// defaultRule is one entry of data/defaults; data/defaults/core.yaml explains
+// the fields.
+type defaultRule struct {
+	Model  string            `json:"model"`
+	If     map[string]any    `json:"if"`
+	Unless []string          `json:"unless"`
+	Where  []string          `json:"where"`
+	Only   []string          `json:"only"`
+	Each   string            `json:"each"`
+	Zero   []string          `json:"zero"`
+	Drop   []string          `json:"drop"`
+	Set    map[string]any    `json:"set"`
+	Copy   map[string]string `json:"copy"`
+	Merge  map[string]string `json:"merge"`
+	Image  map[string]string `json:"image"`
+}
+
+// defaultRules are all rules by model, read once.
+var defaultRules = sync.OnceValues(func() (map[string][]defaultRule, error) {
+	rules := map[string][]defaultRule{}
+	err := eachFile(defaultFiles, "data/defaults", func(b []byte) error {
+		var list []defaultRule
+		if err := yaml.UnmarshalStrict(b, &list); err != nil {
+			return err
+		}
+		for _, r := range list {
+			if _, ok := Raw(r.Model); !ok {
+				return fmt.Errorf("%w: %s", ErrUnknownModel, r.Model)
+			}
+			rules[r.Model] = append(rules[r.Model], r)
+		}
+		return nil
+	})
+	return rules, err
+})
+
+// eachFile hands the files of an embedded directory to read, in order.
+func eachFile(fs embed.FS, dir string, read func([]byte) error) error {
+	entries, err := fs.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		b, err := fs.ReadFile(dir + "/" + e.Name())
+		if err != nil {
+			return err
+		}
+		if err := read(b); err != nil {
+			return fmt.Errorf("%s/%s: %w", dir, e.Name(), err)
+		}
+	}
+	return nil
+}
+
+// defaulting is what is done to an object of one model.
+type defaulting struct {
+	values []assignment // the schema's own defaults
+	rules  []rule
+}
+
+// rule is a compiled defaultRule.
+type rule struct {
+	equal         []assignment
+	unless, where [][]string
+	only          map[string]bool
+	each          []string
+	drop          [][]string
+	set           []assignment
+	copies        []transfer
+	merges        []transfer
+	images        []transfer
+}
+
+// assignment gives a field a value. zero says that 0 counts as absent.
+type assignment struct {
+	path  []string
+	value any
+	zero  bool
+}
+
+type transfer struct {
+	to, from []string
+	zero     bool
+}
+
+// defaultsOf compiles what applies to a model.
+func defaultsOf(n *node) (*defaulting, error) {
+	all, err := defaultRules()
+	if err != nil {
+		return nil, err
+	}
+	d := &defaulting{}
+	for _, r := range all[n.model] {
+		d.rules = append(d.rules, compileRule(&r))
+	}
+	for _, f := range n.sorted {
+		if f.value != nil {
+			d.values = append(d.values, assignment{path: []string{f.name}, value: f.value})
+		}
+	}
+	if len(d.values) == 0 && len(d.rules) == 0 {
+		return nil, nil
+	}
+	return d, nil
+}
+
+func compileRule(r *defaultRule) rule {
+	zero := map[string]bool{}
+	for _, name := range r.Zero {
+		zero[name] = true
+	}
+	out := rule{unless: split(r.Unless), where: split(r.Where), drop: split(r.Drop)}
+	out.equal = assignments(r.If, nil)
+	out.set = assignments(r.Set, zero)
+	out.copies, out.merges, out.images = transfers(r.Copy, zero), transfers(r.Merge, nil), transfers(r.Image, nil)
+	if r.Each != "" {
+		out.each = strings.Split(r.Each, ".")
+	}
+	if r.Only != nil {
+		out.only = map[string]bool{}
+		for _, name := range r.Only {
+			out.only[name] = true
+		}
+	}
+	return out
+}
+
+func split(paths []string) [][]string {
+	var out [][]string
+	for _, p := range paths {
+		out = append(out, strings.Split(p, "."))
+	}
+	return out
+}
+
+func assignments(m map[string]any, zero map[string]bool) []assignment {
+	var out []assignment
+	for path, v := range m {
+		out = append(out, assignment{path: strings.Split(path, "."), value: integers(v), zero: zero[path]})
+	}
+	sort.Slice(out, func(i, j int) bool { return strings.Join(out[i].path, ".") < strings.Join(out[j].path, ".") })
+	return out
+}
+
+func transfers(m map[string]string, zero map[string]bool) []transfer {
+	var out []transfer
+	for to, from := range m {
+		out = append(out, transfer{to: strings.Split(to, "."), from: strings.Split(from, "."), zero: zero[to]})
+	}
+	sort.Slice(out, func(i, j int) bool { return strings.Join(out[i].to, ".") < strings.Join(out[j].to, ".") })
+	return out
+}
+
+// integers turns the floats that YAML gives into the int64 of trees.
+func integers(v any) any {
+	switch x := v.(type) {
+	case float64:
+		return int64(x)
+	case map[string]any:
+		for k := range x {
+			x[k] = integers(x[k])
+		}
+	case []any:
+		for i := range x {
+			x[i] = integers(x[i])
+		}
+	}
+	return v
+}
+
+// applyDefaults fills in an object and what is below it. The node is deep.
+func applyDefaults(n *node, obj map[string]any) {
+	if d := n.defaults; d != nil {
+		for i := range d.rules {
+			d.rules[i].apply(obj)
+		}
+		for i := range d.values {
+			d.values[i].apply(obj)
+		}
+	}
+	for key, v := range obj {
+		child := n.elem
+		if n.shape == shapeStruct {
+			f := n.fields[key]
+			if f == nil {
+				continue
+			}
+			child = f.node
+		}
+		descend(child, v)
+	}
+}
+
+func descend(n *node, v any) {
+	if !n.deep {
+		return
+	}
+	switch x := v.(type) {
+	case map[string]any:
+		applyDefaults(n, x)
+	case []any:
+		for _, item := range x {
+			descend(n.elem, item)
+		}
+	}
+}
+
+func (r *rule) apply(obj map[string]any) {
+	if !r.applies(obj) {
+		return
+	}
+	if r.each == nil {
+		r.run(obj)
+		return
+	}
+	r.runEach(obj, r.each)
+}
+
+func (r *rule) applies(obj map[string]any) bool {
+	for _, e := range r.equal {
+		if at(obj, e.path) != e.value {
+			return false
+		}
+	}
+	for _, p := range r.unless {
+		if at(obj, p) != nil {
+			return false
+		}
+	}
+	for _, p := range r.where {
+		if at(obj, p) == nil {
+			return false
+		}
+	}
+	if r.only != nil {
+		for key := range obj {
+			if !r.only[key] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// runEach runs the rule on the items at the end of a path through objects and
+// lists.
+func (r *rule) runEach(v any, path []string) {
+	switch x := v.(type) {
+	case []any:
+		for _, item := range x {
+			r.runEach(item, path)
+		}
+	case map[string]any:
+		if len(path) == 0 {
+			r.run(x)
+			return
+		}
+		r.runEach(x[path[0]], path[1:])
+	}
+}
+
+func (r *rule) run(obj map[string]any) {
+	for _, p := range r.drop {
+		if parent, name := parentOf(obj, p); parent != nil {
+			delete(parent, name)
+		}
+	}
+	for i := range r.set {
+		r.set[i].apply(obj)
+	}
+	for i := range r.copies {
+		c := &r.copies[i]
+		if v := at(obj, c.from); !absent(v, false) {
+			put(obj, c.to, v, c.zero)
+		}
+	}
+	for i := range r.merges {
+		merge(obj, &r.merges[i])
+	}
+	for i := range r.images {
+		if image, ok := at(obj, r.images[i].from).(string); ok {
+			put(obj, r.images[i].to, pullPolicy(image), false)
+		}
+	}
+}
+
+func (a *assignment) apply(obj map[string]any) { put(obj, a.path, a.value, a.zero) }
+
+// put gives an absent field a copy of a value.
+func put(obj map[string]any, path []string, v any, zero bool) {
+	parent, name := parentOf(obj, path)
+	if parent == nil || !absent(parent[name], zero) {
+		return
+	}
+	parent[name] = clone(v)
+}
+
+// merge adds to a map the entries that it lacks; the map is made if needed.
+func merge(obj map[string]any, t *transfer) {
+	from, _ := at(obj, t.from).(map[string]any)
+	if len(from) == 0 {
+		return
+	}
+	parent, name := parentOf(obj, t.to)
+	if parent == nil {
+		return
+	}
+	to, _ := parent[name].(map[string]any)
+	if to == nil {
+		to = make(map[string]any, len(from))
+		parent[name] = to
+	}
+	for k, v := range from {
+		if _, ok := to[k]; !ok {
+			to[k] = clone(v)
+		}
+	}
+}
+
+func absent(v any, zero bool) bool {
+	return v == nil || v == "" || zero && v == int64(0)
+}
+
+// parentOf returns the object that holds the last field of a path, or nil.
+func parentOf(obj map[string]any, path []string) (map[string]any, string) {
+	last := len(path) - 1
+	parent, _ := at(obj, path[:last]).(map[string]any)
+	return parent, path[last]
+}
+
+// at walks down fields and returns what is there, or nil.
+func at(obj map[string]any, path []string) any {
+	var v any = obj
+	for _, name := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[name]
+	}
+	return v
+}
+
+func clone(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k := range x {
+			out[k] = clone(x[k])
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = clone(x[i])
+		}
+		return out
+	}
+	return v
+}
+
+// pullPolicy goes by the tag of an image: Always for :latest and for none.
+func pullPolicy(image string) string {
+	name, _, digest := strings.Cut(image, "@")
+	last := name[strings.LastIndexByte(name, '/')+1:]
+	_, tag, tagged := strings.Cut(last, ":")
+	if tagged && tag != "latest" || !tagged && digest {
+		return "IfNotPresent"
+	}
+	return "Always"
+}
