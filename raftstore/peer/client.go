@@ -78,6 +78,7 @@ func (h *Host) newClient(id proto.NodeID, addr string) (*grpc.ClientConn, error)
 		grpc.WithContextDialer(dialTCP),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 160 * time.Millisecond},
