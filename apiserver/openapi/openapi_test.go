@@ -370,3 +370,17 @@ func BenchmarkAllV3(b *testing.B) {
 		}
 	}
 }
+
+func FuzzHeaders(f *testing.F) {
+	for _, s := range []string{"", "*/*", "gzip;q=0", "br, gzip", "gzip;q=x", "application/json;q=;,", "application/" + oldProtobufV2} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if pb, ok := negotiate(s, oldProtobufV3, protobufV3); pb && (!ok || !strings.Contains(s, "protobuf")) {
+			t.Errorf("%q: protobuf that nobody asked for", s)
+		}
+		if acceptsGzip([]string{s}) && !strings.Contains(s, "gzip") {
+			t.Errorf("%q: gzip that nobody asked for", s)
+		}
+	})
+}
