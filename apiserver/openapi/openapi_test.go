@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
+	"k8s.io/kube-openapi/pkg/spec3"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -36,10 +38,19 @@ func builtin(t testing.TB) *kinds.Registry {
 	return r
 }
 
+// shared is one handler for all tests: building is what takes time.
+var shared = sync.OnceValue(func() *Handler {
+	r, err := kinds.Builtin()
+	if err != nil {
+		panic(err)
+	}
+	return New(func() *kinds.Registry { return r }, "v1.36.3")
+})
+
 func serveBuiltin(t testing.TB) *httptest.Server {
 	t.Helper()
-	r := builtin(t)
-	s := httptest.NewServer(New(func() *kinds.Registry { return r }, "v1.36.3"))
+	builtin(t)
+	s := httptest.NewServer(shared())
 	t.Cleanup(s.Close)
 	return s
 }
@@ -296,13 +307,19 @@ func TestFieldValidationIsOfferedForEveryKind(t *testing.T) {
 	s := serveBuiltin(t)
 	root := openapi3.NewRoot(openapi.NewClient(discovery.NewDiscoveryClientForConfigOrDie(&rest.Config{Host: s.URL}).RESTClient()))
 	checked := 0
+	specs := map[schema.GroupVersion]*spec3.OpenAPI{}
 	for _, r := range builtin(t).All() {
 		if !r.HasVerb("patch") {
 			continue
 		}
-		spec, err := root.GVSpec(r.GroupVersion())
-		if err != nil {
-			t.Fatal(err)
+		gv := r.GroupVersion()
+		spec := specs[gv]
+		if spec == nil {
+			var err error
+			if spec, err = root.GVSpec(gv); err != nil {
+				t.Fatal(err)
+			}
+			specs[gv] = spec
 		}
 		found := false
 		for _, p := range spec.Paths.Paths {
