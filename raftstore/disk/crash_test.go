@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-var crashTime = flag.Duration("crash", 4*time.Second, "how long to kill processes")
+var crashTime = flag.Duration("crash", 3*time.Second, "how long to kill processes")
 
 // Variables of a child process.
 const (

@@ -40,7 +40,7 @@ func TestDamagedStream(t *testing.T) {
 	dir := t.TempDir()
 	db := mustOpen(t, dir, Options{})
 	n := 0
-	flips(good, 200, func(what string, bad []byte) {
+	flips(good, 120, func(what string, bad []byte) {
 		if err := Verify(bytes.NewReader(bad)); !refused(err) {
 			t.Fatalf("%s: %v", what, err)
 		}

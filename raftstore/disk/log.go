@@ -168,8 +168,8 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (l *Log) DeleteRange(min, max uint64) error {
-	// Before the disk, so that nobody reads what is gone; again behind it,
-	// because a concurrent StoreLogs may have cached in between.
+	// Before the disk, so that nobody is given what is gone. Raft never stores
+	// into a range that it is deleting.
 	l.cache.remove(min, max)
 	return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
 }
