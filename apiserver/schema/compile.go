@@ -49,6 +49,7 @@ type property struct {
 	name     string
 	node     *node
 	required bool
+	embedded bool // an object that is not a pointer upstream: never absent there
 	enum     []string
 	value    any // the schema's default, nil if it is the zero value
 
@@ -220,6 +221,7 @@ func (c *compiler) object(n *node, d *document) error {
 			name: name, node: child, enum: p.Enum, value: nonZero(p.Default),
 			patchMergeKey: p.PatchMergeKey, listType: p.ListType, listKeys: p.ListMapKeys,
 		}
+		_, f.embedded = p.Default.(map[string]any)
 		if p.PatchStrategy != "" {
 			f.patchStrategies = strings.Split(p.PatchStrategy, ",")
 		}
