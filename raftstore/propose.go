@@ -25,7 +25,11 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		w.RequestId = make([]byte, proto.RequestIDSize)
 		rand.Read(w.RequestId)
 	}
-	r, err := s.propose(ctx, proto.KindWrite, w)
+	err := mvcc.Validate(w)
+	var r mvcc.Result
+	if err == nil {
+		r, err = s.propose(ctx, proto.KindWrite, w)
+	}
 	if err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
 	}

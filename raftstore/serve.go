@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -77,7 +78,7 @@ func (p *PeerServer) apply(req *proto.ProposeRequest) *proto.ProposeResponse {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
 		return answer
 	}
-	if _, _, err := proto.Split(req.Entry); err != nil {
+	if err := checkEntry(req.Entry); err != nil {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, err.Error()
 		return answer
 	}
@@ -95,6 +96,26 @@ func (p *PeerServer) apply(req *proto.ProposeRequest) *proto.ProposeResponse {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_UNKNOWN, err.Error()
 	}
 	return answer
+}
+
+// checkEntry refuses what the state machine would have to stop for: once an
+// entry is committed, no node can refuse it any more.
+func checkEntry(frame []byte) error {
+	kind, body, err := proto.Split(frame)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case proto.KindWrite:
+		var w proto.Write
+		if err := proto.Decode(body, &w); err != nil {
+			return err
+		}
+		return mvcc.Validate(&w)
+	case proto.KindCompact:
+		return proto.Decode(body, new(proto.Compact))
+	}
+	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
 }
 
 // ReadIndex serves a follower's or non-voter's linearizable read.

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// The packages meet here: each declares the interface that it needs, and these
+// small types give it the store.
+
+// apiStore is the store as package apiserver wants it.
+type apiStore struct{ *raftstore.Store }
+
+func (s apiStore) Watch(table string, after proto.Revision) (apiserver.Watcher, error) {
+	w, err := s.Store.Watch(table, after)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// consensus is the store as package membership wants it.
+type consensus struct {
+	*raftstore.Store
+	identity *membership.Identity
+}
+
+func (c consensus) Members() (membership.Configuration, error) {
+	index, servers, err := c.Store.Members()
+	out := membership.Configuration{Index: index}
+	for _, s := range servers {
+		out.Servers = append(out.Servers, membership.Server(s))
+	}
+	return out, err
+}
+
+func (c consensus) HasState() (bool, error) { return c.Store.HasState(), nil }
+
+func (c consensus) Bootstrap(servers []membership.Server, cluster proto.ClusterID) error {
+	in := make([]raftstore.Server, len(servers))
+	for i, s := range servers {
+		in[i] = raftstore.Server(s)
+	}
+	return c.Store.Bootstrap(in, cluster)
+}
+
+func (c consensus) AddNonvoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
+	return membershipError(c.Store.AddNonvoter(ctx, id, addr, prev))
+}
+
+func (c consensus) AddVoter(ctx context.Context, id proto.NodeID, addr string, prev uint64) error {
+	return membershipError(c.Store.AddVoter(ctx, id, addr, prev))
+}
+
+func (c consensus) DemoteVoter(ctx context.Context, id proto.NodeID, prev uint64) error {
+	return membershipError(c.Store.DemoteVoter(ctx, id, prev))
+}
+
+func (c consensus) RemoveServer(ctx context.Context, id proto.NodeID, prev uint64) error {
+	return membershipError(c.Store.RemoveServer(ctx, id, prev))
+}
+
+func (c consensus) TransferLeadership(ctx context.Context, to proto.NodeID) error {
+	return membershipError(c.Store.TransferLeadership(ctx, to))
+}
+
+func (c consensus) Status(context.Context) *proto.NodeStatus { return c.Store.Status() }
+
+// membershipError gives the store's sentinels the names that membership knows.
+func membershipError(err error) error {
+	switch {
+	case errors.Is(err, raftstore.ErrNotLeader):
+		return errors.Join(membership.ErrNotLeader, err)
+	case errors.Is(err, raftstore.ErrConfigurationChanged):
+		return errors.Join(membership.ErrConflict, err)
+	}
+	return err
+}
+
+// smallTables is the store as membership's replicated tables.
+type smallTables struct{ *raftstore.Store }
+
+func (k smallTables) Put(ctx context.Context, table, key string, value []byte, ifAbsent bool) error {
+	w := &proto.Write{Table: table, Key: key, Op: proto.Op_OP_PUT, Value: value}
+	if ifAbsent {
+		w.Condition = proto.Condition_CONDITION_ABSENT
+	}
+	r, err := k.Propose(ctx, w)
+	if err != nil {
+		return err
+	}
+	if r.Outcome == proto.Outcome_OUTCOME_EXISTS {
+		return fmt.Errorf("%s %s: %w", table, key, membership.ErrExists)
+	}
+	return nil
+}
+
+func (k smallTables) Get(table, key string) ([]byte, bool) {
+	state := k.State()
+	t := state.Table(table)
+	if t == nil {
+		return nil, false
+	}
+	v, err := t.Get(key, state.Applied())
+	if err != nil || v == nil {
+		return nil, false
+	}
+	return v.Value, true
+}
+
+func (k smallTables) Delete(ctx context.Context, table, key string) error {
+	_, err := k.Propose(ctx, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_DELETE})
+	return err
+}
+
+func (k smallTables) List(table string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	state := k.State()
+	t := state.Table(table)
+	if t == nil {
+		return out, nil
+	}
+	page, err := t.Range(mvcc.Query{At: state.Applied()})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", table, err)
+	}
+	for _, v := range page.Versions {
+		out[v.Key] = v.Value
+	}
+	return out, nil
+}
+
+// transferBound is how long leadership may take to change hands at shutdown.
+const transferBound = 3 * time.Second

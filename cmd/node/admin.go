@@ -1,0 +1,295 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/spf13/cobra"
+)
+
+// access is how operating commands reach a cluster: through any node, with the
+// administrator's certificate.
+type access struct {
+	kubeconfig string
+	context    string
+	output     string
+}
+
+func (a *access) flags(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "administrator's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	c.PersistentFlags().StringVar(&a.context, "context", "", "ask this context's node first (default: the current context)")
+	c.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
+}
+
+// load reads the kubeconfig. The nodes of all its contexts are tried in turn,
+// the chosen one first.
+func (a *access) load() (pki.Kubeconfig, error) {
+	path := a.kubeconfig
+	if path == "" {
+		path, _, _ = strings.Cut(os.Getenv("KUBECONFIG"), string(filepath.ListSeparator))
+	}
+	if path == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return pki.Kubeconfig{}, errors.New("no kubeconfig: give one with --kubeconfig")
+		}
+		path = filepath.Join(home, ".kube", "config")
+	}
+	return pki.ReadKubeconfig(path, a.context)
+}
+
+func (a *access) client() (*membership.AdminClient, error) {
+	switch a.output {
+	case "table", "json":
+	default:
+		return nil, fmt.Errorf("--output %q: must be table or json", a.output)
+	}
+	k, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return membership.NewAdminClient(k)
+}
+
+// print writes v as JSON, or as the table that rows fills.
+func (a *access) print(w io.Writer, v any, rows func(*tabwriter.Writer)) error {
+	if a.output == "json" {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	rows(t)
+	return t.Flush()
+}
+
+func statusCommand() *cobra.Command {
+	var a access
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show all nodes of a cluster: role, term, lag, health",
+		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
+answer are shown with the reason.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			st, err := client.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(cmd.OutOrStdout(), st, func(w *tabwriter.Writer) { statusTable(w, st) })
+		},
+	}
+	a.flags(c)
+	return c
+}
+
+func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
+	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
+	for _, m := range st.Members {
+		if m.Error != "" {
+			fmt.Fprintf(w, "%s\tunreachable\t\t\t\t\t\t\t\t%s\t%s\n", m.Name, m.APIAddress, m.ID)
+			continue
+		}
+		contact := "-"
+		if m.Role != "leader" && m.LastContactMS >= 0 {
+			contact = (time.Duration(m.LastContactMS) * time.Millisecond).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Role, m.Term, m.Commit, m.Applied, m.Lag, contact, size(m.DBBytes), m.Version, m.APIAddress, m.ID)
+	}
+	quorum := "quorum"
+	if !st.Quorum {
+		quorum = "NO QUORUM: writes and Most Recent reads fail, Any reads go on"
+	}
+	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable, %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
+	for _, m := range st.Members {
+		if m.Error != "" {
+			fmt.Fprintf(w, "%s: %s\n", m.Name, m.Error)
+		}
+	}
+}
+
+// size prints bytes for people.
+func size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f := float64(n)
+	for len(units) > 1 && f >= 1024 {
+		f, units = f/1024, units[1:]
+	}
+	if units[0] == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[0])
+}
+
+func memberCommand() *cobra.Command {
+	var a access
+	var force bool
+	c := &cobra.Command{Use: "member", Short: "List and change the members of a cluster"}
+	a.flags(c)
+	sub := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *membership.AdminClient, []string) (membership.MemberList, error)) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			list, err := run(cmd, client, args)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd.OutOrStdout(), list, func(w *tabwriter.Writer) { memberTable(w, list) })
+		}}
+	}
+	forced := func(c *cobra.Command) *cobra.Command {
+		c.Flags().BoolVar(&force, "force", false, "even if it leaves no live majority, or the node lags")
+		return c
+	}
+	c.AddCommand(
+		sub("list", "List the members", cobra.NoArgs, func(cmd *cobra.Command, m *membership.AdminClient, _ []string) (membership.MemberList, error) {
+			return m.Members(cmd.Context())
+		}),
+		sub("add PEER-ADDRESS", "Add a running node as a non-voter", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return m.Add(cmd.Context(), args[0])
+		}),
+		forced(sub("promote MEMBER", "Give a non-voter a vote", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return m.Promote(cmd.Context(), args[0], force)
+		})),
+		forced(sub("demote MEMBER", "Take a voter's vote", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return m.Demote(cmd.Context(), args[0], force)
+		})),
+		forced(sub("remove MEMBER", "Remove a member", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return m.Remove(cmd.Context(), args[0], force)
+		})),
+		sub("transfer-leader [MEMBER]", "Hand leadership to a voter", cobra.MaximumNArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return m.Transfer(cmd.Context(), strings.Join(args, ""))
+		}),
+	)
+	return c
+}
+
+func memberTable(w *tabwriter.Writer, list membership.MemberList) {
+	fmt.Fprintln(w, "NAME\tVOTER\tLEADER\tPEER ADDRESS\tAPI\tID")
+	for _, m := range list.Members {
+		fmt.Fprintf(w, "%s\t%t\t%t\t%s\t%s\t%s\n", m.Name, m.Voter, m.Leader, m.PeerAddress, m.APIAddress, m.ID)
+	}
+}
+
+func tokenCommand() *cobra.Command {
+	var a access
+	c := &cobra.Command{Use: "token", Short: "Make and revoke join tokens"}
+	a.flags(c)
+	var ttl time.Duration
+	var req membership.TokenRequest
+	create := &cobra.Command{
+		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			req.TTLSeconds = int64(ttl / time.Second)
+			t, err := client.CreateToken(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.print(cmd.OutOrStdout(), t, nil)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), t.Token)
+			fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s; on the new node:\n  quorate node --join-token @FILE --join API-ADDRESS\n", t.Info.Expires.Local().Format(time.DateTime))
+			return nil
+		},
+	}
+	create.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token works")
+	create.Flags().IntVar(&req.Uses, "uses", 1, "how many nodes may use it; 0 for any number")
+	create.Flags().StringVar(&req.Note, "note", "", "what it is for")
+	list := &cobra.Command{
+		Use: "list", Short: "List the join tokens, without their secrets", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			tokens, err := client.Tokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
+				fmt.Fprintln(w, "ID\tSTATE\tEXPIRES\tUSED\tNOTE")
+				for _, t := range tokens {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\n", t.ID, t.State, t.Expires.Local().Format(time.DateTime), t.Used, t.Uses, t.Note)
+				}
+			})
+		},
+	}
+	del := &cobra.Command{
+		Use: "delete ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if err := client.DeleteToken(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "join token %s is revoked\n", args[0])
+			return nil
+		},
+	}
+	c.AddCommand(create, list, del)
+	return c
+}
+
+// kubeconfigCommand prints the administrator's kubeconfig with all nodes in it.
+func kubeconfigCommand() *cobra.Command {
+	var a access
+	c := &cobra.Command{
+		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k, err := a.load()
+			if err != nil {
+				return err
+			}
+			client, err := membership.NewAdminClient(k)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			list, err := client.Members(cmd.Context())
+			if err != nil {
+				return err
+			}
+			k.Endpoints, k.Current = nil, ""
+			for _, m := range list.Members {
+				if m.APIAddress != "" {
+					k.Endpoints = append(k.Endpoints, pki.Endpoint{Name: "quorate-" + m.Name, Server: m.APIAddress})
+				}
+			}
+			b, err := k.Encode()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(b)
+			return err
+		},
+	}
+	a.flags(c)
+	return c
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/discovery"
+	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/openapi"
+	"github.com/quorate/quorate/membership"
+)
+
+// kubernetesVersion is the Kubernetes version that is served.
+func kubernetesVersion() string { return discovery.VersionInfo(buildVersion()).GitVersion }
+
+func (n *node) openMetrics() (err error) {
+	if n.metrics, err = metrics.New(discovery.VersionInfo(buildVersion()), buildVersion()); err != nil {
+		return err
+	}
+	return n.metrics.InstallRaftSink()
+}
+
+func (n *node) openAPI() (err error) {
+	if n.listener, err = net.Listen("tcp", n.cfg.APIListen); err != nil {
+		return fmt.Errorf("api port: %w", err)
+	}
+	return nil
+}
+
+// serveAPI puts the API together: the resources, the documents about them, and
+// our own paths beside them.
+func (n *node) serveAPI() error {
+	registry, err := kinds.Builtin()
+	if err != nil {
+		return err
+	}
+	current := func() *kinds.Registry { return registry }
+	n.health = health.New(n.healthChecks())
+	version := discovery.VersionInfo(buildVersion())
+	authenticator := auth.NewAuthentication()
+	n.api, err = apiserver.New(apiserver.Config{
+		Store: apiStore{n.store}, Reads: n.reader, Kinds: current,
+		Authenticator: authenticator, Authorizer: auth.Default(),
+		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
+		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", n.api)
+	mux.Handle(membership.JoinPath, n.manager.JoinHandler())
+	mux.Handle(membership.AdminPath, n.adminsOnly(authenticator, n.manager.AdminHandler()))
+	mux.Handle("/quorate/v1/snapshot", n.adminsOnly(authenticator, http.HandlerFunc(n.saveSnapshot)))
+	if n.cfg.Profiling {
+		profiles := http.NewServeMux()
+		profiles.HandleFunc("/debug/pprof/", pprof.Index)
+		profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.Handle("/debug/pprof/", n.adminsOnly(authenticator, profiles))
+	}
+	n.http = n.httpServer(mux)
+	return nil
+}
+
+// Bounds of connections. Requests have their own limits in package apiserver;
+// there is no WriteTimeout because watches write for hours.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 90 * time.Second
+	maxHeaderBytes    = 64 << 10
+	streamsPerConn    = 250
+)
+
+func (n *node) httpServer(h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          n.metrics.ErrorLog(n.log),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: n.pki.ServingCertificate,
+			// Clients may present a certificate; one that is presented must be ours.
+			ClientAuth: tls.VerifyClientCertIfGiven,
+			ClientCAs:  n.pki.APIRoots(),
+			NextProtos: []string{"h2", "http/1.1"},
+		},
+	}
+	return s
+}
+
+// adminsOnly guards our own administration paths: system:masters alone, until
+// roles say more.
+func (n *node) adminsOnly(a apiserver.Authenticator, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, err := a.Authenticate(r)
+		switch {
+		case err != nil:
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+		case !user.InGroup("system:masters"):
+			http.Error(w, fmt.Sprintf("forbidden: User %q cannot use %q: only system:masters may", user.Name, r.URL.Path), http.StatusForbidden)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// healthChecks say when this node is alive (never a matter of other nodes) and
+// when it can serve Most Recent reads.
+func (n *node) healthChecks() health.Config {
+	log := health.Check{Name: "raft-log", Check: func(context.Context) error {
+		if !n.store.Alive(n.cfg.HungDiskTimeout) {
+			return errors.New("the state machine does not follow the log")
+		}
+		return nil
+	}}
+	formed := health.Check{Name: "membership", Check: func(context.Context) error {
+		select {
+		case <-n.manager.Formed():
+			return nil
+		default:
+			return errors.New("not part of a cluster yet")
+		}
+	}}
+	namespaces := health.Check{Name: "poststarthook/start-system-namespaces", Check: func(context.Context) error {
+		state := n.store.State()
+		if t := state.Table("namespaces"); t != nil {
+			if v, err := t.Get("default", state.Applied()); err == nil && v != nil {
+				return nil
+			}
+		}
+		return errors.New("the first namespaces are not there yet")
+	}}
+	read := health.Barrier("read-index", time.Second, func(ctx context.Context) error {
+		index, err := n.store.ReadIndex(ctx)
+		if err != nil {
+			return err
+		}
+		return n.store.WaitApplied(ctx, index)
+	})
+	return health.Config{
+		Livez:  []health.Check{log},
+		Readyz: []health.Check{log, formed, read, namespaces},
+		Observe: func(name, kind string, ok bool) {
+			n.metrics.HealthCheck(name, kind, ok)
+		},
+		Log: n.log,
+	}
+}
+
+// storeStats gathers what the metrics say about the store.
+func (n *node) storeStats() metrics.StoreStats {
+	st, c := n.store.Status(), n.store.Counters()
+	out := metrics.StoreStats{
+		ClusterID: st.ClusterId, HasLeader: st.LeaderId != "", IsLeader: n.store.IsLeader(),
+		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Floor: st.Floor,
+		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
+		LeaderChanges: c.LeaderChanges, ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
+		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
+		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
+	}
+	for name, t := range n.store.State().Tables() {
+		if strings.Contains(name, "/") {
+			continue // ours, not the API's
+		}
+		live, _ := t.Live()
+		resource, group, _ := strings.Cut(name, ".")
+		out.Tables = append(out.Tables, metrics.TableStats{Group: group, Resource: resource, Objects: live})
+	}
+	return out
+}

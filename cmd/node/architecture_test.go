@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/quorate/quorate"
+
+// A room says what a package may import of ours, what it must not import itself,
+// and what must not be reachable from it at all; each prohibition with its reason.
+type room struct {
+	ours   []string          // packages of ours, below the module
+	direct map[string]string // import path prefix -> reason
+	reach  map[string]string // import path prefix -> reason
+}
+
+var (
+	noKubernetes = map[string]string{
+		"k8s.io/":      "the store, the reads and the membership know bytes, not Kubernetes",
+		"sigs.k8s.io/": "the store, the reads and the membership know bytes, not Kubernetes",
+	}
+	noRaft = map[string]string{
+		"github.com/hashicorp/raft": "the API meets the store through the interface that it declares",
+		"go.etcd.io/bbolt":          "the API meets the store through the interface that it declares",
+	}
+	pure = map[string]string{
+		"time":         "Apply must follow from the entries alone: no clock",
+		"math/rand":    "Apply must follow from the entries alone: no random",
+		"math/rand/v2": "Apply must follow from the entries alone: no random",
+		"crypto/rand":  "Apply must follow from the entries alone: no random",
+		"net":          "Apply must follow from the entries alone: no network",
+		"os":           "Apply must follow from the entries alone: no files, no environment",
+		"log":          "Apply must follow from the entries alone: nothing to wait for",
+		"context":      "Apply cannot be cancelled",
+	}
+	noHTTP = map[string]string{"net/http": "what speaks HTTP belongs in apiserver"}
+)
+
+// rooms is the import table. A package without a line fails the test: say what
+// it may import, and why the rest is none of its business.
+var rooms = map[string]room{
+	"proto":                 {reach: noKubernetes},
+	"raftstore/mvcc":        {ours: []string{"proto"}, direct: pure, reach: noKubernetes},
+	"raftstore/disk":        {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/peer":        {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":             {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/storetest":   {ours: []string{"proto", "raftstore", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/regress":     {ours: []string{"raftstore/peer"}, direct: noHTTP, reach: noKubernetes},
+	"consistency":           {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
+	"membership":            {ours: []string{"proto", "membership/pki"}, reach: noKubernetes},
+	"membership/pki":        {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
+	"apiserver":             {ours: []string{"proto", "consistency", "raftstore", "raftstore/mvcc", "apiserver/"}, direct: noRaft},
+	"apiserver/kinds":       {ours: []string{"proto", "apiserver/schema"}, reach: noRaft},
+	"apiserver/schema":      {reach: noRaft},
+	"apiserver/patch":       {ours: []string{"apiserver/schema", "apiserver/status", "apiserver/kinds"}, direct: noRaft},
+	"apiserver/codec":       {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/schema", "apiserver/status"}, direct: noRaft},
+	"apiserver/status":      {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
+	"apiserver/auth":        {reach: noRaft},
+	"apiserver/discovery":   {ours: []string{"apiserver/kinds"}, reach: noRaft},
+	"apiserver/openapi":     {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/health":      {reach: noRaft},
+	"apiserver/metrics":     {direct: noRaft},
+	"apiserver/controllers": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds"}, direct: noRaft},
+	"deploy":                {},
+	"bench":                 {},
+	"bench/load":            {},
+	"test":                  {},
+	// The wiring knows everybody, and nobody knows it.
+	"cmd/node": {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/"}},
+}
+
+// TestArchitecture compares the import table with the code. Run it with
+// -count=1: the test cache does not notice changed imports of other packages.
+func TestArchitecture(t *testing.T) {
+	type pkg struct {
+		ImportPath    string
+		Imports, Deps []string
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		r, ok := rooms[name]
+		if !ok {
+			t.Errorf("%s has no line in the import table: say what it may import", name)
+			continue
+		}
+		seen[name] = true
+		for _, i := range p.Imports {
+			if ours, ok := strings.CutPrefix(i, module+"/"); ok && !r.allows(ours) {
+				t.Errorf("%s imports %s, which the import table does not allow", name, ours)
+			}
+			forbid(t, r.direct, name, "imports", i)
+		}
+		for _, i := range p.Deps {
+			forbid(t, r.reach, name, "reaches", i)
+		}
+	}
+	for name := range rooms {
+		if !seen[name] {
+			t.Errorf("the import table has a line for %s, which does not exist", name)
+		}
+	}
+}
+
+func (r room) allows(ours string) bool {
+	for _, a := range r.ours {
+		if a == ours || strings.HasSuffix(a, "/") && strings.HasPrefix(ours, a) {
+			return true
+		}
+	}
+	return false
+}
+
+func forbid(t *testing.T, table map[string]string, name, verb, path string) {
+	t.Helper()
+	for prefix, why := range table {
+		if path == prefix || strings.HasSuffix(prefix, "/") && strings.HasPrefix(path, prefix) || strings.HasPrefix(path, prefix+"/") {
+			t.Errorf("%s %s %s: %s", name, verb, path, why)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+	"sigs.k8s.io/yaml"
+)
+
+// devCluster is cluster.json: what programs need to know of a playground.
+type devCluster struct {
+	Nodes                 []*devNode `json:"nodes"`
+	Kubeconfig            string     `json:"kubeconfig"`
+	CAFile                string     `json:"caFile"`
+	AdminCertFile         string     `json:"adminCertFile"`
+	AdminKeyFile          string     `json:"adminKeyFile"`
+	ServiceAccountKeyFile string     `json:"serviceAccountKeyFile"`
+
+	dir string
+}
+
+// devNode is one node of a playground.
+type devNode struct {
+	Name    string `json:"name"`
+	PID     int    `json:"pid"`
+	API     string `json:"api"`
+	Peer    string `json:"peer"`
+	DataDir string `json:"dataDir"`
+	Log     string `json:"log"`
+
+	child *exec.Cmd
+}
+
+func clusterFile(dir string) string { return filepath.Join(dir, "cluster.json") }
+
+// readCluster reads the cluster.json of a playground.
+func readCluster(dir string) (*devCluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(clusterFile(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no playground cluster in %s: start one with 'quorate dev --data-dir %s'", dir, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &devCluster{dir: dir}
+	if err := json.Unmarshal(b, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", clusterFile(dir), err)
+	}
+	return c, nil
+}
+
+func (c *devCluster) write() error {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(clusterFile(c.dir), append(b, '\n'), 0o600)
+}
+
+// openCluster returns the cluster of a data directory, made anew if it has none:
+// the shared secret, a configuration file per node, certificates, kubeconfig.
+func openCluster(o devOptions) (*devCluster, error) {
+	dir, err := filepath.Abs(o.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := filepath.Abs(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if c, err := readCluster(dir); err == nil {
+		if kubeconfig != c.Kubeconfig {
+			c.Kubeconfig = kubeconfig
+		}
+		return c, c.credentials()
+	}
+	if o.nodes < 1 || o.nodes > 9 {
+		return nil, fmt.Errorf("--nodes %d: must be 1 to 9", o.nodes)
+	}
+	if o.apiPort < 1 || o.apiPort+1000+o.nodes > 65535 {
+		return nil, fmt.Errorf("--api-port %d: must leave room for %d ports here and 1000 higher", o.apiPort, o.nodes)
+	}
+	c := &devCluster{dir: dir, Kubeconfig: kubeconfig}
+	peers := make([]string, o.nodes)
+	for i := range o.nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		peers[i] = fmt.Sprintf("127.0.0.1:%d", o.apiPort+1000+i)
+		c.Nodes = append(c.Nodes, &devNode{
+			Name:    name,
+			API:     fmt.Sprintf("https://127.0.0.1:%d", o.apiPort+i),
+			Peer:    peers[i],
+			DataDir: filepath.Join(dir, name),
+			Log:     filepath.Join(dir, name+".log"),
+		})
+	}
+	for _, n := range c.Nodes {
+		if err := c.writeSettings(n, peers, o.set); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.credentials()
+}
+
+func (c *devCluster) settingsFile(n *devNode) string { return filepath.Join(c.dir, n.Name+".yaml") }
+
+// writeSettings writes a node's configuration file: what an operator would write
+// for a node of a real cluster.
+func (c *devCluster) writeSettings(n *devNode, peers, set []string) error {
+	settings := map[string]any{
+		"name":             n.Name,
+		"data-dir":         n.DataDir,
+		"api-address":      strings.TrimPrefix(n.API, "https://"),
+		"peer-address":     n.Peer,
+		"bootstrap-expect": len(peers),
+		"token-file":       filepath.Join(c.dir, "token"),
+		"log-format":       "text",
+	}
+	if len(peers) > 1 {
+		settings["join"] = peers
+	}
+	for _, s := range set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return fmt.Errorf("--set %s: must be flag=value", s)
+		}
+		settings[key] = value
+	}
+	b, err := yaml.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(c.settingsFile(n), b, 0o600)
+}
+
+// playgroundID stands in the certificates of the playground's own directory,
+// of which only the administrator's is used. No node has it.
+const playgroundID proto.NodeID = "00000000000000000000000000000000"
+
+// credentials makes the shared secret, if there is none, and from it the
+// administrator's certificate and kubeconfig.
+func (c *devCluster) credentials() error {
+	secrets, _, err := pki.LoadOrCreateSecrets(filepath.Join(c.dir, "token"))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.dir, "pki")
+	admin, err := pki.Open(pki.Options{Dir: dir, Secrets: secrets, NodeID: playgroundID, Name: "dev"})
+	if err != nil {
+		return err
+	}
+	c.CAFile, c.AdminCertFile, c.AdminKeyFile = filepath.Join(dir, pki.FileAPICA), filepath.Join(dir, pki.FileAdminCert), filepath.Join(dir, pki.FileAdminKey)
+	c.ServiceAccountKeyFile = filepath.Join(dir, pki.FileAccountKey)
+	cert, key := admin.Admin()
+	k := pki.Kubeconfig{CA: admin.APICAs(), Cert: cert, Key: key}
+	for _, n := range c.Nodes {
+		k.Endpoints = append(k.Endpoints, pki.Endpoint{Name: "quorate-" + n.Name, Server: n.API})
+	}
+	return k.Write(c.Kubeconfig)
+}
+
+func (c *devCluster) node(name string) *devNode {
+	for _, n := range c.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func (c *devCluster) names() []string {
+	var names []string
+	for _, n := range c.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// start starts a node's process in a session of its own, so that it outlives
+// this one, and notes its pid.
+func (c *devCluster) start(n *devNode) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	n.child = exec.Command(self, "node", "--config", c.settingsFile(n))
+	n.child.Stdout, n.child.Stderr = log, log
+	n.child.Env = withoutSettings(os.Environ())
+	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := n.child.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	n.PID = n.child.Process.Pid
+	return c.write()
+}
+
+// withoutSettings drops our own variables: a playground's nodes have files.
+func withoutSettings(env []string) []string {
+	var out []string
+	for _, e := range env {
+		if !strings.HasPrefix(e, envPrefix) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// running reports whether the noted process is alive and a node of this
+// directory, not another program that got its pid.
+func (n *devNode) running() bool {
+	if n.PID == 0 {
+		return false
+	}
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.PID), "cmdline"))
+	return err == nil && bytes.Contains(b, []byte(n.DataDir+".yaml"))
+}
+
+// waitReady waits until the nodes answer /readyz. It fails at once when one of
+// them exits, with the end of its log.
+func (c *devCluster) waitReady(ctx context.Context, nodes ...*devNode) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	for _, n := range nodes {
+		for {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/readyz", nil)
+			if err != nil {
+				return err
+			}
+			if resp, err := client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					break
+				}
+			}
+			if !n.running() {
+				return fmt.Errorf("%s has exited; the end of %s:\n%s", n.Name, n.Log, tail(n.Log, 2000))
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s is not ready after %s (%w); the end of %s:\n%s", n.Name, readyWithin, ctx.Err(), n.Log, tail(n.Log, 2000))
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// client trusts the cluster's CA and presents the administrator's certificate.
+func (c *devCluster) client() (*http.Client, error) {
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s holds no certificate", c.CAFile)
+	}
+	cert, err := tls.LoadX509KeyPair(c.AdminCertFile, c.AdminKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
+	}}, nil
+}
+
+// stopWithin is how long a node may take to shut down before it is killed.
+const stopWithin = 30 * time.Second
+
+// stop ends all nodes, gently first, and waits until they are gone.
+func (c *devCluster) stop(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	var errs []error
+	for _, n := range c.Nodes {
+		if n.running() {
+			errs = append(errs, syscall.Kill(n.PID, syscall.SIGTERM))
+		}
+	}
+	for _, n := range c.Nodes {
+		for n.running() {
+			select {
+			case <-ctx.Done():
+				errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), syscall.Kill(n.PID, syscall.SIGKILL))
+				ctx = context.WithoutCancel(ctx)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		fmt.Fprintf(out, "%s has stopped\n", n.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// tail returns the end of a file, for error messages.
+func tail(path string, n int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > n {
+		if _, err := f.Seek(-n, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, n))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

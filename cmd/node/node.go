@@ -1,0 +1,375 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/peer"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func nodeCommand() *cobra.Command {
+	c := settingsCommand("node", "Run one node", func(cmd *cobra.Command, c *Config, _ *pflag.FlagSet, _ map[string]origin) error {
+		return runNode(cmd.Context(), c, newLogger(c, os.Stderr))
+	})
+	c.Long = `Runs one node of a cluster. The same command line serves for the first start, for
+every restart and for nodes that join later: whether the node is new is told from
+its data directory. With --bootstrap-expect N, N nodes that know each other from
+--join and share the secret of --token-file make a new cluster; if one of them
+belongs to a cluster already, the others join it.`
+	return c
+}
+
+// node is one node's parts, in the order in which they are started.
+type node struct {
+	cfg *Config
+	log *slog.Logger
+
+	lock     *os.File
+	identity *membership.Identity
+	pki      *pki.Node
+	metrics  *metrics.Metrics
+	peers    *peer.Host
+	rpc      *peer.Transport
+	store    *raftstore.Store
+	reader   *consistency.Reader
+	manager  *membership.Manager
+	api      *apiserver.Server
+	health   *health.Handler
+	listener net.Listener
+	http     *http.Server
+
+	systemd notifier
+	// fatal receives why the process must end at once.
+	fatal chan error
+}
+
+// runNode runs a node until ctx ends or it cannot go on.
+func runNode(ctx context.Context, c *Config, log *slog.Logger) (err error) {
+	n := &node{cfg: c, log: log, fatal: make(chan error, 1)}
+	// Secrets lie in the data directory, whoever starts us.
+	syscall.Umask(0o077)
+	for _, step := range []func() error{
+		// The directory first: nothing may be touched while another process has it.
+		n.openDir,
+		n.openIdentity,
+		n.openMetrics,
+		// Ports before the state: a taken port must fail at once, and peers that
+		// dial early wait in the kernel instead of being refused.
+		n.openPeers,
+		n.openAPI,
+		n.openStore,
+		n.openMembership,
+		n.serveAPI,
+	} {
+		if err := step(); err != nil {
+			return errors.Join(err, n.close(context.WithoutCancel(ctx)))
+		}
+	}
+	return errors.Join(n.serve(ctx), n.close(context.WithoutCancel(ctx)))
+}
+
+// die ends the process at once: the log, the disk or the state machine can no
+// longer be trusted, and going on could acknowledge what is not there.
+func (n *node) die(err error) {
+	n.log.Error("cannot go on", "error", err)
+	os.Exit(2)
+}
+
+func (n *node) openDir() error {
+	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(n.cfg.DataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("data directory %s is in use by another process", n.cfg.DataDir), lock.Close())
+	}
+	n.lock = lock
+	return nil
+}
+
+// openIdentity finds out who this node is and makes what proves it.
+func (n *node) openIdentity() (err error) {
+	if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, n.cfg.Name); err != nil {
+		return err
+	}
+	secrets, err := n.secrets()
+	if err != nil {
+		return err
+	}
+	hosts := append([]string{}, n.cfg.TLSNames...)
+	for _, addr := range []string{n.cfg.APIListen, n.cfg.APIAdvertise} {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+			if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	n.pki, err = pki.Open(pki.Options{
+		Dir: filepath.Join(n.cfg.DataDir, "pki"), Secrets: secrets, NodeID: n.identity.ID(), Name: n.identity.Name(),
+		Hosts: hosts, Logger: n.log, OnRenew: n.writeKubeconfig,
+	})
+	if err != nil {
+		return err
+	}
+	n.writeKubeconfig()
+	return nil
+}
+
+// secrets are the cluster's, from the file that the operator shares among the
+// nodes, from a join token on the first start, or made by a node that is alone.
+func (n *node) secrets() ([]pki.Secret, error) {
+	file := n.cfg.TokenFile
+	if file == "" {
+		file = filepath.Join(n.cfg.DataDir, "token")
+	}
+	_, err := os.Stat(file)
+	switch {
+	case err == nil:
+		return pki.LoadSecrets(file)
+	case n.cfg.JoinToken != "":
+		return n.joinWithToken(file)
+	case n.cfg.TokenFile == "" && n.cfg.BootstrapExpect == 1:
+		secrets, _, err := pki.LoadOrCreateSecrets(file)
+		return secrets, err
+	}
+	return nil, fmt.Errorf("there is no cluster secret in %s: put the same file on every node (%w)", file, err)
+}
+
+// writeKubeconfig keeps the administrator's kubeconfig for this node current.
+func (n *node) writeKubeconfig() {
+	cert, key := n.pki.Admin()
+	k := pki.Kubeconfig{
+		Endpoints: []pki.Endpoint{{Name: "quorate-" + n.cfg.Name, Server: "https://" + n.cfg.APIAdvertise}},
+		CA:        n.pki.APICAs(), Cert: cert, Key: key,
+	}
+	if err := k.Write(filepath.Join(n.cfg.DataDir, "admin.kubeconfig")); err != nil {
+		n.log.Error("cannot write the administrator's kubeconfig", "error", err)
+	}
+}
+
+func (n *node) openPeers() error {
+	listener, err := net.Listen("tcp", n.cfg.PeerListen)
+	if err != nil {
+		return fmt.Errorf("peer port: %w", err)
+	}
+	n.peers, err = peer.New(peer.Config{
+		NodeID: n.identity.ID(), Credentials: n.pki, Listener: listener, Advertise: n.cfg.PeerAdvertise,
+		Cluster: n.identity.Cluster, Logger: n.log, Fatal: n.die,
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("peer port: %w", err), listener.Close())
+	}
+	n.rpc = peer.NewTransport(n.peers, n.resolve)
+	return nil
+}
+
+// resolve finds a peer's address by its id, from the newest configuration.
+func (n *node) resolve(id proto.NodeID) (string, bool) {
+	// raft hands every call the address of its configuration, which is ours too.
+	return "", false
+}
+
+func (n *node) openStore() (err error) {
+	n.systemd.loading()
+	began := time.Now()
+	n.store, err = raftstore.Open(raftstore.Config{
+		Dir: n.cfg.DataDir, Node: n.identity.ID(), Name: n.identity.Name(),
+		Transport: n.rpc, Peers: n.peers, Cluster: n.identity.Cluster, Fatal: n.die, Logger: n.log,
+		Timing: raftstore.Timing{
+			Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout, Lease: n.cfg.LeaseTimeout,
+			NoLeader: n.cfg.NoLeaderTimeout, HungDisk: n.cfg.HungDiskTimeout,
+			History: n.cfg.HistoryRetention, SnapshotInterval: n.cfg.SnapshotInterval,
+		},
+		Limits: raftstore.Limits{
+			HistoryBytes: n.cfg.HistoryMaxBytes, TrailingLogs: n.cfg.TrailingLogs, SnapshotThreshold: n.cfg.SnapshotEntries,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	n.log.Info("the state is loaded", "applied", n.store.Applied(), "took", time.Since(began))
+	n.store.Observe(n.metrics.LogWrite, n.metrics.BackendCommit, n.metrics.ReadIndexWait)
+	n.metrics.SetStore(n.storeStats)
+	n.reader = consistency.NewReader(n.store, consistency.Options{MostRecentTimeout: n.cfg.NoLeaderTimeout})
+	return nil
+}
+
+func (n *node) openMembership() (err error) {
+	n.manager, err = membership.New(membership.Options{
+		Dir: n.cfg.DataDir, Identity: n.identity, Consensus: consensus{n.store, n.identity}, KV: smallTables{n.store},
+		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
+		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
+		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
+		Limits: membership.Limits{Stable: n.cfg.PromoteAfter}, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.store.Register(n.peers.GRPC(), peer.CallerOf)
+	proto.RegisterMembershipServer(n.peers.GRPC(), n.manager)
+	n.peers.Serve()
+	return nil
+}
+
+// serve runs everything that goes on in the background until ctx ends or one of
+// the parts fails for good.
+func (n *node) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	// The first part that fails ends the others.
+	run := func(what string, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	run("api", func(context.Context) error { return ignoreClosed(n.http.ServeTLS(n.listener, "", "")) })
+	run("membership", n.manager.Run)
+	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
+	run("leader's tasks", n.leaderTasks)
+	run("systemd", func(ctx context.Context) error { n.systemd.follow(ctx, n.store); return nil })
+	n.systemd.ready()
+	n.log.Info("this node serves", "name", n.cfg.Name, "id", n.identity.ID(), "api", n.cfg.APIAdvertise, "peer", n.cfg.PeerAdvertise, "version", buildVersion())
+
+	select {
+	case <-ctx.Done():
+	case err := <-n.fatal:
+		cancel(err)
+	}
+	n.stop()
+	cancel(nil)
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// leaderTasks runs, while this node leads, what exactly one node must do.
+func (n *node) leaderTasks(ctx context.Context) error {
+	for ctx.Err() == nil {
+		changed := n.store.LeaderChanged()
+		if !n.store.IsLeader() {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		term, resign := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { n.ensureNamespaces(term) })
+		wg.Go(func() {
+			if err := controllers.EmptyNamespaces(term, n.api, n.log); err != nil && term.Err() == nil {
+				n.log.Error("the namespace controller has stopped", "error", err)
+			}
+		})
+		for n.store.IsLeader() && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+				changed = n.store.LeaderChanged()
+			}
+		}
+		resign()
+		wg.Wait()
+	}
+	return nil
+}
+
+// ensureNamespaces makes the namespaces that every cluster has.
+func (n *node) ensureNamespaces(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := n.api.EnsureNamespaces(ctx)
+		if err == nil {
+			return
+		}
+		n.log.Warn("the first namespaces are not there yet", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// stop is the ordered shutdown: no new work, leadership to another, let what
+// runs finish.
+func (n *node) stop() {
+	n.log.Info("stopping")
+	n.systemd.stopping()
+	n.health.Shutdown()
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownGrace)
+	defer cancel()
+	// Leadership first: while it moves, requests still find a leader through us.
+	if n.store.IsLeader() {
+		t, cancel := context.WithTimeout(ctx, transferBound)
+		if err := n.store.TransferLeadership(t, ""); err != nil {
+			n.log.Warn("leadership was not handed over", "error", err)
+		}
+		cancel()
+	}
+	if err := n.api.Shutdown(ctx); err != nil {
+		n.log.Warn("not all watches have ended", "error", err)
+	}
+	if err := n.http.Shutdown(ctx); err != nil {
+		n.log.Warn("not all requests have ended", "error", err)
+		_ = n.http.Close()
+	}
+}
+
+// close releases what was opened, last first. Parts that were never opened are nil.
+func (n *node) close(context.Context) error {
+	var errs []error
+	closeIf := func(c io.Closer, open bool) {
+		if open {
+			errs = append(errs, c.Close())
+		}
+	}
+	if n.listener != nil && n.http == nil {
+		errs = append(errs, n.listener.Close())
+	}
+	if n.reader != nil {
+		n.reader.Close()
+	}
+	closeIf(n.store, n.store != nil)
+	if n.rpc != nil {
+		n.rpc.CloseStreams()
+		errs = append(errs, n.rpc.Close())
+	}
+	closeIf(n.peers, n.peers != nil)
+	closeIf(n.lock, n.lock != nil)
+	return errors.Join(errs...)
+}

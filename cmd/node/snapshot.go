@@ -1,0 +1,212 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/spf13/cobra"
+)
+
+const snapshotPath = "/quorate/v1/snapshot"
+
+// saveSnapshot streams a backup of this node's state. A break in the stream
+// shows: the file then has no valid end.
+func (n *node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		http.Error(w, "the server does not allow this method", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if _, err := n.store.SaveSnapshot(w); err != nil {
+		n.log.Error("a backup was not sent whole", "error", err)
+		panic(http.ErrAbortHandler) // ends the stream visibly broken
+	}
+}
+
+func snapshotCommand() *cobra.Command {
+	c := &cobra.Command{Use: "snapshot", Short: "Save, inspect, verify and restore backups"}
+	c.AddCommand(snapshotSaveCommand(), snapshotRestoreCommand(),
+		&cobra.Command{
+			Use: "inspect FILE", Short: "Say what a backup holds", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error { return inspectSnapshot(cmd.OutOrStdout(), args[0]) },
+		},
+		&cobra.Command{
+			Use: "verify FILE", Short: "Read a backup to its end and check every checksum", Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				if err := disk.Verify(f); err != nil {
+					return fmt.Errorf("%s: %w", args[0], err)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is whole\n", args[0])
+				return err
+			},
+		})
+	return c
+}
+
+func inspectSnapshot(w io.Writer, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	rec, stats, err := disk.Inspect(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	_, err = fmt.Fprintf(w, "cluster:   %s\nrevision:  %d\nfloor:     %d\nhash:      %016x\nversions:  %d\nsize:      %s\n",
+		rec.ClusterId, rec.Applied, rec.Floor, rec.Hash, stats.Versions, size(uint64(stats.Bytes)))
+	return err
+}
+
+func snapshotSaveCommand() *cobra.Command {
+	var a access
+	c := &cobra.Command{
+		Use: "save FILE", Short: "Save a backup of the whole state from a running node", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := a.load()
+			if err != nil {
+				return err
+			}
+			partial := args[0] + ".partial"
+			if err := downloadSnapshot(cmd, k, partial); err != nil {
+				return errors.Join(err, os.Remove(partial))
+			}
+			// Nothing is a backup before it was read back.
+			f, err := os.Open(partial)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			if err := disk.Verify(f); err != nil {
+				return errors.Join(fmt.Errorf("the backup is damaged: %w", err), os.Remove(partial))
+			}
+			if err := os.Rename(partial, args[0]); err != nil {
+				return err
+			}
+			return inspectSnapshot(cmd.OutOrStdout(), args[0])
+		},
+	}
+	a.flags(c)
+	return c
+}
+
+func downloadSnapshot(cmd *cobra.Command, k pki.Kubeconfig, to string) (err error) {
+	cert, err := tls.X509KeyPair(k.Cert, k.Key)
+	if err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(k.CA)
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig:       &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+	}}
+	defer client.CloseIdleConnections()
+	var errs []error
+	for _, e := range k.Endpoints {
+		req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, strings.TrimSuffix(e.Server, "/")+snapshotPath, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+			errs = append(errs, fmt.Errorf("%s: %s: %s", e.Server, resp.Status, strings.TrimSpace(string(text))))
+			continue
+		}
+		// The backup holds everything, secrets included.
+		f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, resp.Body)
+		return errors.Join(err, f.Sync(), f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// snapshotRestoreCommand makes the first node of a new cluster from a backup.
+func snapshotRestoreCommand() *cobra.Command {
+	var dir, name, peerAddress string
+	c := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a new data directory from a backup",
+		Long: `Makes the data directory of the first node of a NEW cluster: a new cluster id, so
+that members of the old cluster are refused; all revisions one billion higher, so
+that none ever goes back; and older resourceVersions answer 410, so that every
+client lists anew. Start the node with 'quorate node' and the same --name and
+--peer-advertise-address, then let further nodes join with empty directories.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rec, err := restoreSnapshot(args[0], dir, name, peerAddress)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\nstart it:  quorate node --data-dir %s --name %s --peer-advertise-address %s …\n",
+				dir, rec.ClusterId, rec.Applied, dir, name, peerAddress)
+			return err
+		},
+	}
+	c.Flags().StringVar(&dir, "data-dir", "", "the new data directory; must be empty or absent")
+	c.Flags().StringVar(&name, "name", "n1", "name of the node")
+	c.Flags().StringVar(&peerAddress, "peer-advertise-address", "127.0.0.1:7443", "peer address of the node")
+	_ = c.MarkFlagRequired("data-dir")
+	return c
+}
+
+func restoreSnapshot(file, dir, name, peerAddress string) (*proto.StateRecord, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// The identity is made beside the directory, which must be empty for the
+	// restore, and moved in when the state is there.
+	scratch, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".restore-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(scratch)
+	identity, err := membership.LoadIdentity(scratch, name)
+	if err != nil {
+		return nil, err
+	}
+	id := make([]byte, 16)
+	rand.Read(id)
+	rec, err := disk.RestoreBackup(dir, f, disk.RestoreOptions{
+		Cluster: proto.ClusterID(hex.EncodeToString(id)),
+		Configuration: raft.Configuration{Servers: []raft.Server{
+			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(peerAddress), Suffrage: raft.Voter},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rec, os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
+}
