@@ -67,3 +67,6 @@ func Decode(body []byte, m proto.Message) error {
 	}
 	return nil
 }
+
+// Message is any protobuf message.
+type Message = proto.Message

@@ -1090,7 +1090,10 @@ func (x *ProposeResponse) GetRevision() uint64 {
 }
 
 type ReadIndexRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's current term when it sent this. From a voter it counts as an
+	// answer to the leader's quorum round.
+	Term          uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1123,6 +1126,13 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
 	return file_quorate_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReadIndexRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 type ReadIndexResponse struct {
@@ -2154,8 +2164,9 @@ const file_quorate_proto_rawDesc = "" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x04R\x05index\x12-\n" +
 	"\aoutcome\x18\x05 \x01(\x0e2\x13.quorate.v1.OutcomeR\aoutcome\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x04R\brevision\"\x12\n" +
-	"\x10ReadIndexRequest\"=\n" +
+	"\brevision\x18\x06 \x01(\x04R\brevision\"&\n" +
+	"\x10ReadIndexRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\"=\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"*\n" +
