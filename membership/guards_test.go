@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,7 +122,9 @@ func client(t *testing.T, mc *machine) *AdminClient {
 	mux.Handle(AdminPath, mc.node.AdminHandler())
 	mux.Handle(JoinPath, mc.node.JoinHandler())
 	s := httptest.NewUnstartedServer(mux)
-	s.TLS = &tls.Config{GetCertificate: mc.cert.ServingCertificate, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: mc.cert.APIRoots()}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	serving, _ := mc.cert.ServingCertificate(nil)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: mc.cert.APIRoots()}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	cert, key := mc.cert.Admin()
@@ -151,7 +155,7 @@ func TestAdminThroughFollower(t *testing.T) {
 	if _, err := c.Demote(ctx, third.name, false); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := leader.conf.Find(third.id); s.Voter {
+	if s, _ := leader.now().Find(third.id); s.Voter {
 		t.Error("still a voter")
 	}
 	if leader.node.wantsVote(third.id) {
@@ -160,7 +164,7 @@ func TestAdminThroughFollower(t *testing.T) {
 	if _, err := c.Promote(ctx, string(third.id), false); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := leader.conf.Find(third.id); !s.Voter || !leader.node.wantsVote(third.id) {
+	if s, _ := leader.now().Find(third.id); !s.Voter || !leader.node.wantsVote(third.id) {
 		t.Error("not promoted")
 	}
 	if _, err := c.Promote(ctx, "nobody", false); !errors.Is(err, ErrNotFound) {
@@ -176,7 +180,7 @@ func TestAdminThroughFollower(t *testing.T) {
 	if _, err := c.Remove(ctx, third.name, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, in := follower.conf.Find(third.id); in {
+	if _, in := follower.now().Find(third.id); in {
 		t.Error("still a member")
 	}
 	// Its id never comes back.
@@ -293,10 +297,10 @@ func TestHopsAndCallers(t *testing.T) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w, all := three(t)
-	var mu sync.Mutex
-	now := time.Now()
-	for _, mc := range all {
-		mc.node.opt.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	pass := func(d time.Duration) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.passed += d
 	}
 	c, ctx := client(t, all[1]), t.Context()
 	create := func(req TokenRequest) JoinToken {
@@ -366,9 +370,7 @@ func TestTokens(t *testing.T) {
 	if err := c.DeleteToken(ctx, race.ID); err != nil {
 		t.Error(err)
 	}
-	mu.Lock()
-	now = now.Add(61 * time.Second)
-	mu.Unlock()
+	pass(61 * time.Second)
 	if err := join(many); !errors.Is(err, ErrToken) {
 		t.Errorf("expired token: %v", err)
 	}
@@ -380,7 +382,6 @@ func TestTokens(t *testing.T) {
 	if list, _ := c.Tokens(ctx); len(list) != 1 || list[0].State != TokenValid {
 		t.Errorf("after the sweep: %+v", list)
 	}
-	_ = w
 }
 
 // The secret of a token reaches no server that has not proved the pinned CA.
@@ -422,8 +423,8 @@ func TestTokenIsNotSentToStrangers(t *testing.T) {
 			sent = true
 			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusTemporaryRedirect)
 		}))
-		s.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.cert, nil }}
-		s.Config.ErrorLog = nil
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{*c.cert}}
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		s.StartTLS()
 		_, err := JoinWithToken(t.Context(), tok, []string{s.URL}, "n")
 		s.Close()

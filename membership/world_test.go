@@ -40,6 +40,7 @@ type world struct {
 	kv       map[proto.ClusterID]map[string]map[string][]byte
 	leader   map[proto.ClusterID]proto.NodeID
 	term     uint64
+	passed   time.Duration // how far the nodes' clocks are ahead
 }
 
 // machine is what outlives a restart, and the node that runs on it.
@@ -124,6 +125,11 @@ func (w *world) start(mc *machine, edit func(*Options)) {
 		},
 		Tick: 50 * time.Millisecond, Limits: Limits{Stable: 50 * time.Millisecond},
 		Logger: slog.New(mc),
+		Now: func() time.Time {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return time.Now().Add(w.passed)
+		},
 	}
 	if edit != nil {
 		edit(&opt)
@@ -187,6 +193,13 @@ func (w *world) wipe(mc *machine, all bool) {
 			w.t.Fatal(err)
 		}
 	}
+}
+
+// now is the machine's configuration.
+func (mc *machine) now() Configuration {
+	mc.w.mu.Lock()
+	defer mc.w.mu.Unlock()
+	return mc.conf
 }
 
 // await waits for a condition.
