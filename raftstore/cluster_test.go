@@ -125,7 +125,7 @@ func (c *cluster) open(m *testNode) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s.Register(m.host.GRPC(), peer.CallerOf)
+	s.Register(m.host.GRPC(), peer.CallerOf, nil)
 	m.store.Store(s)
 	m.host.Serve()
 	m.Store = s

@@ -21,11 +21,16 @@ type PeerServer struct {
 	store *Store
 	// caller names the node behind a call, as its certificate does.
 	caller func(context.Context) (proto.NodeID, bool)
+	// describe is Store.Status with what only the node's other parts know.
+	describe func(context.Context) *proto.NodeStatus
 }
 
-// Register adds the Peer service of s to a gRPC server.
-func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (proto.NodeID, bool)) {
-	proto.RegisterPeerServer(g, &PeerServer{store: s, caller: caller})
+// Register adds the Peer service of s to a gRPC server. describe may be nil.
+func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (proto.NodeID, bool), describe func(context.Context) *proto.NodeStatus) {
+	if describe == nil {
+		describe = func(context.Context) *proto.NodeStatus { return s.Status() }
+	}
+	proto.RegisterPeerServer(g, &PeerServer{store: s, caller: caller, describe: describe})
 }
 
 // maxForwardedBytes bounds what one stream may have in flight on the leader.
@@ -142,8 +147,8 @@ func (p *PeerServer) LeaderLost(ctx context.Context, req *proto.LeaderLostReques
 }
 
 // Status describes this node.
-func (p *PeerServer) Status(context.Context, *proto.StatusRequest) (*proto.NodeStatus, error) {
-	return p.store.Status(), nil
+func (p *PeerServer) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.NodeStatus, error) {
+	return p.describe(ctx), nil
 }
 
 // budget is a bound in bytes that is waited for.

@@ -28,6 +28,13 @@ func (s *Store) Role() string {
 	return "nonvoter"
 }
 
+// Behind is how many log entries this node knows to be committed and has not
+// applied.
+func (s *Store) Behind() uint64 {
+	commit, applied := s.raft.CommitIndex(), uint64(s.Applied())
+	return commit - min(applied, commit)
+}
+
 // Status describes this node as it sees itself, without asking anybody.
 // Version, addresses and names of members are filled in by the caller.
 func (s *Store) Status() *proto.NodeStatus {

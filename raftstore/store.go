@@ -94,6 +94,14 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
+	// A log that was cut behind a snapshot which is gone has a hole at its front.
+	if list, err := snapshots.List(); err != nil {
+		return err
+	} else if first, err := s.log.FirstIndex(); err != nil {
+		return err
+	} else if len(list) == 0 && first > 1 {
+		return fmt.Errorf("the log begins at %d and there is no snapshot: wipe this node's directory and let it join again: %w", first, disk.ErrDamaged)
+	}
 	notify := make(chan bool, 16)
 	rc, err := cfg.raftConfig(notify)
 	if err != nil {

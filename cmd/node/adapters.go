@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
@@ -16,8 +19,26 @@ import (
 // The packages meet here: each declares the interface that it needs, and these
 // small types give it the store.
 
-// apiStore is the store as package apiserver wants it.
-type apiStore struct{ *raftstore.Store }
+// apiStore is the store as package apiserver wants it. It times the writes.
+type apiStore struct {
+	*raftstore.Store
+	m *metrics.Metrics
+}
+
+func (s apiStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	began := time.Now()
+	r, err := s.Store.Propose(ctx, w)
+	op := "update"
+	switch {
+	case w.Op == proto.Op_OP_DELETE:
+		op = "delete"
+	case w.Condition == proto.Condition_CONDITION_ABSENT:
+		op = "create"
+	}
+	resource, group, _ := strings.Cut(w.Table, ".")
+	s.m.StoreOperation(op, group, resource, time.Since(began))
+	return r, err
+}
 
 func (s apiStore) Watch(table string, after proto.Revision) (apiserver.Watcher, error) {
 	w, err := s.Store.Watch(table, after)
@@ -25,6 +46,31 @@ func (s apiStore) Watch(table string, after proto.Revision) (apiserver.Watcher, 
 		return nil, err
 	}
 	return w, nil
+}
+
+// reads carries out read plans and counts them by consistency.
+type reads struct {
+	*consistency.Reader
+	store *raftstore.Store
+	m     *metrics.Metrics
+}
+
+func (r reads) Await(ctx context.Context, p consistency.Plan) (proto.Revision, error) {
+	at, err := r.Reader.Await(ctx, p)
+	if err != nil {
+		return at, err
+	}
+	staleness, behind := time.Duration(0), uint64(0)
+	if p.Mode == consistency.Any {
+		staleness, behind = r.store.Staleness(), r.store.Behind()
+	}
+	r.m.Read(consistencyLabels[p.Mode], r.store.Role(), staleness, behind)
+	return at, nil
+}
+
+var consistencyLabels = map[consistency.Mode]string{
+	consistency.MostRecent: "most-recent", consistency.Any: "any",
+	consistency.NotOlderThan: "not-older-than", consistency.Exact: "exact",
 }
 
 // consensus is the store as package membership wants it.

@@ -48,10 +48,13 @@ func (n *node) serveAPI() error {
 	current := func() *kinds.Registry { return registry }
 	n.health = health.New(n.healthChecks())
 	version := discovery.VersionInfo(buildVersion())
-	authenticator := auth.NewAuthentication()
+	authenticator := &auth.Authentication{
+		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate}},
+		Observe:        n.metrics.Authenticated,
+	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: apiStore{n.store}, Reads: n.reader, Kinds: current,
-		Authenticator: authenticator, Authorizer: auth.Default(),
+		Store: apiStore{n.store, n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
+		Authenticator: authenticator, Authorizer: auth.Observed(auth.Default(), n.metrics.Authorized),
 		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
 	})

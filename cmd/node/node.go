@@ -183,14 +183,9 @@ func (n *node) openPeers() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("peer port: %w", err), listener.Close())
 	}
-	n.rpc = peer.NewTransport(n.peers, n.resolve)
-	return nil
-}
-
-// resolve finds a peer's address by its id, from the newest configuration.
-func (n *node) resolve(id proto.NodeID) (string, bool) {
 	// raft hands every call the address of its configuration, which is ours too.
-	return "", false
+	n.rpc = peer.NewTransport(n.peers, func(proto.NodeID) (string, bool) { return "", false })
+	return nil
 }
 
 func (n *node) openStore() (err error) {
@@ -229,7 +224,7 @@ func (n *node) openMembership() (err error) {
 	if err != nil {
 		return err
 	}
-	n.store.Register(n.peers.GRPC(), peer.CallerOf)
+	n.store.Register(n.peers.GRPC(), peer.CallerOf, n.manager.LocalStatus)
 	proto.RegisterMembershipServer(n.peers.GRPC(), n.manager)
 	n.peers.Serve()
 	return nil
