@@ -72,7 +72,8 @@ func (c *call) verb() error {
 	if c.res.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
 		return status.NoSuchMethod()
 	}
-	if i.Verb == "create" && i.Name != "" {
+	// POST goes to a collection, PUT and PATCH to an object.
+	if i.Verb == "create" && i.Name != "" || (i.Verb == "update" || i.Verb == "patch") && i.Name == "" {
 		return status.NoSuchMethod()
 	}
 	if !c.res.HasVerb(i.Verb) {

@@ -1,0 +1,69 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// discard is a ResponseWriter that keeps nothing.
+type discard struct {
+	header http.Header
+	code   int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(code int)        { d.code = code }
+
+var kib = strings.Repeat("x", 1024)
+
+func serve(b *testing.B, e *env, want int, method, path, contentType, body string) {
+	b.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	w := &discard{header: http.Header{}}
+	e.api.ServeHTTP(w, r)
+	if w.code != want {
+		b.Fatalf("%s %s: %d", method, path, w.code)
+	}
+}
+
+func fill(b *testing.B, e *env, n int) {
+	b.Helper()
+	for i := range n {
+		serve(b, e, 201, http.MethodPost, maps, "application/json", object(i))
+	}
+}
+
+func object(i int) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm-%d","labels":{"app":"bench","shard":"1"}},"data":{"k":"%s"}}`, i, kib)
+}
+
+// BenchmarkServe is the whole path but for TLS, HTTP framing and Raft.
+func BenchmarkServe(b *testing.B) {
+	run := func(name string, objects, want int, method string, path func(i int) string, contentType string, body func(i int) string) {
+		b.Run(name, func(b *testing.B) {
+			e := newEnv(b, nil)
+			fill(b, e, objects)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				serve(b, e, want, method, path(i), contentType, body(i))
+			}
+		})
+	}
+	at := func(p string) func(int) string { return func(int) string { return p } }
+	run("create", 0, 201, http.MethodPost, at(maps), "application/json", object)
+	run("get", 100, 200, http.MethodGet, at(maps+"/cm-7"), "", at(""))
+	run("get-any", 100, 200, http.MethodGet, at(maps+"/cm-7?resourceVersion=0"), "", at(""))
+	run("list-10000", 10000, 200, http.MethodGet, at(maps+"?resourceVersion=0"), "", at(""))
+	run("list-500-of-10000", 10000, 200, http.MethodGet, at(maps+"?limit=500"), "", at(""))
+	run("update", 100, 200, http.MethodPut, at(maps+"/cm-7"), "application/json", func(i int) string {
+		return strings.Replace(object(7), `"k":"xx`, fmt.Sprintf(`"k":"%d`, i), 1)
+	})
+	run("merge-patch", 100, 200, http.MethodPatch, at(maps+"/cm-7"), "application/merge-patch+json", func(i int) string {
+		return fmt.Sprintf(`{"data":{"n":"%d"}}`, i)
+	})
+}
