@@ -365,7 +365,7 @@ func TestRotationWhileServing(t *testing.T) {
 		before, _ := n.ServingCertificate(nil)
 		days.Add(300)
 		// The clock may jump in the middle of a round: then it takes two.
-		for after := before; after == before; after, _ = n.ServingCertificate(nil) {
+		for after := before; after.Leaf.Equal(before.Leaf); after, _ = n.ServingCertificate(nil) {
 			select {
 			case <-renewed:
 			case <-time.After(10 * time.Second):
