@@ -953,28 +953,33 @@ func (x *StateRecord) GetVersions() uint64 {
 	return 0
 }
 
-type ProposeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`      // matches the response on this stream
-	Entry         []byte                 `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"` // a framed log entry
+type PeerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // matches the response on this stream
+	// Types that are valid to be assigned to Ask:
+	//
+	//	*PeerRequest_Propose
+	//	*PeerRequest_ReadIndex
+	//	*PeerRequest_CurrentTerm
+	Ask           isPeerRequest_Ask `protobuf_oneof:"ask"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ProposeRequest) Reset() {
-	*x = ProposeRequest{}
+func (x *PeerRequest) Reset() {
+	*x = PeerRequest{}
 	mi := &file_quorate_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ProposeRequest) String() string {
+func (x *PeerRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ProposeRequest) ProtoMessage() {}
+func (*PeerRequest) ProtoMessage() {}
 
-func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
+func (x *PeerRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_quorate_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -986,28 +991,202 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
-func (*ProposeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use PeerRequest.ProtoReflect.Descriptor instead.
+func (*PeerRequest) Descriptor() ([]byte, []int) {
 	return file_quorate_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *ProposeRequest) GetId() uint64 {
+func (x *PeerRequest) GetId() uint64 {
 	if x != nil {
 		return x.Id
 	}
 	return 0
 }
 
-func (x *ProposeRequest) GetEntry() []byte {
+func (x *PeerRequest) GetAsk() isPeerRequest_Ask {
 	if x != nil {
-		return x.Entry
+		return x.Ask
 	}
 	return nil
 }
 
+func (x *PeerRequest) GetPropose() []byte {
+	if x != nil {
+		if x, ok := x.Ask.(*PeerRequest_Propose); ok {
+			return x.Propose
+		}
+	}
+	return nil
+}
+
+func (x *PeerRequest) GetReadIndex() *ReadIndexRequest {
+	if x != nil {
+		if x, ok := x.Ask.(*PeerRequest_ReadIndex); ok {
+			return x.ReadIndex
+		}
+	}
+	return nil
+}
+
+func (x *PeerRequest) GetCurrentTerm() *CurrentTermRequest {
+	if x != nil {
+		if x, ok := x.Ask.(*PeerRequest_CurrentTerm); ok {
+			return x.CurrentTerm
+		}
+	}
+	return nil
+}
+
+type isPeerRequest_Ask interface {
+	isPeerRequest_Ask()
+}
+
+type PeerRequest_Propose struct {
+	// A framed log entry that the leader is to append.
+	Propose []byte `protobuf:"bytes,2,opt,name=propose,proto3,oneof"`
+}
+
+type PeerRequest_ReadIndex struct {
+	// The leader is asked for an index that is safe for a linearizable read.
+	ReadIndex *ReadIndexRequest `protobuf:"bytes,3,opt,name=read_index,json=readIndex,proto3,oneof"`
+}
+
+type PeerRequest_CurrentTerm struct {
+	// Answered from memory; the leader's quorum round asks it.
+	CurrentTerm *CurrentTermRequest `protobuf:"bytes,4,opt,name=current_term,json=currentTerm,proto3,oneof"`
+}
+
+func (*PeerRequest_Propose) isPeerRequest_Ask() {}
+
+func (*PeerRequest_ReadIndex) isPeerRequest_Ask() {}
+
+func (*PeerRequest_CurrentTerm) isPeerRequest_Ask() {}
+
+type PeerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*PeerResponse_Propose
+	//	*PeerResponse_ReadIndex
+	//	*PeerResponse_CurrentTerm
+	//	*PeerResponse_Refused
+	Answer        isPeerResponse_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerResponse) Reset() {
+	*x = PeerResponse{}
+	mi := &file_quorate_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerResponse) ProtoMessage() {}
+
+func (x *PeerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerResponse.ProtoReflect.Descriptor instead.
+func (*PeerResponse) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PeerResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *PeerResponse) GetAnswer() isPeerResponse_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *PeerResponse) GetPropose() *ProposeResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*PeerResponse_Propose); ok {
+			return x.Propose
+		}
+	}
+	return nil
+}
+
+func (x *PeerResponse) GetReadIndex() *ReadIndexResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*PeerResponse_ReadIndex); ok {
+			return x.ReadIndex
+		}
+	}
+	return nil
+}
+
+func (x *PeerResponse) GetCurrentTerm() *CurrentTermResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*PeerResponse_CurrentTerm); ok {
+			return x.CurrentTerm
+		}
+	}
+	return nil
+}
+
+func (x *PeerResponse) GetRefused() string {
+	if x != nil {
+		if x, ok := x.Answer.(*PeerResponse_Refused); ok {
+			return x.Refused
+		}
+	}
+	return ""
+}
+
+type isPeerResponse_Answer interface {
+	isPeerResponse_Answer()
+}
+
+type PeerResponse_Propose struct {
+	Propose *ProposeResponse `protobuf:"bytes,2,opt,name=propose,proto3,oneof"`
+}
+
+type PeerResponse_ReadIndex struct {
+	ReadIndex *ReadIndexResponse `protobuf:"bytes,3,opt,name=read_index,json=readIndex,proto3,oneof"`
+}
+
+type PeerResponse_CurrentTerm struct {
+	CurrentTerm *CurrentTermResponse `protobuf:"bytes,4,opt,name=current_term,json=currentTerm,proto3,oneof"`
+}
+
+type PeerResponse_Refused struct {
+	// Why there is no answer.
+	Refused string `protobuf:"bytes,5,opt,name=refused,proto3,oneof"`
+}
+
+func (*PeerResponse_Propose) isPeerResponse_Answer() {}
+
+func (*PeerResponse_ReadIndex) isPeerResponse_Answer() {}
+
+func (*PeerResponse_CurrentTerm) isPeerResponse_Answer() {}
+
+func (*PeerResponse_Refused) isPeerResponse_Answer() {}
+
 type ProposeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Error         ProposeError           `protobuf:"varint,2,opt,name=error,proto3,enum=quorate.v1.ProposeError" json:"error,omitempty"`
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"` // of the entry that was applied
@@ -1019,7 +1198,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1210,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,14 +1223,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *ProposeResponse) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
+	return file_quorate_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProposeResponse) GetError() ProposeError {
@@ -1100,7 +1272,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1284,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1297,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{10}
+	return file_quorate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadIndexRequest) GetTerm() uint64 {
@@ -1145,7 +1317,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1329,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1342,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{11}
+	return file_quorate_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -1196,7 +1368,7 @@ type CurrentTermRequest struct {
 
 func (x *CurrentTermRequest) Reset() {
 	*x = CurrentTermRequest{}
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1380,7 @@ func (x *CurrentTermRequest) String() string {
 func (*CurrentTermRequest) ProtoMessage() {}
 
 func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1393,7 @@ func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermRequest.ProtoReflect.Descriptor instead.
 func (*CurrentTermRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{12}
+	return file_quorate_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CurrentTermRequest) GetRound() uint64 {
@@ -1241,7 +1413,7 @@ type CurrentTermResponse struct {
 
 func (x *CurrentTermResponse) Reset() {
 	*x = CurrentTermResponse{}
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1425,7 @@ func (x *CurrentTermResponse) String() string {
 func (*CurrentTermResponse) ProtoMessage() {}
 
 func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1438,7 @@ func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermResponse.ProtoReflect.Descriptor instead.
 func (*CurrentTermResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{13}
+	return file_quorate_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CurrentTermResponse) GetRound() uint64 {
@@ -1293,7 +1465,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1477,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1490,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{14}
+	return file_quorate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -1347,7 +1519,7 @@ type LeaderLostResponse struct {
 
 func (x *LeaderLostResponse) Reset() {
 	*x = LeaderLostResponse{}
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1531,7 @@ func (x *LeaderLostResponse) String() string {
 func (*LeaderLostResponse) ProtoMessage() {}
 
 func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1544,7 @@ func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostResponse.ProtoReflect.Descriptor instead.
 func (*LeaderLostResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{15}
+	return file_quorate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaderLostResponse) GetLost() bool {
@@ -1411,7 +1583,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1595,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1608,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{16}
+	return file_quorate_proto_rawDescGZIP(), []int{17}
 }
 
 type NodeStatus struct {
@@ -1467,7 +1639,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1651,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1664,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{17}
+	return file_quorate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -1638,7 +1810,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1822,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1835,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{18}
+	return file_quorate_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -1693,7 +1865,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1877,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1890,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{19}
+	return file_quorate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Member) GetNodeId() string {
@@ -1767,7 +1939,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1951,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1964,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{20}
+	return file_quorate_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -1828,7 +2000,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2012,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2025,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{21}
+	return file_quorate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -1893,7 +2065,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2077,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2090,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{22}
+	return file_quorate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -1938,7 +2110,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2122,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2135,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{23}
+	return file_quorate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -1992,7 +2164,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2176,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2189,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{24}
+	return file_quorate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -2057,7 +2229,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2241,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2254,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{25}
+	return file_quorate_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -2154,12 +2326,23 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x06 \x01(\rR\x0efeatureVersion\x12\x1a\n" +
-	"\bversions\x18\a \x01(\x04R\bversions\"6\n" +
-	"\x0eProposeRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05entry\x18\x02 \x01(\fR\x05entry\"\xca\x01\n" +
-	"\x0fProposeResponse\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\x12.\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\"\xc4\x01\n" +
+	"\vPeerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
+	"\apropose\x18\x02 \x01(\fH\x00R\apropose\x12=\n" +
+	"\n" +
+	"read_index\x18\x03 \x01(\v2\x1c.quorate.v1.ReadIndexRequestH\x00R\treadIndex\x12C\n" +
+	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTermB\x05\n" +
+	"\x03ask\"\x83\x02\n" +
+	"\fPeerResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +
+	"\apropose\x18\x02 \x01(\v2\x1b.quorate.v1.ProposeResponseH\x00R\apropose\x12>\n" +
+	"\n" +
+	"read_index\x18\x03 \x01(\v2\x1d.quorate.v1.ReadIndexResponseH\x00R\treadIndex\x12D\n" +
+	"\fcurrent_term\x18\x04 \x01(\v2\x1f.quorate.v1.CurrentTermResponseH\x00R\vcurrentTerm\x12\x1a\n" +
+	"\arefused\x18\x05 \x01(\tH\x00R\arefusedB\b\n" +
+	"\x06answer\"\xba\x01\n" +
+	"\x0fProposeResponse\x12.\n" +
 	"\x05error\x18\x02 \x01(\x0e2\x18.quorate.v1.ProposeErrorR\x05error\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x04R\x05index\x12-\n" +
@@ -2278,11 +2461,9 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCHANGE_PROMOTE\x10\x02\x12\x11\n" +
 	"\rCHANGE_DEMOTE\x10\x03\x12\x11\n" +
 	"\rCHANGE_REMOVE\x10\x04\x12\x13\n" +
-	"\x0fCHANGE_TRANSFER\x10\x052\xf2\x02\n" +
-	"\x04Peer\x12F\n" +
-	"\aPropose\x12\x1a.quorate.v1.ProposeRequest\x1a\x1b.quorate.v1.ProposeResponse(\x010\x01\x12H\n" +
-	"\tReadIndex\x12\x1c.quorate.v1.ReadIndexRequest\x1a\x1d.quorate.v1.ReadIndexResponse\x12N\n" +
-	"\vCurrentTerm\x12\x1e.quorate.v1.CurrentTermRequest\x1a\x1f.quorate.v1.CurrentTermResponse\x12K\n" +
+	"\x0fCHANGE_TRANSFER\x10\x052\xd3\x01\n" +
+	"\x04Peer\x12A\n" +
+	"\bExchange\x12\x17.quorate.v1.PeerRequest\x1a\x18.quorate.v1.PeerResponse(\x010\x01\x12K\n" +
 	"\n" +
 	"LeaderLost\x12\x1d.quorate.v1.LeaderLostRequest\x1a\x1e.quorate.v1.LeaderLostResponse\x12;\n" +
 	"\x06Status\x12\x19.quorate.v1.StatusRequest\x1a\x16.quorate.v1.NodeStatus2\xc6\x01\n" +
@@ -2305,7 +2486,7 @@ func file_quorate_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                     // 0: quorate.v1.Op
 	(Condition)(0),              // 1: quorate.v1.Condition
@@ -2320,24 +2501,25 @@ var file_quorate_proto_goTypes = []any{
 	(*Cluster)(nil),             // 10: quorate.v1.Cluster
 	(*VersionRecord)(nil),       // 11: quorate.v1.VersionRecord
 	(*StateRecord)(nil),         // 12: quorate.v1.StateRecord
-	(*ProposeRequest)(nil),      // 13: quorate.v1.ProposeRequest
-	(*ProposeResponse)(nil),     // 14: quorate.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),    // 15: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),   // 16: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),  // 17: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil), // 18: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),   // 19: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),  // 20: quorate.v1.LeaderLostResponse
-	(*StatusRequest)(nil),       // 21: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),          // 22: quorate.v1.NodeStatus
-	(*StateHash)(nil),           // 23: quorate.v1.StateHash
-	(*Member)(nil),              // 24: quorate.v1.Member
-	(*HelloRequest)(nil),        // 25: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),       // 26: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),         // 27: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),        // 28: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),       // 29: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),      // 30: quorate.v1.ChangeResponse
+	(*PeerRequest)(nil),         // 13: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),        // 14: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),     // 15: quorate.v1.ProposeResponse
+	(*ReadIndexRequest)(nil),    // 16: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),   // 17: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),  // 18: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil), // 19: quorate.v1.CurrentTermResponse
+	(*LeaderLostRequest)(nil),   // 20: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),  // 21: quorate.v1.LeaderLostResponse
+	(*StatusRequest)(nil),       // 22: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),          // 23: quorate.v1.NodeStatus
+	(*StateHash)(nil),           // 24: quorate.v1.StateHash
+	(*Member)(nil),              // 25: quorate.v1.Member
+	(*HelloRequest)(nil),        // 26: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),       // 27: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),         // 28: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),        // 29: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),       // 30: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),      // 31: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
@@ -2347,39 +2529,40 @@ var file_quorate_proto_depIdxs = []int32{
 	5,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
 	5,  // 5: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
 	5,  // 6: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	3,  // 7: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
-	2,  // 8: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	23, // 9: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	24, // 10: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	24, // 11: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	24, // 12: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	24, // 13: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	24, // 14: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	24, // 15: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	4,  // 16: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	24, // 17: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	24, // 18: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	13, // 19: quorate.v1.Peer.Propose:input_type -> quorate.v1.ProposeRequest
-	15, // 20: quorate.v1.Peer.ReadIndex:input_type -> quorate.v1.ReadIndexRequest
-	17, // 21: quorate.v1.Peer.CurrentTerm:input_type -> quorate.v1.CurrentTermRequest
-	19, // 22: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	21, // 23: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	25, // 24: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	27, // 25: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	29, // 26: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	14, // 27: quorate.v1.Peer.Propose:output_type -> quorate.v1.ProposeResponse
-	16, // 28: quorate.v1.Peer.ReadIndex:output_type -> quorate.v1.ReadIndexResponse
-	18, // 29: quorate.v1.Peer.CurrentTerm:output_type -> quorate.v1.CurrentTermResponse
-	20, // 30: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	22, // 31: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	26, // 32: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	28, // 33: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	30, // 34: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 7: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	18, // 8: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	15, // 9: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	17, // 10: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	19, // 11: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	3,  // 12: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
+	2,  // 13: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
+	24, // 14: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	25, // 15: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	25, // 16: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	25, // 17: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	25, // 18: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	25, // 19: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	25, // 20: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	4,  // 21: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	25, // 22: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	25, // 23: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	13, // 24: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	20, // 25: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	22, // 26: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	26, // 27: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	28, // 28: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	30, // 29: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	14, // 30: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	21, // 31: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	23, // 32: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	27, // 33: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	29, // 34: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	31, // 35: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	30, // [30:36] is the sub-list for method output_type
+	24, // [24:30] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -2387,13 +2570,24 @@ func file_quorate_proto_init() {
 	if File_quorate_proto != nil {
 		return
 	}
+	file_quorate_proto_msgTypes[8].OneofWrappers = []any{
+		(*PeerRequest_Propose)(nil),
+		(*PeerRequest_ReadIndex)(nil),
+		(*PeerRequest_CurrentTerm)(nil),
+	}
+	file_quorate_proto_msgTypes[9].OneofWrappers = []any{
+		(*PeerResponse_Propose)(nil),
+		(*PeerResponse_ReadIndex)(nil),
+		(*PeerResponse_CurrentTerm)(nil),
+		(*PeerResponse_Refused)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -25,11 +25,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Propose_FullMethodName     = "/quorate.v1.Peer/Propose"
-	Peer_ReadIndex_FullMethodName   = "/quorate.v1.Peer/ReadIndex"
-	Peer_CurrentTerm_FullMethodName = "/quorate.v1.Peer/CurrentTerm"
-	Peer_LeaderLost_FullMethodName  = "/quorate.v1.Peer/LeaderLost"
-	Peer_Status_FullMethodName      = "/quorate.v1.Peer/Status"
+	Peer_Exchange_FullMethodName   = "/quorate.v1.Peer/Exchange"
+	Peer_LeaderLost_FullMethodName = "/quorate.v1.Peer/LeaderLost"
+	Peer_Status_FullMethodName     = "/quorate.v1.Peer/Status"
 )
 
 // PeerClient is the client API for Peer service.
@@ -39,12 +37,9 @@ const (
 // Peer is what the replicated store asks of other nodes. Each call carries the
 // metadata quorate-cluster and quorate-node.
 type PeerClient interface {
-	// Propose carries proposals to the leader, many in flight on one stream.
-	Propose(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProposeRequest, ProposeResponse], error)
-	// ReadIndex asks the leader for an index that is safe for a linearizable read.
-	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error)
-	// CurrentTerm answers from memory; the quorum round of the leader uses it.
-	CurrentTerm(ctx context.Context, in *CurrentTermRequest, opts ...grpc.CallOption) (*CurrentTermResponse, error)
+	// Exchange carries what is asked often, many questions in flight on one
+	// stream: a unary call costs twice the CPU.
+	Exchange(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PeerRequest, PeerResponse], error)
 	// LeaderLost asks a voter whether it, too, has lost the connection to the
 	// leader of a term, and how far its log reaches.
 	LeaderLost(ctx context.Context, in *LeaderLostRequest, opts ...grpc.CallOption) (*LeaderLostResponse, error)
@@ -60,38 +55,18 @@ func NewPeerClient(cc grpc.ClientConnInterface) PeerClient {
 	return &peerClient{cc}
 }
 
-func (c *peerClient) Propose(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProposeRequest, ProposeResponse], error) {
+func (c *peerClient) Exchange(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[PeerRequest, PeerResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Propose_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Exchange_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[ProposeRequest, ProposeResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[PeerRequest, PeerResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_ProposeClient = grpc.BidiStreamingClient[ProposeRequest, ProposeResponse]
-
-func (c *peerClient) ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReadIndexResponse)
-	err := c.cc.Invoke(ctx, Peer_ReadIndex_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *peerClient) CurrentTerm(ctx context.Context, in *CurrentTermRequest, opts ...grpc.CallOption) (*CurrentTermResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CurrentTermResponse)
-	err := c.cc.Invoke(ctx, Peer_CurrentTerm_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
+type Peer_ExchangeClient = grpc.BidiStreamingClient[PeerRequest, PeerResponse]
 
 func (c *peerClient) LeaderLost(ctx context.Context, in *LeaderLostRequest, opts ...grpc.CallOption) (*LeaderLostResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -120,12 +95,9 @@ func (c *peerClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc
 // Peer is what the replicated store asks of other nodes. Each call carries the
 // metadata quorate-cluster and quorate-node.
 type PeerServer interface {
-	// Propose carries proposals to the leader, many in flight on one stream.
-	Propose(grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]) error
-	// ReadIndex asks the leader for an index that is safe for a linearizable read.
-	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error)
-	// CurrentTerm answers from memory; the quorum round of the leader uses it.
-	CurrentTerm(context.Context, *CurrentTermRequest) (*CurrentTermResponse, error)
+	// Exchange carries what is asked often, many questions in flight on one
+	// stream: a unary call costs twice the CPU.
+	Exchange(grpc.BidiStreamingServer[PeerRequest, PeerResponse]) error
 	// LeaderLost asks a voter whether it, too, has lost the connection to the
 	// leader of a term, and how far its log reaches.
 	LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostResponse, error)
@@ -141,14 +113,8 @@ type PeerServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPeerServer struct{}
 
-func (UnimplementedPeerServer) Propose(grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]) error {
-	return status.Error(codes.Unimplemented, "method Propose not implemented")
-}
-func (UnimplementedPeerServer) ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ReadIndex not implemented")
-}
-func (UnimplementedPeerServer) CurrentTerm(context.Context, *CurrentTermRequest) (*CurrentTermResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CurrentTerm not implemented")
+func (UnimplementedPeerServer) Exchange(grpc.BidiStreamingServer[PeerRequest, PeerResponse]) error {
+	return status.Error(codes.Unimplemented, "method Exchange not implemented")
 }
 func (UnimplementedPeerServer) LeaderLost(context.Context, *LeaderLostRequest) (*LeaderLostResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LeaderLost not implemented")
@@ -177,48 +143,12 @@ func RegisterPeerServer(s grpc.ServiceRegistrar, srv PeerServer) {
 	s.RegisterService(&Peer_ServiceDesc, srv)
 }
 
-func _Peer_Propose_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(PeerServer).Propose(&grpc.GenericServerStream[ProposeRequest, ProposeResponse]{ServerStream: stream})
+func _Peer_Exchange_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Exchange(&grpc.GenericServerStream[PeerRequest, PeerResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_ProposeServer = grpc.BidiStreamingServer[ProposeRequest, ProposeResponse]
-
-func _Peer_ReadIndex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReadIndexRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).ReadIndex(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_ReadIndex_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).ReadIndex(ctx, req.(*ReadIndexRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Peer_CurrentTerm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CurrentTermRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PeerServer).CurrentTerm(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peer_CurrentTerm_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServer).CurrentTerm(ctx, req.(*CurrentTermRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
+type Peer_ExchangeServer = grpc.BidiStreamingServer[PeerRequest, PeerResponse]
 
 func _Peer_LeaderLost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LeaderLostRequest)
@@ -264,14 +194,6 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*PeerServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "ReadIndex",
-			Handler:    _Peer_ReadIndex_Handler,
-		},
-		{
-			MethodName: "CurrentTerm",
-			Handler:    _Peer_CurrentTerm_Handler,
-		},
-		{
 			MethodName: "LeaderLost",
 			Handler:    _Peer_LeaderLost_Handler,
 		},
@@ -282,8 +204,8 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 	},
 	Streams: []grpc.StreamDesc{
 		{
-			StreamName:    "Propose",
-			Handler:       _Peer_Propose_Handler,
+			StreamName:    "Exchange",
+			Handler:       _Peer_Exchange_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -143,7 +143,35 @@ func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, error) 
 		return mvcc.Result{}, errNotSent
 	}
 	s.stats.forwarded.Add(1)
-	return s.forward.send(ctx, proto.NodeID(id), string(addr), frame)
+	return s.forward(ctx, proto.NodeID(id), string(addr), frame)
+}
+
+// forward gives the frame to the leader and waits for its answer.
+func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, frame []byte) (mvcc.Result, error) {
+	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	switch err := s.links.ask(ctx, leader, addr, &q); {
+	case errors.Is(err, errNotAsked):
+		return mvcc.Result{}, errors.Join(errNotSent, err)
+	case err != nil:
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, err)
+	}
+	r := q.resp.GetPropose()
+	if r == nil {
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the leader's answer is of another kind"))
+	}
+	detail := errors.New(r.Detail)
+	switch r.Error {
+	case proto.ProposeError_PROPOSE_OK:
+		return mvcc.Result{Index: proto.RaftIndex(r.Index), Outcome: r.Outcome, Revision: proto.Revision(r.Revision)}, nil
+	case proto.ProposeError_PROPOSE_NOT_LEADER:
+		return mvcc.Result{}, errors.Join(errNotSent, detail)
+	case proto.ProposeError_PROPOSE_OVERLOADED:
+		return mvcc.Result{}, errors.Join(ErrOverloaded, detail)
+	case proto.ProposeError_PROPOSE_INVALID:
+		return mvcc.Result{}, fmt.Errorf("the leader refuses the entry: %w", detail)
+	default:
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, detail)
+	}
 }
 
 // applyHere appends the frame to this leader's log. The wait is in a goroutine

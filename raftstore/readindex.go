@@ -53,17 +53,19 @@ func (s *Store) readIndexOnce(ctx context.Context) (proto.Revision, error) {
 	if id == "" || id == raft.ServerID(s.cfg.Node) {
 		return 0, ErrNotLeader
 	}
-	conn, err := s.cfg.Peers.Conn(proto.NodeID(id), string(addr))
-	if err != nil {
-		return 0, fmt.Errorf("reach the leader %s: %w", id, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	resp, err := proto.NewPeerClient(conn).ReadIndex(ctx, &proto.ReadIndexRequest{Term: s.raft.CurrentTerm()})
-	if err != nil {
-		return 0, fmt.Errorf("ask the leader %s for a read index: %w", id, err)
+	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_ReadIndex{
+		ReadIndex: &proto.ReadIndexRequest{Term: s.raft.CurrentTerm()},
+	}}}
+	if err := s.links.ask(ctx, proto.NodeID(id), string(addr), &q); err != nil {
+		return 0, fmt.Errorf("ask the leader for a read index: %w", err)
 	}
-	return proto.Revision(resp.Index), nil
+	r := q.resp.GetReadIndex()
+	if r == nil {
+		return 0, fmt.Errorf("the leader %s gave another kind of answer", id)
+	}
+	return proto.Revision(r.Index), nil
 }
 
 const (
@@ -190,18 +192,18 @@ func (s *Store) askVoters(ctx context.Context, term uint64, others []raft.Server
 }
 
 func (s *Store) askTerm(ctx context.Context, server raft.Server, term, round uint64) error {
-	conn, err := s.cfg.Peers.Conn(proto.NodeID(server.ID), string(server.Address))
-	if err != nil {
-		return fmt.Errorf("reach %s: %w", server.ID, err)
-	}
-	resp, err := proto.NewPeerClient(conn).CurrentTerm(ctx, &proto.CurrentTermRequest{Round: round})
-	switch {
-	case err != nil:
+	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_CurrentTerm{
+		CurrentTerm: &proto.CurrentTermRequest{Round: round},
+	}}}
+	if err := s.links.ask(ctx, proto.NodeID(server.ID), string(server.Address), &q); err != nil {
 		return fmt.Errorf("ask %s for its term: %w", server.ID, err)
-	case resp.Round != round:
-		return fmt.Errorf("%s answered round %d in round %d", server.ID, resp.Round, round)
-	case resp.Term > term:
-		return fmt.Errorf("%s: term %d, ours is %d: %w", server.ID, resp.Term, term, errNewerTerm)
+	}
+	r := q.resp.GetCurrentTerm()
+	switch {
+	case r == nil || r.Round != round:
+		return fmt.Errorf("%s did not answer round %d", server.ID, round)
+	case r.Term > term:
+		return fmt.Errorf("%s: term %d, ours is %d: %w", server.ID, r.Term, term, errNewerTerm)
 	}
 	return nil
 }

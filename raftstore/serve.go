@@ -36,12 +36,17 @@ func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (
 // maxForwardedBytes bounds what one stream may have in flight on the leader.
 const maxForwardedBytes = 64 << 20
 
-// Propose applies what other nodes forward. Each entry has a goroutine, because
+// Exchange answers another node's questions. What is answered from memory is
+// answered at once; proposals and read indexes have a goroutine each, because
 // group commit forms from the goroutines that wait for raft.
-func (p *PeerServer) Propose(stream grpc.BidiStreamingServer[proto.ProposeRequest, proto.ProposeResponse]) error {
+func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
+	caller, ok := p.caller(stream.Context())
+	if !ok {
+		return status.Error(codes.Unauthenticated, "no node id")
+	}
 	var (
 		tasks   sync.WaitGroup
-		answers = make(chan *proto.ProposeResponse, forwardQueue)
+		answers = make(chan *proto.PeerResponse, linkQueue)
 		written = make(chan struct{})
 		room    = newBudget(maxForwardedBytes)
 	)
@@ -54,18 +59,39 @@ func (p *PeerServer) Propose(stream grpc.BidiStreamingServer[proto.ProposeReques
 	}()
 	var err error
 	for {
-		var req *proto.ProposeRequest
+		var req *proto.PeerRequest
 		if req, err = stream.Recv(); err != nil {
 			break
 		}
-		if err = room.take(stream.Context(), int64(len(req.Entry))); err != nil {
+		answer := &proto.PeerResponse{Id: req.Id}
+		switch ask := req.Ask.(type) {
+		case *proto.PeerRequest_CurrentTerm:
+			answer.Answer = &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
+				Round: ask.CurrentTerm.GetRound(), Term: p.store.raft.CurrentTerm(),
+			}}
+			answers <- answer
+			continue
+		case *proto.PeerRequest_ReadIndex, *proto.PeerRequest_Propose:
+		default:
+			answer.Answer = &proto.PeerResponse_Refused{Refused: "unknown question"}
+			answers <- answer
+			continue
+		}
+		// A question counts for more than its bytes: it holds a goroutine.
+		size := int64(len(req.GetPropose())) + questionCost
+		if err = room.take(stream.Context(), size); err != nil {
 			break
 		}
 		tasks.Add(1)
 		go func() {
 			defer tasks.Done()
-			defer room.give(int64(len(req.Entry)))
-			answers <- p.apply(req)
+			defer room.give(size)
+			if ask, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
+				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose)}
+			} else {
+				p.readIndex(stream.Context(), caller, req.GetReadIndex().GetTerm(), answer)
+			}
+			answers <- answer
 		}()
 	}
 	tasks.Wait()
@@ -77,20 +103,33 @@ func (p *PeerServer) Propose(stream grpc.BidiStreamingServer[proto.ProposeReques
 	return err
 }
 
-func (p *PeerServer) apply(req *proto.ProposeRequest) *proto.ProposeResponse {
-	answer := &proto.ProposeResponse{Id: req.Id}
-	if len(req.Entry) > proto.MaxEntryBytes {
+// questionCost bounds the goroutines of one stream by the budget of its bytes.
+const questionCost = 4 << 10
+
+// readIndex serves a follower's or non-voter's linearizable read.
+func (p *PeerServer) readIndex(ctx context.Context, caller proto.NodeID, term uint64, answer *proto.PeerResponse) {
+	index, err := p.store.confirm(ctx, caller, term)
+	if err != nil {
+		answer.Answer = &proto.PeerResponse_Refused{Refused: err.Error()}
+		return
+	}
+	answer.Answer = &proto.PeerResponse_ReadIndex{ReadIndex: &proto.ReadIndexResponse{Index: uint64(index)}}
+}
+
+func (p *PeerServer) apply(entry []byte) *proto.ProposeResponse {
+	answer := &proto.ProposeResponse{}
+	if len(entry) > proto.MaxEntryBytes {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
 		return answer
 	}
-	if err := checkEntry(req.Entry); err != nil {
+	if err := checkEntry(entry); err != nil {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, err.Error()
 		return answer
 	}
 	var r mvcc.Result
 	err := errNotSent
 	if p.store.leader.ready() {
-		r, err = p.store.applyWait(req.Entry)
+		r, err = p.store.applyWait(entry)
 	}
 	switch {
 	case err == nil:
@@ -121,24 +160,6 @@ func checkEntry(frame []byte) error {
 		return proto.Decode(body, new(proto.Compact))
 	}
 	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
-}
-
-// ReadIndex serves a follower's or non-voter's linearizable read.
-func (p *PeerServer) ReadIndex(ctx context.Context, req *proto.ReadIndexRequest) (*proto.ReadIndexResponse, error) {
-	caller, ok := p.caller(ctx)
-	if !ok {
-		return nil, status.Error(codes.Unauthenticated, "no node id")
-	}
-	index, err := p.store.confirm(ctx, caller, req.Term)
-	if err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
-	return &proto.ReadIndexResponse{Index: uint64(index), Term: p.store.raft.CurrentTerm()}, nil
-}
-
-// CurrentTerm answers the leader's quorum round from memory.
-func (p *PeerServer) CurrentTerm(_ context.Context, req *proto.CurrentTermRequest) (*proto.CurrentTermResponse, error) {
-	return &proto.CurrentTermResponse{Round: req.Round, Term: p.store.raft.CurrentTerm()}, nil
 }
 
 // LeaderLost answers a voter that has lost its connection to the leader.

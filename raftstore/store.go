@@ -29,7 +29,7 @@ type Store struct {
 
 	waiters   waiters
 	leader    leadership
-	forward   *forwarder
+	links     *links
 	nudge     *nudger
 	fresh     freshness
 	inFlight  atomic.Int64
@@ -117,7 +117,7 @@ func (s *Store) open() (err error) {
 
 	s.leader.changed = make(chan struct{})
 	s.nudge = newNudger(cfg.Transport)
-	s.forward = newForwarder(s)
+	s.links = newLinks(s)
 	if s.raft, err = raft.NewRaft(rc, s.fsm, s.log, s.log, snapshots, s.nudge); err != nil {
 		return err
 	}
@@ -177,8 +177,8 @@ func (s *Store) Close() error {
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
 	}
-	if s.forward != nil {
-		s.forward.close()
+	if s.links != nil {
+		s.links.close()
 	}
 	if s.nudge != nil {
 		s.nudge.close()

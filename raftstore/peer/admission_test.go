@@ -114,7 +114,7 @@ func TestWhoMayConnect(t *testing.T) {
 // id, which must agree.
 func accepts(t *testing.T, from *Host, id proto.NodeID, at *Host) bool {
 	t.Helper()
-	_, err := peerOf(t, from, id, at.Addr()).CurrentTerm(inTime(t), &proto.CurrentTermRequest{Round: 3})
+	_, err := peerOf(t, from, id, at.Addr()).LeaderLost(inTime(t), &proto.LeaderLostRequest{Term: 3})
 	call := err == nil
 	if err != nil && status.Code(err) != codes.Unavailable && status.Code(err) != codes.PermissionDenied {
 		t.Errorf("call: %v", err)
@@ -214,7 +214,7 @@ func TestMetadata(t *testing.T) {
 			}
 			ctx := inTime(t)
 			m := proto.NewMembershipClient(conn)
-			_, term := proto.NewPeerClient(conn).CurrentTerm(ctx, &proto.CurrentTermRequest{})
+			_, term := proto.NewPeerClient(conn).LeaderLost(ctx, &proto.LeaderLostRequest{})
 			_, helloErr := m.Hello(ctx, &proto.HelloRequest{})
 			_, join := m.Join(ctx, &proto.JoinRequest{})
 			_, change := m.Change(ctx, &proto.ChangeRequest{})
@@ -222,7 +222,7 @@ func TestMetadata(t *testing.T) {
 				method string
 				err    error
 				want   codes.Code
-			}{{"CurrentTerm", term, c.term}, {"Hello", helloErr, c.hello}, {"Join", join, c.hello}, {"Change", change, c.change}} {
+			}{{"LeaderLost", term, c.term}, {"Hello", helloErr, c.hello}, {"Join", join, c.hello}, {"Change", change, c.change}} {
 				if got := status.Code(r.err); got != r.want {
 					t.Errorf("%s: %v, want %v", r.method, r.err, r.want)
 				}
@@ -230,19 +230,19 @@ func TestMetadata(t *testing.T) {
 			if c.term == codes.FailedPrecondition && !strings.Contains(term.Error(), "ours") {
 				t.Errorf("the refusal does not name the cluster: %v", term)
 			}
-			s, err := proto.NewPeerClient(conn).Propose(ctx)
+			s, err := proto.NewPeerClient(conn).Exchange(ctx)
 			if err == nil {
-				_ = s.Send(&proto.ProposeRequest{Id: 1}) // the refusal shows in Recv
+				_ = s.Send(&proto.PeerRequest{Id: 1}) // the refusal shows in Recv
 				_, err = s.Recv()
 			}
 			if got := status.Code(err); got != c.term {
-				t.Errorf("Propose: %v, want %v", err, c.term)
+				t.Errorf("Exchange: %v, want %v", err, c.term)
 			}
 			if got := streams(from, "b", at); got != c.stream {
 				t.Errorf("a Raft stream succeeds: %v, want %v", got, c.stream)
 			}
 			// A node without a cluster takes part in any.
-			if _, err := peerOf(t, from, "f", fresh.Addr()).CurrentTerm(ctx, &proto.CurrentTermRequest{}); status.Code(err) == codes.FailedPrecondition {
+			if _, err := peerOf(t, from, "f", fresh.Addr()).LeaderLost(ctx, &proto.LeaderLostRequest{}); status.Code(err) == codes.FailedPrecondition {
 				t.Errorf("a node without a cluster refused: %v", err)
 			}
 		})
@@ -255,7 +255,7 @@ func TestMetadataTwice(t *testing.T) {
 	at, _ := startHost(t, a, "b", nil)
 	from, _ := startHost(t, a, "a", nil)
 	ctx := metadata.AppendToOutgoingContext(inTime(t), metaNode, "c")
-	_, err := peerOf(t, from, "b", at.Addr()).CurrentTerm(ctx, &proto.CurrentTermRequest{})
+	_, err := peerOf(t, from, "b", at.Addr()).LeaderLost(ctx, &proto.LeaderLostRequest{})
 	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("two node names: %v", err)
 	}

@@ -26,34 +26,34 @@ func cpu(b *testing.B) {
 	})
 }
 
-func BenchmarkCurrentTerm(b *testing.B) {
+func BenchmarkUnary(b *testing.B) {
 	a := newAuthority(b)
 	server, _ := startHost(b, a, "b", nil)
 	client, _ := startHost(b, a, "a", nil)
 	p := peerOf(b, client, "b", server.Addr())
 	ctx := b.Context()
-	if _, err := p.CurrentTerm(ctx, &proto.CurrentTermRequest{}); err != nil {
+	if _, err := p.LeaderLost(ctx, &proto.LeaderLostRequest{}); err != nil {
 		b.Fatal(err)
 	}
 	cpu(b)
 	for b.Loop() {
-		if _, err := p.CurrentTerm(ctx, &proto.CurrentTermRequest{Round: 1}); err != nil {
+		if _, err := p.LeaderLost(ctx, &proto.LeaderLostRequest{Term: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-func BenchmarkPropose(b *testing.B) {
+func BenchmarkExchange(b *testing.B) {
 	a := newAuthority(b)
 	server, _ := startHost(b, a, "b", nil)
 	client, _ := startHost(b, a, "a", nil)
-	s, err := peerOf(b, client, "b", server.Addr()).Propose(b.Context())
+	s, err := peerOf(b, client, "b", server.Addr()).Exchange(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
 	entry := bytes.Repeat([]byte("e"), 1536)
 	round := func() {
-		if err := s.Send(&proto.ProposeRequest{Id: 1, Entry: entry}); err != nil {
+		if err := s.Send(&proto.PeerRequest{Id: 1, Ask: &proto.PeerRequest_Propose{Propose: entry}}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := s.Recv(); err != nil {

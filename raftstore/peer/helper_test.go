@@ -112,13 +112,13 @@ type echo struct {
 	caller atomic.Value // of the last call
 }
 
-func (e *echo) CurrentTerm(ctx context.Context, r *proto.CurrentTermRequest) (*proto.CurrentTermResponse, error) {
+func (e *echo) LeaderLost(ctx context.Context, _ *proto.LeaderLostRequest) (*proto.LeaderLostResponse, error) {
 	id, _ := CallerOf(ctx)
 	e.caller.Store(id)
-	return &proto.CurrentTermResponse{Round: r.Round, Term: 7}, nil
+	return &proto.LeaderLostResponse{Term: 7}, nil
 }
 
-func (e *echo) Propose(s grpc.BidiStreamingServer[proto.ProposeRequest, proto.ProposeResponse]) error {
+func (e *echo) Exchange(s grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
 	for {
 		r, err := s.Recv()
 		if err == io.EOF {
@@ -127,7 +127,7 @@ func (e *echo) Propose(s grpc.BidiStreamingServer[proto.ProposeRequest, proto.Pr
 		if err != nil {
 			return err
 		}
-		if err := s.Send(&proto.ProposeResponse{Id: r.Id, Index: 42}); err != nil {
+		if err := s.Send(&proto.PeerResponse{Id: r.Id}); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func TestRotation(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := p.CurrentTerm(ctx, &proto.CurrentTermRequest{}); err != nil {
+			if _, err := p.LeaderLost(ctx, &proto.LeaderLostRequest{}); err != nil {
 				t.Errorf("a call failed during the rotation: %v", err)
 				return
 			}
@@ -141,11 +141,11 @@ func TestClose(t *testing.T) {
 			}
 			busy <- err
 		}()
-		s, err := peerOf(t, from, "b", at.Addr()).Propose(context.Background())
+		s, err := peerOf(t, from, "b", at.Addr()).Exchange(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&proto.ProposeRequest{Id: 1}); err != nil {
+		if err := s.Send(&proto.PeerRequest{Id: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Recv(); err != nil {
@@ -230,7 +230,7 @@ func TestWatchConn(t *testing.T) {
 		from.WatchConn(ctx, "b", addr, func() { lost <- time.Now() })
 	}()
 	ready := func() bool {
-		_, err := peerOf(t, from, "b", addr).CurrentTerm(inTime(t), &proto.CurrentTermRequest{})
+		_, err := peerOf(t, from, "b", addr).LeaderLost(inTime(t), &proto.LeaderLostRequest{})
 		return err == nil
 	}
 	await(t, "b is reached", ready)
@@ -343,7 +343,7 @@ func TestConnIsShared(t *testing.T) {
 		t.Error("a second connection to the same place")
 	}
 	call := func() error {
-		_, err := proto.NewPeerClient(first).CurrentTerm(inTime(t), &proto.CurrentTermRequest{})
+		_, err := proto.NewPeerClient(first).LeaderLost(inTime(t), &proto.LeaderLostRequest{})
 		return err
 	}
 	if err := call(); err != nil {
@@ -356,14 +356,14 @@ func TestConnIsShared(t *testing.T) {
 	if err := call(); status.Code(err) != codes.Canceled {
 		t.Errorf("a call on the connection to the old address: %v", err)
 	}
-	if _, err := proto.NewPeerClient(moved).CurrentTerm(inTime(t), &proto.CurrentTermRequest{}); err != nil {
+	if _, err := proto.NewPeerClient(moved).LeaderLost(inTime(t), &proto.LeaderLostRequest{}); err != nil {
 		t.Error(err)
 	}
 	anyone, err := from.Conn("", b1.Addr())
 	if err != nil || anyone == moved {
 		t.Fatal("any peer at an address shares the connection of a node")
 	}
-	if _, err := proto.NewPeerClient(anyone).CurrentTerm(inTime(t), &proto.CurrentTermRequest{}); err != nil {
+	if _, err := proto.NewPeerClient(anyone).LeaderLost(inTime(t), &proto.LeaderLostRequest{}); err != nil {
 		t.Error(err)
 	}
 	from.Forget("b")

@@ -1,0 +1,208 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/quorate/quorate/proto"
+	"google.golang.org/grpc"
+)
+
+// links are this node's streams to other nodes, one per peer, each with many
+// questions in flight.
+type links struct {
+	store *Store
+
+	mu     sync.Mutex
+	peers  map[proto.NodeID]*link
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+// linkQueue bounds how many questions wait to be written to a stream; the bytes
+// of proposals are bounded by the proposer.
+const linkQueue = 256
+
+// link is one stream to one peer. It ends once, for everybody who waits on it.
+type link struct {
+	id     proto.NodeID
+	addr   string
+	ctx    context.Context
+	cancel context.CancelFunc
+	queue  chan *question
+
+	mu      sync.Mutex
+	next    uint64
+	waiting map[uint64]*question
+	ended   error
+}
+
+type question struct {
+	req  proto.PeerRequest
+	done chan struct{}
+	resp *proto.PeerResponse
+	err  error
+}
+
+// errNotAsked means that the question was certainly not written to the stream.
+var errNotAsked = errors.New("not asked")
+
+func newLinks(s *Store) *links {
+	return &links{store: s, peers: map[proto.NodeID]*link{}}
+}
+
+// ask sends q to a peer and waits for the answer, which is in q.resp if the error
+// is nil. Errors wrap errNotAsked if the peer cannot have received it.
+func (l *links) ask(ctx context.Context, id proto.NodeID, addr string, q *question) error {
+	to, err := l.to(id, addr)
+	if err != nil {
+		return errors.Join(errNotAsked, err)
+	}
+	q.done = make(chan struct{})
+	if err := to.register(q); err != nil {
+		return errors.Join(errNotAsked, err)
+	}
+	select {
+	case to.queue <- q:
+	case <-to.ctx.Done():
+		to.forget(q)
+		return errors.Join(errNotAsked, context.Cause(to.ctx))
+	case <-ctx.Done():
+		to.forget(q)
+		return errors.Join(errNotAsked, context.Cause(ctx))
+	}
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		to.forget(q)
+		return context.Cause(ctx)
+	}
+	if q.err != nil {
+		return q.err
+	}
+	if r, ok := q.resp.Answer.(*proto.PeerResponse_Refused); ok {
+		return fmt.Errorf("%s: %s", id, r.Refused)
+	}
+	return nil
+}
+
+// to returns the link to a peer; it opens one if there is none.
+func (l *links) to(id proto.NodeID, addr string) (*link, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	if k := l.peers[id]; k != nil {
+		if k.addr == addr && k.ctx.Err() == nil {
+			return k, nil
+		}
+		k.cancel()
+		delete(l.peers, id)
+	}
+	conn, err := l.store.cfg.Peers.Conn(id, addr)
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", id, err)
+	}
+	ctx, cancel := context.WithCancel(l.store.ctx)
+	k := &link{
+		id: id, addr: addr, ctx: ctx, cancel: cancel,
+		queue:   make(chan *question, linkQueue),
+		waiting: map[uint64]*question{},
+	}
+	l.peers[id] = k
+	l.tasks.Add(1)
+	go func() {
+		defer l.tasks.Done()
+		k.run(conn)
+	}()
+	return k, nil
+}
+
+func (l *links) close() {
+	l.mu.Lock()
+	l.closed = true
+	for _, k := range l.peers {
+		k.cancel()
+	}
+	l.mu.Unlock()
+	l.tasks.Wait()
+}
+
+// run owns the stream: it opens it, writes what is queued and, in a second
+// goroutine, reads the answers. Opening happens here, outside any lock, because
+// it waits for the connection.
+func (k *link) run(conn *grpc.ClientConn) {
+	defer k.cancel()
+	stream, err := proto.NewPeerClient(conn).Exchange(k.ctx)
+	if err != nil {
+		k.end(fmt.Errorf("open a stream to %s: %w", k.id, err))
+		return
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer k.cancel()
+		for {
+			resp, err := stream.Recv()
+			if err != nil {
+				k.end(fmt.Errorf("stream to %s: %w", k.id, err))
+				return
+			}
+			k.answer(resp)
+		}
+	}()
+	for k.ctx.Err() == nil {
+		select {
+		case q := <-k.queue:
+			if err := stream.Send(&q.req); err != nil {
+				k.cancel()
+			}
+		case <-k.ctx.Done():
+		}
+	}
+	<-read
+}
+
+func (k *link) register(q *question) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended != nil {
+		return k.ended
+	}
+	k.next++
+	q.req.Id = k.next
+	k.waiting[k.next] = q
+	return nil
+}
+
+func (k *link) forget(q *question) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.waiting, q.req.Id)
+}
+
+func (k *link) answer(resp *proto.PeerResponse) {
+	k.mu.Lock()
+	q := k.waiting[resp.Id]
+	delete(k.waiting, resp.Id)
+	k.mu.Unlock()
+	if q != nil {
+		q.resp = resp
+		close(q.done)
+	}
+}
+
+// end answers everybody who waits. What was in the queue may have been sent.
+func (k *link) end(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ended = err
+	for id, q := range k.waiting {
+		delete(k.waiting, id)
+		q.err = err
+		close(q.done)
+	}
+}
