@@ -2,8 +2,10 @@ package apiserver_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -416,5 +418,39 @@ func TestPanic(t *testing.T) {
 	w, answer := e.do(http.MethodGet, "/apis", nil, "")
 	if w.StatusCode != http.StatusInternalServerError || !strings.Contains(answer, "panic") {
 		t.Errorf("%d %s", w.StatusCode, answer)
+	}
+}
+
+// TestStalledWatch: a client that does not read loses its connection, and only
+// that.
+func TestStalledWatch(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.StalledWatch = 50 * time.Millisecond })
+	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n", maps); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 12)
+	if _, err := io.ReadFull(conn, line); err != nil || string(line) != "HTTP/1.1 200" {
+		t.Fatal(string(line), err)
+	}
+	// Nobody reads any more. What the sockets do not hold must end the watch.
+	big := strings.Repeat("x", 1<<20)
+	for i := range 16 {
+		if w, answer := e.do(http.MethodPost, maps, nil, fmt.Sprintf(`{"metadata":{"name":"big-%d"},"data":{"k":%q}}`, i, big)); w.StatusCode != 201 {
+			t.Fatal(clip(answer))
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for e.api.Watches() > 0 {
+		select {
+		case <-ctx.Done():
+			t.Fatal("the watch is still there")
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 }

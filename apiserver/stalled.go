@@ -88,3 +88,6 @@ func (s *watchSet) endStalled(before int64) {
 		_ = http.NewResponseController(e.w).SetWriteDeadline(time.Unix(1, 0))
 	}
 }
+
+// Watches is how many watches are open.
+func (s *Server) Watches() int { return int(s.watches.count.Load()) }
