@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// bench is one run: the connections, the objects, and what is known of them.
+type bench struct {
+	options
+	cluster *cluster
+	conns   []*conn
+	// versions holds each object's resourceVersion. Object i is written by
+	// worker i%workers alone, so nobody waits and nobody conflicts.
+	versions [][]byte
+	// round numbers changes, so that each one changes something. Rounds rise
+	// from the start time on; runs that share a namespace do not meet.
+	round int64
+}
+
+func newBench(o options, c *cluster, conns []*conn) *bench {
+	return &bench{options: o, cluster: c, conns: conns, versions: make([][]byte, o.objects), round: time.Now().UnixNano()}
+}
+
+// conn is worker w's connection.
+func (b *bench) conn(w int) *conn { return b.conns[w%len(b.conns)] }
+
+func (b *bench) collection() string {
+	return "/api/v1/namespaces/" + b.namespace + "/configmaps"
+}
+
+func (b *bench) path(i int) string { return b.collection() + "/" + name(i) }
+
+// measure works through the scenarios, after it has seen to the objects.
+func (b *bench) measure(ctx context.Context, chosen []scenario, progress io.Writer) (*report, error) {
+	there, err := b.prepareNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !there && chosen[0].name != "create" {
+		fmt.Fprintf(progress, "creating %d objects\n", b.objects)
+		if out, err := create(ctx, b); err != nil || out.errors > 0 {
+			return nil, errors.Join(fmt.Errorf("create the objects"), err, out.first)
+		}
+	}
+	r := newReport(b)
+	for _, s := range chosen {
+		fmt.Fprintf(progress, "measuring %s\n", s.title)
+		row, err := b.row(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("measure %s: %w", s.name, err)
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	r.ResidentBytes, err = residentMemory(b.cluster.pids())
+	return r, err
+}
+
+func (b *bench) row(ctx context.Context, s scenario) (row, error) {
+	if s.prepare != nil {
+		if err := s.prepare(ctx, b); err != nil {
+			return row{}, err
+		}
+	}
+	before, err := cpuTimes(b.cluster.pids())
+	if err != nil {
+		return row{}, err
+	}
+	out, err := s.run(ctx, b)
+	if err != nil {
+		return row{}, err
+	}
+	after, err := cpuTimes(b.cluster.pids())
+	if err != nil {
+		return row{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return row{}, err
+	}
+	return newRow(s, out, before, after), nil
+}
+
+// prepareNamespace makes the namespace and says whether it was there before; if
+// so, it is expected to hold the objects of a run with --keep.
+func (b *bench) prepareNamespace(ctx context.Context) (there bool, err error) {
+	var buf bytes.Buffer
+	body := []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + b.namespace + `"}}`)
+	err = b.conn(0).do(ctx, request{method: http.MethodPost, path: "/api/v1/namespaces", header: jsonBody, body: body}, &buf)
+	var refused *refusal
+	if errors.As(err, &refused) && refused.code == http.StatusConflict {
+		return true, nil
+	}
+	return false, err
+}
+
+// clean deletes what the run made.
+func (b *bench) clean(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var buf bytes.Buffer
+	for _, path := range []string{b.collection(), "/api/v1/namespaces/" + b.namespace} {
+		if err := b.conn(0).do(ctx, request{method: http.MethodDelete, path: path, header: plain}, &buf); err != nil {
+			return fmt.Errorf("delete what was made: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+)
+
+// cluster is what this program needs of a playground's cluster.json.
+type cluster struct {
+	Nodes []struct {
+		Name string `json:"name"`
+		PID  int    `json:"pid"`
+		API  string `json:"api"`
+	} `json:"nodes"`
+	CAFile        string `json:"caFile"`
+	AdminCertFile string `json:"adminCertFile"`
+	AdminKeyFile  string `json:"adminKeyFile"`
+}
+
+func readCluster(file string) (*cluster, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
+	c := &cluster{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return nil, fmt.Errorf("read the cluster %s: %w", file, err)
+	}
+	if len(c.Nodes) == 0 {
+		return nil, fmt.Errorf("read the cluster %s: it has no nodes", file)
+	}
+	return c, nil
+}
+
+// pids are the processes whose CPU time and memory are counted.
+func (c *cluster) pids() []int {
+	pids := make([]int, len(c.Nodes))
+	for i, n := range c.Nodes {
+		pids[i] = n.PID
+	}
+	return pids
+}
+
+func (c *cluster) tls() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(c.AdminCertFile, c.AdminKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("load the administrator's certificate: %w", err)
+	}
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("load the cluster's CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("load the cluster's CA: no certificate in %s", c.CAFile)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}, nil
+}
+
+// connect opens n connections, the servers taking turns.
+func (c *cluster) connect(ctx context.Context, n int) ([]*conn, error) {
+	config, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	var conns []*conn
+	for i := range n {
+		node := c.Nodes[i%len(c.Nodes)]
+		u, err := url.Parse(node.API)
+		if err == nil {
+			var one *conn
+			if one, err = dial(ctx, u, config); err == nil {
+				conns = append(conns, one)
+				continue
+			}
+		}
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", node.Name, err), closeAll(conns))
+	}
+	return conns, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// tick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// cpuTimes returns the user and system time that each process has spent.
+func cpuTimes(pids []int) ([]time.Duration, error) {
+	times := make([]time.Duration, len(pids))
+	for i, pid := range pids {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return nil, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+		}
+		if times[i], err = parseStat(raw); err != nil {
+			return nil, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+		}
+	}
+	return times, nil
+}
+
+// parseStat reads utime and stime, fields 14 and 15, counted behind the command
+// name, which may itself hold spaces and parentheses.
+func parseStat(raw []byte) (time.Duration, error) {
+	end := bytes.LastIndexByte(raw, ')')
+	fields := bytes.Fields(raw[end+1:])
+	if end < 0 || len(fields) < 13 {
+		return 0, fmt.Errorf("unexpected stat %q", raw)
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("unexpected stat %q: %w", raw, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tick, nil
+}
+
+// residentMemory returns the sum of the processes' resident memory in bytes.
+func residentMemory(pids []int) (int64, error) {
+	var sum int64
+	for _, pid := range pids {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+		if err != nil {
+			return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+		}
+		var size, resident int64
+		if _, err := fmt.Sscan(string(raw), &size, &resident); err != nil {
+			return 0, fmt.Errorf("read the memory of process %d: unexpected statm %q: %w", pid, raw, err)
+		}
+		sum += resident * int64(os.Getpagesize())
+	}
+	return sum, nil
+}

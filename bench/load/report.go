@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// row is what one scenario measured. Times are in microseconds.
+type row struct {
+	Scenario  string    `json:"scenario"`
+	Title     string    `json:"title"`
+	Ops       int64     `json:"operations"`
+	Errors    int64     `json:"errors"`
+	Error     string    `json:"firstError,omitempty"`
+	PerSecond float64   `json:"operationsPerSecond"`
+	P50       int64     `json:"p50"`
+	P99       int64     `json:"p99"`
+	CPU       float64   `json:"cpuPerOperation"`       // of all servers
+	ByNode    []float64 `json:"cpuPerOperationByNode"` // in the order of cluster.json
+	Peer      figures   `json:"cpuOfPeer"`
+}
+
+func newRow(s scenario, out outcome, before, after []time.Duration) row {
+	r := row{
+		Scenario: s.name, Title: s.title, Peer: peers[s.name],
+		Ops: out.latency.TotalCount(), Errors: out.errors,
+		P50: out.latency.ValueAtQuantile(50), P99: out.latency.ValueAtQuantile(99),
+	}
+	if out.first != nil {
+		r.Error = out.first.Error()
+	}
+	r.PerSecond = float64(r.Ops) / out.elapsed.Seconds()
+	for i := range after {
+		one := float64((after[i] - before[i]).Microseconds()) / float64(max(r.Ops, 1))
+		r.ByNode = append(r.ByNode, one)
+		r.CPU += one
+	}
+	return r
+}
+
+// verdict says in a word how the row stands to its limit and its goal.
+func (r row) verdict() string {
+	switch {
+	case r.Errors > 0 || r.Ops == 0:
+		return "ERRORS"
+	case r.CPU > r.Peer.Limit:
+		return "ABOVE LIMIT"
+	case r.CPU > r.Peer.Goal:
+		return "within limit"
+	default:
+		return "goal"
+	}
+}
+
+// report is a whole run.
+type report struct {
+	Date          time.Time `json:"date"`
+	Command       string    `json:"command"`
+	Commit        string    `json:"commit"`
+	Go            string    `json:"go"`
+	Kernel        string    `json:"kernel"`
+	Processor     string    `json:"processor"`
+	CPUs          int       `json:"cpus"`
+	Nodes         []string  `json:"nodes"`
+	Objects       int       `json:"objects"`
+	Rows          []row     `json:"rows"`
+	ResidentBytes int64     `json:"residentBytes"`
+}
+
+func newReport(b *bench) *report {
+	r := &report{
+		Date: time.Now().UTC().Truncate(time.Second), Command: strings.Join(os.Args, " "), Commit: commit(),
+		Go: runtime.Version(), Kernel: kernel(), Processor: processor(), CPUs: runtime.NumCPU(), Objects: b.objects,
+	}
+	for _, n := range b.cluster.Nodes {
+		r.Nodes = append(r.Nodes, n.Name)
+	}
+	return r
+}
+
+// commit is that of the generator, which is built from the same tree as the servers.
+func commit() string {
+	info, _ := debug.ReadBuildInfo()
+	rev, dirty := "unknown", ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			rev = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				dirty = "-dirty"
+			}
+		}
+	}
+	return rev + dirty
+}
+
+func kernel() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+func processor() string {
+	raw, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(raw)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// passed says whether every row is free of errors and within its limit.
+func (r *report) passed() bool {
+	for _, row := range r.Rows {
+		if v := row.verdict(); v == "ERRORS" || v == "ABOVE LIMIT" {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+func (r *report) writeTable(w io.Writer) error {
+	fmt.Fprintf(w, "%s · commit %s · %s · Linux %s · %d × %s\n%s\n\n", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Go, r.Kernel, r.CPUs, r.Processor, r.Command)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "scenario\tops/s\tp50 ms\tp99 ms\tCPU µs/op\t"+strings.Join(r.Nodes, "+")+"\tgoal\tlimit\tpeer 1+1\tpeer 3+3\tverdict\t")
+	for _, row := range r.Rows {
+		var by []string
+		for _, n := range row.ByNode {
+			by = append(by, number(n))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Title, number(row.PerSecond), float64(row.P50)/1000, float64(row.P99)/1000,
+			number(row.CPU), strings.Join(by, "+"), number(row.Peer.Goal), number(row.Peer.Limit), number(row.Peer.One), number(row.Peer.Three), row.verdict())
+	}
+	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, row := range r.Rows {
+		if row.Errors > 0 {
+			fmt.Fprintf(w, "\n%s: %d errors, the first: %s\n", row.Scenario, row.Errors, row.Error)
+		}
+	}
+	return nil
+}
+
+// number prints about three digits.
+func number(f float64) string {
+	switch {
+	case f < 100:
+		return fmt.Sprintf("%.1f", f)
+	default:
+		return fmt.Sprintf("%.0f", f)
+	}
+}
