@@ -102,12 +102,7 @@ func (c *cluster) open(m *testNode) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	m.rpc = peer.NewTransport(m.host, func(id proto.NodeID) (string, bool) {
-		if n := c.nodes[id]; n != nil {
-			return n.addr, true
-		}
-		return "", false
-	})
+	m.rpc = peer.NewTransport(m.host, func(proto.NodeID) (string, bool) { return "", false })
 	cfg := Config{
 		Dir: m.dir, Node: m.id, Name: string(m.id), Transport: m.rpc, Peers: m.host, Logger: logger,
 		Fatal: func(err error) {

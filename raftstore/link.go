@@ -28,7 +28,7 @@ const linkQueue = 256
 // link is one stream to one peer. It ends once, for everybody who waits on it.
 type link struct {
 	id     proto.NodeID
-	addr   string
+	conn   *grpc.ClientConn
 	ctx    context.Context
 	cancel context.CancelFunc
 	queue  chan *question
@@ -95,20 +95,22 @@ func (l *links) to(id proto.NodeID, addr string) (*link, error) {
 	if l.closed {
 		return nil, ErrClosed
 	}
+	// The peer port says which connection is the peer's now; a link on another
+	// one is of the past.
+	conn, err := l.store.cfg.Peers.Conn(id, addr)
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", id, err)
+	}
 	if k := l.peers[id]; k != nil {
-		if k.addr == addr && k.ctx.Err() == nil {
+		if k.conn == conn && k.ctx.Err() == nil {
 			return k, nil
 		}
 		k.cancel()
 		delete(l.peers, id)
 	}
-	conn, err := l.store.cfg.Peers.Conn(id, addr)
-	if err != nil {
-		return nil, fmt.Errorf("reach %s: %w", id, err)
-	}
 	ctx, cancel := context.WithCancel(l.store.ctx)
 	k := &link{
-		id: id, addr: addr, ctx: ctx, cancel: cancel,
+		id: id, conn: conn, ctx: ctx, cancel: cancel,
 		queue:   make(chan *question, linkQueue),
 		waiting: map[uint64]*question{},
 	}
@@ -116,7 +118,7 @@ func (l *links) to(id proto.NodeID, addr string) (*link, error) {
 	l.tasks.Add(1)
 	go func() {
 		defer l.tasks.Done()
-		k.run(conn)
+		k.run()
 	}()
 	return k, nil
 }
@@ -134,9 +136,9 @@ func (l *links) close() {
 // run owns the stream: it opens it, writes what is queued and, in a second
 // goroutine, reads the answers. Opening happens here, outside any lock, because
 // it waits for the connection.
-func (k *link) run(conn *grpc.ClientConn) {
+func (k *link) run() {
 	defer k.cancel()
-	stream, err := proto.NewPeerClient(conn).Exchange(k.ctx)
+	stream, err := proto.NewPeerClient(k.conn).Exchange(k.ctx)
 	if err != nil {
 		k.end(fmt.Errorf("open a stream to %s: %w", k.id, err))
 		return
