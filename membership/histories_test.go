@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -72,12 +71,9 @@ func (w *world) run(f []string) {
 		})
 		w.stop(mc)
 	case "move":
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		mc.address = l.Addr().String()
-		l.Close()
+		w.mu.Lock()
+		mc.address = w.freshAddressLocked()
+		w.mu.Unlock()
 	case "moved":
 		w.await(mc.name+" is at its new address everywhere", func() bool {
 			w.mu.Lock()

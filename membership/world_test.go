@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,12 +36,14 @@ const testSecret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab
 type world struct {
 	t *testing.T
 
-	mu       sync.Mutex
-	machines map[string]*machine
-	kv       map[proto.ClusterID]map[string]map[string][]byte
-	leader   map[proto.ClusterID]proto.NodeID
-	term     uint64
-	passed   time.Duration // how far the nodes' clocks are ahead
+	mu                sync.Mutex
+	machines          map[string]*machine
+	kv                map[proto.ClusterID]map[string]map[string][]byte
+	leader            map[proto.ClusterID]proto.NodeID
+	term              uint64
+	number, addresses int
+
+	passed time.Duration // how far the nodes' clocks are ahead
 }
 
 // machine is what outlives a restart, and the node that runs on it.
@@ -72,7 +75,7 @@ type machine struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, term: 1}
+	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, term: 1}
 	t.Cleanup(func() {
 		for _, mc := range w.machines {
 			w.stop(mc)
@@ -86,15 +89,20 @@ func (w *world) machine(name string) *machine {
 	defer w.mu.Unlock()
 	mc := w.machines[name]
 	if mc == nil {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		mc = &machine{w: w, name: name, dir: w.t.TempDir(), address: l.Addr().String()}
-		l.Close()
+		mc = &machine{w: w, name: name, dir: w.t.TempDir(), address: w.freshAddressLocked()}
 		w.machines[name] = mc
 	}
 	return mc
+}
+
+// worlds counts the worlds of this process.
+var worlds atomic.Int32
+
+// freshAddressLocked returns an address that nobody else gets, although nobody
+// listens there yet: the loopback network has more than one address.
+func (w *world) freshAddressLocked() string {
+	w.addresses++
+	return fmt.Sprintf("127.%d.%d.%d:7443", 1+os.Getpid()%250, 1+w.number%250, w.addresses)
 }
 
 // start starts a node; edit changes its options.

@@ -1,0 +1,58 @@
+package membership
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/quorate/quorate/membership/pki"
+)
+
+func TestIdentity(t *testing.T) {
+	dir := t.TempDir()
+	old := syscall.Umask(0)
+	a, err := LoadIdentity(dir, "n1")
+	syscall.Umask(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, identityFile)
+	if st, _ := os.Stat(path); st.Mode() != pki.ModeSecret {
+		t.Errorf("mode %v", st.Mode())
+	}
+	a.setCluster("c1")
+	if b, _ := LoadIdentity(dir, ""); b.Cluster() != "" {
+		t.Error("a cluster reached the disk before saveCluster")
+	}
+	if err := a.saveCluster(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := LoadIdentity(dir, "renamed")
+	if err != nil || b.ID() != a.ID() || b.Name() != "renamed" || b.Cluster() != "c1" {
+		t.Errorf("loaded %+v, %v", b, err)
+	}
+	if c, _ := LoadIdentity(dir, ""); c.Name() != "renamed" {
+		t.Errorf("name %q", c.Name())
+	}
+	if c, _ := LoadIdentity(t.TempDir(), ""); c.ID() == a.ID() || c.Name() == "" {
+		t.Error("an id was reused")
+	}
+	for _, bad := range []string{"", "{", `{"version":2,"nodeID":"` + string(a.ID()) + `"}`, `{"version":1,"nodeID":"../x"}`, `{"version":1}`} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadIdentity(dir, "n1"); err == nil {
+			t.Errorf("accepted %q", bad)
+		}
+		if got, _ := os.ReadFile(path); string(got) != bad {
+			t.Errorf("replaced %q", bad)
+		}
+	}
+	for _, name := range []string{"a b", strings.Repeat("x", 64), "a/b", "ü"} {
+		if _, err := LoadIdentity(t.TempDir(), name); err == nil {
+			t.Errorf("name %q was accepted", name)
+		}
+	}
+}
