@@ -89,6 +89,9 @@ func (s *Store) refresher() {
 				continue
 			}
 			last = now
+			if s.leader.ready() {
+				s.nameCluster() // in case that the id was not known when this node took office
+			}
 			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
 			began := time.Now()
 			if index, err := s.readIndexOnce(ctx); err == nil {
