@@ -1,0 +1,319 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// commandWithin bounds every command that a test runs.
+const commandWithin = time.Minute
+
+// Cluster is a playground cluster of real processes in a directory of its own.
+type Cluster struct {
+	dir   string
+	nodes []*Node
+
+	Kubeconfig    string
+	caFile        string
+	adminCertFile string
+	adminKeyFile  string
+	// FreePort is an API port for one more node; it and the port 1000 higher
+	// were free when the cluster started.
+	FreePort int
+}
+
+// Start starts a cluster, with the settings ("flag=value") for every node, and
+// stops it at the end of the test. When the test failed, the ends of the nodes'
+// logs are shown.
+func Start(t testing.TB, nodes int, settings ...string) *Cluster {
+	t.Helper()
+	c, err := launch(nodes, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.showLogs(t)
+		}
+		if err := c.destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// launch starts a cluster that somebody else ends.
+func launch(nodes int, settings []string) (*Cluster, error) {
+	var errs []error
+	// Another program may take a port between the look and the start.
+	for range 3 {
+		c := &Cluster{}
+		err := c.start(nodes, settings)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, err, c.destroy())
+	}
+	return nil, fmt.Errorf("start a cluster: %w", errors.Join(errs...))
+}
+
+func (c *Cluster) start(nodes int, settings []string) (err error) {
+	if c.dir, err = os.MkdirTemp(theRun.dir, "cluster-"); err != nil {
+		return err
+	}
+	port, err := freePorts(nodes + 1)
+	if err != nil {
+		return err
+	}
+	c.FreePort = port + nodes
+	args := []string{"dev", "--data-dir", c.dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
+	for _, s := range settings {
+		args = append(args, "--set", s)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	defer cancel()
+	if out, err := c.command(ctx, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("quorate dev: %w\n%s", err, out)
+	}
+	return c.read()
+}
+
+// freePorts returns p such that p to p+n-1, and the ports 1000 higher, are free.
+// They lie below the range from which the kernel takes ports for connections.
+func freePorts(n int) (int, error) {
+	for range 200 {
+		p := 12000 + rand.IntN(18000)
+		if free(p, n) && free(p+1000, n) {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("no %d free ports found", n)
+}
+
+func free(port, n int) bool {
+	for i := range n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+i))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
+
+// read reads cluster.json, also for the pids of nodes that were started anew.
+func (c *Cluster) read() error {
+	b, err := os.ReadFile(filepath.Join(c.dir, "cluster.json"))
+	if err != nil {
+		return err
+	}
+	var f struct {
+		Nodes []struct {
+			Name, API, Peer, DataDir, Log string
+			PID                           int
+		}
+		Kubeconfig, CAFile, AdminCertFile, AdminKeyFile string
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return fmt.Errorf("cluster.json: %w", err)
+	}
+	c.Kubeconfig, c.caFile, c.adminCertFile, c.adminKeyFile = f.Kubeconfig, f.CAFile, f.AdminCertFile, f.AdminKeyFile
+	for _, n := range f.Nodes {
+		node := c.find(n.Name)
+		if node == nil {
+			node = &Node{c: c, Name: n.Name}
+			c.nodes = append(c.nodes, node)
+		}
+		node.API, node.Peer, node.Log, node.pid = n.API, n.Peer, n.Log, n.PID
+	}
+	return nil
+}
+
+func (c *Cluster) find(name string) *Node {
+	for _, n := range c.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Nodes returns the nodes in the order of their names.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Node returns a node by its name.
+func (c *Cluster) Node(t testing.TB, name string) *Node {
+	t.Helper()
+	n := c.find(name)
+	if n == nil {
+		t.Fatalf("there is no node %q", name)
+	}
+	return n
+}
+
+// Others returns the nodes without some.
+func (c *Cluster) Others(without ...*Node) []*Node {
+	var out []*Node
+next:
+	for _, n := range c.nodes {
+		for _, w := range without {
+			if n == w {
+				continue next
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// Leader awaits a leader, as the given node (or any) knows it.
+func (c *Cluster) Leader(t testing.TB, ask ...*Node) *Node {
+	t.Helper()
+	if len(ask) == 0 {
+		ask = c.nodes[:1]
+	}
+	var leader *Node
+	Await(t, 15*time.Second, "a leader", func() string {
+		st, err := ask[0].Status(t)
+		if err != nil {
+			return err.Error()
+		}
+		for _, m := range st.Members {
+			if m.Role == "leader" && m.Leader {
+				leader = c.find(m.Name)
+			}
+		}
+		if leader == nil {
+			return fmt.Sprintf("%s knows none: %+v", ask[0].Name, st)
+		}
+		return ""
+	})
+	return leader
+}
+
+// Kill ends nodes with SIGKILL, all at once, and waits until they are gone.
+func (c *Cluster) Kill(t testing.TB, nodes ...*Node) {
+	t.Helper()
+	for _, n := range nodes {
+		if err := syscall.Kill(n.pid, syscall.SIGKILL); err != nil {
+			t.Fatalf("kill -9 %s (pid %d): %v", n.Name, n.pid, err)
+		}
+	}
+	for _, n := range nodes {
+		Await(t, 10*time.Second, n.Name+" is gone", func() string {
+			if n.running() {
+				return "it runs"
+			}
+			return ""
+		})
+	}
+}
+
+// Restart starts a killed node again and waits until it is ready.
+func (c *Cluster) Restart(t testing.TB, n *Node) {
+	t.Helper()
+	c.Quorate(t, "dev", "start", n.Name, "--data-dir", c.dir)
+	c.reread(t)
+}
+
+// RestartAll starts all nodes again after all were killed.
+func (c *Cluster) RestartAll(t testing.TB) {
+	t.Helper()
+	c.Quorate(t, "dev", "--data-dir", c.dir, "--detach")
+	c.reread(t)
+}
+
+func (c *Cluster) reread(t testing.TB) {
+	t.Helper()
+	if err := c.read(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Quorate runs a command of the binary under test and returns what it prints.
+func (c *Cluster) Quorate(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := c.TryQuorate(t, args...)
+	if err != nil {
+		t.Fatalf("quorate %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// Admin is Quorate for the commands that take a kubeconfig.
+func (c *Cluster) Admin(t testing.TB, args ...string) string {
+	t.Helper()
+	return c.Quorate(t, append(args, "--kubeconfig", c.Kubeconfig)...)
+}
+
+// TryQuorate is Quorate for commands that may fail. Both outputs are returned
+// together.
+func (c *Cluster) TryQuorate(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
+	defer cancel()
+	out, err := c.command(ctx, args...).CombinedOutput()
+	return string(out), err
+}
+
+func (c *Cluster) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, theRun.quorate, args...)
+	cmd.Env = cleanEnv("HOME=" + c.dir)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// cleanEnv is the environment without what would steer our programs.
+func cleanEnv(add ...string) []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "QUORATE_") && !strings.HasPrefix(e, "KUBE") && !strings.HasPrefix(e, "HOME=") {
+			env = append(env, e)
+		}
+	}
+	return append(env, add...)
+}
+
+// destroy ends every process of the cluster and removes its data.
+func (c *Cluster) destroy() error {
+	for _, n := range c.nodes {
+		n.closeClients()
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for pids := processesOf(c.dir); len(pids) > 0; pids = processesOf(c.dir) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v do not end", pids)
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if os.Getenv("KEEP") != "" {
+		return nil
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// showLogs shows the end of every node's log.
+func (c *Cluster) showLogs(t testing.TB) {
+	for _, n := range c.nodes {
+		b, err := os.ReadFile(n.Log)
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		t.Logf("the end of %s's log:\n%s", n.Name, b[max(0, len(b)-4000):])
+	}
+}

@@ -1,0 +1,207 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Node is one process of a cluster.
+type Node struct {
+	Name string
+	API  string // https://host:port
+	Peer string // host:port
+	Log  string
+
+	c    *Cluster
+	pid  int
+	http *http.Client
+}
+
+// running reports whether the node's process is alive.
+func (n *Node) running() bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.pid))
+	return err == nil && bytes.Contains(line, []byte(n.c.dir))
+}
+
+// Config is the administrator's configuration for client-go. There is no limit
+// on the rate of requests.
+func (n *Node) Config() *rest.Config {
+	return &rest.Config{
+		Host: n.API,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAFile: n.c.caFile, CertFile: n.c.adminCertFile, KeyFile: n.c.adminKeyFile,
+		},
+		QPS: -1,
+	}
+}
+
+// Typed is a typed client of this node alone. It speaks protobuf.
+func (n *Node) Typed(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	cfg := n.Config()
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Dynamic is a dynamic client of this node alone. It speaks JSON.
+func (n *Node) Dynamic(t testing.TB) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(n.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// HTTP is a client with the administrator's certificate.
+func (n *Node) HTTP(t testing.TB) *http.Client {
+	t.Helper()
+	if n.http == nil {
+		tlsConfig, err := n.TLS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.http = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true}}
+	}
+	return n.http
+}
+
+// TLS is the administrator's configuration for connections.
+func (n *Node) TLS() (*tls.Config, error) { return rest.TLSConfigFor(n.Config()) }
+
+func (n *Node) closeClients() {
+	if n.http != nil {
+		n.http.CloseIdleConnections()
+	}
+}
+
+// Get reads a path of this node with the administrator's certificate.
+func (n *Node) Get(t testing.TB, path string) ([]byte, *http.Response, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, err := n.HTTP(t).Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return body, resp, err
+}
+
+// MustGet is Get of something that must be there.
+func (n *Node) MustGet(t testing.TB, path string) []byte {
+	t.Helper()
+	body, resp, err := n.Get(t, path)
+	if err != nil {
+		t.Fatalf("%s: GET %s: %v", n.Name, path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: GET %s: %s: %s", n.Name, path, resp.Status, body)
+	}
+	return body
+}
+
+// Status is what `quorate status -o json` prints, as far as tests need it.
+type Status struct {
+	Quorum  bool
+	Voters  int
+	Members []struct {
+		ID, Name, Role, PeerAddress, Error string
+		Voter, Leader                      bool
+		Applied, Commit, Lag, Floor        uint64
+	}
+}
+
+// Status asks this node for the cluster's status.
+func (n *Node) Status(t testing.TB) (Status, error) {
+	t.Helper()
+	var st Status
+	body, resp, err := n.Get(t, "/quorate/v1/status")
+	if err != nil {
+		return st, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return st, fmt.Errorf("status: %s: %s", resp.Status, body)
+	}
+	return st, json.Unmarshal(body, &st)
+}
+
+// Metric returns the sum of a metric's series on this node.
+func (n *Node) Metric(t testing.TB, name string) float64 {
+	t.Helper()
+	sum, found := 0.0, false
+	for lines := bufio.NewScanner(bytes.NewReader(n.MustGet(t, "/metrics"))); lines.Scan(); {
+		series, value, ok := strings.Cut(lines.Text(), " ")
+		if i := strings.IndexByte(series, '{'); i >= 0 {
+			series, value, ok = series[:i], lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], true
+		}
+		if !ok || series != name {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%s: metric %q: %v", n.Name, lines.Text(), err)
+		}
+		sum, found = sum+v, true
+	}
+	if !found {
+		t.Fatalf("%s has no metric %s", n.Name, name)
+	}
+	return sum
+}
+
+// Descriptors is the number of open file descriptors of the node's process.
+func (n *Node) Descriptors(t testing.TB) int {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+// StateHash saves a snapshot from this node and returns the revision and the
+// hash of the whole state, history included, that stand in it.
+func (n *Node) StateHash(t testing.TB) (revision, hash string) {
+	t.Helper()
+	file := filepath.Join(n.c.dir, "hash-of-"+n.Name)
+	out := n.c.Admin(t, "snapshot", "save", file, "--context", "quorate-"+n.Name)
+	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
+		switch key, value, _ := strings.Cut(lines.Text(), ":"); key {
+		case "revision":
+			revision = strings.TrimSpace(value)
+		case "hash":
+			hash = strings.TrimSpace(value)
+		}
+	}
+	if revision == "" || hash == "" {
+		t.Fatalf("no hash in:\n%s", out)
+	}
+	return revision, hash
+}

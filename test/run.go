@@ -1,0 +1,169 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// run is what all tests of one `go test` share.
+type run struct {
+	dir     string // everything of this run lies below it; unique on this machine
+	quorate string
+	kubectl string
+}
+
+// theRun is set by Main before the tests and not changed afterwards.
+var theRun run
+
+// reaperVariable makes the test binary a reaper for the directory it names.
+const reaperVariable = "QUORATE_TEST_REAPER"
+
+// Main runs the tests of this package: it builds the binary under test, starts
+// the reaper and returns the exit code.
+func Main(m *testing.M) int {
+	if dir := os.Getenv(reaperVariable); dir != "" {
+		reap(dir)
+		return 0
+	}
+	end, err := begin()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := end(); err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+func begin() (end func() error, err error) {
+	if theRun.dir, err = os.MkdirTemp("", "quorate-test-"); err != nil {
+		return nil, err
+	}
+	end, err = startReaper(theRun.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, end())
+		}
+	}()
+	if theRun.kubectl, err = findKubectl(); err != nil {
+		return nil, err
+	}
+	if theRun.quorate = os.Getenv("QUORATE_BIN"); theRun.quorate != "" {
+		theRun.quorate, err = filepath.Abs(theRun.quorate)
+		return end, err
+	}
+	theRun.quorate = filepath.Join(theRun.dir, "quorate")
+	build := exec.Command("go", "build", "-o", theRun.quorate, "../cmd/node")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
+	}
+	return end, nil
+}
+
+func findKubectl() (string, error) {
+	path := os.Getenv("KUBECTL")
+	if path == "" {
+		path = filepath.Join("..", "bin", "kubectl")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("kubectl: %w: run 'make kubectl' or set KUBECTL", err)
+	}
+	return path, nil
+}
+
+// startReaper starts the reaper. It holds the other end of a pipe that closes
+// when this process ends, also by SIGKILL, a panic or the timeout of go test.
+func startReaper(dir string) (end func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	reaper := exec.Command(self)
+	reaper.Env = append(os.Environ(), reaperVariable+"="+dir)
+	reaper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	alive, err := reaper.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := reaper.Start(); err != nil {
+		return nil, fmt.Errorf("start the reaper: %w", err)
+	}
+	return func() error {
+		return errors.Join(alive.Close(), reaper.Wait())
+	}, nil
+}
+
+// reap waits for the end of standard input, kills what is left of the run and
+// removes its directory.
+func reap(dir string) {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	for range 100 {
+		left := processesOf(dir)
+		if len(left) == 0 {
+			break
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if os.Getenv("KEEP") == "" {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// processesOf returns the live processes whose command line names dir.
+func processesOf(dir string) []int {
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// A zombie's command line is empty.
+		if line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && bytes.Contains(line, []byte(dir)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Await polls a condition until it holds, and fails the test when it does not
+// hold in time. The condition returns "" when it holds and else what is missing.
+func Await(t testing.TB, within time.Duration, what string, missing func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for {
+		why := missing()
+		if why == "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, within, why)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
