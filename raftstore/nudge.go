@@ -152,6 +152,11 @@ func (n *nudger) round() {
 	if term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
 		return
 	}
+	if s.applying.Load() > 0 {
+		// More entries follow at once and mention the commit; the acknowledgement of
+		// the last of them pokes again.
+		return
+	}
 	commit := s.raft.CommitIndex()
 	n.mu.Lock()
 	defer n.mu.Unlock()

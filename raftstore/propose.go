@@ -200,6 +200,12 @@ func (s *Store) applyHere(ctx context.Context, frame []byte) (mvcc.Result, error
 // applyWait appends the frame and waits until it is applied here, or raft has
 // given it up.
 func (s *Store) applyWait(frame []byte) (mvcc.Result, error) {
+	s.applying.Add(1)
+	defer func() {
+		if s.applying.Add(-1) == 0 {
+			s.nudge.wakeUp()
+		}
+	}()
 	future := s.raft.Apply(frame, s.cfg.Timing.NoLeader)
 	if err := future.Error(); err != nil {
 		return mvcc.Result{}, classify(err)

@@ -27,12 +27,15 @@ type Store struct {
 	fsm  *fsm
 	hub  *hub
 
-	waiters   waiters
-	leader    leadership
-	links     *links
-	nudge     *nudger
-	fresh     freshness
-	inFlight  atomic.Int64
+	waiters  waiters
+	leader   leadership
+	links    *links
+	nudge    *nudger
+	fresh    freshness
+	inFlight atomic.Int64
+	// applying counts the proposals that this leader has given to raft and that
+	// are not applied yet.
+	applying  atomic.Int64
 	stats     Stats
 	progress  progress
 	startedAt time.Time

@@ -219,10 +219,11 @@ func TestRaftSink(t *testing.T) {
 	if err := m.InstallRaftSink(); err != nil {
 		t.Fatal(err)
 	}
-	compat.IncrCounter([]string{"raft", "apply"}, 3)
+	compat.IncrCounter([]string{"raft", "transition", "heartbeat_timeout"}, 3)
+	compat.IncrCounter([]string{"raft", "apply"}, 1) // per write: not passed on
 	compat.SetGauge([]string{"raft", "peers"}, 2)
-	if got := find(t, m, "raft_apply", nil).GetCounter().GetValue(); got != 3 {
-		t.Errorf("raft_apply %v", got)
+	if got := find(t, m, "raft_transition_heartbeat_timeout", nil).GetCounter().GetValue(); got != 3 {
+		t.Errorf("raft_transition_heartbeat_timeout %v", got)
 	}
 	find(t, m, "raft_peers", nil)
 }

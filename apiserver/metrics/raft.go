@@ -7,6 +7,14 @@ import (
 	sink "github.com/hashicorp/go-metrics/compat/prometheus"
 )
 
+// raftSeries are the reports of the Raft library that are passed on: events, and
+// what is sampled a few times per second.
+var raftSeries = []string{
+	"raft.thread", "raft.state", "raft.transition", "raft.peers", "raft.leader.lastContact", "raft.leader.oldestLogAge",
+	"raft.snapshot", "raft.fsm.snapshot", "raft.fsm.restore", "raft.fsm.lastRestoreDuration", "raft.rpc.installSnapshot",
+	"raft.rpc.requestVote", "raft.boltdb.freelistBytes",
+}
+
 // InstallRaftSink sends what the Raft library and its log store report (raft_*) to
 // this registry. Both report to a global of go-metrics, which its compat package
 // chooses by a build tag; the sink goes through the same package, or the reports
@@ -23,6 +31,11 @@ func (m *Metrics) InstallRaftSink() error {
 	cfg := metrics.DefaultConfig("")
 	cfg.EnableHostname = false
 	cfg.EnableRuntimeMetrics = false // the Go collector has them
+	// Per message and per batch the library reports a dozen samples, which cost
+	// some percent of a write. These are the ones that people watch; commit and
+	// fsync times are in our own series.
+	cfg.FilterDefault = false
+	cfg.AllowedPrefixes = raftSeries
 	if _, err := metrics.NewGlobal(cfg, s); err != nil {
 		return fmt.Errorf("install the Raft metrics sink: %w", err)
 	}

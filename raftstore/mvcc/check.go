@@ -44,10 +44,13 @@ func (s *State) Check() error {
 		if last > t.Latest() {
 			fail("table %s: latest is %d, history ends at %d", name, t.Latest(), last)
 		}
-		var live, liveBytes int64
+		var live, liveBytes, tombstones int64
 		chained := 0
 		t.keys.Scan(func(it *item) bool {
 			newest := it.newest.Load()
+			if newest.Deleted {
+				tombstones++
+			}
 			if !newest.Deleted {
 				live++
 				liveBytes += newest.Size()
@@ -70,6 +73,9 @@ func (s *State) Check() error {
 			}
 			return true
 		})
+		if got := t.tombstones.Load(); got != tombstones {
+			fail("table %s: counts %d tombstones, has %d", name, got, tombstones)
+		}
 		if chained != len(inHistory) {
 			fail("table %s: %d versions above the floor in chains, %d in the history", name, chained, len(inHistory))
 		}

@@ -310,6 +310,7 @@ func (s *State) compact(floor proto.Revision) []proto.Revision {
 			}
 			if it, newest := t.newest(v.Key); v.Deleted && newest == v {
 				t.keys.Delete(it)
+				t.tombstones.Add(-1)
 				t.dirty = true
 				removed = append(removed, v.Revision)
 			}

@@ -1,6 +1,7 @@
 package mvcc
 
 import (
+	"sort"
 	"strings"
 	"sync/atomic"
 
@@ -38,6 +39,8 @@ type Table struct {
 	live      atomic.Int64
 	liveBytes atomic.Int64
 	latest    atomic.Uint64 // newest Revision in the table
+	// tombstones counts the keys whose newest version is one.
+	tombstones atomic.Int64
 }
 
 // Name returns the table's name.
@@ -134,6 +137,13 @@ func (t *Table) Range(q Query) (Page, error) {
 		if q.Limit > 0 && len(page.Versions) == q.Limit {
 			if !page.More {
 				page.More, page.Next = true, it.key
+				if page.Remaining == 0 {
+					counted, ok := t.countAllLive(root, it.key, q)
+					if ok {
+						page.Remaining = counted
+						return false
+					}
+				}
 			}
 			if page.Remaining < 0 {
 				return false
@@ -148,6 +158,33 @@ func (t *Table) Range(q Query) (Page, error) {
 		return Page{}, ErrCompacted
 	}
 	return page, nil
+}
+
+// countAllLive counts the keys of the query's range from a key on, from their
+// places in the tree, without looking at each. ok is false when some of them may
+// not be live at q.At, and only a walk can tell.
+func (t *Table) countAllLive(root *tree, from string, q Query) (n int64, ok bool) {
+	end := root.Len()
+	if q.Prefix != "" {
+		// The first key behind the prefix. Keys are never all 0xff.
+		last := len(q.Prefix) - 1
+		end = rank(root, q.Prefix[:last]+string(q.Prefix[last]+1))
+	}
+	n = int64(end - rank(root, from))
+	// No tombstone and no change above q.At: then every key is live at q.At, as
+	// long as these are still the keys that were counted.
+	if t.tombstones.Load() != 0 || t.Latest() > q.At || t.root.Load() != root {
+		return 0, false
+	}
+	return n, true
+}
+
+// rank returns how many keys are below key.
+func rank(root *tree, key string) int {
+	return sort.Search(root.Len(), func(i int) bool {
+		it, ok := root.GetAt(i)
+		return !ok || it.key >= key
+	})
 }
 
 // Watch returns a cursor behind revision after. It returns ErrCompacted when
@@ -179,13 +216,17 @@ func (t *Table) link(it *item, v *Version) {
 	} else {
 		old := it.newest.Load()
 		v.prev.Store(old)
-		if !old.Deleted {
+		if old.Deleted {
+			t.tombstones.Add(-1)
+		} else {
 			t.live.Add(-1)
 			t.liveBytes.Add(-old.Size())
 		}
 		it.newest.Store(v)
 	}
-	if !v.Deleted {
+	if v.Deleted {
+		t.tombstones.Add(1)
+	} else {
 		t.live.Add(1)
 		t.liveBytes.Add(v.Size())
 	}
