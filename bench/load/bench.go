@@ -49,6 +49,9 @@ func (b *bench) measure(ctx context.Context, chosen []scenario, progress io.Writ
 		}
 	}
 	r := newReport(b)
+	if err := b.calibrateInto(ctx, r, progress); err != nil {
+		return nil, err
+	}
 	for _, s := range chosen {
 		fmt.Fprintf(progress, "measuring %s\n", s.title)
 		row, err := b.row(ctx, s)
@@ -57,8 +60,22 @@ func (b *bench) measure(ctx context.Context, chosen []scenario, progress io.Writ
 		}
 		r.Rows = append(r.Rows, row)
 	}
+	if err := b.calibrateInto(ctx, r, progress); err != nil {
+		return nil, err
+	}
 	r.ResidentBytes, err = residentMemory(b.cluster.pids())
 	return r, err
+}
+
+// calibrateInto measures the bare server if that is asked for.
+func (b *bench) calibrateInto(ctx context.Context, r *report, progress io.Writer) error {
+	if !b.calibrate {
+		return nil
+	}
+	fmt.Fprintln(progress, "measuring a bare server")
+	one, err := b.bareCost(ctx)
+	r.Bare = append(r.Bare, one)
+	return err
 }
 
 func (b *bench) row(ctx context.Context, s scenario) (row, error) {

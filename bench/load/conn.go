@@ -33,7 +33,7 @@ func dial(ctx context.Context, u *url.URL, config *tls.Config) (*conn, error) {
 		return nil, errors.Join(fmt.Errorf("%s speaks %q, not HTTP/2", u.Host, p), c.Close())
 	}
 	// No compression: what is compared is the cost of the bytes themselves.
-	t := &http2.Transport{DisableCompression: true, MaxReadFrameSize: 1 << 20}
+	t := &http2.Transport{DisableCompression: true}
 	h2, err := t.NewClientConn(c)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())

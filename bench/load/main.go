@@ -23,6 +23,7 @@ type options struct {
 	objects   int
 	namespace string
 	keep      bool
+	calibrate bool
 	output    string
 }
 
@@ -32,7 +33,12 @@ var errAbove = errors.New("not every row is within its limit")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	var err error
+	if len(os.Args) == 2 && os.Args[1] == bareArgument {
+		err = serveBare(os.Stdin, os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errAbove):
@@ -55,6 +61,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	f.IntVar(&o.objects, "objects", 10000, "ConfigMaps in the namespace")
 	f.StringVar(&o.namespace, "namespace", "", "namespace to use; one that is there already keeps its objects (default: a new one)")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace and its objects behind")
+	f.BoolVar(&o.calibrate, "calibrate", true, "measure a bare Go HTTPS server too, and judge by CPU times at the speed of the peer's machine")
 	f.StringVar(&o.output, "o", "table", "output: table or json")
 	if err := f.Parse(args); err != nil {
 		return o, err

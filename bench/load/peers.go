@@ -27,6 +27,10 @@ var peers = map[string]figures{
 	"watch":  peer(12.9, 22.2, 11),
 }
 
+// peerBare is what a bare Go HTTPS server needed to send one of the objects on the
+// peer's machine, with the same load.
+const peerBare = 24.5
+
 // Resident memory of all the peer's processes after all rows, in MiB.
 const (
 	peerMemoryOne   = 887

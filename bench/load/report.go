@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -45,14 +44,27 @@ func newRow(s scenario, out outcome, before, after []time.Duration) row {
 	return r
 }
 
+// slower is how many times dearer an operation of the bare server is here than on
+// the peer's machine; 1 if that was not measured.
+func (r *report) slower() float64 {
+	sum := 0.0
+	for _, b := range r.Bare {
+		sum += b
+	}
+	if sum == 0 {
+		return 1
+	}
+	return sum / float64(len(r.Bare)) / peerBare
+}
+
 // verdict says in a word how the row stands to its limit and its goal.
-func (r row) verdict() string {
-	switch {
+func (r row) verdict(slower float64) string {
+	switch cpu := r.CPU / slower; {
 	case r.Errors > 0 || r.Ops == 0:
 		return "ERRORS"
-	case r.CPU > r.Peer.Limit:
+	case cpu > r.Peer.Limit:
 		return "ABOVE LIMIT"
-	case r.CPU > r.Peer.Goal:
+	case cpu > r.Peer.Goal:
 		return "within limit"
 	default:
 		return "goal"
@@ -70,13 +82,14 @@ type report struct {
 	CPUs          int       `json:"cpus"`
 	Nodes         []string  `json:"nodes"`
 	Objects       int       `json:"objects"`
+	Bare          []float64 `json:"cpuPerOperationOfBareServer"` // before and after the rows
 	Rows          []row     `json:"rows"`
 	ResidentBytes int64     `json:"residentBytes"`
 }
 
 func newReport(b *bench) *report {
 	r := &report{
-		Date: time.Now().UTC().Truncate(time.Second), Command: strings.Join(os.Args, " "), Commit: commit(),
+		Date: time.Now().UTC().Truncate(time.Second), Command: command(), Commit: revision,
 		Go: runtime.Version(), Kernel: kernel(), Processor: processor(), CPUs: runtime.NumCPU(), Objects: b.objects,
 	}
 	for _, n := range b.cluster.Nodes {
@@ -85,21 +98,15 @@ func newReport(b *bench) *report {
 	return r
 }
 
-// commit is that of the generator, which is built from the same tree as the servers.
-func commit() string {
-	info, _ := debug.ReadBuildInfo()
-	rev, dirty := "unknown", ""
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			rev = s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				dirty = "-dirty"
-			}
-		}
+// revision is the commit that servers and generator were built from. bench/run.sh sets it.
+var revision = "unknown"
+
+// command is what a person types to get this report again.
+func command() string {
+	if c := os.Getenv("BENCH_COMMAND"); c != "" {
+		return strings.TrimSpace(c)
 	}
-	return rev + dirty
+	return strings.Join(os.Args, " ")
 }
 
 func kernel() string {
@@ -123,7 +130,7 @@ func processor() string {
 // passed says whether every row is free of errors and within its limit.
 func (r *report) passed() bool {
 	for _, row := range r.Rows {
-		if v := row.verdict(); v == "ERRORS" || v == "ABOVE LIMIT" {
+		if v := row.verdict(r.slower()); v == "ERRORS" || v == "ABOVE LIMIT" {
 			return false
 		}
 	}
@@ -138,17 +145,17 @@ func (r *report) writeJSON(w io.Writer) error {
 
 func (r *report) writeTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s · commit %s · %s · Linux %s · %d × %s\n%s\n\n", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Go, r.Kernel, r.CPUs, r.Processor, r.Command)
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tops/s\tp50 ms\tp99 ms\tCPU µs/op\t"+strings.Join(r.Nodes, "+")+"\tgoal\tlimit\tpeer 1+1\tpeer 3+3\tverdict\t")
-	for _, row := range r.Rows {
-		var by []string
-		for _, n := range row.ByNode {
-			by = append(by, number(n))
-		}
-		fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Title, number(row.PerSecond), float64(row.P50)/1000, float64(row.P99)/1000,
-			number(row.CPU), strings.Join(by, "+"), number(row.Peer.Goal), number(row.Peer.Limit), number(row.Peer.One), number(row.Peer.Three), row.verdict())
+	if len(r.Bare) > 0 {
+		fmt.Fprintf(w, "A bare Go HTTPS server needs %s µs of CPU per object here, %s µs on the peer's machine: \"adjusted\" is CPU ÷ %.2f.\n\n",
+			strings.Join(numbers(r.Bare), " and "), number(peerBare), r.slower())
 	}
-	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "scenario\tops/s\tp50 ms\tp99 ms\tCPU µs/op\t"+strings.Join(r.Nodes, "+")+"\tadjusted\tgoal\tlimit\tpeer 1+1\tpeer 3+3\tverdict\t")
+	for _, row := range r.Rows {
+		fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Title, number(row.PerSecond), float64(row.P50)/1000, float64(row.P99)/1000,
+			number(row.CPU), strings.Join(numbers(row.ByNode), "+"), number(row.CPU/r.slower()), number(row.Peer.Goal), number(row.Peer.Limit), number(row.Peer.One), number(row.Peer.Three), row.verdict(r.slower()))
+	}
+	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -158,6 +165,14 @@ func (r *report) writeTable(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+func numbers(f []float64) []string {
+	var s []string
+	for _, n := range f {
+		s = append(s, number(n))
+	}
+	return s
 }
 
 // number prints about three digits.
