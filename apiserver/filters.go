@@ -181,7 +181,8 @@ func (c *call) done() {
 	})
 }
 
-// enter is the door: authentication, then authorization.
+// enter is the door: authentication, impersonation, then authorization of
+// whoever the request is to be served as.
 func (c *call) enter() bool {
 	c.user = auth.AnonymousUser()
 	if a := c.s.cfg.Authenticator; a != nil {
@@ -192,6 +193,12 @@ func (c *call) enter() bool {
 		}
 		c.user = u
 	}
+	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
+	if err != nil {
+		c.fail(err)
+		return false
+	}
+	c.user = u
 	attributes := c.attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
 	switch {
@@ -264,6 +271,10 @@ func (c *call) urgent() bool {
 
 // mounted serves the paths that are no resources.
 func (c *call) mounted() {
+	if c.info.Path == "/" || c.info.Path == "/index.html" {
+		c.index()
+		return
+	}
 	var h http.Handler
 	switch firstSegment(c.info.Path) {
 	case "/api", "/apis":
