@@ -86,7 +86,11 @@ func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 			var resp raft.TimeoutNowResponse
 			t := s.nudge.Transport
 			if err := t.TimeoutNow(raft.ServerID(s.cfg.Node), t.LocalAddr(), &raft.TimeoutNowRequest{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader), Addr: t.EncodePeer(leader, addr)},
+				// In our own name: the peer port takes no message in another's.
+				RPCHeader: raft.RPCHeader{
+					ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(s.cfg.Node),
+					Addr: t.EncodePeer(raft.ServerID(s.cfg.Node), t.LocalAddr()),
+				},
 			}, &resp); err != nil {
 				s.cfg.Logger.Warn("cannot stand for election", "error", err)
 			}
