@@ -196,7 +196,6 @@ type scenario struct {
 	vars    map[string]string
 	streams map[string]*stream
 	limits  apiserver.Limits
-	custom  bool
 }
 
 func newScenario(t *testing.T, file, text string) *scenario {

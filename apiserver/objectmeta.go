@@ -41,15 +41,6 @@ func text(m tree, name string) string {
 	return s
 }
 
-// setText sets a field, or removes it if the value is empty.
-func setText(m tree, name, value string) {
-	if value == "" {
-		delete(m, name)
-	} else {
-		m[name] = value
-	}
-}
-
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // matchNamespace makes the object's namespace that of the request, or refuses.

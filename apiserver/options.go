@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 orphanDependents is deprecated for clients, not for servers: older clients still send it
+
 package apiserver
 
 import (

@@ -157,7 +157,7 @@ func (notClient) ClientHandshake(context.Context, string, net.Conn) (net.Conn, c
 type creds struct{}
 
 func (creds) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 func (creds) OverrideServerName(string) error { return nil }
