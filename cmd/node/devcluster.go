@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
-	"github.com/quorate/quorate/proto"
 	"sigs.k8s.io/yaml"
 )
 
@@ -155,10 +154,6 @@ func (c *devCluster) writeSettings(n *devNode, peers, set []string) error {
 	return pki.WriteFile(c.settingsFile(n), b, 0o600)
 }
 
-// playgroundID stands in the certificates of the playground's own directory,
-// of which only the administrator's is used. No node has it.
-const playgroundID proto.NodeID = "00000000000000000000000000000000"
-
 // credentials makes the shared secret, if there is none, and from it the
 // administrator's certificate and kubeconfig.
 func (c *devCluster) credentials() error {
@@ -167,7 +162,7 @@ func (c *devCluster) credentials() error {
 		return err
 	}
 	dir := filepath.Join(c.dir, "pki")
-	admin, err := pki.Open(pki.Options{Dir: dir, Secrets: secrets, NodeID: playgroundID, Name: "dev"})
+	admin, err := pki.Open(pki.Options{Dir: dir, Secrets: secrets, AdminOnly: true})
 	if err != nil {
 		return err
 	}

@@ -30,14 +30,19 @@ const (
 	FileAccountPub  = "sa.pub"
 )
 
-// Options describe the certificates of one node. Dir, Secrets and NodeID are
-// required.
+// Options describe the certificates of one node. Dir, Secrets and, but for
+// AdminOnly, NodeID are required.
 type Options struct {
 	Dir     string // made with mode 0700
 	Secrets []Secret
 	NodeID  proto.NodeID
 	Name    string   // of the node; becomes a name of the serving certificate
 	Hosts   []string // more names and addresses of the serving certificate
+	// AdminOnly is for a directory that no node serves from: it gets the
+	// administrator's certificate and what follows from the secrets, but neither
+	// a serving nor a peer certificate. Certificate and ServingCertificate are
+	// not to be called then.
+	AdminOnly bool
 
 	// Lifetime of a leaf. Default 365 days.
 	Lifetime time.Duration
@@ -74,8 +79,11 @@ func Open(opt Options) (*Node, error) {
 	if len(opt.Secrets) == 0 {
 		return nil, errNoSecret
 	}
-	if opt.Dir == "" || opt.NodeID == "" {
-		return nil, errors.New("pki: a directory and a node id are required")
+	if opt.Dir == "" {
+		return nil, errors.New("pki: a directory is required")
+	}
+	if opt.NodeID == "" && !opt.AdminOnly {
+		return nil, errors.New("pki: a node id is required")
 	}
 	if opt.Lifetime <= 0 {
 		opt.Lifetime = 365 * 24 * time.Hour
@@ -144,16 +152,19 @@ func (n *Node) writeFixed() error {
 // it, one after the other.
 func (n *Node) refresh() (renewed bool, err error) {
 	var l leaves
-	for _, w := range []struct {
+	type want struct {
 		to        **leaf
 		ca        *Authority
 		req       request
 		cert, key string
-	}{
-		{&l.serving, n.signing.api, servingRequest(n.opt.Name, n.opt.Hosts), FileServingCert, FileServingKey},
-		{&l.peer, n.signing.peer, peerRequest(n.opt.NodeID), FilePeerCert, FilePeerKey},
-		{&l.admin, n.signing.api, adminRequest(), FileAdminCert, FileAdminKey},
-	} {
+	}
+	wanted := []want{{&l.admin, n.signing.api, adminRequest(), FileAdminCert, FileAdminKey}}
+	if !n.opt.AdminOnly {
+		wanted = append(wanted,
+			want{&l.serving, n.signing.api, servingRequest(n.opt.Name, n.opt.Hosts), FileServingCert, FileServingKey},
+			want{&l.peer, n.signing.peer, peerRequest(n.opt.NodeID), FilePeerCert, FilePeerKey})
+	}
+	for _, w := range wanted {
 		var fresh bool
 		if *w.to, fresh, err = n.loadOrIssue(w.ca, w.req, n.path(w.cert), n.path(w.key)); err != nil {
 			return renewed, fmt.Errorf("%s: %w", w.cert, err)
@@ -206,7 +217,7 @@ func (n *Node) Run(ctx context.Context) {
 			continue
 		}
 		if renewed {
-			n.opt.Logger.Info("certificates renewed", "dir", n.opt.Dir, "until", n.current.Load().serving.until)
+			n.opt.Logger.Info("certificates renewed", "dir", n.opt.Dir, "until", n.current.Load().admin.until)
 			if n.opt.OnRenew != nil {
 				n.opt.OnRenew()
 			}

@@ -470,3 +470,29 @@ func TestSudoUser(t *testing.T) {
 		}
 	}
 }
+
+// TestAdminOnly: a directory that no node serves from holds nothing that could
+// pass for a node.
+func TestAdminOnly(t *testing.T) {
+	dir := t.TempDir()
+	n, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA), AdminOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.AdminCertificate().Leaf.Subject.CommonName; got != "quorate-admin" {
+		t.Errorf("the administrator is called %q", got)
+	}
+	for _, file := range []string{FileServingCert, FileServingKey, FilePeerCert, FilePeerKey} {
+		if _, err := os.Stat(filepath.Join(dir, file)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was made (%v)", file, err)
+		}
+	}
+	for _, file := range []string{FileAPICA, FileAdminCert, FileAdminKey, FileAccountKey} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA)}); err == nil {
+		t.Error("a node without an id was accepted")
+	}
+}
