@@ -32,10 +32,18 @@ func (s *Store) standIn() {
 		change := s.leader.watch()
 		addr, id := s.raft.LeaderWithID()
 		if id == "" || id == raft.ServerID(s.cfg.Node) {
+			// Between elections, and when all nodes start at once, nobody is known to
+			// lead: whoever would win stands soon, instead of after a timeout.
+			pause := time.NewTimer(standAgain + rand.N(standAgain/3))
 			select {
 			case <-change:
 			case <-s.ctx.Done():
+			case <-pause.C:
+				if id == "" {
+					s.standIfNobodyLeads()
+				}
 			}
+			pause.Stop()
 			continue
 		}
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -57,7 +65,7 @@ func (s *Store) standIn() {
 				break same
 			case <-change:
 				change = s.leader.watch()
-				if a, i := s.raft.LeaderWithID(); i != "" && (i != id || a != addr) {
+				if a, i := s.raft.LeaderWithID(); i != id || a != addr {
 					break same
 				}
 			case <-lost:
@@ -81,19 +89,7 @@ func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 			return
 		}
 		if s.bestCandidate(leader, term) {
-			s.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader, "term", term)
-			s.stats.stood.Add(1)
-			var resp raft.TimeoutNowResponse
-			t := s.nudge.Transport
-			if err := t.TimeoutNow(raft.ServerID(s.cfg.Node), t.LocalAddr(), &raft.TimeoutNowRequest{
-				// In our own name: the peer port takes no message in another's.
-				RPCHeader: raft.RPCHeader{
-					ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(s.cfg.Node),
-					Addr: t.EncodePeer(raft.ServerID(s.cfg.Node), t.LocalAddr()),
-				},
-			}, &resp); err != nil {
-				s.cfg.Logger.Warn("cannot stand for election", "error", err)
-			}
+			s.stand(leader, term)
 		}
 		// Two that stood at once must not do so in step.
 		pause := standAgain + rand.N(standAgain)
@@ -102,6 +98,31 @@ func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 		case <-time.After(pause):
 		}
 		term = s.raft.CurrentTerm()
+	}
+}
+
+// standIfNobodyLeads stands for election if a majority of the voters knows no
+// leader and none of those is a better candidate.
+func (s *Store) standIfNobodyLeads() {
+	if term := s.raft.CurrentTerm(); s.bestCandidate("", term) {
+		s.stand("", term)
+	}
+}
+
+// stand starts an election on this node, as a leader's TimeoutNow does.
+func (s *Store) stand(leader raft.ServerID, term uint64) {
+	if _, id := s.raft.LeaderWithID(); id != "" && id != leader {
+		return
+	}
+	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
+	s.stats.stood.Add(1)
+	t := s.nudge.Transport
+	self := raft.ServerID(s.cfg.Node)
+	var resp raft.TimeoutNowResponse
+	if err := t.TimeoutNow(self, t.LocalAddr(), &raft.TimeoutNowRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr())},
+	}, &resp); err != nil {
+		s.cfg.Logger.Warn("cannot stand for election", "error", err)
 	}
 }
 
