@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -55,6 +56,10 @@ func (f *freshness) since(applied proto.Revision) time.Time {
 	return f.current
 }
 
+// NeverCurrent is the Staleness of a node that was not found current since it
+// was started.
+const NeverCurrent time.Duration = math.MaxInt64
+
 const (
 	// refreshIdle keeps the bound near a second on a node that nobody asks.
 	refreshIdle = time.Second
@@ -64,11 +69,13 @@ const (
 
 // Staleness is how long ago this node last certainly had everything that was
 // acknowledged anywhere: an upper bound of how stale its local reads are. It is
-// refreshed in the background, more often while it is asked for.
+// refreshed in the background, more often while it is asked for. Before the
+// first time it is NeverCurrent.
 func (s *Store) Staleness() time.Duration {
 	since := s.fresh.since(s.Applied())
 	if since.IsZero() {
-		since = s.startedAt
+		// A node that was just started may have been away for days.
+		return NeverCurrent
 	}
 	return time.Since(since)
 }
@@ -88,7 +95,6 @@ func (s *Store) refresher() {
 			if !busy && now.Sub(last) < refreshIdle {
 				continue
 			}
-			last = now
 			if s.leader.ready() {
 				s.nameCluster() // in case that the id was not known when this node took office
 			}
@@ -96,6 +102,7 @@ func (s *Store) refresher() {
 			began := time.Now()
 			if index, err := s.readIndexOnce(ctx); err == nil {
 				s.fresh.confirmed(began, index)
+				last = now
 			}
 			cancel()
 		}
