@@ -39,6 +39,11 @@ type fsm struct {
 
 	installs int // since the last applied entry
 	restored atomic.Uint64
+
+	// configuration is the index of the newest committed configuration.
+	configuration atomic.Uint64
+	// snapshotConfiguration is that of the newest snapshot.
+	snapshotConfiguration func() uint64
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -54,6 +59,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	batch := disk.Batch{Added: make([]disk.Added, 0, len(logs))}
 	at := state.Applied() // what Publish has shown: nothing of this batch yet
 	for i, l := range logs {
+		if l.Type == raft.LogConfiguration && l.Index > f.configuration.Load() {
+			f.configuration.Store(l.Index)
+		}
 		if proto.Revision(l.Index) <= at {
 			// state.db was ahead of the log's replay, or of the snapshot's index.
 			continue
@@ -117,6 +125,9 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 		return err
 	}
 	f.restored.Add(1)
+	if c := f.snapshotConfiguration(); c > f.configuration.Load() {
+		f.configuration.Store(c)
+	}
 	f.hashes.reset()
 	f.hub.replace(state)
 	f.waiters.advance(state.Applied())

@@ -83,7 +83,7 @@ func (s *Store) takeOffice(notify <-chan bool) {
 			s.cfg.Fatal(err)
 			return
 		}
-		err = s.raft.Apply(frame, s.cfg.Timing.Election).Error()
+		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
 		switch {
 		case err == nil && s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term:
 			s.nameCluster()
@@ -125,7 +125,7 @@ func (s *Store) nameCluster() {
 	}
 	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: 1})
 	if err == nil {
-		err = s.raft.Apply(frame, s.cfg.Timing.Election).Error()
+		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
 	}
 	if err != nil {
 		s.cfg.Logger.Warn("cannot name the cluster yet", "cluster", id, "error", err)

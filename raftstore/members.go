@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,10 @@ type Server struct {
 // Members returns the newest Raft configuration that this node knows and its
 // index.
 func (s *Store) Members() (index uint64, servers []Server, err error) {
+	// The library's future for this has no index (it is always zero), so the state
+	// machine keeps it. First the index, then the servers: should they differ, the
+	// servers are newer, and a change with that index is refused.
+	index = s.fsm.configuration.Load()
 	future := s.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return 0, nil, fmt.Errorf("members: %w", err)
@@ -27,7 +32,7 @@ func (s *Store) Members() (index uint64, servers []Server, err error) {
 	for _, m := range future.Configuration().Servers {
 		servers = append(servers, Server{ID: proto.NodeID(m.ID), Address: string(m.Address), Voter: m.Suffrage == raft.Voter})
 	}
-	return future.Index(), servers, nil
+	return index, servers, nil
 }
 
 // HasState reports whether this node has taken part in a cluster before.
@@ -114,19 +119,24 @@ func (s *Store) change(ctx context.Context, op string, id proto.NodeID, prev uin
 		err = errors.Join(ErrNotLeader, err)
 	case errors.Is(err, raft.ErrLeadershipLost):
 		err = errors.Join(ErrUnknownOutcome, err)
+	case strings.HasPrefix(err.Error(), "configuration changed since"):
+		err = errors.Join(ErrConfigurationChanged, err)
 	}
 	return fmt.Errorf("%s %s: %w", op, id, err)
 }
 
-// await runs f, which cannot be cancelled, in a goroutine of its own.
+// await runs f, which cannot be cancelled, in a goroutine of its own. Raft may
+// end without an answer to it (see settle).
 func (s *Store) await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	s.start(func() { done <- f() })
+	go func() { done <- f() }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+	case <-s.ended:
+		return errors.Join(ErrUnknownOutcome, ErrClosed)
 	}
 }
 

@@ -37,6 +37,11 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		if t := s.State().Table(w.Table); t != nil {
 			r.Table, r.Version = t, t.Version(w.Key, r.Revision)
 		}
+		if r.Version == nil {
+			// Applied and compacted between two looks: only a node that was stopped
+			// for long gets here. The caller cannot be given what it wrote.
+			return mvcc.Result{}, fmt.Errorf("write %s %s: revision %d: %w: %w", w.Table, w.Key, r.Revision, ErrUnknownOutcome, mvcc.ErrCompacted)
+		}
 	}
 	return r, nil
 }
@@ -175,25 +180,25 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, f
 }
 
 // applyHere appends the frame to this leader's log. The wait is in a goroutine
-// of its own, because a future of raft cannot be cancelled.
+// of its own, because a future of raft cannot be cancelled; nobody waits for the
+// goroutine, because raft may shut down without an answer (see settle).
 func (s *Store) applyHere(ctx context.Context, frame []byte) (mvcc.Result, error) {
-	if ctx.Done() == nil {
-		return s.applyWait(frame)
-	}
 	type answer struct {
 		r   mvcc.Result
 		err error
 	}
 	done := make(chan answer, 1)
-	s.start(func() {
+	go func() {
 		r, err := s.applyWait(frame)
 		done <- answer{r, err}
-	})
+	}()
 	select {
 	case a := <-done:
 		return a.r, a.err
 	case <-ctx.Done():
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+	case <-s.ended:
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, ErrClosed)
 	}
 }
 

@@ -48,13 +48,22 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 		tasks   sync.WaitGroup
 		answers = make(chan *proto.PeerResponse, linkQueue)
 		written = make(chan struct{})
+		gone    = make(chan struct{})
 		room    = newBudget(maxForwardedBytes)
 	)
 	go func() {
 		defer close(written)
-		for a := range answers {
-			// After a failed Send the stream is dead; the answers are still drained.
-			_ = stream.Send(a)
+		for {
+			select {
+			case a, ok := <-answers:
+				if !ok {
+					return
+				}
+				// After a failed Send the stream is dead; the answers are still drained.
+				_ = stream.Send(a)
+			case <-gone:
+				return
+			}
 		}
 	}()
 	var err error
@@ -91,12 +100,23 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 			} else {
 				p.readIndex(stream.Context(), caller, req.GetReadIndex().GetTerm(), answer)
 			}
-			answers <- answer
+			select {
+			case answers <- answer:
+			case <-gone:
+			}
 		}()
 	}
-	tasks.Wait()
-	close(answers)
-	<-written
+	go func() {
+		tasks.Wait()
+		close(answers)
+	}()
+	select {
+	case <-written:
+	case <-p.store.ended:
+		// Raft may never answer what it was given: see settle.
+		close(gone)
+		<-written
+	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

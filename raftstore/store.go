@@ -44,6 +44,7 @@ type Store struct {
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
+	ended  chan struct{} // closed when Raft has ended
 	tasks  sync.WaitGroup
 }
 
@@ -60,7 +61,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, startedAt: time.Now()}
+	s := &Store{cfg: cfg, startedAt: time.Now(), ended: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())
@@ -105,6 +106,8 @@ func (s *Store) open() (err error) {
 	} else if len(list) == 0 && first > 1 {
 		return fmt.Errorf("the log begins at %d and there is no snapshot: wipe this node's directory and let it join again: %w", first, disk.ErrDamaged)
 	}
+	s.fsm.snapshotConfiguration = func() uint64 { return configurationOf(snapshots) }
+	s.fsm.configuration.Store(configurationOf(snapshots))
 	notify := make(chan bool, 16)
 	rc, err := cfg.raftConfig(notify)
 	if err != nil {
@@ -171,8 +174,31 @@ func (s *Store) markWipe() {
 	}
 }
 
-// Close stops this node's part and waits for everything that it started. It
-// does not give up leadership first; see TransferLeadership.
+// configurationOf returns the index of the newest snapshot's configuration.
+func configurationOf(snapshots raft.SnapshotStore) uint64 {
+	if list, err := snapshots.List(); err == nil && len(list) > 0 {
+		return list[0].ConfigurationIndex
+	}
+	return 0
+}
+
+// settle waits for a future of raft, but not longer than raft lives: when it
+// shuts down it drops the committed batches that wait for the state machine,
+// and never answers their futures.
+func (s *Store) settle(f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.ended:
+		return raft.ErrRaftShutdown
+	}
+}
+
+// Close stops this node's part and waits for everything that it started, but
+// for proposals that Raft does not answer any more. It does not give up
+// leadership first; see TransferLeadership.
 func (s *Store) Close() error {
 	s.cancel()
 	s.waiters.close(ErrClosed)
@@ -180,6 +206,7 @@ func (s *Store) Close() error {
 	if s.raft != nil {
 		errs = append(errs, s.raft.Shutdown().Error())
 	}
+	close(s.ended)
 	if s.links != nil {
 		s.links.close()
 	}
