@@ -31,21 +31,9 @@ func (s *Store) compactor() {
 			return
 		case now := <-tick.C:
 			state := s.State()
-			marks = append(marks, mark{now, state.Applied()})
-			floor := state.Floor()
-			// The newest mark that is old enough.
-			old := 0
-			for old < len(marks) && now.Sub(marks[old].at) >= s.cfg.Timing.History {
-				floor = max(floor, marks[old].applied)
-				old++
-			}
-			marks = marks[max(0, old-1):]
-			if _, bytes := state.History(); bytes > s.cfg.Limits.HistoryBytes && len(marks) > 1 {
-				// Too many bytes for the whole window: give up its older half.
-				half := len(marks) / 2
-				floor = max(floor, marks[half].applied)
-				marks = marks[half:]
-			}
+			_, bytes := state.History()
+			var floor proto.Revision
+			marks, floor = trimMarks(append(marks, mark{now, state.Applied()}), s.cfg.Timing.History, bytes > s.cfg.Limits.HistoryBytes)
 			if floor <= state.Floor() || !s.leader.ready() {
 				continue
 			}
@@ -56,4 +44,27 @@ func (s *Store) compactor() {
 			cancel()
 		}
 	}
+}
+
+// trimMarks returns the floor for a history as long as window, or for half of
+// what there is if that holds too many bytes, and the marks that are still
+// needed. The last mark is now's. The floor is never newer than the one before:
+// request ids are forgotten with the history, and a proposal that is sent again
+// must find its own.
+func trimMarks(marks []mark, window time.Duration, tooMany bool) ([]mark, proto.Revision) {
+	now := marks[len(marks)-1].at
+	var floor proto.Revision
+	// The newest mark that is old enough.
+	old := 0
+	for old < len(marks) && now.Sub(marks[old].at) >= window {
+		floor = marks[old].applied
+		old++
+	}
+	marks = marks[max(0, old-1):]
+	if tooMany && len(marks) > 1 {
+		half := (len(marks) - 1) / 2
+		floor = max(floor, marks[half].applied)
+		marks = marks[half:]
+	}
+	return marks, floor
 }
