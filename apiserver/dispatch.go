@@ -32,11 +32,10 @@ func (c *call) route() error {
 	if !c.placed() {
 		return status.NoSuchResource()
 	}
-	q, err := parseQuery(c.r.URL.RawQuery)
-	if err != nil {
+	q := &c.q
+	if err := q.parse(c.r.URL.RawQuery); err != nil {
 		return err
 	}
-	c.q = q
 	if q.Timeout > 0 && !c.kind.LongRunning {
 		// Only ever shortens what the filters have set.
 		ctx, cancel := context.WithTimeout(c.ctx, q.Timeout)

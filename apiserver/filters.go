@@ -87,8 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.fail(status.ShuttingDown())
 		return
 	}
-	var ok bool
-	if c.info, ok = ParseRequest(r); !ok {
+	if !c.info.parse(r) {
 		status.PlainNotFound(c, r)
 		return
 	}

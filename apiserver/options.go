@@ -43,7 +43,8 @@ type query struct {
 	OrphanDependents   *bool
 	PropagationPolicy  *string
 
-	seen uint32 // bits of the parameters that were given
+	seen  uint32               // bits of the parameters that were given
+	first [len(queryNames)]int // where in the raw query each was given first
 }
 
 // Bits of query.seen, in the order of the names below.
@@ -56,19 +57,21 @@ var queryNames = [...]string{
 
 const seenDryRun = 11
 
-// parseQuery reads a raw query in one pass and without a map. A parameter that
+// parse reads a raw query in one pass and without a map. A parameter that
 // is given twice with different values is refused: which one was meant would be
 // a guess. Errors are 400.
-func parseQuery(raw string) (query, error) {
-	var q query
-	var first [len(queryNames)]string
-	for raw != "" {
+//
+// It fills an empty query in place: copies of it on the stack of each request
+// make that grow.
+func (q *query) parse(all string) error {
+	for raw := all; raw != ""; {
+		at := len(all) - len(raw)
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, err := unescape(rawName)
 		if err != nil {
-			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query: %v", err))
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid query: %v", err))
 		}
 		i := queryIndex(name)
 		if i < 0 {
@@ -76,21 +79,30 @@ func parseQuery(raw string) (query, error) {
 		}
 		value, err := unescape(rawValue)
 		if err != nil {
-			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
 		}
 		if q.seen&(1<<i) != 0 && i != seenDryRun {
-			if first[i] != value {
-				return q, apierrors.NewBadRequest(fmt.Sprintf("query parameter %q is given more than once with different values", name))
+			if valueAt(all[q.first[i]:]) != value {
+				return apierrors.NewBadRequest(fmt.Sprintf("query parameter %q is given more than once with different values", name))
 			}
 			continue
 		}
 		q.seen |= 1 << i
-		first[i] = value
+		q.first[i] = at
 		if err := q.set(name, value); err != nil {
-			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
 		}
 	}
-	return q, nil
+	return nil
+}
+
+// valueAt is the value of the first pair of a raw query, which has been
+// unescaped before without an error.
+func valueAt(raw string) string {
+	pair, _, _ := strings.Cut(raw, "&")
+	_, rawValue, _ := strings.Cut(pair, "=")
+	value, _ := unescape(rawValue)
+	return value
 }
 
 func queryIndex(name string) int {

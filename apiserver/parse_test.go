@@ -76,8 +76,8 @@ func FuzzParseQuery(f *testing.F) {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		q, err := parseQuery(raw)
-		if err != nil {
+		var q query
+		if q.parse(raw) != nil {
 			return
 		}
 		// What is accepted reads as the standard library reads it.

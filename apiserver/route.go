@@ -36,19 +36,25 @@ type RequestInfo struct {
 // decide the verb. It allocates nothing for ordinary paths. ok is false for a
 // path that no resource can have (an empty segment, "..").
 func ParseRequest(r *http.Request) (info RequestInfo, ok bool) {
-	path := r.URL.Path
-	info = RequestInfo{Path: path}
-	rest, isResource := info.groupVersion(path)
+	ok = info.parse(r)
+	return info, ok
+}
+
+// parse fills an empty RequestInfo in place: it is large, and copies of it on the
+// stack of each request make that grow.
+func (i *RequestInfo) parse(r *http.Request) bool {
+	i.Path = r.URL.Path
+	rest, isResource := i.groupVersion(i.Path)
 	if !isResource {
-		info.Verb = strings.ToLower(r.Method)
-		return info, true
+		i.Verb = strings.ToLower(r.Method)
+		return true
 	}
-	info.IsResource = true
-	if !info.segments(rest) {
-		return info, false
+	i.IsResource = true
+	if !i.segments(rest) {
+		return false
 	}
-	info.Verb = verbOf(r, &info)
-	return info, true
+	i.Verb = verbOf(r, i)
+	return true
 }
 
 // groupVersion cuts /api/V/ or /apis/G/V/ off. A group version without

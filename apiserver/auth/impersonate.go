@@ -32,6 +32,12 @@ func Impersonate(ctx context.Context, a Authorizer, u *User, header http.Header)
 	if !impersonates(header) {
 		return u, nil
 	}
+	return impersonate(ctx, a, u, header)
+}
+
+// impersonate is apart, so that requests without the headers, which are nearly
+// all, need no stack for it.
+func impersonate(ctx context.Context, a Authorizer, u *User, header http.Header) (*User, error) {
 	target := &User{Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: slices.Clone(header[impersonateGroup])}
 	if target.Name == "" {
 		return nil, apierrors.NewBadRequest("requested impersonation headers without impersonating a user")
