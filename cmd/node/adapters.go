@@ -19,13 +19,13 @@ import (
 // The packages meet here: each declares the interface that it needs, and these
 // small types give it the store.
 
-// apiStore is the store as package apiserver wants it. It times the writes.
-type apiStore struct {
-	*raftstore.Store
+// timedStore is the store as package apiserver wants it. It times the writes.
+type timedStore struct {
+	apiserver.Store
 	m *metrics.Metrics
 }
 
-func (s apiStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+func (s timedStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
 	began := time.Now()
 	r, err := s.Store.Propose(ctx, w)
 	op := "update"
@@ -38,14 +38,6 @@ func (s apiStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, err
 	resource, group, _ := strings.Cut(w.Table, ".")
 	s.m.StoreOperation(op, group, resource, time.Since(began))
 	return r, err
-}
-
-func (s apiStore) Watch(table string, after proto.Revision) (apiserver.Watcher, error) {
-	w, err := s.Store.Watch(table, after)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
 }
 
 // reads carries out read plans and counts them by consistency.

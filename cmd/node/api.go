@@ -13,25 +13,27 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/membership"
 )
 
 // kubernetesVersion is the Kubernetes version that is served.
 func kubernetesVersion() string { return discovery.VersionInfo(buildVersion()).GitVersion }
 
-func (n *node) openMetrics() (err error) {
+func (n *node) openMetrics(context.Context) (err error) {
 	if n.metrics, err = metrics.New(discovery.VersionInfo(buildVersion()), buildVersion()); err != nil {
 		return err
 	}
 	return n.metrics.InstallRaftSink()
 }
 
-func (n *node) openAPI() (err error) {
+func (n *node) openAPI(context.Context) (err error) {
 	if n.listener, err = net.Listen("tcp", n.cfg.APIListen); err != nil {
 		return fmt.Errorf("api port: %w", err)
 	}
@@ -40,7 +42,7 @@ func (n *node) openAPI() (err error) {
 
 // serveAPI puts the API together: the resources, the documents about them, and
 // our own paths beside them.
-func (n *node) serveAPI() error {
+func (n *node) serveAPI(context.Context) error {
 	registry, err := kinds.Builtin()
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ func (n *node) serveAPI() error {
 		Observe:        n.metrics.Authenticated,
 	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: apiStore{n.store, n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
+		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Default(), n.metrics.Authorized),
 		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
@@ -61,21 +63,39 @@ func (n *node) serveAPI() error {
 	if err != nil {
 		return err
 	}
+	n.http = n.httpServer(beside(n.api, n.ownPaths(authenticator)))
+	return nil
+}
+
+// beside serves our own paths next to the API, which sees all others as they
+// came: a mux in front of it would redirect unclean paths, and cost each request.
+func beside(api, own http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.Path; strings.HasPrefix(p, "/quorate/") || strings.HasPrefix(p, "/debug/") {
+			own.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// ownPaths are those that are not Kubernetes'. What is not among them is the
+// API's to refuse.
+func (n *node) ownPaths(authenticator apiserver.Authenticator) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", n.api)
 	mux.Handle(membership.JoinPath, n.manager.JoinHandler())
-	mux.Handle(membership.AdminPath, n.adminsOnly(authenticator, n.manager.AdminHandler()))
-	mux.Handle("/quorate/v1/snapshot", n.adminsOnly(authenticator, http.HandlerFunc(n.saveSnapshot)))
+	mux.Handle(membership.AdminPath, adminsOnly(authenticator, n.manager.AdminHandler()))
+	mux.Handle(snapshotPath, adminsOnly(authenticator, http.HandlerFunc(n.saveSnapshot)))
 	if n.cfg.Profiling {
 		profiles := http.NewServeMux()
 		profiles.HandleFunc("/debug/pprof/", pprof.Index)
 		profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.Handle("/debug/pprof/", n.adminsOnly(authenticator, profiles))
+		mux.Handle("/debug/pprof/", adminsOnly(authenticator, profiles))
 	}
-	n.http = n.httpServer(mux)
-	return nil
+	return mux
 }
 
 // Bounds of connections. Requests have their own limits in package apiserver;
@@ -109,17 +129,23 @@ func (n *node) httpServer(h http.Handler) *http.Server {
 
 // adminsOnly guards our own administration paths: system:masters alone, until
 // roles say more.
-func (n *node) adminsOnly(a apiserver.Authenticator, h http.Handler) http.Handler {
+func adminsOnly(a apiserver.Authenticator, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := a.Authenticate(r)
-		switch {
-		case err != nil:
-			http.Error(w, "Unauthorized", http.StatusUnauthorized)
-		case !user.InGroup("system:masters"):
-			http.Error(w, fmt.Sprintf("forbidden: User %q cannot use %q: only system:masters may", user.Name, r.URL.Path), http.StatusForbidden)
-		default:
-			h.ServeHTTP(w, r)
+		if err != nil {
+			codec.WriteStatus(w, r, status.From(auth.ErrUnauthorized))
+			return
 		}
+		if user, err = auth.Impersonate(r.Context(), auth.Default(), user, r.Header); err != nil {
+			codec.WriteStatus(w, r, status.From(err))
+			return
+		}
+		if !user.InGroup(auth.Masters) {
+			attributes := auth.Attributes{User: user, Verb: strings.ToLower(r.Method), Path: r.URL.Path}
+			codec.WriteStatus(w, r, status.From(auth.Forbidden(attributes, "only "+auth.Masters+" may")))
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -157,12 +183,13 @@ func (n *node) healthChecks() health.Config {
 		return n.store.WaitApplied(ctx, index)
 	})
 	return health.Config{
-		Livez:  []health.Check{log},
-		Readyz: []health.Check{log, formed, read, namespaces},
-		Observe: func(name, kind string, ok bool) {
-			n.metrics.HealthCheck(name, kind, ok)
-		},
-		Log: n.log,
+		Livez: []health.Check{log},
+		// The node serves before it has replayed its log. A state machine that has
+		// begun late is not one that hangs.
+		StartupGrace: n.cfg.HungDiskTimeout,
+		Readyz:       []health.Check{log, formed, read, namespaces},
+		Observe:      n.metrics.HealthCheck,
+		Log:          n.log,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,16 +60,16 @@ func (c *Config) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("node", pflag.ContinueOnError)
 	f.SortFlags = false
 	host, _ := os.Hostname()
-	f.StringVar(&c.Name, "name", host, "name of this node, for people")
+	f.StringVar(&c.Name, "name", host, "name of this node, for people; its id is made once and kept in the data directory")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/quorate", "where this node keeps everything; made with mode 0700")
 	f.StringVar(&c.APIListen, "api-address", "127.0.0.1:6443", "host:port of the Kubernetes API (HTTPS)")
 	f.StringVar(&c.APIAdvertise, "api-advertise-address", "", "host:port under which clients and other nodes reach the API (default: --api-address)")
 	f.StringVar(&c.PeerListen, "peer-address", "127.0.0.1:7443", "host:port for other nodes (mutual TLS)")
 	f.StringVar(&c.PeerAdvertise, "peer-advertise-address", "", "host:port under which other nodes reach this one (default: --peer-address)")
 	f.StringSliceVar(&c.TLSNames, "tls-san", nil, "further names and addresses for the API's certificate")
-	f.IntVar(&c.BootstrapExpect, "bootstrap-expect", 0, "make a new cluster when this many nodes have found each other; ignored once the node has data")
-	f.StringSliceVar(&c.Join, "join", nil, "peer addresses of the other nodes, or the API address of one node with --join-token; ignored once the node has data")
-	f.StringVar(&c.TokenFile, "token-file", "", "file with the cluster's secret, the same on every node (default: DATA-DIR/token)")
+	f.IntVar(&c.BootstrapExpect, "bootstrap-expect", 0, "make a new cluster when this many nodes have found each other through --join; 1 makes one at once; ignored once the node has data")
+	f.StringSliceVar(&c.Join, "join", nil, "peer addresses of the nodes (its own may be among them), or the API address of one node with --join-token; ignored once the node has data")
+	f.StringVar(&c.TokenFile, "token-file", "", "file with the cluster's secret, 64 hex digits, the same on every node (default: DATA-DIR/token)")
 	f.StringVar(&c.JoinToken, "join-token", "", "join token from 'quorate token create', instead of the secret; @FILE reads it from a file")
 	f.BoolVar(&c.Nonvoter, "nonvoter", false, "stay a non-voter: serve reads and watches, take no part in quorums")
 	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 2*time.Second, "silence of the leader that starts an election")
@@ -173,32 +174,55 @@ func readConfigFile(file string, stdin io.Reader) (map[string]string, error) {
 		defer f.Close()
 		in = f
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxConfigBytes))
+	b, err := io.ReadAll(io.LimitReader(in, maxConfigBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", file, err)
 	}
+	if len(b) > maxConfigBytes {
+		return nil, fmt.Errorf("configuration %s: larger than %d bytes", file, maxConfigBytes)
+	}
+	return parseConfig(b, file)
+}
+
+// parseConfig reads a configuration file's content; file is its name in errors.
+func parseConfig(b []byte, file string) (map[string]string, error) {
 	var raw map[string]any
 	if err := yaml.UnmarshalStrict(b, &raw); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", file, err)
 	}
 	out := map[string]string{}
-	for name, v := range raw {
-		switch v := v.(type) {
+	for _, name := range sortedKeys(raw) {
+		var ok bool
+		switch v := raw[name].(type) {
 		case []any:
 			parts := make([]string, len(v))
 			for i, p := range v {
-				parts[i] = fmt.Sprint(p)
+				if parts[i], ok = scalar(p); !ok {
+					return nil, fmt.Errorf("configuration %s: %s: item %d: a value is needed", file, name, i+1)
+				}
 			}
 			out[name] = strings.Join(parts, ",")
-		case float64:
-			out[name] = strings.TrimSuffix(fmt.Sprintf("%f", v), ".000000")
-		case map[string]any, nil:
-			return nil, fmt.Errorf("configuration %s: %s: a value or a list is needed", file, name)
 		default:
-			out[name] = fmt.Sprint(v)
+			if out[name], ok = scalar(v); !ok {
+				return nil, fmt.Errorf("configuration %s: %s: a value or a list is needed", file, name)
+			}
 		}
 	}
 	return out, nil
+}
+
+// scalar is a value as it would be given to a flag. YAML's numbers arrive as
+// float64.
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	}
+	return "", false
 }
 
 // complete fills in what follows from other settings and checks all of them.
@@ -221,17 +245,20 @@ func (c *Config) complete() error {
 	} else {
 		c.DataDir = dir
 	}
-	for name, addr := range map[string]string{
-		"api-address": c.APIListen, "api-advertise-address": c.APIAdvertise,
-		"peer-address": c.PeerListen, "peer-advertise-address": c.PeerAdvertise,
+	for _, a := range []struct {
+		name, addr string
+		advertised bool
+	}{
+		{"api-address", c.APIListen, false}, {"api-advertise-address", c.APIAdvertise, true},
+		{"peer-address", c.PeerListen, false}, {"peer-advertise-address", c.PeerAdvertise, true},
 	} {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			bad("%s: %w", name, err)
-			continue
+		if err := checkAddress(a.addr, a.advertised); err != nil {
+			bad("%s: %w", a.name, err)
 		}
-		if ip := net.ParseIP(host); strings.HasSuffix(name, "advertise-address") && (host == "" || ip != nil && ip.IsUnspecified()) {
-			bad("%s: %s cannot be reached by others: give an address with --%s", name, addr, name)
+	}
+	for i, addr := range c.Join {
+		if err := checkAddress(addr, true); err != nil && c.JoinToken == "" {
+			bad("join: item %d: %w", i+1, err)
 		}
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
@@ -242,6 +269,33 @@ func (c *Config) complete() error {
 	}
 	if c.JoinToken != "" && c.BootstrapExpect > 0 {
 		bad("join-token and bootstrap-expect exclude each other: a token joins a cluster that exists")
+	}
+	if c.JoinToken != "" && len(c.Join) == 0 {
+		bad("join-token: needs --join with the API address of a node of the cluster")
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"heartbeat-timeout", c.HeartbeatTimeout, 5 * time.Millisecond},
+		{"election-timeout", c.ElectionTimeout, 5 * time.Millisecond},
+		{"leader-lease-timeout", c.LeaseTimeout, 5 * time.Millisecond},
+		{"no-leader-timeout", c.NoLeaderTimeout, time.Millisecond},
+		{"hung-disk-timeout", c.HungDiskTimeout, 100 * time.Millisecond},
+		{"promote-after", c.PromoteAfter, 0},
+		{"snapshot-interval", c.SnapshotInterval, time.Millisecond},
+		{"shutdown-grace", c.ShutdownGrace, 0},
+	} {
+		if d.value < d.least {
+			bad("%s: %s: must be at least %s", d.name, d.value, d.least)
+		}
+	}
+	if c.HistoryMaxBytes < 1 {
+		bad("history-max-bytes: %d: must be positive", c.HistoryMaxBytes)
+	}
+	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
+		bad("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
 	}
 	if c.LeaseTimeout > c.HeartbeatTimeout {
 		bad("leader-lease-timeout: %s: must not exceed heartbeat-timeout (%s)", c.LeaseTimeout, c.HeartbeatTimeout)
@@ -261,6 +315,23 @@ func (c *Config) complete() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// checkAddress checks host:port; others must be able to dial an advertised one.
+func checkAddress(addr string, advertised bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return fmt.Errorf("%s: the port must be a number from 0 to 65535", addr)
+	}
+	ip := net.ParseIP(host)
+	if advertised && (host == "" || n == 0 || ip != nil && ip.IsUnspecified()) {
+		return fmt.Errorf("%s cannot be reached by others: a host and a port are needed", addr)
+	}
+	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {

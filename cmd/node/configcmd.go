@@ -1,13 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 )
 
 // configCommand shows and checks configurations without starting anything.
@@ -75,9 +78,9 @@ func writeSettings(w io.Writer, f *pflag.FlagSet, comments bool) error {
 		if flag.Name == "help" || err != nil {
 			return
 		}
-		value := flag.Value.String()
-		if value == "" {
-			value = `""`
+		var value string
+		if value, err = yamlValue(flag.Value); err != nil {
+			return
 		}
 		if comments {
 			_, err = fmt.Fprintf(w, "# %s\n#%s: %s\n\n", flag.Usage, flag.Name, value)
@@ -86,4 +89,22 @@ func writeSettings(w io.Writer, f *pflag.FlagSet, comments bool) error {
 		_, err = fmt.Fprintf(w, "%s: %s\n", flag.Name, value)
 	})
 	return err
+}
+
+// yamlValue writes a value so that parseConfig reads the same one: quoted where
+// YAML would take it for something else, such as the name "on" or [::1]:7443.
+func yamlValue(v pflag.Value) (string, error) {
+	if list, ok := v.(pflag.SliceValue); ok {
+		items := list.GetSlice()
+		if items == nil {
+			items = []string{}
+		}
+		b, err := json.Marshal(items)
+		return string(b), err
+	}
+	if v.Type() != "string" {
+		return v.String(), nil
+	}
+	b, err := yaml.Marshal(v.String())
+	return strings.TrimSuffix(string(b), "\n"), err
 }

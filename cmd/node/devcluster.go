@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
-	"sigs.k8s.io/yaml"
 )
 
 // devCluster is cluster.json: what programs need to know of a playground.
@@ -46,6 +45,9 @@ type devNode struct {
 	child *exec.Cmd
 }
 
+// errNoCluster is returned for a directory without a cluster.json.
+var errNoCluster = errors.New("there is no playground cluster")
+
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster.json") }
 
 // readCluster reads the cluster.json of a playground.
@@ -56,7 +58,7 @@ func readCluster(dir string) (*devCluster, error) {
 	}
 	b, err := os.ReadFile(clusterFile(dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no playground cluster in %s: start one with 'quorate dev --data-dir %s'", dir, dir)
+		return nil, fmt.Errorf("%w in %s: start one with 'quorate dev --data-dir %s'", errNoCluster, dir, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -90,19 +92,25 @@ func openCluster(o devOptions) (*devCluster, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if c, err := readCluster(dir); err == nil {
-		if kubeconfig != c.Kubeconfig {
-			c.Kubeconfig = kubeconfig
-		}
-		return c, c.credentials()
+	set, err := parseSettings(o.set)
+	if err != nil {
+		return nil, err
+	}
+	c, err := readCluster(dir)
+	if err == nil {
+		c.Kubeconfig = kubeconfig
+		return c, errors.Join(c.changeSettings(set), c.credentials())
+	}
+	if !errors.Is(err, errNoCluster) {
+		return nil, err
 	}
 	if o.nodes < 1 || o.nodes > 9 {
 		return nil, fmt.Errorf("--nodes %d: must be 1 to 9", o.nodes)
 	}
-	if o.apiPort < 1 || o.apiPort+1000+o.nodes > 65535 {
+	if o.apiPort < 1 || o.apiPort+1000+o.nodes-1 > 65535 {
 		return nil, fmt.Errorf("--api-port %d: must leave room for %d ports here and 1000 higher", o.apiPort, o.nodes)
 	}
-	c := &devCluster{dir: dir, Kubeconfig: kubeconfig}
+	c = &devCluster{dir: dir, Kubeconfig: kubeconfig}
 	peers := make([]string, o.nodes)
 	for i := range o.nodes {
 		name := fmt.Sprintf("n%d", i+1)
@@ -116,42 +124,11 @@ func openCluster(o devOptions) (*devCluster, error) {
 		})
 	}
 	for _, n := range c.Nodes {
-		if err := c.writeSettings(n, peers, o.set); err != nil {
+		if err := c.writeSettings(n, peers, set); err != nil {
 			return nil, err
 		}
 	}
 	return c, c.credentials()
-}
-
-func (c *devCluster) settingsFile(n *devNode) string { return filepath.Join(c.dir, n.Name+".yaml") }
-
-// writeSettings writes a node's configuration file: what an operator would write
-// for a node of a real cluster.
-func (c *devCluster) writeSettings(n *devNode, peers, set []string) error {
-	settings := map[string]any{
-		"name":             n.Name,
-		"data-dir":         n.DataDir,
-		"api-address":      strings.TrimPrefix(n.API, "https://"),
-		"peer-address":     n.Peer,
-		"bootstrap-expect": len(peers),
-		"token-file":       filepath.Join(c.dir, "token"),
-		"log-format":       "text",
-	}
-	if len(peers) > 1 {
-		settings["join"] = peers
-	}
-	for _, s := range set {
-		key, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return fmt.Errorf("--set %s: must be flag=value", s)
-		}
-		settings[key] = value
-	}
-	b, err := yaml.Marshal(settings)
-	if err != nil {
-		return err
-	}
-	return pki.WriteFile(c.settingsFile(n), b, 0o600)
 }
 
 // credentials makes the shared secret, if there is none, and from it the

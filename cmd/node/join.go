@@ -16,7 +16,7 @@ const joinWithin = 30 * time.Second
 
 // joinWithToken exchanges a join token for the cluster's secret and keeps it, so
 // that the next start needs no token.
-func (n *node) joinWithToken(file string) ([]pki.Secret, error) {
+func (n *node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, error) {
 	text := n.cfg.JoinToken
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		b, err := os.ReadFile(path)
@@ -29,7 +29,7 @@ func (n *node) joinWithToken(file string) ([]pki.Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), joinWithin)
+	ctx, cancel := context.WithTimeout(ctx, joinWithin)
 	defer cancel()
 	grant, err := membership.JoinWithToken(ctx, token, n.cfg.Join, n.cfg.Name)
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal begins an orderly end; a second one ends the process.
+	context.AfterFunc(ctx, stop)
 	err := newCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {

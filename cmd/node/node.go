@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -60,16 +61,14 @@ type node struct {
 	http     *http.Server
 
 	systemd notifier
-	// fatal receives why the process must end at once.
-	fatal chan error
 }
 
 // runNode runs a node until ctx ends or it cannot go on.
 func runNode(ctx context.Context, c *Config, log *slog.Logger) (err error) {
-	n := &node{cfg: c, log: log, fatal: make(chan error, 1)}
+	n := &node{cfg: c, log: log}
 	// Secrets lie in the data directory, whoever starts us.
 	syscall.Umask(0o077)
-	for _, step := range []func() error{
+	for _, step := range []func(context.Context) error{
 		// The directory first: nothing may be touched while another process has it.
 		n.openDir,
 		n.openIdentity,
@@ -82,11 +81,11 @@ func runNode(ctx context.Context, c *Config, log *slog.Logger) (err error) {
 		n.openMembership,
 		n.serveAPI,
 	} {
-		if err := step(); err != nil {
-			return errors.Join(err, n.close(context.WithoutCancel(ctx)))
+		if err := step(ctx); err != nil {
+			return errors.Join(err, n.close())
 		}
 	}
-	return errors.Join(n.serve(ctx), n.close(context.WithoutCancel(ctx)))
+	return errors.Join(n.serve(ctx), n.close())
 }
 
 // die ends the process at once: the log, the disk or the state machine can no
@@ -96,7 +95,7 @@ func (n *node) die(err error) {
 	os.Exit(2)
 }
 
-func (n *node) openDir() error {
+func (n *node) openDir(context.Context) error {
 	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -112,11 +111,11 @@ func (n *node) openDir() error {
 }
 
 // openIdentity finds out who this node is and makes what proves it.
-func (n *node) openIdentity() (err error) {
+func (n *node) openIdentity(ctx context.Context) (err error) {
 	if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, n.cfg.Name); err != nil {
 		return err
 	}
-	secrets, err := n.secrets()
+	secrets, err := n.secrets(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,22 +140,25 @@ func (n *node) openIdentity() (err error) {
 
 // secrets are the cluster's, from the file that the operator shares among the
 // nodes, from a join token on the first start, or made by a node that is alone.
-func (n *node) secrets() ([]pki.Secret, error) {
+func (n *node) secrets(ctx context.Context) ([]pki.Secret, error) {
 	file := n.cfg.TokenFile
 	if file == "" {
 		file = filepath.Join(n.cfg.DataDir, "token")
 	}
-	_, err := os.Stat(file)
+	secrets, err := pki.LoadSecrets(file)
 	switch {
-	case err == nil:
-		return pki.LoadSecrets(file)
+	case !errors.Is(err, fs.ErrNotExist):
+		return secrets, err
 	case n.cfg.JoinToken != "":
-		return n.joinWithToken(file)
+		return n.joinWithToken(ctx, file)
 	case n.cfg.TokenFile == "" && n.cfg.BootstrapExpect == 1:
 		secrets, _, err := pki.LoadOrCreateSecrets(file)
 		return secrets, err
 	}
-	return nil, fmt.Errorf("there is no cluster secret in %s: put the same file on every node (%w)", file, err)
+	return nil, fmt.Errorf(`there is no cluster secret in %s
+  to make a cluster of one node:    --bootstrap-expect 1
+  to make a cluster of several:     put the same secret on every node, for example from: openssl rand -hex 32
+  to join a cluster that exists:    --join-token @FILE, with the output of: quorate token create`, file)
 }
 
 // writeKubeconfig keeps the administrator's kubeconfig for this node current.
@@ -171,7 +173,7 @@ func (n *node) writeKubeconfig() {
 	}
 }
 
-func (n *node) openPeers() error {
+func (n *node) openPeers(context.Context) error {
 	listener, err := net.Listen("tcp", n.cfg.PeerListen)
 	if err != nil {
 		return fmt.Errorf("peer port: %w", err)
@@ -188,7 +190,7 @@ func (n *node) openPeers() error {
 	return nil
 }
 
-func (n *node) openStore() (err error) {
+func (n *node) openStore(context.Context) (err error) {
 	n.systemd.loading()
 	began := time.Now()
 	n.store, err = raftstore.Open(raftstore.Config{
@@ -213,7 +215,7 @@ func (n *node) openStore() (err error) {
 	return nil
 }
 
-func (n *node) openMembership() (err error) {
+func (n *node) openMembership(context.Context) (err error) {
 	n.manager, err = membership.New(membership.Options{
 		Dir: n.cfg.DataDir, Identity: n.identity, Consensus: consensus{n.store, n.identity}, KV: smallTables{n.store},
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
@@ -248,17 +250,15 @@ func (n *node) serve(ctx context.Context) error {
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
 	run("leader's tasks", n.leaderTasks)
-	run("systemd", func(ctx context.Context) error { n.systemd.follow(ctx, n.store); return nil })
+	run("systemd", func(ctx context.Context) error {
+		n.systemd.follow(ctx, n.manager.LocalStatus, n.store.Alive)
+		return nil
+	})
 	n.systemd.ready()
 	n.log.Info("this node serves", "name", n.cfg.Name, "id", n.identity.ID(), "api", n.cfg.APIAdvertise, "peer", n.cfg.PeerAdvertise, "version", buildVersion())
 
-	select {
-	case <-ctx.Done():
-	case err := <-n.fatal:
-		cancel(err)
-	}
+	<-ctx.Done()
 	n.stop()
-	cancel(nil)
 	wg.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -287,11 +287,7 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		term, resign := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { n.ensureNamespaces(term) })
-		wg.Go(func() {
-			if err := controllers.EmptyNamespaces(term, n.api, n.log); err != nil && term.Err() == nil {
-				n.log.Error("the namespace controller has stopped", "error", err)
-			}
-		})
+		wg.Go(func() { n.emptyNamespaces(term) })
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -313,10 +309,34 @@ func (n *node) ensureNamespaces(ctx context.Context) {
 			return
 		}
 		n.log.Warn("the first namespaces are not there yet", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
+		pause(ctx, ensureAgain)
+	}
+}
+
+// emptyNamespaces runs the namespace controller. What ends it, such as a watch
+// that fell behind the history, does not concern the next run.
+func (n *node) emptyNamespaces(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := controllers.EmptyNamespaces(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
+			n.log.Warn("the namespace controller begins anew", "error", err)
 		}
+		pause(ctx, controllerAgain)
+	}
+}
+
+// Pauses between attempts of the leader's tasks: the cluster is not ready before
+// the namespaces are there, while a controller has time.
+const (
+	ensureAgain     = 100 * time.Millisecond
+	controllerAgain = time.Second
+)
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 
@@ -346,7 +366,7 @@ func (n *node) stop() {
 }
 
 // close releases what was opened, last first. Parts that were never opened are nil.
-func (n *node) close(context.Context) error {
+func (n *node) close() error {
 	var errs []error
 	closeIf := func(c io.Closer, open bool) {
 		if open {

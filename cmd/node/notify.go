@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/proto"
 )
 
 // notifier speaks to systemd; without it (no NOTIFY_SOCKET) it says nothing.
@@ -24,25 +24,27 @@ func (n notifier) ready()    { n.send(daemon.SdNotifyReady) }
 func (n notifier) stopping() { n.send(daemon.SdNotifyStopping + "\nSTATUS=stopping") }
 
 // follow tells the status on every change, and feeds the watchdog as long as the
-// disk and the state machine move. It ends with ctx.
-func (n notifier) follow(ctx context.Context, s *raftstore.Store) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+// state machine moves. It ends with ctx.
+func (n notifier) follow(ctx context.Context, status func(context.Context) *proto.NodeStatus, alive func(time.Duration) bool) {
+	every := time.Second
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		watchdog = 0
 	}
+	if watchdog > 0 {
+		every = min(every, watchdog/3)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
 	var last string
 	for {
-		st := s.Status()
-		text := fmt.Sprintf("STATUS=%s term %d, applied %d/%d, leader %s, %d members", st.Role, st.Term, st.Applied, st.Commit, orNone(st.LeaderId), len(st.Members))
-		if text != last {
-			n.send(text)
+		if text := statusLine(status(ctx)); text != last {
+			n.send("STATUS=" + text)
 			last = text
 		}
-		// A leader's log write that hangs, or a state machine that does not follow
-		// the commits, stops the feed; idleness does not.
-		if watchdog > 0 && s.Alive(watchdog/2) {
+		// A state machine that does not follow the commits stops the feed; idleness
+		// does not. (A log write that hangs ends the process by itself.)
+		if watchdog > 0 && alive(watchdog/2) {
 			n.send(daemon.SdNotifyWatchdog)
 		}
 		select {
@@ -53,9 +55,21 @@ func (n notifier) follow(ctx context.Context, s *raftstore.Store) {
 	}
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "none"
+// statusLine is what systemctl status shows of a node.
+func statusLine(st *proto.NodeStatus) string {
+	leader := st.LeaderName
+	if leader == "" {
+		leader = st.LeaderId
 	}
-	return s
+	if leader == "" {
+		leader = "none"
+	}
+	voters := 0
+	for _, m := range st.Members {
+		if m.Voter {
+			voters++
+		}
+	}
+	return fmt.Sprintf("%s term %d, applied %d/%d, leader %s, %d members, %d of them voters",
+		st.Role, st.Term, st.Applied, st.Commit, leader, len(st.Members), voters)
 }

@@ -48,19 +48,26 @@ func snapshotCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "verify FILE", Short: "Read a backup to its end and check every checksum", Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				f, err := os.Open(args[0])
-				if err != nil {
+				if err := verifySnapshot(args[0]); err != nil {
 					return err
 				}
-				defer f.Close()
-				if err := disk.Verify(f); err != nil {
-					return fmt.Errorf("%s: %w", args[0], err)
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is whole\n", args[0])
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is whole\n", args[0])
 				return err
 			},
 		})
 	return c
+}
+
+func verifySnapshot(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := disk.Verify(f); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 func inspectSnapshot(w io.Writer, file string) error {
@@ -88,17 +95,13 @@ func snapshotSaveCommand() *cobra.Command {
 				return err
 			}
 			partial := args[0] + ".partial"
+			defer os.Remove(partial) // there no more if all went well
 			if err := downloadSnapshot(cmd, k, partial); err != nil {
-				return errors.Join(err, os.Remove(partial))
-			}
-			// Nothing is a backup before it was read back.
-			f, err := os.Open(partial)
-			if err != nil {
 				return err
 			}
-			defer f.Close()
-			if err := disk.Verify(f); err != nil {
-				return errors.Join(fmt.Errorf("the backup is damaged: %w", err), os.Remove(partial))
+			// Nothing is a backup before it was read back.
+			if err := verifySnapshot(partial); err != nil {
+				return fmt.Errorf("the backup is damaged: %w", err)
 			}
 			if err := os.Rename(partial, args[0]); err != nil {
 				return err
@@ -168,7 +171,7 @@ client lists anew. Start the node with 'quorate node' and the same --name and
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\nstart it:  quorate node --data-dir %s --name %s --peer-advertise-address %s …\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\nput the secret in a token file (see 'quorate node --help') and start it:\n  quorate node --data-dir %s --name %s --peer-advertise-address %s --token-file FILE\n",
 				dir, rec.ClusterId, rec.Applied, dir, name, peerAddress)
 			return err
 		},
@@ -188,7 +191,11 @@ func restoreSnapshot(file, dir, name, peerAddress string) (*proto.StateRecord, e
 	defer f.Close()
 	// The identity is made beside the directory, which must be empty for the
 	// restore, and moved in when the state is there.
-	scratch, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".restore-*")
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp(parent, ".restore-*")
 	if err != nil {
 		return nil, err
 	}
