@@ -38,6 +38,10 @@ func (c *call) patch() error {
 
 // readPatch reads what every patch begins with.
 func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model, err error) {
+	// The type first: options such as force belong to some types only.
+	if err = patch.Check(c.r.Header.Get("Content-Type"), c.res.Custom); err != nil {
+		return
+	}
 	if err = c.q.checkModify("PatchOptions"); err != nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -63,11 +64,10 @@ func Accepted(custom bool) []string {
 // strategic merge. Errors are *apierrors.StatusError: 415, 413 for too many
 // operations, 400 for what does not parse.
 func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		media = contentType
+	if err := Check(contentType, custom); err != nil {
+		return nil, err
 	}
-	p := &Patch{Type: types.PatchType(media), Raw: body}
+	p := &Patch{Type: typeOf(contentType), Raw: body}
 	switch {
 	case p.Type == types.JSONPatchType:
 		return p, p.parseOperations()
@@ -80,6 +80,22 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 		return p, nil
 	}
 	return nil, unsupported(Accepted(custom))
+}
+
+// Check returns 415 for a Content-Type that Parse would refuse.
+func Check(contentType string, custom bool) error {
+	if accepted := Accepted(custom); !slices.Contains(accepted, string(typeOf(contentType))) {
+		return unsupported(accepted)
+	}
+	return nil
+}
+
+func typeOf(contentType string) types.PatchType {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media = contentType
+	}
+	return types.PatchType(media)
 }
 
 func (p *Patch) parseOperations() error {
