@@ -20,7 +20,8 @@ import (
 var ErrInstallLoop = errors.New("the same snapshot was installed over and over: the log holds dead entries")
 
 // maxInstalls is how many snapshots may be installed without any log entry in
-// between.
+// between and without a gain: a slow follower that always gets newer ones is not
+// in a loop.
 const maxInstalls = 3
 
 // fsm adapts the state machine to raft. All its methods but the statistics are
@@ -34,10 +35,12 @@ type fsm struct {
 	fatal func(error)
 	// applied is told after each batch. It must not wait.
 	applied func()
-	// loop is called before fatal when an install loop is found.
-	loop func()
+	// loop is called when an install loop is suspected. It reports whether the log
+	// holds dead entries, and has the next start drop it then.
+	loop func() bool
 
 	installs int // since the last applied entry
+	idle     int // those of them that brought nothing new
 	restored atomic.Uint64
 
 	// configuration is the index of the newest committed configuration.
@@ -87,7 +90,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	if at == state.Applied() {
 		return results
 	}
-	f.installs = 0
+	f.installs, f.idle = 0, 0
 	state.Publish()
 	if invariants {
 		if err := state.Check(); err != nil {
@@ -114,10 +117,12 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // Restore replaces the state by a snapshot that has been received.
 func (f *fsm) Restore(rc io.ReadCloser) error {
 	f.installs++
-	if f.installs > maxInstalls {
-		f.loop()
+	// Between one snapshot and the leader's next one the loop turns many times;
+	// with snapshots so large that each is newer, the dead entries tell.
+	if dead := f.installs > maxInstalls && f.loop(); dead || f.idle >= maxInstalls {
 		f.fatal(ErrInstallLoop)
 	}
+	before := f.hub.current().Applied()
 	state, err := f.db.Restore(rc)
 	if err != nil {
 		// raft would go on with the old state.
@@ -129,6 +134,9 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 		f.configuration.Store(c)
 	}
 	f.hashes.reset()
+	if f.idle++; state.Applied() > before {
+		f.idle = 0
+	}
 	f.hub.replace(state)
 	f.waiters.advance(state.Applied())
 	return nil

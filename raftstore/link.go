@@ -140,7 +140,8 @@ func (k *link) run() {
 	defer k.cancel()
 	stream, err := proto.NewPeerClient(k.conn).Exchange(k.ctx)
 	if err != nil {
-		k.end(fmt.Errorf("open a stream to %s: %w", k.id, err))
+		// Nothing was written. What was not asked can be asked again.
+		k.end(fmt.Errorf("open a stream to %s: %w: %w", k.id, errNotAsked, err))
 		return
 	}
 	read := make(chan struct{})
@@ -197,7 +198,8 @@ func (k *link) answer(resp *proto.PeerResponse) {
 	}
 }
 
-// end answers everybody who waits. What was in the queue may have been sent.
+// end answers everybody who waits. Unless the error says otherwise, what was in
+// the queue may have been sent.
 func (k *link) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

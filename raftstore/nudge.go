@@ -188,7 +188,11 @@ func (n *nudger) send(id raft.ServerID, p *told, term, upTo uint64) {
 	}()
 	var entry raft.Log
 	if err := n.store.log.GetLog(upTo, &entry); err != nil {
-		return // already cut; raft's own CommitTimeout will tell the peer
+		// Already cut; raft's own CommitTimeout will tell the peer.
+		n.mu.Lock()
+		p.commit = max(p.commit, upTo)
+		n.mu.Unlock()
+		return
 	}
 	args := &raft.AppendEntriesRequest{
 		RPCHeader:         raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.store.cfg.Node), Addr: n.Transport.EncodePeer(raft.ServerID(n.store.cfg.Node), n.Transport.LocalAddr())},

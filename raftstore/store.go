@@ -155,23 +155,24 @@ func (s *Store) start(task func()) {
 // markWipe asks the next start to drop the log, if the entry at the snapshot's
 // index has another term than the snapshot: by Log Matching nothing behind it
 // was ever committed. In any other case dropping the log could lose entries.
-func (s *Store) markWipe() {
+func (s *Store) markWipe() bool {
 	stats := s.raft.Stats()
 	index, err := parseUint(stats["last_snapshot_index"])
 	if err != nil {
-		return
+		return false
 	}
 	term, err := parseUint(stats["last_snapshot_term"])
 	if err != nil {
-		return
+		return false
 	}
 	var l raft.Log
 	if err := s.log.GetLog(index, &l); err != nil || l.Term == term {
-		return
+		return false
 	}
 	if err := os.WriteFile(filepath.Join(s.cfg.Dir, wipeMarker), nil, 0o600); err != nil {
 		s.cfg.Logger.Error("cannot ask the next start to drop the log", "error", err)
 	}
+	return true
 }
 
 // configurationOf returns the index of the newest snapshot's configuration.
