@@ -52,13 +52,13 @@ func begin() (end func() error, err error) {
 	if theRun.dir, err = os.MkdirTemp("", "quorate-test-"); err != nil {
 		return nil, err
 	}
-	end, err = startReaper(theRun.dir)
+	stop, err := startReaper(theRun.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, end())
+			err = errors.Join(err, stop())
 		}
 	}()
 	if theRun.kubectl, err = findKubectl(); err != nil {
@@ -66,14 +66,14 @@ func begin() (end func() error, err error) {
 	}
 	if theRun.quorate = os.Getenv("QUORATE_BIN"); theRun.quorate != "" {
 		theRun.quorate, err = filepath.Abs(theRun.quorate)
-		return end, err
+		return stop, err
 	}
 	theRun.quorate = filepath.Join(theRun.dir, "quorate")
 	build := exec.Command("go", "build", "-o", theRun.quorate, "../cmd/node")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
 	}
-	return end, nil
+	return stop, nil
 }
 
 func findKubectl() (string, error) {

@@ -1,0 +1,122 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// honestWithin bounds how long a node without a quorum keeps a caller waiting.
+const honestWithin = 3500 * time.Millisecond
+
+// TestMinority kills two of three nodes. The survivor says so, serves what needs
+// no quorum, refuses the rest soon and clearly, and needs no restart to recover.
+func TestMinority(t *testing.T) {
+	c := Start(t, 3)
+	leader := c.Leader(t)
+	survivor := c.Others(leader)[0]
+	gone := c.Others(survivor)
+	const path = "/api/v1/namespaces/default/configmaps"
+	survivor.Kubectl(t, "create", "configmap", "before")
+	before, err := survivor.Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := startWatch(t, survivor, "default", before.ResourceVersion)
+	pid := survivor.pid
+	c.Kill(t, gone...)
+
+	Await(t, 10*time.Second, "quorate status says that there is no quorum", func() string {
+		out := c.Admin(t, "status", "--context", "quorate-"+survivor.Name)
+		if !strings.Contains(out, "NO QUORUM") || strings.Count(out, "unreachable") != 2 {
+			return out
+		}
+		return ""
+	})
+	if body := string(survivor.MustGet(t, path+"/before?resourceVersion=0")); !strings.Contains(body, before.ResourceVersion) {
+		t.Errorf("an Any read says %s", body)
+	}
+	if list := string(survivor.MustGet(t, path+"?resourceVersion=0")); !strings.Contains(list, `"before"`) {
+		t.Errorf("an Any list says %s", list)
+	}
+	Await(t, 10*time.Second, "an Any read says that it may be stale", func() string {
+		_, resp, err := survivor.Get(t, path+"?resourceVersion=0")
+		if err != nil {
+			return err.Error()
+		}
+		if stale := resp.Header.Get("X-Quorate-Staleness"); Revision(t, stale) < 100 {
+			return "X-Quorate-Staleness is " + stale
+		}
+		return ""
+	})
+	for _, call := range []struct{ what, method, path, body string }{
+		{"a create", http.MethodPost, path, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"refused"}}`},
+		{"a delete", http.MethodDelete, path + "/before", ""},
+		{"a Most Recent get", http.MethodGet, path + "/before", ""},
+		{"a Most Recent list", http.MethodGet, path, ""},
+	} {
+		refusedSoon(t, survivor, call.what, call.method, call.path, call.body)
+	}
+	if body, resp, err := survivor.Get(t, "/livez"); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("livez without a quorum: %v %s", err, body)
+	}
+	if _, resp, err := survivor.Get(t, "/readyz"); err != nil || resp.StatusCode == http.StatusOK {
+		t.Errorf("readyz says that a node without a quorum is ready (%v)", err)
+	}
+
+	// One comes back: that is a quorum. The survivor goes on as it is.
+	c.Restart(t, gone[0])
+	created := strings.TrimSpace(survivor.Kubectl(t, "create", "configmap", "after", "-o", "jsonpath={.metadata.resourceVersion}"))
+	if events := watch.until(t, created); len(events) != 1 {
+		t.Errorf("the watch that hung on the survivor saw %+v, want the new object alone", events)
+	}
+	c.Restart(t, gone[1])
+	sameStates(t, c)
+	if survivor.pid != pid || !survivor.running() {
+		t.Errorf("the survivor's process was %d and is %d", pid, survivor.pid)
+	}
+	if list := survivor.Kubectl(t, "get", "configmaps", "-o", "name"); list != "configmap/after\nconfigmap/before\n" {
+		t.Errorf("in the end there are:\n%s", list)
+	}
+}
+
+// refusedSoon expects a 5xx or 429 Status that says when to try again, in time.
+func refusedSoon(t *testing.T, n *Node, what, method, path, body string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, n.API+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	resp, err := n.HTTP(t).Do(req)
+	if err != nil {
+		t.Errorf("%s without a quorum: %v", what, err)
+		return
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s without a quorum: %v", what, err)
+		return
+	}
+	if took := time.Since(began); took > honestWithin {
+		t.Errorf("%s without a quorum was answered after %s, allowed are %s", what, took, honestWithin)
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(answer, &status); err != nil {
+		t.Errorf("%s without a quorum: %s: %s", what, resp.Status, answer)
+		return
+	}
+	if status.Kind != "Status" || status.Status != "Failure" || resp.StatusCode < 500 ||
+		status.Details == nil || status.Details.RetryAfterSeconds == 0 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("%s without a quorum: %s, Retry-After %q, %s", what, resp.Status, resp.Header.Get("Retry-After"), answer)
+	}
+}
