@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A pin is a module whose version is a decision: an update needs more than
+// newer numbers in go.mod.
+type pin struct {
+	module  string
+	version string // exact, or a prefix that ends in "."
+	why     string
+}
+
+var pins = []pin{
+	{"github.com/hashicorp/raft", "v1.7.3", "raftstore/regress proves our read path and transport against this version's pitfalls: run it against the new one first"},
+	{"github.com/hashicorp/raft-boltdb/v2", "v2.3.1", "it reads and writes the log of every cluster that exists"},
+	{"go.etcd.io/bbolt", "v1.4.3", "raft-boltdb v2.3.1 must read what it writes; later versions were not tried with torn files"},
+	{"github.com/hashicorp/go-metrics", "v0.5.", "raft v1.7.3 and raft-boltdb v2.3.1 import its package compat, which v0.7 does not have"},
+	{"k8s.io/api", "v0.36.", kubernetesPin},
+	{"k8s.io/apimachinery", "v0.36.", kubernetesPin},
+	{"k8s.io/client-go", "v0.36.", kubernetesPin},
+	{"github.com/google/cel-go", "v0.26.", "the CEL of Kubernetes 1.36; another one accepts other rules"},
+}
+
+const kubernetesPin = "the version served is that of these modules: schemas, discovery and golden files move with it"
+
+// TestPins fails when a pinned module has drifted.
+func TestPins(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-json=Path,Version,Replace", "all").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var m struct {
+			Path, Version string
+			Replace       *struct{ Path string }
+		}
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if m.Replace != nil {
+			t.Errorf("%s is replaced by %s: go install of a version would not work", m.Path, m.Replace.Path)
+		}
+		versions[m.Path] = m.Version
+	}
+	for _, p := range pins {
+		switch got := versions[p.module]; {
+		case got == "":
+			t.Errorf("%s is not a dependency any more: drop its pin", p.module)
+		case got == p.version, strings.HasSuffix(p.version, ".") && strings.HasPrefix(got, p.version):
+		default:
+			t.Errorf("%s is at %s, pinned at %s: %s", p.module, got, p.version, p.why)
+		}
+	}
+	// All of Kubernetes' staged modules come from one release.
+	for module, v := range versions {
+		if strings.HasPrefix(module, "k8s.io/") && strings.HasPrefix(v, "v0.") && !strings.HasPrefix(v, "v0.0.0-") && v != versions["k8s.io/api"] {
+			t.Errorf("%s is at %s, k8s.io/api at %s: %s", module, v, versions["k8s.io/api"], kubernetesPin)
+		}
+	}
+}
+
+// TestNoReplace: go install refuses modules whose go.mod has such directives.
+func TestNoReplace(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", "../../go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct{ Replace, Exclude []any }
+	if err := json.Unmarshal(out, &m); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Replace)+len(m.Exclude) > 0 {
+		t.Errorf("go.mod has %d replace and %d exclude directives; go install of a version would not work", len(m.Replace), len(m.Exclude))
+	}
+}
