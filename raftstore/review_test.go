@@ -360,3 +360,35 @@ func TestNudgeGivesUp(t *testing.T) {
 		return nil
 	})
 }
+
+// Raft receives a snapshot on its main loop and looks at nothing else until it
+// has it all. Close does not wait for that.
+func TestCloseWhileReceiving(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	m, z := c.leader(), c.add("z")
+	data, stop := io.Pipe()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		var resp raft.InstallSnapshotResponse
+		// It ends with the stream, or with the test.
+		_ = z.rpc.InstallSnapshot("a", raft.ServerAddress(m.addr), &raft.InstallSnapshotRequest{
+			RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("z"), Addr: []byte(z.addr)},
+			SnapshotVersion: 1, Term: 100, LastLogIndex: 1000, LastLogTerm: 99, Size: 1 << 20,
+			Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: raft.ServerAddress(m.addr)}}}),
+		}, &resp, data)
+	}()
+	c.eventually("the snapshot begins", func() error {
+		if m.raft.CurrentTerm() < 100 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	began := time.Now()
+	c.close(m)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+	stop.Close()
+	<-sent
+}

@@ -95,6 +95,11 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 		go func() {
 			defer tasks.Done()
 			defer room.give(size)
+			if stream.Context().Err() != nil {
+				// The proposer asks again on another stream. What it sent before must
+				// not be overtaken by that, and then take effect after all.
+				return
+			}
 			if ask, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
 				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose)}
 			} else {

@@ -205,7 +205,13 @@ func (s *Store) Close() error {
 	s.waiters.close(ErrClosed)
 	var errs []error
 	if s.raft != nil {
-		errs = append(errs, s.raft.Shutdown().Error())
+		end := s.raft.Shutdown()
+		// Raft's goroutines may be in an exchange with a peer, on the main loop even,
+		// and a snapshot can take long.
+		if t, ok := s.cfg.Transport.(interface{ CloseStreams() }); ok {
+			t.CloseStreams()
+		}
+		errs = append(errs, end.Error())
 	}
 	close(s.ended)
 	if s.links != nil {
