@@ -18,14 +18,37 @@ func (s *Store) Role() string {
 	case raft.Shutdown:
 		return "shutdown"
 	}
-	if _, servers, err := s.Members(); err == nil {
-		for _, m := range servers {
-			if m.ID == s.cfg.Node && m.Voter {
-				return "follower"
-			}
-		}
+	if s.isVoter() {
+		return "follower"
 	}
 	return "nonvoter"
+}
+
+// suffrage is whether this node was a voter at a time.
+type suffrage struct {
+	voter bool
+	at    time.Time
+}
+
+// suffrageAge is how old an answer of isVoter may be: it is asked for with every
+// request.
+const suffrageAge = 250 * time.Millisecond
+
+// isVoter reports whether this node has a vote in the configuration that it
+// knows.
+func (s *Store) isVoter() bool {
+	now := time.Now()
+	if known := s.suffrage.Load(); known != nil && now.Sub(known.at) < suffrageAge {
+		return known.voter
+	}
+	found := &suffrage{at: now}
+	if _, servers, err := s.Members(); err == nil {
+		for _, m := range servers {
+			found.voter = found.voter || m.ID == s.cfg.Node && m.Voter
+		}
+	}
+	s.suffrage.Store(found)
+	return found.voter
 }
 
 // Behind is how many log entries this node knows to be committed and has not

@@ -38,6 +38,7 @@ type Store struct {
 	applying  atomic.Int64
 	stats     Stats
 	progress  progress
+	suffrage  atomic.Pointer[suffrage]
 	startedAt time.Time
 	// bootstrapped is the cluster id that Bootstrap was given.
 	bootstrapped atomic.Pointer[proto.ClusterID]
