@@ -22,7 +22,7 @@ build: ## Build bin/quorate
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
 
 .PHONY: run
-run: build ## Build and start three nodes on loopback with a kubeconfig
+run: build ## Build, start three nodes on loopback, write a kubeconfig, say what to do next
 	bin/quorate dev --data-dir $(DATA) --kubeconfig $(DATA)/kubeconfig
 
 .PHONY: kubectl
@@ -43,11 +43,12 @@ generate: tools ## Regenerate everything that is generated (needs protobuf-compi
 	sh apiserver/schema/generate.sh
 
 .PHONY: check
-check: tools/bin/staticcheck ## Format, vet, lint, generated files, architecture
+check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, generated files, architecture
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
+	go mod tidy -diff
 	go vet ./...
 	tools/bin/staticcheck ./...
-	go test -count=1 -run 'TestArchitecture|TestGenerated|TestDeploy' ./cmd/node ./apiserver/schema ./proto ./deploy
+	go test -count=1 -run 'TestArchitecture|TestPins|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy' ./cmd/node ./apiserver/schema ./proto ./deploy
 
 # Debian packages that tests need where they are missing; nothing is done where
 # they are there, or where there is no apt.
@@ -57,7 +58,7 @@ test-deps:
 		(apt-get update && apt-get install -y --no-install-recommends systemd) >/dev/null; fi
 
 .PHONY: test
-test: test-deps build bin/kubectl ## Everything that must pass on a fresh machine
+test: test-deps build bin/kubectl ## Run every test; installs what is missing (as root, with apt)
 	go test -race -tags invariants -timeout 20m ./...
 
 .PHONY: fuzz

@@ -28,6 +28,9 @@ func versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output %q: must be text or json", output)
+			}
 			v := map[string]string{"version": buildVersion(), "commit": commit, "go": runtime.Version(), "kubernetes": kubernetesVersion()}
 			if output == "json" {
 				e := json.NewEncoder(cmd.OutOrStdout())

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// tryCommand runs a command line and returns what it prints.
+func tryCommand(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := newCommand()
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&out)
+	err := c.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func runCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryCommand(t, args...)
+	if err != nil {
+		t.Fatalf("quorate %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+func TestVersion(t *testing.T) {
+	out := runCommand(t, "version")
+	if !strings.HasPrefix(out, "quorate ") || !strings.Contains(out, "\nserves Kubernetes v1.36.3+quorate") {
+		t.Errorf("got %s", out)
+	}
+	var v struct{ Version, Go, Kubernetes string }
+	if err := json.Unmarshal([]byte(runCommand(t, "version", "-o", "json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Version == "" || !strings.HasPrefix(v.Go, "go1.") || !strings.HasPrefix(v.Kubernetes, "v1.36.") {
+		t.Errorf("got %+v", v)
+	}
+	if _, err := tryCommand(t, "version", "-o", "xml"); err == nil {
+		t.Error("an unknown format was accepted")
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := runCommand(t, "completion", shell); !strings.Contains(out, "quorate") {
+			t.Errorf("%s: %q", shell, out)
+		}
+	}
+	if out := runCommand(t, "__complete", "member", ""); !strings.Contains(out, "transfer-leader") {
+		t.Errorf("members are not completed: %s", out)
+	}
+}
+
+// TestEveryCommandExplainsItself: help is what a newcomer reads first.
+func TestEveryCommandExplainsItself(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: the short help is %q", c.CommandPath(), c.Short)
+		}
+		if c.Runnable() && c.Args == nil {
+			t.Errorf("%s takes any arguments", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newCommand())
+}
+
+// TestRefusedCommandLines: mistakes end with an error that names them.
+func TestRefusedCommandLines(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nodes"}, "unknown command"},
+		{[]string{"node", "extra"}, "unknown command"},
+		{[]string{"node", "--nmae=a"}, "unknown flag: --nmae"},
+		{[]string{"node", "--api-address=nowhere"}, "api-address"},
+		{[]string{"config", "validate", "--log-level=loud"}, "log-level"},
+		{[]string{"dev", "start"}, "accepts 1 arg"},
+		{[]string{"dev", "stop", "--data-dir", t.TempDir()}, "there is no playground cluster"},
+		{[]string{"status"}, ".kube/config"},
+		{[]string{"status", "-o", "yaml"}, "must be table or json"},
+		{[]string{"member", "promote"}, "accepts 1 arg"},
+		{[]string{"snapshot", "restore", "x"}, "data-dir"},
+		{[]string{"snapshot", "verify", "/nowhere/at/all"}, "no such file"},
+	} {
+		out, err := tryCommand(t, x.args...)
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("quorate %s: %v, want %q in it (%s)", strings.Join(x.args, " "), err, x.want, out)
+		}
+	}
+}
