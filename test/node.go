@@ -155,25 +155,31 @@ func (n *Node) Status(t testing.TB) (Status, error) {
 // Metric returns the sum of a metric's series on this node.
 func (n *Node) Metric(t testing.TB, name string) float64 {
 	t.Helper()
-	sum, found := 0.0, false
+	v, ok := n.LookupMetric(t, name)
+	if !ok {
+		t.Fatalf("%s has no metric %s", n.Name, name)
+	}
+	return v
+}
+
+// LookupMetric is Metric for those, such as counters with labels, that show only
+// once something was counted.
+func (n *Node) LookupMetric(t testing.TB, name string) (sum float64, ok bool) {
+	t.Helper()
 	for lines := bufio.NewScanner(bytes.NewReader(n.MustGet(t, "/metrics"))); lines.Scan(); {
-		series, value, ok := strings.Cut(lines.Text(), " ")
-		if i := strings.IndexByte(series, '{'); i >= 0 {
-			series, value, ok = series[:i], lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], true
-		}
-		if !ok || series != name {
+		line := lines.Text()
+		value := line[strings.LastIndexByte(line, ' ')+1:]
+		series, _, _ := strings.Cut(strings.TrimSuffix(line, " "+value), "{")
+		if series != name {
 			continue
 		}
 		v, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			t.Fatalf("%s: metric %q: %v", n.Name, lines.Text(), err)
+			t.Fatalf("%s: metric %q: %v", n.Name, line, err)
 		}
-		sum, found = sum+v, true
+		sum, ok = sum+v, true
 	}
-	if !found {
-		t.Fatalf("%s has no metric %s", n.Name, name)
-	}
-	return sum
+	return sum, ok
 }
 
 // Descriptors is the number of open file descriptors of the node's process.
@@ -191,7 +197,8 @@ func (n *Node) Descriptors(t testing.TB) int {
 func (n *Node) StateHash(t testing.TB) (revision, hash string) {
 	t.Helper()
 	file := filepath.Join(n.c.dir, "hash-of-"+n.Name)
-	out := n.c.Admin(t, "snapshot", "save", file, "--context", "quorate-"+n.Name)
+	// Its own directory has a kubeconfig for this node alone.
+	out := n.c.Quorate(t, "snapshot", "save", file, "--kubeconfig", filepath.Join(n.c.dir, n.Name, "admin.kubeconfig"))
 	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
 		switch key, value, _ := strings.Cut(lines.Text(), ":"); key {
 		case "revision":
