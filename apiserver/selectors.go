@@ -82,6 +82,10 @@ requirements:
 				continue requirements
 			}
 		}
+		if len(c.res.SelectableFields) == 0 {
+			// The words of upstream's default for kinds without fields of their own.
+			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, fieldName, fieldNamespace)
+		}
 		return status.BadRequest("field label not supported: %s", r.Field)
 	}
 	return nil
