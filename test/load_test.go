@@ -25,10 +25,9 @@ const (
 
 // object is what one writer knows of one ConfigMap, which nobody else writes.
 type object struct {
-	acked    string // resourceVersion of the last acknowledged write; "" if none
-	counter  int    // content of that write
-	tried    int    // content of a later write whose outcome is unknown; 0: none
-	revision uint64
+	acked   string // resourceVersion of the last acknowledged write; "" if none
+	counter int    // content of that write
+	tried   int    // content of a later write whose outcome is unknown; 0: none
 }
 
 // load is a number of writers that create ConfigMaps and update each a few
