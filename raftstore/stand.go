@@ -111,18 +111,27 @@ func (s *Store) standIfNobodyLeads() {
 
 // stand starts an election on this node, as a leader's TimeoutNow does.
 func (s *Store) stand(leader raft.ServerID, term uint64) {
-	if _, id := s.raft.LeaderWithID(); id != "" && id != leader {
+	if _, id := s.raft.LeaderWithID(); id != "" && id != leader || s.ctx.Err() != nil {
 		return
 	}
 	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
 	s.stats.stood.Add(1)
 	t := s.nudge.Transport
 	self := raft.ServerID(s.cfg.Node)
-	var resp raft.TimeoutNowResponse
-	if err := t.TimeoutNow(self, t.LocalAddr(), &raft.TimeoutNowRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr())},
-	}, &resp); err != nil {
-		s.cfg.Logger.Warn("cannot stand for election", "error", err)
+	done := make(chan error, 1)
+	go func() {
+		var resp raft.TimeoutNowResponse
+		done <- t.TimeoutNow(self, t.LocalAddr(), &raft.TimeoutNowRequest{
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr())},
+		}, &resp)
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			s.cfg.Logger.Warn("cannot stand for election", "error", err)
+		}
+	case <-s.ctx.Done():
+		// Raft has ended and takes no message; the goroutine ends with the transport.
 	}
 }
 
