@@ -99,7 +99,7 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	}
 	for _, n := range cluster.Nodes {
 		if n.running() {
-			return fmt.Errorf("%s of %s is running already (pid %d); stop it with: quorate dev stop --data-dir %s", n.Name, o.dataDir, n.PID, o.dataDir)
+			return fmt.Errorf("%s of %s is running already (pid %d); stop it with: %s dev stop --data-dir %s", n.Name, o.dataDir, n.PID, self(), o.dataDir)
 		}
 	}
 	var children sync.WaitGroup
@@ -130,7 +130,7 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 	for {
 		select {
 		case n := <-exited:
-			fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  quorate dev start %s --data-dir %s\n", n.Name, n.Log, n.Name, o.dataDir)
+			fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  %s dev start %s --data-dir %s\n", n.Name, rel(n.Log), self(), n.Name, o.dataDir)
 		case <-stop.Done():
 			fmt.Fprintln(out, "stopping")
 			// A node that was started again meanwhile is in cluster.json.
@@ -155,17 +155,21 @@ func (c *devCluster) printNextSteps(out io.Writer, took time.Duration, detached 
 Use it:          export KUBECONFIG=%s
                  kubectl create configmap hello --from-literal=to=world
 Another node:    kubectl --context quorate-%s get configmap hello -o yaml
-See the nodes:   quorate status --kubeconfig %s
+See the nodes:   %s status --kubeconfig %s
 Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
-Mend it:         quorate dev start %s --data-dir %s
-`, kubeconfig, last, kubeconfig, c.Nodes[0].PID, last, c.Nodes[0].Name, dir)
+Mend it:         %s dev start %s --data-dir %s
+`, kubeconfig, last, self(), kubeconfig, c.Nodes[0].PID, last, self(), c.Nodes[0].Name, dir)
 	if detached {
-		fmt.Fprintf(out, "Stop:            quorate dev stop --data-dir %s\n", dir)
+		fmt.Fprintf(out, "Stop:            %s dev stop --data-dir %s\n", self(), dir)
 	} else {
 		fmt.Fprintf(out, "Stop:            Ctrl-C\n")
 	}
 	fmt.Fprintln(out)
 }
+
+// self is this program as it was called, so that what is printed can be pasted
+// where it is not on the PATH.
+func self() string { return os.Args[0] }
 
 // rel shortens a path for people if it lies below the working directory.
 func rel(path string) string {
