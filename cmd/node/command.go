@@ -14,7 +14,7 @@ every node: no etcd, no primary, one resourceVersion clock. Clients may talk to
 any node.
 
 To try it:      quorate dev
-To run a node:  quorate node --data-dir DIR --bootstrap-expect 3 --join a:7443,b:7443,c:7443 --token-file FILE`,
+To run a node:  quorate node --help`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

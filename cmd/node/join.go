@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,6 +17,34 @@ import (
 
 // joinWithin bounds the exchange of a join token at the start of a node.
 const joinWithin = 30 * time.Second
+
+// peersFile holds the peers that came with the secret. A first start may fail
+// after the exchange, over a taken port for instance; the second one, by the same
+// command line, must not take the API address in --join for a peer's.
+const peersFile = "join.json"
+
+func (n *node) keepPeers(peers []string) error {
+	b, err := json.Marshal(peers)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(filepath.Join(n.cfg.DataDir, peersFile), append(b, '\n'), pki.ModeSecret)
+}
+
+// joinKeptPeers takes the peers of an earlier exchange, if there was one.
+func (n *node) joinKeptPeers() error {
+	b, err := os.ReadFile(filepath.Join(n.cfg.DataDir, peersFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &n.cfg.Join)
+	}
+	if err != nil {
+		return fmt.Errorf("peers of the join token: %w", err)
+	}
+	return nil
+}
 
 // joinWithToken exchanges a join token for the cluster's secret and keeps it, so
 // that the next start needs no token.
@@ -33,6 +65,10 @@ func (n *node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, er
 	defer cancel()
 	grant, err := membership.JoinWithToken(ctx, token, n.cfg.Join, n.cfg.Name)
 	if err != nil {
+		return nil, err
+	}
+	// The peers first: once the secret is there, the token is not used again.
+	if err := n.keepPeers(grant.Peers); err != nil {
 		return nil, err
 	}
 	if err := pki.SaveSecrets(file, grant.Secrets); err != nil {

@@ -37,7 +37,21 @@ func nodeCommand() *cobra.Command {
 every restart and for nodes that join later: whether the node is new is told from
 its data directory. With --bootstrap-expect N, N nodes that know each other from
 --join and share the secret of --token-file make a new cluster; if one of them
-belongs to a cluster already, the others join it.`
+belongs to a cluster already, the others join it.
+
+Every flag is also a variable, --data-dir is QUORATE_DATA_DIR, and a key of the
+file that --config names. A flag wins over a variable, a variable over the file.
+'quorate config view --show-origin' shows what came from where.`
+	c.Example = `  # a cluster of one
+  quorate node --data-dir DIR --bootstrap-expect 1
+
+  # three hosts, each with its own addresses, and the same secret in FILE
+  quorate node --bootstrap-expect 3 --join a:7443,b:7443,c:7443 --token-file FILE \
+    --api-address 10.0.0.1:6443 --peer-address 10.0.0.1:7443
+
+  # one more node; the token is from 'quorate token create'
+  quorate node --join a:6443 --join-token @FILE \
+    --api-address 10.0.0.4:6443 --peer-address 10.0.0.4:7443`
 	return c
 }
 
@@ -147,6 +161,8 @@ func (n *node) secrets(ctx context.Context) ([]pki.Secret, error) {
 	}
 	secrets, err := pki.LoadSecrets(file)
 	switch {
+	case err == nil && n.cfg.JoinToken != "":
+		return secrets, n.joinKeptPeers()
 	case !errors.Is(err, fs.ErrNotExist):
 		return secrets, err
 	case n.cfg.JoinToken != "":
