@@ -119,6 +119,10 @@ func TestBadInput(t *testing.T) {
 		calm = append(calm, n.resources(t))
 	}
 
+	var silent []net.Conn
+	for _, n := range c.Nodes() {
+		silent = append(silent, halfOpen(t, n)...)
+	}
 	for _, b := range readBadRequests(t) {
 		for _, n := range c.Nodes() {
 			sendBad(t, n, b)
@@ -126,6 +130,13 @@ func TestBadInput(t *testing.T) {
 	}
 	for _, n := range c.Nodes() {
 		rawGarbage(t, n)
+	}
+	first.Kubectl(t, "get", "configmap", "victim") // beside all that is half open
+	for _, conn := range silent {
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s keeps a connection that says nothing", conn.RemoteAddr())
+		}
+		conn.Close()
 	}
 
 	if after := everything(t, first); after != before {
@@ -211,6 +222,33 @@ func sendBad(t *testing.T, n *Node, b badRequest) {
 	}
 }
 
+// halfOpen opens connections to both ports that will never say enough: nothing at
+// all, a part of a handshake, a part of a request.
+func halfOpen(t *testing.T, n *Node) []net.Conn {
+	t.Helper()
+	api := strings.TrimPrefix(n.API, "https://")
+	admin, err := n.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	for range 20 {
+		for _, addr := range []string{api, n.Peer} {
+			nothing, part := dial(t, addr), dial(t, addr)
+			if _, err := io.WriteString(part, "\x16\x03\x01\x00\xff\x01\x00"); err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, nothing, part)
+		}
+		request := tls.Client(dial(t, api), withHost(admin))
+		if _, err := io.WriteString(request, "GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, request)
+	}
+	return conns
+}
+
 // rawGarbage speaks nonsense on both ports: before TLS, inside TLS, half a
 // handshake, half a request, and connections that say nothing.
 func rawGarbage(t *testing.T, n *Node) {
@@ -256,13 +294,16 @@ func rawGarbage(t *testing.T, n *Node) {
 	}
 }
 
+// silenceWithin bounds how long a node may keep a connection that says nothing.
+const silenceWithin = 20 * time.Second
+
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(silenceWithin)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
