@@ -137,7 +137,11 @@ func TestEveryDocumentResolvesAndEncodes(t *testing.T) {
 				ids[o.OperationID] = method + " " + path
 			}
 		}
-		for _, accept := range []string{"application/" + protobufV3, "application/" + oldProtobufV3} {
+		accepts := []string{"application/" + protobufV3}
+		if name == "apis/apps/v1" { // one is enough: the bytes are the same, and encoding them is what this test takes its time for
+			accepts = append(accepts, "application/"+oldProtobufV3)
+		}
+		for _, accept := range accepts {
 			res, doc := get(t, s.URL+p.ServerRelativeURL, accept)
 			if err := proto.Unmarshal(doc, &openapi_v3.Document{}); err != nil || res.Header.Get("Content-Type") != "application/"+protobufV3 {
 				t.Errorf("%s %s: %s %v", name, accept, res.Header.Get("Content-Type"), err)
