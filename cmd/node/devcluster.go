@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -184,7 +185,7 @@ func (c *devCluster) start(n *devNode) error {
 	defer log.Close()
 	n.child = exec.Command(self, "node", "--config", c.settingsFile(n))
 	n.child.Stdout, n.child.Stderr = log, log
-	n.child.Env = withoutSettings(os.Environ())
+	n.child.Env = c.environment(os.Environ(), runtime.NumCPU())
 	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := n.child.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
@@ -193,15 +194,22 @@ func (c *devCluster) start(n *devNode) error {
 	return c.write()
 }
 
-// withoutSettings drops our own variables: a playground's nodes have files.
-func withoutSettings(env []string) []string {
+// environment is that of a playground's node: without our own variables, since
+// the nodes have files, and with a fair share of the processors. Nodes that may
+// each use all of them wake and spin them for each other, which costs a fourth of
+// a read. GOMAXPROCS of the caller goes before it.
+func (c *devCluster) environment(env []string, processors int) []string {
+	share := "GOMAXPROCS=" + strconv.Itoa(max(1, (processors+len(c.Nodes)-1)/len(c.Nodes)))
 	var out []string
 	for _, e := range env {
+		if strings.HasPrefix(e, "GOMAXPROCS=") {
+			share = e
+		}
 		if !strings.HasPrefix(e, envPrefix) {
 			out = append(out, e)
 		}
 	}
-	return out
+	return append(out, share)
 }
 
 // running reports whether the noted process is alive and a node of this
