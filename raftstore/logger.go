@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -28,5 +29,27 @@ func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any
 	case hclog.Error:
 		to = slog.LevelError
 	}
-	s.l.Log(context.Background(), to, msg, append([]any{"component", name}, args...)...)
+	out := append(make([]any, 0, len(args)+2), "component", name)
+	for _, a := range args {
+		switch a := a.(type) {
+		case hclog.Format: // a format and its arguments, to be printed only if needed
+			out = append(out, formatted(a))
+		case fmt.Stringer:
+			out = append(out, a.String())
+		default:
+			out = append(out, a)
+		}
+	}
+	s.l.Log(context.Background(), to, msg, out...)
+}
+
+func formatted(f hclog.Format) string {
+	if len(f) == 0 {
+		return ""
+	}
+	format, ok := f[0].(string)
+	if !ok {
+		return fmt.Sprint(f...)
+	}
+	return fmt.Sprintf(format, f[1:]...)
 }

@@ -168,10 +168,20 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-func TestWithoutSettings(t *testing.T) {
-	got := withoutSettings([]string{"PATH=/bin", "QUORATE_NAME=a", "QUORATES=b"})
-	if strings.Join(got, " ") != "PATH=/bin QUORATES=b" {
-		t.Errorf("got %q", got)
+func TestEnvironment(t *testing.T) {
+	three := &devCluster{Nodes: make([]*devNode, 3)}
+	for _, c := range []struct {
+		env        []string
+		processors int
+		want       string
+	}{
+		{[]string{"PATH=/bin", "QUORATE_NAME=a", "QUORATES=b"}, 2, "PATH=/bin QUORATES=b GOMAXPROCS=1"},
+		{nil, 8, "GOMAXPROCS=3"},
+		{[]string{"GOMAXPROCS=7"}, 8, "GOMAXPROCS=7 GOMAXPROCS=7"},
+	} {
+		if got := strings.Join(three.environment(c.env, c.processors), " "); got != c.want {
+			t.Errorf("%v on %d processors: %q, want %q", c.env, c.processors, got, c.want)
+		}
 	}
 }
 
