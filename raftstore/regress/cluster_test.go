@@ -202,7 +202,7 @@ type node struct {
 	net   *faultyNet
 	fsm   *recorder
 	logs  *raft.InmemStore // the log and the stable store
-	snaps *raft.InmemSnapshotStore
+	snaps *memorySnapshots
 	// open starts raft on what the stores hold.
 	open func() (*raft.Raft, error)
 }
@@ -257,7 +257,7 @@ func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
 			logs: raft.NewInmemStore(),
 			// Not FileSnapshotStore: it names snapshots by the millisecond,
 			// and virtual time can stand still while several are installed.
-			snaps: raft.NewInmemSnapshotStore(),
+			snaps: &memorySnapshots{},
 		}
 		if s.network != nil {
 			n.net.transport = s.network(id)
