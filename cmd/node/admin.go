@@ -115,6 +115,9 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		quorum = "NO QUORUM: writes and Most Recent reads fail, Any reads go on"
 	}
 	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable, %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
+	for _, d := range st.Diverged {
+		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
+	}
 	for _, m := range st.Members {
 		if m.Error != "" {
 			fmt.Fprintf(w, "%s: %s\n", m.Name, m.Error)

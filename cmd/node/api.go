@@ -202,7 +202,7 @@ func (n *node) storeStats() metrics.StoreStats {
 		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
 		LeaderChanges: c.LeaderChanges, ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
-		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
+		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
 	}
 	for name, t := range n.store.State().Tables() {
 		if strings.Contains(name, "/") {

@@ -250,6 +250,9 @@ func (c *devCluster) waitReady(ctx context.Context, nodes ...*devNode) error {
 			}
 			select {
 			case <-ctx.Done():
+				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					return context.Cause(ctx)
+				}
 				return fmt.Errorf("%s is not ready after %s (%w); the end of %s:\n%s", n.Name, readyWithin, ctx.Err(), n.Log, tail(n.Log, 2000))
 			case <-time.After(20 * time.Millisecond):
 			}
@@ -277,31 +280,57 @@ func (c *devCluster) client() (*http.Client, error) {
 	}}, nil
 }
 
-// stopWithin is how long a node may take to shut down before it is killed.
-const stopWithin = 30 * time.Second
+// stopWithin is how long the nodes may take to shut down before they are killed,
+// goneWithin how long a killed one may take to be gone.
+const (
+	stopWithin = 30 * time.Second
+	goneWithin = 5 * time.Second
+)
 
 // stop ends all nodes, gently first, and waits until they are gone.
 func (c *devCluster) stop(ctx context.Context, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	gently, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	var errs []error
 	for _, n := range c.Nodes {
 		if n.running() {
-			errs = append(errs, syscall.Kill(n.PID, syscall.SIGTERM))
+			// A node that somebody has paused hears nothing before it goes on.
+			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
 		}
 	}
 	for _, n := range c.Nodes {
-		for n.running() {
-			select {
-			case <-ctx.Done():
-				errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), syscall.Kill(n.PID, syscall.SIGKILL))
-				ctx = context.WithoutCancel(ctx)
-			case <-time.After(20 * time.Millisecond):
-			}
+		if n.waitGone(gently) {
+			fmt.Fprintf(out, "%s has stopped\n", n.Name)
+			continue
 		}
-		fmt.Fprintf(out, "%s has stopped\n", n.Name)
+		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), n.signal(syscall.SIGKILL))
+		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
+		if !n.waitGone(killed) {
+			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", n.Name, n.PID))
+		}
+		cancel()
 	}
 	return errors.Join(errs...)
+}
+
+// signal sends a signal; a process that has gone meanwhile needs none.
+func (n *devNode) signal(s syscall.Signal) error {
+	if err := syscall.Kill(n.PID, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s to %s: %w", s, n.Name, err)
+	}
+	return nil
+}
+
+// waitGone waits until the node's process is gone, at most until ctx ends.
+func (n *devNode) waitGone(ctx context.Context) bool {
+	for n.running() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return true
 }
 
 // tail returns the end of a file, for error messages.

@@ -161,9 +161,10 @@ func snapshotRestoreCommand() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Make a new data directory from a backup",
 		Long: `Makes the data directory of the first node of a NEW cluster: a new cluster id, so
-that members of the old cluster are refused; all revisions one billion higher, so
-that none ever goes back; and older resourceVersions answer 410, so that every
-client lists anew. Start the node with 'quorate node' and the same --name and
+that members of the old cluster are refused; new revisions begin one billion
+higher, so that none ever goes back (objects keep the resourceVersion that they
+have); and watches and exact reads from before answer 410, so that every client
+lists anew. Start the node with 'quorate node' and the same --name and
 --peer-advertise-address, then let further nodes join with empty directories.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

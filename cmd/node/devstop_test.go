@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStop: paused nodes stop too, and what is gone already is no error. The
+// nodes are programs that look like ours in /proc and do nothing but wait.
+func TestStop(t *testing.T) {
+	c := &devCluster{dir: t.TempDir()}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		n := &devNode{Name: name, DataDir: filepath.Join(c.dir, name)}
+		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", n.DataDir+".yaml")
+		if err := n.child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		n.PID = n.child.Process.Pid
+		go func() { _ = n.child.Wait() }() // ends with the process, which t.Context ends
+		for began := time.Now(); !n.running(); runtime.Gosched() {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("the node does not appear")
+			}
+		}
+		if name != "n3" {
+			if err := n.signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	var out strings.Builder
+	if err := c.stop(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes {
+		if n.running() || !strings.Contains(out.String(), n.Name+" has stopped\n") {
+			t.Errorf("%s runs: %t; said: %s", n.Name, n.running(), out.String())
+		}
+	}
+	if err := c.stop(t.Context(), io.Discard); err != nil {
+		t.Errorf("a second stop: %v", err)
+	}
+}
