@@ -308,9 +308,18 @@ func (c *call) read(at proto.Revision) {
 	c.Header()[HeaderIndex] = []string{strconv.FormatUint(uint64(at), 10)}
 }
 
-// stale says how old an Any answer may be.
+// maxStaleness is beyond any bound that a node knows: it was not found current
+// since it was started.
+const maxStaleness = 100 * 365 * 24 * time.Hour
+
+// stale says how old an Any answer may be, in milliseconds, or that nothing is
+// known about it.
 func (c *call) stale() {
-	c.Header()[HeaderStaleness] = []string{strconv.FormatInt(c.s.cfg.Store.Staleness().Milliseconds(), 10)}
+	text := "unknown"
+	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
+		text = strconv.FormatInt(d.Milliseconds(), 10)
+	}
+	c.Header()[HeaderStaleness] = []string{text}
 }
 
 // body reads the request's body within the limit. Errors: 413, 400.

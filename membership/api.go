@@ -96,7 +96,11 @@ type MemberStatus struct {
 	Version       string `json:"version,omitempty"`
 	StartedUnix   int64  `json:"startedUnix,omitempty"`
 	LeaderID      string `json:"leaderID,omitempty"` // that it follows
-	Error         string `json:"error,omitempty"`
+	// StateHash covers everything up to StateHashAt: nodes at the same index have
+	// the same hash, or one of them is broken.
+	StateHash   string `json:"stateHash,omitempty"`
+	StateHashAt uint64 `json:"stateHashAt,omitempty"`
+	Error       string `json:"error,omitempty"`
 }
 
 // ClusterStatus is what one node found out by asking all members.
@@ -108,6 +112,8 @@ type ClusterStatus struct {
 	LiveVoters int             `json:"liveVoters"`
 	Quorum     bool            `json:"quorum"` // a majority of the voters answered
 	Members    []MemberStatus  `json:"members"`
+	// Diverged says where members' states differ. Anything here needs a person.
+	Diverged []string `json:"diverged,omitempty"`
 }
 
 // errorBody is the body of every answer that is not 2xx.

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -60,6 +61,7 @@ func mergeStatus(members []*proto.Member, answers map[proto.NodeID]statusAnswer)
 		}
 		out.Members = append(out.Members, row)
 	}
+	out.Diverged = diverged(answers)
 	out.Quorum = out.Voters > 0 && out.LiveVoters >= out.Voters/2+1
 	slices.SortFunc(out.Members, func(a, b MemberStatus) int {
 		return strings.Compare(a.Name+"\x00"+string(a.ID), b.Name+"\x00"+string(b.ID))
@@ -71,6 +73,9 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	row.Role, row.Term, row.Commit, row.Applied = st.Role, st.Term, st.Commit, st.Applied
 	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
 	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
+	if n := len(st.Hashes); n > 0 {
+		row.StateHash, row.StateHashAt = fmt.Sprintf("%016x", st.Hashes[n-1].Hash), st.Hashes[n-1].Applied
+	}
 	if row.Name == "" {
 		row.Name = st.Name
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
@@ -92,6 +93,7 @@ type Manager struct {
 	transfers     transferGuard
 	changing      chan struct{} // holds one token: one change at a time
 	joins         bucket
+	divergences   atomic.Int64
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -163,6 +165,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
+	wg.Go(func() { m.compare(ctx) })
 	wg.Wait()
 	return nil
 }

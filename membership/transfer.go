@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -108,5 +109,24 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 		return fmt.Errorf("transfer leadership to %s: %w", target.ID, err)
 	}
 	m.log.Info("leadership transferred", "to", target.ID)
+	m.awaitLeader(ctx)
 	return nil
+}
+
+// newLeaderWithin is how long a transfer waits until the new leader is known here,
+// so that what is shown afterwards names it.
+const newLeaderWithin = 2 * time.Second
+
+// awaitLeader returns when this node knows another leader, or after a while.
+func (m *Manager) awaitLeader(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, newLeaderWithin)
+	defer cancel()
+	for {
+		if id, _ := m.raft.Leader(); id != "" && id != m.id.ID() {
+			return
+		}
+		if sleep(ctx, 10*time.Millisecond, nil) != nil {
+			return
+		}
+	}
 }

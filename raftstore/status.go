@@ -8,7 +8,8 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// Role is leader, follower, candidate, nonvoter or shutdown.
+// Role is leader, follower, candidate, nonvoter, removed (there is a cluster, and
+// this node is not in its configuration) or shutdown.
 func (s *Store) Role() string {
 	switch s.raft.State() {
 	case raft.Leader:
@@ -18,37 +19,39 @@ func (s *Store) Role() string {
 	case raft.Shutdown:
 		return "shutdown"
 	}
-	if s.isVoter() {
-		return "follower"
-	}
-	return "nonvoter"
+	return s.placeInConfiguration()
 }
 
-// suffrage is whether this node was a voter at a time.
+// suffrage is this node's place in the configuration at a time.
 type suffrage struct {
-	voter bool
-	at    time.Time
+	role string
+	at   time.Time
 }
 
-// suffrageAge is how old an answer of isVoter may be: it is asked for with every
-// request.
+// suffrageAge is how old an answer may be: it is asked for with every request.
 const suffrageAge = 250 * time.Millisecond
 
-// isVoter reports whether this node has a vote in the configuration that it
-// knows.
-func (s *Store) isVoter() bool {
+// placeInConfiguration is follower for a voter, nonvoter, or removed.
+func (s *Store) placeInConfiguration() string {
 	now := time.Now()
 	if known := s.suffrage.Load(); known != nil && now.Sub(known.at) < suffrageAge {
-		return known.voter
+		return known.role
 	}
-	found := &suffrage{at: now}
-	if _, servers, err := s.Members(); err == nil {
+	found := &suffrage{role: "nonvoter", at: now}
+	if _, servers, err := s.Members(); err == nil && len(servers) > 0 {
+		found.role = "removed"
 		for _, m := range servers {
-			found.voter = found.voter || m.ID == s.cfg.Node && m.Voter
+			switch {
+			case m.ID != s.cfg.Node:
+			case m.Voter:
+				found.role = "follower"
+			default:
+				found.role = "nonvoter"
+			}
 		}
 	}
 	s.suffrage.Store(found)
-	return found.voter
+	return found.role
 }
 
 // Behind is how many log entries this node knows to be committed and has not

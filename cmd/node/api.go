@@ -161,6 +161,9 @@ func (n *node) healthChecks() health.Config {
 	formed := health.Check{Name: "membership", Check: func(context.Context) error {
 		select {
 		case <-n.manager.Formed():
+			if n.store.Role() == "removed" {
+				return errors.New("this node was removed from the cluster: stop it, and wipe its data directory if it is to join again")
+			}
 			return nil
 		default:
 			return errors.New("not part of a cluster yet")
