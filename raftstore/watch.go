@@ -117,6 +117,10 @@ func (h *hub) watch(table string, after proto.Revision) (*Watcher, error) {
 		return nil, mvcc.ErrCompacted
 	}
 	w := &Watcher{hub: h, table: table, after: after, wake: make(chan struct{}, 1)}
+	// What was applied between the caller's read and this call wakes nobody. Filled
+	// before the hub knows the watcher: later, its wake could have come first, and
+	// this one would wait for a reader that does not exist yet.
+	w.wake <- struct{}{}
 	h.watchersMu.Lock()
 	set := h.watchers[table]
 	if set == nil {
@@ -126,8 +130,6 @@ func (h *hub) watch(table string, after proto.Revision) (*Watcher, error) {
 	set[w] = struct{}{}
 	h.watchersMu.Unlock()
 	h.count.Add(1)
-	// What was applied between the caller's read and this call wakes nobody.
-	w.wake <- struct{}{}
 	return w, nil
 }
 
