@@ -110,22 +110,28 @@ func TestRoundsAbandoned(t *testing.T) {
 				}
 			})
 		}
-		ask(time.Second, context.DeadlineExceeded)
+		// A round of ten seconds is running, so that those who ask now share the next.
+		busy := func() {
+			ask(time.Minute, nil)
+			synctest.Wait()
+		}
+		busy()
+		ask(11*time.Second, context.DeadlineExceeded)
 		ask(time.Minute, nil) // stays: the round must not be ended
 		wg.Wait()
 		if n := ended.Load(); n != 0 {
 			t.Errorf("%d rounds were ended under a caller", n)
 		}
-		ask(time.Second, context.DeadlineExceeded)
-		ask(2*time.Second, context.DeadlineExceeded)
+		busy()
+		ask(11*time.Second, context.DeadlineExceeded)
+		ask(12*time.Second, context.DeadlineExceeded)
 		wg.Wait()
 		synctest.Wait()
 		if n := ended.Load(); n != 1 {
 			t.Errorf("%d rounds ended, want the one that everybody left", n)
 		}
 		// The same for a round that has not begun.
-		ask(20*time.Second, nil)
-		synctest.Wait()
+		busy()
 		ask(time.Second, context.DeadlineExceeded)
 		wg.Wait()
 		synctest.Wait()
