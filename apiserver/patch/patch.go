@@ -128,14 +128,29 @@ func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMet
 	case types.MergePatchType:
 		return mergeObject(current, p.merge), nil
 	}
-	// The library changes the object in place, moves parts of the patch into it
-	// and removes its directives from the patch.
-	patched, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(
-		runtime.DeepCopyJSON(current), runtime.DeepCopyJSON(p.merge), meta)
+	patched, err := applyStrategic(current, p.merge, meta)
 	if err != nil {
 		return nil, strategicError(err)
 	}
 	return patched, nil
+}
+
+// errDirective is wrapped by errors for patches that the library fails on.
+var errDirective = errors.New("the strategic merge patch has a list element of a type that does not belong there")
+
+// applyStrategic contains the library's panics: some directives and lists of the
+// wrong types (null or objects among the elements) make it dereference nil or
+// hash a map. It changes only the copies made here, and holds no lock.
+func applyStrategic(current, patch map[string]any, meta strategicpatch.LookupPatchMeta) (patched map[string]any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			patched, err = nil, fmt.Errorf("%w: %v", errDirective, r)
+		}
+	}()
+	// The library changes the object in place, moves parts of the patch into it
+	// and removes its directives from the patch.
+	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(
+		runtime.DeepCopyJSON(current), runtime.DeepCopyJSON(patch), meta)
 }
 
 func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) {
@@ -184,7 +199,8 @@ func mergeObject(target, patch map[string]any) map[string]any {
 
 func strategicError(err error) error {
 	switch {
-	case errors.Is(err, mergepatch.ErrBadJSONDoc),
+	case errors.Is(err, errDirective),
+		errors.Is(err, mergepatch.ErrBadJSONDoc),
 		errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
 		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys),
 		errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),

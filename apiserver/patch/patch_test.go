@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 func parse(t testing.TB, s string) map[string]any {
@@ -101,6 +103,65 @@ func FuzzPatch(f *testing.F) {
 		if err != nil {
 			if _, ok := err.(apierrors.APIStatus); !ok {
 				t.Errorf("%T: %v", err, err)
+			}
+		}
+	})
+}
+
+// strategicPanics are patches that the library fails on with a panic.
+var strategicPanics = []string{
+	`{"metadata":{"$setElementOrder/finalizers":["x",null,{}]}}`,
+	`{"metadata":{"ownerReferences":[null]}}`,
+}
+
+const strategicObject = `{"metadata":{"name":"a","labels":{"a":"b"},"finalizers":["a"],"ownerReferences":[{"uid":"1","name":"o"}]}}`
+
+func strategicMeta(t testing.TB) strategicpatch.LookupPatchMeta {
+	t.Helper()
+	meta, err := strategicpatch.NewPatchMetaFromStruct(metav1.PartialObjectMetadata{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return meta
+}
+
+// TestStrategicPanics: what the library cannot stand is the client's mistake.
+func TestStrategicPanics(t *testing.T) {
+	currents := []string{strategicObject, `{"metadata":{"ownerReferences":[]}}`}
+	for i, body := range strategicPanics {
+		p, err := Parse(string(types.StrategicMergePatchType), []byte(body), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Apply(parse(t, currents[i]), strategicMeta(t)); !apierrors.IsBadRequest(err) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func FuzzStrategic(f *testing.F) {
+	for _, s := range append(strategicPanics,
+		`{"$patch":"delete"}`, `{"metadata":{"$patch":"replace","name":"b"}}`, `{"metadata":{"$retainKeys":["name"],"labels":null}}`,
+		`{"metadata":{"ownerReferences":[{"uid":"1","$patch":"delete"},{"uid":"2"}],"$setElementOrder/ownerReferences":[{"uid":"2"}]}}`,
+		`{"metadata":{"finalizers":["b"],"$deleteFromPrimitiveList/finalizers":["a"]}}`,
+	) {
+		f.Add([]byte(s))
+	}
+	meta := strategicMeta(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p, err := Parse(string(types.StrategicMergePatchType), body, false)
+		if err != nil {
+			return
+		}
+		for _, object := range []string{strategicObject, `{"metadata":{"ownerReferences":[],"finalizers":[]}}`} {
+			current := parse(t, object)
+			if _, err := p.Apply(current, meta); err != nil {
+				if _, ok := err.(apierrors.APIStatus); !ok {
+					t.Errorf("%T: %v", err, err)
+				}
+			}
+			if !reflect.DeepEqual(current, parse(t, object)) {
+				t.Errorf("%s has changed the current object: %v", body, current)
 			}
 		}
 	})
