@@ -99,13 +99,8 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// A log that was cut behind a snapshot which is gone has a hole at its front.
-	if list, err := snapshots.List(); err != nil {
+	if err := checkLog(s.log, snapshots); err != nil {
 		return err
-	} else if first, err := s.log.FirstIndex(); err != nil {
-		return err
-	} else if len(list) == 0 && first > 1 {
-		return fmt.Errorf("the log begins at %d and there is no snapshot: wipe this node's directory and let it join again: %w", first, disk.ErrDamaged)
 	}
 	s.fsm.snapshotConfiguration = func() uint64 { return configurationOf(snapshots) }
 	s.fsm.configuration.Store(configurationOf(snapshots))

@@ -11,6 +11,10 @@ var (
 	// Raft log was cut behind: entries in between are gone. The node has to be
 	// wiped and joined again.
 	ErrBehind = errors.New("state.db is older than the newest snapshot")
+	// ErrLogLost is returned when raft.db is gone or an old copy: the term, the
+	// vote and entries that this node has helped to commit are forgotten. The node
+	// has to be wiped and joined again as a new one.
+	ErrLogLost = errors.New("raft.db was lost or put back from an old copy")
 	// ErrHungDisk is passed to Fatal when a write of the Raft log does not return.
 	ErrHungDisk = errors.New("hung disk: a log write does not return")
 	// ErrClosed is returned after Close, or when a snapshot was cancelled.

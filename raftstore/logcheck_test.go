@@ -1,0 +1,85 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/raftstore/disk"
+)
+
+// A voter without its log has forgotten its vote and what it helped to commit.
+// A snapshot beside it must not make the node look sound.
+func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
+	const logFile, metaFile = "raft.db", "snapshot.meta"
+	for _, tt := range []struct {
+		name   string
+		damage func(t *testing.T, dir, oldMeta string)
+		want   error
+	}{
+		{"raft.db is gone", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, logFile)))
+		}, disk.ErrLogLost},
+		{"raft.db is empty", func(t *testing.T, dir, _ string) {
+			noError(t, os.Truncate(filepath.Join(dir, logFile), 0))
+		}, disk.ErrLogLost},
+		{"snapshot.meta is gone", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, metaFile)))
+		}, disk.ErrDamaged},
+		{"snapshot.meta is an old copy", func(t *testing.T, dir, oldMeta string) {
+			copyTo(t, oldMeta, filepath.Join(dir, metaFile))
+		}, disk.ErrDamaged},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 1, func(cfg *Config) {
+				cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 16, 32
+				cfg.Timing.SnapshotInterval = 20 * time.Millisecond
+			})
+			n := c.leader()
+			writeUntilCut := func(at uint64) {
+				t.Helper()
+				c.eventually("the log is cut", func() error {
+					if _, err := n.Propose(c.ctx(), write("k", "v")); err != nil {
+						return err
+					}
+					if first, err := n.log.FirstIndex(); err != nil || first <= at {
+						return fmt.Errorf("the log begins at %d: %w", first, err)
+					}
+					return nil
+				})
+			}
+			writeUntilCut(1)
+			old := filepath.Join(t.TempDir(), "old")
+			copyTo(t, filepath.Join(n.dir, metaFile), old)
+			writeUntilCut(uint64(n.Applied()) + 200)
+			store := n.Store
+			c.close(n)
+			tt.damage(t, n.dir, old)
+			cfg := store.cfg
+			s, err := Open(cfg)
+			if err == nil {
+				noError(t, s.Close())
+			}
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("opened with %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyTo(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	noError(t, err)
+	noError(t, os.WriteFile(to, b, 0o600))
+}
