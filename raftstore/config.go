@@ -43,7 +43,7 @@ type Peers interface {
 	// Refused dials anew and reports whether nothing listens there.
 	Refused(ctx context.Context, addr string) bool
 	// WatchConn keeps a connection to a node until ctx ends, and calls lost each
-	// time it breaks after it was up.
+	// time it breaks after it was up, and if it does not come up in the first place.
 	WatchConn(ctx context.Context, id proto.NodeID, addr string, lost func())
 }
 

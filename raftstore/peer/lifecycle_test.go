@@ -268,6 +268,55 @@ func TestWatchConn(t *testing.T) {
 	}
 }
 
+// TestWatchConnNeverUp: a peer that ends before the first connection to it was up
+// is lost as well, once.
+func TestWatchConnNeverUp(t *testing.T) {
+	a := newAuthority(t)
+	from, _ := startHost(t, a, "a", nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	lost, over := make(chan struct{}, 10), make(chan struct{})
+	go func() {
+		defer close(over)
+		from.WatchConn(ctx, "b", addr, func() { lost <- struct{}{} })
+	}()
+	select {
+	case <-lost:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss was not reported")
+	}
+	at, _ := startHost(t, a, "b", func(c *Config) {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Listener.Close()
+		c.Listener = l
+	})
+	await(t, "b is reached", func() bool {
+		_, err := peerOf(t, from, "b", addr).LeaderLost(inTime(t), &proto.LeaderLostRequest{})
+		return err == nil
+	})
+	if n := len(lost); n != 0 {
+		t.Errorf("%d losses were reported too many", n)
+	}
+	if err := at.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lost:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the second loss was not reported")
+	}
+	cancel()
+	<-over
+}
+
 // TestRefused: only a dial that is refused counts.
 func TestRefused(t *testing.T) {
 	a := newAuthority(t)

@@ -13,8 +13,11 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// WatchConn keeps the gRPC connection to a peer open and calls lost each time
-// that it ends after it was ready, from the calling goroutine. It returns when
+// WatchConn keeps the gRPC connection to a peer open and calls lost from the
+// calling goroutine each time that it ends after it was ready, and when it cannot
+// be made from the beginning: a peer may end before its first connection is up,
+// and nothing else would tell. Until the connection is ready again lost is not
+// called twice. It returns when
 // ctx ends, the Host is closed, or the node's connection was replaced (another
 // address) or forgotten.
 //
@@ -26,11 +29,19 @@ func (h *Host) WatchConn(ctx context.Context, id proto.NodeID, addr string, lost
 	if err != nil {
 		return
 	}
+	reported := false
 	for {
 		state := conn.GetState()
 		switch state {
 		case connectivity.Shutdown:
 			return
+		case connectivity.Ready:
+			reported = false
+		case connectivity.TransientFailure:
+			if !reported {
+				reported = true
+				lost()
+			}
 		case connectivity.Idle:
 			conn.Connect()
 		}
@@ -38,6 +49,7 @@ func (h *Host) WatchConn(ctx context.Context, id proto.NodeID, addr string, lost
 			return
 		}
 		if state == connectivity.Ready {
+			reported = true
 			lost()
 		}
 	}
