@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -16,7 +17,14 @@ func gvr(i *RequestInfo) apischema.GroupVersionResource {
 
 // dispatch finds what serves the request and answers, also with errors.
 func (c *call) dispatch() {
-	if err := c.route(); err != nil {
+	err := c.route()
+	switch {
+	case err == nil:
+	case c.code != 0:
+		// Part of an answer is out: the client must see that it is cut, not
+		// a Status at the end of a list.
+		panic(http.ErrAbortHandler)
+	default:
 		c.fail(err)
 	}
 }

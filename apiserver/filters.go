@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -320,30 +319,4 @@ func (c *call) stale() {
 		text = strconv.FormatInt(d.Milliseconds(), 10)
 	}
 	c.Header()[HeaderStaleness] = []string{text}
-}
-
-// body reads the request's body within the limit. Errors: 413, 400.
-func (c *call) body() ([]byte, error) {
-	limit := c.s.cfg.Limits.Body
-	if c.r.ContentLength > limit {
-		return nil, status.BodyTooLarge(limit)
-	}
-	size := c.r.ContentLength
-	if size < 0 {
-		b, err := io.ReadAll(io.LimitReader(c.r.Body, limit+1))
-		if err != nil {
-			return nil, status.BadRequest("read the request's body: %v", err)
-		}
-		if int64(len(b)) > limit {
-			return nil, status.BodyTooLarge(limit)
-		}
-		c.bodySize = int64(len(b))
-		return b, nil
-	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(c.r.Body, b); err != nil {
-		return nil, status.BadRequest("read the request's body: %v", err)
-	}
-	c.bodySize = size
-	return b, nil
 }

@@ -1,0 +1,57 @@
+package apiserver_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+)
+
+// TestSlowBody: a body that never comes ends with the request's time, on both
+// versions of HTTP and with and without a length, and gives its place back.
+func TestSlowBody(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.Write, c.Limits.Writes = 50*time.Millisecond, 1 })
+	old := e.http.Client().Transport.(*http.Transport).Clone()
+	old.ForceAttemptHTTP2, old.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
+	defer old.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, c := range []struct {
+		name   string
+		client *http.Client
+		proto  string
+		length int64
+	}{
+		{"HTTP/1.1", &http.Client{Transport: old}, "HTTP/1.1", 100},
+		{"HTTP/1.1 chunked", &http.Client{Transport: old}, "HTTP/1.1", -1},
+		{"HTTP/2", e.http.Client(), "HTTP/2.0", 100},
+		{"HTTP/2 without a length", e.http.Client(), "HTTP/2.0", -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body, sender := io.Pipe()
+			defer sender.Close()
+			go func() { _, _ = io.WriteString(sender, "{") }()
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.http.URL+maps, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.ContentLength = c.length
+			w, err := c.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Body.Close()
+			answer, err := io.ReadAll(w.Body)
+			if err != nil || w.StatusCode != http.StatusGatewayTimeout || w.Proto != c.proto || !strings.Contains(string(answer), `"reason":"Timeout"`) {
+				t.Errorf("%s %d %s %v", w.Proto, w.StatusCode, answer, err)
+			}
+		})
+	}
+	if w, answer := e.do(http.MethodPost, maps, nil, `{"metadata":{"name":"next"}}`); w.StatusCode != http.StatusCreated {
+		t.Errorf("the next request: %d %s", w.StatusCode, answer)
+	}
+}
