@@ -111,7 +111,9 @@ func (c *cluster) open(m *testNode) {
 			default:
 			}
 		},
-		Timing: Timing{Heartbeat: 400 * time.Millisecond, Election: 400 * time.Millisecond, Lease: 200 * time.Millisecond},
+		// Calm enough for a machine that does ten other things: what must be quick is
+		// quick without timeouts.
+		Timing: Timing{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, NoLeader: 10 * time.Second},
 	}
 	if c.config != nil {
 		c.config(&cfg)

@@ -121,7 +121,7 @@ func (t *faultyTransport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, re
 // itself is left alone, so that only the round of the read path can refuse.
 func TestReadNeedsVoters(t *testing.T) {
 	f := newFaults()
-	c := newCluster(t, 3, f.install)
+	c := newCluster(t, 3, func(cfg *Config) { f.install(cfg); cfg.Timing.NoLeader = time.Second })
 	l := c.leader()
 	n := c.add("n")
 	if err := l.AddNonvoter(c.ctx(), n.id, n.addr, 0); err != nil {

@@ -34,12 +34,14 @@ func (s *Store) standIn() {
 		if id == "" || id == raft.ServerID(s.cfg.Node) {
 			// Between elections, and when all nodes start at once, nobody is known to
 			// lead: whoever would win stands soon, instead of after a timeout.
+			term := s.raft.CurrentTerm()
 			pause := time.NewTimer(standAgain + rand.N(standAgain/3))
 			select {
 			case <-change:
 			case <-s.ctx.Done():
 			case <-pause.C:
-				if id == "" {
+				// A term that has moved meanwhile is an election under way: let it end.
+				if id == "" && s.raft.CurrentTerm() == term {
 					s.standIfNobodyLeads()
 				}
 			}
