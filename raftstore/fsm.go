@@ -19,6 +19,10 @@ import (
 // are kept.
 var ErrInstallLoop = errors.New("the same snapshot was installed over and over: the log holds dead entries")
 
+// ErrDiverged is fatal: this node's state holds an entry that is not the
+// cluster's. The remedy is to wipe the node and let it join again.
+var ErrDiverged = errors.New("this node's state is not a state of the cluster: wipe its data directory and let it join again")
+
 // maxInstalls is how many snapshots may be installed without any log entry in
 // between and without a gain: a slow follower that always gets newer ones is not
 // in a loop.
@@ -66,7 +70,13 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.configuration.Store(l.Index)
 		}
 		if proto.Revision(l.Index) <= at {
-			// state.db was ahead of the log's replay, or of the snapshot's index.
+			// state.db was ahead of the log's replay, or of the snapshot's index. But
+			// it must have applied this very entry: another one means that this
+			// directory is an old copy, or that a vote was forgotten.
+			if m := state.Mark(); proto.Revision(l.Index) == m.Applied && proto.Term(l.Term) != m.Term {
+				f.fatal(fmt.Errorf("entry %d is of term %d, this node has applied one of term %d: %w", l.Index, l.Term, m.Term, ErrDiverged))
+				return results
+			}
 			continue
 		}
 		at = proto.Revision(l.Index)

@@ -24,6 +24,8 @@ const (
 	// standAgain is how long a node waits after it stood, or after another voter
 	// was the better candidate.
 	standAgain = 150 * time.Millisecond
+	// answerWithin is how long the other voters have to say what they see.
+	answerWithin = 400 * time.Millisecond
 )
 
 // standIn watches the connection to the current leader.
@@ -145,7 +147,7 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 		return false
 	}
 	myTerm, myIndex := s.lastLog()
-	ctx, cancel := context.WithTimeout(s.ctx, standAgain)
+	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
 	defer cancel()
 	voters, asked, self := 0, 0, false
 	type answer struct {
