@@ -118,7 +118,7 @@ func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change,
 		return change{}, err
 	}
 	deleting := text(meta, "deletionTimestamp") != ""
-	setFinalizers(meta, dependentsFinalizers(meta, o))
+	setFinalizers(meta, dependentsFinalizers(meta, o, c.s.cfg.GarbageCollector))
 	grace := c.gracePeriod(o, obj, meta)
 	held := hasFinalizers(meta)
 	if h.startDelete != nil && h.startDelete(c, obj) {
@@ -177,8 +177,9 @@ func (c *call) gracePeriod(o *metav1.DeleteOptions, obj, meta tree) int64 {
 }
 
 // dependentsFinalizers is the object's finalizers with those that tell the
-// garbage collector what to do with dependents.
-func dependentsFinalizers(meta tree, o *metav1.DeleteOptions) []string {
+// garbage collector what to do with dependents, or without them if nothing
+// collects.
+func dependentsFinalizers(meta tree, o *metav1.DeleteOptions, collected bool) []string {
 	list, _ := stringList(meta["finalizers"])
 	var want string
 	switch {
@@ -191,6 +192,9 @@ func dependentsFinalizers(meta tree, o *metav1.DeleteOptions) []string {
 		want = metav1.FinalizerOrphanDependents
 	case *o.PropagationPolicy == metav1.DeletePropagationForeground:
 		want = metav1.FinalizerDeleteDependents
+	}
+	if !collected {
+		want = ""
 	}
 	list = slices.DeleteFunc(list, func(s string) bool {
 		return s != want && (s == metav1.FinalizerOrphanDependents || s == metav1.FinalizerDeleteDependents)

@@ -31,6 +31,7 @@ type objectHooks struct {
 // byResource is keyed by GroupResource.String.
 var byResource = map[string]*objectHooks{
 	"namespaces": &namespaceHooks,
+	"secrets":    &secretHooks,
 }
 
 // subresourceHooks is keyed by resource.group/subresource.

@@ -38,6 +38,8 @@ func (c *call) list() error {
 		meta.Remaining = page.Remaining
 	}
 	c.readAs(plan, at)
+	release := c.boundAnswer()
+	defer release()
 	return codec.WriteList(c, c.r, f, c.res, meta, page.Versions)
 }
 

@@ -306,6 +306,24 @@ func immutableErrors(res *kinds.Resource, obj, old tree) (errs field.ErrorList) 
 			errs = append(errs, field.Invalid(dottedPath(path), now, apivalidation.FieldImmutableErrorMsg))
 		}
 	}
+	return append(errs, frozenErrors(res, obj, old)...)
+}
+
+// frozenErrors compares the fields of an object that was declared immutable as a
+// whole.
+func frozenErrors(res *kinds.Resource, obj, old tree) (errs field.ErrorList) {
+	if res.FrozenBy == "" || lookup(old, res.FrozenBy) != true {
+		return nil
+	}
+	why := fmt.Sprintf("field is immutable when `%s` is set", res.FrozenBy)
+	if lookup(obj, res.FrozenBy) != true {
+		errs = append(errs, field.Forbidden(dottedPath(res.FrozenBy), why))
+	}
+	for _, path := range res.FrozenFields {
+		if !treeEqual(lookup(old, path), lookup(obj, path)) {
+			errs = append(errs, field.Forbidden(dottedPath(path), why))
+		}
+	}
 	return errs
 }
 

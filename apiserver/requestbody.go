@@ -50,17 +50,29 @@ func (c *call) readBody(limit int64) ([]byte, error) {
 	return b, err
 }
 
+// boundAnswer makes writing the answer fail when the request's time is over, for
+// answers that can be large: a client that hardly reads would hold its place
+// among the requests in flight. As boundBody.
+func (c *call) boundAnswer() (release func()) {
+	return c.atEnd(func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
+}
+
 // boundBody makes reading the body fail when the request's time is over: a body
 // that trickles in would hold its place among the requests in flight for as long
 // as its sender likes. The deadline is set only when it has passed, because each
 // costs a message to the connection's goroutine on HTTP/2. The caller calls
 // release before the request ends.
 func (c *call) boundBody() (release func()) {
+	return c.atEnd(func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+}
+
+// atEnd calls f when the request's time is over before release is called.
+func (c *call) atEnd(f func(*http.ResponseController) error) (release func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(c.ctx, func() {
 		defer close(done)
-		// Readers without deadlines are not connections.
-		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(time.Unix(1, 0))
+		// Readers and writers without deadlines are not connections.
+		_ = f(http.NewResponseController(c.ResponseWriter))
 	})
 	return func() {
 		if !stop() {

@@ -55,3 +55,43 @@ func TestSlowBody(t *testing.T) {
 		t.Errorf("the next request: %d %s", w.StatusCode, answer)
 	}
 }
+
+// TestSlowReader: a list that is hardly read ends with the request's time and
+// gives its place back.
+func TestSlowReader(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.Request, c.Limits.Reads = 300*time.Millisecond, 1 })
+	// More than sockets and flow control windows hold.
+	value := strings.Repeat("x", 1<<20)
+	for i := range 40 {
+		if w, answer := e.do(http.MethodPost, maps, nil, `{"metadata":{"generateName":"big-"},"data":{"v":"`+value+`"}}`); w.StatusCode != http.StatusCreated {
+			t.Fatalf("object %d: %d %s", i, w.StatusCode, answer)
+		}
+	}
+	old := e.http.Client().Transport.(*http.Transport).Clone()
+	old.ForceAttemptHTTP2, old.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
+	defer old.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for name, client := range map[string]*http.Client{"HTTP/1.1": {Transport: old}, "HTTP/2": e.http.Client()} {
+		t.Run(name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.http.URL+maps, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Body.Close() // nothing of it was read
+			for {
+				next, answer := e.do(http.MethodGet, "/api/v1/namespaces/default", nil, "")
+				if next.StatusCode == http.StatusOK {
+					break
+				}
+				if next.StatusCode != http.StatusTooManyRequests || ctx.Err() != nil {
+					t.Fatalf("the place was not given back: %d %s", next.StatusCode, answer)
+				}
+			}
+		})
+	}
+}

@@ -48,6 +48,11 @@ type Config struct {
 	Health    http.Handler // /livez, /readyz, /healthz
 	Metrics   http.Handler // /metrics
 
+	// GarbageCollector says that something acts on the finalizers orphan and
+	// foregroundDeletion. Without it, no deletion adds them: nobody would ever take
+	// them off, and the object would stay terminating for good.
+	GarbageCollector bool
+
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
 	// Log for panics and what no client can be told. Default: slog.Default.

@@ -50,6 +50,10 @@ type Resource struct {
 	Custom bool `json:"custom,omitempty"`
 	// ImmutableFields may not change in an update: dotted paths.
 	ImmutableFields []string `json:"immutableFields,omitempty"`
+	// FrozenBy is a boolean field that, once true, cannot be changed any more and
+	// makes FrozenFields immutable (immutable of ConfigMaps and Secrets).
+	FrozenBy     string   `json:"frozenBy,omitempty"`
+	FrozenFields []string `json:"frozenFields,omitempty"`
 
 	derived derived
 }
