@@ -33,6 +33,11 @@ const MaxOperations = 10_000
 // each could otherwise double the document.
 const maxCopyBytes = 3 << 20
 
+// maxWork bounds operations times bytes of object and patch: an operation on an
+// array can cost as much as the array is long, and none of it can be interrupted.
+// A thousand operations on the largest object are within it.
+const maxWork = 4 << 30
+
 func init() {
 	// The library knows this bound only as a variable of its package.
 	jsonpatch.AccumulatedCopySizeLimit = maxCopyBytes
@@ -157,6 +162,10 @@ func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) 
 	doc, err := json.Marshal(current)
 	if err != nil {
 		return nil, fmt.Errorf("encode object for JSON patch: %w", err)
+	}
+	if work := int64(len(p.operations)) * int64(len(doc)+len(p.Raw)); work > maxWork {
+		return nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("%d operations on an object of this size are too much for one JSON patch: send fewer at once", len(p.operations)))
 	}
 	doc, err = p.operations.Apply(doc)
 	var tooMuch *jsonpatch.AccumulatedCopySizeError
