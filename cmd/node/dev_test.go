@@ -175,7 +175,7 @@ func TestEnvironment(t *testing.T) {
 		processors int
 		want       string
 	}{
-		{[]string{"PATH=/bin", "QUORATE_NAME=a", "QUORATES=b"}, 2, "PATH=/bin QUORATES=b GOMAXPROCS=1"},
+		{[]string{"PATH=/bin", "QUORATE_NAME=a", "QUORATES=b"}, 2, "PATH=/bin QUORATES=b GOMAXPROCS=2"},
 		{nil, 8, "GOMAXPROCS=3"},
 		{[]string{"GOMAXPROCS=7"}, 8, "GOMAXPROCS=7 GOMAXPROCS=7"},
 	} {

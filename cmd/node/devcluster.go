@@ -196,10 +196,11 @@ func (c *devCluster) start(n *devNode) error {
 
 // environment is that of a playground's node: without our own variables, since
 // the nodes have files, and with a fair share of the processors. Nodes that may
-// each use all of them wake and spin them for each other, which costs a fourth of
-// a read. GOMAXPROCS of the caller goes before it.
+// each use all of them wake and spin them for each other. But never one alone:
+// then everything waits while a sync of the disk blocks it, and writes cost an
+// eighth more. GOMAXPROCS of the caller goes before it.
 func (c *devCluster) environment(env []string, processors int) []string {
-	share := "GOMAXPROCS=" + strconv.Itoa(max(1, (processors+len(c.Nodes)-1)/len(c.Nodes)))
+	share := "GOMAXPROCS=" + strconv.Itoa(max(2, (processors+len(c.Nodes)-1)/len(c.Nodes)))
 	var out []string
 	for _, e := range env {
 		if strings.HasPrefix(e, "GOMAXPROCS=") {
