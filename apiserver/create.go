@@ -16,20 +16,26 @@ import (
 // generateAttempts is how many names are tried for a generateName.
 const generateAttempts = 8
 
-func (c *call) create() error {
-	if err := c.q.checkModify("CreateOptions"); err != nil {
-		return err
+// readWrite is how a write with an object begins: its options, the form of the
+// answer, and the object, which fits the model.
+func (c *call) readWrite(optionsKind string) (f codec.Format, obj tree, err error) {
+	if err = c.q.checkModify(optionsKind); err != nil {
+		return
 	}
 	c.kind.DryRun = c.q.isDryRun()
-	f, err := c.format(c.res, codec.ShapeObject)
-	if err != nil {
-		return err
+	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
+		return
 	}
 	model, err := c.model()
 	if err != nil {
-		return err
+		return
 	}
-	obj, err := c.readObject(c.res, model)
+	obj, err = c.readObject(c.res, model)
+	return
+}
+
+func (c *call) create() error {
+	f, obj, err := c.readWrite("CreateOptions")
 	if err != nil {
 		return err
 	}

@@ -9,19 +9,7 @@ import (
 )
 
 func (c *call) update() error {
-	if err := c.q.checkModify("UpdateOptions"); err != nil {
-		return err
-	}
-	c.kind.DryRun = c.q.isDryRun()
-	f, err := c.format(c.res, codec.ShapeObject)
-	if err != nil {
-		return err
-	}
-	model, err := c.model()
-	if err != nil {
-		return err
-	}
-	sent, err := c.readObject(c.res, model)
+	f, sent, err := c.readWrite("UpdateOptions")
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,13 @@ func runDev(ctx context.Context, o devOptions, out io.Writer) error {
 		select {
 		case n := <-exited:
 			fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  %s dev start %s --data-dir %s\n", n.Name, rel(n.Log), self(), n.Name, o.dataDir)
+			// `dev stop` in another terminal ends this one too. A node that was started
+			// again meanwhile is in cluster.json.
+			if current, err := readCluster(o.dataDir); err == nil && current.down() {
+				children.Wait()
+				fmt.Fprintln(out, "all nodes have stopped")
+				return nil
+			}
 		case <-stop.Done():
 			fmt.Fprintln(out, "stopping")
 			// A node that was started again meanwhile is in cluster.json.

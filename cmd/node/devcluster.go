@@ -163,6 +163,16 @@ func (c *devCluster) node(name string) *devNode {
 	return nil
 }
 
+// down reports whether no node runs.
+func (c *devCluster) down() bool {
+	for _, n := range c.Nodes {
+		if n.running() {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *devCluster) names() []string {
 	var names []string
 	for _, n := range c.Nodes {
