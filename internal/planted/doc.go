@@ -1,0 +1,31 @@
+// Package planted holds known bugs, each a way in which servers of this kind
+// have been wrong, so that the tests can prove that they would notice. A build
+// without the tag "planted" contains none of them: On is false at compile time.
+// A build with it has the one that QUORATE_PLANTED names, or none.
+package planted
+
+// Bug is the name of a planted bug.
+type Bug string
+
+const (
+	// VerifyLeader confirms reads with Raft's VerifyLeader instead of a round of
+	// terms: it counts non-voters and answers to questions that were asked earlier.
+	VerifyLeader Bug = "verify-leader"
+	// FastPath handles heartbeats beside Raft's main loop (hashicorp/raft#695).
+	FastPath Bug = "heartbeat-fast-path"
+	// NoOwnTerm lets a new leader answer before an entry of its term has committed.
+	NoOwnTerm Bug = "no-own-term-barrier"
+	// AckBeforeSync tells Raft that entries are stored before they are.
+	AckBeforeSync Bug = "ack-before-fsync"
+	// EarlyBookmark lets a bookmark pass events that were not sent.
+	EarlyBookmark Bug = "bookmark-before-event"
+	// ReusedRevision restores a backup without moving the clock ahead.
+	ReusedRevision Bug = "revision-reused-after-restore"
+	// DroppedEvent loses a version above the floor when the history is compacted.
+	DroppedEvent Bug = "event-dropped-at-compaction"
+	// ReadBeforeWait reads the state before it has reached the read index.
+	ReadBeforeWait Bug = "read-before-wait"
+)
+
+// All are the bugs that can be planted.
+var All = []Bug{VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait}
