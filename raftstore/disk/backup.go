@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -89,7 +90,9 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (*proto.StateRecor
 	if rec.ClusterId == string(o.Cluster) {
 		return nil, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
 	}
-	rec.Applied += o.Bump
+	if !planted.On(planted.ReusedRevision) {
+		rec.Applied += o.Bump
+	}
 	rec.Floor = rec.Applied
 	rec.AppliedTerm = max(rec.AppliedTerm, 1)
 	rec.ClusterId = string(o.Cluster)

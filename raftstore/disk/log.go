@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/quorate/quorate/internal/planted"
 	"go.etcd.io/bbolt"
 )
 
@@ -55,6 +56,7 @@ type Log struct {
 	backend logBackend
 	o       LogOptions
 	cache   *logCache
+	late    lateStore    // only used where its bug is planted
 	last    atomic.Int64 // when a write last returned, in ns since 1970
 }
 
@@ -122,6 +124,7 @@ func openBolt(path string) (b *raftboltdb.BoltStore, err error) {
 func newLog(backend logBackend, o LogOptions) *Log {
 	o.defaults()
 	l := &Log{backend: backend, o: o, cache: newLogCache(o.CacheBytes)}
+	l.late.backend = backend
 	l.last.Store(time.Now().UnixNano())
 	return l
 }
@@ -154,7 +157,11 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 		return nil
 	}
 	start := time.Now()
-	if err := l.write("store entries", func() error { return l.backend.StoreLogs(logs) }); err != nil {
+	store := l.backend.StoreLogs
+	if planted.On(planted.AckBeforeSync) {
+		store = l.late.store
+	}
+	if err := l.write("store entries", func() error { return store(logs) }); err != nil {
 		return err
 	}
 	bytes := 0
@@ -171,6 +178,9 @@ func (l *Log) DeleteRange(min, max uint64) error {
 	// Before the disk, so that nobody is given what is gone. Raft never stores
 	// into a range that it is deleting.
 	l.cache.remove(min, max)
+	if planted.On(planted.AckBeforeSync) {
+		l.late.flush()
+	}
 	return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
 }
 
@@ -207,6 +217,9 @@ func (l *Log) GetUint64(key []byte) (uint64, error) { return l.backend.GetUint64
 
 // Close waits for a write that runs and closes the file.
 func (l *Log) Close() error {
+	if planted.On(planted.AckBeforeSync) {
+		l.late.flush()
+	}
 	if err := l.backend.Close(); err != nil {
 		return fmt.Errorf("close log: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"sync/atomic"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -77,7 +78,7 @@ func (h *history) trim(done, floor proto.Revision, f func(*Version)) {
 				f(v)
 			}
 		}
-		if c.versions[n-1].Revision <= floor && (n == chunkSize || i < len(list)-1) {
+		if planted.On(planted.DroppedEvent) || c.versions[n-1].Revision <= floor && (n == chunkSize || i < len(list)-1) {
 			drop = i + 1
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -75,10 +76,12 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 		snapshot = &patientReader{s: s, left: install.Size}
 		rpc.Reader = snapshot
 	}
-	select {
-	case t.consumer <- rpc:
-	case <-t.done:
-		return raft.ErrTransportShutdown
+	if !(planted.On(planted.FastPath) && t.beside(rpc)) {
+		select {
+		case t.consumer <- rpc:
+		case <-t.done:
+			return raft.ErrTransportShutdown
+		}
 	}
 	var got raft.RPCResponse
 	select {

@@ -8,10 +8,12 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -52,8 +54,10 @@ type Transport struct {
 	logs    *limiter
 
 	consumer chan raft.RPC
-	done     chan struct{} // closed by Close
-	wg       sync.WaitGroup
+	// heartbeat is only set where the bug of the fast path is planted.
+	heartbeat atomic.Pointer[func(raft.RPC)]
+	done      chan struct{} // closed by Close
+	wg        sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
@@ -116,7 +120,11 @@ func (*Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { 
 func (*Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler does nothing, which leaves the fast path off.
-func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
+func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	if planted.On(planted.FastPath) {
+		t.heartbeat.Store(&handle)
+	}
+}
 
 // AppendEntries sends entries and waits for the answer. A batch of more than
 // 8 MiB is cut, in req itself: Raft sends the rest with the next request.

@@ -1,0 +1,44 @@
+package disk
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// lateness is how long the planted bug keeps entries from the disk.
+const lateness = 30 * time.Millisecond
+
+// lateStore says that entries are stored before they are: the bug that is
+// planted as planted.AckBeforeSync.
+type lateStore struct {
+	backend logBackend
+
+	mu    sync.Mutex
+	logs  []*raft.Log
+	timer *time.Timer
+}
+
+func (s *lateStore) store(logs []*raft.Log) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logs = append(s.logs, logs...)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(lateness, s.flush)
+	}
+	return nil
+}
+
+func (s *lateStore) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if len(s.logs) > 0 {
+		_ = s.backend.StoreLogs(s.logs) // it is a bug
+		s.logs = nil
+	}
+}
