@@ -205,13 +205,24 @@ func (c *Cluster) Leader(t testing.TB, ask ...*Node) *Node {
 // Kill ends nodes with SIGKILL, all at once, and waits until they are gone.
 func (c *Cluster) Kill(t testing.TB, nodes ...*Node) {
 	t.Helper()
+	c.end(t, syscall.SIGKILL, nodes)
+}
+
+// Stop ends nodes with SIGTERM, all at once, and waits until they are gone.
+func (c *Cluster) Stop(t testing.TB, nodes ...*Node) {
+	t.Helper()
+	c.end(t, syscall.SIGTERM, nodes)
+}
+
+func (c *Cluster) end(t testing.TB, signal syscall.Signal, nodes []*Node) {
+	t.Helper()
 	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, syscall.SIGKILL); err != nil {
-			t.Fatalf("kill -9 %s (pid %d): %v", n.Name, n.pid, err)
+		if err := syscall.Kill(n.pid, signal); err != nil {
+			t.Fatalf("%s to %s (pid %d): %v", signal, n.Name, n.pid, err)
 		}
 	}
 	for _, n := range nodes {
-		Await(t, 10*time.Second, n.Name+" is gone", func() string {
+		Await(t, 30*time.Second, n.Name+" is gone", func() string {
 			if n.running() {
 				return "it runs"
 			}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,7 +62,11 @@ func begin() (end func() error, err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	if theRun.kubectl, err = findKubectl(); err != nil {
+	root, err := repository()
+	if err != nil {
+		return nil, err
+	}
+	if theRun.kubectl, err = findKubectl(root); err != nil {
 		return nil, err
 	}
 	if theRun.quorate = os.Getenv("QUORATE_BIN"); theRun.quorate != "" {
@@ -69,17 +74,28 @@ func begin() (end func() error, err error) {
 		return stop, err
 	}
 	theRun.quorate = filepath.Join(theRun.dir, "quorate")
-	build := exec.Command("go", "build", "-o", theRun.quorate, "../cmd/node")
+	build := exec.Command("go", "build", "-o", theRun.quorate, "./cmd/node")
+	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
 	}
 	return stop, nil
 }
 
-func findKubectl() (string, error) {
+// repository is the root of the main module, also for tests in modules of their
+// own that use this harness.
+func repository() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func findKubectl(root string) (string, error) {
 	path := os.Getenv("KUBECTL")
 	if path == "" {
-		path = filepath.Join("..", "bin", "kubectl")
+		path = filepath.Join(root, "bin", "kubectl")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
