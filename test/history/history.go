@@ -55,7 +55,8 @@ type Item struct {
 	Revision uint64 `json:"rv"`
 }
 
-// Op is one operation of one client.
+// Op is one operation of one client. A client does one thing at a time, and its
+// operations stand in their order in History.Ops.
 type Op struct {
 	Client int           `json:"client"`
 	Node   string        `json:"node"` // the node that was asked
@@ -71,6 +72,13 @@ type Op struct {
 	Precondition uint64 `json:"precondition,omitempty"`
 	// Asked is the resourceVersion of a NotOlderThan or Exact read.
 	Asked uint64 `json:"asked,omitempty"`
+	// Prefix narrows a list by key. A page is a list of at most Limit items whose
+	// keys are greater than After; More says that the answer had a continue token.
+	// A page behind a token is an Exact read that asked for the token's revision.
+	Prefix string `json:"prefix,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	After  string `json:"after,omitempty"`
+	More   bool   `json:"more,omitempty"`
 
 	Outcome Outcome `json:"outcome"`
 	// Code is the HTTP status of a refusal, Reason its reason, or why an outcome
@@ -78,7 +86,7 @@ type Op struct {
 	Code   int    `json:"code,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Revision is the resourceVersion of a write that is OK (of a delete: that of
-	// its event), and of a list.
+	// its event; 0 if the answer did not tell), and of a list.
 	Revision uint64 `json:"rv,omitempty"`
 	// Items are what a read returned: none or one for a get.
 	Items []Item `json:"items,omitempty"`
@@ -132,11 +140,27 @@ type Watch struct {
 
 // Fault is something that was done to the cluster.
 type Fault struct {
-	Kind   string        `json:"kind"` // kill, pause, cut, one-way, delay, …
+	Kind   string        `json:"kind"` // Kill, Pause, cut, one-way, delay, …
 	Nodes  []string      `json:"nodes,omitempty"`
 	Begin  time.Duration `json:"begin"`
 	End    time.Duration `json:"end"`
 	Detail string        `json:"detail,omitempty"`
+	// Restart says that the nodes' processes ended between Begin and End, for
+	// kinds that do not say so by their name.
+	Restart bool `json:"restart,omitempty"`
+}
+
+// Restarts reports whether the nodes' processes ended: what they serve afterwards
+// comes from a new start, which may have forgotten the last second.
+func (f *Fault) Restarts() bool {
+	if f.Restart {
+		return true
+	}
+	switch f.Kind {
+	case "kill", "crash", "restart", "power", "wipe", "rolling":
+		return true
+	}
+	return false
 }
 
 // Entry is a version in the log of the cluster: what really happened.
@@ -162,7 +186,8 @@ type History struct {
 	Watches []Watch `json:"watches"`
 	Faults  []Fault `json:"faults"`
 	// Log holds every version after LogFrom in order, as one node tells it at the end;
-	// empty if the run could not keep it all.
+	// empty if the run could not keep it all. Everything in it was written by one of
+	// Ops, so set-up is recorded as well. The value of a deleted entry is the last one, or "".
 	Log     []Entry `json:"log,omitempty"`
 	LogFrom uint64  `json:"logFrom,omitempty"`
 	States  []State `json:"states,omitempty"`
