@@ -37,6 +37,10 @@ type Options struct {
 	// quorum is asked whether it exists. Nearly always it is only a few
 	// milliseconds away. Default 20 ms; negative means none.
 	Grace time.Duration
+	// Observe is told of each Most Recent read that succeeds how long it waited for
+	// its index, and then for the local state to reach that. It must be fast and
+	// safe for concurrent use. Default: nobody is told.
+	Observe func(index, log time.Duration)
 }
 
 func (o *Options) defaults() {
@@ -110,12 +114,17 @@ func (r *Reader) any(p Plan) (proto.Revision, error) {
 func (r *Reader) mostRecent(ctx context.Context) (proto.Revision, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, r.opt.MostRecentTimeout, errNoAnswer)
 	defer cancel()
+	began := time.Now()
 	index, err := r.rounds.Do(wait)
+	indexed := time.Now()
 	if err == nil && index > r.src.Applied() && !planted.On(planted.ReadBeforeWait) {
 		err = r.src.WaitApplied(wait, index)
 	}
 	if err != nil {
 		return 0, unavailable(ctx, "linearizable read", err)
+	}
+	if r.opt.Observe != nil {
+		r.opt.Observe(indexed.Sub(began), time.Since(indexed))
 	}
 	return r.src.Applied(), nil
 }

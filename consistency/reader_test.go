@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -195,6 +196,28 @@ func as[E error](ok func(E) bool) func(error) bool {
 		var e E
 		return errors.As(err, &e) && ok(e)
 	}
+}
+
+// TestAwaitObserved: the two waits of a Most Recent read are told apart, and
+// nobody else's are told.
+func TestAwaitObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource(9, 5)
+		src.delay = 10 * time.Millisecond
+		var got [][2]time.Duration
+		r := NewReader(src, Options{Observe: func(index, log time.Duration) { got = append(got, [2]time.Duration{index, log}) }})
+		defer r.Close()
+		time.AfterFunc(40*time.Millisecond, func() { src.apply(9) })
+		for _, p := range []Plan{{Mode: MostRecent}, {Mode: MostRecent}, {Mode: Any}, {Mode: NotOlderThan, Revision: 9}, {Mode: Exact, Revision: 9}} {
+			if _, err := r.Await(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := [][2]time.Duration{{10 * time.Millisecond, 30 * time.Millisecond}, {10 * time.Millisecond, 0}}
+		if !slices.Equal(got, want) {
+			t.Errorf("observed %v, want %v", got, want)
+		}
+	})
 }
 
 // The end of the client's own context is reported as that, not as a failure of

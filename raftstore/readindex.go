@@ -199,9 +199,11 @@ func (s *Store) askTerm(ctx context.Context, server raft.Server, term, round uin
 	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_CurrentTerm{
 		CurrentTerm: &proto.CurrentTermRequest{Round: round},
 	}}}
+	began := time.Now()
 	if err := s.links.ask(ctx, proto.NodeID(server.ID), string(server.Address), &q); err != nil {
 		return fmt.Errorf("ask %s for its term: %w", server.ID, err)
 	}
+	s.stats.roundTrip(proto.NodeID(server.ID), time.Since(began))
 	r := q.resp.GetCurrentTerm()
 	switch {
 	case r == nil || r.Round != round:

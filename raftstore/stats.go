@@ -3,6 +3,8 @@ package raftstore
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // Stats counts what a Store does, for metrics. Read it through Store.Stats.
@@ -11,6 +13,7 @@ type Stats struct {
 	readIndexes, nudges, stood     atomic.Int64
 	rounds                         atomic.Uint64
 	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
+	onRoundTrip                    atomic.Pointer[func(proto.NodeID, time.Duration)]
 }
 
 func observe(p *atomic.Pointer[func(time.Duration)], d time.Duration) {
@@ -22,6 +25,12 @@ func observe(p *atomic.Pointer[func(time.Duration)], d time.Duration) {
 func (s *Stats) logWrite(d time.Duration, _, _ int) { observe(&s.onLogWrite, d) }
 func (s *Stats) backendCommit(d time.Duration)      { observe(&s.onCommit, d) }
 func (s *Stats) readIndexWait(d time.Duration)      { observe(&s.onReadIx, d) }
+
+func (s *Stats) roundTrip(to proto.NodeID, d time.Duration) {
+	if f := s.onRoundTrip.Load(); f != nil && *f != nil {
+		(*f)(to, d)
+	}
+}
 
 // Counters is a snapshot of what a Store has counted since it was opened.
 type Counters struct {
@@ -60,4 +69,11 @@ func (s *Store) Observe(logWrite, backendCommit, readIndex func(time.Duration)) 
 	s.stats.onLogWrite.Store(&logWrite)
 	s.stats.onCommit.Store(&backendCommit)
 	s.stats.onReadIx.Store(&readIndex)
+}
+
+// ObserveRoundTrips sets who is told how long voters took to answer this node's
+// questions for their term: a message there and one back, no disk. Only leaders
+// ask. The function must be fast and safe for concurrent use; nil is allowed.
+func (s *Store) ObserveRoundTrips(f func(to proto.NodeID, d time.Duration)) {
+	s.stats.onRoundTrip.Store(&f)
 }

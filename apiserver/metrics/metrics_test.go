@@ -59,6 +59,8 @@ func exercise(m *Metrics) {
 	p.Failed()
 	m.Read("any", "follower", time.Second, 3)
 	m.ReadIndexWait(time.Millisecond)
+	m.ReadWait(time.Millisecond, time.Millisecond)
+	m.PeerRoundTrip("n2", time.Millisecond)
 	m.ClientCertificate(time.Hour)
 	m.Authenticated("success")
 	m.Authorized("allowed")

@@ -170,6 +170,11 @@ func (m *Metrics) LogWrite(d time.Duration) { m.store.walFsync.Observe(d.Seconds
 // BackendCommit is told how long a flush of the state file took.
 func (m *Metrics) BackendCommit(d time.Duration) { m.store.backendCommit.Observe(d.Seconds()) }
 
+// PeerRoundTrip is for raftstore.Store.ObserveRoundTrips.
+func (m *Metrics) PeerRoundTrip(node string, d time.Duration) {
+	m.store.peerRTT.WithLabelValues(node).Observe(d.Seconds())
+}
+
 // Peer returns the series of one other node, for the transport to keep.
 func (m *Metrics) Peer(node string) *Peer {
 	return &Peer{

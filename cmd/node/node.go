@@ -226,8 +226,9 @@ func (n *node) openStore(context.Context) (err error) {
 	}
 	n.log.Info("the state is loaded", "applied", n.store.Applied(), "took", time.Since(began))
 	n.store.Observe(n.metrics.LogWrite, n.metrics.BackendCommit, n.metrics.ReadIndexWait)
+	n.store.ObserveRoundTrips(func(to proto.NodeID, d time.Duration) { n.metrics.PeerRoundTrip(string(to), d) })
 	n.metrics.SetStore(n.storeStats)
-	n.reader = consistency.NewReader(n.store, consistency.Options{MostRecentTimeout: n.cfg.NoLeaderTimeout})
+	n.reader = consistency.NewReader(n.store, consistency.Options{MostRecentTimeout: n.cfg.NoLeaderTimeout, Observe: n.metrics.ReadWait})
 	return nil
 }
 
