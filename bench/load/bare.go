@@ -19,6 +19,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // bareArgument makes this program a bare server instead of a load generator.
@@ -82,7 +84,7 @@ func selfSigned() (tls.Certificate, error) {
 type bareServer struct {
 	child *exec.Cmd
 	stdin io.Closer
-	conns []*conn
+	conns []*client.Conn
 }
 
 func startBare(ctx context.Context) (*bareServer, error) {
@@ -124,7 +126,7 @@ func (s *bareServer) connect(ctx context.Context, stdout io.Reader) error {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, NextProtos: []string{"h2"}}
 	for range connections {
-		c, err := dial(ctx, &url.URL{Scheme: "https", Host: addr}, config)
+		c, err := client.Dial(ctx, &url.URL{Scheme: "https", Host: addr}, config)
 		if err != nil {
 			return err
 		}
@@ -134,7 +136,7 @@ func (s *bareServer) connect(ctx context.Context, stdout io.Reader) error {
 }
 
 func (s *bareServer) stop() {
-	_ = closeAll(s.conns)
+	_ = client.CloseAll(s.conns)
 	_ = s.stdin.Close()
 	_ = s.child.Wait()
 }

@@ -8,13 +8,16 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/host"
 )
 
 // bench is one run: the connections, the objects, and what is known of them.
 type bench struct {
 	options
 	cluster *cluster
-	conns   []*conn
+	conns   []*client.Conn
 	// versions holds each object's resourceVersion. Object i is written by
 	// worker i%workers alone, so nobody waits and nobody conflicts.
 	versions [][]byte
@@ -23,12 +26,12 @@ type bench struct {
 	round int64
 }
 
-func newBench(o options, c *cluster, conns []*conn) *bench {
+func newBench(o options, c *cluster, conns []*client.Conn) *bench {
 	return &bench{options: o, cluster: c, conns: conns, versions: make([][]byte, o.objects), round: time.Now().UnixNano()}
 }
 
 // conn is worker w's connection.
-func (b *bench) conn(w int) *conn { return b.conns[w%len(b.conns)] }
+func (b *bench) conn(w int) *client.Conn { return b.conns[w%len(b.conns)] }
 
 func (b *bench) collection() string {
 	return "/api/v1/namespaces/" + b.namespace + "/configmaps"
@@ -63,7 +66,7 @@ func (b *bench) measure(ctx context.Context, chosen []scenario, progress io.Writ
 	if err := b.calibrateInto(ctx, r, progress); err != nil {
 		return nil, err
 	}
-	r.ResidentBytes, err = residentMemory(b.cluster.pids())
+	r.ResidentBytes, err = host.ResidentMemory(b.cluster.pids())
 	return r, err
 }
 
@@ -84,7 +87,7 @@ func (b *bench) row(ctx context.Context, s scenario) (row, error) {
 			return row{}, err
 		}
 	}
-	before, err := cpuTimes(b.cluster.pids())
+	before, err := host.CPUTimes(b.cluster.pids())
 	if err != nil {
 		return row{}, err
 	}
@@ -92,7 +95,7 @@ func (b *bench) row(ctx context.Context, s scenario) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	after, err := cpuTimes(b.cluster.pids())
+	after, err := host.CPUTimes(b.cluster.pids())
 	if err != nil {
 		return row{}, err
 	}
@@ -107,9 +110,9 @@ func (b *bench) row(ctx context.Context, s scenario) (row, error) {
 func (b *bench) prepareNamespace(ctx context.Context) (there bool, err error) {
 	var buf bytes.Buffer
 	body := []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + b.namespace + `"}}`)
-	err = b.conn(0).do(ctx, request{method: http.MethodPost, path: "/api/v1/namespaces", header: jsonBody, body: body}, &buf)
-	var refused *refusal
-	if errors.As(err, &refused) && refused.code == http.StatusConflict {
+	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Header: client.JSONBody, Body: body}, &buf)
+	var refused *client.Refusal
+	if errors.As(err, &refused) && refused.Code == http.StatusConflict {
 		return true, nil
 	}
 	return false, err
@@ -121,7 +124,7 @@ func (b *bench) clean(ctx context.Context) error {
 	defer cancel()
 	var buf bytes.Buffer
 	for _, path := range []string{b.collection(), "/api/v1/namespaces/" + b.namespace} {
-		if err := b.conn(0).do(ctx, request{method: http.MethodDelete, path: path, header: plain}, &buf); err != nil {
+		if _, err := b.conn(0).Do(ctx, client.Request{Method: http.MethodDelete, Path: path, Header: client.Plain}, &buf); err != nil {
 			return fmt.Errorf("delete what was made: %w", err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/quorate/quorate/bench/host"
 )
 
 // calibrationTime is how long the bare server is measured, before and after the rows.
@@ -20,7 +22,7 @@ func (b *bench) bareCost(ctx context.Context) (float64, error) {
 	bare := *b
 	bare.conns, bare.duration = s.conns, calibrationTime
 	pid := []int{s.child.Process.Pid}
-	before, err := cpuTimes(pid)
+	before, err := host.CPUTimes(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -31,7 +33,7 @@ func (b *bench) bareCost(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("calibrate: %w", err)
 	}
-	after, err := cpuTimes(pid)
+	after, err := host.CPUTimes(pid)
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // cluster is what this program needs of a playground's cluster.json.
@@ -63,24 +65,27 @@ func (c *cluster) tls() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}, nil
 }
 
+// connections is how many connections the load comes over.
+const connections = 8
+
 // connect opens n connections, the servers taking turns.
-func (c *cluster) connect(ctx context.Context, n int) ([]*conn, error) {
+func (c *cluster) connect(ctx context.Context, n int) ([]*client.Conn, error) {
 	config, err := c.tls()
 	if err != nil {
 		return nil, err
 	}
-	var conns []*conn
+	var conns []*client.Conn
 	for i := range n {
 		node := c.Nodes[i%len(c.Nodes)]
 		u, err := url.Parse(node.API)
 		if err == nil {
-			var one *conn
-			if one, err = dial(ctx, u, config); err == nil {
+			var one *client.Conn
+			if one, err = client.Dial(ctx, u, config); err == nil {
 				conns = append(conns, one)
 				continue
 			}
 		}
-		return nil, errors.Join(fmt.Errorf("connect to %s: %w", node.Name, err), closeAll(conns))
+		return nil, errors.Join(fmt.Errorf("connect to %s: %w", node.Name, err), client.CloseAll(conns))
 	}
 	return conns, nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // options are the flags of the program.
@@ -97,7 +99,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll(conns)
+	defer client.CloseAll(conns)
 
 	b := newBench(o, cluster, conns)
 	report, err := b.measure(ctx, chosen, errOut)

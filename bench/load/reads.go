@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // listWorkers is how many lists run at once.
@@ -20,8 +22,9 @@ func getter(query string) func(context.Context, *bench) (outcome, error) {
 	return func(ctx context.Context, b *bench) (outcome, error) {
 		bufs := make([]bytes.Buffer, b.workers)
 		return closedLoop(ctx, b.workers, b.duration, func(ctx context.Context, w, _ int) error {
-			r := request{method: http.MethodGet, path: b.path(rand.IntN(b.objects)), query: query, header: plain}
-			return b.conn(w).do(ctx, r, &bufs[w])
+			r := client.Request{Method: http.MethodGet, Path: b.path(rand.IntN(b.objects)), Query: query, Header: client.Plain}
+			_, err := b.conn(w).Do(ctx, r, &bufs[w])
+			return err
 		}), nil
 	}
 }
@@ -35,12 +38,12 @@ func lister(query string, limit int) func(context.Context, *bench) (outcome, err
 			expected = min(limit, expected)
 		}
 		return closedLoop(ctx, listWorkers, b.duration, func(ctx context.Context, w, _ int) error {
-			body, err := b.conn(w).open(ctx, request{method: http.MethodGet, path: b.collection(), query: query, header: plain})
+			resp, err := b.conn(w).Open(ctx, client.Request{Method: http.MethodGet, Path: b.collection(), Query: query, Header: client.Plain})
 			if err != nil {
 				return err
 			}
-			defer body.Close()
-			n, err := io.Copy(io.Discard, body)
+			defer resp.Body.Close()
+			n, err := io.Copy(io.Discard, resp.Body)
 			if err == nil && n < int64(expected*valueSize) {
 				err = fmt.Errorf("a list of %d objects has only %d bytes", expected, n)
 			}

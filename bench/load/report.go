@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/quorate/quorate/bench/host"
 )
 
 // row is what one scenario measured. Times are in microseconds.
@@ -90,7 +92,7 @@ type report struct {
 func newReport(b *bench) *report {
 	r := &report{
 		Date: time.Now().UTC().Truncate(time.Second), Command: command(), Commit: revision,
-		Go: runtime.Version(), Kernel: kernel(), Processor: processor(), CPUs: runtime.NumCPU(), Objects: b.objects,
+		Go: runtime.Version(), Kernel: host.Kernel(), Processor: host.Processor(), CPUs: runtime.NumCPU(), Objects: b.objects,
 	}
 	for _, n := range b.cluster.Nodes {
 		r.Nodes = append(r.Nodes, n.Name)
@@ -107,24 +109,6 @@ func command() string {
 		return strings.TrimSpace(c)
 	}
 	return strings.Join(os.Args, " ")
-}
-
-func kernel() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(raw))
-}
-
-func processor() string {
-	raw, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(raw)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }
 
 // passed says whether every row is free of errors and within its limit.

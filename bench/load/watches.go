@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/quorate/quorate/bench/client"
 )
 
 const (
@@ -81,7 +82,7 @@ func (b *bench) openWatches(ctx context.Context) ([]io.ReadCloser, error) {
 		streams []io.ReadCloser
 		buf     bytes.Buffer
 	)
-	if err := b.conn(0).do(ctx, request{method: http.MethodGet, path: b.collection(), query: "limit=1", header: plain}, &buf); err != nil {
+	if _, err := b.conn(0).Do(ctx, client.Request{Method: http.MethodGet, Path: b.collection(), Query: "limit=1", Header: client.Plain}, &buf); err != nil {
 		return nil, err
 	}
 	v, err := versionOf(buf.Bytes())
@@ -90,11 +91,11 @@ func (b *bench) openWatches(ctx context.Context) ([]io.ReadCloser, error) {
 	}
 	query := "watch=true&resourceVersion=" + string(v)
 	for i := range watchers {
-		s, err := b.conn(i).open(ctx, request{method: http.MethodGet, path: b.collection(), query: query, header: plain})
+		s, err := b.conn(i).Open(ctx, client.Request{Method: http.MethodGet, Path: b.collection(), Query: query, Header: client.Plain})
 		if err != nil {
 			return streams, fmt.Errorf("start watch %d: %w", i, err)
 		}
-		streams = append(streams, s)
+		streams = append(streams, s.Body)
 	}
 	return streams, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/quorate/quorate/bench/client"
 )
 
 // create makes all objects; it ends with them and not with the time.
@@ -20,13 +22,13 @@ func create(ctx context.Context, b *bench) (outcome, error) {
 		if i >= b.objects {
 			return errDone
 		}
-		return b.write(ctx, w, i, request{method: http.MethodPost, path: b.collection(), header: jsonBody, body: bodies[i]}, &bufs[w])
+		return b.write(ctx, w, i, client.Request{Method: http.MethodPost, Path: b.collection(), Header: client.JSONBody, Body: bodies[i]}, &bufs[w])
 	}), nil
 }
 
 // write sends a write of object i and remembers its new version.
-func (b *bench) write(ctx context.Context, w, i int, r request, buf *bytes.Buffer) error {
-	if err := b.conn(w).do(ctx, r, buf); err != nil {
+func (b *bench) write(ctx context.Context, w, i int, r client.Request, buf *bytes.Buffer) error {
+	if _, err := b.conn(w).Do(ctx, r, buf); err != nil {
 		return err
 	}
 	v, err := versionOf(buf.Bytes())
@@ -48,7 +50,7 @@ func learnVersions(ctx context.Context, b *bench) error {
 			if i >= b.objects {
 				return errDone
 			}
-			return b.write(ctx, w, i, request{method: http.MethodGet, path: b.path(i), header: plain}, &bufs[w])
+			return b.write(ctx, w, i, client.Request{Method: http.MethodGet, Path: b.path(i), Header: client.Plain}, &bufs[w])
 		}
 	}())
 	if out.errors > 0 {
@@ -78,7 +80,7 @@ func update(ctx context.Context, b *bench) (outcome, error) {
 		i := b.mine(w, n)
 		times[i]++
 		body := turns[times[i]%2][i].at(b.versions[i])
-		return b.write(ctx, w, i, request{method: http.MethodPut, path: b.path(i), header: jsonBody, body: body}, &bufs[w])
+		return b.write(ctx, w, i, client.Request{Method: http.MethodPut, Path: b.path(i), Header: client.JSONBody, Body: body}, &bufs[w])
 	}), nil
 }
 
@@ -93,6 +95,6 @@ func (b *bench) patcher(bufs []bytes.Buffer) operation {
 	return func(ctx context.Context, w, n int) error {
 		i := b.mine(w, n)
 		body := mergePatch(time.Now().UnixNano())
-		return b.write(ctx, w, i, request{method: http.MethodPatch, path: b.path(i), header: mergeBody, body: body}, &bufs[w])
+		return b.write(ctx, w, i, client.Request{Method: http.MethodPatch, Path: b.path(i), Header: client.MergeBody, Body: body}, &bufs[w])
 	}
 }

@@ -58,8 +58,10 @@ var rooms = map[string]room{
 	"apiserver/kinds":     {ours: []string{"proto"}, reach: noRaft},
 	"apiserver/schema":    {reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
-	"apiserver/patch":  {ours: []string{"apiserver/codec"}, direct: noRaft},
-	"apiserver/codec":  {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status"}, direct: noRaft},
+	"apiserver/patch": {ours: []string{"apiserver/codec"}, direct: noRaft},
+	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status"}, direct: noRaft},
+	// The loop of every write: the bytes and their conditions, not what they mean.
+	"apiserver/revise": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver/status": {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
 	"apiserver/auth":   {reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
@@ -70,7 +72,9 @@ var rooms = map[string]room{
 	"apiserver/controllers": {reach: noRaft},
 	"deploy":                {},
 	"bench":                 {},
-	"bench/load":            {},
+	"bench/client":          {reach: noKubernetes},
+	"bench/host":            {direct: noHTTP, reach: noKubernetes},
+	"bench/load":            {ours: []string{"bench/client", "bench/host"}},
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
 	// Without the tag "planted" it is empty.

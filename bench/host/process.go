@@ -1,4 +1,6 @@
-package main
+// Package host reads what a report must say of the machine that it was made on, and
+// what processes have cost it.
+package host
 
 import (
 	"bytes"
@@ -11,8 +13,8 @@ import (
 // tick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// cpuTimes returns the user and system time that each process has spent.
-func cpuTimes(pids []int) ([]time.Duration, error) {
+// CPUTimes returns the user and system time that each process has spent.
+func CPUTimes(pids []int) ([]time.Duration, error) {
 	times := make([]time.Duration, len(pids))
 	for i, pid := range pids {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -45,8 +47,8 @@ func parseStat(raw []byte) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// residentMemory returns the sum of the processes' resident memory in bytes.
-func residentMemory(pids []int) (int64, error) {
+// ResidentMemory returns the sum of the processes' resident memory in bytes.
+func ResidentMemory(pids []int) (int64, error) {
 	var sum int64
 	for _, pid := range pids {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -1,0 +1,30 @@
+package host
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestParseStat(t *testing.T) {
+	const rest = " S 1 2 3 0 -1 4194560 100 0 0 0 123 45 6 7 20 0 9 0 1000 2000 300"
+	for stat, want := range map[string]time.Duration{
+		"42 (quorate)" + rest:       1680 * time.Millisecond,
+		"42 (a ) b) (c)" + rest:     1680 * time.Millisecond,
+		"42 (quorate) S 1 2 3":      -1,
+		"":                          -1,
+		"42 (q) S 1 2 3 0 -1 4 1 0": -1,
+	} {
+		got, err := parseStat([]byte(stat))
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %v, %v, want %v", stat, got, err, want)
+		}
+	}
+	// Our own process has spent something and occupies something.
+	if own, err := CPUTimes([]int{os.Getpid()}); err != nil || len(own) != 1 {
+		t.Errorf("own CPU time: %v, %v", own, err)
+	}
+	if n, err := ResidentMemory([]int{os.Getpid()}); err != nil || n < 1<<20 {
+		t.Errorf("own memory: %d, %v", n, err)
+	}
+}
