@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,7 +122,7 @@ func (c *call) insert(ch change) (written, error) {
 	w := c.entry(key, &ch)
 	w.Condition = proto.Condition_CONDITION_ABSENT
 	c.guard(w)
-	v, outcome, err := c.s.propose(c.ctx, w)
+	v, outcome, err := revise.Propose(c.ctx, c.s.cfg.Store, w)
 	switch {
 	case err != nil:
 		return written{}, err

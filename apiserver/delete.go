@@ -66,7 +66,7 @@ func (c *call) deleteOne(o *metav1.DeleteOptions) (w written, uid string, err er
 			return written{}, "", err
 		}
 	}
-	w, err = c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}

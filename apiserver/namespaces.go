@@ -127,7 +127,7 @@ func (c *call) finalizeNamespace() error {
 }
 
 func (c *call) setNamespaceFinalizers(identity tree, list []string) (written, error) {
-	return c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	return c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}

@@ -17,7 +17,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}

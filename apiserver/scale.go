@@ -133,7 +133,7 @@ func (c *call) updateScale(f codec.Format) error {
 	if err := c.matchPath(sent); err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}
@@ -158,7 +158,7 @@ func (c *call) patchScale(f codec.Format) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}

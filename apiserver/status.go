@@ -28,7 +28,7 @@ func (c *call) updateStatus() error {
 	if err := c.matchPath(sent); err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}
@@ -56,7 +56,7 @@ func (c *call) patchStatus() error {
 	if err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
 		}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -16,7 +17,7 @@ func (c *call) update() error {
 	if err := c.matchPath(sent); err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), nil, func(cur *mvcc.Version) (change, error) {
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		return c.decideUpdate(sent, cur)
 	})
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *call) decideUpdate(sent tree, cur *mvcc.Version) (change, error) {
 	case cur == nil:
 		return change{}, c.notFound()
 	case rev == 0 && !c.res.UnconditionalUpdate:
-		return change{}, settled{status.MustSpecifyVersion(c.res.GroupResource(), c.info.Name)}
+		return change{}, revise.Settled{Err: status.MustSpecifyVersion(c.res.GroupResource(), c.info.Name)}
 	}
 	if err := c.checkIdentity(meta, cur); err != nil {
 		return change{}, err
@@ -98,7 +99,7 @@ func (c *call) alsoAllowed(verb string) error {
 	if err != nil && reason == "" {
 		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
 	}
-	return settled{auth.Forbidden(a, reason)}
+	return revise.Settled{Err: auth.Forbidden(a, reason)}
 }
 
 // carry makes a field of obj what it was in old.

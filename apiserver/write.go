@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
@@ -33,11 +33,6 @@ type change struct {
 	fields []*proto.Attribute
 }
 
-// settled marks an error that no newer state can take back.
-type settled struct{ error }
-
-func (e settled) Unwrap() error { return e.error }
-
 // written is the outcome of a write.
 type written struct {
 	version *mvcc.Version // nil for a dry run
@@ -48,19 +43,7 @@ type written struct {
 
 // current returns the newest local version of a key of a resource, or nil.
 func (s *Server) current(table, key string) (*mvcc.Version, error) {
-	for {
-		state := s.cfg.Store.State()
-		t := state.Table(table)
-		if t == nil {
-			return nil, nil
-		}
-		v, err := t.Get(key, state.Applied())
-		if errors.Is(err, mvcc.ErrCompacted) {
-			// The floor has passed an index that was current a moment ago.
-			continue
-		}
-		return v, err
-	}
+	return revise.Current(s.cfg.Store, table, key)
 }
 
 // confirm makes sure that the local state includes everything that was
@@ -70,72 +53,34 @@ func (s *Server) confirm(ctx context.Context) error {
 	return err
 }
 
-// mutate changes one object. decide looks at the newest local version (nil if
-// there is none) and says what is to happen. It runs again whenever there is a
-// newer version, so it must not keep anything from the run before.
-//
-// This node may lag. A write is safe all the same, because its entry carries the
-// condition that nothing has changed. An answer without a write is not: a
-// refusal, or "nothing to do", that an outdated version led to would be wrong.
-// So these are only given after the state was confirmed to be current.
-func (c *call) mutate(key string, precondition func(*proto.Write), decide func(cur *mvcc.Version) (change, error)) (written, error) {
-	current := false // the state was confirmed since the request arrived
-	for {
-		cur, err := c.s.current(c.res.Table(), key)
-		if err != nil {
-			return written{}, err
+// mutate changes one object, as package revise does it. decide says what is to
+// happen; it runs again whenever there is a newer version, so it must not keep
+// anything from the run before.
+func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)) (written, error) {
+	var ch change
+	r := revise.Reviser{Store: c.s.cfg.Store, Confirm: c.s.confirm, Retried: func() { c.s.cfg.Observer.WriteRetried(&c.kind) }}
+	did, err := r.Revise(c.ctx, c.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+		ch, err = decide(cur)
+		if err != nil || ch.none || c.q.isDryRun() {
+			return nil, err
 		}
-		ch, err := decide(cur)
-		if !current && (err != nil || ch.none || c.q.isDryRun()) {
-			var definite settled
-			if errors.As(err, &definite) {
-				return written{}, definite.error
-			}
-			if err := c.s.confirm(c.ctx); err != nil {
-				return written{}, err
-			}
-			current = true
-			if now, err := c.s.current(c.res.Table(), key); err != nil {
-				return written{}, err
-			} else if now != cur {
-				continue
-			}
-		}
-		switch {
-		case err != nil:
-			return written{}, err
-		case ch.none:
-			return written{version: cur, obj: ch.obj}, nil
-		case c.q.isDryRun():
-			return written{obj: ch.obj, created: cur == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
-		}
-		w := c.entry(key, &ch)
+		w = c.entry(key, &ch)
 		if cur == nil {
-			w.Condition = proto.Condition_CONDITION_ABSENT
 			c.guard(w)
-		} else {
-			w.Condition, w.ExpectRevision = proto.Condition_CONDITION_REVISION, uint64(cur.Revision)
 		}
-		if precondition != nil {
-			precondition(w)
-		}
-		v, outcome, err := c.s.propose(c.ctx, w)
-		switch {
-		case err != nil:
-			return written{}, err
-		case outcome == proto.Outcome_OUTCOME_APPLIED:
-			return written{version: v, obj: ch.obj, created: cur == nil, deleted: v.Deleted}, nil
-		case outcome == proto.Outcome_OUTCOME_GUARD_ABSENT, outcome == proto.Outcome_OUTCOME_GUARD_TERMINATING:
-			return written{}, c.guardError(outcome)
-		}
-		// Lost the race. This node has applied the refused entry, so what it
-		// sees now is newer than the request.
-		current = true
-		c.s.cfg.Observer.WriteRetried(&c.kind)
-		if c.ctx.Err() != nil {
-			return written{}, context.Cause(c.ctx)
-		}
+		return w, nil
+	})
+	switch {
+	case err != nil:
+		return written{}, err
+	case did.Refused != 0:
+		return written{}, c.guardError(did.Refused)
+	case did.After != nil:
+		return written{version: did.After, obj: ch.obj, created: did.Before == nil, deleted: did.After.Deleted}, nil
+	case ch.none:
+		return written{version: did.Before, obj: ch.obj}, nil
 	}
+	return written{obj: ch.obj, created: did.Before == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
 }
 
 // entry is a change as a log entry, without its condition.
@@ -164,26 +109,6 @@ func (c *call) guard(w *proto.Write) {
 	}
 }
 
-// propose replicates a write. A refused condition is an outcome; a write that
-// turns out to have taken effect before is as good as applied.
-func (s *Server) propose(ctx context.Context, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
-	r, err := s.cfg.Store.Propose(ctx, w)
-	if err != nil {
-		return nil, 0, fmt.Errorf("write %s/%s: %w", w.Table, w.Key, err)
-	}
-	if r.Outcome != proto.Outcome_OUTCOME_DUPLICATE {
-		return r.Version, r.Outcome, nil
-	}
-	v := r.Version
-	if t := s.cfg.Store.State().Table(w.Table); v == nil && t != nil {
-		v = t.Version(w.Key, r.Revision)
-	}
-	if v == nil {
-		return nil, 0, fmt.Errorf("write %s/%s: revision %d took effect and is forgotten: %w", w.Table, w.Key, r.Revision, mvcc.ErrCompacted)
-	}
-	return v, proto.Outcome_OUTCOME_APPLIED, nil
-}
-
 // store encodes a decided object, once.
 func (c *call) store(op proto.Op, obj tree) (change, error) {
 	value, offset, err := codec.EncodeFor(c.res, obj)
@@ -191,7 +116,7 @@ func (c *call) store(op proto.Op, obj tree) (change, error) {
 		return change{}, fmt.Errorf("encode %s: %w", c.res.Kind, err)
 	}
 	if len(value) > c.s.cfg.Limits.Object {
-		return change{}, settled{status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
+		return change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
 	}
 	ch := change{op: op, obj: obj, value: value, offset: offset}
 	ch.labels, ch.fields = c.res.Attributes(obj)
@@ -229,7 +154,7 @@ func parseObjectRevision(meta tree) (proto.Revision, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, settled{status.InvalidResourceVersion(s)}
+		return 0, revise.Settled{Err: status.InvalidResourceVersion(s)}
 	}
 	return proto.Revision(n), nil
 }
@@ -249,7 +174,7 @@ func (c *call) checkIdentity(meta tree, cur *mvcc.Version) error {
 	case rev < cur.Revision:
 		// What the client has seen is older than what this node has, and the
 		// cluster can only be further.
-		return settled{status.Conflict(c.res.GroupResource(), c.info.Name)}
+		return revise.Settled{Err: status.Conflict(c.res.GroupResource(), c.info.Name)}
 	}
 	return status.Conflict(c.res.GroupResource(), c.info.Name)
 }

@@ -1,0 +1,162 @@
+// Package revise changes one object of the replicated store: it looks at the
+// newest local version, lets the caller decide, and writes on the condition that
+// nothing has changed, until that holds.
+//
+// The types to know:
+//
+//   - Reviser.Revise is the loop behind every verb that changes an object.
+//   - Settled marks a refusal that no newer state can take back.
+package revise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Store is what is needed of the replicated store. All methods are safe for
+// concurrent use.
+type Store interface {
+	// Propose replicates one write and returns when this node has applied it. A
+	// refused condition is a Result (Outcome), not an error.
+	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
+	// State is the local state. It may be replaced as a whole by a snapshot.
+	State() *mvcc.State
+}
+
+// Reviser changes keys of a store. It is safe for concurrent use if its parts are.
+type Reviser struct {
+	Store Store
+	// Confirm returns when the local state includes every write that was
+	// acknowledged before the call.
+	Confirm func(ctx context.Context) error
+	// Retried, if set, is called for each write that lost a race.
+	Retried func()
+}
+
+// Result is what Revise did.
+type Result struct {
+	// Before is the version that was decided on; nil if there was none.
+	Before *mvcc.Version
+	// After is the version that was written; nil if nothing was.
+	After *mvcc.Version
+	// Refused is OUTCOME_GUARD_ABSENT or OUTCOME_GUARD_TERMINATING if the write's
+	// guard refused it; else zero.
+	Refused proto.Outcome
+}
+
+// Settled marks an error that no newer state can take back: it is returned
+// without asking a quorum.
+type Settled struct{ Err error }
+
+func (e Settled) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e Settled) Unwrap() error { return e.Err }
+
+// Revise changes one key. decide looks at the newest local version, nil if there
+// is none, and returns the write, or nil if nothing is to be written. It runs
+// again whenever there is a newer version, so it must not keep anything from the
+// run before. Revise fills in the write's table, key and condition.
+//
+// This node may lag. A write is safe all the same, because its entry carries the
+// condition that nothing has changed. An answer without a write is not: a
+// refusal, or "nothing to do", that an outdated version led to would be wrong.
+// So these are only given after the state was confirmed to be current.
+//
+// Errors: decide's (what Settled wraps), Confirm's, Propose's, and the context's.
+func (r Reviser) Revise(ctx context.Context, table, key string, decide func(cur *mvcc.Version) (*proto.Write, error)) (Result, error) {
+	current := false // the state was confirmed since the call began
+	for {
+		cur, err := Current(r.Store, table, key)
+		if err != nil {
+			return Result{}, err
+		}
+		w, err := decide(cur)
+		if !current && (err != nil || w == nil) {
+			var definite Settled
+			if errors.As(err, &definite) {
+				return Result{}, definite.Err
+			}
+			if err := r.Confirm(ctx); err != nil {
+				return Result{}, err
+			}
+			current = true
+			if now, err := Current(r.Store, table, key); err != nil {
+				return Result{}, err
+			} else if now != cur {
+				continue
+			}
+		}
+		switch {
+		case err != nil:
+			return Result{}, err
+		case w == nil:
+			return Result{Before: cur}, nil
+		}
+		w.Table, w.Key = table, key
+		if cur == nil {
+			w.Condition = proto.Condition_CONDITION_ABSENT
+		} else {
+			w.Condition, w.ExpectRevision = proto.Condition_CONDITION_REVISION, uint64(cur.Revision)
+		}
+		v, outcome, err := Propose(ctx, r.Store, w)
+		switch {
+		case err != nil:
+			return Result{}, err
+		case outcome == proto.Outcome_OUTCOME_APPLIED:
+			return Result{Before: cur, After: v}, nil
+		case outcome == proto.Outcome_OUTCOME_GUARD_ABSENT, outcome == proto.Outcome_OUTCOME_GUARD_TERMINATING:
+			return Result{Before: cur, Refused: outcome}, nil
+		}
+		// Lost the race. This node has applied the refused entry, so what it
+		// sees now is newer than the call.
+		current = true
+		if r.Retried != nil {
+			r.Retried()
+		}
+		if ctx.Err() != nil {
+			return Result{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Current returns the newest local version of a key, or nil.
+func Current(s Store, table, key string) (*mvcc.Version, error) {
+	for {
+		state := s.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil, nil
+		}
+		v, err := t.Get(key, state.Applied())
+		if errors.Is(err, mvcc.ErrCompacted) {
+			// The floor has passed an index that was current a moment ago.
+			continue
+		}
+		return v, err
+	}
+}
+
+// Propose replicates a write. A refused condition is an outcome; a write that
+// turns out to have taken effect before is as good as applied.
+func Propose(ctx context.Context, s Store, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
+	r, err := s.Propose(ctx, w)
+	if err != nil {
+		return nil, 0, fmt.Errorf("write %s/%s: %w", w.Table, w.Key, err)
+	}
+	if r.Outcome != proto.Outcome_OUTCOME_DUPLICATE {
+		return r.Version, r.Outcome, nil
+	}
+	v := r.Version
+	if t := s.State().Table(w.Table); v == nil && t != nil {
+		v = t.Version(w.Key, r.Revision)
+	}
+	if v == nil {
+		return nil, 0, fmt.Errorf("write %s/%s: revision %d took effect and is forgotten: %w", w.Table, w.Key, r.Revision, mvcc.ErrCompacted)
+	}
+	return v, proto.Outcome_OUTCOME_APPLIED, nil
+}

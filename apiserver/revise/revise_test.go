@@ -1,0 +1,107 @@
+package revise_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// lagging is a store whose local state is behind the cluster's until it is
+// confirmed to be current.
+type lagging struct {
+	*raftstore.Memory
+	behind *mvcc.State
+}
+
+func (l *lagging) State() *mvcc.State {
+	if l.behind != nil {
+		return l.behind
+	}
+	return l.Memory.State()
+}
+
+func (l *lagging) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	r, err := l.Memory.Propose(ctx, w)
+	l.behind = nil // this node has applied the entry, and everything before it
+	return r, err
+}
+
+func put(value string) *proto.Write {
+	return &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte(value)}
+}
+
+// TestOutdatedState decides on a state that has nothing, while the cluster has
+// the key: whatever the decision, the answer is the newest state's.
+func TestOutdatedState(t *testing.T) {
+	refusal := errors.New("refused")
+	for _, c := range []struct {
+		name     string
+		decide   func(cur *mvcc.Version) (*proto.Write, error)
+		want     string // the key's value in the end
+		err      error
+		confirms int
+		retries  int
+		decided  int
+	}{
+		{name: "a refusal is confirmed", confirms: 1, decided: 2, want: "old", err: refusal,
+			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, refusal }},
+		{name: "a refusal that the newest state takes back", confirms: 1, decided: 2, want: "new",
+			decide: func(cur *mvcc.Version) (*proto.Write, error) {
+				if cur == nil {
+					return nil, refusal
+				}
+				return put("new"), nil
+			}},
+		{name: "a settled refusal is not", confirms: 0, decided: 1, want: "old", err: refusal,
+			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, revise.Settled{Err: refusal} }},
+		{name: "nothing to do is confirmed", confirms: 1, decided: 2, want: "old",
+			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, nil }},
+		{name: "a write loses the race and decides anew", confirms: 0, decided: 2, retries: 1, want: "new",
+			decide: func(*mvcc.Version) (*proto.Write, error) { return put("new"), nil }},
+		{name: "a refusal after a lost race is final", confirms: 0, decided: 2, retries: 1, want: "old", err: refusal,
+			decide: func(cur *mvcc.Version) (*proto.Write, error) {
+				if cur == nil {
+					return put("new"), nil
+				}
+				return nil, refusal
+			}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &lagging{Memory: raftstore.NewMemory()}
+			defer func() {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if _, err := l.Memory.Propose(t.Context(), put("old")); err != nil {
+				t.Fatal(err)
+			}
+			l.behind = mvcc.New()
+			var confirms, retries, decided int
+			r := revise.Reviser{
+				Store:   l,
+				Confirm: func(context.Context) error { confirms++; l.behind = nil; return nil },
+				Retried: func() { retries++ },
+			}
+			_, err := r.Revise(t.Context(), "t", "k", func(cur *mvcc.Version) (*proto.Write, error) {
+				decided++
+				return c.decide(cur)
+			})
+			if !errors.Is(err, c.err) || errors.As(err, new(revise.Settled)) {
+				t.Errorf("error %v, want %v", err, c.err)
+			}
+			if confirms != c.confirms || retries != c.retries || decided != c.decided {
+				t.Errorf("%d confirmations, %d retries, %d decisions; want %d, %d, %d", confirms, retries, decided, c.confirms, c.retries, c.decided)
+			}
+			v, err := revise.Current(l, "t", "k")
+			if err != nil || v == nil || string(v.Value) != c.want {
+				t.Errorf("the key is %v (%v), want %s", v, err, c.want)
+			}
+		})
+	}
+}
