@@ -36,7 +36,13 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	plan, err := consistency.PlanList(c.params(sel))
+	params := c.params(sel)
+	if params.Limit == 0 {
+		// Upstream goes through a collection in pages, and with a limit a bare
+		// resourceVersion means exactly that one: nothing newer is deleted.
+		params.Limit = maxPage
+	}
+	plan, err := c.planList(params)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (c *call) route() error {
 		return status.NoSuchResource()
 	}
 	q := &c.q
-	if err := q.parse(c.r.URL.RawQuery); err != nil {
+	if err := q.parse(c.r.URL.RawQuery, parametersOf(c.info.Verb)); err != nil {
 		return err
 	}
 	if q.Timeout > 0 && !c.kind.LongRunning {

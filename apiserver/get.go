@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -30,29 +29,19 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.s.cfg.Reads.Await(c.ctx, plan); err != nil {
+	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
+	if err != nil {
 		return nil, err
 	}
-	key := c.key()
-	for {
-		state := c.s.cfg.Store.State()
-		at := state.Applied()
-		var v *mvcc.Version
-		if t := state.Table(c.res.Table()); t != nil {
-			v, err = t.Get(key, at)
-		}
-		if errors.Is(err, mvcc.ErrCompacted) {
-			continue // the floor has passed what was current a moment ago
-		}
-		if err != nil {
-			return nil, err
-		}
-		c.readAs(plan, at)
-		if v == nil {
-			return nil, c.notFound()
-		}
-		return v, nil
+	v, at, err := c.s.find(c.res.Table(), c.key(), plan, at)
+	if err != nil {
+		return nil, err
 	}
+	c.readAs(plan, at)
+	if v == nil {
+		return nil, c.notFound()
+	}
+	return v, nil
 }
 
 // readAs says which state the answer is from and, if the client did not ask for

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/status"
@@ -19,7 +20,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	plan, err := consistency.PlanList(c.params(sel))
+	plan, err := c.planList(c.params(sel))
 	if err != nil {
 		return err
 	}
@@ -57,11 +58,31 @@ func (c *call) params(sel *selection) consistency.Params {
 	}
 }
 
+// planList plans a list and refuses a token that is certainly of another one:
+// tokens say neither of which resource nor of which namespace they are, but the
+// keys in them do, a little. What passes cannot leave the table and the
+// namespace of the request, so at worst a page begins in the wrong place.
+func (c *call) planList(p consistency.Params) (consistency.Plan, error) {
+	plan, err := consistency.PlanList(p)
+	if err != nil || plan.Token == nil {
+		return plan, err
+	}
+	start := plan.Token.Start
+	inside := strings.Contains(start, "/") == c.res.Namespaced
+	if c.res.Namespaced && c.info.objectNamespace != "" {
+		inside = strings.HasPrefix(start, c.info.objectNamespace+"/")
+	}
+	if !inside {
+		return plan, status.BadRequest("invalid continue token: continue key is not valid: %s", start)
+	}
+	return plan, nil
+}
+
 // page reads one page of a list.
 func (c *call) page(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	q := mvcc.Query{Prefix: sel.prefix, Limit: int(min(plan.Limit, maxPage))}
 	switch {
-	case sel.key != "":
+	case sel.key != "" && plan.Token == nil:
 		return c.pageOfOne(plan, at, sel)
 	case !sel.all():
 		q.Match = sel.matches
@@ -79,15 +100,7 @@ const maxPage = 1 << 30
 // pageOfOne is a list that metadata.name narrows to one object.
 func (c *call) pageOfOne(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	page := mvcc.Page{Remaining: -1}
-	state := c.s.cfg.Store.State()
-	if plan.Mode != consistency.Exact {
-		at = state.Applied()
-	}
-	t := state.Table(c.res.Table())
-	if t == nil {
-		return page, at, nil
-	}
-	v, err := t.Get(sel.key, at)
+	v, at, err := c.s.find(c.res.Table(), sel.key, plan, at)
 	if v != nil && sel.matches(v) {
 		page.Versions = []*mvcc.Version{v}
 	}
@@ -105,27 +118,52 @@ func expired(err error, plan consistency.Plan) error {
 	return status.ListTooOld(uint64(plan.Revision))
 }
 
-// scan reads a range of a table at the plan's revision, or at the newest one
-// that this node has. at is what Await returned. It returns the revision that
-// was read.
+// find reads one key, scan a range of a table, at the plan's revision or at the
+// newest one that this node has. at is what Await returned. They return the
+// revision that was read. Errors: mvcc.ErrCompacted, for an exact plan alone.
+func (s *Server) find(table, key string, plan consistency.Plan, at proto.Revision) (v *mvcc.Version, _ proto.Revision, _ error) {
+	for {
+		t, at, err := s.tableAt(table, plan, at)
+		if t != nil {
+			v, err = t.Get(key, at)
+		}
+		if !overtaken(err, plan) {
+			return v, at, err
+		}
+	}
+}
+
 func (s *Server) scan(table string, plan consistency.Plan, at proto.Revision, q mvcc.Query) (mvcc.Page, proto.Revision, error) {
 	for {
-		state := s.cfg.Store.State()
-		q.At = at
-		if plan.Mode != consistency.Exact {
-			q.At = state.Applied()
+		t, at, err := s.tableAt(table, plan, at)
+		page := mvcc.Page{Remaining: -1}
+		if t != nil {
+			q.At = at
+			page, err = t.Range(q)
 		}
-		t := state.Table(table)
-		if t == nil {
-			if state.Floor() > q.At {
-				return mvcc.Page{}, 0, mvcc.ErrCompacted
-			}
-			return mvcc.Page{Remaining: -1}, q.At, nil
+		if !overtaken(err, plan) {
+			return page, at, err
 		}
-		page, err := t.Range(q)
-		if errors.Is(err, mvcc.ErrCompacted) && plan.Mode != consistency.Exact {
-			continue // the floor has passed what was current a moment ago
-		}
-		return page, q.At, err
 	}
+}
+
+// tableAt returns a table and the revision to read it at. The table is nil if
+// nothing was ever written to it: then there is nothing, at any revision that is
+// not forgotten.
+func (s *Server) tableAt(table string, plan consistency.Plan, at proto.Revision) (*mvcc.Table, proto.Revision, error) {
+	state := s.cfg.Store.State()
+	if plan.Mode != consistency.Exact {
+		at = state.Applied()
+	}
+	t := state.Table(table)
+	if t == nil && state.Floor() > at {
+		return nil, at, mvcc.ErrCompacted
+	}
+	return t, at, nil
+}
+
+// overtaken reports whether the floor has passed what was the newest revision a
+// moment ago, so that the read is to be done again.
+func overtaken(err error, plan consistency.Plan) bool {
+	return errors.Is(err, mvcc.ErrCompacted) && plan.Mode != consistency.Exact
 }

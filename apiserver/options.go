@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -42,6 +43,7 @@ type query struct {
 	GracePeriodSeconds *int64
 	OrphanDependents   *bool
 	PropagationPolicy  *string
+	UID                string
 
 	seen  uint32               // bits of the parameters that were given
 	first [len(queryNames)]int // where in the raw query each was given first
@@ -52,18 +54,57 @@ var queryNames = [...]string{
 	"resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector",
 	"sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness", "timeout",
 	"dryRun", "fieldManager", "fieldValidation", "force",
-	"gracePeriodSeconds", "orphanDependents", "propagationPolicy",
+	"gracePeriodSeconds", "orphanDependents", "propagationPolicy", "uid",
+}
+
+// What the verbs understand, as upstream's types of options do. A parameter that
+// belongs to another verb is ignored, whatever its value.
+var (
+	getParameters    = parameters("resourceVersion", "maxStaleness", "timeout")
+	watchParameters  = parameters("resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector", "sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness")
+	listParameters   = watchParameters | parameters("timeout")
+	modifyParameters = parameters("dryRun", "fieldManager", "fieldValidation", "timeout")
+	patchParameters  = modifyParameters | parameters("force")
+	// Without a body, uid and resourceVersion are the preconditions of a delete.
+	deleteParameters = parameters("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy", "uid", "resourceVersion", "timeout")
+)
+
+func parameters(names ...string) (bits uint32) {
+	for _, name := range names {
+		bits |= 1 << queryIndex(name)
+	}
+	return bits
+}
+
+// parametersOf returns the bits of the parameters that a verb understands.
+func parametersOf(verb string) uint32 {
+	switch verb {
+	case "get":
+		return getParameters
+	case "list":
+		return listParameters
+	case "watch":
+		return watchParameters
+	case "patch":
+		return patchParameters
+	case "delete":
+		return deleteParameters
+	case "deletecollection":
+		return listParameters | deleteParameters
+	}
+	return modifyParameters
 }
 
 const seenDryRun = 11
 
-// parse reads a raw query in one pass and without a map. A parameter that
-// is given twice with different values is refused: which one was meant would be
-// a guess. Errors are 400.
+// parse reads a raw query in one pass and without a map. Parameters whose bits
+// are not in understood are passed over. A parameter that is given twice with
+// different values is refused: which one was meant would be a guess. Errors are
+// 400.
 //
 // It fills an empty query in place: copies of it on the stack of each request
 // make that grow.
-func (q *query) parse(all string) error {
+func (q *query) parse(all string, understood uint32) error {
 	for raw := all; raw != ""; {
 		at := len(all) - len(raw)
 		var pair string
@@ -74,7 +115,7 @@ func (q *query) parse(all string) error {
 			return apierrors.NewBadRequest(fmt.Sprintf("invalid query: %v", err))
 		}
 		i := queryIndex(name)
-		if i < 0 {
+		if i < 0 || understood&(1<<i) == 0 {
 			continue
 		}
 		value, err := unescape(rawValue)
@@ -90,6 +131,9 @@ func (q *query) parse(all string) error {
 		q.seen |= 1 << i
 		q.first[i] = at
 		if err := q.set(name, value); err != nil {
+			if apierrors.IsBadRequest(err) {
+				return err
+			}
 			return apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
 		}
 	}
@@ -159,6 +203,8 @@ func (q *query) set(name, value string) (err error) {
 		q.OrphanDependents = truth(value)
 	case "propagationPolicy":
 		q.PropagationPolicy = &value
+	case "uid":
+		q.UID = value
 	}
 	return err
 }
@@ -195,8 +241,11 @@ func parseTimeout(value string) (time.Duration, error) {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("invalid timeout specified in the request URL - %q", value)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%q is negative", value)
+	}
+	if err != nil {
+		return 0, status.BadRequest("invalid timeout specified in the request URL - %v", err)
 	}
 	return d, nil
 }
@@ -268,11 +317,27 @@ func (q *query) deleteOptions(contentType string, body []byte) (*metav1.DeleteOp
 			p := metav1.DeletionPropagation(*q.PropagationPolicy)
 			o.PropagationPolicy = &p
 		}
+		o.Preconditions = q.preconditions()
 	}
 	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
 	}
 	return o, nil
+}
+
+// preconditions are those of a delete whose options are in the query.
+func (q *query) preconditions() *metav1.Preconditions {
+	if q.UID == "" && q.ResourceVersion == "" {
+		return nil
+	}
+	p := &metav1.Preconditions{}
+	if q.UID != "" {
+		p.UID = (*types.UID)(&q.UID)
+	}
+	if q.ResourceVersion != "" {
+		p.ResourceVersion = &q.ResourceVersion
+	}
+	return p
 }
 
 // fillDeleteOptions reads the fields that the server honours from a tree.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"testing"
@@ -77,7 +78,7 @@ func FuzzParseQuery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		var q query
-		if q.parse(raw) != nil {
+		if q.parse(raw, math.MaxUint32) != nil {
 			return
 		}
 		// What is accepted reads as the standard library reads it.

@@ -25,7 +25,8 @@ type Params struct {
 	SendInitialEvents *bool
 	AllowBookmarks    bool
 	// SingleName says that a list is narrowed to one object by metadata.name.
-	// Such a list has one page: limit and continue do not count.
+	// Such a list has one page, whatever its limit. With a continue token, a list
+	// goes on as any other.
 	SingleName bool
 	// MaxStaleness is our extension, a Go duration; empty if it is absent. Only
 	// with ResourceVersion "0".
@@ -98,7 +99,7 @@ func PlanList(p Params) (Plan, error) {
 	if err := checkListMatch(p); err != nil {
 		return Plan{}, err
 	}
-	if p.Continue != "" && !p.SingleName {
+	if p.Continue != "" {
 		return planContinue(p)
 	}
 	rv, err := parseRV(p.ResourceVersion)
@@ -122,7 +123,7 @@ func planContinue(p Params) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if p.ResourceVersion != "" && p.ResourceVersion != "0" {
+	if p.ResourceVersion != "" && !isZero(p.ResourceVersion) {
 		return Plan{}, badRequest("specifying resource version is not allowed when using continue")
 	}
 	plan := Plan{Mode: Exact, Revision: token.Revision, Limit: max(p.Limit, 0), Token: &token}
