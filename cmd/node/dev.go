@@ -19,6 +19,7 @@ import (
 // devOptions are the flags of `quorate dev`.
 type devOptions struct {
 	nodes      int
+	nonvoters  int
 	dataDir    string
 	kubeconfig string
 	apiPort    int
@@ -45,6 +46,7 @@ the same cluster again.`,
 	}
 	c.PersistentFlags().StringVar(&o.dataDir, "data-dir", ".quorate", "where the cluster keeps everything")
 	c.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes; an existing cluster keeps its own")
+	c.Flags().IntVar(&o.nonvoters, "nonvoters", 0, "number of nodes without a vote, beside those of --nodes; an existing cluster keeps its own")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig (default: DATA-DIR/kubeconfig)")
 	c.Flags().IntVar(&o.apiPort, "api-port", 6443, "port of the first node's API; node i listens on P+i-1, its peer port is 1000 higher")
 	c.Flags().BoolVar(&o.detach, "detach", false, "return when the cluster is ready and leave it running")

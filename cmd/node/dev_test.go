@@ -75,6 +75,25 @@ func TestOpenClusterOfOne(t *testing.T) {
 	}
 }
 
+// TestOpenClusterWithNonvoters: they join the voters, and nobody waits for them.
+func TestOpenClusterWithNonvoters(t *testing.T) {
+	o := devIn(t.TempDir())
+	o.nodes, o.nonvoters = 1, 2
+	c := openPlayground(t, o)
+	if got := strings.Join(c.names(), " "); got != "n1 n2 n3" {
+		t.Fatalf("nodes %s", got)
+	}
+	for i, n := range c.Nodes {
+		cfg := settingsOf(t, c, n)
+		if i == 0 && (cfg.Nonvoter || cfg.BootstrapExpect != 1 || len(cfg.Join) != 0) {
+			t.Errorf("the voter: %+v", cfg)
+		}
+		if i > 0 && (!cfg.Nonvoter || cfg.BootstrapExpect != 0 || len(cfg.Join) != 1 || cfg.Join[0] != c.Nodes[0].Peer) {
+			t.Errorf("%s: %+v", n.Name, cfg)
+		}
+	}
+}
+
 // TestOpenClusterKeeps: an existing cluster keeps its nodes, ports and secret,
 // whatever the flags say; --set of a later start is added.
 func TestOpenClusterKeeps(t *testing.T) {
@@ -117,6 +136,8 @@ func TestOpenClusterRefuses(t *testing.T) {
 	}{
 		{"no nodes", func(o *devOptions) { o.nodes = 0 }, "--nodes 0"},
 		{"too many nodes", func(o *devOptions) { o.nodes = 10 }, "--nodes 10"},
+		{"too many with nonvoters", func(o *devOptions) { o.nonvoters = 7 }, "--nonvoters 7: must be 0 to 6"},
+		{"fewer than no nonvoters", func(o *devOptions) { o.nonvoters = -1 }, "--nonvoters -1"},
 		{"no port", func(o *devOptions) { o.apiPort = 0 }, "--api-port 0"},
 		{"ports beyond the last", func(o *devOptions) { o.apiPort = 64534 }, "--api-port 64534"},
 		{"set without value", func(o *devOptions) { o.set = []string{"nonvoter"} }, "must be flag=value"},

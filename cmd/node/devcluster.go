@@ -108,12 +108,16 @@ func openCluster(o devOptions) (*devCluster, error) {
 	if o.nodes < 1 || o.nodes > 9 {
 		return nil, fmt.Errorf("--nodes %d: must be 1 to 9", o.nodes)
 	}
-	if o.apiPort < 1 || o.apiPort+1000+o.nodes-1 > 65535 {
-		return nil, fmt.Errorf("--api-port %d: must leave room for %d ports here and 1000 higher", o.apiPort, o.nodes)
+	all := o.nodes + o.nonvoters
+	if o.nonvoters < 0 || all > 9 {
+		return nil, fmt.Errorf("--nonvoters %d: must be 0 to %d with --nodes %d", o.nonvoters, 9-o.nodes, o.nodes)
+	}
+	if o.apiPort < 1 || o.apiPort+1000+all-1 > 65535 {
+		return nil, fmt.Errorf("--api-port %d: must leave room for %d ports here and 1000 higher", o.apiPort, all)
 	}
 	c = &devCluster{dir: dir, Kubeconfig: kubeconfig}
-	peers := make([]string, o.nodes)
-	for i := range o.nodes {
+	peers := make([]string, all)
+	for i := range all {
 		name := fmt.Sprintf("n%d", i+1)
 		peers[i] = fmt.Sprintf("127.0.0.1:%d", o.apiPort+1000+i)
 		c.Nodes = append(c.Nodes, &devNode{
@@ -124,8 +128,8 @@ func openCluster(o devOptions) (*devCluster, error) {
 			Log:     filepath.Join(dir, name+".log"),
 		})
 	}
-	for _, n := range c.Nodes {
-		if err := c.writeSettings(n, peers, set); err != nil {
+	for i, n := range c.Nodes {
+		if err := c.writeSettings(n, peers[:o.nodes], i >= o.nodes, set); err != nil {
 			return nil, err
 		}
 	}

@@ -14,19 +14,23 @@ import (
 func (c *devCluster) settingsFile(n *devNode) string { return filepath.Join(c.dir, n.Name+".yaml") }
 
 // writeSettings writes a node's configuration file: what an operator would write
-// for a node of a real cluster.
-func (c *devCluster) writeSettings(n *devNode, peers []string, set map[string]string) error {
+// for a node of a real cluster. voters are the peer addresses of the first voters.
+func (c *devCluster) writeSettings(n *devNode, voters []string, nonvoter bool, set map[string]string) error {
 	settings := map[string]any{
 		"name":             n.Name,
 		"data-dir":         n.DataDir,
 		"api-address":      strings.TrimPrefix(n.API, "https://"),
 		"peer-address":     n.Peer,
-		"bootstrap-expect": len(peers),
+		"bootstrap-expect": len(voters),
 		"token-file":       filepath.Join(c.dir, "token"),
 		"log-format":       "text",
 	}
-	if len(peers) > 1 {
-		settings["join"] = peers
+	if len(voters) > 1 || nonvoter {
+		settings["join"] = voters
+	}
+	if nonvoter {
+		settings["nonvoter"] = true
+		delete(settings, "bootstrap-expect")
 	}
 	return c.saveSettings(n, settings, set)
 }
