@@ -98,6 +98,7 @@ func TestOutdatedState(t *testing.T) {
 			if confirms != c.confirms || retries != c.retries || decided != c.decided {
 				t.Errorf("%d confirmations, %d retries, %d decisions; want %d, %d, %d", confirms, retries, decided, c.confirms, c.retries, c.decided)
 			}
+			l.behind = nil
 			v, err := revise.Current(l, "t", "k")
 			if err != nil || v == nil || string(v.Value) != c.want {
 				t.Errorf("the key is %v (%v), want %s", v, err, c.want)
