@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	"google.golang.org/grpc"
 )
 
@@ -34,6 +36,18 @@ type Config struct {
 
 	Timing Timing
 	Limits Limits
+
+	// Seams are for tests; leave them empty.
+	Seams Seams
+}
+
+// Seams are where tests look into a store and put faults under it.
+type Seams struct {
+	// Commit makes each durable change; see disk.CommitFunc.
+	Commit disk.CommitFunc
+	// Applied is told of each entry when it is applied, before readers see it: the
+	// entry, and an mvcc.Result unless it carries no command. It must not wait.
+	Applied func(entry *raft.Log, result mvcc.Result)
 }
 
 // Peers is what the store needs of the peer port.

@@ -39,6 +39,8 @@ type fsm struct {
 	fatal func(error)
 	// applied is told after each batch. It must not wait.
 	applied func()
+	// trace, if set, is told of each entry.
+	trace func(*raft.Log, mvcc.Result)
 	// loop is called when an install loop is suspected. It reports whether the log
 	// holds dead entries, and has the next start drop it then.
 	loop func() bool
@@ -82,6 +84,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		at = proto.Revision(l.Index)
 		if l.Type != raft.LogCommand {
 			state.Advance(proto.RaftIndex(l.Index), proto.Term(l.Term))
+			if f.trace != nil {
+				f.trace(l, mvcc.Result{})
+			}
 			continue
 		}
 		r, err := state.Apply(proto.RaftIndex(l.Index), proto.Term(l.Term), l.Data)
@@ -90,6 +95,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			return results
 		}
 		results[i] = r
+		if f.trace != nil {
+			f.trace(l, r)
+		}
 		f.hashes.add(proto.Revision(l.Index), r.Hash)
 		if r.Version != nil {
 			batch.Added = append(batch.Added, disk.Added{Table: r.Table.Name(), Version: r.Version})

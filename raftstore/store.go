@@ -81,7 +81,7 @@ func (s *Store) open() (err error) {
 			return err
 		}
 	}
-	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit}); err != nil {
+	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.Seams.Commit}); err != nil {
 		return err
 	}
 	state, err := s.db.Load()
@@ -89,9 +89,9 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.hub = newHub(state)
-	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, loop: s.markWipe}
+	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, loop: s.markWipe}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
-		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite,
+		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
 	}); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func TestForgedStream(t *testing.T) {
 func TestDamagedStateFile(t *testing.T) {
 	// A received file has few free pages.
 	dir := t.TempDir()
-	_, err := receive(dir, bytes.NewReader(backup(t, 150)))
+	_, err := receive(dir, bytes.NewReader(backup(t, 150)), commitAtOnce)
 	must(t, err)
 	good, err := os.ReadFile(filepath.Join(dir, incomingFile))
 	must(t, err)

@@ -35,7 +35,18 @@ type Options struct {
 	Fatal func(error)
 	// Observe, if set, is told how long each flush took.
 	Observe func(time.Duration)
+	// Commit, if set, makes each durable change; see CommitFunc.
+	Commit CommitFunc
 }
+
+// CommitFunc is where tests put faults between the store and its disk: it is
+// called for each change that is durable when it returns nil, with the file that
+// changes, and runs commit, which makes the change as a whole. Another error than
+// commit's counts as a failed write of that file. No lock is held, so it may wait.
+// It is called concurrently. The default only runs commit.
+type CommitFunc func(file string, commit func() error) error
+
+func commitAtOnce(_ string, commit func() error) error { return commit() }
 
 func (o *Options) defaults() {
 	if o.FlushEvery == 0 {
@@ -52,6 +63,9 @@ func (o *Options) defaults() {
 	}
 	if o.Observe == nil {
 		o.Observe = func(time.Duration) {}
+	}
+	if o.Commit == nil {
+		o.Commit = commitAtOnce
 	}
 }
 

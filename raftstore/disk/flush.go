@@ -100,6 +100,14 @@ func (db *DB) flusher() {
 // flush writes what is pending in one transaction. When it returns nil,
 // everything recorded before the call is durable.
 func (db *DB) flush() error {
+	err := db.o.Commit(stateFile, db.flushPending)
+	if err != nil && !errors.Is(err, ErrClosed) {
+		return db.fail(err) // known already, unless it is Commit's own
+	}
+	return err
+}
+
+func (db *DB) flushPending() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	db.mu.Lock()

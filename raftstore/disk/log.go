@@ -26,6 +26,8 @@ type LogOptions struct {
 	// Observe, if set, is told of each StoreLogs: its duration, the number of
 	// entries, and their bytes. It is called on Raft's main loop and must not wait.
 	Observe func(d time.Duration, entries, bytes int)
+	// Commit, if set, makes each durable change; see CommitFunc.
+	Commit CommitFunc
 }
 
 func (o *LogOptions) defaults() {
@@ -70,6 +72,9 @@ func OpenLog(dir string, o LogOptions) (*Log, error) {
 	backend, err := openBackend(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
+	}
+	if o.Commit != nil {
+		return newLog(committer{backend, o.Commit}, o), nil
 	}
 	return newLog(backend, o), nil
 }

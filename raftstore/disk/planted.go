@@ -15,14 +15,15 @@ const lateness = 30 * time.Millisecond
 type lateStore struct {
 	backend logBackend
 
-	mu    sync.Mutex
+	once  sync.Once
+	mu    chan struct{} // a lock that virtual time can pass under
 	logs  []*raft.Log
 	timer *time.Timer
 }
 
 func (s *lateStore) store(logs []*raft.Log) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	s.logs = append(s.logs, logs...)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(lateness, s.flush)
@@ -31,8 +32,8 @@ func (s *lateStore) store(logs []*raft.Log) error {
 }
 
 func (s *lateStore) flush() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lock()
+	defer s.unlock()
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
@@ -42,3 +43,10 @@ func (s *lateStore) flush() {
 		s.logs = nil
 	}
 }
+
+func (s *lateStore) lock() {
+	s.once.Do(func() { s.mu = make(chan struct{}, 1) })
+	s.mu <- struct{}{}
+}
+
+func (s *lateStore) unlock() { <-s.mu }

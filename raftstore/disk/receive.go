@@ -31,14 +31,14 @@ func (in *Incoming) State() *proto.StateRecord { return in.state }
 //
 // It does not use Fatal: a full disk fails the snapshot, not the node.
 func (db *DB) Receive(r io.Reader) (*Incoming, error) {
-	in, err := receive(db.dir, r)
+	in, err := receive(db.dir, r, db.o.Commit)
 	if err != nil {
 		return nil, fmt.Errorf("receive snapshot: %w", err)
 	}
 	return in, nil
 }
 
-func receive(dir string, r io.Reader) (in *Incoming, err error) {
+func receive(dir string, r io.Reader, commit CommitFunc) (in *Incoming, err error) {
 	if err := remove(dir, receivingFile); err != nil {
 		return nil, err
 	}
@@ -70,15 +70,19 @@ func receive(dir string, r io.Reader) (in *Incoming, err error) {
 		}
 	}
 	failpoint("receive.records")
-	size, err := b.finish(p.state)
-	if err != nil {
-		return nil, err
+	in = &Incoming{state: p.state}
+	finish := func() error {
+		var err error
+		if in.size, err = b.finish(p.state); err != nil {
+			return err
+		}
+		failpoint("receive.synced")
+		return rename(dir, receivingFile, incomingFile)
 	}
-	failpoint("receive.synced")
-	if err := rename(dir, receivingFile, incomingFile); err != nil {
-		return nil, err
+	if err := commit(incomingFile, finish); err != nil {
+		return nil, errors.Join(err, b.abort()) // once more, if finish has closed it
 	}
-	return &Incoming{state: p.state, size: size}, nil
+	return in, nil
 }
 
 // builder writes a new state file in big unsynced transactions.
@@ -170,7 +174,11 @@ func (b *builder) abort() error {
 // was. What was recorded before and not flushed is dropped. Streams of the old
 // file go on. The caller must not call Record meanwhile.
 func (db *DB) Replace(in *Incoming) (*mvcc.State, error) {
-	state, err := db.replace(in)
+	var state *mvcc.State
+	err := db.o.Commit(stateFile, func() (err error) {
+		state, err = db.replace(in)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("replace state: %w", err)
 	}

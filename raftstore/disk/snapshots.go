@@ -137,6 +137,10 @@ func (s *SnapshotStore) open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 
 // finish makes a snapshot the newest. in is its data, or nil for state.db.
 func (s *SnapshotStore) finish(m *meta, in *Incoming) error {
+	return s.db.o.Commit(metaFile, func() error { return s.finishNow(m, in) })
+}
+
+func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if in != nil {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/quorate/quorate/proto"
@@ -29,6 +30,11 @@ func (h *Host) WatchConn(ctx context.Context, id proto.NodeID, addr string, lost
 	if err != nil {
 		return
 	}
+	WatchClient(ctx, conn, lost)
+}
+
+// WatchClient is WatchConn for a connection of one's own.
+func WatchClient(ctx context.Context, conn *grpc.ClientConn, lost func()) {
 	reported := false
 	for {
 		state := conn.GetState()
