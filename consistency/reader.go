@@ -27,8 +27,10 @@ type Source interface {
 
 // Options of a Reader. Zero values stand for the defaults.
 type Options struct {
-	// MostRecentTimeout bounds a Most Recent read: the index and catching up to
-	// it. It also bounds each shared round. Default 2 s.
+	// MostRecentTimeout bounds the wait of a Most Recent read for its index, each
+	// shared round, and how long a node that catches up to the index may stand
+	// still: a node that is behind is waited for, one that is cut off is not.
+	// Default 1.5 s.
 	MostRecentTimeout time.Duration
 	// UnconfirmedTimeout bounds the wait for a revision that no quorum has
 	// confirmed to exist. Default 3 s, as upstream.
@@ -45,7 +47,7 @@ type Options struct {
 
 func (o *Options) defaults() {
 	if o.MostRecentTimeout == 0 {
-		o.MostRecentTimeout = 2 * time.Second
+		o.MostRecentTimeout = 1500 * time.Millisecond
 	}
 	if o.UnconfirmedTimeout == 0 {
 		o.UnconfirmedTimeout = 3 * time.Second
@@ -118,7 +120,7 @@ func (r *Reader) mostRecent(ctx context.Context) (proto.Revision, error) {
 	index, err := r.rounds.Do(wait)
 	indexed := time.Now()
 	if err == nil && index > r.src.Applied() && !planted.On(planted.ReadBeforeWait) {
-		err = r.src.WaitApplied(wait, index)
+		err = r.catchUp(ctx, wait, index)
 	}
 	if err != nil {
 		return 0, unavailable(ctx, "linearizable read", err)
@@ -127,6 +129,24 @@ func (r *Reader) mostRecent(ctx context.Context) (proto.Revision, error) {
 		r.opt.Observe(indexed.Sub(began), time.Since(indexed))
 	}
 	return r.src.Applied(), nil
+}
+
+// catchUp waits for an index that exists: within first, and then for as long as
+// the node makes progress and the client waits.
+func (r *Reader) catchUp(ctx, first context.Context, index proto.Revision) error {
+	before := r.src.Applied()
+	err := r.src.WaitApplied(first, index)
+	for errors.Is(err, errNoAnswer) && ctx.Err() == nil {
+		now := r.src.Applied()
+		if now == before {
+			return err
+		}
+		before = now
+		wait, cancel := context.WithTimeoutCause(ctx, r.opt.MostRecentTimeout, errNoAnswer)
+		err = r.src.WaitApplied(wait, index)
+		cancel()
+	}
+	return err
 }
 
 // reach waits until the local state has revision n, or it is clear that the

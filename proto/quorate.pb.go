@@ -961,7 +961,10 @@ type PeerRequest struct {
 	//	*PeerRequest_Propose
 	//	*PeerRequest_ReadIndex
 	//	*PeerRequest_CurrentTerm
-	Ask           isPeerRequest_Ask `protobuf_oneof:"ask"`
+	Ask isPeerRequest_Ask `protobuf_oneof:"ask"`
+	// The term in which the proposer knows this node as the leader. Another term's
+	// leader refuses: what the proposer has given up must not take effect later.
+	Term          uint64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1035,6 +1038,13 @@ func (x *PeerRequest) GetCurrentTerm() *CurrentTermRequest {
 		}
 	}
 	return nil
+}
+
+func (x *PeerRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 type isPeerRequest_Ask interface {
@@ -2326,13 +2336,14 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x06 \x01(\rR\x0efeatureVersion\x12\x1a\n" +
-	"\bversions\x18\a \x01(\x04R\bversions\"\xc4\x01\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\"\xd8\x01\n" +
 	"\vPeerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\apropose\x18\x02 \x01(\fH\x00R\apropose\x12=\n" +
 	"\n" +
 	"read_index\x18\x03 \x01(\v2\x1c.quorate.v1.ReadIndexRequestH\x00R\treadIndex\x12C\n" +
-	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTermB\x05\n" +
+	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTerm\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04termB\x05\n" +
 	"\x03ask\"\x83\x02\n" +
 	"\fPeerResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +

@@ -67,7 +67,8 @@ type Timing struct {
 	// worst stall of a disk: heartbeats wait behind its writes, because the
 	// transport has no fast path for them.
 	Heartbeat, Election, Lease time.Duration
-	// NoLeader is how long proposals and reads wait for a leader. Default 2 s.
+	// NoLeader is how long proposals and reads wait for a leader, and for one that
+	// is not heard of any more. Default 1.5 s.
 	NoLeader time.Duration
 	// History is how long the history is kept. Default 5 min.
 	History time.Duration
@@ -105,7 +106,7 @@ func (c *Config) defaults() error {
 		v time.Duration
 	}{
 		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second}, {&t.Lease, time.Second},
-		{&t.NoLeader, 2 * time.Second}, {&t.History, 5 * time.Minute},
+		{&t.NoLeader, 1500 * time.Millisecond}, {&t.History, 5 * time.Minute},
 		{&t.SnapshotInterval, 30 * time.Second}, {&t.HungDisk, 10 * time.Second},
 	} {
 		if *d.p == 0 {

@@ -29,6 +29,9 @@ type leadership struct {
 
 func (l *leadership) ready() bool { return l.term.Load() != 0 }
 
+// leads reports whether this node leads in a term.
+func (l *leadership) leads(term uint64) bool { return term != 0 && l.term.Load() == term }
+
 // watch returns a channel that is closed at the next change.
 func (l *leadership) watch() <-chan struct{} {
 	l.mu.Lock()

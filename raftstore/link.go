@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/proto"
 	"google.golang.org/grpc"
@@ -37,6 +38,9 @@ type link struct {
 	next    uint64
 	waiting map[uint64]*question
 	ended   error
+	// proposals wait among the questions, since the first of them was asked.
+	proposals int
+	since     time.Time
 }
 
 type question struct {
@@ -118,7 +122,7 @@ func (l *links) to(id proto.NodeID, addr string) (*link, error) {
 	l.tasks.Add(1)
 	go func() {
 		defer l.tasks.Done()
-		k.run()
+		k.run(l.store)
 	}()
 	return k, nil
 }
@@ -136,7 +140,13 @@ func (l *links) close() {
 // run owns the stream: it opens it, writes what is queued and, in a second
 // goroutine, reads the answers. Opening happens here, outside any lock, because
 // it waits for the connection.
-func (k *link) run() {
+func (k *link) run(s *Store) {
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		k.watch(s)
+	}()
+	defer func() { <-watched }()
 	defer k.cancel()
 	stream, err := proto.NewPeerClient(k.conn).Exchange(k.ctx)
 	if err != nil {
@@ -178,19 +188,41 @@ func (k *link) register(q *question) error {
 	k.next++
 	q.req.Id = k.next
 	k.waiting[k.next] = q
+	if q.proposes() {
+		if k.proposals++; k.proposals == 1 {
+			k.since = time.Now()
+		}
+	}
 	return nil
+}
+
+func (q *question) proposes() bool {
+	_, ok := q.req.Ask.(*proto.PeerRequest_Propose)
+	return ok
+}
+
+// take removes a question that waits, and returns it, or nil. k.mu is held.
+func (k *link) take(id uint64) *question {
+	q := k.waiting[id]
+	if q == nil {
+		return nil
+	}
+	delete(k.waiting, id)
+	if q.proposes() {
+		k.proposals--
+	}
+	return q
 }
 
 func (k *link) forget(q *question) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.waiting, q.req.Id)
+	k.take(q.req.Id)
 }
 
 func (k *link) answer(resp *proto.PeerResponse) {
 	k.mu.Lock()
-	q := k.waiting[resp.Id]
-	delete(k.waiting, resp.Id)
+	q := k.take(resp.Id)
 	k.mu.Unlock()
 	if q != nil {
 		q.resp = resp
@@ -204,9 +236,46 @@ func (k *link) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ended = err
-	for id, q := range k.waiting {
-		delete(k.waiting, id)
+	for id := range k.waiting {
+		q := k.take(id)
 		q.err = err
 		close(q.done)
+	}
+}
+
+// watchEvery is how often a link looks whether its answers can still come.
+const watchEvery = 100 * time.Millisecond
+
+// watch ends the link when proposals wait on it for a node that does not lead
+// any more, or that Raft has not heard of for Timing.NoLeader. Their outcome is
+// unknown; with their request ids they can be given to the next leader. It is
+// Raft's contact that counts, not the answers: a leader whose disk is slow sends
+// heartbeats, and is waited for.
+func (k *link) watch(s *Store) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	change := s.leader.watch()
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-change:
+			change = s.leader.watch()
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		waiting, since := k.proposals > 0, k.since
+		k.mu.Unlock()
+		if !waiting {
+			continue
+		}
+		if contact := s.raft.LastContact(); contact.After(since) {
+			since = contact
+		}
+		_, leader := s.raft.LeaderWithID()
+		if leader != "" && proto.NodeID(leader) != k.id || time.Since(since) > s.cfg.Timing.NoLeader {
+			k.cancel()
+			return
+		}
 	}
 }

@@ -143,17 +143,22 @@ func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, error) 
 	if s.leader.ready() {
 		return s.applyHere(ctx, frame)
 	}
+	term := s.raft.CurrentTerm()
 	addr, id := s.raft.LeaderWithID()
-	if id == "" || id == raft.ServerID(s.cfg.Node) {
+	if id == "" || id == raft.ServerID(s.cfg.Node) || s.raft.CurrentTerm() != term {
 		return mvcc.Result{}, errNotSent
 	}
+	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader {
+		return mvcc.Result{}, errNotSent // it would only wait on: see link.watch
+	}
 	s.stats.forwarded.Add(1)
-	return s.forward(ctx, proto.NodeID(id), string(addr), frame)
+	return s.forward(ctx, proto.NodeID(id), string(addr), term, frame)
 }
 
-// forward gives the frame to the leader and waits for its answer.
-func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, frame []byte) (mvcc.Result, error) {
-	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+// forward gives the frame to the leader of a term and waits for its answer, as
+// long as that node leads and is heard of: see link.watch.
+func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
+	q := question{req: proto.PeerRequest{Term: term, Ask: &proto.PeerRequest_Propose{Propose: frame}}}
 	switch err := s.links.ask(ctx, leader, addr, &q); {
 	case errors.Is(err, errNotAsked):
 		return mvcc.Result{}, errors.Join(errNotSent, err)

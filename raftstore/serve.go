@@ -101,7 +101,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 				return
 			}
 			if ask, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
-				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose)}
+				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose, req.Term)}
 			} else {
 				p.readIndex(stream.Context(), caller, req.GetReadIndex().GetTerm(), answer)
 			}
@@ -141,7 +141,10 @@ func (p *PeerServer) readIndex(ctx context.Context, caller proto.NodeID, term ui
 	answer.Answer = &proto.PeerResponse_ReadIndex{ReadIndex: &proto.ReadIndexResponse{Index: uint64(index)}}
 }
 
-func (p *PeerServer) apply(entry []byte) *proto.ProposeResponse {
+// apply appends an entry, if this node leads in the term that the proposer said.
+// In a later term the proposer may have given the entry up, or have had it
+// refused by a leader in between.
+func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 	answer := &proto.ProposeResponse{}
 	if len(entry) > proto.MaxEntryBytes {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
@@ -153,7 +156,7 @@ func (p *PeerServer) apply(entry []byte) *proto.ProposeResponse {
 	}
 	var r mvcc.Result
 	err := errNotSent
-	if p.store.leader.ready() {
+	if p.store.leader.leads(term) {
 		r, err = p.store.applyWait(entry)
 	}
 	switch {

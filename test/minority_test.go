@@ -13,9 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// honestWithin bounds how long a node without a quorum keeps a caller waiting.
-const honestWithin = 3500 * time.Millisecond
-
 // TestMinority kills two of three nodes. The survivor says so, serves what needs
 // no quorum, refuses the rest soon and clearly, and needs no restart to recover.
 func TestMinority(t *testing.T) {

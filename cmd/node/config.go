@@ -75,7 +75,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 2*time.Second, "silence of the leader that starts an election")
 	f.DurationVar(&c.ElectionTimeout, "election-timeout", 2*time.Second, "how long an election may take")
 	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", time.Second, "how long a leader goes on without hearing from a majority")
-	f.DurationVar(&c.NoLeaderTimeout, "no-leader-timeout", 2*time.Second, "how long requests wait for a leader before they fail")
+	f.DurationVar(&c.NoLeaderTimeout, "no-leader-timeout", 1500*time.Millisecond, "how long requests wait for a leader, or for one that has fallen silent, before they fail")
 	f.DurationVar(&c.HungDiskTimeout, "hung-disk-timeout", 10*time.Second, "a log write that takes longer ends the process")
 	f.DurationVar(&c.PromoteAfter, "promote-after", 10*time.Second, "how long a joined node must keep up before it gets a vote")
 	f.DurationVar(&c.HistoryRetention, "history-retention", 5*time.Minute, "how far back watches and exact reads reach; must be less than 10m")

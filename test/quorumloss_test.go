@@ -1,0 +1,191 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// honestWithin bounds how long a node without a quorum keeps a caller waiting,
+// from the first moment on, however it lost the quorum.
+const honestWithin = 2 * time.Second
+
+// TestQuorumLoss takes the quorum from a leader and from a follower, by kill -9,
+// which closes connections, and by SIGSTOP, which does not. From that moment and
+// for a while every request is answered in time, and reads of what is there go on.
+func TestQuorumLoss(t *testing.T) {
+	for _, row := range []struct {
+		survivor string
+		signal   syscall.Signal
+	}{
+		{"leader", syscall.SIGKILL},
+		{"follower", syscall.SIGKILL},
+		{"leader", syscall.SIGSTOP},
+		{"follower", syscall.SIGSTOP},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", row.survivor, row.signal), func(t *testing.T) {
+			t.Parallel()
+			c := Start(t, 3)
+			survivor := c.Leader(t)
+			if row.survivor == "follower" {
+				survivor = c.Others(survivor)[0]
+			}
+			survivor.Kubectl(t, "create", "configmap", "before")
+			watch := startWatch(t, survivor, "default", resourceVersion(t, survivor, "before"))
+			for _, n := range c.Others(survivor) {
+				if err := syscall.Kill(n.pid, row.signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			slowest := askForAWhile(t, survivor)
+			t.Logf("the slowest answers: %s", slowest)
+
+			// No restart of the survivor: its quorum comes back.
+			for _, n := range c.Others(survivor) {
+				if row.signal == syscall.SIGSTOP {
+					if err := syscall.Kill(n.pid, syscall.SIGCONT); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					c.Restart(t, n)
+				}
+			}
+			var after string
+			Await(t, 30*time.Second, "writes go on", func() string {
+				status, body := survivor.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"after"}}`)
+				if status != http.StatusCreated {
+					return fmt.Sprintf("%d %s", status, body)
+				}
+				after = resourceVersion(t, survivor, "after")
+				return ""
+			})
+			if events := watch.until(t, after); len(events) == 0 || events[len(events)-1].Name != "after" {
+				t.Errorf("the watch that was open all the time saw %+v", events)
+			}
+			sameStates(t, c)
+		})
+	}
+}
+
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+// askForAWhile sends each kind of request again and again for longer than an
+// election takes, and returns the slowest of each kind.
+func askForAWhile(t *testing.T, n *Node) string {
+	t.Helper()
+	const cases, each = 6, 12
+	slowest := make([]time.Duration, cases)
+	names := make([]string, cases)
+	var calls sync.WaitGroup
+	for round := range each {
+		for i, call := range [cases]struct{ what, method, path, body string }{
+			{"create", http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":"refused-%d"}}`, round)},
+			{"update", http.MethodPut, configMaps + "/before", fmt.Sprintf(`{"metadata":{"name":"before"},"data":{"round":"%d"}}`, round)},
+			{"get", http.MethodGet, configMaps + "/before", ""},
+			{"list", http.MethodGet, configMaps, ""},
+			{"any get", http.MethodGet, configMaps + "/before?resourceVersion=0", ""},
+			{"any list", http.MethodGet, configMaps + "?resourceVersion=0", ""},
+		} {
+			names[i] = call.what
+			calls.Go(func() {
+				took := n.answeredSoon(t, call.what, call.method, call.path, call.body)
+				slowestMu.Lock()
+				defer slowestMu.Unlock()
+				slowest[i] = max(slowest[i], took)
+			})
+		}
+		<-time.After(500 * time.Millisecond) // the next round, whether or not this one is answered
+	}
+	calls.Wait()
+	var out []string
+	for i, name := range names {
+		out = append(out, fmt.Sprintf("%s %d ms", name, slowest[i].Milliseconds()))
+	}
+	return strings.Join(out, ", ")
+}
+
+var slowestMu sync.Mutex
+
+// answeredSoon sends a request to a node without a quorum. What needs no quorum
+// succeeds; the rest fails in time, as a Status: what certainly did not happen
+// says when to try again, what may have happened says so, and does not.
+func (n *Node) answeredSoon(t *testing.T, what, method, path, body string) time.Duration {
+	began := time.Now()
+	resp, answer, err := n.do(t, method, path, body)
+	took := time.Since(began)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return took
+	}
+	if took > honestWithin {
+		t.Errorf("%s was answered after %s, allowed are %s: %s", what, took, honestWithin, answer)
+	}
+	if strings.Contains(path, "resourceVersion=0") {
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("X-Quorate-Staleness") == "" {
+			t.Errorf("%s: %s, staleness %q", what, resp.Status, resp.Header.Get("X-Quorate-Staleness"))
+		}
+		return took
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(answer, &status); err != nil || status.Status != metav1.StatusFailure {
+		t.Errorf("%s without a quorum: %s %s", what, resp.Status, answer)
+		return took
+	}
+	retry := resp.Header.Get("Retry-After")
+	unknown := method != http.MethodGet && resp.StatusCode == http.StatusGatewayTimeout && strings.Contains(status.Message, "may have happened")
+	switch {
+	case unknown && retry != "":
+		t.Errorf("%s: a client would send again what may have happened: %s", what, answer)
+	case !unknown && (retry == "" || status.Reason != metav1.StatusReasonServerTimeout || status.Details == nil || status.Details.RetryAfterSeconds == 0):
+		t.Errorf("%s without a quorum: %s, Retry-After %q: %s", what, resp.Status, retry, answer)
+	}
+	return took
+}
+
+func (n *Node) do(t *testing.T, method, path, body string) (*http.Response, []byte, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, n.API+path, strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := n.HTTP(t).Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp, answer, err
+}
+
+// send is do for a caller that takes any answer.
+func (n *Node) send(t *testing.T, method, path, body string) (code int, answer []byte) {
+	t.Helper()
+	resp, answer, err := n.do(t, method, path, body)
+	if err != nil {
+		return 0, []byte(err.Error())
+	}
+	return resp.StatusCode, answer
+}
+
+func resourceVersion(t *testing.T, n *Node, name string) string {
+	t.Helper()
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(n.MustGet(t, configMaps+"/"+name+"?resourceVersion=0"), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object.ResourceVersion
+}
