@@ -98,11 +98,21 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 	}
 	w.cursor = cursor
 	defer cursor.Close()
-	// The headers go out at once, also when there is nothing to say yet.
-	if w.flush() != nil {
-		return
+	if w.begin() {
+		w.follow()
 	}
-	w.follow()
+}
+
+// begin sends the headers, also when there is nothing to say yet, and with them
+// a bookmark if the client takes bookmarks. client-go reads the whole collection
+// again when a watch breaks within its first second without having said
+// anything, as most watches would: nearly all kinds are idle at any time. It
+// reports whether the watch goes on.
+func (w *watching) begin() bool {
+	if w.q.AllowWatchBookmarks {
+		return w.advance(true)
+	}
+	return w.flush() == nil
 }
 
 // errGone ends a watch whose client cannot be written to.
