@@ -75,13 +75,17 @@ var rooms = map[string]room{
 	"bench/client":          {reach: noKubernetes},
 	"bench/host":            {direct: noHTTP, reach: noKubernetes},
 	"bench/load":            {ours: []string{"bench/client", "bench/host"}},
+	"bench/modes":           {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
-	"test/check":            {ours: []string{"test/history"}, reach: noKubernetes},
+	// Machines and disks for tests know nothing of what runs on them.
+	"test/chaos/host":   {reach: noKubernetes},
+	"test/chaos/lazyfs": {reach: noKubernetes},
+	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// The wiring knows everybody, and nobody knows it.
-	"cmd/node": {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/"}},
+	"cmd/node": {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/", "bench/modes"}},
 }
 
 // TestArchitecture compares the import table with the code. Run it with

@@ -1,0 +1,136 @@
+//go:build linux
+
+package host
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func needRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("namespaces need root")
+	}
+}
+
+// TestSwitch sends bytes between two hosts over the switch, cuts one direction
+// and heals it.
+func TestSwitch(t *testing.T) {
+	needRoot(t)
+	s := NewSwitch()
+	a, b := netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")
+	hosts := map[netip.Addr]*Host{}
+	for _, addr := range []netip.Addr{a, b} {
+		h, err := New(Options{Network: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if err := s.Plug(h, addr); err != nil {
+			t.Fatal(err)
+		}
+		hosts[addr] = h
+	}
+	defer s.Close()
+	var l net.Listener
+	if err := hosts[b].Do(func() (err error) {
+		l, err = net.Listen("tcp4", b.String()+":1000")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); c.Close() }()
+		}
+	}()
+	conn, err := hosts[a].Dial(t.Context(), "tcp4", b.String()+":1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	echo := func() error {
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	if err := echo(); err != nil {
+		t.Fatal(err)
+	}
+	s.Set(b, a, Link{Cut: true})
+	_ = conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	_, _ = conn.Write([]byte("y"))
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Fatalf("%d bytes came over a link that is cut", n)
+	}
+	s.Heal()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatalf("after healing: %v", err)
+	}
+	s.Set(a, b, Link{Delay: 40 * time.Millisecond, Jitter: 10 * time.Millisecond, Loss: 0.2, Duplicate: 0.2, Reorder: 0.2})
+	for range 20 {
+		if err := echo(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.Counts()
+	if c.Cut == 0 || c.Lost == 0 || c.Duplicated == 0 || c.Reordered == 0 || c.Delayed == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestProcessesDie shows that a process does not outlive its host, stopped or
+// not, and that it sees only the host's network.
+func TestProcessesDie(t *testing.T) {
+	needRoot(t)
+	h, err := New(Options{Network: true, Mounts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	list := exec.Command("cat", "/proc/net/dev")
+	list.Stdout = &out
+	if err := h.Start(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), ":"); lines != 1 {
+		t.Errorf("a host without a switch has only lo, not\n%s", out.String())
+	}
+	sleep := exec.Command("sleep", "1000")
+	if err := h.Start(sleep); err != nil {
+		t.Fatal(err)
+	}
+	if err := sleep.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- sleep.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("it lives")
+	}
+}
