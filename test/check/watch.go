@@ -177,15 +177,19 @@ func (w *watching) partial() {
 func (w *watching) unmarked() (first int, start uint64) {
 	n, newest := 0, uint64(0)
 	var tops []uint64
-	for keys := map[string]bool{}; n < len(w.Events) && w.Events[n].Type == history.Added && !keys[w.Events[n].Key]; n++ {
-		keys[w.Events[n].Key] = true
+	keys := map[string]int{}
+	for ; n < len(w.Events) && w.Events[n].Type == history.Added; n++ {
+		if _, twice := keys[w.Events[n].Key]; twice {
+			break
+		}
+		keys[w.Events[n].Key] = n
 		tops = append(tops, newest)
 		newest = max(newest, w.Events[n].Revision)
 	}
 	tops = append(tops, newest)
 	found, foundAt := -1, uint64(0)
 	for k := n; k >= 0; k-- {
-		for _, at := range w.candidates(k, max(tops[k], w.least().rev)) {
+		for _, at := range w.candidates(k, keys, max(tops[k], w.least().rev)) {
 			dry := *w
 			dry.judge = &judge{facts: w.facts, v: &Verdict{}}
 			dry.snapshotIs(k, at)
@@ -206,16 +210,20 @@ func (w *watching) unmarked() (first int, start uint64) {
 	return found, foundAt
 }
 
-// candidates returns revisions from rev on that have k matching objects, as long as
-// nothing but deletions came after rev: they leave no trace in a state.
-func (w *watching) candidates(k int, rev uint64) []uint64 {
+// candidates returns revisions from rev on that have k matching objects, up to the
+// first change of one of the first k: objects that came and went leave no trace.
+func (w *watching) candidates(k int, keys map[string]int, rev uint64) []uint64 {
 	var all []uint64
 	if w.sel.matching(rev) == k {
 		all = append(all, rev)
 	}
-	for i := w.sel.after(rev); i < len(w.sel.events) && w.sel.events[i].kind == history.Deleted; i++ {
-		if w.sel.events[i].live == k {
-			all = append(all, w.sel.events[i].Revision)
+	for i := w.sel.after(rev); i < len(w.sel.events); i++ {
+		e := &w.sel.events[i]
+		if n, ok := keys[e.Key]; ok && n < k {
+			break
+		}
+		if e.live == k {
+			all = append(all, e.Revision)
 		}
 	}
 	return all
@@ -231,6 +239,9 @@ func (w *watching) now() (start uint64, some bool) {
 		}
 		if l := w.least(); x.Revision < l.rev || x.Revision == l.rev && x.Type != history.Bookmark {
 			w.violation(WatchFresh, []int{e}, "the watch had to begin at %d or later, %s", l.rev, w.why(l))
+		}
+		if x.Type == history.Bookmark {
+			return x.Revision, true
 		}
 		return x.Revision - 1, true
 	}
