@@ -373,14 +373,23 @@ func (n *node) stop() {
 		}
 		cancel()
 	}
+	// Clients hear that their connections end before their watches do. In the other
+	// order they would ask for the next watch here, be refused, and lose a second.
+	ended := make(chan error, 1)
+	go func() { ended <- n.http.Shutdown(ctx) }()
+	pause(ctx, goingAway)
 	if err := n.api.Shutdown(ctx); err != nil {
 		n.log.Warn("not all watches have ended", "error", err)
 	}
-	if err := n.http.Shutdown(ctx); err != nil {
+	if err := <-ended; err != nil {
 		n.log.Warn("not all requests have ended", "error", err)
 		_ = n.http.Close()
 	}
 }
+
+// goingAway is the time for the news that connections end (GOAWAY in HTTP/2) to
+// reach the clients. Until then all requests are served.
+const goingAway = 100 * time.Millisecond
 
 // close releases what was opened, last first. Parts that were never opened are nil.
 func (n *node) close() error {
