@@ -79,6 +79,7 @@ var rooms = map[string]room{
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
+	"test/chaos/clock":  {reach: noKubernetes},
 	"test/chaos/host":   {reach: noKubernetes},
 	"test/chaos/lazyfs": {reach: noKubernetes},
 	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
