@@ -101,7 +101,6 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.hashes.add(proto.Revision(l.Index), r.Hash)
 		if r.Version != nil {
 			batch.Added = append(batch.Added, disk.Added{Table: r.Table.Name(), Version: r.Version})
-			f.hub.note(r.Table.Name())
 		}
 		batch.Removed = append(batch.Removed, r.Removed...)
 	}
@@ -116,7 +115,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	f.waiters.advance(at)
-	f.hub.wakeUp()
+	f.hub.published(at, batch.Added)
 	f.applied()
 	batch.State = state.StateRecord()
 	f.db.Record(batch)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	pb "google.golang.org/protobuf/proto"
 )
@@ -102,10 +103,11 @@ func (m *Memory) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mv
 		}
 	}
 	m.waiters.advance(proto.Revision(m.index))
+	var added []disk.Added
 	if r.Version != nil {
-		m.hub.note(r.Table.Name())
-		m.hub.wakeUp()
+		added = append(added, disk.Added{Table: r.Table.Name(), Version: r.Version})
 	}
+	m.hub.published(proto.Revision(m.index), added)
 	return r, nil
 }
 
@@ -117,7 +119,12 @@ func (m *Memory) Applied() proto.Revision { return m.hub.current().Applied() }
 
 // Watch returns a watcher behind revision after. Errors: mvcc.ErrCompacted.
 func (m *Memory) Watch(table string, after proto.Revision) (*Watcher, error) {
-	return m.hub.watch(table, after)
+	return m.hub.watch(table, after, mvcc.Interest{})
+}
+
+// WatchOnly is Watch for some of the table's changes. See Store.WatchOnly.
+func (m *Memory) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
+	return m.hub.watch(table, after, only)
 }
 
 // ReadIndex returns the applied index: everything that was acknowledged is

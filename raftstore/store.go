@@ -239,7 +239,13 @@ func (s *Store) Applied() proto.Revision { return s.hub.current().Applied() }
 // Watch returns a watcher behind revision after. The table need not exist.
 // Errors: mvcc.ErrCompacted.
 func (s *Store) Watch(table string, after proto.Revision) (*Watcher, error) {
-	return s.hub.watch(table, after)
+	return s.hub.watch(table, after, mvcc.Interest{})
+}
+
+// WatchOnly is Watch for some of the table's changes: the watcher is not woken by
+// others and does not return them. Errors: mvcc.ErrCompacted.
+func (s *Store) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
+	return s.hub.watch(table, after, only)
 }
 
 // WaitApplied returns when this node has applied index r. It returns the

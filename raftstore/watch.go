@@ -1,7 +1,7 @@
 package raftstore
 
 import (
-	"sync"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -14,42 +14,46 @@ import (
 // is replaced by a snapshot: the history is part of the state. For one
 // goroutine at a time.
 type Watcher struct {
-	hub    *hub
-	table  string
+	hub   *hub
+	table string
+	only  mvcc.Interest // canonical
+	wake  chan struct{}
+	// due is the first revision that concerns the watcher and that it may not have
+	// read; zero if there is none up to hub.routed.
+	due   atomic.Uint64
+	place int // in its group; guarded by hub.watchersMu
+
+	// Of the reading goroutine:
 	state  *mvcc.State // the cursor's
 	cursor *mvcc.Cursor
 	after  proto.Revision
-	wake   chan struct{}
+	more   bool // the last read filled its buffer
+	long   bool // the key has changed too often: its history is read instead
 }
 
-// Next fills buf with the versions that follow, without waiting. progress is the
-// revision up to which everything has been read. Errors: mvcc.ErrCompacted.
+// Next fills buf with the versions that follow and that the watcher is interested
+// in, without waiting. progress is the revision up to which everything has been
+// read. Errors: mvcc.ErrCompacted.
 func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err error) {
-	state := w.hub.current()
-	// First the mark, then the table: a table that does not exist after the mark
-	// was read has no version at or below it.
-	applied := state.Applied()
-	if w.cursor == nil || w.state != state {
-		t := state.Table(w.table)
-		if t == nil {
-			if state.Floor() > w.after {
-				return 0, w.after, mvcc.ErrCompacted
-			}
-			w.after = max(w.after, applied)
-			return 0, w.after, nil
+	if !w.more {
+		// What does not concern the watcher is not looked at, and the floor may pass
+		// it. The mark comes first: what concerns the watcher up to it has set due.
+		routed := w.hub.routed.Load()
+		if due := w.due.Swap(0); due == 0 {
+			w.skip(proto.Revision(routed))
+		} else {
+			w.skip(proto.Revision(due) - 1)
 		}
-		cursor, err := t.Watch(w.after)
-		if err != nil {
-			return 0, w.after, err
-		}
-		w.cursor, w.state = cursor, state
 	}
-	n, err = w.cursor.Next(buf, applied)
-	if err != nil {
+	state := w.hub.current()
+	// The mark before the table: a table that does not exist after the mark was read
+	// has no version at or below it. And after due: what it stood for is visible.
+	applied := state.Applied()
+	if n, err = w.read(state, buf, applied); err != nil {
 		return 0, w.after, err
 	}
-	w.after = w.cursor.After()
-	if planted.On(planted.EarlyBookmark) && n < len(buf) {
+	w.more = n == len(buf)
+	if planted.On(planted.EarlyBookmark) && !w.more {
 		time.Sleep(earlier)
 		return n, max(w.after, state.Applied()), nil
 	}
@@ -59,139 +63,69 @@ func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err
 // earlier is how far ahead of its events the planted bug lets progress run.
 const earlier = 2 * time.Millisecond
 
+// skip moves the position on over what the watcher is not interested in.
+func (w *Watcher) skip(to proto.Revision) {
+	if to > w.after {
+		w.after, w.cursor = to, nil
+	}
+}
+
+// read reads up to applied, or until buf is full.
+func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Revision) (n int, err error) {
+	t := state.Table(w.table)
+	if t == nil {
+		if state.Floor() > w.after {
+			return 0, mvcc.ErrCompacted
+		}
+		w.after = max(w.after, applied)
+		return 0, nil
+	}
+	if w.only.Key != "" && !w.long {
+		n, w.after, err = t.Changes(w.only.Key, buf, w.after, applied)
+		if !errors.Is(err, mvcc.ErrLongChain) {
+			return n, err
+		}
+		w.long = true
+	}
+	if w.cursor == nil || w.state != state {
+		if w.cursor, err = t.Watch(w.after); err != nil {
+			return 0, err
+		}
+		w.state = state
+	}
+	for {
+		room := buf[n:]
+		got, err := w.cursor.Next(room, applied)
+		if err != nil {
+			return 0, err
+		}
+		w.after = w.cursor.After()
+		for _, v := range room[:got] {
+			if w.only.Concerns(v) {
+				buf[n] = v
+				n++
+			}
+		}
+		switch {
+		case n == len(buf):
+			return n, nil
+		case got < len(room):
+			w.rest()
+			return n, nil
+		}
+	}
+}
+
+// rest lets go of a cursor at the end of the history. It holds a piece of that, and
+// all pieces after it: a watcher that is skipped for long would keep them alive.
+func (w *Watcher) rest() {
+	if !w.only.All() {
+		w.cursor, w.long = nil, false
+	}
+}
+
 // Wake is sent to when there may be more to read. Capacity one.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
 // Close releases the watcher. Its Wake channel is not closed.
 func (w *Watcher) Close() { w.hub.remove(w) }
-
-// hub tells watchers that a table has grown. The applying goroutine only marks
-// tables and pokes; one goroutine of the hub's own does the waking, so that ten
-// thousand watchers cost the apply path nothing.
-type hub struct {
-	state atomic.Pointer[mvcc.State]
-	poke  chan struct{}
-	done  chan struct{}
-	ended chan struct{}
-
-	mu    sync.Mutex
-	grown map[string]struct{} // tables with new versions since the last round
-	all   bool                // the state was replaced: wake everybody
-
-	watchersMu sync.Mutex
-	watchers   map[string]map[*Watcher]struct{}
-	count      atomic.Int64
-}
-
-func newHub(state *mvcc.State) *hub {
-	h := &hub{
-		poke:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		ended:    make(chan struct{}),
-		grown:    map[string]struct{}{},
-		watchers: map[string]map[*Watcher]struct{}{},
-	}
-	h.state.Store(state)
-	go h.run()
-	return h
-}
-
-func (h *hub) current() *mvcc.State { return h.state.Load() }
-
-// replace swaps the state, as after a snapshot.
-func (h *hub) replace(state *mvcc.State) {
-	h.state.Store(state)
-	h.mu.Lock()
-	h.all = true
-	h.mu.Unlock()
-	h.wakeUp()
-}
-
-// note marks a table as grown; wakeUp lets the hub look. Called after Publish.
-func (h *hub) note(table string) {
-	h.mu.Lock()
-	h.grown[table] = struct{}{}
-	h.mu.Unlock()
-}
-
-func (h *hub) wakeUp() {
-	select {
-	case h.poke <- struct{}{}:
-	default:
-	}
-}
-
-func (h *hub) watch(table string, after proto.Revision) (*Watcher, error) {
-	if h.current().Floor() > after {
-		return nil, mvcc.ErrCompacted
-	}
-	w := &Watcher{hub: h, table: table, after: after, wake: make(chan struct{}, 1)}
-	// What was applied between the caller's read and this call wakes nobody. Filled
-	// before the hub knows the watcher: later, its wake could have come first, and
-	// this one would wait for a reader that does not exist yet.
-	w.wake <- struct{}{}
-	h.watchersMu.Lock()
-	set := h.watchers[table]
-	if set == nil {
-		set = map[*Watcher]struct{}{}
-		h.watchers[table] = set
-	}
-	set[w] = struct{}{}
-	h.watchersMu.Unlock()
-	h.count.Add(1)
-	return w, nil
-}
-
-func (h *hub) remove(w *Watcher) {
-	h.watchersMu.Lock()
-	defer h.watchersMu.Unlock()
-	set := h.watchers[w.table]
-	if _, ok := set[w]; !ok {
-		return
-	}
-	delete(set, w)
-	if len(set) == 0 {
-		delete(h.watchers, w.table)
-	}
-	h.count.Add(-1)
-}
-
-func (h *hub) run() {
-	defer close(h.ended)
-	for {
-		select {
-		case <-h.done:
-			return
-		case <-h.poke:
-		}
-		h.mu.Lock()
-		grown, all := h.grown, h.all
-		h.grown, h.all = make(map[string]struct{}, len(grown)), false
-		h.mu.Unlock()
-		h.watchersMu.Lock()
-		if all {
-			for _, set := range h.watchers {
-				wake(set)
-			}
-		} else {
-			for table := range grown {
-				wake(h.watchers[table])
-			}
-		}
-		h.watchersMu.Unlock()
-	}
-}
-
-func wake(set map[*Watcher]struct{}) {
-	for w := range set {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (h *hub) close() {
-	close(h.done)
-	<-h.ended
-}

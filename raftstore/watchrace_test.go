@@ -1,9 +1,16 @@
 package raftstore
 
 import (
+	"context"
+	"encoding/binary"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -21,8 +28,7 @@ func TestWatchDoesNotWaitForItself(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				h.note("t")
-				h.wakeUp()
+				h.published(0, []disk.Added{{Table: "t"}})
 			}
 		}
 	}()
@@ -30,7 +36,7 @@ func TestWatchDoesNotWaitForItself(t *testing.T) {
 	go func() {
 		defer close(watched)
 		for range 1_000_000 {
-			w, err := h.watch("t", 0)
+			w, err := h.watch("t", 0, mvcc.Interest{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -46,4 +52,89 @@ func TestWatchDoesNotWaitForItself(t *testing.T) {
 	}
 	close(stop)
 	<-growing
+}
+
+// TestWakeIsNotLostToAnEarlierPoke applies writes one at a time while the hub's
+// rounds run all the time, as they do when batches follow closely, and demands that
+// each write wakes its watcher. A table that is marked before its version is
+// published can be looked at too early, and is not looked at again.
+func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
+	db, err := disk.Open(filepath.Join(t.TempDir(), "db"), disk.Options{Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	state, err := db.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(state)
+	defer h.close()
+	f := &fsm{db: db, hub: h, waiters: &waiters{}, fatal: func(err error) { t.Error(err) }, applied: func() {}}
+	w, err := h.watch("t", 0, mvcc.Interest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		for {
+			select {
+			case h.poke <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	seen := make(chan proto.Revision, 1)
+	wg.Go(func() {
+		buf := make([]*mvcc.Version, 4)
+		for {
+			select {
+			case <-w.Wake():
+			case <-ctx.Done():
+				return
+			}
+			n, _, err := w.Next(buf)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, v := range buf[:n] {
+				select {
+				case seen <- v.Revision:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	for i := range 500 {
+		// The watched table's write is the first of its batch: long before the rest is
+		// applied, and all of it published.
+		var logs []*raft.Log
+		for j := range 64 {
+			index := uint64(i*64 + j + 1)
+			id := binary.LittleEndian.AppendUint64(make([]byte, 8, 16), index)
+			write := &proto.Write{RequestId: id, Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("{}")}
+			if j > 0 {
+				write.Table = "u"
+			}
+			entry, err := proto.Encode(proto.KindWrite, write)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs = append(logs, &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry})
+		}
+		f.ApplyBatch(logs)
+		select {
+		case rev := <-seen:
+			if rev != proto.Revision(logs[0].Index) {
+				t.Fatalf("batch %d: the watcher read %d", i, rev)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("batch %d woke nobody", i)
+		}
+	}
 }

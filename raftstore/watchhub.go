@@ -1,0 +1,168 @@
+package raftstore
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// hub tells watchers that there is something for them. The applying goroutine only
+// marks tables and pokes; one goroutine of the hub's own looks who is interested,
+// so that ten thousand watchers cost the apply path nothing, and a change costs no
+// watcher anything that it does not concern.
+//
+// No change can be missed. The hub looks for the watchers of each version after it
+// was published, at least once. A watcher that is not among them then registers
+// later, and has its first wake from the start: its first read takes an applied
+// mark that covers the version.
+type hub struct {
+	state atomic.Pointer[mvcc.State]
+	// routed is the revision up to which the watchers of all changes were told.
+	// Watchers rely on it only for changes after their registration.
+	routed atomic.Uint64
+	poke   chan struct{}
+	done   chan struct{}
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	grown    map[string]struct{} // tables with new versions since the last round
+	applied  proto.Revision      // up to which grown is complete
+	replaced bool                // the state was replaced: wake everybody
+
+	watchersMu sync.Mutex
+	watchers   map[string]*interests // by table
+	count      atomic.Int64
+}
+
+func newHub(state *mvcc.State) *hub {
+	h := &hub{
+		poke:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+		ended:    make(chan struct{}),
+		grown:    map[string]struct{}{},
+		watchers: map[string]*interests{},
+	}
+	h.state.Store(state)
+	h.applied = state.Applied()
+	h.routed.Store(uint64(h.applied))
+	go h.run()
+	return h
+}
+
+func (h *hub) current() *mvcc.State { return h.state.Load() }
+
+// replace swaps the state, as after a snapshot.
+func (h *hub) replace(state *mvcc.State) {
+	h.state.Store(state)
+	h.mu.Lock()
+	h.replaced, h.applied = true, state.Applied()
+	h.mu.Unlock()
+	h.wakeUp()
+}
+
+// published notes what a batch up to at has added, and lets the hub look. It must
+// be called after Publish: a round in between would find nothing, and the next one
+// would not look again.
+func (h *hub) published(at proto.Revision, added []disk.Added) {
+	h.mu.Lock()
+	for i := range added {
+		h.grown[added[i].Table] = struct{}{}
+	}
+	h.applied = at
+	h.mu.Unlock()
+	h.wakeUp()
+}
+
+func (h *hub) wakeUp() {
+	select {
+	case h.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hub) watch(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
+	if h.current().Floor() > after {
+		return nil, mvcc.ErrCompacted
+	}
+	w := &Watcher{hub: h, table: table, only: only.Canonical(), after: after, wake: make(chan struct{}, 1)}
+	// What was applied between the caller's read and this call wakes nobody: the
+	// first read skips nothing. Filled before the hub knows the watcher: later, its
+	// wake could have come first, and this one would wait for a reader that does not
+	// exist yet.
+	w.due.Store(1)
+	w.wake <- struct{}{}
+	h.watchersMu.Lock()
+	t := h.watchers[table]
+	if t == nil {
+		t = &interests{groups: map[mvcc.Interest]*group{}}
+		h.watchers[table] = t
+	}
+	t.add(w)
+	h.watchersMu.Unlock()
+	h.count.Add(1)
+	return w, nil
+}
+
+func (h *hub) remove(w *Watcher) {
+	h.watchersMu.Lock()
+	defer h.watchersMu.Unlock()
+	t := h.watchers[w.table]
+	if t == nil || !t.remove(w) {
+		return
+	}
+	if len(t.groups) == 0 {
+		delete(h.watchers, w.table)
+	}
+	h.count.Add(-1)
+}
+
+func (h *hub) run() {
+	defer close(h.ended)
+	for {
+		select {
+		case <-h.done:
+			return
+		case <-h.poke:
+			h.round()
+		}
+	}
+}
+
+// round tells watchers about everything that was published since the last one.
+func (h *hub) round() {
+	h.mu.Lock()
+	grown, upTo, replaced := h.grown, h.applied, h.replaced
+	if len(grown) > 0 {
+		h.grown = make(map[string]struct{}, len(grown))
+	} else {
+		grown = nil // it is not ours
+	}
+	h.replaced = false
+	h.mu.Unlock()
+
+	h.watchersMu.Lock()
+	defer h.watchersMu.Unlock()
+	since := proto.Revision(h.routed.Load())
+	if replaced {
+		// Positions are looked up anew, each from where its watcher is.
+		for _, t := range h.watchers {
+			t.wakeAll(1)
+		}
+	} else {
+		state := h.current()
+		for name := range grown {
+			if t := h.watchers[name]; t != nil {
+				t.route(state.Table(name), since, upTo)
+			}
+		}
+	}
+	h.routed.Store(uint64(max(since, upTo)))
+}
+
+func (h *hub) close() {
+	close(h.done)
+	<-h.ended
+}
