@@ -1,0 +1,205 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// readers is a cluster for tests of reads: three voters and a non-voter that the
+// leader reaches through a link, so that it can be put behind. Its history floor
+// has passed its first revisions.
+type readers struct {
+	c                          *Cluster
+	leader, follower, nonvoter *Node
+	link                       *Link
+	below                      uint64 // a revision that was one, below the floor
+	expired                    string // a continue token of that revision
+	expiredPath                string // of the list that the token is of
+}
+
+// sharedReaders lives until the end of the run: the reaper ends its processes.
+var sharedReaders struct {
+	sync.Mutex
+	r *readers
+}
+
+// historyRetention of the cluster for reads. It is short so that the floor moves
+// while a test can wait for it; what a test wants to read exactly must be younger.
+const historyRetention = 20 * time.Second
+
+// startReaders returns the shared cluster for tests of reads. Its leader may
+// change between tests, not its members.
+func startReaders(t *testing.T) *readers {
+	t.Helper()
+	sharedReaders.Lock()
+	defer sharedReaders.Unlock()
+	if sharedReaders.r == nil {
+		sharedReaders.r = newReaders(t)
+	}
+	r := sharedReaders.r
+	t.Cleanup(func() {
+		if t.Failed() {
+			r.c.showLogs(t)
+		}
+	})
+	r.leader = r.c.Leader(t)
+	r.follower = r.c.Others(r.leader, r.nonvoter)[0]
+	for _, n := range r.c.Nodes() {
+		n.HTTP(t) // made before the test's goroutines share it
+	}
+	return r
+}
+
+func newReaders(t *testing.T) *readers {
+	t.Helper()
+	// The floor is asked for every quarter of the retention, and moves at once past
+	// what is more than the bytes.
+	settings := []string{"history-retention=" + historyRetention.String(), "history-max-bytes=4194304"}
+	c, err := launch(3, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &readers{c: c}
+	r.leader = c.Leader(t)
+	client := r.leader.Typed(t).CoreV1().ConfigMaps("default")
+	for i := range 3 {
+		if _, err := client.Create(t.Context(), configMap(fmt.Sprintf("expired-%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.expiredPath = "/api/v1/namespaces/default/configmaps"
+	page := getList(t, r.leader, r.expiredPath+"?limit=1")
+	r.below, r.expired = page.revision(t), page.Metadata.Continue
+	for i := range 6 {
+		junk := configMap(fmt.Sprintf("junk-%d", i))
+		junk.Data = map[string]string{"junk": strings.Repeat("x", 900<<10)}
+		if _, err := client.Create(t.Context(), junk, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Delete(t.Context(), junk.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := client.Create(t.Context(), configMap("last"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.join(t)
+	Await(t, 60*time.Second, "the history floor passes the first writes on all nodes", func() string {
+		for _, n := range c.Nodes() {
+			if floor := uint64(n.Metric(t, "quorate_history_floor")); floor < Revision(t, last.ResourceVersion) {
+				return fmt.Sprintf("%s: %d, not %s", n.Name, floor, last.ResourceVersion)
+			}
+		}
+		return ""
+	})
+	return r
+}
+
+// join adds the non-voter behind its link.
+func (r *readers) join(t *testing.T) {
+	t.Helper()
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(r.c.Admin(t, "token", "create", "-o", "json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	token := filepath.Join(r.c.dir, "join-token")
+	if err := os.WriteFile(token, []byte(made.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := r.c.FreePort
+	link, err := NewLink(fmt.Sprintf("127.0.0.1:%d", port+1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.link = link // it ends with the test process
+	r.nonvoter = r.c.Launch(t, "n4", port, "--nonvoter", "--peer-advertise-address", link.Addr,
+		"--join", strings.TrimPrefix(r.leader.API, "https://"), "--join-token", "@"+token)
+	r.nonvoter.AwaitReady(t)
+	if m := members(t, r.c, "list")["n4"]; m.Voter {
+		t.Fatalf("n4 was to be a non-voter: %+v", m)
+	}
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// namespace makes a namespace for one test, deleted at its end.
+func (r *readers) namespace(t *testing.T, name string) {
+	t.Helper()
+	client := r.leader.Typed(t).CoreV1().Namespaces()
+	if _, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listed is a list as far as tests of reads look at it.
+type listed struct {
+	Kind     string
+	Metadata struct {
+		ResourceVersion, Continue string
+		RemainingItemCount        *int64
+	}
+	Items []struct {
+		Metadata struct{ Namespace, Name, ResourceVersion string }
+	}
+}
+
+func (l *listed) revision(t testing.TB) uint64 { return Revision(t, l.Metadata.ResourceVersion) }
+
+// names returns the items as name@resourceVersion.
+func (l *listed) names() []string {
+	out := []string{}
+	for _, i := range l.Items {
+		out = append(out, i.Metadata.Name+"@"+i.Metadata.ResourceVersion)
+	}
+	return out
+}
+
+// getList reads a list that must be there.
+func getList(t testing.TB, n *Node, path string) *listed {
+	t.Helper()
+	l := &listed{}
+	if err := json.Unmarshal(n.MustGet(t, path), l); err != nil {
+		t.Fatalf("%s: GET %s: %v", n.Name, path, err)
+	}
+	return l
+}
+
+// refusal is a Status that refuses, with the header that goes with it.
+type refusal struct {
+	metav1.Status
+	http       int
+	retryAfter string
+}
+
+// parseRefusal checks the shape that every refusal has.
+func parseRefusal(resp *http.Response, body []byte) (refusal, error) {
+	r := refusal{http: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+	if err := json.Unmarshal(body, &r.Status); err != nil {
+		return r, fmt.Errorf("%s: %w: %s", resp.Status, err, body)
+	}
+	return r, r.check()
+}
+
+func (r refusal) check() error {
+	s := &r.Status
+	if s.Kind != "Status" || s.APIVersion != "v1" || s.Status != "Failure" || int(s.Code) != r.http || s.Reason == "" {
+		return fmt.Errorf("code %d with %+v", r.http, s)
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 && r.retryAfter != fmt.Sprint(s.Details.RetryAfterSeconds) {
+		return fmt.Errorf("Retry-After %q with %d in the details", r.retryAfter, s.Details.RetryAfterSeconds)
+	}
+	return nil
+}
