@@ -5,66 +5,111 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// compactEvery is how often the floor is moved: often and a little, because the
-// work is done in Apply.
-const compactEvery = 10 * time.Second
+const (
+	// compactEvery is how often the floor is moved by age: often and a little,
+	// because the work is done in Apply.
+	compactEvery = 10 * time.Second
+	// markEvery is how often the compactor looks.
+	markEvery = time.Second
+	// retryWindow stays above the floor whatever its bytes: request ids are
+	// forgotten with the history, and a proposal that is sent again must find its
+	// own. Proposals are sent again for Timing.NoLeader.
+	retryWindow = 5 * time.Second
+)
 
-// mark says which index this node had applied at a time.
+// mark says what a state had at a time.
 type mark struct {
 	at      time.Time
 	applied proto.Revision
+	written int64 // bytes added to the history until then
+}
+
+// marks are what the floor is chosen from, oldest first.
+type marks struct {
+	state *mvcc.State
+	list  []mark
+}
+
+// add notes what the state has now. A state that a snapshot has replaced counts
+// its bytes anew: the marks of the one before stand for its beginning.
+func (m *marks) add(now time.Time, state *mvcc.State) {
+	written := state.HistoryWritten()
+	if m.state != state {
+		m.state = state
+		for i := range m.list {
+			m.list[i].written = written
+		}
+	}
+	m.list = append(m.list, mark{now, state.Applied(), written})
 }
 
 // compactor remembers, on every node, what was applied when; the leader proposes
 // the floor from it. Only the entry moves the floor, so it is the same on all
 // nodes; a new leader starts with its own memory of the last minutes.
 func (s *Store) compactor() {
-	every := min(compactEvery, s.cfg.Timing.History/4)
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(min(markEvery, s.cfg.Timing.History/4))
 	defer tick.Stop()
-	var marks []mark
+	var seen marks
+	var moved time.Time
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case now := <-tick.C:
 			state := s.State()
-			_, bytes := state.History()
-			var floor proto.Revision
-			marks, floor = trimMarks(append(marks, mark{now, state.Applied()}), s.cfg.Timing.History, bytes > s.cfg.Limits.HistoryBytes)
-			if floor <= state.Floor() || !s.leader.ready() {
+			seen.add(now, state)
+			floor := seen.byAge(s.cfg.Timing.History)
+			full := false
+			if _, bytes := state.History(); bytes > s.cfg.Limits.HistoryBytes {
+				// Some room, so that not every second makes an entry.
+				least := seen.byBytes(s.cfg.Limits.HistoryBytes*3/4, state.Floor(), min(retryWindow, s.cfg.Timing.History/2))
+				full = least > floor
+				floor = max(floor, least)
+			}
+			if floor <= state.Floor() || !s.leader.ready() || !full && now.Sub(moved) < min(compactEvery, s.cfg.Timing.History/4) {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(s.ctx, every)
+			ctx, cancel := context.WithTimeout(s.ctx, compactEvery)
 			if err := s.Compact(ctx, floor); err != nil {
 				s.cfg.Logger.Warn("the history floor did not move", "floor", floor, "error", err)
 			}
 			cancel()
+			moved = now
 		}
 	}
 }
 
-// trimMarks returns the floor for a history as long as window, or for half of
-// what there is if that holds too many bytes, and the marks that are still
-// needed. The last mark is now's. The floor is never newer than the one before:
-// request ids are forgotten with the history, and a proposal that is sent again
-// must find its own.
-func trimMarks(marks []mark, window time.Duration, tooMany bool) ([]mark, proto.Revision) {
-	now := marks[len(marks)-1].at
-	var floor proto.Revision
-	// The newest mark that is old enough.
+// byAge returns the floor of a history as long as window, and forgets the marks
+// that no longer count. Zero: nothing is old enough.
+func (m *marks) byAge(window time.Duration) (floor proto.Revision) {
+	now := m.list[len(m.list)-1].at
 	old := 0
-	for old < len(marks) && now.Sub(marks[old].at) >= window {
-		floor = marks[old].applied
+	for old < len(m.list) && now.Sub(m.list[old].at) >= window {
+		floor = m.list[old].applied
 		old++
 	}
-	marks = marks[max(0, old-1):]
-	if tooMany && len(marks) > 1 {
-		half := (len(marks) - 1) / 2
-		floor = max(floor, marks[half].applied)
-		marks = marks[half:]
+	m.list = m.list[max(0, old-1):]
+	return floor
+}
+
+// byBytes returns the lowest floor above the present one that leaves at most keep
+// bytes, or the highest one that is allowed: least of the history stays.
+func (m *marks) byBytes(keep int64, present proto.Revision, least time.Duration) (floor proto.Revision) {
+	last := m.list[len(m.list)-1]
+	for _, k := range m.list {
+		if last.at.Sub(k.at) < least {
+			break
+		}
+		if k.applied <= present {
+			continue
+		}
+		floor = k.applied
+		if last.written-k.written <= keep {
+			break
+		}
 	}
-	return marks, floor
+	return floor
 }

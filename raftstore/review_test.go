@@ -142,29 +142,6 @@ func TestStalenessBeforeTheFirstConfirmation(t *testing.T) {
 	})
 }
 
-// However fast the history grows beyond its bytes, the floor stays behind what
-// was applied a period ago: request ids are forgotten with the history.
-func TestFloorStaysBehindRetries(t *testing.T) {
-	const period, window = 10 * time.Second, 5 * time.Minute
-	for _, tooMany := range []bool{false, true} {
-		var marks []mark
-		var floor proto.Revision
-		for i := range 100 {
-			at := time.Unix(0, 0).Add(time.Duration(i) * period)
-			marks, floor = trimMarks(append(marks, mark{at, proto.Revision(1000 * (i + 1))}), window, tooMany)
-			if i > 0 && floor > proto.Revision(1000*i) {
-				t.Fatalf("tick %d, too many bytes: %v: the floor is at %d, a period ago %d were applied", i, tooMany, floor, 1000*i)
-			}
-			if want := 1000 * (i + 1 - int(window/period)); !tooMany && int(floor) != max(0, want) {
-				t.Fatalf("tick %d: the floor is at %d, want %d", i, floor, want)
-			}
-			if tooMany && i > 2 && floor == 0 {
-				t.Fatalf("tick %d: too many bytes, and the floor does not move", i)
-			}
-		}
-	}
-}
-
 // raft#697 on our store: the loop is found, the process ends, and the next one
 // starts without the log and catches up. (Package regress shows the loop itself.)
 func TestInstallLoopIsLeft(t *testing.T) {

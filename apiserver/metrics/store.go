@@ -20,6 +20,9 @@ type StoreStats struct {
 	Commit, Applied uint64
 	// Floor is the oldest revision from which a watch can start.
 	Floor uint64
+	// HistoryVersions and HistoryBytes are what the history window holds,
+	// HistoryMaxBytes above what the floor moves early.
+	HistoryVersions, HistoryBytes, HistoryMaxBytes int64
 	// Staleness is how long ago this node last knew that it was current.
 	Staleness time.Duration
 	// LastContact is how long ago a follower heard from the leader.
@@ -99,6 +102,9 @@ var scalars = []scalar{
 	gaugeOf("quorate_staleness_seconds", "How long ago this node last knew that it was current.", func(s *StoreStats) float64 { return s.Staleness.Seconds() }),
 	gaugeOf("quorate_leader_last_contact_seconds", "How long ago this node heard from the leader.", func(s *StoreStats) float64 { return s.LastContact.Seconds() }),
 	gaugeOf("quorate_history_floor", "Oldest revision from which a watch can start.", func(s *StoreStats) float64 { return float64(s.Floor) }),
+	gaugeOf("quorate_history_versions", "Versions in the history window.", func(s *StoreStats) float64 { return float64(s.HistoryVersions) }),
+	gaugeOf("quorate_history_bytes", "Bytes of the versions in the history window.", func(s *StoreStats) float64 { return float64(s.HistoryBytes) }),
+	gaugeOf("quorate_history_max_bytes", "Bytes of history above which its floor moves early.", func(s *StoreStats) float64 { return float64(s.HistoryMaxBytes) }),
 	gaugeOf("quorate_history_newest", "Newest revision of this node.", func(s *StoreStats) float64 { return float64(s.Applied) }),
 	gaugeOf("quorate_watchers", "Open watches on the store.", func(s *StoreStats) float64 { return float64(s.Watchers) }),
 	counterOf("quorate_forwarded_requests_total", "Writes that this node sent to the leader.", func(s *StoreStats) float64 { return float64(s.ProposalsForwarded) }),

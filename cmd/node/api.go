@@ -207,6 +207,8 @@ func (n *node) storeStats() metrics.StoreStats {
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
 		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
 	}
+	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
+	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
 	for name, t := range n.store.State().Tables() {
 		if strings.Contains(name, "/") {
 			continue // ours, not the API's

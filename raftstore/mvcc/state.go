@@ -38,6 +38,7 @@ type State struct {
 
 	historyVersions atomic.Int64
 	historyBytes    atomic.Int64
+	historyWritten  atomic.Int64
 }
 
 // New returns an empty state at index zero.
@@ -61,6 +62,10 @@ func (s *State) Floor() proto.Revision { return proto.Revision(s.floor.Load()) }
 func (s *State) History() (versions, bytes int64) {
 	return s.historyVersions.Load(), s.historyBytes.Load()
 }
+
+// HistoryWritten returns how many bytes were ever added to this state's history,
+// those included that the floor has passed. Nodes differ in it.
+func (s *State) HistoryWritten() int64 { return s.historyWritten.Load() }
 
 // Table returns a table, or nil if nothing was ever written to it.
 func (s *State) Table(name string) *Table { return (*s.tables.Load())[name] }
@@ -275,6 +280,7 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	t.hist.append(v)
 	s.historyVersions.Add(1)
 	s.historyBytes.Add(v.Size())
+	s.historyWritten.Add(v.Size())
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		s.requests[v.RequestID] = v.Revision
 	}

@@ -1,0 +1,102 @@
+package raftstore
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// history makes marks a second apart: each second writes some revisions of some
+// bytes.
+func history(seconds int, revisions, bytes int64) *marks {
+	m := &marks{}
+	for i := range int64(seconds) {
+		m.list = append(m.list, mark{time.Unix(i, 0), proto.Revision(revisions * (i + 1)), bytes * (i + 1)})
+	}
+	return m
+}
+
+func TestFloorByAge(t *testing.T) {
+	for _, c := range []struct {
+		seconds int
+		window  time.Duration
+		want    proto.Revision
+		kept    int
+	}{
+		{1, time.Minute, 0, 1},
+		{60, time.Minute, 0, 60},
+		{61, time.Minute, 10, 61},
+		{100, time.Minute, 400, 61},
+		{100, time.Second, 990, 2},
+	} {
+		m := history(c.seconds, 10, 1)
+		if got := m.byAge(c.window); got != c.want || len(m.list) != c.kept {
+			t.Errorf("after %d s with a window of %s the floor is at %d with %d marks kept, want %d and %d",
+				c.seconds, c.window, got, len(m.list), c.want, c.kept)
+		}
+	}
+}
+
+func TestFloorByBytes(t *testing.T) {
+	// 100 seconds of 10 revisions and 1,000 bytes each.
+	for _, c := range []struct {
+		keep    int64
+		present proto.Revision
+		want    proto.Revision
+	}{
+		{1_000_000, 0, 10}, // what is above the cap lies before the first mark
+		{60_000, 0, 400},
+		{60_000, 300, 400},
+		{60_000, 400, 410}, // the present floor was not enough
+		{1, 0, 950},        // the last 5 s stay
+		{1, 950, 0},
+	} {
+		if got := history(100, 10, 1000).byBytes(c.keep, c.present, 5*time.Second); got != c.want {
+			t.Errorf("keep %d above %d: the floor is at %d, want %d", c.keep, c.present, got, c.want)
+		}
+	}
+}
+
+// A snapshot replaces the state: its bytes are counted anew.
+func TestFloorByBytesAfterSnapshot(t *testing.T) {
+	m := history(100, 10, 1000)
+	m.add(time.Unix(100, 0), mvcc.New())
+	if got := m.byBytes(1, 0, 5*time.Second); got == 0 || got > 960 {
+		t.Errorf("the floor is at %d", got)
+	}
+}
+
+// The cap on bytes holds under load, the floor is the same on every node, and a
+// node that comes back has it too.
+func TestHistoryBytes(t *testing.T) {
+	const limit = 2 << 20
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Limits.HistoryBytes = limit
+		cfg.Timing.History = time.Hour
+	})
+	m := c.leader()
+	value := string(bytes.Repeat([]byte("x"), 128<<10))
+	for i := 0; m.State().HistoryWritten() < 3*limit; i++ {
+		if _, err := m.Propose(c.ctx(), write(fmt.Sprint("k", i%16), value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.eventually("the history is within its bytes", func() error {
+		if _, now := m.State().History(); now > limit || m.State().Floor() == 0 {
+			return fmt.Errorf("%d bytes of %d, floor %d", now, m.State().HistoryWritten(), m.State().Floor())
+		}
+		return nil
+	})
+	c.eventually("all nodes have the floor", func() error {
+		for _, n := range c.nodes {
+			if n.State().Floor() != m.State().Floor() || n.Applied() != m.Applied() {
+				return fmt.Errorf("%s: floor %d at %d, the leader %d at %d", n.id, n.State().Floor(), n.Applied(), m.State().Floor(), m.Applied())
+			}
+		}
+		return nil
+	})
+}
