@@ -14,10 +14,13 @@ import (
 type answer func(floor uint64) (rev uint64, ok bool)
 
 // holds returns an answer's ranges, or nil if it says nothing about the state.
-// An answer that is never true comes with the reason.
+// An answer that is never true comes with the reason. A sweep that does not report
+// learns only from what shows revisions.
 func (j *judge) holds(i int, report bool) (a answer, why string) {
 	o := &j.h.Ops[i]
 	switch {
+	case !report && o.Outcome == history.Refused, !report && o.Kind == history.Get && len(o.Items) == 0:
+		return nil, ""
 	case o.Outcome == history.Unknown:
 		return nil, ""
 	case isWrite(o.Kind) && o.Outcome == history.OK:
