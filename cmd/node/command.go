@@ -22,7 +22,7 @@ To run a node:  quorate node --help`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a cluster:"},
 	)
-	for _, c := range []*cobra.Command{nodeCommand(), devCommand()} {
+	for _, c := range []*cobra.Command{nodeCommand(), devCommand(), benchCommand()} {
 		c.GroupID = "run"
 		root.AddCommand(c)
 	}

@@ -278,6 +278,14 @@ func (c *devCluster) waitReady(ctx context.Context, nodes ...*devNode) error {
 
 // client trusts the cluster's CA and presents the administrator's certificate.
 func (c *devCluster) client() (*http.Client, error) {
+	config, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
+}
+
+func (c *devCluster) tls() (*tls.Config, error) {
 	ca, err := os.ReadFile(c.CAFile)
 	if err != nil {
 		return nil, err
@@ -290,9 +298,7 @@ func (c *devCluster) client() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13},
-	}}, nil
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
 }
 
 // stopWithin is how long the nodes may take to shut down before they are killed,

@@ -1,0 +1,161 @@
+package modes
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// page is what the template shows.
+type page struct {
+	*Report
+	Title                  string
+	LoadLines              []string
+	Colours                []colour
+	Modes                  []modeCard
+	Verdicts               []wordedVerdict
+	ModeLegend, RoleLegend []colour
+	Ranges, Curves         []figure
+	Tails, Timelines       []figure
+	Costs                  template.HTML
+	Rows                   []tableRow
+	JSON                   *Report
+}
+
+// colour is a class and the name of the page's variable for it, or the legend's text.
+type colour struct{ Class, Name string }
+
+type figure struct {
+	Title  string
+	Figure template.HTML
+}
+
+type modeCard struct {
+	Class, Title, P50, P99, Text string
+}
+
+type wordedVerdict struct {
+	Verdict
+	Word string
+}
+
+type tableRow struct {
+	First       bool
+	Node, Verb  string
+	Class, Mode string
+	Cells       []string
+}
+
+// WriteHTML writes the report as one page that needs nothing else: no scripts, no
+// fonts, no network.
+func (r *Report) WriteHTML(w io.Writer) error {
+	p := page{
+		Report: r, Title: r.title(), LoadLines: strings.Split(r.loadLine(), "\n"), JSON: r,
+		Colours: []colour{{"p-index", "index"}, {"p-log", "log"}, {"p-rest", "rest"}, {"p-mark", "mark"}},
+	}
+	for _, m := range AllModes {
+		p.Colours = append(p.Colours, colour{m.class(), string(m)})
+		if len(r.of(m)) > 0 {
+			p.ModeLegend = append(p.ModeLegend, colour{m.class(), titles[m]})
+			p.Modes = append(p.Modes, r.card(m))
+		}
+	}
+	for _, role := range AllRoles {
+		p.Colours = append(p.Colours, colour{role.class(), string(role)})
+	}
+	for _, v := range r.Verdicts {
+		p.Verdicts = append(p.Verdicts, wordedVerdict{v, v.word()})
+	}
+	r.figures(&p)
+	for i, c := range r.Cells {
+		p.Rows = append(p.Rows, c.tableRow(i == 0 || r.Cells[i-1].Node != c.Node || r.Cells[i-1].Verb != c.Verb))
+	}
+	if err := pageTemplate.Execute(w, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+func (r *Report) figures(p *page) {
+	for _, verb := range []Verb{Get, List} {
+		for _, n := range r.Nodes {
+			if !n.Measured {
+				continue
+			}
+			name := fmt.Sprintf("%s %s", n.Role, n.Name)
+			p.Curves = append(p.Curves, figure{fmt.Sprintf("%s, %s", name, verb), r.curves(n, verb)})
+			if verb == Get {
+				p.Ranges = append(p.Ranges, figure{name, r.ranges(n)})
+				p.RoleLegend = append(p.RoleLegend, colour{n.Role.class(), name})
+			}
+		}
+		if len(r.of(Any)) > 0 {
+			p.Tails = append(p.Tails, figure{string(verb), r.tails(verb)})
+		}
+	}
+	if len(r.of(Any)) > 0 {
+		p.Timelines = append(p.Timelines, figure{"Staleness of Any", r.timeline(Any, "staleness of Any over the run", func(s Slot) float64 { return s.MaxAgeMs })})
+	}
+	if len(r.of(MostRecent)) > 0 {
+		p.Timelines = append(p.Timelines, figure{"Latency of Most Recent", r.timeline(MostRecent, "latency of Most Recent over the run", func(s Slot) float64 { return s.MaxLatencyMs })})
+	}
+	if len(r.of(MostRecent)) > 0 && len(r.of(Any)) > 0 {
+		p.Costs = r.costs()
+	}
+}
+
+// card sums a mode up in a sentence, with the latencies of a follower, or of the
+// first node if none was measured.
+func (r *Report) card(m Mode) modeCard {
+	cells := r.of(m)
+	shown := cells[0]
+	for _, role := range []Role{Follower} {
+		for i := len(cells) - 1; i >= 0; i-- {
+			// The get, where there is one: cells have gets first.
+			if cells[i].Role == role && (shown.Role != role || cells[i].Verb == Get) {
+				shown = cells[i]
+			}
+		}
+	}
+	card := modeCard{Class: m.class(), Title: titles[m], P50: ms(shown.Latency.P50Ms), P99: ms(shown.Latency.P99Ms)}
+	var reads, stale, versions int64
+	worst := 0.0
+	for _, c := range cells {
+		reads, stale = reads+c.Latency.Count, stale+c.Staleness.Stale
+		versions, worst = max(versions, c.Staleness.VersionsMax), max(worst, c.Staleness.Age.MaxMs)
+	}
+	card.Text = fmt.Sprintf("%s on the %s. ", shown.Verb, shown.Role)
+	if shown.OverAny != nil {
+		card.Text += fmt.Sprintf("%s ms over Any (p50). ", signed(shown.OverAny.P50Ms))
+	}
+	if stale == 0 {
+		card.Text += fmt.Sprintf("Never stale in %d reads on all nodes.", reads)
+	} else {
+		card.Text += fmt.Sprintf("%.2g %% of %d reads on all nodes were stale, by at most %d versions and %s ms.", 100*float64(stale)/float64(reads), reads, versions, ms(worst))
+	}
+	return card
+}
+
+func (c *CellReport) tableRow(first bool) tableRow {
+	l, s := c.Latency, c.Staleness
+	row := tableRow{First: first, Node: fmt.Sprintf("%s %s", c.Role, c.Node), Verb: string(c.Verb), Class: c.Mode.class(), Mode: titles[c.Mode]}
+	over50, over99, said := "", "", ""
+	if c.OverAny != nil {
+		over50, over99 = signed(c.OverAny.P50Ms), signed(c.OverAny.P99Ms)
+	}
+	if s.Said != nil {
+		said = fmt.Sprintf("≤ %.0f", s.Said.MaxMs)
+	}
+	row.Cells = []string{
+		fmt.Sprint(l.Count), ms(l.P50Ms), ms(l.P99Ms), ms(l.P999Ms), ms(l.MaxMs), over50, over99,
+		share(s), fmt.Sprint(s.VersionsP99), fmt.Sprint(s.VersionsMax), ms(s.Age.P99Ms), ms(s.Age.MaxMs), said,
+	}
+	return row
+}

@@ -1,0 +1,133 @@
+package modes
+
+import (
+	"fmt"
+	"slices"
+)
+
+const (
+	// goalP99 is what 99 of 100 Most Recent reads on a follower should stay under,
+	// on loopback at half load.
+	goalP99 = 5.0
+	// lagP99 is how late the generator may be before its figures say more about it
+	// than about the servers, in milliseconds.
+	lagP99 = 1.0
+	// kept is the share of the rate that must have been answered.
+	kept = 0.95
+)
+
+// judge draws the verdicts from the figures.
+func (r *Report) judge() {
+	r.Verdicts = []Verdict{
+		r.fresh(MostRecent, "Most Recent is never stale"),
+		r.fresh(NotOlderThan, "Not older than N has N"),
+		r.fresh(Exact, "Exact N is the state at N"),
+		r.within(),
+		r.answered(),
+	}
+	r.Verdicts = slices.DeleteFunc(r.Verdicts, func(v Verdict) bool { return v.Name == "" })
+	for _, c := range r.Costs {
+		if c.Role == Follower && c.Reads > 0 {
+			r.Verdicts = append(r.Verdicts, c.oneTrip())
+		}
+	}
+	for _, c := range r.Cells {
+		if c.Mode == MostRecent && c.Role == Follower {
+			r.Verdicts = append(r.Verdicts, Verdict{
+				Name: fmt.Sprintf("p99 of Most Recent %s on a follower under %g ms", c.Verb, goalP99), OK: c.Latency.P99Ms < goalP99 && c.Latency.Count > 0,
+				Measured: fmt.Sprintf("%s: p50 %s, p99 %s, max %s ms", c.Node, ms(c.Latency.P50Ms), ms(c.Latency.P99Ms), ms(c.Latency.MaxMs)),
+			})
+		}
+	}
+	r.Verdicts = append(r.Verdicts, r.kept())
+}
+
+func (r *Report) of(m Mode) []CellReport {
+	return slices.DeleteFunc(slices.Clone(r.Cells), func(c CellReport) bool { return c.Mode != m })
+}
+
+// fresh: no answer lacked anything that was acknowledged.
+func (r *Report) fresh(m Mode, name string) Verdict {
+	var reads, broken int64
+	cells := r.of(m)
+	for _, c := range cells {
+		reads += c.Latency.Count
+		broken += c.Violations
+	}
+	if len(cells) == 0 {
+		return Verdict{}
+	}
+	return Verdict{Name: name, Promise: true, OK: broken == 0 && reads > 0, Measured: fmt.Sprintf("%d of %d reads broke it", broken, reads)}
+}
+
+// within: no Any answer was staler than its header said.
+func (r *Report) within() Verdict {
+	var reads, broken, stale int64
+	worst, said := 0.0, 0.0
+	cells := r.of(Any)
+	for _, c := range cells {
+		reads += c.Latency.Count
+		broken += c.Violations
+		stale += c.Staleness.Stale
+		worst = max(worst, c.Staleness.Age.MaxMs)
+		if c.Staleness.Said != nil {
+			said = max(said, c.Staleness.Said.MaxMs)
+		}
+	}
+	if len(cells) == 0 {
+		return Verdict{}
+	}
+	return Verdict{
+		Name: "Any is no staler than its header says", Promise: true, OK: broken == 0 && reads > 0,
+		Measured: fmt.Sprintf("%d of %d reads broke it; %d were stale, by %s ms at most; the header said up to %.0f ms", broken, reads, stale, ms(worst), said),
+	}
+}
+
+func (r *Report) answered() Verdict {
+	errors, first := r.Writes.Errors, ""
+	for _, c := range r.Cells {
+		errors += c.Errors
+		if first == "" && c.Error != "" {
+			first = "; the first: " + c.Error
+		}
+	}
+	return Verdict{Name: "Every request was answered", Promise: true, OK: errors == 0, Measured: fmt.Sprintf("%d errors%s", errors, first)}
+}
+
+// oneTrip: reads share their questions, and what they wait for is one round trip,
+// or the rest of the running one and one of their own, and the log.
+func (c Cost) oneTrip() Verdict {
+	return Verdict{
+		Name: "Most Recent on a follower costs one question to the leader, shared, and the log",
+		OK:   c.IndexCalls <= c.Reads,
+		Measured: fmt.Sprintf("%s: %d reads, %d questions; Most Recent − Any = %s ms (p50 %s); waited %s ms for the index, %s ms for the log; a question takes %s ms, a bare peer round trip %s ms",
+			c.Node, c.Reads, c.IndexCalls, ms(c.OverAnyMs), ms(c.OverAnyP50), ms(c.WaitIndexMs), ms(c.WaitLogMs), ms(c.IndexMs), ms(c.RoundTripMs)),
+	}
+}
+
+// kept: the load was what it should be. Otherwise the latencies are those of an
+// overloaded machine.
+func (r *Report) kept() Verdict {
+	var got float64
+	for _, c := range r.Cells {
+		got += c.PerSecond
+	}
+	want := r.Options.RatePerCell * float64(len(r.Cells))
+	g := r.Generator
+	return Verdict{
+		Name: "The load was what it should be", OK: g.Unsent == 0 && got >= kept*want && r.Writes.PerSecond >= kept*r.Options.WritesPerSecond && g.Lag.P99Ms <= lagP99,
+		Measured: fmt.Sprintf("%.0f of %.0f reads/s, %.1f of %g writes/s; reads were sent %s ms late (p99), %d not at all", got, want, r.Writes.PerSecond, r.Options.WritesPerSecond, ms(g.Lag.P99Ms), g.Unsent),
+	}
+}
+
+// ms prints milliseconds with about three digits.
+func ms(f float64) string {
+	switch {
+	case f >= 100 || f <= -100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 10 || f <= -10:
+		return fmt.Sprintf("%.1f", f)
+	default:
+		return fmt.Sprintf("%.2f", f)
+	}
+}

@@ -1,0 +1,78 @@
+package modes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// The objects are ConfigMaps. A probe's data has the number of its newest write
+// beside the value.
+
+func objectName(i int) string { return fmt.Sprintf("o-%05d", i) }
+
+// letters make values that need no escapes.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
+func value(i, size int) string {
+	r := rand.New(rand.NewPCG(7, uint64(i)))
+	var b strings.Builder
+	b.Grow(size)
+	for range size {
+		b.WriteByte(letters[r.IntN(len(letters))])
+	}
+	return b.String()
+}
+
+// probeKey begins a probe's mark: `"probe":"K/N"`, its index and the number of the write.
+const probeKey = `"probe":"`
+
+func mark(k int, number int64) string { return fmt.Sprintf(`%s%d/%d"`, probeKey, k, number) }
+
+// newObject encodes object i for its creation; the first probes objects are probes.
+func newObject(i, probes, size int) []byte {
+	data := `"value":"` + value(i, size) + `"`
+	if i < probes {
+		data += "," + mark(i, 0)
+	}
+	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + objectName(i) + `"},"data":{` + data + `}}`)
+}
+
+func bump(k int, number int64) []byte { return []byte(`{"data":{` + mark(k, number) + `}}`) }
+
+var errStrange = errors.New("an answer is not what was asked for")
+
+// marks calls f for each probe's mark in an encoded object or list.
+func marks(raw []byte, f func(k int, number int64)) error {
+	for {
+		_, rest, ok := bytes.Cut(raw, []byte(probeKey))
+		if !ok {
+			return nil
+		}
+		raw = rest
+		text, _, ok := bytes.Cut(rest, []byte{'"'})
+		index, number, slash := strings.Cut(string(text), "/")
+		k, err := strconv.Atoi(index)
+		n, err2 := strconv.ParseInt(number, 10, 64)
+		if !ok || !slash || err != nil || err2 != nil || k < 0 || n < 0 {
+			return fmt.Errorf("%w: the mark %.40q", errStrange, text)
+		}
+		f(k, n)
+	}
+}
+
+// revisionOf finds the first resourceVersion in an encoded object or list; that
+// is the object's or the list's own.
+func revisionOf(raw []byte) (uint64, error) {
+	const key = `"resourceVersion":"`
+	_, rest, ok := bytes.Cut(raw, []byte(key))
+	text, _, ok2 := bytes.Cut(rest, []byte{'"'})
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	if !ok || !ok2 || err != nil {
+		return 0, fmt.Errorf("%w: no resourceVersion in %.80q", errStrange, raw)
+	}
+	return n, nil
+}

@@ -1,0 +1,156 @@
+package modes
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Mode is how fresh a read's answer must be.
+type Mode string
+
+// The modes, from the cheapest on.
+const (
+	Any          Mode = "any"         // resourceVersion=0: what the node has
+	NotOlderThan Mode = "not-older"   // resourceVersion=N, N the newest acknowledged write
+	Exact        Mode = "exact"       // the state at N; lists only
+	MostRecent   Mode = "most-recent" // resourceVersion unset: linearizable
+)
+
+// AllModes are all modes, Any first: the others are compared with it.
+var AllModes = []Mode{Any, NotOlderThan, Exact, MostRecent}
+
+// Verb is get or list.
+type Verb string
+
+// The verbs.
+const (
+	Get  Verb = "get"
+	List Verb = "list"
+)
+
+// Role is a node's part in the cluster, as its answers name it.
+type Role string
+
+// The roles that are measured.
+const (
+	Leader   Role = "leader"
+	Follower Role = "follower"
+	Nonvoter Role = "nonvoter"
+)
+
+// AllRoles are the roles in the order of the report.
+var AllRoles = []Role{Leader, Follower, Nonvoter}
+
+// Node is one server.
+type Node struct {
+	Name string
+	API  string // https://host:port
+	PID  int    // zero if it is on another host or unknown; then its CPU time is not counted
+}
+
+// Cluster is what is measured. Its nodes and the caller share a clock, or nothing
+// is said about the header's bound.
+type Cluster struct {
+	Nodes []Node
+	// TLS has the cluster's CA and a certificate that may read, write and see
+	// metrics.
+	TLS *tls.Config
+	// Dir is where the nodes' data lie, for the report; empty if unknown.
+	Dir string
+}
+
+// Options say what is measured. Defaults are those of DefaultOptions.
+type Options struct {
+	Duration time.Duration // of the measurement, at least a second
+	// Rate is how many reads per second each cell is sent. Ignored with Load.
+	Rate float64
+	// Load is the share, above 0 and below 1, of the throughput that the cluster
+	// has under the same mix of reads; it is found first. Zero: Rate counts.
+	Load float64
+	// Writes is how many writes per second the probes get together.
+	Writes  float64
+	Objects int // in the collection that is listed, probes included
+	Size    int // bytes of each object's value
+	Modes   []Mode
+	// Nodes are roles or names. A role stands for the first node that has it.
+	Nodes []string
+	// Command and Commit are for the report.
+	Command, Commit string
+}
+
+// DefaultOptions are what `quorate bench modes` measures unless it is told otherwise.
+func DefaultOptions() Options {
+	return Options{
+		Duration: 20 * time.Second, Rate: 20, Writes: 100, Objects: 100, Size: 1024,
+		Modes: AllModes, Nodes: []string{string(Leader), string(Follower), string(Nonvoter)},
+	}
+}
+
+// Bounds of the options.
+const (
+	maxDuration = time.Hour
+	maxRate     = 100_000
+	maxWrites   = 10_000
+	maxObjects  = 10_000
+	maxSize     = 512 << 10
+	// maxCollection bounds what one list returns.
+	maxCollection = 256 << 20
+	// probeRate is how many writes per second one probe gets: one after the other,
+	// so it must be less than one per round trip to the disks.
+	probeRate = 25
+)
+
+// probes is how many objects share the writes.
+func (o *Options) probes() int { return max(1, int((o.Writes+probeRate-1)/probeRate)) }
+
+// Validate says what is wrong with the options, all of it.
+func (o *Options) Validate() error {
+	var errs []error
+	bad := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(o.Duration >= time.Second && o.Duration <= maxDuration, "duration %s: must be 1s to %s", o.Duration, maxDuration)
+	bad(o.Load >= 0 && o.Load < 1, "load %g: must be above 0 and below 1", o.Load)
+	bad(o.Load > 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d reads per second and cell", o.Rate, maxRate)
+	bad(o.Writes >= 1 && o.Writes <= maxWrites, "writes %g: must be 1 to %d per second", o.Writes, maxWrites)
+	bad(o.Objects >= o.probes() && o.Objects <= maxObjects, "objects %d: must be %d (one per %d writes/s) to %d", o.Objects, o.probes(), probeRate, maxObjects)
+	bad(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
+	bad(o.Size <= 0 || o.Objects <= maxCollection/o.Size, "objects %d of %d bytes: a list would have more than %d bytes", o.Objects, o.Size, maxCollection)
+	bad(len(o.Modes) > 0, "no modes: choose from %s", join(AllModes))
+	for _, m := range o.Modes {
+		bad(slices.Contains(AllModes, m), "there is no mode %q: choose from %s", m, join(AllModes))
+	}
+	bad(len(o.Nodes) > 0, "no nodes: give roles (%s) or names", join(AllRoles))
+	return errors.Join(errs...)
+}
+
+func join[T ~string](list []T) string {
+	var s []string
+	for _, x := range list {
+		s = append(s, string(x))
+	}
+	return strings.Join(s, ", ")
+}
+
+// ParseLoad reads a share of the throughput: "half", or a number above 0 and
+// below 1. Empty is zero: no share.
+func ParseLoad(s string) (float64, error) {
+	switch s {
+	case "":
+		return 0, nil
+	case "half":
+		return 0.5, nil
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(f > 0 && f < 1) {
+		return 0, fmt.Errorf("load %q: must be half, or a number above 0 and below 1", s)
+	}
+	return f, nil
+}

@@ -1,0 +1,321 @@
+package modes
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/quorate/quorate/bench/host"
+)
+
+// Schema names the form of the JSON. It changes when a field changes its meaning
+// or goes; new fields may come.
+const Schema = "quorate.bench.modes/v1"
+
+// Report is one measurement. Times whose name ends in Ms are milliseconds.
+type Report struct {
+	Schema     string    `json:"schema"`
+	Date       time.Time `json:"date"`
+	Command    string    `json:"command"`
+	Commit     string    `json:"commit"`
+	Go         string    `json:"go"`
+	Kernel     string    `json:"kernel"`
+	Processor  string    `json:"processor"`
+	CPUs       int       `json:"cpus"`
+	FileSystem string    `json:"fileSystem"` // of the nodes' data
+	LoadAvg    float64   `json:"loadAverageBefore"`
+
+	Options    OptionsReport `json:"options"`
+	Nodes      []NodeReport  `json:"nodes"`
+	Saturation *Saturation   `json:"saturation,omitempty"`
+	Generator  Generator     `json:"generator"`
+	Writes     WriteReport   `json:"writes"`
+	Cells      []CellReport  `json:"cells"`
+	// Costs say, for each node, what Most Recent costs beside Any, and why.
+	Costs      []Cost    `json:"mostRecentCosts"`
+	Verdicts   []Verdict `json:"verdicts"`
+	Violations []string  `json:"violations,omitempty"` // the first ones
+}
+
+// OptionsReport is what was asked for.
+type OptionsReport struct {
+	DurationSeconds float64 `json:"durationSeconds"`
+	RatePerCell     float64 `json:"readsPerSecondAndCell"`
+	Load            float64 `json:"load,omitempty"` // share of the throughput
+	WritesPerSecond float64 `json:"writesPerSecond"`
+	Probes          int     `json:"probes"`
+	Objects         int     `json:"objects"`
+	Size            int     `json:"valueBytes"`
+}
+
+// NodeReport is one node of the cluster.
+type NodeReport struct {
+	Name     string  `json:"name"`
+	Role     Role    `json:"role"`
+	Measured bool    `json:"measured"`
+	Cores    float64 `json:"coresUsed"` // processor time per time; zero if unknown
+	FsyncMs  float64 `json:"logWriteMeanMs"`
+}
+
+// Saturation is the throughput that the rate was derived from.
+type Saturation struct {
+	ReadsPerSecond float64 `json:"readsPerSecond"`
+	Workers        int     `json:"workers"`
+}
+
+// Generator is what the measuring program itself did.
+type Generator struct {
+	Cores float64 `json:"coresUsed"`
+	// Lag is how long after they were due reads were sent; it is part of their latency.
+	Lag    Latency `json:"lag"`
+	Unsent int64   `json:"readsNotSent"`
+}
+
+// Latency is a distribution of times.
+type Latency struct {
+	Count  int64   `json:"count"`
+	MeanMs float64 `json:"meanMs"`
+	P50Ms  float64 `json:"p50Ms"`
+	P90Ms  float64 `json:"p90Ms"`
+	P99Ms  float64 `json:"p99Ms"`
+	P999Ms float64 `json:"p999Ms"`
+	MaxMs  float64 `json:"maxMs"`
+	Curve  []Point `json:"curve,omitempty"`
+}
+
+// Point says that Percentile percent were at most Ms.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Ms         float64 `json:"ms"`
+}
+
+// WriteReport is the write load.
+type WriteReport struct {
+	PerSecond float64 `json:"acknowledgedPerSecond"`
+	Errors    int64   `json:"errors"`
+	Latency   Latency `json:"latency"`
+}
+
+// CellReport is one mode, one verb, one node.
+type CellReport struct {
+	Mode       Mode      `json:"mode"`
+	Verb       Verb      `json:"verb"`
+	Node       string    `json:"node"`
+	Role       Role      `json:"role"`
+	PerSecond  float64   `json:"readsPerSecond"`
+	Errors     int64     `json:"errors"`
+	Error      string    `json:"firstError,omitempty"`
+	Latency    Latency   `json:"latency"`
+	OverAny    *Over     `json:"overAny,omitempty"` // absent for Any and where Any was not measured
+	Staleness  Staleness `json:"staleness"`
+	Violations int64     `json:"violations"`
+	Slots      []Slot    `json:"timeline"`
+}
+
+// Over is what a mode costs more than Any, same verb and node.
+type Over struct {
+	MeanMs float64 `json:"meanMs"`
+	P50Ms  float64 `json:"p50Ms"`
+	P99Ms  float64 `json:"p99Ms"`
+}
+
+// Staleness is how far answers were behind what had been acknowledged when they
+// were asked for: acknowledged writes that they lacked, and the time since the
+// first of those was acknowledged.
+type Staleness struct {
+	Stale       int64   `json:"staleReads"`
+	Share       float64 `json:"staleShare"`
+	VersionsP50 int64   `json:"versionsP50"`
+	VersionsP99 int64   `json:"versionsP99"`
+	VersionsMax int64   `json:"versionsMax"`
+	Age         Latency `json:"age"` // of all reads; current ones count as zero
+	// Said is the bound of the header X-Quorate-Staleness; Any only.
+	Said      *Latency `json:"headerSaid,omitempty"`
+	Unbounded int64    `json:"headerUnknown,omitempty"`
+}
+
+// Slot is a part of the measurement's time.
+type Slot struct {
+	AtSeconds    float64 `json:"atSeconds"`
+	Reads        int64   `json:"reads"`
+	MaxLatencyMs float64 `json:"maxLatencyMs"`
+	MaxAgeMs     float64 `json:"maxAgeMs"`
+}
+
+// Cost is why Most Recent costs more than Any on one node. The differences are of
+// latencies that this program measured; what the node waited for is from its
+// own histograms; all are means.
+type Cost struct {
+	Node        string  `json:"node"`
+	Role        Role    `json:"role"`
+	OverAnyMs   float64 `json:"getOverAnyMs"`
+	OverAnyP50  float64 `json:"getOverAnyP50Ms"`
+	WaitIndexMs float64 `json:"waitForIndexMs"` // per read: the running round's rest, if shared, and its own
+	WaitLogMs   float64 `json:"waitForLogMs"`   // per read
+	Reads       int64   `json:"reads"`          // that waited
+	IndexCalls  int64   `json:"indexCalls"`     // questions for an index; several reads may share one
+	IndexMs     float64 `json:"indexMs"`        // per question
+	QuorumAsks  int64   `json:"quorumRounds"`   // questions that this node asked voters, as leader
+	RoundTripMs float64 `json:"roundTripMs"`    // between the leader and the voters
+}
+
+// Verdict is one promise or goal, and what was measured of it.
+type Verdict struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Promise  bool   `json:"promise"` // if it is not OK, the run has failed
+	Measured string `json:"measured"`
+}
+
+// Failed reports whether a promise was broken or a request failed.
+func (r *Report) Failed() bool {
+	for _, v := range r.Verdicts {
+		if v.Promise && !v.OK {
+			return true
+		}
+	}
+	return false
+}
+
+// WriteJSON writes the report.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+func (r *run) newReport() *Report {
+	o := r.opt
+	return &Report{
+		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit,
+		Go: runtime.Version(), Kernel: host.Kernel(), Processor: host.Processor(), CPUs: runtime.NumCPU(),
+		FileSystem: host.FileSystem(r.cluster.Dir), LoadAvg: host.LoadAverage(),
+		Options: OptionsReport{DurationSeconds: o.Duration.Seconds(), Load: o.Load, WritesPerSecond: o.Writes, Probes: o.probes(), Objects: o.Objects, Size: o.Size},
+	}
+}
+
+// between adds what nodes and this process counted during the measurement.
+func (rep *Report) between(r *run, was, is *usage) error {
+	for _, u := range []*usage{was, is} {
+		if u.err != nil {
+			return u.err
+		}
+	}
+	took := (is.at - was.at).Seconds()
+	rep.Generator.Cores = (is.client - was.client).Seconds() / took
+	var trip float64
+	for _, n := range r.all {
+		a, b := was.series[n.Name], is.series[n.Name]
+		_, fsync := observed(a, b, seriesFsync)
+		rep.Nodes = append(rep.Nodes, NodeReport{
+			Name: n.Name, Role: n.role, FsyncMs: fsync,
+			Cores: (is.nodes[n.Name] - was.nodes[n.Name]).Seconds() / took,
+		})
+		if n.role == Leader {
+			_, trip = observed(a, b, seriesRoundTrip)
+		}
+	}
+	for _, n := range r.nodes {
+		a, b := was.series[n.Name], is.series[n.Name]
+		c := Cost{Node: n.Name, Role: n.role, RoundTripMs: trip}
+		c.Reads, c.WaitIndexMs = observed(a, b, seriesWaitIndex)
+		_, c.WaitLogMs = observed(a, b, seriesWaitLog)
+		_, c.IndexMs = observed(a, b, seriesIndex)
+		c.IndexCalls = int64(grown(a, b, seriesIndexCalls))
+		c.QuorumAsks = int64(grown(a, b, seriesRounds))
+		rep.Costs = append(rep.Costs, c)
+		for i := range rep.Nodes {
+			rep.Nodes[i].Measured = rep.Nodes[i].Measured || rep.Nodes[i].Name == n.Name
+		}
+	}
+	return nil
+}
+
+// fill adds what the cells and the writers have seen, when all is done.
+func (r *run) fill(rep *Report) {
+	seconds := r.opt.Duration.Seconds()
+	r.mu.Lock()
+	rep.Generator.Lag, rep.Generator.Unsent = latencyOf(r.lag, false), r.unsent
+	rep.Violations = r.violations
+	r.mu.Unlock()
+	r.writers.mu.Lock()
+	rep.Writes = WriteReport{PerSecond: float64(r.writers.latency.TotalCount()) / seconds, Errors: r.writers.errors, Latency: latencyOf(r.writers.latency, true)}
+	r.writers.mu.Unlock()
+	for _, c := range r.cells {
+		rep.Cells = append(rep.Cells, c.report(seconds))
+	}
+	for i := range rep.Cells {
+		c := &rep.Cells[i]
+		if floor := rep.cell(Any, c.Verb, c.Node); floor != nil && c.Mode != Any {
+			c.OverAny = &Over{MeanMs: c.Latency.MeanMs - floor.Latency.MeanMs, P50Ms: c.Latency.P50Ms - floor.Latency.P50Ms, P99Ms: c.Latency.P99Ms - floor.Latency.P99Ms}
+		}
+	}
+	for i := range rep.Costs {
+		k := &rep.Costs[i]
+		if c := rep.cell(MostRecent, Get, k.Node); c != nil && c.OverAny != nil {
+			k.OverAnyMs, k.OverAnyP50 = c.OverAny.MeanMs, c.OverAny.P50Ms
+		}
+	}
+	rep.judge()
+}
+
+func (rep *Report) cell(m Mode, v Verb, node string) *CellReport {
+	for i := range rep.Cells {
+		if c := &rep.Cells[i]; c.Mode == m && c.Verb == v && c.Node == node {
+			return c
+		}
+	}
+	return nil
+}
+
+func (c *cell) report(seconds float64) CellReport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := CellReport{
+		Mode: c.mode, Verb: c.verb, Node: c.node.Name, Role: c.node.role, Errors: c.errors, Violations: c.violations,
+		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: latencyOf(c.latency, true),
+		Staleness: Staleness{
+			Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: latencyOf(c.age, true),
+			VersionsP50: c.versions.ValueAtQuantile(50), VersionsP99: c.versions.ValueAtQuantile(99), VersionsMax: c.versions.Max(),
+		},
+	}
+	if c.firstError != nil {
+		out.Error = c.firstError.Error()
+	}
+	if c.bound.TotalCount() > 0 {
+		said := latencyOf(c.bound, false)
+		out.Staleness.Said = &said
+	}
+	for i, s := range c.slots {
+		out.Slots = append(out.Slots, Slot{AtSeconds: seconds * float64(i) / slots, Reads: s.reads, MaxLatencyMs: millis(s.maxLatency), MaxAgeMs: millis(s.maxAge)})
+	}
+	return out
+}
+
+// percentiles are the points of a curve.
+var percentiles = []float64{0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 99.3, 99.5, 99.7, 99.8, 99.9, 99.95, 99.97, 99.99, 99.995, 99.999, 100}
+
+// latencyOf summarizes a histogram of microseconds. Percentiles of fewer reads
+// than they need are those of the slowest read.
+func latencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
+	at := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1000 }
+	l := Latency{Count: h.TotalCount(), P50Ms: at(50), P90Ms: at(90), P99Ms: at(99), P999Ms: at(99.9), MaxMs: float64(h.Max()) / 1000}
+	if l.Count > 0 {
+		l.MeanMs = h.Mean() / 1000
+	}
+	// Beyond one in as many as there were, a curve has nothing more to say.
+	for _, p := range percentiles {
+		if curve && (p == 100 || (100-p)/100*float64(l.Count) >= 1) {
+			l.Curve = append(l.Curve, Point{Percentile: p, Ms: at(p)})
+		}
+	}
+	return l
+}
+
+func (r *Report) title() string {
+	return strings.TrimSpace(fmt.Sprintf("%s · commit %s · %s · Linux %s · %d × %s · data on %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Go, r.Kernel, r.CPUs, r.Processor, r.FileSystem))
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/quorate/quorate/bench/modes"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of the bench commands, beside 0.
+const (
+	exitBroken     = 1 // everything was measured, and a promise was broken
+	exitUnmeasured = 2
+)
+
+// benchModesOptions are the flags of `quorate bench modes`.
+type benchModesOptions struct {
+	modes.Options
+	load      string
+	modeNames []string
+	voters    int
+	nonvoters int
+	dataDir   string
+	set       []string
+	outputDir string
+	json      string
+	html      string
+}
+
+func benchCommand() *cobra.Command {
+	c := &cobra.Command{Use: "bench", Short: "Measure a cluster"}
+	c.AddCommand(benchModesCommand())
+	return c
+}
+
+func benchModesCommand() *cobra.Command {
+	o := benchModesOptions{Options: modes.DefaultOptions()}
+	c := &cobra.Command{
+		Use:   "modes",
+		Short: "Measure what each read mode costs and how stale its answers are",
+		Long: `Measures Any, Not older than N, Exact N and Most Recent, get and list, on a leader,
+a follower and a non-voter, all at once and under writes: latency from when each
+read was due, and how far its answer was behind what had been acknowledged.
+Prints a table; --output-dir also writes modes.json and modes.html.
+
+It starts a cluster of its own and removes it, unless --data-dir names one of
+'quorate dev' that runs.
+
+Exit code 1: a promise was broken (a stale Most Recent read, for instance) or a
+request failed. 2: it could not be measured.`,
+		Example: `  quorate bench modes
+  quorate bench modes --load half --output-dir report
+  quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			var exit exitError
+			if err != nil && !errors.As(err, &exit) {
+				err = exitError{code: exitUnmeasured, text: "error: " + err.Error()}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure")
+	f.Float64Var(&o.Rate, "rate", o.Rate, "reads per second of each cell (mode, verb and node)")
+	f.StringVar(&o.load, "load", "", "instead of --rate, a share of the throughput, which is found first: half, or a number below 1")
+	f.Float64Var(&o.Writes, "writes", o.Writes, "writes per second meanwhile")
+	f.IntVar(&o.Objects, "objects", o.Objects, "objects in the collection that is listed")
+	f.IntVar(&o.Size, "size", o.Size, "bytes of each object's value")
+	f.StringSliceVar(&o.modeNames, "modes", names(o.Modes), "modes to measure")
+	f.StringSliceVar(&o.Nodes, "nodes", o.Nodes, "nodes to measure: roles or names")
+	f.StringVar(&o.dataDir, "data-dir", "", "measure the running cluster of this directory (see 'quorate dev')")
+	f.IntVar(&o.voters, "voters", 3, "voters of the temporary cluster")
+	f.IntVar(&o.nonvoters, "nonvoters", 1, "nodes without a vote of the temporary cluster")
+	f.StringArrayVar(&o.set, "set", nil, "setting for every node of the temporary cluster, as flag=value")
+	f.StringVar(&o.outputDir, "output-dir", "", "directory for modes.json and modes.html")
+	f.StringVar(&o.json, "json", "", "file for the JSON, - for standard output instead of the table")
+	f.StringVar(&o.html, "html", "", "file for the HTML page")
+	for _, other := range []string{"voters", "nonvoters", "set"} {
+		c.MarkFlagsMutuallyExclusive("data-dir", other)
+	}
+	c.MarkFlagsMutuallyExclusive("rate", "load")
+	return c
+}
+
+func names(list []modes.Mode) []string {
+	var out []string
+	for _, m := range list {
+		out = append(out, string(m))
+	}
+	return out
+}
+
+func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (err error) {
+	if err := o.complete(); err != nil {
+		return err
+	}
+	// The terminal that goes away must not leave a cluster behind.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	// This program shares the machine with what it measures: it collects garbage
+	// seldom.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	cluster, end, err := o.cluster(ctx, progress)
+	if err != nil {
+		return err
+	}
+	target, err := cluster.benchTarget()
+	if err != nil {
+		return errors.Join(err, end())
+	}
+	report, err := modes.Run(ctx, target, o.Options, progress)
+	if err := errors.Join(err, end()); err != nil {
+		return err
+	}
+	if err := o.write(report, out); err != nil {
+		return err
+	}
+	if report.Failed() {
+		return exitError{code: exitBroken, text: "error: a promise was broken or a request failed: see above"}
+	}
+	return nil
+}
+
+// complete checks the flags and resolves what they say together.
+func (o *benchModesOptions) complete() (err error) {
+	if o.Load, err = modes.ParseLoad(o.load); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	o.Modes = nil
+	for _, m := range o.modeNames {
+		o.Modes = append(o.Modes, modes.Mode(m))
+	}
+	o.Command, o.Commit = strings.Join(os.Args, " "), commit
+	if o.Commit == "" {
+		o.Commit = "unknown"
+	}
+	if o.outputDir != "" {
+		if o.json == "" {
+			o.json = filepath.Join(o.outputDir, "modes.json")
+		}
+		if o.html == "" {
+			o.html = filepath.Join(o.outputDir, "modes.html")
+		}
+		// What cannot be written is found out before anything is measured.
+		if err := os.MkdirAll(o.outputDir, 0o755); err != nil {
+			return err
+		}
+	}
+	return o.Validate()
+}
+
+// cluster opens the running cluster that is named, or starts one. end stops and
+// removes what was started.
+func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (c *devCluster, end func() error, err error) {
+	if o.dataDir != "" {
+		c, err := readCluster(o.dataDir)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, n := range c.Nodes {
+			if !n.running() {
+				return nil, nil, fmt.Errorf("%s does not run: start it with 'quorate dev start %s --data-dir %s'", n.Name, n.Name, o.dataDir)
+			}
+		}
+		return c, func() error { return nil }, nil
+	}
+	dir, err := os.MkdirTemp("", "quorate-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := freePorts(o.voters + o.nonvoters)
+	if err == nil {
+		c, err = openCluster(devOptions{
+			nodes: o.voters, nonvoters: o.nonvoters, dataDir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), apiPort: port, set: o.set,
+		})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	var children sync.WaitGroup
+	end = func() error {
+		err := c.stop(context.WithoutCancel(ctx), io.Discard)
+		children.Wait()
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	fmt.Fprintf(progress, "starting %d voters and %d non-voters in %s\n", o.voters, o.nonvoters, dir)
+	for _, n := range c.Nodes {
+		if err := c.start(n); err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		children.Go(func() { _ = n.child.Wait() }) // reaps it
+	}
+	if err := c.waitReady(ctx, c.Nodes...); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return c, end, nil
+}
+
+// benchTarget is the cluster as package modes wants it.
+func (c *devCluster) benchTarget() (modes.Cluster, error) {
+	config, err := c.tls()
+	if err != nil {
+		return modes.Cluster{}, err
+	}
+	out := modes.Cluster{TLS: config, Dir: c.dir}
+	for _, n := range c.Nodes {
+		out.Nodes = append(out.Nodes, modes.Node{Name: n.Name, API: n.API, PID: n.PID})
+	}
+	return out, nil
+}
+
+func (o *benchModesOptions) write(r *modes.Report, out io.Writer) error {
+	if o.json == "-" {
+		if err := r.WriteJSON(out); err != nil {
+			return err
+		}
+	} else if err := r.WriteTable(out); err != nil {
+		return err
+	}
+	for _, x := range []struct {
+		file  string
+		write func(io.Writer) error
+	}{{o.json, r.WriteJSON}, {o.html, r.WriteHTML}} {
+		if x.file == "" || x.file == "-" {
+			continue
+		}
+		if err := writeFile(x.file, x.write); err != nil {
+			return err
+		}
+		if o.json != "-" {
+			fmt.Fprintf(out, "\n%s", x.file)
+		}
+	}
+	if o.json != "-" {
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// freePorts returns the first of n ports of loopback that nobody has, and of which
+// nobody has the ones 1000 higher either. They lie below those that the kernel
+// gives to connections, so that they stay free.
+func freePorts(n int) (int, error) {
+	for range 100 {
+		first := 20000 + rand.IntN(10000)
+		if portsAreFree(first, n) && portsAreFree(first+1000, n) {
+			return first, nil
+		}
+	}
+	return 0, errors.New("no free ports between 20000 and 31000")
+}
+
+func portsAreFree(first, n int) bool {
+	for port := first; port < first+n; port++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
