@@ -457,3 +457,45 @@ func TestStalledWatch(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchNotConfirmed: a watch from a revision of which nobody knows whether it
+// exists is to be asked for again. A stream that ends with an error would make
+// client-go read everything again.
+func TestWatchNotConfirmed(t *testing.T) {
+	var reads refusing
+	e := newEnv(t, func(c *apiserver.Config) {
+		reads.Reads = c.Reads
+		c.Reads = &reads
+	})
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{&consistency.TooLargeError{Asked: 9, Current: 5, RetryAfter: 1}, http.StatusOK}, // and an ERROR event
+		{&consistency.TooLargeError{Asked: 9, Current: 5, RetryAfter: 1, Unconfirmed: true}, http.StatusTooManyRequests},
+		{&consistency.UnavailableError{Cause: errors.New("behind"), RetryAfter: 1}, http.StatusTooManyRequests},
+	} {
+		reads.err = c.err
+		w, answer := e.do(http.MethodGet, maps+"?watch=1&resourceVersion=9", nil, "")
+		if w.StatusCode != c.want || c.want != http.StatusOK && w.Header.Get("Retry-After") != "1" {
+			t.Errorf("%v: %d %s, want %d", c.err, w.StatusCode, answer, c.want)
+		}
+	}
+	reads.err = &consistency.TooLargeError{Asked: 9, Current: 5, RetryAfter: 1, Unconfirmed: true}
+	if w, answer := e.do(http.MethodGet, maps+"?resourceVersion=9", nil, ""); w.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("a list: %d %s", w.StatusCode, answer)
+	}
+}
+
+// refusing fails all reads once it has an error.
+type refusing struct {
+	apiserver.Reads
+	err error
+}
+
+func (r *refusing) Await(ctx context.Context, p consistency.Plan) (proto.Revision, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	return r.Reads.Await(ctx, p)
+}

@@ -36,7 +36,16 @@ func (c *call) watch() error {
 	}
 	at, err := c.awaitWatch(plan)
 	var tooLarge *consistency.TooLargeError
-	if err != nil && !errors.As(err, &tooLarge) {
+	switch {
+	case err == nil:
+	case errors.As(err, &tooLarge) && !tooLarge.Unconfirmed:
+		// The cluster has no such revision: an event of the stream says so.
+	case plan.Mode == consistency.NotOlderThan && c.ctx.Err() == nil:
+		// This node does not have it, or does not know. 429 is the one answer after
+		// which client-go asks for the same watch again; after all others it reads the
+		// whole collection.
+		return status.NotReady(retryWatch)
+	default:
 		return err
 	}
 	c.readAs(plan, at)
@@ -55,6 +64,9 @@ func (c *call) watch() error {
 	w.run(plan, at)
 	return nil
 }
+
+// retryWatch is when a client whose watch could not start tries again, in seconds.
+const retryWatch = 1
 
 // awaitWatch waits for the state that a watch starts from; the wait is bounded
 // like any other read, the watch is not.

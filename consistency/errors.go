@@ -36,6 +36,8 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.C
 type TooLargeError struct {
 	Asked, Current proto.Revision
 	RetryAfter     int // seconds
+	// Unconfirmed says that no quorum could be asked: the revision may well exist.
+	Unconfirmed bool
 }
 
 // Error is the text that clients look for.

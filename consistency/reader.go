@@ -186,12 +186,14 @@ func (r *Reader) reach(ctx context.Context, n proto.Revision) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("wait for revision %d: %w", n, context.Cause(ctx))
 		}
-		return r.tooLarge(n, r.src.Applied())
+		e := r.tooLarge(n, r.src.Applied())
+		e.Unconfirmed = true
+		return e
 	}
 	return nil
 }
 
-func (r *Reader) tooLarge(asked, current proto.Revision) error {
+func (r *Reader) tooLarge(asked, current proto.Revision) *TooLargeError {
 	return &TooLargeError{Asked: asked, Current: max(current, r.src.Applied()), RetryAfter: retryAfter}
 }
 

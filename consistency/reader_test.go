@@ -146,13 +146,15 @@ func TestAwait(t *testing.T) {
 		{name: "not older, confirmed, waits as long as it takes", source: &source{applied: 5, commit: 9}, plan: notOlder(9),
 			events: []event{{20 * time.Second, 9}}, want: 9, after: 20 * time.Second, rounds: 1},
 		{name: "not older, does not exist: refused at once", source: &source{applied: 5, commit: 8}, plan: notOlder(9), rounds: 1, after: 20 * time.Millisecond,
-			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 8 && e.RetryAfter == 1 })},
+			err: as(func(e *TooLargeError) bool {
+				return e.Asked == 9 && e.Current == 8 && e.RetryAfter == 1 && !e.Unconfirmed
+			})},
 		{name: "not older, applied while the quorum was asked", source: &source{applied: 5, commit: 8, delay: 40 * time.Millisecond}, plan: notOlder(9),
 			events: []event{{30 * time.Millisecond, 9}}, want: 9, rounds: 1, after: 60 * time.Millisecond},
 		{name: "not older, nobody knows: refused after a while", source: &source{applied: 5, noQuorum: true}, plan: notOlder(9), rounds: 1, after: 3 * time.Second,
-			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 })},
+			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 && e.Unconfirmed })},
 		{name: "not older, no answer: refused after a while", source: &source{applied: 5, hang: true}, plan: notOlder(9), rounds: 1, after: 3 * time.Second,
-			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 })},
+			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 && e.Unconfirmed })},
 		{name: "not older, nobody knows, but it arrives", source: &source{applied: 5, noQuorum: true}, plan: notOlder(9),
 			events: []event{{time.Second, 10}}, want: 10, rounds: 1, after: time.Second},
 
@@ -160,7 +162,7 @@ func TestAwait(t *testing.T) {
 		{name: "exact, arrives", source: &source{applied: 5, commit: 9}, plan: exact(7),
 			events: []event{{time.Second, 9}}, want: 7, after: time.Second, rounds: 1},
 		{name: "exact, does not exist", source: &source{applied: 5, commit: 5}, plan: exact(7), rounds: 1, after: 20 * time.Millisecond,
-			err: as(func(e *TooLargeError) bool { return e.Asked == 7 && e.Current == 5 })},
+			err: as(func(e *TooLargeError) bool { return e.Asked == 7 && e.Current == 5 && !e.Unconfirmed })},
 		{name: "a plan that was not made here", source: &source{}, plan: Plan{}, err: func(err error) bool { return err != nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

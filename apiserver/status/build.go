@@ -265,7 +265,8 @@ func Unprocessable() *apierrors.StatusError {
 	return e
 }
 
-// NotReady is the 429 of a store that is still loading.
+// NotReady is the 429 of a store that is still loading, or does not have yet what
+// a watch is to start from.
 func NotReady(retryAfterSeconds int) *apierrors.StatusError {
 	return apierrors.NewTooManyRequests("storage is (re)initializing", retryAfterSeconds)
 }
