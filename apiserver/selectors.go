@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	operator "k8s.io/apimachinery/pkg/selection"
 )
 
 // selection is which objects of a table a list or a watch is about. It is for
@@ -46,6 +47,9 @@ func (c *call) selection() (*selection, error) {
 		}
 		if err := c.checkFields(parsed); err != nil {
 			return nil, err
+		}
+		if parsed, err = parsed.Transform(c.storedField); err != nil {
+			return nil, status.BadRequest("%v", err)
 		}
 		if exact, ok := parsed.RequiresExactMatch(fieldName); ok {
 			if name != "" && name != exact {
@@ -89,6 +93,33 @@ requirements:
 		return status.BadRequest("field label not supported: %s", r.Field)
 	}
 	return nil
+}
+
+// storedField renames a field of a selector to what its value is stored under:
+// versions of a resource may name the same field differently.
+func (c *call) storedField(field, value string) (string, string, error) {
+	if stored, ok := c.res.FieldAttribute(field); ok {
+		field = stored
+	}
+	return field, value, nil
+}
+
+// interest is what a watch need be woken for: as much of the selection as the
+// store can look up.
+func (s *selection) interest() mvcc.Interest {
+	only := mvcc.Interest{Key: s.key, Prefix: s.prefix}
+	if s.fields == nil {
+		return only
+	}
+	for _, r := range s.fields.Requirements() {
+		exact := r.Operator == operator.Equals || r.Operator == operator.DoubleEquals
+		// Names and namespaces are matched by the key, not by what is stored as a field.
+		if exact && r.Field != fieldName && r.Field != fieldNamespace {
+			only.Field = mvcc.Pair{Name: r.Field, Value: r.Value}
+			break
+		}
+	}
+	return only
 }
 
 // all reports whether every object of the prefix is meant.

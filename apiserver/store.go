@@ -23,6 +23,9 @@ type Store interface {
 	// Watch returns a cursor on a table's history behind revision after. The table
 	// need not exist. Errors: mvcc.ErrCompacted.
 	Watch(table string, after proto.Revision) (Watcher, error)
+	// WatchOnly is Watch for some of the table's changes: the cursor returns only
+	// those, and others do not wake it.
+	WatchOnly(table string, after proto.Revision, only mvcc.Interest) (Watcher, error)
 	// Staleness is how long ago this node last knew that it was current: zero on
 	// a confirmed leader.
 	Staleness() time.Duration

@@ -14,6 +14,7 @@ type Watching[W Watcher] interface {
 	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
 	State() *mvcc.State
 	Watch(table string, after proto.Revision) (W, error)
+	WatchOnly(table string, after proto.Revision, only mvcc.Interest) (W, error)
 	Staleness() time.Duration
 	Role() string
 	NodeID() proto.NodeID
@@ -28,6 +29,15 @@ type adapted[W Watcher] struct{ Watching[W] }
 // Watch implements Store.
 func (a adapted[W]) Watch(table string, after proto.Revision) (Watcher, error) {
 	w, err := a.Watching.Watch(table, after)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// WatchOnly implements Store.
+func (a adapted[W]) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (Watcher, error) {
+	w, err := a.Watching.WatchOnly(table, after, only)
 	if err != nil {
 		return nil, err
 	}
