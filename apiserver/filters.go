@@ -311,12 +311,12 @@ func (c *call) read(at proto.Revision) {
 // since it was started.
 const maxStaleness = 100 * 365 * 24 * time.Hour
 
-// stale says how old an Any answer may be, in milliseconds, or that nothing is
-// known about it.
+// stale says how old an Any answer may be, in milliseconds rounded up, since it is
+// a bound, or that nothing is known about it.
 func (c *call) stale() {
 	text := "unknown"
 	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
-		text = strconv.FormatInt(d.Milliseconds(), 10)
+		text = strconv.FormatInt((d+time.Millisecond-1).Milliseconds(), 10)
 	}
 	c.Header()[HeaderStaleness] = []string{text}
 }

@@ -29,7 +29,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
+	at, err := c.await(plan)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +44,21 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	return v, nil
 }
 
+// await waits for the state that the plan needs. How old an Any answer may be is
+// asked before its state is taken: a moment later the node may know itself to be
+// fresher, and vouch for a state that the answer is not from.
+func (c *call) await(plan consistency.Plan) (proto.Revision, error) {
+	if plan.Mode == consistency.Any {
+		c.stale()
+	}
+	return c.s.cfg.Reads.Await(c.ctx, plan)
+}
+
 // readAs says which state the answer is from and, if the client did not ask for
 // a fresh one, how old that may be.
 func (c *call) readAs(plan consistency.Plan, at proto.Revision) {
 	c.read(at)
-	if plan.Mode == consistency.Any {
+	if plan.Mode == consistency.Any && c.Header()[HeaderStaleness] == nil {
 		c.stale()
 	}
 }

@@ -24,7 +24,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
+	at, err := c.await(plan)
 	if err != nil {
 		return err
 	}
