@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,12 @@ type Cluster struct {
 	FreePort int
 }
 
-// Start starts a cluster, with the settings ("flag=value") for every node, and
+// nonvoters is the setting of Start that is not a node's: how many nodes there
+// are beside the voters.
+const nonvoters = "nonvoters="
+
+// Start starts a cluster, with the settings ("flag=value") for every node, and with
+// nodes that have no vote if one of the settings is "nonvoters=N". It
 // stops it at the end of the test. When the test failed, the ends of the nodes'
 // logs are shown.
 func Start(t testing.TB, nodes int, settings ...string) *Cluster {
@@ -72,13 +78,27 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 	if c.dir, err = os.MkdirTemp(theRun.dir, "cluster-"); err != nil {
 		return err
 	}
-	port, err := freePorts(nodes + 1)
+	all := nodes
+	for _, s := range settings {
+		if n, ok := strings.CutPrefix(s, nonvoters); ok {
+			more, err := strconv.Atoi(n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s, err)
+			}
+			all += more
+		}
+	}
+	port, err := freePorts(all + 1)
 	if err != nil {
 		return err
 	}
-	c.FreePort = port + nodes
+	c.FreePort = port + all
 	args := []string{"dev", "--data-dir", c.dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
 	for _, s := range settings {
+		if n, ok := strings.CutPrefix(s, nonvoters); ok {
+			args = append(args, "--nonvoters", n)
+			continue
+		}
 		args = append(args, "--set", s)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)

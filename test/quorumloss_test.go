@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +23,9 @@ const honestWithin = 2 * time.Second
 
 // TestQuorumLoss takes the quorum from a leader and from a follower, by kill -9,
 // which closes connections, and by SIGSTOP, which does not. From that moment and
-// for a while every request is answered in time, and reads of what is there go on.
+// for a while every request is answered in time, and reads of what is there go on:
+// also where a non-voter is left, which makes no quorum with the one voter,
+// neither for writes nor for the rounds of reads.
 func TestQuorumLoss(t *testing.T) {
 	for _, row := range []struct {
 		survivor string
@@ -31,26 +35,46 @@ func TestQuorumLoss(t *testing.T) {
 		{"follower", syscall.SIGKILL},
 		{"leader", syscall.SIGSTOP},
 		{"follower", syscall.SIGSTOP},
+		{"leader+nonvoter", syscall.SIGKILL},
+		{"leader+nonvoter", syscall.SIGSTOP},
+		{"follower+nonvoter", syscall.SIGSTOP},
 	} {
 		t.Run(fmt.Sprintf("%s/%v", row.survivor, row.signal), func(t *testing.T) {
 			t.Parallel()
-			c := Start(t, 3)
-			survivor := c.Leader(t)
-			if row.survivor == "follower" {
-				survivor = c.Others(survivor)[0]
+			settings := []string{}
+			if strings.HasSuffix(row.survivor, "+nonvoter") {
+				settings = append(settings, nonvoters+"1")
 			}
+			c := Start(t, 3, settings...)
+			voter := c.Leader(t)
+			survivors := append([]*Node{voter}, c.Nodes()[3:]...)
+			if strings.HasPrefix(row.survivor, "follower") {
+				survivors[0] = c.Others(append(survivors[1:], voter)...)[0]
+			}
+			survivor := survivors[0]
 			survivor.Kubectl(t, "create", "configmap", "before")
-			watch := startWatch(t, survivor, "default", resourceVersion(t, survivor, "before"))
-			for _, n := range c.Others(survivor) {
+			var watches []*liveWatch
+			for _, n := range survivors {
+				n.MustGet(t, configMaps+"/before") // Most Recent: the node has it now
+				watches = append(watches, startWatch(t, n, "default", resourceVersion(t, n, "before")))
+			}
+			lost := c.Others(survivors...)
+			for _, n := range lost {
 				if err := syscall.Kill(n.pid, row.signal); err != nil {
 					t.Fatal(err)
 				}
 			}
-			slowest := askForAWhile(t, survivor)
-			t.Logf("the slowest answers: %s", slowest)
+			for _, n := range lost {
+				Await(t, 10*time.Second, n.Name+" does nothing any more", n.still)
+			}
+			var asked sync.WaitGroup
+			for _, n := range survivors {
+				asked.Go(func() { t.Logf("%s: the slowest answers: %s", n.Name, askForAWhile(t, n)) })
+			}
+			asked.Wait()
 
 			// No restart of the survivor: its quorum comes back.
-			for _, n := range c.Others(survivor) {
+			for _, n := range lost {
 				if row.signal == syscall.SIGSTOP {
 					if err := syscall.Kill(n.pid, syscall.SIGCONT); err != nil {
 						t.Fatal(err)
@@ -68,12 +92,31 @@ func TestQuorumLoss(t *testing.T) {
 				after = resourceVersion(t, survivor, "after")
 				return ""
 			})
-			if events := watch.until(t, after); len(events) == 0 || events[len(events)-1].Name != "after" {
-				t.Errorf("the watch that was open all the time saw %+v", events)
+			for i, w := range watches {
+				if events := w.until(t, after); len(events) == 0 || events[len(events)-1].Name != "after" {
+					t.Errorf("the watch that was open on %s all the time saw %+v", survivors[i].Name, events)
+				}
 			}
 			sameStates(t, c)
 		})
 	}
+}
+
+// still says which thread of a stopped or killed node may still run: a signal
+// takes effect some time after it was sent.
+func (n *Node) still() string {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.pid))
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if err != nil {
+			continue
+		}
+		// pid (name) state ...
+		if state := string(b[strings.LastIndexByte(string(b), ')')+1:]); !strings.HasPrefix(state, " T") && !strings.HasPrefix(state, " Z") {
+			return task + ":" + state[:min(3, len(state))]
+		}
+	}
+	return ""
 }
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
