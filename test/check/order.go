@@ -105,11 +105,11 @@ func (j *judge) points() []point {
 			all = append(all, point{w.Events[e].At, eventArrives, int32(i), int32(e)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b point) int {
-		if c := cmp.Compare(a.at, b.at); c != 0 {
-			return c
+	slices.SortFunc(all, func(a, b point) int {
+		if a.at != b.at {
+			return cmp.Compare(a.at, b.at)
 		}
-		return cmp.Compare(a.kind, b.kind)
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.i, b.i), cmp.Compare(a.e, b.e))
 	})
 	return all
 }
