@@ -316,7 +316,7 @@ const maxStaleness = 100 * 365 * 24 * time.Hour
 func (c *call) stale() {
 	text := "unknown"
 	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
-		text = strconv.FormatInt((d+time.Millisecond-1).Milliseconds(), 10)
+		text = strconv.FormatInt((d + time.Millisecond - 1).Milliseconds(), 10)
 	}
 	c.Header()[HeaderStaleness] = []string{text}
 }
