@@ -68,6 +68,7 @@ type options struct {
 	nodes                    int
 	noAny, noLost, noWatches bool
 	telling                  bool // deletes tell their revision
+	noTies                   bool // nothing happens in the same instant
 }
 
 func generate(o options) *history.History {
@@ -122,6 +123,9 @@ func (s *simulation) tick(o options) {
 	}
 	for _, i := range s.r.Perm(len(s.ops)) {
 		c := s.ops[i]
+		if o.noTies {
+			s.now++
+		}
 		switch {
 		case c.op == nil && s.made < o.ops && s.r.IntN(2) == 0:
 			s.call(c, o)

@@ -191,6 +191,14 @@ func (w *world) with(key string, rev uint64, o object) *world {
 	return next
 }
 
+// at is the same state at a higher revision: one clock counts for all that is seen.
+func (w *world) at(rev uint64) *world {
+	if rev <= w.rev {
+		return w
+	}
+	return &world{rev: rev, keys: w.keys, hash: w.hash}
+}
+
 type entry struct {
 	key string
 	object
@@ -208,7 +216,7 @@ func (j *judge) storeModel() porcupine.Model {
 		Step: func(state, in, _ any) (bool, any) {
 			w, x := state.(*world), in.(input)
 			if x.Kind == history.List {
-				return w.lists(x.Op), w
+				return w.lists(x.Op), w.at(x.Revision)
 			}
 			if isWrite(x.Kind) && x.Outcome != history.Refused && !x.ghost && x.rev <= w.rev {
 				return false, w

@@ -215,7 +215,7 @@ func (s *sweep) ahead(i, op int, rev, floor uint64) {
 // untrue reports an answer that was not true at floor or later, before it returned.
 func (s *sweep) untrue(i int, floor uint64) {
 	o := &s.h.Ops[i]
-	seen := s.known(o.Call)
+	seen := s.before(o)
 	text := fmt.Sprintf("the state of %d had been seen before it was called, by %s", seen.rev, s.who(seen.by))
 	if o.Key != "" {
 		p := s.state(o.Key, floor)
@@ -284,13 +284,21 @@ func (s *sweep) allowed(i int, a answer) (floor uint64, ok bool) {
 	return floor, true
 }
 
+// before returns what anybody had seen before an operation was called, its own
+// client included.
+func (s *sweep) before(o *history.Op) reached {
+	seen := s.known(o.Call)
+	if c := s.clients[o.Client]; c.at <= o.Call && c.rev > seen.rev {
+		return c.reached
+	}
+	return seen
+}
+
 // allowedFresh: what anybody had seen before the call.
 func (s *sweep) allowedFresh(i int, a answer) (uint64, bool) {
 	o := &s.h.Ops[i]
-	floor := s.known(o.Call).rev
-	if c := s.clients[o.Client]; c.at <= o.Call && c.rev > floor {
-		floor = c.rev
-	}
+	seen := s.before(o)
+	floor := seen.rev
 	if _, ok := a(floor); ok {
 		return floor, true
 	}
@@ -298,7 +306,6 @@ func (s *sweep) allowedFresh(i int, a answer) (uint64, bool) {
 		return 0, false
 	}
 	if isWrite(o.Kind) && o.Outcome == history.OK {
-		seen := s.known(o.Call)
 		s.opsViolation(OrderWrites, i, seen.by.op, "got a revision that was not above what had been seen before its call, %d by %s", seen.rev, s.who(seen.by))
 		return 0, false
 	}
