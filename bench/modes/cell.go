@@ -161,14 +161,11 @@ func (c *cell) check(s *scratch, k int, header http.Header) (answer, error) {
 	return a, nil
 }
 
-// headerUnit is the grain of X-Quorate-Staleness.
-const headerUnit = time.Millisecond
-
 // broken says which promise an answer breaks, or "". asked is the newest
 // acknowledged revision when the read was sent, got that of the object or list.
 func broken(mode Mode, verb Verb, a answer, asked, got uint64) string {
 	switch {
-	case mode == Any && a.bounded && a.age > a.bound+headerUnit:
+	case mode == Any && a.bounded && a.age > a.bound:
 		return fmt.Sprintf("%.1f ms stale, and said at most %d ms", millis(a.age), a.bound.Milliseconds())
 	case mode == Any:
 		return ""

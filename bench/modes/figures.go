@@ -168,7 +168,7 @@ func (r *Report) timeline(mode Mode, title string, value func(Slot) float64) tem
 	x.max = max(r.Options.DurationSeconds, 1)
 	d.yAxis(y, left, right, "ms, largest")
 	d.xAxis(x, top, bottom, "seconds")
-	for _, n := range r.Nodes {
+	for _, n := range r.measured() {
 		var points []xy
 		for _, c := range r.of(mode) {
 			if c.Node != n.Name {
@@ -220,7 +220,7 @@ func (r *Report) costs() template.HTML {
 				continue
 			}
 			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="26" class="bar %s"><title>%s: %s ms</title></rect>`, x.at(at), y, max(x.at(at+part.ms)-x.at(at)-1, 0.5), part.class, part.name, ms(part.ms))
-			if w := x.at(at+part.ms) - x.at(at); w > 40 {
+			if w := x.at(at+part.ms) - x.at(at); w > 40 && part.class != "p-rest" {
 				d.text(x.at(at)+6, y+17, "in-bar", ms(part.ms))
 			}
 			at += part.ms

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -85,10 +86,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 
 func (r *Report) figures(p *page) {
 	for _, verb := range []Verb{Get, List} {
-		for _, n := range r.Nodes {
-			if !n.Measured {
-				continue
-			}
+		for _, n := range r.measured() {
 			name := fmt.Sprintf("%s %s", n.Role, n.Name)
 			p.Curves = append(p.Curves, figure{fmt.Sprintf("%s, %s", name, verb), r.curves(n, verb)})
 			if verb == Get {
@@ -109,6 +107,18 @@ func (r *Report) figures(p *page) {
 	if len(r.of(MostRecent)) > 0 && len(r.of(Any)) > 0 {
 		p.Costs = r.costs()
 	}
+}
+
+// measured are the nodes whose reads were measured, in the order of the cells.
+func (r *Report) measured() []NodeReport {
+	var out []NodeReport
+	for _, c := range r.Cells {
+		known := func(n NodeReport) bool { return n.Name == c.Node }
+		if i := slices.IndexFunc(r.Nodes, known); i >= 0 && !slices.ContainsFunc(out, known) {
+			out = append(out, r.Nodes[i])
+		}
+	}
+	return out
 }
 
 // card sums a mode up in a sentence, with the latencies of a follower, or of the

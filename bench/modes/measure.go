@@ -101,7 +101,7 @@ func (r *run) brokenAtPeak(c *cell, a answer) {
 	c.mu.Lock()
 	c.violations++
 	c.mu.Unlock()
-	r.violated(fmt.Sprintf("%s at full load: %s", c, a.violation))
+	r.violated(fmt.Sprintf("%s at full load, before the measurement: %s", c, a.violation))
 }
 
 // reads sends the reads and waits for their answers. The numbers of the nodes

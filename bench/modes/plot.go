@@ -5,6 +5,7 @@ import (
 	"html"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -35,13 +36,16 @@ func logAxis(low, high, from, to float64) axis {
 			}
 			label := ""
 			if m == 1 || !wide {
-				label = fmt.Sprintf("%.3g", v)
+				label = short(v)
 			}
 			a.ticks = append(a.ticks, tick{v, label})
 		}
 	}
 	return a
 }
+
+// short prints a round number.
+func short(v float64) string { return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64) }
 
 // floorNice and ceilNice are the nearest 1, 2 or 5 times a power of ten.
 func floorNice(v float64) float64 {
@@ -69,7 +73,7 @@ func linearAxis(high, from, to float64) axis {
 	step := ceilNice(math.Max(high, 0.004) / 4)
 	a := axis{max: step * math.Ceil(math.Max(high, 0.004)/step-1e-9), from: from, to: to}
 	for v := 0.0; v <= a.max+step/2; v += step {
-		a.ticks = append(a.ticks, tick{v, fmt.Sprintf("%.3g", v)})
+		a.ticks = append(a.ticks, tick{v, short(v)})
 	}
 	return a
 }
