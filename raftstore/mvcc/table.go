@@ -101,7 +101,9 @@ type Query struct {
 // Page is the answer to a Query.
 type Page struct {
 	Versions []*Version
-	// More is set when the limit cut the range; Next is then the key to go on from.
+	// More is set when the limit cut the range before its last live key; Next is
+	// then the key to go on from. Whether a key behind the page matches is not
+	// looked for, so that a full page costs no walk to the next match or the end.
 	More bool
 	Next string
 	// Remaining counts the live keys after the page. Only with Limit and
@@ -131,10 +133,14 @@ func (t *Table) Range(q Query) (Page, error) {
 			return false
 		}
 		v := it.newest.Load().at(q.At)
-		if v == nil || v.Deleted || (q.Match != nil && !q.Match(v)) {
+		if v == nil || v.Deleted {
 			return true
 		}
-		if q.Limit > 0 && len(page.Versions) == q.Limit {
+		full := q.Limit > 0 && len(page.Versions) == q.Limit
+		if !full && q.Match != nil && !q.Match(v) {
+			return true
+		}
+		if full {
 			if !page.More {
 				page.More, page.Next = true, it.key
 				if page.Remaining == 0 {
