@@ -115,7 +115,7 @@ func expired(err error, plan consistency.Plan) error {
 	case plan.Token != nil:
 		return status.ContinueExpired(plan.Token.AtLatest().Encode())
 	}
-	return status.ListTooOld(uint64(plan.Revision))
+	return status.ListTooOld()
 }
 
 // find reads one key, scan a range of a table, at the plan's revision or at the

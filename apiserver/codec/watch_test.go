@@ -99,7 +99,7 @@ func TestWatchFramesInProtobuf(t *testing.T) {
 			ok(t, e.Event("MODIFIED", v, 41))
 			ok(t, e.Event("DELETED", v, 77))
 			ok(t, e.Bookmark(80, true))
-			ok(t, e.Error(status.From(status.ListTooOld(3))))
+			ok(t, e.Error(status.From(status.ListTooOld())))
 		})
 		if got := w.Header().Get("Content-Type"); got != "application/vnd.kubernetes.protobuf;stream=watch" {
 			t.Errorf("content type %q", got)

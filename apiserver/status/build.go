@@ -19,6 +19,9 @@ import (
 // newest one any more. Clients match on it.
 const OptimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
 
+// listTooOld is what upstream says of a list below the history.
+const listTooOld = "The resourceVersion for the provided list is too old."
+
 // continueExpired is what upstream says next to a token that continues inconsistently.
 const continueExpired = "The provided continue parameter is too old to display a consistent list result. " +
 	"You can start a new list without the continue parameter, or use the continue token in this response to " +
@@ -210,9 +213,7 @@ func WatchTooOld(asked, oldest uint64) *apierrors.StatusError {
 }
 
 // ListTooOld is the 410 of a list at an exact revision.
-func ListTooOld(asked uint64) *apierrors.StatusError {
-	return Expired(fmt.Sprintf("too old resource version: %d", asked))
-}
+func ListTooOld() *apierrors.StatusError { return Expired(listTooOld) }
 
 // ContinueExpired is the 410 for a continue token below the floor; next
 // continues at the newest state.

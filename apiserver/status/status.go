@@ -53,7 +53,7 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 	case errors.Is(err, raftstore.ErrClosed):
 		e = ShuttingDown()
 	case errors.Is(err, mvcc.ErrCompacted):
-		e = apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+		e = apierrors.NewResourceExpired(listTooOld)
 		if operation == "watch" {
 			e.ErrStatus.Message = "The resourceVersion for the provided watch is too old."
 		}

@@ -59,7 +59,7 @@ func onTheWire() []struct {
 		{"too large resource version", From(TooLargeResourceVersion(99, 42))},
 		{"success", Success(schema.GroupResource{Resource: "configmaps"}, "x", "<uid>")},
 		{"watch too old", From(WatchTooOld(1, 100))},
-		{"list too old", From(ListTooOld(5))},
+		{"list too old", From(ListTooOld())},
 		{"already exists", From(AlreadyExists(pods, "x"))},
 		{"no unique name", From(NoUniqueName(pods, "x-bcdfg"))},
 		{"uid precondition", From(UIDPrecondition(pods, "x", "/pods/default/x", "A", "B"))},
