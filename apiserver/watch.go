@@ -110,7 +110,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 	}
 	w.cursor = cursor
 	defer cursor.Close()
-	if w.begin() {
+	if w.begin(plan) {
 		w.follow()
 	}
 }
@@ -118,10 +118,11 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 // begin sends the headers, also when there is nothing to say yet, and with them
 // a bookmark if the client takes bookmarks. client-go reads the whole collection
 // again when a watch breaks within its first second without having said
-// anything, as most watches would: nearly all kinds are idle at any time. It
-// reports whether the watch goes on.
-func (w *watching) begin() bool {
-	if w.q.AllowWatchBookmarks {
+// anything, as most watches would: nearly all kinds are idle at any time. The
+// bookmark that ends the initial events has said it already. It reports whether
+// the watch goes on.
+func (w *watching) begin(plan consistency.Plan) bool {
+	if w.q.AllowWatchBookmarks && !plan.EndBookmark {
 		return w.advance(true)
 	}
 	return w.flush() == nil
