@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +17,12 @@ type watchSet struct {
 	count   atomic.Int64
 }
 
+// deadline is what ends a write that waits: a connection, or a response.
+type deadline interface{ SetWriteDeadline(time.Time) error }
+
 // watchEntry is the stopwatch of one watch.
 type watchEntry struct {
-	w http.ResponseWriter
+	conn deadline
 	// since is when the write that is under way began, in Unix nanoseconds;
 	// zero if there is none.
 	since atomic.Int64
@@ -29,8 +31,8 @@ type watchEntry struct {
 func (e *watchEntry) begin() { e.since.Store(time.Now().UnixNano()) }
 func (e *watchEntry) end()   { e.since.Store(0) }
 
-func (s *watchSet) add(w http.ResponseWriter) *watchEntry {
-	e := &watchEntry{w: w}
+func (s *watchSet) add(conn deadline) *watchEntry {
+	e := &watchEntry{conn: conn}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries == nil {
@@ -85,7 +87,7 @@ func (s *watchSet) endStalled(before int64) {
 	s.mu.Unlock()
 	for _, e := range stalled {
 		// Writers without deadlines are not connections.
-		_ = http.NewResponseController(e.w).SetWriteDeadline(time.Unix(1, 0))
+		_ = e.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 

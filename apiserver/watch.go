@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -49,19 +50,26 @@ func (c *call) watch() error {
 		return err
 	}
 	c.readAs(plan, at)
-	events, writeErr := codec.NewEventWriter(c, f, c.res)
-	if writeErr != nil {
-		return writeErr
+	refused := err
+	serve := func(events *codec.EventWriter, conn deadline) {
+		w := &watching{call: c, sel: sel, events: events}
+		w.entry = c.s.watches.add(conn)
+		defer c.s.watches.remove(w.entry)
+		// From here on failures are events of the stream.
+		if refused != nil {
+			w.fail(refused)
+			return
+		}
+		w.run(plan, at)
 	}
-	w := &watching{call: c, sel: sel, events: events}
-	w.entry = c.s.watches.add(c)
-	defer c.s.watches.remove(w.entry)
-	// From here on failures are events of the stream.
+	if wantsSocket(c.r) {
+		return c.overSocket(f, serve)
+	}
+	events, err := codec.NewEventWriter(c, f, c.res)
 	if err != nil {
-		w.fail(err)
-		return nil
+		return err
 	}
-	w.run(plan, at)
+	serve(events, http.NewResponseController(c))
 	return nil
 }
 
@@ -103,7 +111,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 			return
 		}
 	}
-	cursor, err := w.s.cfg.Store.Watch(w.res.Table(), w.after)
+	cursor, err := w.s.cfg.Store.WatchOnly(w.res.Table(), w.after, w.sel.interest())
 	if err != nil {
 		w.fail(w.tooOld(err))
 		return
@@ -204,15 +212,21 @@ func (w *watching) follow() {
 			}
 			timer.Reset(time.Until(w.nextTimer(end)))
 		}
+		// A kind that is served no more has no end to tell: the stream just ends, after
+		// all its events, and who asks again gets 404.
+		if w.s.cfg.Kinds().Lookup(gvr(&w.info)) == nil {
+			w.advance(false)
+			return
+		}
 	}
 }
 
+// nextTimer is when to look around next, also without bookmarks.
 func (w *watching) nextTimer(end time.Time) time.Time {
-	next := time.Now().Add(w.s.cfg.Limits.Bookmark)
-	if !w.q.AllowWatchBookmarks || next.After(end) {
-		return end
+	if next := time.Now().Add(w.s.cfg.Limits.Bookmark); next.Before(end) {
+		return next
 	}
-	return next
+	return end
 }
 
 // lifetime is timeoutSeconds, or a random time so that watches that began

@@ -34,7 +34,8 @@ type TokenAuthenticator interface {
 }
 
 // Authentication is the order in which credentials are looked at: those of
-// Authenticators in turn, then bearer tokens, then none.
+// Authenticators in turn, then bearer tokens (in the header, then in the protocols of
+// a WebSocket), then none.
 type Authentication struct {
 	Authenticators []Authenticator
 	Tokens         []TokenAuthenticator
@@ -71,6 +72,17 @@ func (a *Authentication) Authenticate(r *http.Request) (*User, error) {
 		u, err := a.token(r.Context(), token)
 		if err == nil {
 			r.Header.Del("Authorization")
+			a.observe("success")
+			return authenticated(u), nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if token, rest, err := socketToken(r); err != nil {
+		failed = errors.Join(failed, err)
+	} else if token != "" {
+		u, err := a.token(r.Context(), token)
+		if err == nil {
+			r.Header.Set(socketProtocols, rest)
 			a.observe("success")
 			return authenticated(u), nil
 		}

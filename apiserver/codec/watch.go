@@ -26,6 +26,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 type EventWriter struct {
 	w       http.ResponseWriter
 	flusher http.Flusher
+	message func([]byte) error // instead of w: sends one event
 	f       Format
 	res     *kinds.Resource
 	prefix  []byte // of an object, in JSON: kind and apiVersion
@@ -44,15 +45,11 @@ func NewEventWriter(w http.ResponseWriter, f Format, res *kinds.Resource) (*Even
 	if !ok {
 		return nil, errors.New("watch: the connection cannot be flushed")
 	}
-	e := &EventWriter{w: w, flusher: flusher, f: f, res: res}
-	if f.As == AsTable {
-		t, err := newTable(res)
-		if err != nil {
-			return nil, err
-		}
-		e.table = t
+	e, err := newEventWriter(f, res)
+	if err != nil {
+		return nil, err
 	}
-	e.prefix = appendType(nil, res.Kind, res.Group, res.Version)
+	e.w, e.flusher = w, flusher
 	contentType := f.MediaType
 	if f.MediaType == Protobuf {
 		contentType += ";stream=watch"
@@ -60,6 +57,30 @@ func NewEventWriter(w http.ResponseWriter, f Format, res *kinds.Resource) (*Even
 	w.Header()["Content-Type"] = contentTypes(contentType)
 	w.WriteHeader(http.StatusOK)
 	flusher.Flush()
+	return e, nil
+}
+
+// NewMessageWriter returns a writer for a connection that keeps events apart by
+// itself: send is called with each event, without a frame around it, and must not
+// keep the bytes.
+func NewMessageWriter(send func([]byte) error, f Format, res *kinds.Resource) (*EventWriter, error) {
+	e, err := newEventWriter(f, res)
+	if err != nil {
+		return nil, err
+	}
+	e.message = send
+	return e, nil
+}
+
+func newEventWriter(f Format, res *kinds.Resource) (*EventWriter, error) {
+	e := &EventWriter{f: f, res: res, prefix: appendType(nil, res.Kind, res.Group, res.Version)}
+	if f.As == AsTable {
+		t, err := newTable(res)
+		if err != nil {
+			return nil, err
+		}
+		e.table = t
+	}
 	return e, nil
 }
 
@@ -77,14 +98,24 @@ func (e *EventWriter) end(b []byte, err error) error {
 		return err
 	}
 	*e.buf = b
-	if len(b) >= chunk {
+	if len(b) >= chunk || e.message != nil {
 		return e.send()
 	}
 	return nil
 }
 
-func (e *EventWriter) send() error {
-	_, err := e.w.Write(*e.buf)
+// frameLength is what stands before an event in protobuf, in bytes.
+const frameLength = 4
+
+func (e *EventWriter) send() (err error) {
+	switch {
+	case e.message == nil:
+		_, err = e.w.Write(*e.buf)
+	case e.f.MediaType == Protobuf:
+		err = e.message((*e.buf)[frameLength:])
+	default:
+		err = e.message(*e.buf)
+	}
 	*e.buf = (*e.buf)[:0]
 	return err
 }
@@ -261,7 +292,7 @@ func (e *EventWriter) Flush() error {
 		frames.Put(e.buf)
 	}
 	e.buf = nil
-	if err == nil {
+	if err == nil && e.flusher != nil {
 		e.flusher.Flush()
 	}
 	return err

@@ -1,0 +1,160 @@
+package apiserver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"golang.org/x/net/websocket"
+)
+
+// A watch over a WebSocket (RFC 6455) has one event per message: text for JSON,
+// binary for protobuf. Everything else about it is the same as over plain HTTP.
+// HTTP/2 has no such upgrade: net/http refuses its headers with 400.
+
+const (
+	// maxClientMessage bounds what a client may send, in bytes, though it has nothing
+	// to say. A longer message ends the watch.
+	maxClientMessage = 4 << 10
+	// closeWithin bounds the goodbye to a client that does not read.
+	closeWithin = time.Second
+)
+
+// wantsSocket reports whether the request is to become a WebSocket, as upstream
+// decides it: without the Connection header it is plain HTTP.
+func wantsSocket(r *http.Request) bool {
+	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return false
+	}
+	for _, v := range r.Header["Connection"] {
+		if strings.Contains(strings.ToLower(v), "upgrade") {
+			return true
+		}
+	}
+	return false
+}
+
+// overSocket upgrades the connection and has serve write the watch's events to it.
+// When it returns, the connection is closed.
+func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadline)) error {
+	if err := c.checkHandshake(); err != nil {
+		return err
+	}
+	send := func(ws *websocket.Conn, b []byte) error {
+		n, err := ws.Write(b)
+		c.written += int64(n)
+		return err
+	}
+	// Made before the upgrade: what cannot be encoded is answered in plain HTTP.
+	var ws *websocket.Conn
+	events, err := codec.NewMessageWriter(func(b []byte) error { return send(ws, b) }, f, c.res)
+	if err != nil {
+		return err
+	}
+	server := websocket.Server{
+		Config:    websocket.Config{Header: c.Header()},
+		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // done above
+		Handler: func(conn *websocket.Conn) {
+			ws = conn
+			ws.PayloadType = websocket.TextFrame
+			if f.MediaType == codec.Protobuf {
+				ws.PayloadType = websocket.BinaryFrame
+			}
+			c.talk(ws, func() { serve(events, ws) })
+		},
+	}
+	server.ServeHTTP(&hijacked{c}, c.r)
+	return nil
+}
+
+// talk runs serve until it is done or the client goes, and says goodbye.
+func (c *call) talk(ws *websocket.Conn, serve func()) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	c.ctx = ctx
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		c.listen(ws)
+	}()
+	serve()
+	// Pongs and the goodbye share a lock: neither may wait for the client for long.
+	_ = ws.SetWriteDeadline(time.Now().Add(closeWithin)) // it is a network connection
+	_ = ws.Close()                                       // the client may be gone
+	<-ended
+}
+
+// listen answers pings and drops what the client sends, until it closes or breaks
+// the protocol.
+func (c *call) listen(ws *websocket.Conn) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.cfg.Observer.Panicked(&c.kind)
+			c.s.cfg.Log.Error("panic in a WebSocket", "panic", p)
+		}
+	}()
+	ws.MaxPayloadBytes = maxClientMessage
+	var message []byte
+	for websocket.Message.Receive(ws, &message) == nil {
+	}
+}
+
+// checkHandshake refuses, while an answer can still be given, what the library
+// would refuse on the bare connection, with the codes that upstream gives.
+func (c *call) checkHandshake() error {
+	h := c.r.Header
+	if h.Get("Sec-Websocket-Key") == "" {
+		return status.BadRequest("the header Sec-WebSocket-Key is missing")
+	}
+	if h.Get("Sec-Websocket-Version") != "13" {
+		c.Header().Set("Sec-WebSocket-Version", "13")
+		return status.BadRequest("the header Sec-WebSocket-Version must be 13")
+	}
+	config := &websocket.Config{Version: websocket.ProtocolVersionHybi13}
+	origin, err := websocket.Origin(config, c.r)
+	if err != nil || origin == nil {
+		return refusedOrigin(h.Get("Origin"))
+	}
+	// A server that does not know a subprotocol cannot choose among several. Upstream
+	// gives back a single one.
+	if strings.Contains(h.Get("Sec-Websocket-Protocol"), ",") {
+		return status.BadRequest("a watch has no WebSocket subprotocol: at most one may be offered")
+	}
+	return nil
+}
+
+// refusedOrigin is a 403. A header Origin must be there and be a URL; which one is
+// for the authorization to care about, as upstream has it.
+func refusedOrigin(origin string) error {
+	text := "the header Origin is missing"
+	if origin != "" {
+		text = "the header Origin is not a URL"
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text,
+	}}
+}
+
+// hijacked gives the library the connection below a call, and notes the upgrade.
+type hijacked struct{ *call }
+
+var errNoHijack = errors.New("the connection cannot become a WebSocket")
+
+// Hijack implements http.Hijacker.
+func (h *hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(h.call.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, errors.Join(errNoHijack, err)
+	}
+	h.code = http.StatusSwitchingProtocols
+	return conn, buf, nil
+}
