@@ -25,7 +25,8 @@ type tick struct {
 // logAxis covers values with ticks at 1, 2 and 5 of each power of ten; with more
 // than three powers only those are labelled.
 func logAxis(low, high, from, to float64) axis {
-	low, high = math.Max(low, 0.001), math.Max(high, 0.002)
+	low = math.Max(low, 0.001)
+	high = math.Max(high, 2*low)
 	a := axis{min: floorNice(low), max: ceilNice(high), log: true, from: from, to: to}
 	wide := math.Log10(a.max/a.min) > 2.4
 	for p := math.Floor(math.Log10(a.min)); p <= math.Ceil(math.Log10(a.max)); p++ {
@@ -49,7 +50,7 @@ func short(v float64) string { return strconv.FormatFloat(math.Round(v*1e4)/1e4,
 
 // floorNice and ceilNice are the nearest 1, 2 or 5 times a power of ten.
 func floorNice(v float64) float64 {
-	p := math.Pow(10, math.Floor(math.Log10(v)*(1+1e-12)))
+	p := math.Pow(10, math.Floor(math.Log10(v)+1e-9))
 	for _, m := range []float64{5, 2} {
 		if v >= m*p*0.999 {
 			return m * p
