@@ -79,6 +79,7 @@ var rooms = map[string]room{
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
+	"test/chaos":        {ours: []string{"test/history", "test/check", "test/chaos/"}},
 	"test/chaos/clock":  {reach: noKubernetes},
 	"test/chaos/host":   {reach: noKubernetes},
 	"test/chaos/lazyfs": {reach: noKubernetes},

@@ -55,7 +55,7 @@ func (i *inode) isDir() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
 // New makes an empty disk.
 func New() *Disk {
 	d := &Disk{inodes: map[uint64]*inode{}, nextID: rootID}
-	d.make(syscall.S_IFDIR | 0o755).links = 1
+	d.make(syscall.S_IFDIR | 0o700).links = 1
 	return d
 }
 

@@ -13,7 +13,7 @@ import (
 type faults struct {
 	mu        sync.Mutex
 	syncDelay time.Duration
-	hang      chan struct{} // syncs wait until it is closed; nil: they do not
+	hang      chan struct{} // syncs wait until it is closed; nil: they do not wait
 	syncError bool
 	cutIn     int64 // syncs until the current goes; 0: it stays
 	cutAfter  bool  // the last of them still succeeds
@@ -46,21 +46,31 @@ func (d *Disk) FailSync(fail bool) {
 	d.faults.syncError = fail
 }
 
-// HangSync makes syncs wait until release is called. The process that waits
+// HangSync makes syncs wait until Release is called. The process that waits
 // cannot even be killed before, as with a disk that does not answer.
-func (d *Disk) HangSync() (release func()) {
+func (d *Disk) HangSync() {
 	d.faults.mu.Lock()
 	defer d.faults.mu.Unlock()
-	hang := make(chan struct{})
-	d.faults.hang = hang
-	return sync.OnceFunc(func() {
-		d.faults.mu.Lock()
-		if d.faults.hang == hang {
-			d.faults.hang = nil
-		}
-		d.faults.mu.Unlock()
-		close(hang)
-	})
+	if d.faults.hang == nil {
+		d.faults.hang = make(chan struct{})
+	}
+}
+
+// Release lets the syncs go on that hang, and those to come.
+func (d *Disk) Release() {
+	d.faults.mu.Lock()
+	defer d.faults.mu.Unlock()
+	if d.faults.hang != nil {
+		close(d.faults.hang)
+		d.faults.hang = nil
+	}
+}
+
+// Heal takes every fault away but a lack of current.
+func (d *Disk) Heal() {
+	d.Release()
+	d.faults.clear()
+	d.SetQuota(0)
 }
 
 // CutAtSync takes the current away at the n-th sync from now, before it does
@@ -72,7 +82,7 @@ func (d *Disk) CutAtSync(n int, after bool) <-chan struct{} {
 	return d.faults.cut
 }
 
-// clear is called after a power cut.
+// clear makes syncs quick and successful, and the current stay.
 func (f *faults) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

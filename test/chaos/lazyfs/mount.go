@@ -18,7 +18,7 @@ func (d *Disk) Mount(dir string, do func(func() error) error) (unmount func() er
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/fuse: %w", err)
 	}
-	options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=%d,group_id=%d,default_permissions", fd, os.Getuid(), os.Getgid())
+	options := fmt.Sprintf("fd=%d,rootmode=40700,user_id=%d,group_id=%d,default_permissions", fd, os.Getuid(), os.Getgid())
 	if err := do(func() error {
 		return unix.Mount("lazyfs", dir, "fuse.lazyfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 	}); err != nil {

@@ -1,0 +1,166 @@
+//go:build linux && amd64
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/test/history"
+)
+
+const (
+	namespace  = "chaos"
+	collection = "/api/v1/namespaces/" + namespace + "/configmaps"
+	// callWithin bounds every call; a watch has its own bounds.
+	callWithin = 5 * time.Second
+	// maxAnswer bounds what is read of an answer.
+	maxAnswer = 16 << 20
+)
+
+// client is the HTTP side of one client: a connection to each node.
+type client struct {
+	c     *Cluster
+	conns map[*Node]*http.Client
+}
+
+func newClient(c *Cluster) *client { return &client{c: c, conns: map[*Node]*http.Client{}} }
+
+func (k *client) close() {
+	for _, h := range k.conns {
+		h.CloseIdleConnections()
+	}
+}
+
+// errNotSent marks calls that no node has seen.
+var errNotSent = errors.New("not sent")
+
+func (k *client) http(n *Node) *http.Client {
+	h := k.conns[n]
+	if h == nil {
+		h = &http.Client{Transport: &http.Transport{
+			TLSClientConfig: k.c.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+			TLSHandshakeTimeout: 3 * time.Second,
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				conn, err := n.host.Dial(ctx, "tcp4", address)
+				if err != nil {
+					return nil, fmt.Errorf("%w: %w", errNotSent, err)
+				}
+				return conn, nil
+			},
+		}}
+		k.conns[n] = h
+	}
+	return h
+}
+
+// answer is what a node answered.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// request is one HTTP request.
+type request struct {
+	method, path string
+	query        url.Values
+	contentType  string // of the body; "" is JSON
+	body         []byte
+}
+
+func (k *client) open(ctx context.Context, n *Node, q request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, q.method, "https://"+n.API+q.path+"?"+q.query.Encode(), bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if q.contentType != "" {
+		req.Header.Set("Content-Type", q.contentType)
+	}
+	return k.http(n).Do(req)
+}
+
+// call makes a request and reads its answer, within callWithin.
+func (k *client) call(ctx context.Context, n *Node, q request) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callWithin)
+	defer cancel()
+	resp, err := k.open(ctx, n, q)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{resp.StatusCode, resp.Header, body}, nil
+}
+
+// object is a ConfigMap, a list of them, or a Status.
+type object struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Continue        string            `json:"continue"`
+		Annotations     map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Data struct {
+		Value string `json:"value"`
+	} `json:"data"`
+	Items   []object `json:"items"`
+	Reason  string   `json:"reason"`
+	Message string   `json:"message"`
+	Code    int      `json:"code"`
+}
+
+func (o *object) revision() uint64 {
+	n, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (o *object) item() history.Item {
+	return history.Item{Key: o.Metadata.Name, Value: o.Data.Value, Revision: o.revision()}
+}
+
+// encode is a ConfigMap's JSON. Its label color is how the value ends, so that a
+// label selector is a filter by value.
+func encode(key, value, padding string, rev uint64) []byte {
+	meta := map[string]any{"name": key, "labels": map[string]string{"color": value[strings.LastIndexByte(value, '-')+1:]}}
+	if rev > 0 {
+		meta["resourceVersion"] = strconv.FormatUint(rev, 10)
+	}
+	b, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
+		"data": map[string]string{"value": value, "padding": padding}})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return b
+}
+
+// staleness is what an answer to an Any read claims; nil if nothing is known.
+func staleness(h http.Header) *time.Duration {
+	ms, err := strconv.ParseInt(h.Get("X-Quorate-Staleness"), 10, 64)
+	if err != nil {
+		return nil
+	}
+	d := time.Duration(ms) * time.Millisecond
+	return &d
+}
