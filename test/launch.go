@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,6 +36,30 @@ func (c *Cluster) Launch(t testing.TB, name string, port int, flags ...string) *
 	n.pid = cmd.Process.Pid
 	c.nodes = append(c.nodes, n)
 	return n
+}
+
+// StartAgain starts a node that has ended, as Restart does, but does not wait
+// until it is ready: alone it may never be.
+func (c *Cluster) StartAgain(t testing.TB, n *Node) {
+	t.Helper()
+	ended := n.pid
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := c.command(ctx, "dev", "start", n.Name, "--data-dir", c.dir)
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // killed: the node is not its to end
+	}()
+	Await(t, 10*time.Second, n.Name+" runs", func() string {
+		c.reread(t)
+		if n.pid == ended {
+			return "it was not started"
+		}
+		return ""
+	})
 }
 
 // AwaitReady waits until the node answers /readyz, and fails at once when its

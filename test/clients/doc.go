@@ -1,0 +1,11 @@
+// Package clients holds tests with the clients that users have: client-go's
+// informers and controller-runtime's manager, against a cluster of real
+// processes, directly and through a load balancer.
+//
+// It is a module of its own because of controller-runtime's dependencies. The
+// harness comes from package test of the main module, and nothing else does.
+//
+// Everything is counted twice: by the servers, over all lives of their processes,
+// and below the clients, at their transports. The environment variable STORY=1
+// logs every read that a client has made, KLOG=4 what client-go thinks of it.
+package clients

@@ -1,0 +1,26 @@
+package clients
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/quorate/quorate/test"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// TestMain silences what clients log about nodes that go away, unless KLOG is
+// set, which is the verbosity.
+func TestMain(m *testing.M) {
+	if v := os.Getenv("KLOG"); v != "" {
+		flags := flag.NewFlagSet("klog", flag.ExitOnError)
+		klog.InitFlags(flags)
+		_ = flags.Set("v", v)
+	} else {
+		klog.SetLogger(logr.Discard())
+	}
+	log.SetLogger(klog.Background())
+	os.Exit(test.Main(m))
+}
