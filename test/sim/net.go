@@ -1,0 +1,343 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// network is an in-memory network of machines with faults per link. Connections
+// are byte streams, as of TCP: what a fault holds back arrives later, in order, or
+// the connection breaks; nothing inside a connection is lost, doubled or swapped.
+type network struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	hosts   map[string]*host
+	links   map[[2]string]*link
+	changed chan struct{} // closed at the next change of any fault
+	// base is the one-way delay of a link without faults: base to 2*base.
+	base time.Duration
+}
+
+// host is one process's place on the network. A process that starts anew gets a
+// new one under the same name.
+type host struct {
+	net       *network
+	name      string
+	dead      bool // the process has ended
+	silent    bool // so has the machine: nothing answers
+	paused    bool
+	listeners map[string]*listener
+	conns     map[*conn]struct{}
+	ghosts    []*conn // far ends of connections of a machine that went silent
+}
+
+// link is one direction between two machines.
+type link struct {
+	cut        bool
+	quietUntil time.Time     // retransmission after a cut
+	delay      time.Duration // added to each segment
+	jitter     time.Duration
+	stall      float64 // chance per segment to be lost and sent again
+	breaks     float64 // chance per segment to break the connection
+}
+
+func newNetwork(rng *rand.Rand, base time.Duration) *network {
+	return &network{
+		rng: rng, hosts: map[string]*host{}, links: map[[2]string]*link{},
+		changed: make(chan struct{}), base: base,
+	}
+}
+
+// boot gives a starting process its place. Connections of the process before it
+// are reset.
+func (n *network) boot(name string) *host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h := &host{net: n, name: name, listeners: map[string]*listener{}, conns: map[*conn]struct{}{}}
+	if old := n.hosts[name]; old != nil {
+		for _, c := range old.ghosts {
+			c.in.breakLocked(time.Now().Add(n.delayLocked(name, c.local)), syscall.ECONNRESET)
+		}
+	}
+	n.hosts[name] = h
+	n.signalLocked()
+	return h
+}
+
+func (n *network) linkLocked(from, to string) *link {
+	k := [2]string{from, to}
+	l := n.links[k]
+	if l == nil {
+		l = &link{}
+		n.links[k] = l
+	}
+	return l
+}
+
+// change applies f to links and wakes everybody who waits for one.
+func (n *network) change(f func(link func(from, to string) *link)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f(n.linkLocked)
+	n.signalLocked()
+}
+
+func (n *network) signalLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// setCut cuts or heals one direction. What was held back by a cut arrives after
+// a retransmission, or the connection has been given up meanwhile.
+func (n *network) setCut(from, to string, cut bool) {
+	n.change(func(at func(string, string) *link) {
+		l := at(from, to)
+		if l.cut && !cut {
+			l.quietUntil = time.Now().Add(time.Duration(n.rng.Int64N(int64(200 * time.Millisecond))))
+			if n.rng.IntN(2) == 0 {
+				n.breakLocked(from, to)
+			}
+		}
+		l.cut = cut
+	})
+}
+
+// breakLocked ends the connections between two machines, as TCP gives up.
+func (n *network) breakLocked(a, b string) {
+	for _, p := range [][2]string{{a, b}, {b, a}} {
+		h := n.hosts[p[0]]
+		if h == nil {
+			continue
+		}
+		for c := range h.conns {
+			if c.remote == p[1] {
+				c.in.breakLocked(time.Now(), syscall.ETIMEDOUT)
+			}
+		}
+	}
+}
+
+// heal ends all faults of links.
+func (n *network) heal() {
+	n.change(func(func(string, string) *link) {
+		for _, l := range n.links {
+			*l = link{}
+		}
+	})
+}
+
+// delayLocked is how long a segment takes now.
+func (n *network) delayLocked(from, to string) time.Duration {
+	d := n.base + time.Duration(n.rng.Int64N(int64(n.base)))
+	if l := n.links[[2]string{from, to}]; l != nil {
+		d += l.delay
+		if l.jitter > 0 {
+			d += time.Duration(n.rng.Int64N(int64(l.jitter)))
+		}
+	}
+	return d
+}
+
+// kill ends a process: its connections end, its ports refuse. If the machine goes
+// with it there is only silence, until the next boot. It reports whether the
+// process was alive.
+func (h *host) kill(machine bool) bool {
+	n := h.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if h.dead {
+		return false
+	}
+	h.dead, h.silent = true, machine
+	for c := range h.conns {
+		c.in.breakLocked(time.Now(), net.ErrClosed)
+		if machine {
+			h.ghosts = append(h.ghosts, c.peer)
+		} else {
+			c.out.breakLocked(time.Now().Add(n.delayLocked(h.name, c.remote)), syscall.ECONNRESET)
+		}
+	}
+	for _, l := range h.listeners {
+		l.closeLocked()
+	}
+	n.signalLocked()
+	return true
+}
+
+// pause freezes what the process sends and receives; the kernel still accepts
+// connections and bytes for it.
+func (h *host) pause(paused bool) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	h.paused = paused
+	h.net.signalLocked()
+}
+
+// awake waits until the process is not paused, or ctx ends.
+func (h *host) awake(ctx context.Context) {
+	for {
+		h.net.mu.Lock()
+		paused, changed := h.paused && !h.dead, h.net.changed
+		h.net.mu.Unlock()
+		if !paused {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// dial connects to a service of another machine, as TCP does: refused where the
+// machine is up and nobody listens, silent where a link is cut or the machine off.
+func (h *host) dial(ctx context.Context, to, service string) (net.Conn, error) {
+	c, err := h.connect(ctx, to, service)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "sim", Addr: simAddr(to), Err: err}
+	}
+	return c, nil
+}
+
+func (h *host) connect(ctx context.Context, to, service string) (net.Conn, error) {
+	n := h.net
+	for {
+		n.mu.Lock()
+		far, changed := n.hosts[to], n.changed
+		there, back := n.linkLocked(h.name, to), n.linkLocked(to, h.name)
+		wait := n.delayLocked(h.name, to) + n.delayLocked(to, h.name)
+		blocked := h.paused || there.cut || back.cut || far == nil || far.silent
+		dead := h.dead
+		n.mu.Unlock()
+		if dead {
+			return nil, net.ErrClosed
+		}
+		if blocked {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			continue
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+		return h.handshake(to, service)
+	}
+}
+
+func (h *host) handshake(to, service string) (net.Conn, error) {
+	n := h.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if h.dead {
+		return nil, net.ErrClosed
+	}
+	far := n.hosts[to]
+	l := far.listeners[service]
+	if far.silent {
+		return nil, syscall.ETIMEDOUT
+	}
+	if far.dead || l == nil || l.closed {
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
+	ours, theirs := n.pairLocked(h, far)
+	select {
+	case l.backlog <- theirs:
+		return ours, nil
+	default:
+		delete(h.conns, ours)
+		delete(far.conns, theirs)
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
+}
+
+func (n *network) pairLocked(a, b *host) (ours, theirs *conn) {
+	ab, ba := newHalf(n, a, b), newHalf(n, b, a)
+	ours = &conn{host: a, local: a.name, remote: b.name, in: ba, out: ab}
+	theirs = &conn{host: b, local: b.name, remote: a.name, in: ab, out: ba}
+	ours.peer, theirs.peer = theirs, ours
+	a.conns[ours], b.conns[theirs] = struct{}{}, struct{}{}
+	return ours, theirs
+}
+
+// listen opens a service.
+func (h *host) listen(service string) *listener {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	l := &listener{host: h, backlog: make(chan net.Conn, 128), done: make(chan struct{})}
+	h.listeners[service] = l
+	return l
+}
+
+// listener is a net.Listener, and the raft.StreamLayer of a node.
+type listener struct {
+	host    *host
+	backlog chan net.Conn
+	done    chan struct{}
+	closed  bool
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.backlog:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.host.net.mu.Lock()
+	defer l.host.net.mu.Unlock()
+	l.closeLocked()
+	return nil
+}
+
+func (l *listener) closeLocked() {
+	if !l.closed {
+		l.closed = true
+		close(l.done)
+	}
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return simAddr(l.host.name) }
+
+type simAddr string
+
+func (simAddr) Network() string  { return "sim" }
+func (a simAddr) String() string { return string(a) }
+
+// refused reports what peer.Host.Refused does: a fresh dial says that nobody
+// listens.
+func (h *host) refused(ctx context.Context, to string) bool {
+	c, err := h.dial(ctx, to, "grpc")
+	if err != nil {
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	c.Close()
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sleep: %w", context.Cause(ctx))
+	}
+}

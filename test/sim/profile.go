@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/raftstore"
+)
+
+// rpcTimeout bounds Raft's exchanges: shorter than in production, as a run is.
+const rpcTimeout = 2 * time.Second
+
+// profile is how a run differs from others. It follows from the seed.
+type profile struct {
+	name      string
+	voters    int
+	nonvoters int
+	clients   int
+	watchers  int
+	length    time.Duration // of the faults
+	think     time.Duration // mean pause of a client
+	watchLife time.Duration // 0.5 to 1.5 of it, then the client cuts a watch
+	bookmark  time.Duration
+
+	network time.Duration // one-way delay: 1 to 2 of it
+	sync    time.Duration // a disk's sync: up to it
+	double  float64       // chance of a Raft message to be sent twice
+	timing  raftstore.Timing
+	limits  raftstore.Limits
+	// slow is how many voters have timers that come late, as those of a process
+	// that is stopped now and then.
+	slow int
+	// pause between faults, on average.
+	every  time.Duration
+	faults map[string]int // weights of kinds
+	// restore ends the run with a backup that becomes a new cluster.
+	restore bool
+}
+
+// The profiles that seeds go through, by the faults that they favour. A weight of
+// a kind that is not named is 1 in "mix" and 0 elsewhere.
+var favours = []struct {
+	name   string
+	faults map[string]int
+}{
+	{"mix", nil},
+	{"partition", map[string]int{"isolate": 4, "split": 3, "bridge": 2, "one-way": 3, "flap": 2, "minority": 3, "delay": 1, "kill": 1, "compact": 1}},
+	{"crash", map[string]int{"kill": 4, "power": 4, "kill-all": 3, "restart": 1, "io-error": 2, "slow-disk": 2, "compact": 1}},
+	{"pause", map[string]int{"pause": 5, "slow-disk": 2, "transfer": 2, "isolate": 2, "kill": 1, "compact": 1}},
+	{"mix", nil},
+	{"disk", map[string]int{"slow-disk": 4, "hung-disk": 1, "io-error": 3, "disk-full": 2, "kill": 2, "isolate": 1, "compact": 1}},
+	{"members", map[string]int{"member": 6, "kill": 2, "isolate": 2, "transfer": 2, "pause": 1, "compact": 1}},
+	{"deposed", map[string]int{"isolate": 5, "minority": 4, "pause": 2, "split": 2, "transfer": 1, "compact": 1}},
+	{"lossy", map[string]int{"lossy": 4, "delay": 3, "flap": 2, "transfer": 1, "kill": 1, "compact": 2}},
+	{"restore", map[string]int{"kill": 2, "isolate": 2, "compact": 2, "transfer": 1}},
+}
+
+func newProfile(seed uint64, rng *rand.Rand) profile {
+	f := favours[seed%uint64(len(favours))]
+	ms := func(from, to int) time.Duration { return time.Duration(from+rng.IntN(to-from+1)) * time.Millisecond }
+	p := profile{
+		name: f.name, faults: f.faults, restore: f.name == "restore",
+		voters: 3, nonvoters: rng.IntN(2), clients: 6 + rng.IntN(5), watchers: 4 + rng.IntN(4),
+		length: ms(6000, 12000), think: ms(100, 250), watchLife: ms(500, 3000), bookmark: ms(300, 1000),
+		network: ms(1, 8) / 4, sync: ms(1, 6), every: ms(400, 1500),
+	}
+	if rng.IntN(4) == 0 {
+		p.voters = 5
+	}
+	if rng.IntN(2) == 0 {
+		p.double = 0.05
+	}
+	timeout := ms(250, 500)
+	p.timing = raftstore.Timing{
+		Heartbeat: timeout, Election: timeout, Lease: timeout * 3 / 4,
+		NoLeader: 2 * time.Second, History: 5 * time.Minute,
+		SnapshotInterval: ms(500, 2000), HungDisk: 3 * time.Second,
+	}
+	if rng.IntN(2) == 0 {
+		p.timing.History = ms(2000, 5000)
+	}
+	p.limits = raftstore.Limits{TrailingLogs: 10_000, SnapshotThreshold: uint64(10 + rng.IntN(40))}
+	if rng.IntN(2) == 0 {
+		p.limits.TrailingLogs = uint64(5 + rng.IntN(60))
+	}
+	if rng.IntN(4) == 0 {
+		p.limits.HistoryBytes = 20 << 10
+	}
+	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
+		p.slow = 1 + rng.IntN(2)
+	}
+	return p
+}
+
+// timingOf is a machine's timing. A slow one believes in its leadership for long
+// after the others have elected another.
+func (p *profile) timingOf(i int) raftstore.Timing {
+	t := p.timing
+	if i < p.slow {
+		t.Heartbeat, t.Election, t.Lease = 20*t.Heartbeat, 20*t.Election, 20*t.Lease
+	}
+	return t
+}

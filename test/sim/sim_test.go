@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorate/quorate/test/check"
+	"github.com/quorate/quorate/test/history"
+)
+
+var (
+	oneSeed   = flag.Int64("seed", -1, "play this seed alone, and say what happens with -v")
+	firstSeed = flag.Uint64("first", 1, "first seed")
+	seeds     = flag.Uint64("seeds", 200, "how many seeds")
+	outDir    = flag.String("out", "", "where failing seeds leave their history and report (default: a new temporary directory)")
+	nodeLogs  = flag.Bool("logs", false, "print what the nodes log")
+)
+
+// TestChaos plays seeds, each in its own bubble of virtual time.
+func TestChaos(t *testing.T) {
+	first, n := *firstSeed, *seeds
+	if *oneSeed >= 0 {
+		first, n = uint64(*oneSeed), 1
+	}
+	if testing.Short() {
+		n = min(n, 20)
+	}
+	s := newSuite(t)
+	s.run(first, n)
+	t.Log(s.summary())
+}
+
+// suite is many seeds and what they come to.
+type suite struct {
+	t       *testing.T
+	scratch string
+	began   time.Time
+
+	mu      sync.Mutex
+	total   check.Verdict
+	ends    map[string]int
+	failed  []uint64
+	profile map[string]int
+}
+
+func newSuite(t *testing.T) *suite {
+	return &suite{t: t, scratch: scratch(t), began: time.Now(), ends: map[string]int{}, profile: map[string]int{}}
+}
+
+// scratch is a directory in memory, if there is one.
+func scratch(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "quorate-sim-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// run plays seeds on all cores.
+func (s *suite) run(first, n uint64) {
+	var next atomic.Uint64
+	next.Store(first)
+	s.t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					seed := next.Add(1) - 1
+					if seed >= first+n {
+						return
+					}
+					s.one(t, seed)
+				}
+			})
+		}
+	})
+}
+
+// one plays a seed and judges it.
+func (s *suite) one(t *testing.T, seed uint64) (found []string) {
+	t.Helper()
+	r := play(t, seed, s.scratch)
+	verdict := judge(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total.Counts.Add(&verdict.Counts)
+	s.profile[r.Profile]++
+	for why, k := range r.Ends {
+		s.ends[why] += k
+	}
+	if len(r.Broken) == 0 && verdict.OK() {
+		return nil
+	}
+	s.failed = append(s.failed, seed)
+	report(t, r, &verdict)
+	return verdict.Checks()
+}
+
+// play runs one seed in a bubble. A bubble that is stuck in real time is ended
+// with everything: virtual time does not pass behind a mutex, so that such a hang
+// is a fault of the simulation.
+func play(t *testing.T, seed uint64, scratch string) *Result {
+	t.Helper()
+	watchdog := time.AfterFunc(stuck, func() {
+		buf := make([]byte, 64<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		name := fmt.Sprintf("%s/quorate-sim-stuck-%d.txt", os.TempDir(), seed)
+		_ = os.WriteFile(name, buf, 0o600)
+		fmt.Fprintf(os.Stderr, "seed %d does not get on: goroutines in %s\n", seed, name)
+		os.Exit(1)
+	})
+	defer watchdog.Stop()
+	var output io.Writer
+	if *nodeLogs {
+		output = os.Stderr
+	}
+	var r *Result
+	synctest.Test(t, func(*testing.T) { r = Run(seed, scratch, output) })
+	return r
+}
+
+// stuck is how long one seed may take: a hundred times what it does.
+const stuck = 30 * time.Second
+
+func judge(r *Result) check.Verdict {
+	var total check.Verdict
+	total.Name, total.Seed = "sim", r.Seed
+	for _, h := range r.Histories {
+		total.Merge(check.All(h))
+	}
+	return total
+}
+
+// report prints a failing seed and leaves what it takes to look at it.
+func report(t *testing.T, r *Result, v *check.Verdict) {
+	dir := *outDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "quorate-sim-"); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	for i, h := range r.Histories {
+		name := fmt.Sprintf("%s/seed-%d-%d.json", dir, r.Seed, i+1)
+		if err := history.Save(name, h); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, b := range r.Broken {
+		t.Errorf("seed %d (%s): %s", r.Seed, r.Profile, b)
+	}
+	for i, x := range v.Violations {
+		if i == 10 {
+			t.Errorf("and %d more", len(v.Violations)-i)
+			break
+		}
+		t.Errorf("seed %d (%s): %s: %s", r.Seed, r.Profile, x.Check, x.Text)
+	}
+	t.Errorf("seed %d failed; its history is in %s; play it again with\n  go test ./test/sim -run TestChaos -seed %d -v", r.Seed, dir, r.Seed)
+}
+
+func (s *suite) summary() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := fmt.Sprintf("%d seeds in %v", s.total.Counts.Runs, time.Since(s.began).Round(time.Millisecond))
+	for _, why := range slices.Sorted(maps.Keys(s.ends)) {
+		text += fmt.Sprintf("\nprocesses that ended themselves: %d, %s", s.ends[why], why)
+	}
+	return text + "\n" + s.total.String()
+}
