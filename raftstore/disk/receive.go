@@ -175,7 +175,7 @@ func (b *builder) abort() error {
 // file go on. The caller must not call Record meanwhile.
 func (db *DB) Replace(in *Incoming) (*mvcc.State, error) {
 	var state *mvcc.State
-	err := db.o.Commit(stateFile, func() (err error) {
+	err := db.o.Commit(incomingFile, func() (err error) {
 		state, err = db.replace(in)
 		return err
 	})
