@@ -108,8 +108,8 @@ func (a *adapter) path(p place, withName bool) string {
 	return b.String()
 }
 
-// token is a list's position as clients carry it.
-type token struct {
+// position is what a continue token says, as clients carry it.
+type position struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`
 	Start    string `json:"start"`
@@ -123,7 +123,7 @@ func translate(text string, change func(start string) string) string {
 	if err != nil {
 		return text
 	}
-	var t token
+	var t position
 	if json.Unmarshal(raw, &t) != nil || t.Start == "" {
 		return text
 	}

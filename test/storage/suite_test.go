@@ -140,6 +140,11 @@ func TestSuite(t *testing.T) {
 				t.Run(v.name, func(t *testing.T) {
 					a := newAdapter(t, c, v.readers, v.writers, !f.clusterScoped)
 					a.settled = f.settled
+					defer func() {
+						if t.Skipped() {
+							t.Error("skipped: that is not passed")
+						}
+					}()
 					f.run(t.Context(), t, a)
 				})
 			}
