@@ -172,7 +172,11 @@ func (j *judge) sweep(points []point, report bool) []bound {
 		case opEnds:
 			o := &j.h.Ops[p.i]
 			if places[p.i] > 0 {
-				s.see(places[p.i], o.Node, o.Call, o.Return, byOp(int(p.i)))
+				node := o.Node
+				if isWrite(o.Kind) && o.Outcome == history.Refused {
+					node = "" // see place
+				}
+				s.see(places[p.i], node, o.Call, o.Return, byOp(int(p.i)))
 			}
 		case watchBegins:
 			w := &j.h.Watches[p.i]

@@ -190,7 +190,9 @@ func (s *sweep) place(i int) uint64 {
 		}
 		return 0
 	}
-	if o.Outcome != history.Unknown && o.Return != history.Forever {
+	// A refusal may be certain from an older state: it shows none of its node.
+	known := o.Outcome != history.Unknown && o.Return != history.Forever
+	if known && !(isWrite(o.Kind) && o.Outcome == history.Refused) {
 		if c := s.clients[o.Client]; rev > c.rev {
 			s.clients[o.Client] = own{reached{rev, o.Return, byOp(i)}, o.Node, o.Call}
 		}
