@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/test/history"
@@ -28,10 +29,22 @@ func All(h *history.History) *Verdict {
 	j.states()
 	j.count()
 	slices.SortStableFunc(j.v.Violations, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(rank(a.Check)-rank(b.Check), cmp.Compare(a.At, b.At), cmp.Compare(a.Check, b.Check), cmp.Compare(a.Text, b.Text))
 	})
 	j.v.Elapsed = time.Since(began)
 	return j.v
+}
+
+// rank puts first what may explain the rest: a record that is wrong, then a log
+// that is not what was acknowledged.
+func rank(check string) int {
+	switch {
+	case check == Malformed:
+		return 0
+	case strings.HasPrefix(check, "log/"):
+		return 1
+	}
+	return 2
 }
 
 // deletesOpen reports whether there are deletes whose revision nobody told.
