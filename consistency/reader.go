@@ -110,8 +110,17 @@ func (r *Reader) any(p Plan) (proto.Revision, error) {
 			return 0, &TooStaleError{Staleness: s, Max: p.MaxStaleness, RetryAfter: retryAfter}
 		}
 	}
-	return r.src.Applied(), nil
+	at := r.src.Applied()
+	if at == 0 {
+		// A node that has just been started, and has nothing on disk yet, would answer
+		// with an empty list of resourceVersion 0, which means something else.
+		return 0, &UnavailableError{Cause: errNoState, RetryAfter: retryAfter}
+	}
+	return at, nil
 }
+
+// errNoState is why a node that has applied nothing yet answers no Any read.
+var errNoState = errors.New("this node has no state of its cluster yet")
 
 func (r *Reader) mostRecent(ctx context.Context) (proto.Revision, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, r.opt.MostRecentTimeout, errNoAnswer)

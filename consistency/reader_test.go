@@ -120,6 +120,8 @@ func TestAwait(t *testing.T) {
 		rounds int
 	}{
 		{name: "any needs nothing", source: &source{applied: 5, commit: 9, noQuorum: true}, plan: Plan{Mode: Any}, want: 5},
+		{name: "any on a node without a state", source: &source{commit: 9}, plan: Plan{Mode: Any},
+			err: as(func(e *UnavailableError) bool { return errors.Is(e, errNoState) && e.RetryAfter == 1 })},
 		{name: "any within its bound", source: &source{applied: 5, staleness: time.Second}, plan: Plan{Mode: Any, MaxStaleness: time.Second}, want: 5},
 		{name: "any staler than its bound", source: &source{applied: 5, staleness: 2 * time.Second}, plan: Plan{Mode: Any, MaxStaleness: time.Second},
 			err: as(func(e *TooStaleError) bool {
