@@ -21,6 +21,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
 func between(rng *rand.Rand, a, b time.Duration) time.Duration {
 	return a + time.Duration(rng.Int64N(int64(b-a)+1))
 }
