@@ -157,7 +157,7 @@ type Cost struct {
 	WaitIndexMs float64 `json:"waitForIndexMs"` // per read: the running round's rest, if shared, and its own
 	WaitLogMs   float64 `json:"waitForLogMs"`   // per read
 	Reads       int64   `json:"reads"`          // that waited
-	IndexCalls  int64   `json:"indexCalls"`     // questions for an index; several reads may share one
+	IndexCalls  int64   `json:"indexCalls"`     // questions for an index, which reads share; also of reads that waited long for their N
 	IndexMs     float64 `json:"indexMs"`        // per question
 	QuorumAsks  int64   `json:"quorumRounds"`   // questions that this node asked voters, as leader
 	RoundTripMs float64 `json:"roundTripMs"`    // between the leader and the voters

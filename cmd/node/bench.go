@@ -18,12 +18,14 @@ import (
 
 	"github.com/quorate/quorate/bench/modes"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes of the bench commands, beside 0.
 const (
 	exitBroken     = 1 // everything was measured, and a promise was broken
 	exitUnmeasured = 2
+	exitStopped    = 130 // by a signal; what was started is gone
 )
 
 // benchModesOptions are the flags of `quorate bench modes`.
@@ -64,16 +66,26 @@ request failed. 2: it could not be measured.`,
 		Example: `  quorate bench modes
   quorate bench modes --load half --output-dir report
   quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error { return unmeasured(cobra.NoArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			var exit exitError
-			if err != nil && !errors.As(err, &exit) {
-				err = exitError{code: exitUnmeasured, text: "error: " + err.Error()}
+			// The terminal that goes away must not leave a cluster behind.
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			if err := o.exclusive(cmd.Flags()); err != nil {
+				return unmeasured(err)
 			}
-			return err
+			err := o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			var exit exitError
+			switch {
+			case err == nil || errors.As(err, &exit):
+				return err
+			case ctx.Err() != nil && errors.Is(err, context.Canceled):
+				return exitError{code: exitStopped, text: "stopped"}
+			}
+			return unmeasured(err)
 		},
 	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unmeasured(err) })
 	f := c.Flags()
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure")
 	f.Float64Var(&o.Rate, "rate", o.Rate, "reads per second of each cell (mode, verb and node)")
@@ -90,11 +102,26 @@ request failed. 2: it could not be measured.`,
 	f.StringVar(&o.outputDir, "output-dir", "", "directory for modes.json and modes.html")
 	f.StringVar(&o.json, "json", "", "file for the JSON, - for standard output instead of the table")
 	f.StringVar(&o.html, "html", "", "file for the HTML page")
-	for _, other := range []string{"voters", "nonvoters", "set"} {
-		c.MarkFlagsMutuallyExclusive("data-dir", other)
-	}
-	c.MarkFlagsMutuallyExclusive("rate", "load")
 	return c
+}
+
+// unmeasured is an error with the exit code for what could not be measured. The
+// code 1 is for broken promises alone.
+func unmeasured(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exitError{code: exitUnmeasured, text: "error: " + err.Error()}
+}
+
+// exclusive refuses flags of which one makes the other meaningless.
+func (o *benchModesOptions) exclusive(f *pflag.FlagSet) error {
+	for _, pair := range [][2]string{{"load", "rate"}, {"data-dir", "voters"}, {"data-dir", "nonvoters"}, {"data-dir", "set"}} {
+		if f.Changed(pair[0]) && f.Changed(pair[1]) {
+			return fmt.Errorf("--%s and --%s exclude each other", pair[0], pair[1])
+		}
+	}
+	return nil
 }
 
 func names(list []modes.Mode) []string {
@@ -109,9 +136,6 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	if err := o.complete(); err != nil {
 		return err
 	}
-	// The terminal that goes away must not leave a cluster behind.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer stop()
 	// This program shares the machine with what it measures: it collects garbage
 	// seldom.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
@@ -156,9 +180,16 @@ func (o *benchModesOptions) complete() (err error) {
 		if o.html == "" {
 			o.html = filepath.Join(o.outputDir, "modes.html")
 		}
-		// What cannot be written is found out before anything is measured.
 		if err := os.MkdirAll(o.outputDir, 0o755); err != nil {
 			return err
+		}
+	}
+	// What cannot be written is found out before anything is measured.
+	for _, file := range []string{o.json, o.html} {
+		if info, err := os.Stat(filepath.Dir(file)); err != nil {
+			return err
+		} else if !info.IsDir() {
+			return fmt.Errorf("%s is not a directory", filepath.Dir(file))
 		}
 	}
 	return o.Validate()
@@ -192,6 +223,7 @@ func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (c 
 	if err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	c.tied = true
 	var children sync.WaitGroup
 	end = func() error {
 		err := c.stop(context.WithoutCancel(ctx), io.Discard)

@@ -32,6 +32,8 @@ type devCluster struct {
 	ServiceAccountKeyFile string     `json:"serviceAccountKeyFile"`
 
 	dir string
+	// tied nodes end with this process, however it ends.
+	tied bool
 }
 
 // devNode is one node of a playground.
@@ -201,6 +203,9 @@ func (c *devCluster) start(n *devNode) error {
 	n.child.Stdout, n.child.Stderr = log, log
 	n.child.Env = c.environment(os.Environ(), runtime.NumCPU())
 	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.tied {
+		dieWithParent(n.child.SysProcAttr)
+	}
 	if err := n.child.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}

@@ -1,0 +1,234 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// benchModes is a `quorate bench modes` whose temporary cluster lies below dir.
+type benchModes struct {
+	cmd *exec.Cmd
+	dir string
+
+	mu  sync.Mutex // guards out
+	out bytes.Buffer
+}
+
+// Write takes what the command prints.
+func (b *benchModes) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *benchModes) printed() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}
+
+func startBenchModes(t *testing.T, args ...string) *benchModes {
+	t.Helper()
+	dir, err := os.MkdirTemp(theRun.dir, "bench-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandWithin)
+	t.Cleanup(cancel)
+	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, theRun.quorate, append([]string{"bench", "modes"}, args...)...)}
+	b.cmd.Env = append(cleanEnv(), "TMPDIR="+dir)
+	b.cmd.Stdout, b.cmd.Stderr = b, b
+	if err := b.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ends waits for its end and its exit code, and checks that nothing is left.
+func (b *benchModes) ends(t *testing.T, code int) string {
+	t.Helper()
+	err := b.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := b.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d:\n%s", got, code, b.printed())
+	}
+	b.leavesNothing(t)
+	return b.printed()
+}
+
+func (b *benchModes) leavesNothing(t *testing.T) {
+	t.Helper()
+	if left := processesOf(b.dir); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	entries, err := os.ReadDir(b.dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left in the temporary directory: %v (%v)", entries, err)
+	}
+}
+
+// awaitPrinted waits until the command has said something.
+func (b *benchModes) awaitPrinted(t *testing.T, text string) {
+	t.Helper()
+	Await(t, 40*time.Second, "bench modes says "+text, func() string {
+		if out := b.printed(); !strings.Contains(out, text) {
+			return "so far: " + out
+		}
+		return ""
+	})
+}
+
+// TestBenchModes measures every mode for two seconds: all cells get answers, no
+// promise is broken, and the three forms of the report are there.
+func TestBenchModes(t *testing.T) {
+	report := t.TempDir()
+	b := startBenchModes(t, "--duration", "2s", "--rate", "10", "--writes", "40", "--objects", "20", "--output-dir", report)
+	out := b.ends(t, 0)
+	for _, want := range []string{"Most Recent − Any", "ok      Most Recent is never stale", "ok      Any is no staler", "ok      Every request was answered", "ok      Most Recent on a follower costs one question to the leader", "leader n", "follower n", "nonvoter n4"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	var r struct {
+		Schema string
+		Cells  []struct {
+			Mode, Verb, Role string
+			Latency          struct {
+				Count        int64
+				P50Ms, MaxMs float64
+			}
+			Staleness struct{ StaleReads int64 }
+		}
+		Writes          struct{ AcknowledgedPerSecond float64 }
+		MostRecentCosts []struct {
+			Role                                 string
+			Reads, IndexCalls, QuorumRounds      int64
+			WaitForIndexMs, IndexMs, RoundTripMs float64
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(report, "modes.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Schema != "quorate.bench.modes/v1" || len(r.Cells) != 21 || r.Writes.AcknowledgedPerSecond < 1 {
+		t.Errorf("%s: %d cells, %g writes/s", r.Schema, len(r.Cells), r.Writes.AcknowledgedPerSecond)
+	}
+	for _, c := range r.Cells {
+		if c.Latency.Count == 0 || c.Latency.P50Ms <= 0 || c.Latency.MaxMs < c.Latency.P50Ms || c.Mode != "any" && c.Staleness.StaleReads > 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, c := range r.MostRecentCosts {
+		if c.Reads == 0 || c.IndexCalls == 0 || c.WaitForIndexMs <= 0 || c.IndexMs <= 0 || c.RoundTripMs <= 0 {
+			t.Errorf("%+v", c)
+		}
+		if asks := c.QuorumRounds > 0; asks != (c.Role == "leader") {
+			t.Errorf("the %s asked voters %d times", c.Role, c.QuorumRounds)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(report, "modes.html"))
+	if err != nil || !bytes.Contains(page, []byte("</html>")) || bytes.Contains(page, []byte("://")) {
+		t.Errorf("the page: %d bytes, %v", len(page), err)
+	}
+}
+
+// TestBenchModesStops: Ctrl-C while it measures ends everything at once.
+func TestBenchModesStops(t *testing.T) {
+	b := startBenchModes(t, "--duration", "10m", "--voters", "1", "--rate", "5")
+	b.awaitPrinted(t, "measuring")
+	began := time.Now()
+	if err := b.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.ends(t, 130); !strings.Contains(out, "stopped") {
+		t.Errorf("it says\n%s", out)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+}
+
+// TestBenchModesKilled: nodes do not outlive a measurement that was killed.
+func TestBenchModesKilled(t *testing.T) {
+	b := startBenchModes(t, "--duration", "10m", "--voters", "1", "--nonvoters", "0", "--rate", "5")
+	b.awaitPrinted(t, "measuring")
+	if len(processesOf(b.dir)) == 0 {
+		t.Fatal("no node runs")
+	}
+	if err := b.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = b.cmd.Wait()
+	Await(t, 10*time.Second, "the node is gone", func() string {
+		if left := processesOf(b.dir); len(left) > 0 {
+			return "it runs"
+		}
+		return ""
+	})
+}
+
+// TestBenchModesOfRunningCluster measures a cluster that was there, leaves it as
+// it was, and gives up when a node of it dies.
+func TestBenchModesOfRunningCluster(t *testing.T) {
+	c := Start(t, 3)
+	before := c.Nodes()[0].Kubectl(t, "get", "namespaces", "-o", "name")
+	out := startBenchModes(t, "--data-dir", c.dir, "--duration", "1s", "--modes", "any,most-recent", "--nodes", "n2,n3", "--rate", "10").ends(t, 0)
+	if strings.Contains(out, "nonvoter") || strings.Contains(out, "Exact N  ") || strings.Contains(out, " n1  ") {
+		t.Errorf("it measured what was not asked for:\n%s", out)
+	}
+	Await(t, 20*time.Second, "its namespace is gone", func() string {
+		if now := c.Nodes()[0].Kubectl(t, "get", "namespaces", "-o", "name"); now != before {
+			return now
+		}
+		return ""
+	})
+
+	b := startBenchModes(t, "--data-dir", c.dir, "--duration", "10m", "--rate", "50")
+	b.awaitPrinted(t, "measuring")
+	c.Kill(t, c.Others(c.Leader(t))[0])
+	if out := b.ends(t, 2); !strings.Contains(out, "given up after 50 errors") {
+		t.Errorf("it says\n%s", out)
+	}
+}
+
+// TestBenchModesRefuses: bad flags start nothing.
+func TestBenchModesRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--duration", "0s"}, 2, "duration 0s: must be 1s to 1h"},
+		{[]string{"--load", "full"}, 2, "--load \"full\": must be half"},
+		{[]string{"--load", "half", "--rate", "5"}, 2, "--load and --rate exclude each other"},
+		{[]string{"--modes", "latest"}, 2, `there is no mode "latest"`},
+		{[]string{"--voters", "0"}, 2, "0"},
+		{[]string{"--data-dir", "/nonexistent"}, 2, "there is no playground cluster in /nonexistent"},
+		{[]string{"--html", "/nonexistent/a.html"}, 2, "/nonexistent"},
+		{[]string{"--set", "no-such=1"}, 2, `there is no setting "no-such"`},
+		{[]string{"--wirtes", "3"}, 2, "unknown flag: --wirtes"},
+		{[]string{"--rate", "many"}, 2, "invalid argument"},
+		{[]string{"more"}, 2, "unknown"},
+	} {
+		b := startBenchModes(t, c.args...)
+		if out := b.ends(t, c.code); !strings.Contains(out, c.want) || strings.Contains(out, "starting") {
+			t.Errorf("%v: %s", c.args, out)
+		}
+	}
+}
