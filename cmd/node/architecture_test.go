@@ -84,6 +84,8 @@ var rooms = map[string]room{
 	"test/chaos/host":   {reach: noKubernetes},
 	"test/chaos/lazyfs": {reach: noKubernetes},
 	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
+	"test/report":       {ours: []string{"test/history", "test/check"}, reach: noKubernetes},
+	"test/judge":        {ours: []string{"test/history", "test/check", "test/report"}, reach: noKubernetes},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// The wiring knows everybody, and nobody knows it.
