@@ -17,8 +17,8 @@ func (r *rolling) report(t *testing.T) {
 	}
 	now := r.verbs()
 	t.Logf("%d restarts in %.1f s; %d changes by %d writers, %d attempts failed", r.restarts, r.took.Seconds(), changes, len(r.writers.all), failed)
-	t.Logf("%d clients: %d watches went on elsewhere or again, %d lists, %d watches with initial events, 410: 0",
-		len(r.clients), now[watch]-r.initial[watch], now[list]-r.initial[list], now[watchList]-r.initial[watchList])
+	t.Logf("%d clients: %d watches went on elsewhere or again, %d lists, %d watches with initial events, %d times 410",
+		len(r.clients), now[watch]-r.initial[watch], now[list]-r.initial[list], now[watchList]-r.initial[watchList], r.gone())
 	for _, x := range r.clients {
 		var attempts, errors int
 		for _, q := range x.wire.all() {

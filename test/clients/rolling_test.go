@@ -229,7 +229,7 @@ func (r *rolling) finish(t *testing.T) {
 func (r *rolling) noRelist(t *testing.T) {
 	t.Helper()
 	for _, x := range r.clients {
-		var again, gone int
+		var again int
 		first := map[string]bool{}
 		for _, q := range x.wire.all() {
 			if q.verb != watch {
@@ -238,17 +238,11 @@ func (r *rolling) noRelist(t *testing.T) {
 				}
 				first[q.resource] = true
 			}
-			if q.code == 410 {
-				gone++
-			}
 			for _, f := range q.failures {
-				if f.Code == 410 {
-					gone++
-				}
 				t.Errorf("%s: a watch of %s said ERROR: %d %s %s", x.name, q.resource, f.Code, f.Reason, f.Message)
 			}
 		}
-		if again > 0 || gone > 0 {
+		if gone := x.gone(); again > 0 || gone > 0 {
 			t.Errorf("%s has read %d collections again and was told 410 %d times:\n%s", x.name, again, gone, x.story())
 		}
 		for _, k := range watched {
@@ -257,6 +251,28 @@ func (r *rolling) noRelist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// gone is how often a client was told 410, by an answer or in a stream.
+func (x *informed) gone() (n int) {
+	for _, q := range x.wire.all() {
+		if q.code == http.StatusGone {
+			n++
+		}
+		for _, f := range q.failures {
+			if f.Code == http.StatusGone {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (r *rolling) gone() (n int) {
+	for _, x := range r.clients {
+		n += x.gone()
+	}
+	return n
 }
 
 // noDetour fails unless every client behind the balancer went on at its first
