@@ -65,8 +65,16 @@ func (d *data) assignLanes(h *history.History, end time.Duration) {
 		} else {
 			n = len(busy)
 			busy = append(busy, l.to)
-			d.Lanes = append(d.Lanes, lane{fmt.Sprintf("c%d", l.key.client), l.key.watch})
+			d.Lanes = append(d.Lanes, lane{name(l.key), l.key.watch})
 		}
 		d.lanes[l.key] = n
 	}
+}
+
+// name is of the first client of a lane.
+func name(k laneKey) string {
+	if k.watch {
+		return fmt.Sprintf("watch %d", k.client)
+	}
+	return fmt.Sprintf("c%d", k.client)
 }

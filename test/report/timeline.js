@@ -196,7 +196,7 @@
     data.nodes.forEach((n, i) => g.fillText(n, LEFT - 8, nodeTop(i) + rowHeight / 2));
     g.fillStyle = colors.dim;
     data.lanes.forEach((l, i) => {
-      if (!many) g.fillText((l.watch ? "watch " : "") + l.name, LEFT - 8, laneTop(i) + laneHeight / 2);
+      if (!many) g.fillText(l.name, LEFT - 8, laneTop(i) + laneHeight / 2);
     });
     if (many) {
       g.fillText("clients", LEFT - 8, laneTop(0) + 8);
@@ -257,10 +257,11 @@
       g.globalAlpha = .08;
       bar(g, f.b, f.e, top, bottom - top, faultColor(f.k));
     }
+    const size = shown.length > 3000 ? 2.2 : shown.length > 300 ? 3 : 5;
     g.globalAlpha = shown.length > 5000 ? .35 : .7;
     for (const o of shown) {
       g.fillStyle = o.w ? colors.ok : colors.read;
-      g.fillRect(x(o.c) - 1, y(o.r - o.c) - 1, 2.2, 2.2);
+      g.fillRect(x(o.c) - size / 2, y(o.r - o.c) - size / 2, size, size);
     }
     g.globalAlpha = 1;
     for (const write of [false, true]) {
