@@ -291,18 +291,31 @@ func (j *judge) porcupine(check, what string, model porcupine.Model, ops []porcu
 }
 
 // stuck returns the operation that ended the longest attempt: of those that are
-// in none of the longest, the one that returned first.
+// in none of the longest, the one that returned first. Attempts of one length come
+// in any order, so that the earliest operation of all of them is taken.
 func stuck(info porcupine.LinearizationInfo, ops []porcupine.Operation) int {
-	best := []int{}
+	longest := 0
 	for _, partial := range info.PartialLinearizations() {
 		for _, p := range partial {
-			if len(p) > len(best) {
-				best = p
+			longest = max(longest, len(p))
+		}
+	}
+	at := -1
+	for _, partial := range info.PartialLinearizations() {
+		for _, p := range partial {
+			if len(p) == longest {
+				if i := firstOutside(p, ops); i >= 0 && (at < 0 || i < at) {
+					at = i
+				}
 			}
 		}
 	}
-	in := make(map[int]bool, len(best))
-	for _, i := range best {
+	return at
+}
+
+func firstOutside(attempt []int, ops []porcupine.Operation) int {
+	in := make(map[int]bool, len(attempt))
+	for _, i := range attempt {
 		in[i] = true
 	}
 	at := -1

@@ -118,20 +118,24 @@ func (w *watching) snapshotIs(end int, at uint64) {
 	if at < w.h.LogFrom {
 		return
 	}
+	var mark []int
+	if end < len(w.Events) {
+		mark = []int{end}
+	}
 	want, _ := w.snapshot(at, w.Prefix, "", w.Selector, 0)
 	for _, it := range want {
 		e, ok := got[it.Key]
 		switch {
 		case !ok:
 			w.v.Counts.Missing++
-			w.violation(WatchInitial, []int{end}, "the initial events lack %s", showItem(it))
+			w.violation(WatchInitial, mark, "the initial events lack %s", showItem(it))
 		case w.Events[e].Item != it:
-			w.violation(WatchInitial, []int{e, end}, "at %d it was %s", at, showItem(it))
+			w.violation(WatchInitial, append([]int{e}, mark...), "at %d it was %s", at, showItem(it))
 		}
 		delete(got, it.Key)
 	}
 	for _, e := range got {
-		w.violation(WatchInitial, []int{e, end}, "at %d there was no such object that matches", at)
+		w.violation(WatchInitial, append([]int{e}, mark...), "at %d there was no such object that matches", at)
 	}
 }
 
