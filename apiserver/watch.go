@@ -94,8 +94,10 @@ type watching struct {
 	cursor Watcher
 	after  proto.Revision // everything up to here has been read
 	unsent int            // events since the last flush
-	// writing is set from the first write until the flush.
+	// writing is set from the first write until the flush; sent is what had been
+	// written when the write began that is under way.
 	writing bool
+	sent    int64
 }
 
 // run sends the initial events, if asked for, and then follows the history until
@@ -178,11 +180,12 @@ func (w *watching) bookmark(rev proto.Revision, initialEnd bool) error {
 }
 
 // write notes that something is about to be written: a full buffer waits for the
-// client just like a flush.
+// client just like a flush. A client that took what was written before is not
+// stalled, however slow it is.
 func (w *watching) write() {
 	w.unsent++
-	if !w.writing {
-		w.writing = true
+	if !w.writing || w.sent != w.written {
+		w.writing, w.sent = true, w.written
 		w.entry.begin()
 	}
 }

@@ -354,7 +354,7 @@ func TestSocketFrames(t *testing.T) {
 // janitor; one that vanishes ends at once; and at shutdown a bookmark comes first.
 func TestSocketStalled(t *testing.T) {
 	e := newEnv(t, func(c *apiserver.Config) {
-		c.Limits.StalledWatch = 100 * time.Millisecond
+		c.Limits.StalledWatch = 2 * time.Second
 		c.Limits.Bookmark = time.Hour
 	})
 	stalled := e.mustSocket(maps + "?watch=1")
@@ -364,6 +364,7 @@ func TestSocketStalled(t *testing.T) {
 	gone.Close()
 	e.awaitWatches(2)
 	stalled.PayloadType = websocket.PingFrame
+	good.MaxPayloadBytes = 4 << 20
 	go func() {
 		for {
 			if _, err := stalled.Write(make([]byte, 100)); err != nil {
@@ -380,7 +381,6 @@ func TestSocketStalled(t *testing.T) {
 			}
 		}
 	}()
-	good.MaxPayloadBytes = 4 << 20
 	for i := range 16 {
 		if w, answer := e.do(http.MethodPost, maps, nil, fmt.Sprintf(`{"metadata":{"name":"big-%d"},"data":{"k":%q}}`, i, big)); w.StatusCode != 201 {
 			t.Fatal(clip(answer))
