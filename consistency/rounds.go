@@ -7,24 +7,29 @@ import (
 	"time"
 )
 
-// Rounds shares one expensive call among many callers. One round is in flight
-// at a time. A caller never gets the result of a round that was already running
-// when it called: it shares the next one with everybody else who arrives
-// meanwhile. That is what makes a shared linearizable index sound, because the
-// index must be taken after the caller asked.
+// Rounds shares one expensive call among many callers. A caller never gets the
+// result of a round that was already running when it called: that is what makes
+// a shared linearizable index sound, because the index must be taken after the
+// caller asked.
+//
+// While few callers wait, each has a round of its own at once, beside those that
+// run: it costs a call more, and waits for one call and not for the rest of
+// another as well. When many wait, one round is in flight, and everybody who
+// arrives meanwhile shares the next one.
 //
 // All methods are safe for concurrent use.
 type Rounds[T any] struct {
 	run     func(context.Context) (T, error)
 	timeout time.Duration
+	few     int
 	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
 
-	mu      sync.Mutex
-	running bool
-	next    *round[T] // not started; nil if nobody waits for one
-	closed  bool
-	wg      sync.WaitGroup
+	mu     sync.Mutex
+	served int       // callers of the running rounds
+	next   *round[T] // not started; nil if nobody waits for one
+	closed bool
+	wg     sync.WaitGroup
 }
 
 type round[T any] struct {
@@ -38,10 +43,11 @@ type round[T any] struct {
 }
 
 // NewRounds returns Rounds that make each call with run. A call's context ends
-// after timeout, when all its callers have gone, and with Close.
-func NewRounds[T any](timeout time.Duration, run func(context.Context) (T, error)) *Rounds[T] {
+// after timeout, when all its callers have gone, and with Close. A round starts
+// while the running ones have fewer than few callers; with 1, one runs at a time.
+func NewRounds[T any](timeout time.Duration, few int, run func(context.Context) (T, error)) *Rounds[T] {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Rounds[T]{run: run, timeout: timeout, ctx: ctx, cancel: cancel}
+	return &Rounds[T]{run: run, timeout: timeout, few: few, ctx: ctx, cancel: cancel}
 }
 
 // Do waits for a round that starts after the call, and returns its result. The
@@ -61,11 +67,7 @@ func (r *Rounds[T]) Do(ctx context.Context) (T, error) {
 	}
 	mine := r.next
 	mine.callers++
-	if !r.running {
-		r.running = true
-		r.wg.Add(1)
-		go r.loop()
-	}
+	r.startLocked()
 	r.mu.Unlock()
 
 	select {
@@ -82,41 +84,47 @@ func (r *Rounds[T]) leave(mine *round[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	mine.callers--
-	if mine.callers == 0 && mine.cancel != nil {
+	if mine.cancel == nil {
+		return // it has not started
+	}
+	r.served--
+	if mine.callers == 0 {
 		mine.cancel()
 	}
+	r.startLocked()
 }
 
-// loop runs rounds as long as there are callers for one.
-func (r *Rounds[T]) loop() {
-	defer r.wg.Done()
-	for {
-		r.mu.Lock()
-		mine := r.next
-		r.next = nil
-		if mine == nil {
-			r.running = false
-			r.mu.Unlock()
-			return
-		}
-		if mine.callers == 0 {
-			r.mu.Unlock()
-			continue
-		}
-		ctx, cancel := context.WithTimeoutCause(r.ctx, r.timeout, errNoAnswer)
-		mine.cancel = cancel
-		r.mu.Unlock()
-
+// startLocked starts the next round, if somebody waits for it and few wait for
+// those that run.
+func (r *Rounds[T]) startLocked() {
+	if r.next == nil || r.served >= r.few {
+		return
+	}
+	mine := r.next
+	r.next = nil
+	if mine.callers == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(r.ctx, r.timeout, errNoAnswer)
+	mine.cancel = cancel
+	r.served += mine.callers
+	r.wg.Go(func() {
 		mine.value, mine.err = r.run(ctx)
 		if mine.err != nil && ctx.Err() != nil {
 			mine.err = fmt.Errorf("%w: %w", context.Cause(ctx), mine.err)
 		}
 		cancel()
+		r.mu.Lock()
+		// Who has not left by now has his answer, or is about to: it is not counted twice.
+		r.served -= mine.callers
+		mine.cancel = nil
 		close(mine.done)
-	}
+		r.startLocked()
+		r.mu.Unlock()
+	})
 }
 
-// Close ends the running round and fails every caller. It waits for the round's
+// Close ends the running rounds and fails every caller. It waits for the rounds'
 // end.
 func (r *Rounds[T]) Close() {
 	r.mu.Lock()

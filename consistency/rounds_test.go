@@ -15,7 +15,7 @@ import (
 func TestRoundsShareTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started atomic.Int64
-		r := NewRounds(time.Minute, func(context.Context) (int64, error) {
+		r := NewRounds(time.Minute, 1, func(context.Context) (int64, error) {
 			n := started.Add(1)
 			time.Sleep(time.Second)
 			return n, nil
@@ -51,11 +51,86 @@ func TestRoundsShareTheNext(t *testing.T) {
 	})
 }
 
+// TestRoundsOfFew: while few wait, nobody waits for the rest of another's round;
+// when many do, they share.
+func TestRoundsOfFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started atomic.Int64
+		r := NewRounds(time.Minute, 3, func(context.Context) (int64, error) {
+			n := started.Add(1)
+			time.Sleep(time.Second)
+			return n, nil
+		})
+		defer r.Close()
+		var wg sync.WaitGroup
+		ask := func(want int64, after time.Duration) {
+			wg.Go(func() {
+				start := time.Now()
+				if got, err := r.Do(t.Context()); got != want || err != nil || time.Since(start) != after {
+					t.Errorf("round %d, %v after %v; want round %d after %v", got, err, time.Since(start), want, after)
+				}
+			})
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		ask(1, time.Second) // 0.0 to 1.0
+		ask(2, time.Second) // 0.1 to 1.1
+		ask(3, time.Second) // 0.2 to 1.2: three callers are served
+		for i := range 5 {  // arrive at 0.3 to 0.7: the next round, when the first ends
+			ask(4, 1700*time.Millisecond-time.Duration(i)*100*time.Millisecond)
+		}
+		time.Sleep(600 * time.Millisecond) // 1.4: round 4 has five callers and runs until 2.0
+		ask(5, 1600*time.Millisecond)
+		wg.Wait()
+		ask(6, time.Second)
+		wg.Wait()
+		if r.served != 0 || r.next != nil {
+			t.Errorf("%d callers are left", r.served)
+		}
+	})
+}
+
+// TestRoundsLeft: whoever leaves makes room, whenever it happens.
+func TestRoundsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRounds(time.Minute, 2, func(ctx context.Context) (int, error) {
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(10 * time.Second):
+				return 1, nil
+			}
+		})
+		defer r.Close()
+		var wg sync.WaitGroup
+		ask := func(timeout, after time.Duration) {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				start := time.Now()
+				if _, err := r.Do(ctx); time.Since(start) != after || (err != nil) != (timeout == after) {
+					t.Errorf("%v after %v, want after %v", err, time.Since(start), after)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(3*time.Second, 3*time.Second) // leaves its own round
+		ask(time.Minute, 10*time.Second)
+		ask(time.Minute, 13*time.Second) // begins when the first has left
+		ask(4*time.Second, 4*time.Second)
+		wg.Wait()
+		synctest.Wait()
+		if r.served != 0 || r.next != nil {
+			t.Errorf("%d callers are left", r.served)
+		}
+	})
+}
+
 func TestRoundsFailAllTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := errors.New("no quorum")
 		var n atomic.Int64
-		r := NewRounds(time.Minute, func(context.Context) (int64, error) {
+		r := NewRounds(time.Minute, 1, func(context.Context) (int64, error) {
 			time.Sleep(time.Second)
 			if n.Add(1) == 2 {
 				return 0, fail
@@ -89,7 +164,7 @@ func TestRoundsFailAllTheirCallers(t *testing.T) {
 func TestRoundsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Int64 // rounds that saw their context end
-		r := NewRounds(time.Minute, func(ctx context.Context) (int, error) {
+		r := NewRounds(time.Minute, 1, func(ctx context.Context) (int, error) {
 			select {
 			case <-ctx.Done():
 				ended.Add(1)
@@ -148,7 +223,7 @@ func TestRoundsAbandoned(t *testing.T) {
 
 func TestRoundsTimeoutAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRounds(time.Second, func(ctx context.Context) (int, error) {
+		r := NewRounds(time.Second, 1, func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
@@ -181,7 +256,7 @@ func TestRoundsTimeoutAndClose(t *testing.T) {
 }
 
 func BenchmarkRounds(b *testing.B) {
-	r := NewRounds(time.Minute, func(context.Context) (int, error) { return 1, nil })
+	r := NewRounds(time.Minute, 1, func(context.Context) (int, error) { return 1, nil })
 	defer r.Close()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
