@@ -28,3 +28,22 @@ func TestParseStat(t *testing.T) {
 		t.Errorf("own memory: %d, %v", n, err)
 	}
 }
+
+// TestMachine: what a report says of the machine is there.
+func TestMachine(t *testing.T) {
+	if k, p := Kernel(), Processor(); k == "" || p == "" {
+		t.Errorf("kernel %q, processor %q", k, p)
+	}
+	if f := FileSystem("/proc"); f != "proc" {
+		t.Errorf("the file system of /proc is %q", f)
+	}
+	if f := FileSystem(t.TempDir()); f == "unknown" || f == "proc" {
+		t.Errorf("the file system of the temporary directory is %q", f)
+	}
+	if f := FileSystem("/nonexistent"); f != "unknown" {
+		t.Errorf("the file system of nothing is %q", f)
+	}
+	if LoadAverage() < 0 {
+		t.Error("a negative load average")
+	}
+}
