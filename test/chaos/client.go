@@ -5,6 +5,7 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,10 +50,9 @@ func (k *client) http(n *Node) *http.Client {
 	h := k.conns[n]
 	if h == nil {
 		h = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: k.c.tls.Clone(), ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
-			TLSHandshakeTimeout: 3 * time.Second,
-			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				conn, err := n.host.Dial(ctx, "tcp4", address)
+			ForceAttemptHTTP2: true, MaxConnsPerHost: 1,
+			DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				conn, err := k.dial(ctx, n, address)
 				if err != nil {
 					return nil, fmt.Errorf("%w: %w", errNotSent, err)
 				}
@@ -62,6 +62,30 @@ func (k *client) http(n *Node) *http.Client {
 		k.conns[n] = h
 	}
 	return h
+}
+
+// handshakeWithin bounds the beginning of a connection: the kernel accepts it
+// also for a process that does nothing any more.
+const handshakeWithin = 2 * time.Second
+
+func (k *client) dial(ctx context.Context, n *Node, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeWithin)
+	defer cancel()
+	raw, err := n.host.Dial(ctx, "tcp4", address)
+	if err != nil {
+		return nil, err
+	}
+	config := k.c.tls.Clone()
+	config.NextProtos = []string{"h2"}
+	if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // answer is what a node answered.

@@ -16,6 +16,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -37,7 +39,8 @@ type Shape struct {
 
 // Cluster is a cluster of processes in a directory.
 type Cluster struct {
-	Nodes  []*Node
+	mu     sync.Mutex
+	nodes  []*Node
 	Switch *host.Switch // nil without Network
 
 	dir      string
@@ -85,11 +88,18 @@ func NewCluster(dir, binary string, s Shape) (_ *Cluster, err error) {
 	return c, nil
 }
 
+// Nodes returns all machines, also those that were removed from the cluster.
+func (c *Cluster) Nodes() []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nodes)
+}
+
 func (c *Cluster) tokenFile() string { return filepath.Join(c.dir, "token") }
 
 // Add makes a further machine. Its process, once started, asks to join.
 func (c *Cluster) Add() (*Node, error) {
-	number := len(c.Nodes) + 1
+	number := len(c.Nodes()) + 1
 	n := &Node{c: c, Name: fmt.Sprintf("n%d", number)}
 	n.dir = filepath.Join(c.dir, n.Name)
 	if err := os.Mkdir(n.dir, 0o700); err != nil {
@@ -99,7 +109,9 @@ func (c *Cluster) Add() (*Node, error) {
 	if n.host, err = host.New(host.Options{Network: c.shape.Network, Mounts: c.shape.Disks}); err != nil {
 		return nil, err
 	}
-	c.Nodes = append(c.Nodes, n)
+	c.mu.Lock()
+	c.nodes = append(c.nodes, n)
+	c.mu.Unlock()
 	if c.shape.Network {
 		n.addr = netip.AddrFrom4([4]byte{10, 77, 0, byte(number)})
 		if err := c.Switch.Plug(n.host, n.addr); err != nil {
@@ -152,7 +164,7 @@ func (c *Cluster) peers() []string {
 
 // Start starts every node and waits until all are ready.
 func (c *Cluster) Start(ctx context.Context) error {
-	for _, n := range c.Nodes {
+	for _, n := range c.Nodes() {
 		if err := n.Start(); err != nil {
 			return err
 		}
@@ -160,7 +172,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	if err := await(ctx, time.Minute, "certificates", func() error { return c.credentials() }); err != nil {
 		return err
 	}
-	for _, n := range c.Nodes {
+	for _, n := range c.Nodes() {
 		if err := n.AwaitReady(ctx, time.Minute); err != nil {
 			return err
 		}
@@ -170,7 +182,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 
 // credentials reads the administrator's certificate, which is good for all nodes.
 func (c *Cluster) credentials() error {
-	b, err := c.Nodes[0].dataFile("admin.kubeconfig")
+	b, err := c.Nodes()[0].dataFile("admin.kubeconfig")
 	if err != nil {
 		return err
 	}
@@ -213,10 +225,10 @@ func (c *Cluster) credentials() error {
 // Close kills all processes and takes the machines apart. The directory stays.
 func (c *Cluster) Close() error {
 	var errs []error
-	for _, n := range c.Nodes {
+	for _, n := range c.Nodes() {
 		n.ExpectExit()
 	}
-	for _, n := range c.Nodes {
+	for _, n := range c.Nodes() {
 		if n.disk != nil {
 			n.disk.Release()
 		}

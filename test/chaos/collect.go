@@ -95,7 +95,7 @@ func (r *run) collect(ctx context.Context, h *history.History, recorders []*tail
 	if err != nil {
 		r.fail("%v", err)
 	}
-	if err == nil {
+	if last > 0 {
 		r.readLogs(ctx, h, recorders, last)
 	}
 	r.checkLogs()
@@ -107,12 +107,15 @@ func (r *run) marker(ctx context.Context, h *history.History) (uint64, error) {
 	k := &caller{client: newClient(r.c), r: r, id: 1, rng: rand.New(rand.NewPCG(9, 9)), mix: Mix{Padding: 1}, mine: map[string]uint64{}}
 	defer k.close()
 	k.id = 999
-	k.write(ctx, r.targets()[0], history.Op{Kind: history.Create, Key: "cm-end"})
-	h.Ops = append(h.Ops, k.ops...)
-	if len(k.ops) == 0 || k.ops[0].Outcome != history.OK {
-		return 0, fmt.Errorf("the last write was not acknowledged: %+v", k.ops)
+	for _, n := range r.targets() {
+		k.write(ctx, n, history.Op{Kind: history.Create, Key: fmt.Sprintf("cm-end-%d", len(k.ops))})
+		if at := len(k.ops) - 1; at >= 0 && k.ops[at].Outcome == history.OK {
+			h.Ops = append(h.Ops, k.ops...)
+			return k.ops[at].Revision, nil
+		}
 	}
-	return k.ops[0].Revision, nil
+	h.Ops = append(h.Ops, k.ops...)
+	return 0, fmt.Errorf("the last write was not acknowledged: %+v", k.ops)
 }
 
 // sameStates waits until all nodes have the same state, and notes it.
@@ -148,8 +151,6 @@ func (r *run) sameStates(ctx context.Context, h *history.History) error {
 // readLogs reads the log: from every node, or, when the history is too short for
 // that, from those who read it all the time.
 func (r *run) readLogs(ctx context.Context, h *history.History, recorders []*tail, last uint64) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	logs := map[string]*tail{}
 	for _, n := range r.targets() {
 		if !r.s.ShortHistory {
@@ -162,7 +163,9 @@ func (r *run) readLogs(ctx context.Context, h *history.History, recorders []*tai
 	var errs []error
 	for name, t := range logs {
 		if t.broken == nil {
-			t.follow(ctx, last)
+			short, cancel := context.WithTimeout(ctx, 20*time.Second)
+			t.follow(short, last)
+			cancel()
 		}
 		switch {
 		case t.broken != nil:
@@ -198,7 +201,7 @@ func (r *run) countAll() {
 			r.count(what, int(n))
 		}
 	}
-	for _, n := range r.c.Nodes {
+	for _, n := range r.c.Nodes() {
 		if n.disk != nil {
 			c := n.disk.Counts()
 			for what, n := range map[string]uint64{"syncs": c.Syncs, "syncs slow": c.Slow, "syncs hung": c.Hung, "syncs failed": c.Failed, "writes without room": c.Full} {

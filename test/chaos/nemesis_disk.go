@@ -108,7 +108,7 @@ func brokenDisks(ctx context.Context, r *run) error {
 }
 
 // diskWatchdog is --hung-disk-timeout in the scenario.
-const diskWatchdog = 3 * time.Second
+const diskWatchdog = 5 * time.Second
 
 func (r *run) hungDisk(ctx context.Context, n *Node) error {
 	defer r.fault("hung disk", "", true, n)()

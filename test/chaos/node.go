@@ -51,7 +51,12 @@ type process struct {
 }
 
 // Start starts the node's process. It is not awaited.
-func (n *Node) Start(flags ...string) error {
+func (n *Node) Start() error { return n.start(false) }
+
+// StartDoubtful is Start of a process that may end at once: it may refuse its data.
+func (n *Node) StartDoubtful() error { return n.start(true) }
+
+func (n *Node) start(doubtful bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.process != nil && n.process.alive() {
@@ -69,7 +74,7 @@ func (n *Node) Start(flags ...string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(n.c.binary, append(n.arguments(), flags...)...)
+	cmd := exec.Command(n.c.binary, n.arguments()...)
 	cmd.Env = append(environment(), "GOMAXPROCS=2", "GOTRACEBACK=all")
 	if n.clock != nil {
 		cmd.Env = append(cmd.Env, clock.Variable+"="+n.clock.Path())
@@ -80,6 +85,7 @@ func (n *Node) Start(flags ...string) error {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
+	p.expected.Store(doubtful)
 	go func() { // ends with the process, which ends with the host
 		p.err = cmd.Wait()
 		close(p.ended)
@@ -163,6 +169,13 @@ func (n *Node) Gone(within time.Duration) (*exec.ExitError, error) {
 func (n *Node) ExpectExit() {
 	if p := n.current(); p != nil {
 		p.expected.Store(true)
+	}
+}
+
+// Trust takes ExpectExit back.
+func (n *Node) Trust() {
+	if p := n.current(); p != nil {
+		p.expected.Store(false)
 	}
 }
 

@@ -62,6 +62,7 @@ type caller struct {
 	ops    []history.Op
 	writes int
 	mine   map[string]uint64 // revisions that this client has seen of keys
+	avoid  map[*Node]time.Time
 }
 
 // A client whose operation has an unknown outcome goes on under another number:
@@ -73,7 +74,7 @@ func (k *caller) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		node := k.home
 		if node == nil {
-			node = k.r.anyNode(k.rng)
+			node = k.choose()
 		}
 		before := len(k.ops)
 		k.step(ctx, node)
@@ -86,6 +87,28 @@ func (k *caller) loop(ctx context.Context) {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// choose returns any node, but rather not one that lately did not answer.
+func (k *caller) choose() *Node {
+	for range 3 {
+		if n := k.r.anyNode(k.rng); time.Now().After(k.avoid[n]) {
+			return n
+		}
+	}
+	return k.r.anyNode(k.rng)
+}
+
+// avoidFor is how long a client stays away from a node that did not answer.
+const avoidFor = 2 * time.Second
+
+// reached makes a call, and notes when the node did not answer.
+func (k *caller) reached(ctx context.Context, n *Node, q request) (answer, error) {
+	a, err := k.call(ctx, n, q)
+	if err != nil && k.avoid != nil {
+		k.avoid[n] = time.Now().Add(avoidFor)
+	}
+	return a, err
 }
 
 // step makes one operation. One that has begun is not given up at the end of the
@@ -151,7 +174,7 @@ func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
 		q.method = http.MethodDelete
 	}
 	op.Call = k.r.now()
-	a, err := k.call(ctx, n, q)
+	a, err := k.reached(ctx, n, q)
 	op.Return = k.r.now()
 	if errors.Is(err, errNotSent) {
 		return
@@ -191,7 +214,7 @@ func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
 func (k *caller) read(ctx context.Context, n *Node, op *history.Op, path string, q url.Values) (o object, ok bool) {
 	op.Client, op.Node = k.id, n.Name
 	op.Call = k.r.now()
-	a, err := k.call(ctx, n, request{method: http.MethodGet, path: path, query: q})
+	a, err := k.reached(ctx, n, request{method: http.MethodGet, path: path, query: q})
 	op.Return = k.r.now()
 	if errors.Is(err, errNotSent) {
 		return o, false
@@ -289,7 +312,7 @@ func (k *caller) list(ctx context.Context, n *Node) {
 			return
 		}
 		if k.home == nil {
-			n = k.r.anyNode(k.rng)
+			n = k.choose()
 		}
 		op = history.Op{Kind: history.List, Mode: history.Exact, Limit: op.Limit,
 			After: op.Items[len(op.Items)-1].Key, Asked: op.Revision}

@@ -153,7 +153,7 @@ func (r *run) anyNode(rng *rand.Rand) *Node {
 }
 
 func (r *run) node(name string) *Node {
-	for _, n := range r.c.Nodes {
+	for _, n := range r.c.Nodes() {
 		if n.Name == name {
 			return n
 		}
@@ -174,14 +174,15 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	end := sync.OnceValue(c.Close)
+	defer func() { err = errors.Join(err, end()) }()
 	r := &run{c: c, s: s, mix: s.Mix.withDefaults(), rng: rand.New(rand.NewPCG(seed, 0)), dir: dir, begin: time.Now(),
 		seen: seen{keys: map[string]uint64{}}, counts: map[string]int{}}
 	c.surprise = func(n *Node, err error) { r.fail("%s ended: %v\n%s", n.Name, err, n.lastWords()) }
 	if err := c.Start(ctx); err != nil {
 		return nil, err
 	}
-	r.setTargets(c.Nodes...)
+	r.setTargets(c.Nodes()...)
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,17 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Scenario: s.Name, Seed: seed, History: h, Verdict: check.All(h), Counts: r.counts, Took: time.Since(began)}
+	if err := end(); err != nil { // the judges need the processors
+		return nil, err
+	}
+	res := &Result{Scenario: s.Name, Seed: seed, History: h, Counts: r.counts, Took: time.Since(began)}
+	// Without the log the judges would have to guess what happened, for hours.
+	if len(h.Log) > 0 {
+		res.Verdict = check.All(h)
+	} else {
+		r.fail("there is no log: not judged")
+		res.Verdict = &check.Verdict{Name: s.Name, Seed: seed}
+	}
 	if h.Relists > 0 && !s.ShortHistory {
 		r.fail("%d watchers had to list anew, though the history was long enough", h.Relists)
 	}
@@ -201,7 +212,7 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 func (r *run) prepare(ctx context.Context) error {
 	k := newClient(r.c)
 	defer k.close()
-	n := r.c.Nodes[0]
+	n := r.c.Nodes()[0]
 	return await(ctx, 20*time.Second, "a namespace", func() error {
 		a, err := k.call(ctx, n, request{method: "POST", path: "/api/v1/namespaces",
 			body: []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`)})
@@ -229,10 +240,11 @@ func (r *run) play(ctx context.Context, seed uint64) (*history.History, error) {
 	var callers []*caller
 	var watchers []*watcher
 	for i := range r.mix.Clients {
-		k := &caller{client: newClient(r.c), r: r, id: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(i)+1)), mix: r.mix, mine: map[string]uint64{}}
+		k := &caller{client: newClient(r.c), r: r, id: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(i)+1)), mix: r.mix,
+			mine: map[string]uint64{}, avoid: map[*Node]time.Time{}}
 		if r.mix.Pinned {
-			k.home = r.c.Nodes[i%len(r.c.Nodes)]
-			if i >= len(r.c.Nodes) && r.mix.MostRecent { // one writer per node is enough
+			k.home = r.c.Nodes()[i%len(r.c.Nodes())]
+			if i >= len(r.c.Nodes()) && r.mix.MostRecent { // one writer per node is enough
 				k.mix.Writes = 0
 			}
 		}
@@ -275,9 +287,7 @@ func (r *run) play(ctx context.Context, seed uint64) (*history.History, error) {
 		h.Relists += w.relists
 	}
 	if err != nil {
-		// The product did not recover. What was seen until then is judged as well.
-		r.fail("%v", err)
-		return h, nil
+		r.fail("it did not recover: %v", err)
 	}
 	r.collect(ctx, h, recorders)
 	return h, nil
@@ -311,6 +321,10 @@ func (r *run) heal(ctx context.Context) error {
 		if err := n.Signal(syscall.SIGCONT); err != nil {
 			return err
 		}
+		if p := n.current(); p != nil && p.expected.Load() {
+			_, _ = n.Gone(2 * time.Second) // it may be on its way, or have survived
+		}
+		n.Trust()
 		if !n.Alive() {
 			if err := n.Start(); err != nil {
 				return err
@@ -326,7 +340,7 @@ func (r *run) heal(ctx context.Context) error {
 
 // checkLogs looks for what no node may ever print.
 func (r *run) checkLogs() {
-	for _, n := range r.c.Nodes {
+	for _, n := range r.c.Nodes() {
 		b, err := os.ReadFile(n.logFile())
 		if err != nil {
 			r.fail("%v", err)

@@ -2,7 +2,10 @@
 
 package chaos
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // quick are timeouts that make more elections in the same time. They still exceed
 // the worst stall of the disks of a busy machine.
@@ -79,7 +82,7 @@ var Scenarios = []Scenario{
 	},
 	{
 		Name: "broken disk", About: "syncs that hang or fail, and no room",
-		Shape:  Shape{Voters: 3, Disks: true, Settings: with(quick, long, "--hung-disk-timeout=3s")},
+		Shape:  Shape{Voters: 3, Disks: true, Settings: with(quick, long, fmt.Sprintf("--hung-disk-timeout=%s", diskWatchdog))},
 		Mix:    Mix{Writes: 0.8, Padding: 4000},
 		Length: 40 * time.Second, Nemesis: brokenDisks,
 	},

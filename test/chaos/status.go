@@ -83,7 +83,7 @@ func (r *run) leader(ctx context.Context, ask ...*Node) (*Node, error) {
 	err := await(ctx, 20*time.Second, "a leader", func() error {
 		var last error
 		for _, n := range ask {
-			short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+			short, cancel := context.WithTimeout(ctx, callWithin)
 			s, err := n.Status(short)
 			cancel()
 			if err != nil {
