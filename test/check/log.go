@@ -46,7 +46,7 @@ func (j *judge) wellFormed() {
 			}
 		}
 		if !isWrite(o.Kind) && o.Outcome == history.OK && o.Kind == history.List && o.Revision == 0 {
-			j.opViolation(Malformed, i, "a list without a resourceVersion")
+			j.opViolation(ReadContent, i, "a list of no state: its resourceVersion is 0, which is only ever asked for")
 		}
 	}
 }
