@@ -234,13 +234,19 @@ func (c *Cluster) Stop(t testing.TB, nodes ...*Node) {
 	c.end(t, syscall.SIGTERM, nodes)
 }
 
-func (c *Cluster) end(t testing.TB, signal syscall.Signal, nodes []*Node) {
+// Signal sends a signal that does not end nodes.
+func (c *Cluster) Signal(t testing.TB, signal syscall.Signal, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
 		if err := syscall.Kill(n.pid, signal); err != nil {
 			t.Fatalf("%s to %s (pid %d): %v", signal, n.Name, n.pid, err)
 		}
 	}
+}
+
+func (c *Cluster) end(t testing.TB, signal syscall.Signal, nodes []*Node) {
+	t.Helper()
+	c.Signal(t, signal, nodes...)
 	for _, n := range nodes {
 		Await(t, 30*time.Second, n.Name+" is gone", func() string {
 			if n.running() {
