@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -29,7 +30,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.await(plan)
+	at, err := c.await(c.ctx, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.readAs(plan, at)
+	c.read(at)
 	if v == nil {
 		return nil, c.notFound()
 	}
@@ -47,18 +48,9 @@ func (c *call) readOne() (*mvcc.Version, error) {
 // await waits for the state that the plan needs. How old an Any answer may be is
 // asked before its state is taken: a moment later the node may know itself to be
 // fresher, and vouch for a state that the answer is not from.
-func (c *call) await(plan consistency.Plan) (proto.Revision, error) {
+func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
 	if plan.Mode == consistency.Any {
 		c.stale()
 	}
-	return c.s.cfg.Reads.Await(c.ctx, plan)
-}
-
-// readAs says which state the answer is from and, if the client did not ask for
-// a fresh one, how old that may be.
-func (c *call) readAs(plan consistency.Plan, at proto.Revision) {
-	c.read(at)
-	if plan.Mode == consistency.Any && c.Header()[HeaderStaleness] == nil {
-		c.stale()
-	}
+	return c.s.cfg.Reads.Await(ctx, plan)
 }

@@ -24,7 +24,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	at, err := c.await(plan)
+	at, err := c.await(c.ctx, plan)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (c *call) list() error {
 		meta.Continue = consistency.After(last, at).Encode()
 		meta.Remaining = page.Remaining
 	}
-	c.readAs(plan, at)
+	c.read(at)
 	release := c.boundAnswer()
 	defer release()
 	return codec.WriteList(c, c.r, f, c.res, meta, page.Versions)

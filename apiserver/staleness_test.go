@@ -44,9 +44,9 @@ func TestHeaderVouchesForItsAnswer(t *testing.T) {
 	if w, answer := e.do(http.MethodPost, maps, nil, `{"metadata":{"name":"a"}}`); w.StatusCode != http.StatusCreated {
 		t.Fatal(answer)
 	}
-	for _, path := range []string{maps, maps + "/a"} {
+	for _, path := range []string{maps + "?", maps + "/a?", maps + "?watch=true&timeoutSeconds=1&"} {
 		store.staleness.Store(int64(40*time.Millisecond + time.Microsecond))
-		w, answer := e.do(http.MethodGet, path+"?resourceVersion=0", nil, "")
+		w, answer := e.do(http.MethodGet, path+"resourceVersion=0", nil, "")
 		if w.StatusCode != http.StatusOK {
 			t.Fatal(answer)
 		}

@@ -49,7 +49,7 @@ func (c *call) watch() error {
 	default:
 		return err
 	}
-	c.readAs(plan, at)
+	c.read(at)
 	refused := err
 	serve := func(events *codec.EventWriter, conn deadline) {
 		w := &watching{call: c, sel: sel, events: events}
@@ -81,7 +81,7 @@ const retryWatch = 1
 func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.s.cfg.Limits.Request)
 	defer cancel()
-	return c.s.cfg.Reads.Await(ctx, plan)
+	return c.await(ctx, plan)
 }
 
 // watching is one watch: a position in a table's history, and where its events
