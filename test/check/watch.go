@@ -208,6 +208,14 @@ func (w *watching) unmarked() (first int, start uint64) {
 			}
 		}
 	}
+	if found < 0 && n == len(w.Events) {
+		// It may have been cut before their end, which nothing marks.
+		dry := *w
+		dry.judge = &judge{facts: w.facts, v: &Verdict{}}
+		if dry.partial(); dry.v.OK() {
+			return found, foundAt
+		}
+	}
 	if found < 0 && len(w.Events) > 0 && w.Events[0].Type != history.Error {
 		w.violation(WatchInitial, nil, "the first events, up to %d, are the state of no revision from %d on", n, w.least().rev)
 	}
