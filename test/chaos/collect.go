@@ -137,6 +137,9 @@ func (r *run) sameStates(ctx context.Context, h *history.History) error {
 			return fmt.Errorf("%d members, want %d", len(h.States), len(nodes))
 		}
 		for _, st := range h.States {
+			if st.Floor > r.from {
+				r.count("floors above the first revision", 1)
+			}
 			if a := h.States[0]; st.Revision != a.Revision || st.Hash != a.Hash || st.Floor != a.Floor {
 				return fmt.Errorf("states differ: %+v", h.States)
 			}

@@ -136,14 +136,34 @@ func (r *run) replace(ctx context.Context, n *Node) error {
 	return r.awaitVoter(ctx, n)
 }
 
-// member runs a command of `quorate member` on any of some nodes until it works.
-func (r *run) member(ctx context.Context, through []*Node, args ...string) error {
-	return await(ctx, 40*time.Second, fmt.Sprint("member ", args), func() error {
+// member runs a command of `quorate member` on any of some nodes until it has
+// worked: an answer can get lost, and what is done cannot be done again.
+func (r *run) member(ctx context.Context, through []*Node, command, name string) error {
+	return await(ctx, 40*time.Second, "member "+command+" "+name, func() error {
 		short, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		_, err := through[r.rng.IntN(len(through))].command(short, append([]string{"member"}, args...)...)
+		n := through[r.rng.IntN(len(through))]
+		_, err := n.command(short, "member", command, name)
+		if err == nil {
+			return nil
+		}
+		there, voter, e := n.place(short, name)
+		if e == nil && (command == "remove" && !there || command == "demote" && there && !voter || command == "promote" && voter) {
+			return nil
+		}
 		return err
 	})
+}
+
+// place is a member's place in the configuration, as a node knows it.
+func (n *Node) place(ctx context.Context, name string) (there, voter bool, err error) {
+	s, err := n.Status(ctx)
+	for _, m := range s.Members {
+		if m.Name == name {
+			there, voter = true, m.Voter
+		}
+	}
+	return there, voter, err
 }
 
 // awaitVoter waits until a node is ready and has a vote.
@@ -152,16 +172,11 @@ func (r *run) awaitVoter(ctx context.Context, n *Node) error {
 		return err
 	}
 	return await(ctx, time.Minute, n.Name+" has a vote", func() error {
-		s, err := n.Status(ctx)
-		if err != nil {
-			return err
+		_, voter, err := n.place(ctx, n.Name)
+		if err == nil && !voter {
+			err = errors.New("not yet")
 		}
-		for _, m := range s.Members {
-			if m.Name == n.Name && m.Voter {
-				return nil
-			}
-		}
-		return errors.New("not yet")
+		return err
 	})
 }
 

@@ -231,7 +231,7 @@ func blackhole(ctx context.Context, r *run) error {
 		}
 		over := r.fault("blackhole", "until a snapshot is needed", false, victim)
 		r.isolate(victim)
-		err = r.awaitAcks(ctx, 700, time.Minute) // several times --trailing-logs
+		err = r.awaitAcks(ctx, 350, time.Minute) // several times --trailing-logs
 		r.c.Switch.Heal()
 		over()
 		if err != nil {

@@ -102,10 +102,10 @@ func (k *caller) choose() *Node {
 // avoidFor is how long a client stays away from a node that did not answer.
 const avoidFor = 2 * time.Second
 
-// reached makes a call, and notes when the node did not answer.
+// reached makes a call, and notes when the node did not answer, or could not.
 func (k *caller) reached(ctx context.Context, n *Node, q request) (answer, error) {
 	a, err := k.call(ctx, n, q)
-	if err != nil && k.avoid != nil {
+	if (err != nil || a.code >= http.StatusInternalServerError) && k.avoid != nil {
 		k.avoid[n] = time.Now().Add(avoidFor)
 	}
 	return a, err

@@ -68,6 +68,8 @@ type Scenario struct {
 	// ShortHistory: the window is shorter than the faults, so watchers may have to
 	// list anew, and the log is recorded while it lasts.
 	ShortHistory bool
+	// Must names what has to be counted at least once: without it the run was no test.
+	Must []string
 }
 
 // Result is one run of a scenario.
@@ -203,6 +205,11 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 	}
 	if h.Relists > 0 && !s.ShortHistory {
 		r.fail("%d watchers had to list anew, though the history was long enough", h.Relists)
+	}
+	for _, what := range s.Must {
+		if r.counts[what] == 0 {
+			r.fail("nothing was counted as %q: the run was no test of that", what)
+		}
 	}
 	res.Failures = r.failures
 	return res, nil

@@ -39,22 +39,26 @@ var Scenarios = []Scenario{
 		Name: "partition", About: "the leader alone, a minority, a bridge, one-way cuts, flapping links",
 		Shape:  Shape{Voters: 3, Network: true, Settings: with(quick, long)},
 		Length: 40 * time.Second, Nemesis: partitions,
+		Must: []string{"packets cut"},
 	},
 	{
 		Name: "bad links", About: "delay of 75±50 ms, loss of up to half, duplicates, disorder",
 		Shape:  Shape{Voters: 3, Network: true, Settings: with(quick, long)},
 		Length: 25 * time.Second, Nemesis: badLinks,
+		Must: []string{"packets lost", "packets duplicated", "packets reordered", "packets delayed"},
 	},
 	{
 		Name: "losing side", About: "the leader and a non-voter cut off: they serve nothing fresh",
 		Shape:  Shape{Voters: 3, Nonvoters: 1, Network: true, Settings: with(quick, long)},
 		Length: 20 * time.Second, Nemesis: losingSide,
+		Must: []string{"fresh reads refused without quorum", "any reads served without quorum"},
 	},
 	{
 		Name: "blackhole", About: "a follower cut off until only a snapshot helps",
 		Shape:  Shape{Voters: 3, Network: true, Settings: with(quick, long, "--snapshot-interval=500ms", "--snapshot-entries=100", "--trailing-logs=100")},
 		Mix:    Mix{Writes: 0.8, Think: 5 * time.Millisecond},
 		Length: 30 * time.Second, Nemesis: blackhole,
+		Must: []string{"snapshots installed"},
 	},
 	{
 		Name: "stale", About: "readers of Most Recent pinned to each node while the leader is stopped for up to 5 s",
@@ -67,6 +71,7 @@ var Scenarios = []Scenario{
 		Shape:  Shape{Voters: 3, Settings: with(quick, "--history-retention=2s", "--history-max-bytes=300000")},
 		Mix:    Mix{Watchers: 14, Think: 8 * time.Millisecond, Writes: 0.7, Back: 4000, WatchLife: 2 * time.Second},
 		Length: 40 * time.Second, Nemesis: mixture,
+		Must:         []string{"floors above the first revision"},
 		ShortHistory: true,
 	},
 	{
@@ -74,22 +79,26 @@ var Scenarios = []Scenario{
 		Shape:  Shape{Voters: 3, Disks: true, Settings: with(quick, long, "--snapshot-interval=1s", "--snapshot-entries=200", "--trailing-logs=300")},
 		Mix:    Mix{Writes: 0.8},
 		Length: 40 * time.Second, Nemesis: powerCuts,
+		Must: []string{"unsynced sectors lost"},
 	},
 	{
 		Name: "slow disk", About: "syncs that take 0.2 to 5 s, on the leader, then on a follower",
 		Shape:  Shape{Voters: 3, Disks: true, Settings: []string{long}},
 		Length: 30 * time.Second, Nemesis: slowDisks,
+		Must: []string{"syncs slow"},
 	},
 	{
 		Name: "broken disk", About: "syncs that hang or fail, and no room",
 		Shape:  Shape{Voters: 3, Disks: true, Settings: with(quick, long, fmt.Sprintf("--hung-disk-timeout=%s", diskWatchdog))},
 		Mix:    Mix{Writes: 0.8, Padding: 4000},
 		Length: 40 * time.Second, Nemesis: brokenDisks,
+		Must: []string{"syncs hung", "syncs failed", "writes without room", "processes that ended themselves"},
 	},
 	{
 		Name: "damage", About: "torn, flipped and deleted files of one node, an old copy put back, replacement",
 		Shape:  Shape{Voters: 3, Settings: with(quick, long, "--promote-after=500ms", "--snapshot-interval=1s", "--snapshot-entries=50", "--trailing-logs=200")},
 		Length: 60 * time.Second, Nemesis: damaged,
+		Must: []string{"nodes replaced"},
 	},
 	{
 		Name: "clock", About: "wall clocks that jump by up to an hour and strobe",
@@ -100,5 +109,6 @@ var Scenarios = []Scenario{
 		Name: "members", About: "from three nodes to five and back, a wiped node that joins again, under pauses and cuts",
 		Shape:  Shape{Voters: 3, Network: true, Settings: with(quick, long, "--promote-after=500ms")},
 		Length: 40 * time.Second, Nemesis: members,
+		Must: []string{"members added", "members removed", "nodes replaced"},
 	},
 }
