@@ -31,8 +31,8 @@ type watchConn struct {
 	tcp    *net.TCPConn
 	tls    *tls.Conn
 	framer *http2.Framer
-	writes sync.Mutex // of frames
-	err    error
+	writes sync.Mutex            // of frames
+	err    atomic.Pointer[error] // why reading has ended
 }
 
 // watchesPerConn is below the server's limit of streams.
@@ -62,6 +62,9 @@ func watchMany(t testing.TB, node *Node, n int, path func(i int) string) *manyWa
 		}
 		Await(t, time.Minute, "the watches are open", func() string {
 			if got := m.opened.Load(); got < int64(min(first+watchesPerConn, n)) {
+				if err := c.err.Load(); err != nil {
+					t.Fatalf("%s: %d of %d watches are open: %v", node.Name, got, n, *err)
+				}
 				return fmt.Sprintf("%d of %d", got, n)
 			}
 			return ""
@@ -118,7 +121,7 @@ func (c *watchConn) read() {
 			err = c.handle(frame)
 		}
 		if err != nil {
-			c.err = err
+			c.err.Store(&err)
 			return
 		}
 	}
