@@ -7,6 +7,12 @@
 // of the product is imported: everything goes through ports, the command line
 // and cluster.json, as it does for users.
 //
+// What reads must do stands in tables: testdata/matrix.txt decides every
+// combination of their parameters, cutoff.txt the read modes without a quorum,
+// tokens.txt and versions.txt what continue tokens and resourceVersions may look
+// like. Their tests share one cluster (startReaders), of which a non-voter hears
+// the leader through a Link that can be made long.
+//
 // The environment variable QUORATE_BIN names a binary to test instead of
 // building one; KUBECTL names a kubectl (default: bin/kubectl of the
 // repository, which `make kubectl` builds). KEEP=1 keeps the directory of the
