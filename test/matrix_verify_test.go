@@ -44,11 +44,11 @@ func (m *matrix) verify() {
 		m.t.Logf("  %-28s %5d   median %8s   slowest %8s", group, len(byOutcome[group]),
 			byOutcome[group][len(byOutcome[group])/2].Round(10*time.Microsecond), slowest[group].Round(10*time.Microsecond))
 	}
-	// A future revision is refused when the leader says so, not after a wait; Any
-	// never waits for anybody.
-	for _, group := range []string{"list 504", "get 504", "get Any", "list Any all"} {
-		if took := byOutcome[group]; len(took) == 0 || took[len(took)/2] > 250*time.Millisecond {
-			m.t.Errorf("%s: the median is above 250ms: %v", group, took)
+	// A future revision is refused when the leader says so, not after the three seconds
+	// that it takes when nobody can say; Any waits for nobody. This machine may be busy.
+	for _, group := range []string{"list 504", "get 504", "watch 504", "get Any", "list Any all"} {
+		if took := byOutcome[group]; len(took) == 0 || took[len(took)/2] > time.Second {
+			m.t.Errorf("%s: the median is above a second: %v", group, took)
 		}
 	}
 }

@@ -33,9 +33,9 @@ var sharedReaders struct {
 	r *readers
 }
 
-// historyRetention of the cluster for reads. It is short so that the floor moves
-// while a test can wait for it; what a test wants to read exactly must be younger.
-const historyRetention = 20 * time.Second
+// historyRetention of the cluster for reads: what a test wants to read exactly must
+// be younger.
+const historyRetention = time.Minute
 
 // startReaders returns the shared cluster for tests of reads. Its leader may
 // change between tests, not its members.
@@ -62,9 +62,9 @@ func startReaders(t *testing.T) *readers {
 
 func newReaders(t *testing.T) *readers {
 	t.Helper()
-	// The floor is asked for every quarter of the retention, and moves at once past
-	// what is more than the bytes.
-	settings := []string{"history-retention=" + historyRetention.String(), "history-max-bytes=4194304"}
+	// The floor moves soon past what is more than the bytes, and leaves six MiB. That
+	// is enough for what the tests write within the retention.
+	settings := []string{"history-retention=" + historyRetention.String(), "history-max-bytes=8388608"}
 	c, err := launch(3, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func newReaders(t *testing.T) *readers {
 	r.expiredPath = "/api/v1/namespaces/default/configmaps"
 	page := getList(t, r.leader, r.expiredPath+"?limit=1")
 	r.below, r.expired = page.revision(t), page.Metadata.Continue
-	for i := range 6 {
+	for i := range 12 {
 		junk := configMap(fmt.Sprintf("junk-%d", i))
 		junk.Data = map[string]string{"junk": strings.Repeat("x", 900<<10)}
 		if _, err := client.Create(t.Context(), junk, metav1.CreateOptions{}); err != nil {
@@ -90,15 +90,14 @@ func newReaders(t *testing.T) *readers {
 			t.Fatal(err)
 		}
 	}
-	last, err := client.Create(t.Context(), configMap("last"), metav1.CreateOptions{})
-	if err != nil {
+	if _, err := client.Create(t.Context(), configMap("last"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.join(t)
 	Await(t, 60*time.Second, "the history floor passes the first writes on all nodes", func() string {
 		for _, n := range c.Nodes() {
-			if floor := uint64(n.Metric(t, "quorate_history_floor")); floor < Revision(t, last.ResourceVersion) {
-				return fmt.Sprintf("%s: %d, not %s", n.Name, floor, last.ResourceVersion)
+			if floor := uint64(n.Metric(t, "quorate_history_floor")); floor <= r.below {
+				return fmt.Sprintf("%s: %d, not above %d", n.Name, floor, r.below)
 			}
 		}
 		return ""

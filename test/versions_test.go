@@ -81,6 +81,7 @@ const (
 	askList   = "?"
 	askExact  = "?resourceVersionMatch=Exact&"
 	askWatch  = "?watch=1&allowWatchBookmarks=true&timeoutSeconds=1&"
+	askStream = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1&"
 	askDelete = "?limit=1&"
 )
 
@@ -117,7 +118,9 @@ func (v *version) check(outcome string) {
 		v.expect(get, askGet, 200, `"name":"x"`)
 		v.expect(get, askList, 200, `"name":"x"`)
 		v.expect(get, askExact, 422, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-		v.expect(get, askWatch, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"`)
+		for _, what := range []string{askWatch, askStream} {
+			v.expect(get, what, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"`)
+		}
 	case "future", "below":
 		v.checkUnavailable(kind)
 	case "syntax", "range":
