@@ -67,6 +67,18 @@ test: test-deps build bin/kubectl ## Run every test; installs what is missing (a
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && go test -timeout 15m ./...
 
+# How many seeds of virtual time, and where reports go. As root: the real processes
+# get networks and disks of their own.
+SEEDS ?= 10000
+CHAOS := $(CURDIR)/.cache/chaos
+
+.PHONY: chaos
+chaos: ## Prove it under faults: 10,000 seeds of virtual time, then real processes (root, half an hour)
+	@mkdir -p $(CHAOS) && rm -rf $(CHAOS)/*
+	@code=0; go test ./test/sim -run 'TestCampaign$$' -count=1 -timeout 2h -seeds $(SEEDS) -summary $(CHAOS)/sim.json -out $(CHAOS) || code=1; \
+	go test ./test/chaos -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -sim $(CHAOS)/sim.json -out $(CHAOS) || code=1; \
+	cat $(CHAOS)/table.txt; echo "report: $(CHAOS)/index.html"; exit $$code
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
 	@for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -70,12 +71,15 @@ func TestCampaign(t *testing.T) {
 		}
 		sum.Rows = append(sum.Rows, r)
 	}
-	sum.print()
+	var table strings.Builder
+	sum.print(&table)
+	t.Log("\n" + table.String())
 	if *outDir == "" {
 		return
 	}
 	text, err := json.MarshalIndent(sum, "", "  ")
 	if err := errors.Join(err, os.WriteFile(filepath.Join(*outDir, "campaign.json"), text, 0o644),
+		os.WriteFile(filepath.Join(*outDir, "table.txt"), []byte(table.String()), 0o644),
 		report.IndexFile(filepath.Join(*outDir, "index.html"), "Quorate under faults", runs)); err != nil {
 		t.Error(err)
 	}
@@ -107,9 +111,9 @@ func (r *row) add(res *Result) {
 
 // print prints the table: a line per row, then the faults by kind and what else
 // was counted.
-func (s *summary) print() {
+func (s *summary) print(out io.Writer) {
 	total := row{Name: "total", More: map[string]int{}}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\n\tseeds\tfailed\toperations\tfaults\tunknown\tevents\tforced\tlost\tstale\tduplicated\tmissing\tmisordered\ttook\t")
 	fmt.Fprintln(w, "\t\t\t\t\toutcomes\twatched\trelists\twrites\treads\tevents\tevents\tevents\t\t")
 	for _, r := range append(s.Rows, total) {
@@ -131,10 +135,10 @@ func (s *summary) print() {
 	}
 	w.Flush()
 	tally := func(title string, counts map[string]int) {
-		fmt.Printf("\n%s:\n", title)
+		fmt.Fprintf(out, "\n%s:\n", title)
 		for _, kind := range slices.Sorted(maps.Keys(counts)) {
 			if counts[kind] > 0 {
-				fmt.Printf("  %-45s %d\n", kind, counts[kind])
+				fmt.Fprintf(out, "  %-45s %d\n", kind, counts[kind])
 			}
 		}
 	}

@@ -50,6 +50,8 @@ type Cluster struct {
 	founders []*Node
 	shape    Shape
 	tls      *tls.Config
+	// Joined returns the present members, once there is a cluster.
+	Joined func() []*Node
 	// surprise is told of processes that end without a reason.
 	surprise func(n *Node, err error)
 }
@@ -154,10 +156,14 @@ func freeAddresses() (api, peer string, err error) {
 	return "", "", errors.New("no free ports found")
 }
 
+// peers are the addresses that a node gets to look for the others: the founders',
+// and those of whom a scenario has added.
 func (c *Cluster) peers() []string {
 	var all []string
-	for _, n := range c.founders {
-		all = append(all, n.Peer)
+	for _, n := range c.Nodes() {
+		if slices.Contains(c.founders, n) || c.Joined != nil && slices.Contains(c.Joined(), n) {
+			all = append(all, n.Peer)
+		}
 	}
 	return all
 }

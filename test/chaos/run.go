@@ -185,6 +185,7 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 		return nil, err
 	}
 	r.setTargets(c.Nodes()...)
+	c.Joined = r.targets
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
