@@ -17,6 +17,7 @@ const (
 	objectProto   form = iota // the typed protobuf message
 	metadataProto             // PartialObjectMetadata as a protobuf message
 	movedJSON                 // the stored form with another version's fields
+	tableRow                  // the first of several, see rowForm; they age
 )
 
 // derived is a list of encodings of one version, newest first. It is immutable;
@@ -25,8 +26,13 @@ type derived struct {
 	form  form
 	kind  schema.GroupVersionKind
 	rev   proto.Revision
+	at    int64 // when it was made, for forms that age: in Unix seconds
 	bytes []byte
 	next  *derived
+}
+
+func (d *derived) is(fm form, res *kinds.Resource, rev proto.Revision) bool {
+	return d.form == fm && d.rev == rev && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
 }
 
 // maxDerived encodings are kept per version: a few group versions in a few forms.
@@ -35,11 +41,20 @@ const maxDerived = 6
 // derive returns an encoding of a version, made by f on first demand and shared
 // after that. The bytes must not be changed.
 func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
+	return deriveAt(0, fm, res, v, rev, f)
+}
+
+// deriveAt is derive for a form that ages: one that was made at another time is
+// replaced.
+func deriveAt(at int64, fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
 	head, _ := v.Memo().(*derived)
-	n := 0
+	n, aged := 0, false
 	for d := head; d != nil; d = d.next {
-		if d.form == fm && d.rev == rev && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group {
-			return d.bytes, nil
+		if d.is(fm, res, rev) {
+			if d.at == at {
+				return d.bytes, nil
+			}
+			aged = true
 		}
 		n++
 	}
@@ -47,12 +62,28 @@ func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f
 	if err != nil {
 		return nil, err
 	}
-	if n >= maxDerived {
+	switch {
+	case n >= maxDerived:
 		head = nil
+	case aged:
+		head = head.without(fm, res, rev)
 	}
-	v.SetMemo(&derived{form: fm, kind: res.GVK(), rev: rev, bytes: b, next: head})
+	v.SetMemo(&derived{form: fm, kind: res.GVK(), rev: rev, at: at, bytes: b, next: head})
 	memos.add(v, int64(len(b))+96)
 	return b, nil
+}
+
+// without returns a copy of the list that lacks an encoding.
+func (d *derived) without(fm form, res *kinds.Resource, rev proto.Revision) *derived {
+	switch {
+	case d == nil:
+		return nil
+	case d.is(fm, res, rev):
+		return d.next.without(fm, res, rev)
+	}
+	c := *d
+	c.next = d.next.without(fm, res, rev)
+	return &c
 }
 
 // DefaultMemoBytes bounds what is kept beside versions.

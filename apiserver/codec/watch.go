@@ -22,7 +22,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 // A JSON frame is put together from the stored bytes every time: for an event of
 // 1.5 KiB that is a copy of tens of nanoseconds, less than it costs to look up and
 // to keep a shared frame. Forms that take more (protobuf, moved fields) are made
-// once and shared.
+// once and shared, rows of Tables for a second.
 type EventWriter struct {
 	w       http.ResponseWriter
 	flusher http.Flusher
@@ -32,6 +32,7 @@ type EventWriter struct {
 	prefix  []byte // of an object, in JSON: kind and apiVersion
 	table   *table
 	headed  bool // the columns were sent
+	clock   func() time.Time
 	buf     *[]byte
 }
 
@@ -73,7 +74,7 @@ func NewMessageWriter(send func([]byte) error, f Format, res *kinds.Resource) (*
 }
 
 func newEventWriter(f Format, res *kinds.Resource) (*EventWriter, error) {
-	e := &EventWriter{f: f, res: res, prefix: appendType(nil, res.Kind, res.Group, res.Version)}
+	e := &EventWriter{f: f, res: res, clock: time.Now, prefix: appendType(nil, res.Kind, res.Group, res.Version)}
 	if f.As == AsTable {
 		t, err := newTable(res)
 		if err != nil {
@@ -139,10 +140,9 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 	case e.f.MediaType == Protobuf:
 		b, err = e.protobuf(b, eventType, content, rev)
 	case e.f.As == AsTable:
-		e.table.now = time.Now()
 		b = appendFrameStart(b, eventType)
 		b = e.table.head(b, e.f.AsVersion, ListMeta{Revision: rev, Remaining: -1}, !e.headed)
-		b, err = e.table.versionRow(b, e.f, e.res, content, rev)
+		b, err = e.sharedRow(b, content, rev)
 		b = append(b, tableEnd+frameEnd...)
 		e.headed = e.headed || err == nil
 	case e.f.As == AsObject && len(e.res.Moves) == 0 && rev == content.Revision && len(content.Value) > 0:
@@ -156,6 +156,33 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 		b = append(b, frameEnd...)
 	}
 	return e.end(b, err)
+}
+
+// sharedRow appends the row of an event. Its cells may tell ages, in seconds at
+// best: those who write it within one second share it.
+func (e *EventWriter) sharedRow(b []byte, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	now := e.clock().Truncate(time.Second)
+	row, err := deriveAt(now.Unix(), e.f.rowForm(), e.res, v, rev, func() ([]byte, error) {
+		e.table.now = now
+		return e.table.versionRow(nil, e.f, e.res, v, rev)
+	})
+	return append(b, row...), err
+}
+
+// rowForm tells apart the forms that rows have.
+func (f Format) rowForm() form {
+	fm := tableRow
+	switch f.IncludeObject {
+	case metav1.IncludeNone:
+	case metav1.IncludeObject:
+		fm++
+	default:
+		fm += 2
+	}
+	if f.AsVersion != "v1" {
+		fm += 3
+	}
+	return fm
 }
 
 func (e *EventWriter) protobuf(b []byte, eventType string, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
@@ -248,7 +275,7 @@ func (e *EventWriter) tableBookmark(b []byte, rev proto.Revision, initialEnd boo
 		policy = metav1.IncludeMetadata
 	}
 	b = appendFrameStart(b, "BOOKMARK")
-	e.table.now = time.Now()
+	e.table.now = e.clock()
 	b = e.table.head(b, e.f.AsVersion, ListMeta{Revision: rev, Remaining: -1}, !e.headed)
 	tree := e.bookmarkTree(rev, initialEnd)
 	start := len(b)
