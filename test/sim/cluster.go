@@ -243,6 +243,7 @@ func (c *cluster) settle() {
 	for _, s := range c.members() {
 		c.tasks.Go(s.restart)
 	}
+	c.strangers()
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	same := 0
@@ -256,6 +257,45 @@ func (c *cluster) settle() {
 		} else {
 			same = 0
 		}
+	}
+}
+
+// strangers ends machines that are no members: those whose change did not come to
+// its end.
+func (c *cluster) strangers() {
+	ctx, cancel := context.WithTimeout(context.Background(), recovery)
+	defer cancel()
+	for {
+		if l := c.leader(); l != nil {
+			_, servers, err := l.store.Members()
+			if err == nil && l.store.IsLeader() {
+				known := map[string]bool{}
+				for _, m := range servers {
+					known[string(m.ID)] = true
+				}
+				for _, s := range c.members() {
+					if !known[s.name] {
+						s.leave()
+					}
+				}
+				return
+			}
+		}
+		if sleep(ctx, 50*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// leave ends a machine for good.
+func (s *seat) leave() {
+	s.mu.Lock()
+	s.removed = true
+	current := s.current
+	s.mu.Unlock()
+	if current != nil {
+		<-current.opened
+		current.quit(false)
 	}
 }
 

@@ -72,16 +72,8 @@ func (n *nemesis) replace(ctx context.Context, old string) {
 		return
 	}
 	for _, s := range n.c.all() {
-		if s.name != old {
-			continue
-		}
-		s.mu.Lock()
-		s.removed = true
-		current := s.current
-		s.mu.Unlock()
-		if current != nil {
-			<-current.opened
-			current.quit(false)
+		if s.name == old {
+			s.leave()
 		}
 	}
 }

@@ -114,9 +114,13 @@ func (n *node) open() (err error) {
 	// Fatal ends the goroutine that calls it, Open's too.
 	done := make(chan error, 1)
 	go func() {
-		var err error
-		defer func() { done <- err }()
-		err = errors.New("ended while it opened its store")
+		err := errors.New("ended while it opened its store")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+			}
+			done <- err
+		}()
 		n.store, err = raftstore.Open(cfg)
 	}()
 	err = <-done

@@ -61,7 +61,7 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	p := profile{
 		name: f.name, faults: f.faults, restore: f.name == "restore",
 		voters: 3, nonvoters: rng.IntN(2), clients: 6 + rng.IntN(5), watchers: 4 + rng.IntN(4),
-		length: ms(6000, 12000), think: ms(100, 250), watchLife: ms(500, 3000), bookmark: ms(300, 1000),
+		length: ms(5000, 9000), think: ms(80, 250), watchLife: ms(500, 3000), bookmark: ms(300, 1000),
 		network: ms(1, 8) / 4, sync: ms(1, 6), every: ms(400, 1500),
 	}
 	if rng.IntN(4) == 0 {
@@ -87,16 +87,16 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 		p.limits.HistoryBytes = 20 << 10
 	}
 	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
-		p.slow = 1 + rng.IntN(2)
+		p.slow = 1
 	}
 	return p
 }
 
 // timingOf is a machine's timing. A slow one believes in its leadership for long
-// after the others have elected another.
+// after the others have elected another. The last machine wins the first election.
 func (p *profile) timingOf(i int) raftstore.Timing {
 	t := p.timing
-	if i < p.slow {
+	if i >= p.voters-p.slow {
 		t.Heartbeat, t.Election, t.Lease = 20*t.Heartbeat, 20*t.Election, 20*t.Lease
 	}
 	return t

@@ -45,12 +45,21 @@ func Run(seed uint64, scratch string, output io.Writer) *Result {
 	if err != nil {
 		c.fail("%v", err)
 	} else {
-		r.Histories = append(r.Histories, c.play(seed))
+		h := c.play(seed)
+		r.Histories = append(r.Histories, h)
+		if p.restore {
+			again, broken := c.restore(seed, h)
+			if again != nil {
+				r.Histories = append(r.Histories, again)
+			}
+			r.Broken = append(r.Broken, broken...)
+		}
 	}
 	c.close()
 	// Timers of what has ended run out: time stands still when this returns.
 	time.Sleep(time.Minute)
-	r.Broken = append(c.broken, c.trace.violations()...)
+	r.Broken = append(r.Broken, c.broken...)
+	r.Broken = append(r.Broken, c.trace.violations()...)
 	r.Ends = c.ends
 	return r
 }

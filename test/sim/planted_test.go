@@ -1,0 +1,110 @@
+//go:build planted
+
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/planted"
+	"github.com/quorate/quorate/test/check"
+)
+
+var (
+	bound   = flag.Uint64("bound", 500, "how many seeds a planted bug may take")
+	onlyBug = flag.String("bug", "", "look for this planted bug alone")
+)
+
+// TestPlanted plants each known bug and plays seeds until the checkers find it:
+// the same seeds that are clean without it.
+func TestPlanted(t *testing.T) {
+	defer planted.Plant("")
+	thriftyGC(t)
+	var text strings.Builder
+	for _, bug := range planted.All {
+		if *onlyBug != "" && string(bug) != *onlyBug {
+			continue
+		}
+		t.Run(string(bug), func(t *testing.T) {
+			planted.Plant(bug)
+			began := time.Now()
+			seed, found := find(t, bug)
+			if found == "" {
+				t.Fatalf("not found in %d seeds, %v", *bound, time.Since(began).Round(time.Millisecond))
+			}
+			t.Logf("seed %d after %v: %s", seed, time.Since(began).Round(10*time.Millisecond), found)
+			fmt.Fprintf(&text, "%-30s seed %4d  %8v  %s\n", bug, seed, time.Since(began).Round(10*time.Millisecond), found)
+		})
+	}
+	t.Logf("planted bugs found:\n%s", text.String())
+}
+
+// TestPlantedNone shows that nothing is found where nothing is planted, in a build
+// that could.
+func TestPlantedNone(t *testing.T) {
+	planted.Plant("")
+	s := newSuite(t)
+	s.run(1, 20)
+}
+
+// find plays seeds on all cores until one fails, and says what failed first.
+func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
+	var (
+		next atomic.Uint64
+		mu   sync.Mutex
+		dir  = scratch(t)
+	)
+	next.Store(1)
+	// A seed that breaks may end in the middle, with tasks that nobody waits for:
+	// each in a subtest of its own.
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					n := next.Add(1) - 1
+					mu.Lock()
+					done := what != "" || n > *bound
+					mu.Unlock()
+					if done {
+						return
+					}
+					r := play(t, n, dir)
+					v := judge(r)
+					if len(r.Broken) == 0 && v.OK() {
+						continue
+					}
+					mu.Lock()
+					if what == "" || n < seed {
+						seed, what = n, first(r, &v)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	return seed, what
+}
+
+// first is what was found, in one line.
+func first(r *Result, v *check.Verdict) string {
+	var all []string
+	for _, b := range r.Broken {
+		_, text, _ := strings.Cut(b, ": ")
+		if len(all) == 0 {
+			all = append(all, "sim: "+strings.TrimSpace(text))
+		}
+	}
+	all = append(all, v.Checks()...)
+	text := strings.Join(all, "; ")
+	if len(v.Violations) > 0 {
+		text += ": " + v.Violations[0].Text
+	}
+	return text[:min(len(text), 300)]
+}
