@@ -172,7 +172,7 @@ func (q *query) set(name, value string) (err error) {
 	case "resourceVersionMatch":
 		q.ResourceVersionMatch = value
 	case "limit":
-		q.Limit, err = optionalInt(value)
+		q.Limit, err = strconv.ParseInt(value, 10, 64)
 	case "continue":
 		q.Continue = value
 	case "labelSelector":
@@ -216,17 +216,7 @@ func truth(value string) *bool {
 	return &b
 }
 
-func optionalInt(value string) (int64, error) {
-	if value == "" {
-		return 0, nil
-	}
-	return strconv.ParseInt(value, 10, 64)
-}
-
 func intPointer(value string) (*int64, error) {
-	if value == "" {
-		return nil, nil
-	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return nil, err
