@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
@@ -131,7 +132,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 			continue
 		}
 		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, envPrefix)), "_", "-")
-		if name == "config" {
+		if name == "config" || planted.Built && name == "planted" {
 			continue
 		}
 		if f.Lookup(name) == nil {
