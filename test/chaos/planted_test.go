@@ -1,0 +1,66 @@
+//go:build linux && amd64
+
+package chaos
+
+import (
+	"flag"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+var plantedBugs = flag.Bool("planted", false, "plant known bugs in the product and demand that they are found")
+
+// TestPlanted plants bugs that real processes show quickly, and plays the
+// scenario that must find each. Package internal/planted says what they are;
+// test/sim finds all of them.
+func TestPlanted(t *testing.T) {
+	if !*plantedBugs {
+		t.Skip("plays with -planted")
+	}
+	bin := filepath.Join(t.TempDir(), "quorate-planted")
+	if out, err := exec.Command("go", "build", "-tags", "planted", "-o", bin, "../../cmd/node").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	const tries = 3
+	for _, x := range []struct {
+		bug, scenario string
+		checks        []string // one of them finds it
+	}{
+		{"", "power", nil},
+		{"ack-before-fsync", "power", []string{"log/acknowledged", "order/writes", "read/stale", "order/reused"}},
+		{"bookmark-before-event", "kill", []string{"watch/bookmark", "watch/reliable"}},
+		{"event-dropped-at-compaction", "floor", []string{"watch/reliable", "read/content", "read/exact"}},
+		{"read-before-wait", "stale", []string{"read/stale"}},
+	} {
+		t.Run(x.scenario+" "+x.bug, func(t *testing.T) {
+			at := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == x.scenario })
+			s := Scenarios[at]
+			needs(t, s)
+			s.Shape.Env = []string{"QUORATE_PLANTED=" + x.bug}
+			began := time.Now()
+			for try := range tries {
+				dir := t.TempDir()
+				res, err := Play(t.Context(), s, *seed+uint64(try), bin, dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found := res.Verdict.Checks()
+				t.Logf("seed %d: %v %.300q", *seed+uint64(try), found, res.Failures)
+				if x.bug == "" {
+					if !res.OK() {
+						t.Error("found something where nothing is planted")
+					}
+					return
+				}
+				if slices.ContainsFunc(x.checks, func(c string) bool { return slices.Contains(found, c) }) {
+					t.Logf("%s: found by %v after %s, in %d runs: %s", x.bug, found, time.Since(began).Round(time.Second), try+1, res.Verdict.Violations[0].Text)
+					return
+				}
+			}
+			t.Errorf("%s was not found in %d runs", x.bug, tries)
+		})
+	}
+}
