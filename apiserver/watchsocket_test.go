@@ -365,6 +365,9 @@ func TestSocketStalled(t *testing.T) {
 	e.awaitWatches(2)
 	stalled.PayloadType = websocket.PingFrame
 	good.MaxPayloadBytes = 4 << 20
+	if err := good.SetDeadline(time.Now().Add(6 * patience)); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		for {
 			if _, err := stalled.Write(make([]byte, 100)); err != nil {

@@ -43,11 +43,14 @@ func TestManyWatches(t *testing.T) {
 	n := watcherCount(t)
 	node := Start(t, 1).Nodes()[0]
 	client := node.Typed(t).CoreV1().ConfigMaps("default")
+	var last string // resourceVersion
 	write := func(i int) {
 		t.Helper()
-		if _, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{}); err != nil {
+		cm, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i)}}, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		last = cm.ResourceVersion
 	}
 	write(n) // the connection is open, the table is there
 	base := node.Usage(t)
@@ -59,10 +62,10 @@ func TestManyWatches(t *testing.T) {
 		per  int // events per write
 	}{
 		{"one object each", func(i int) string {
-			return fmt.Sprintf("/api/v1/namespaces/default/configmaps?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false&allowWatchBookmarks=false&fieldSelector=metadata.name%%3Dc%d", i)
+			return fmt.Sprintf("/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=%s&fieldSelector=metadata.name%%3Dc%d", last, i)
 		}, 1},
 		{"all of one collection", func(int) string {
-			return "/api/v1/namespaces/default/configmaps?watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
+			return "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=" + last
 		}, n},
 	} {
 		before := node.Usage(t)
