@@ -32,7 +32,7 @@ func TestTableRowsAreShared(t *testing.T) {
 		ok(t, err)
 		e.table.rows = countedRows{e.table.rows, &made}
 		e.clock = func() time.Time { return now }
-		ok(t, e.Event("MODIFIED", v, v.Revision+0))
+		ok(t, e.Event("MODIFIED", v, v.Revision))
 		if rev != 9 {
 			ok(t, e.Event("DELETED", v, 10))
 		}
