@@ -145,7 +145,7 @@ func TestChaosShort(t *testing.T) {
 	for _, name := range []string{"kill", "partition", "power"} {
 		for _, s := range Scenarios {
 			if s.Name == name {
-				s.Length = 10 * time.Second
+				s.Length, s.Must = 10*time.Second, nil
 				t.Run(name, func(t *testing.T) {
 					needs(t, s)
 					playOne(t, s, *seed, b.of(s))

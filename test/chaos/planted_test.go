@@ -27,12 +27,13 @@ func TestPlanted(t *testing.T) {
 	const tries = 3
 	for _, x := range []struct {
 		bug, scenario string
-		checks        []string // one of them finds it
+		checks        []string // one of them finds it; nil: a node does, which ends
 	}{
 		{"", "power", nil},
 		{"ack-before-fsync", "power", []string{"log/acknowledged", "order/writes", "read/stale", "order/reused"}},
 		{"bookmark-before-event", "kill", []string{"watch/bookmark", "watch/reliable"}},
-		{"event-dropped-at-compaction", "floor", []string{"watch/reliable", "read/content", "read/exact"}},
+		// The state that lacks a version does not load: a restarted node refuses it.
+		{"event-dropped-at-compaction", "floor", nil},
 		{"read-before-wait", "stale", []string{"read/stale"}},
 	} {
 		t.Run(x.scenario+" "+x.bug, func(t *testing.T) {
@@ -53,6 +54,10 @@ func TestPlanted(t *testing.T) {
 					if !res.OK() {
 						t.Error("found something where nothing is planted")
 					}
+					return
+				}
+				if x.checks == nil && len(res.Failures) > 0 {
+					t.Logf("%s: found after %s, in %d runs: %.500s", x.bug, time.Since(began).Round(time.Second), try+1, res.Failures[0])
 					return
 				}
 				if slices.ContainsFunc(x.checks, func(c string) bool { return slices.Contains(found, c) }) {
