@@ -86,6 +86,7 @@ var rooms = map[string]room{
 	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
 	"test/report":       {ours: []string{"test/history", "test/check"}, reach: noKubernetes},
 	"test/judge":        {ours: []string{"test/history", "test/check", "test/report"}, reach: noKubernetes},
+	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history"}},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// The wiring knows everybody, and nobody knows it.

@@ -37,6 +37,7 @@ type half struct {
 	err    error
 	errAt  time.Time
 	broken bool
+	known  bool // that it is broken, to the reader's side: for good
 	closed bool // by the reader
 }
 
@@ -62,14 +63,15 @@ func (f *half) wake() {
 // dueLocked reports whether the reader sees that the direction is broken: what
 // another machine has to say about it must get through first.
 func (f *half) dueLocked() bool {
-	if !f.broken || time.Now().Before(f.errAt) {
-		return false
+	if f.known || !f.broken || time.Now().Before(f.errAt) {
+		return f.known
 	}
-	if f.err != syscall.ECONNRESET {
-		return true
+	ok, quiet := f.passesLocked(false)
+	if f.err != syscall.ECONNRESET || ok && !time.Now().Before(quiet) {
+		f.known = true
+		f.wake()
 	}
-	ok, _ := f.passesLocked(false)
-	return ok
+	return f.known
 }
 
 // breakLocked ends the direction: what has not been read is lost.
@@ -93,7 +95,7 @@ func (f *half) writeLocked(b []byte) {
 			at = at.Add(200 * time.Millisecond << n.rng.IntN(2))
 		}
 	}
-	if f.broken || f.closed {
+	if f.broken || f.closed || f.from.dead {
 		return // nobody reads it; the writer learns of that when it reads
 	}
 	if at.Before(f.last) {
@@ -208,16 +210,15 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// write fails when reading would: a connection that is half alive would make gRPC
-// try again and again while no time passes.
+// write only fails on a connection that this side has closed: what becomes of the
+// bytes shows when reading. A connection that cannot be written to and shows
+// nothing to its reader yet would make gRPC try again and again while no time
+// passes.
 func (c *conn) write(b []byte) error {
 	c.host.net.mu.Lock()
 	defer c.host.net.mu.Unlock()
-	switch {
-	case c.in.closed, c.host.dead:
+	if c.in.closed {
 		return net.ErrClosed
-	case c.in.dueLocked():
-		return c.in.err
 	}
 	c.out.writeLocked(b)
 	return nil
