@@ -18,7 +18,7 @@ import (
 
 	"github.com/quorate/quorate/test/check"
 	"github.com/quorate/quorate/test/history"
-	page "github.com/quorate/quorate/test/report"
+	drawn "github.com/quorate/quorate/test/report"
 )
 
 var (
@@ -164,7 +164,7 @@ func report(t *testing.T, r *Result, v *check.Verdict) {
 	}
 	for i, h := range r.Histories {
 		name := fmt.Sprintf("%s/seed-%d-%d", dir, r.Seed, i+1)
-		if err := errors.Join(history.Save(name+".json", h), page.File(name+".html", h, check.All(h))); err != nil {
+		if err := errors.Join(history.Save(name+".json", h), drawn.File(name+".html", h, check.All(h))); err != nil {
 			t.Error(err)
 		}
 	}
