@@ -147,7 +147,7 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	if err != nil {
 		return err
 	}
-	err = log.SetUint64([]byte("CurrentTerm"), rec.AppliedTerm)
+	err = summed{log}.SetUint64([]byte("CurrentTerm"), rec.AppliedTerm)
 	if err := errors.Join(err, log.Close()); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@
 //	state.db             the state machine as of its applied index; the data of every local snapshot
 //	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
 //	snapshot.meta        index, term and configuration of the newest snapshot
-//	raft.db              Raft's log, term and vote (raft-boltdb)
+//	raft.db              Raft's log, term and vote (raft-boltdb), each entry and value with a checksum
 //	restoring            a backup is being restored here, or was: no node starts from it
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //

@@ -74,9 +74,9 @@ func OpenLog(dir string, o LogOptions) (*Log, error) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	if o.Commit != nil {
-		return newLog(committer{backend, o.Commit}, o), nil
+		return newLog(summed{committer{backend, o.Commit}}, o), nil
 	}
-	return newLog(backend, o), nil
+	return newLog(summed{backend}, o), nil
 }
 
 func openBackend(dir string) (*raftboltdb.BoltStore, error) {
@@ -189,13 +189,22 @@ func (l *Log) DeleteRange(min, max uint64) error {
 	return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
 }
 
-// GetLog implements raft.LogStore. The entry's data is shared.
+// GetLog implements raft.LogStore. The entry's data is shared. A damaged entry is
+// fatal: raft would go on without it, or panic.
 func (l *Log) GetLog(index uint64, log *raft.Log) error {
 	if cached := l.cache.get(index); cached != nil {
 		*log = *cached
 		return nil
 	}
-	return l.backend.GetLog(index, log)
+	return l.checked(l.backend.GetLog(index, log))
+}
+
+// checked ends the process if what was read is damaged.
+func (l *Log) checked(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		l.o.Fatal(err)
+	}
+	return err
 }
 
 // FirstIndex implements raft.LogStore.
@@ -215,10 +224,16 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 }
 
 // Get implements raft.StableStore.
-func (l *Log) Get(key []byte) ([]byte, error) { return l.backend.Get(key) }
+func (l *Log) Get(key []byte) ([]byte, error) {
+	b, err := l.backend.Get(key)
+	return b, l.checked(err)
+}
 
 // GetUint64 implements raft.StableStore.
-func (l *Log) GetUint64(key []byte) (uint64, error) { return l.backend.GetUint64(key) }
+func (l *Log) GetUint64(key []byte) (uint64, error) {
+	v, err := l.backend.GetUint64(key)
+	return v, l.checked(err)
+}
 
 // Close waits for a write that runs and closes the file.
 func (l *Log) Close() error {
