@@ -144,7 +144,8 @@ type object struct {
 		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Data struct {
-		Value string `json:"value"`
+		Value   string `json:"value"`
+		Padding string `json:"padding"`
 	} `json:"data"`
 	Items   []object `json:"items"`
 	Reason  string   `json:"reason"`
@@ -160,8 +161,14 @@ func (o *object) revision() uint64 {
 	return n
 }
 
+// item is what the object says. One whose padding is damaged has a value that
+// nobody wrote.
 func (o *object) item() history.Item {
-	return history.Item{Key: o.Metadata.Name, Value: o.Data.Value, Revision: o.revision()}
+	it := history.Item{Key: o.Metadata.Name, Value: o.Data.Value, Revision: o.revision()}
+	if strings.Trim(o.Data.Padding, "x") != "" {
+		it.Value += " with damaged padding"
+	}
+	return it
 }
 
 // encode is a ConfigMap's JSON. Its label color is how the value ends, so that a
