@@ -116,10 +116,7 @@ func (s *summary) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\n\tseeds\tfailed\toperations\tfaults\tunknown\tevents\tforced\tlost\tstale\tduplicated\tmissing\tmisordered\ttook\t")
 	fmt.Fprintln(w, "\t\t\t\t\toutcomes\twatched\trelists\twrites\treads\tevents\tevents\tevents\t\t")
-	for _, r := range append(s.Rows, total) {
-		if r.Name == total.Name {
-			r = total
-		}
+	line := func(r row) {
 		faults := 0
 		for _, n := range r.Counts.Faults {
 			faults += n
@@ -127,12 +124,16 @@ func (s *summary) print(out io.Writer) {
 		c := &r.Counts
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.Name, r.Runs, r.Failed, c.Operations(), faults, c.Unknown, c.Events,
 			c.Relists, c.LostWrites, c.StaleReads, c.Duplicated, c.Missing, c.Misordered, r.Took.Round(time.Second))
+	}
+	for _, r := range s.Rows {
+		line(r)
 		total.Runs, total.Failed, total.Took = total.Runs+r.Runs, total.Failed+r.Failed, total.Took+r.Took
-		total.Counts.Add(c)
+		total.Counts.Add(&r.Counts)
 		for what, n := range r.More {
 			total.More[what] += n
 		}
 	}
+	line(total)
 	w.Flush()
 	tally := func(title string, counts map[string]int) {
 		fmt.Fprintf(out, "\n%s:\n", title)

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"time"
 )
@@ -74,6 +75,8 @@ func clocks(ctx context.Context, r *run) error {
 			err = n.clock.Set(offset)
 			rest(ctx, between(r.rng, 500*time.Millisecond, 2*time.Second))
 			over()
+			// Back, and on by less than certificates bear: the next fault may cut connections.
+			err = errors.Join(err, n.clock.Set(between(r.rng, -9*time.Minute, time.Hour)))
 		case 1:
 			over := r.fault("clock strobe", "±1h", false, r.targets()...)
 			for until := time.Now().Add(2 * time.Second); time.Now().Before(until) && err == nil; {
@@ -85,8 +88,16 @@ func clocks(ctx context.Context, r *run) error {
 				rest(ctx, between(r.rng, 5*time.Millisecond, 50*time.Millisecond))
 			}
 			over()
+			for _, m := range r.targets() {
+				err = errors.Join(err, m.clock.Set(0))
+			}
 		case 3:
-			// New connections with clocks an hour apart: certificates are checked again.
+			// New connections between clocks that differ: certificates are checked again.
+			// They are made 10 minutes older than they are, which is how far a clock may
+			// be behind; a node further behind refuses the others until it is right.
+			if err = n.clock.Set(between(r.rng, -9*time.Minute, time.Hour)); err != nil {
+				break
+			}
 			err = r.killAndStart(ctx, 100*time.Millisecond, n)
 		}
 		if err != nil {

@@ -86,7 +86,12 @@ func (w *watcher) watch(stop context.Context, n *Node) bool {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 		var o object
 		_ = json.Unmarshal(b, &o)
-		// Without a quorum, at shutdown: it is tried again elsewhere.
+		// Without a quorum, at shutdown: it is tried again elsewhere. A node whose clock
+		// is behind takes a new certificate for one of the future.
+		if resp.StatusCode == http.StatusUnauthorized && w.r.c.shape.Clocks {
+			w.r.count("watches refused by a clock that is behind", 1)
+			return false
+		}
 		if resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
 			w.r.fail("%s: a watch was refused with %d: %s", n.Name, resp.StatusCode, b)
 		}
