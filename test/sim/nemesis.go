@@ -38,6 +38,7 @@ var faults = map[string]fault{
 	"isolate":   (*nemesis).isolate,
 	"split":     (*nemesis).split,
 	"minority":  (*nemesis).minority,
+	"depose":    (*nemesis).depose,
 	"bridge":    (*nemesis).bridge,
 	"one-way":   (*nemesis).oneWay,
 	"flap":      (*nemesis).flap,
@@ -216,12 +217,16 @@ func (n *nemesis) pause() ([]string, string, func()) {
 
 // cut cuts links and returns how to heal them.
 func (n *nemesis) cut(pairs [][2]string) func() {
+	return n.cutAs(pairs, n.rng.IntN(2) == 0)
+}
+
+func (n *nemesis) cutAs(pairs [][2]string, reject bool) func() {
 	for _, p := range pairs {
-		n.c.net.setCut(p[0], p[1], true)
+		n.c.net.setCut(p[0], p[1], true, reject)
 	}
 	return func() {
 		for _, p := range pairs {
-			n.c.net.setCut(p[0], p[1], false)
+			n.c.net.setCut(p[0], p[1], false, false)
 		}
 	}
 }
@@ -275,6 +280,39 @@ func (n *nemesis) minority() ([]string, string, func()) {
 	return namesOf(side), "the leader and non-voters", n.cut(between(side, without(n.c.members(), side...)))
 }
 
+// depose makes a machine with slow timers the leader and cuts it off, alone or with
+// the non-voters: it goes on to believe in itself while the others elect another.
+func (n *nemesis) depose() ([]string, string, func()) {
+	p := &n.c.profile
+	side := []*seat{n.victim()}
+	if p.slow > 0 {
+		slow := n.c.all()[p.voters-1]
+		side[0] = slow
+		for range 20 {
+			l := n.c.leader()
+			if l != nil && l.seat == slow {
+				break
+			}
+			if l != nil {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_ = l.store.TransferLeadership(ctx, proto.NodeID(slow.name))
+				cancel()
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		// It has time to commit everything, and the others to learn of that.
+		time.Sleep(time.Duration(n.rng.Int64N(int64(200 * time.Millisecond))))
+	}
+	if n.rng.IntN(2) == 0 {
+		for _, s := range n.c.members() {
+			if s.name[0] == 'x' {
+				side = append(side, s)
+			}
+		}
+	}
+	return namesOf(side), "", n.cut(between(side, without(n.c.members(), side...)))
+}
+
 // bridge leaves two halves that only one machine reaches both of.
 func (n *nemesis) bridge() ([]string, string, func()) {
 	all := n.c.members()
@@ -308,10 +346,11 @@ func (n *nemesis) flap() ([]string, string, func()) {
 	v := n.victim()
 	pairs := between([]*seat{v}, n.c.members())
 	pause := 30*time.Millisecond + time.Duration(n.rng.Int64N(int64(300*time.Millisecond)))
+	reject := n.rng.IntN(2) == 0
 	ctx, cancel := context.WithCancel(context.Background())
 	n.tasks.Go(func() {
 		for ctx.Err() == nil {
-			heal := n.cut(pairs)
+			heal := n.cutAs(pairs, reject)
 			_ = sleep(ctx, pause)
 			heal()
 			_ = sleep(ctx, pause)

@@ -41,6 +41,7 @@ type host struct {
 // link is one direction between two machines.
 type link struct {
 	cut        bool
+	reject     bool          // a cut that says so: dialling fails at once
 	quietUntil time.Time     // retransmission after a cut
 	delay      time.Duration // added to each segment
 	jitter     time.Duration
@@ -94,9 +95,10 @@ func (n *network) signalLocked() {
 	n.changed = make(chan struct{})
 }
 
-// setCut cuts or heals one direction. What was held back by a cut arrives after
+// setCut cuts or heals one direction; with reject a router says that there is no
+// way, and connections break, otherwise there is only silence. What was held back by a cut arrives after
 // a retransmission, or the connection has been given up meanwhile.
-func (n *network) setCut(from, to string, cut bool) {
+func (n *network) setCut(from, to string, cut, reject bool) {
 	n.change(func(at func(string, string) *link) {
 		l := at(from, to)
 		if l.cut && !cut {
@@ -105,7 +107,10 @@ func (n *network) setCut(from, to string, cut bool) {
 				n.breakLocked(from, to)
 			}
 		}
-		l.cut = cut
+		l.cut, l.reject = cut, cut && reject
+		if l.reject {
+			n.breakLocked(from, to)
+		}
 	})
 }
 
@@ -215,10 +220,16 @@ func (h *host) connect(ctx context.Context, to, service string) (net.Conn, error
 		there, back := n.linkLocked(h.name, to), n.linkLocked(to, h.name)
 		wait := n.delayLocked(h.name, to) + n.delayLocked(to, h.name)
 		blocked := h.paused || there.cut || back.cut || far == nil || far.silent
-		dead := h.dead
+		dead, rejected := h.dead, there.reject || back.reject
 		n.mu.Unlock()
 		if dead {
 			return nil, net.ErrClosed
+		}
+		if rejected {
+			if err := sleep(ctx, wait); err != nil {
+				return nil, err
+			}
+			return nil, os.NewSyscallError("connect", syscall.EHOSTUNREACH)
 		}
 		if blocked {
 			select {

@@ -50,7 +50,7 @@ var favours = []struct {
 	{"mix", nil},
 	{"disk", map[string]int{"slow-disk": 4, "hung-disk": 1, "io-error": 3, "disk-full": 2, "kill": 2, "isolate": 1, "compact": 1}},
 	{"members", map[string]int{"member": 6, "kill": 2, "isolate": 2, "transfer": 2, "pause": 1, "compact": 1}},
-	{"deposed", map[string]int{"isolate": 5, "minority": 4, "pause": 2, "split": 2, "transfer": 1, "compact": 1}},
+	{"deposed", map[string]int{"depose": 8, "minority": 1, "pause": 1, "compact": 1}},
 	{"lossy", map[string]int{"lossy": 4, "delay": 3, "flap": 2, "transfer": 1, "kill": 1, "compact": 2}},
 	{"restore", map[string]int{"kill": 2, "isolate": 2, "compact": 2, "transfer": 1}},
 }
@@ -85,6 +85,11 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	}
 	if rng.IntN(4) == 0 {
 		p.limits.HistoryBytes = 20 << 10
+	}
+	if f.name == "deposed" {
+		// A leader that nobody writes to while it is cut off, so that its log has no
+		// entries of its own.
+		p.think, p.length = ms(400, 1200), ms(9000, 14000)
 	}
 	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
 		p.slow = 1

@@ -25,6 +25,8 @@ type Result struct {
 	Broken []string
 	// Ends counts why processes ended by themselves.
 	Ends map[string]int
+	// Left says that goroutines were still blocked when everything was closed.
+	Left bool
 }
 
 // Run plays one seed. It must be called in a synctest bubble. Data directories are
