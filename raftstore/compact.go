@@ -58,8 +58,9 @@ func (s *Store) compactor() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case now := <-tick.C:
-			state := s.State()
+		case <-tick.C:
+			// Not the tick's time: it may have waited here while Compact did.
+			now, state := time.Now(), s.State()
 			seen.add(now, state)
 			floor := seen.byAge(s.cfg.Timing.History)
 			full := false

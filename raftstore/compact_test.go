@@ -3,9 +3,12 @@ package raftstore
 import (
 	"bytes"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -99,4 +102,57 @@ func TestHistoryBytes(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The floor never passes what is younger than half the history or retryWindow, also
+// not when the compactor itself had to wait: ids of requests that may be sent again
+// go with it.
+func TestFloorStaysBehindASlowDisk(t *testing.T) {
+	const history, hold = time.Second, time.Second
+	var (
+		mu      sync.Mutex
+		applied = map[uint64]time.Time{}
+		floors  int
+		stall   atomic.Bool
+	)
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Timing.History = history
+		cfg.Limits.HistoryBytes = 1 // as much as may go, goes
+		cfg.Seams.Commit = func(file string, commit func() error) error {
+			if file == "raft.db" && stall.CompareAndSwap(true, false) {
+				time.Sleep(hold)
+			}
+			return commit()
+		}
+		cfg.Seams.Applied = func(entry *raft.Log, _ mvcc.Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			now := time.Now()
+			applied[entry.Index] = now
+			kind, body, err := proto.Split(entry.Data)
+			var compact proto.Compact
+			if err != nil || kind != proto.KindCompact || proto.Decode(body, &compact) != nil {
+				return
+			}
+			floors++
+			if age := now.Sub(applied[compact.Floor]); age < history/2 {
+				t.Errorf("the floor passes entry %d, which was applied %s ago", compact.Floor, age)
+			}
+		}
+	})
+	m := c.leader()
+	counted := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return floors
+	}
+	for i, next := 0, 2; next < 8; i++ {
+		if _, err := m.Propose(c.ctx(), write(fmt.Sprint("k", i%4), "v")); err != nil {
+			t.Fatal(err)
+		}
+		if counted() >= next {
+			stall.Store(true)
+			next += 2
+		}
+	}
 }
