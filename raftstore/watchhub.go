@@ -147,9 +147,10 @@ func (h *hub) round() {
 	defer h.watchersMu.Unlock()
 	since := proto.Revision(h.routed.Load())
 	if replaced {
-		// Positions are looked up anew, each from where its watcher is.
+		// Everybody has been told about what was routed. What came after it is not
+		// looked through: the new state may have a part of it only.
 		for _, t := range h.watchers {
-			t.wakeAll(1)
+			t.wakeAll(since + 1)
 		}
 	} else {
 		state := h.current()

@@ -361,6 +361,56 @@ func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
 	}
 }
 
+// TestQuietWatcherOutlivesASnapshot: a snapshot whose floor has passed what a
+// watcher has read, but not what the hub has looked at, does not make it too old.
+func TestQuietWatcherOutlivesASnapshot(t *testing.T) {
+	before, after := NewMemory(), NewMemory()
+	defer before.Close()
+	defer after.Close()
+	var watchers []*Watcher
+	for _, only := range []mvcc.Interest{{Key: "quiet/x"}, {Prefix: "quiet/"}, {Field: mvcc.Pair{Name: "f", Value: "rare"}}} {
+		w, err := before.WatchOnly("t", before.Applied(), only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		<-w.Wake()
+		if n, _, err := w.Next(make([]*mvcc.Version, 8)); n != 0 || err != nil {
+			t.Fatalf("%+v: %d, %v", only, n, err)
+		}
+		watchers = append(watchers, w)
+	}
+	for i := range 100 {
+		w := &proto.Write{Table: "t", Key: "busy/x", Op: proto.Op_OP_PUT, Value: []byte(`{}`), RequestId: fmt.Appendf(nil, "request-%08d", i)}
+		for _, m := range []*Memory{before, after} {
+			if _, err := m.Propose(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	awaitRouted(t, before)
+	if err := after.Compact(t.Context(), before.Applied()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := after.Propose(t.Context(), &proto.Write{Table: "t", Key: "quiet/x", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
+		Fields: []*proto.Attribute{{Name: "f", Value: "rare"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.hub.replace(after.State())
+	for _, w := range watchers {
+		select {
+		case <-w.Wake():
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%+v: no wake after the snapshot", w.only)
+		}
+		buf := make([]*mvcc.Version, 8)
+		if n, _, err := w.Next(buf); n != 1 || err != nil || buf[0].Revision != r.Revision {
+			t.Errorf("%+v: %d events, %v", w.only, n, err)
+		}
+	}
+}
+
 // BenchmarkWatchers writes under the eyes of 10,000 watchers: each of an object of
 // its own, of one of 5,000 nodes, of one of 100 namespaces, or of all. "everything"
 // is also what watchers of single objects cost without an index.
