@@ -22,7 +22,8 @@
 // # What is modelled
 //
 //   - The network: byte streams with delays per link. A cut holds bytes back; when it
-//     heals they arrive after a retransmission, or the connection was given up. A lost
+//     heals they arrive after a retransmission, or the connection was given up; half of
+//     the cuts break connections at once and fail new ones, as a router does. A lost
 //     segment arrives 200 or 400 ms later, a broken connection breaks for both ends.
 //     Connections to a process that has ended are refused, those to a machine that is
 //     off are silent. Inside a stream nothing is doubled or swapped; Raft's messages
