@@ -15,8 +15,8 @@ type Observer interface {
 	RequestRefused(mutating bool, reason string)
 	// InFlight is called whenever the admitted requests or their bytes change.
 	InFlight(mutating bool, requests int, bytes int64)
-	// WatchEvents is called after each flush of a watch: events written, and
-	// the bytes of the flush.
+	// WatchEvents is called after each flush of a watch: events written since the
+	// last one, and their bytes.
 	WatchEvents(k *RequestKind, events int, bytes int64)
 	// WriteRetried is called when a write lost a race and is computed again.
 	WriteRetried(k *RequestKind)

@@ -94,6 +94,7 @@ type watching struct {
 	cursor Watcher
 	after  proto.Revision // everything up to here has been read
 	unsent int            // events since the last flush
+	told   int64          // bytes that the observer was told of
 	// writing is set from the first write until the flush; sent is what had been
 	// written when the write began that is under way.
 	writing bool
@@ -368,14 +369,13 @@ func (w *watching) fail(err error) {
 // which costs the client its position and nobody else anything; the janitor ends
 // waits that last too long.
 func (w *watching) flush() error {
-	before := w.written
 	if !w.writing {
 		w.entry.begin()
 	}
 	err := w.events.Flush()
 	w.entry.end()
 	w.writing = false
-	w.s.cfg.Observer.WatchEvents(&w.kind, w.unsent, w.written-before)
-	w.unsent = 0
+	w.s.cfg.Observer.WatchEvents(&w.kind, w.unsent, w.written-w.told)
+	w.unsent, w.told = 0, w.written
 	return err
 }
