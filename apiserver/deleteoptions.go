@@ -1,0 +1,129 @@
+//lint:file-ignore SA1019 orphanDependents is deprecated for clients, not for servers: older clients still send it
+
+package apiserver
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// deleteOptions reads the options of a delete: a non-empty body wins over the
+// query. Errors: 400, 415, 422.
+func (q *query) deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	if len(body) > 0 {
+		decoded, err := codec.Decode(contentType, body, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := fillDeleteOptions(o, decoded.Object); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid DeleteOptions: %v", err))
+		}
+	} else {
+		o.GracePeriodSeconds, o.OrphanDependents, o.DryRun = q.GracePeriodSeconds, q.OrphanDependents, q.DryRun
+		if q.PropagationPolicy != nil {
+			p := metav1.DeletionPropagation(*q.PropagationPolicy)
+			o.PropagationPolicy = &p
+		}
+		o.Preconditions = q.preconditions()
+	}
+	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	return o, nil
+}
+
+// preconditions are those of a delete whose options are in the query.
+func (q *query) preconditions() *metav1.Preconditions {
+	if q.UID == "" && q.ResourceVersion == "" {
+		return nil
+	}
+	p := &metav1.Preconditions{}
+	if q.UID != "" {
+		p.UID = (*types.UID)(&q.UID)
+	}
+	if q.ResourceVersion != "" {
+		p.ResourceVersion = &q.ResourceVersion
+	}
+	return p
+}
+
+// fillDeleteOptions reads the fields that the server honours from a tree.
+func fillDeleteOptions(o *metav1.DeleteOptions, tree map[string]any) error {
+	if kind, _ := tree["kind"].(string); kind != "" && kind != "DeleteOptions" {
+		return fmt.Errorf("kind %q is not DeleteOptions", kind)
+	}
+	var err error
+	get := func(m map[string]any, name string, want string, set func(v any) bool) {
+		if v, ok := m[name]; ok && v != nil && !set(v) && err == nil {
+			err = fmt.Errorf("%s: must be %s", name, want)
+		}
+	}
+	get(tree, "gracePeriodSeconds", "an integer", func(v any) bool {
+		n, ok := wholeNumber(v)
+		o.GracePeriodSeconds = &n
+		return ok
+	})
+	get(tree, "orphanDependents", "a boolean", func(v any) bool {
+		b, ok := v.(bool)
+		o.OrphanDependents = &b
+		return ok
+	})
+	get(tree, "propagationPolicy", "a string", func(v any) bool {
+		s, ok := v.(string)
+		p := metav1.DeletionPropagation(s)
+		o.PropagationPolicy = &p
+		return ok
+	})
+	get(tree, "dryRun", "a list of strings", func(v any) bool {
+		var ok bool
+		o.DryRun, ok = stringList(v)
+		return ok
+	})
+	get(tree, "preconditions", "an object", func(v any) bool {
+		m, ok := v.(map[string]any)
+		p := &metav1.Preconditions{}
+		get(m, "uid", "a string", func(v any) bool {
+			s, ok := v.(string)
+			p.UID = (*types.UID)(&s)
+			return ok
+		})
+		get(m, "resourceVersion", "a string", func(v any) bool {
+			s, ok := v.(string)
+			p.ResourceVersion = &s
+			return ok
+		})
+		o.Preconditions = p
+		return ok
+	})
+	return err
+}
+
+func wholeNumber(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), n == float64(int64(n))
+	}
+	return 0, false
+}
+
+func stringList(v any) ([]string, bool) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	out := make([]string, len(list))
+	for i := range list {
+		if out[i], ok = list[i].(string); !ok {
+			return nil, false
+		}
+	}
+	return out, true
+}
