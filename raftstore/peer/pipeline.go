@@ -24,6 +24,13 @@ type pipeline struct {
 	once     sync.Once
 }
 
+// untaken is how many answers may wait for Raft. Its decoder ends at the first
+// answer that refuses or has a newer term, and its sender notices only between two
+// sends, by chance among other things to do: were a send to wait for the answers to
+// be taken, it would wait for ever, and with it the replication to this peer and
+// Raft's shutdown.
+const untaken = 128
+
 // AppendEntriesPipeline opens a pipeline to a peer.
 func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
 	s, err := t.take(t.address(id, to))
@@ -38,7 +45,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 		t:        t,
 		s:        s,
 		inflight: make(chan *appendFuture),
-		answered: make(chan raft.AppendFuture),
+		answered: make(chan raft.AppendFuture, untaken),
 		ended:    make(chan struct{}),
 	}
 	t.mu.Lock()

@@ -149,6 +149,40 @@ func TestPeerRestarted(t *testing.T) {
 	})
 }
 
+// Raft stops taking answers after one that refuses or has a newer term, and only
+// looks for that between two sends: these must not wait for it to take more.
+// Otherwise replication to the peer stands still, and so does Raft's shutdown.
+func TestPipelineWithoutConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+			rpc.Respond(&raft.AppendEntriesResponse{Success: false}, nil)
+		})
+		defer a.Close()
+		defer b.Close()
+		p, err := a.AppendEntriesPipeline("b", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		sent := make(chan int)
+		go func() {
+			for i := range 10 {
+				if _, err := p.AppendEntries(&raft.AppendEntriesRequest{}, &raft.AppendEntriesResponse{}); err != nil {
+					t.Error(err)
+				}
+				sent <- i
+			}
+		}()
+		for range 10 {
+			select {
+			case <-sent:
+			case <-time.After(time.Minute):
+				t.Fatal("a send waits for somebody to take the answers")
+			}
+		}
+	})
+}
+
 func TestPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
