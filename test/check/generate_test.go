@@ -52,12 +52,11 @@ type simClient struct {
 
 type simWatch struct {
 	history.Watch
-	node   *simNode
-	last   uint64
-	open   bool
-	begun  bool
-	cursor int // of the log
-	least  uint64
+	node  *simNode
+	last  uint64
+	open  bool
+	begun bool
+	least uint64
 }
 
 // options of a simulation.
