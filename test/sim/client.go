@@ -85,7 +85,7 @@ func (k *client) run(stop <-chan struct{}) {
 // step makes one operation against a node.
 func (k *client) step() {
 	s := k.c.anySeat(k.rng)
-	if s == nil {
+	if s == nil || s.isDrained() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second+time.Duration(k.rng.Int64N(int64(3*time.Second))))

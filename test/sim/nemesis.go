@@ -310,7 +310,32 @@ func (n *nemesis) depose() ([]string, string, func()) {
 			}
 		}
 	}
-	return namesOf(side), "", n.cut(between(side, without(n.c.members(), side...)))
+	others := without(n.c.members(), side...)
+	if n.rng.IntN(2) == 0 {
+		return namesOf(side), "", n.cut(between(side, others))
+	}
+	return namesOf(side), "drained, then heartbeats first", n.heartbeatsFirst(side[0], between(side, others))
+}
+
+// heartbeatsFirst cuts links of a leader while no client uses it, and when they
+// heal lets heartbeats through for a while before entries: the deposed leader's
+// log has nothing of its own, and clients come back before the new leader's entries.
+func (n *nemesis) heartbeatsFirst(leader *seat, pairs [][2]string) func() {
+	leader.drain(true)
+	n.c.net.setNarrow(leader.name, n.c.members(), true)
+	heal := n.cut(pairs)
+	narrow := time.Duration(n.rng.Int64N(int64(2 * time.Second)))
+	return func() {
+		heal()
+		leader.drain(false)
+		timer := time.NewTimer(narrow)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-n.stop:
+		}
+		n.c.net.setNarrow(leader.name, n.c.members(), false)
+	}
 }
 
 // bridge leaves two halves that only one machine reaches both of.

@@ -47,6 +47,9 @@ type link struct {
 	jitter     time.Duration
 	stall      float64 // chance per segment to be lost and sent again
 	breaks     float64 // chance per segment to break the connection
+	// narrow: only small messages get through, as where a path's MTU has shrunk. Raft's
+	// entries are large, its heartbeats small.
+	narrow bool
 }
 
 func newNetwork(rng *rand.Rand, base time.Duration) *network {
@@ -183,23 +186,6 @@ func (h *host) pause(paused bool) {
 	defer h.net.mu.Unlock()
 	h.paused = paused
 	h.net.signalLocked()
-}
-
-// awake waits until the process is not paused, or ctx ends.
-func (h *host) awake(ctx context.Context) {
-	for {
-		h.net.mu.Lock()
-		paused, changed := h.paused && !h.dead, h.net.changed
-		h.net.mu.Unlock()
-		if !paused {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // dial connects to a service of another machine, as TCP does: refused where the

@@ -66,6 +66,20 @@ type seat struct {
 	down    int // how many faults keep it down
 	current *node
 	removed bool
+	// drained: clients are sent elsewhere, as by a balancer that looks at /readyz.
+	drained bool
+}
+
+func (s *seat) drain(drained bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drained = drained
+}
+
+func (s *seat) isDrained() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drained
 }
 
 var builtin = sync.OnceValues(kinds.Builtin)
@@ -106,9 +120,12 @@ func (n *node) open() (err error) {
 	n.rpc = peer.NewTransportOn(layer{n.raftPort}, sameAddress, rpcTimeout, slog.New(slog.DiscardHandler))
 	cfg := raftstore.Config{
 		Dir: n.disk.dir, Node: proto.NodeID(n.name), Name: n.name, Peers: n.peers, Logger: logger,
-		Transport: &doubling{Transport: n.rpc, chance: c.profile.double, after: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(n.seat.rng.Uint64(), 1))},
-		Fatal:     n.fatal,
-		Timing:    n.seat.timing, Limits: c.profile.limits,
+		Transport: &narrowing{
+			&doubling{Transport: n.rpc, chance: c.profile.double, after: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(n.seat.rng.Uint64(), 1))},
+			n.host,
+		},
+		Fatal:  n.fatal,
+		Timing: n.seat.timing, Limits: c.profile.limits,
 		Seams: raftstore.Seams{Commit: n.disk.commit, Applied: n.applied},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,19 @@ func TestPlantedNone(t *testing.T) {
 	s.run(1, 20)
 }
 
+// provoked are the bugs that hardly show without the faults of one profile.
+var provoked = map[planted.Bug]string{planted.FastPath: "deposed"}
+
+// seedFor is the nth seed to look for a bug with.
+func seedFor(bug planted.Bug, n uint64) uint64 {
+	name := provoked[bug]
+	if name == "" {
+		return n
+	}
+	at := slices.IndexFunc(favours, func(f favour) bool { return f.name == name })
+	return (n-1)*uint64(len(favours)) + uint64(at)
+}
+
 // find plays seeds on all cores until one fails, and says what failed first.
 func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
 	var (
@@ -68,9 +82,10 @@ func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				for {
-					n := next.Add(1) - 1
+					at := next.Add(1) - 1
+					n := seedFor(bug, at)
 					mu.Lock()
-					done := what != "" || n > *bound
+					done := what != "" || at > *bound
 					mu.Unlock()
 					if done {
 						return

@@ -37,12 +37,15 @@ type profile struct {
 	restore bool
 }
 
-// The profiles that seeds go through, by the faults that they favour. A weight of
-// a kind that is not named is 1 in "mix" and 0 elsewhere.
-var favours = []struct {
+// favour is a profile's name and the weights of its faults.
+type favour struct {
 	name   string
 	faults map[string]int
-}{
+}
+
+// The profiles that seeds go through, by the faults that they favour. A weight of
+// a kind that is not named is 1 in "mix" and 0 elsewhere.
+var favours = []favour{
 	{"mix", nil},
 	{"partition", map[string]int{"isolate": 4, "split": 3, "bridge": 2, "one-way": 3, "flap": 2, "minority": 3, "delay": 1, "kill": 1, "compact": 1}},
 	{"crash", map[string]int{"kill": 4, "power": 4, "kill-all": 3, "restart": 1, "io-error": 2, "slow-disk": 2, "compact": 1}},
