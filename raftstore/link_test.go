@@ -1,0 +1,129 @@
+package raftstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/peer"
+	"google.golang.org/grpc"
+)
+
+// A leader takes only what was meant for it as the leader of its present term: in
+// another one, the proposer may have given the entry up.
+func TestProposalsOfAnotherTermAreRefused(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	m := c.leader()
+	proposer := c.other(m)
+	frame, err := proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v"), RequestId: []byte("0123456789abcdef")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := m.leader.term.Load()
+	for _, other := range []uint64{0, term - 1, term + 1} {
+		if _, err := proposer.forward(c.ctx(), m.id, m.addr, other, frame); !errors.Is(err, errNotSent) {
+			t.Errorf("a proposal for term %d to the leader of term %d: %v, want %v", other, term, err, errNotSent)
+		}
+	}
+	if table := m.State().Table("t"); table != nil {
+		t.Error("a refused proposal has taken effect")
+	}
+	if r, err := proposer.forward(c.ctx(), m.id, m.addr, term, frame); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+		t.Errorf("a proposal for the present term: %v, %v", r.Outcome, err)
+	}
+}
+
+// deafPeer reads some questions of each stream and answers none.
+type deafPeer struct {
+	proto.UnimplementedPeerServer
+	reads int
+
+	mu   sync.Mutex
+	read map[uint64]bool
+}
+
+func (p *deafPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
+	for range p.reads {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.read[binary.BigEndian.Uint64(req.GetPropose())] = true
+		p.mu.Unlock()
+	}
+	<-stream.Context().Done()
+	return context.Cause(stream.Context())
+}
+
+// Links to a node that does not lead end with proposals in every stage: not
+// registered, queued, half written, read, and given up by their callers. Each
+// caller hears of it once, and what was not asked did not arrive.
+func TestLinksEndWithQuestionsQueued(t *testing.T) {
+	const questions, size = 3000, 32 << 10
+	c := newCluster(t, 1, nil)
+	m := c.leader()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := peer.New(peer.Config{
+		NodeID: "z", Credentials: c.ca.issue("z"), Listener: l, Logger: slog.New(slog.DiscardHandler), Cluster: m.Cluster,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	deaf := &deafPeer{reads: 40, read: map[uint64]bool{}}
+	proto.RegisterPeerServer(host.GRPC(), deaf)
+	host.Serve()
+
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		notAsked []uint64
+		asked    int
+	)
+	payload := func(i int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(i))[:size] }
+	for i := range questions {
+		wg.Go(func() {
+			ctx := c.ctx()
+			if i%7 == 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
+				defer cancel()
+			}
+			q := question{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
+			err := m.links.ask(ctx, "z", l.Addr().String(), &q)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				t.Errorf("question %d was answered", i)
+			case errors.Is(err, errNotAsked):
+				notAsked = append(notAsked, uint64(i))
+			default:
+				asked++
+			}
+		})
+	}
+	wg.Wait()
+	m.links.close()
+	deaf.mu.Lock()
+	defer deaf.mu.Unlock()
+	for _, i := range notAsked {
+		if deaf.read[i] {
+			t.Errorf("question %d has arrived, its caller was told that it was not asked", i)
+		}
+	}
+	t.Logf("%d not asked, %d may have been, %d have arrived", len(notAsked), asked, len(deaf.read))
+	if len(deaf.read) == 0 || asked == 0 {
+		t.Error("nothing has arrived: the test shows nothing")
+	}
+}
