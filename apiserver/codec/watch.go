@@ -40,7 +40,8 @@ type EventWriter struct {
 // holds none.
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// NewEventWriter sends the response's headers and returns the writer.
+// NewEventWriter writes the response's headers, which the first Flush sends, and
+// returns the writer.
 func NewEventWriter(w http.ResponseWriter, f Format, res *kinds.Resource) (*EventWriter, error) {
 	flusher, ok := w.(http.Flusher)
 	if !ok {
@@ -57,7 +58,6 @@ func NewEventWriter(w http.ResponseWriter, f Format, res *kinds.Resource) (*Even
 	}
 	w.Header()["Content-Type"] = contentTypes(contentType)
 	w.WriteHeader(http.StatusOK)
-	flusher.Flush()
 	return e, nil
 }
 
@@ -306,19 +306,17 @@ func (e *EventWriter) Error(s *metav1.Status) error {
 	return e.end(b, err)
 }
 
-// Flush sends what was written.
-func (e *EventWriter) Flush() error {
-	if e.buf == nil {
-		return nil
+// Flush sends what was written, the headers too.
+func (e *EventWriter) Flush() (err error) {
+	if e.buf != nil {
+		if len(*e.buf) > 0 {
+			err = e.send()
+		}
+		if cap(*e.buf) <= 2*chunk {
+			frames.Put(e.buf)
+		}
+		e.buf = nil
 	}
-	err := error(nil)
-	if len(*e.buf) > 0 {
-		err = e.send()
-	}
-	if cap(*e.buf) <= 2*chunk {
-		frames.Put(e.buf)
-	}
-	e.buf = nil
 	if err == nil && e.flusher != nil {
 		e.flusher.Flush()
 	}

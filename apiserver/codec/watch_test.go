@@ -23,12 +23,15 @@ func watched(t *testing.T, f Format, res *kinds.Resource, run func(*EventWriter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !w.Flushed {
-		t.Error("the header was not flushed")
+	if w.Flushed {
+		t.Error("the headers were sent alone")
 	}
 	run(e)
 	if err := e.Flush(); err != nil {
 		t.Fatal(err)
+	}
+	if !w.Flushed {
+		t.Error("nothing was sent")
 	}
 	return w
 }
