@@ -137,6 +137,12 @@ func (l *links) close() {
 	l.tasks.Wait()
 }
 
+// noRetry keeps gRPC from moving a stream to another connection by itself, with
+// everything that was sent on it: what to send again, and to whom, is decided by
+// who asked. gRPC gives up retries when what it would have to send again is more
+// than this, so from the first message on.
+var noRetry = grpc.MaxRetryRPCBufferSize(0)
+
 // run owns the stream: it opens it, writes what is queued and, in a second
 // goroutine, reads the answers. Opening happens here, outside any lock, because
 // it waits for the connection.
@@ -148,35 +154,43 @@ func (k *link) run(s *Store) {
 	}()
 	defer func() { <-watched }()
 	defer k.cancel()
-	stream, err := proto.NewPeerClient(k.conn).Exchange(k.ctx)
+	stream, err := proto.NewPeerClient(k.conn).Exchange(k.ctx, noRetry)
 	if err != nil {
 		// Nothing was written. What was not asked can be asked again.
 		k.end(fmt.Errorf("open a stream to %s: %w: %w", k.id, errNotAsked, err))
 		return
 	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		defer k.cancel()
-		for {
-			resp, err := stream.Recv()
-			if err != nil {
-				k.end(fmt.Errorf("stream to %s: %w", k.id, err))
-				return
-			}
-			k.answer(resp)
-		}
-	}()
-	for k.ctx.Err() == nil {
+	var reader sync.WaitGroup
+	for reading := false; k.ctx.Err() == nil; {
 		select {
 		case q := <-k.queue:
 			if err := stream.Send(&q.req); err != nil {
 				k.cancel()
 			}
+			if !reading {
+				// Not before the first question: until then gRPC would retry in Recv, and
+				// hold a lock meanwhile that Send waits for without a context.
+				reading = true
+				reader.Go(func() { k.read(stream) })
+			}
 		case <-k.ctx.Done():
 		}
 	}
-	<-read
+	reader.Wait()
+	k.end(fmt.Errorf("stream to %s: %w", k.id, context.Cause(k.ctx)))
+}
+
+// read hands out the answers until the stream ends, and ends the link with it.
+func (k *link) read(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse]) {
+	defer k.cancel()
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			k.end(fmt.Errorf("stream to %s: %w", k.id, err))
+			return
+		}
+		k.answer(resp)
+	}
 }
 
 func (k *link) register(q *question) error {
@@ -235,7 +249,9 @@ func (k *link) answer(resp *proto.PeerResponse) {
 func (k *link) end(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ended = err
+	if k.ended == nil {
+		k.ended = err
+	}
 	for id := range k.waiting {
 		q := k.take(id)
 		q.err = err

@@ -156,7 +156,7 @@ func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 	}
 	var r mvcc.Result
 	err := errNotSent
-	if p.store.leader.leads(term) {
+	if p.store.leader.leads(term) && p.store.raft.CurrentTerm() == term {
 		r, err = p.store.applyWait(entry)
 	}
 	switch {
