@@ -57,7 +57,9 @@ func newNudger(t raft.Transport) *nudger {
 }
 
 func (n *nudger) start(s *Store) {
+	n.mu.Lock()
 	n.store = s
+	n.mu.Unlock()
 	n.ended.Add(1)
 	go n.run()
 }
@@ -84,9 +86,16 @@ func (n *nudger) SetHeartbeatHandler(handle func(raft.RPC)) {
 	}
 }
 
-// AppendEntries notes what the peer is told.
+// AppendEntries notes what the peer is told, and insists where it cannot be
+// reached.
 func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := n.Transport.AppendEntries(id, target, args, resp)
+	if err != nil && !isHeartbeat(args) {
+		err = n.insist(err, args.Term, func() error {
+			*resp = raft.AppendEntriesResponse{}
+			return n.Transport.AppendEntries(id, target, args, resp)
+		})
+	}
 	if err == nil && resp.Success {
 		n.note(id, target, args)
 	}
