@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/status"
@@ -27,7 +28,8 @@ func (c *call) body() ([]byte, error) {
 	case err == nil:
 		c.bodySize = int64(len(b))
 		return b, nil
-	case errors.Is(c.ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(c.ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		// The connection's deadline may come a moment before the context's.
 		return nil, status.Timeout()
 	case errors.Is(err, errBodyTooLarge):
 		return nil, status.BodyTooLarge(limit)

@@ -52,6 +52,13 @@ type TooStaleError struct {
 	RetryAfter     int // seconds
 }
 
+// unknownAge is beyond any staleness that was measured: the node was not found
+// current since its start.
+const unknownAge = 100 * 365 * 24 * time.Hour
+
 func (e *TooStaleError) Error() string {
+	if e.Staleness > unknownAge {
+		return fmt.Sprintf("this node does not know how old its state is, and at most %v was asked for", e.Max)
+	}
 	return fmt.Sprintf("this node's state may be %v old, more than the %v asked for", e.Staleness, e.Max)
 }

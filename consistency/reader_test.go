@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -97,6 +98,20 @@ func (s *source) rounds() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
+}
+
+func TestTooStaleText(t *testing.T) {
+	for _, c := range []struct {
+		staleness time.Duration
+		want      string
+	}{
+		{2 * time.Second, "this node's state may be 2s old, more than the 1s asked for"},
+		{math.MaxInt64, "this node does not know how old its state is, and at most 1s was asked for"},
+	} {
+		if got := (&TooStaleError{Staleness: c.staleness, Max: time.Second}).Error(); got != c.want {
+			t.Errorf("%v: %q, want %q", c.staleness, got, c.want)
+		}
+	}
 }
 
 // TestAwait is a table of situations: what the cluster is like, what happens
