@@ -127,7 +127,7 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 		return 0, fmt.Errorf("this node is not a voter any more: %w", ErrNotLeader)
 	}
 	if planted.On(planted.VerifyLeader) {
-		return index, s.raft.VerifyLeader().Error()
+		return index, s.verifyLeader(ctx)
 	}
 	if err := s.askVoters(ctx, term, others, voters/2+1-answers); err != nil {
 		return 0, err

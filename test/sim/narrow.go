@@ -33,15 +33,16 @@ func (h *host) wide(ctx context.Context, to string) error {
 	}
 }
 
-// narrowing is a Transport whose entries need a wide path.
+// narrowing is a Transport whose entries need a wide path, and with them the
+// messages that follow them on their stream. Heartbeats have a stream of their own.
 type narrowing struct {
 	*doubling
 	host *host
 }
 
 func (t *narrowing) pass(to raft.ServerID, req *raft.AppendEntriesRequest) error {
-	if len(req.Entries) == 0 {
-		return nil
+	if len(req.Entries) == 0 && req.PrevLogEntry == 0 && req.LeaderCommitIndex == 0 {
+		return nil // a heartbeat
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
