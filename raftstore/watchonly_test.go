@@ -146,7 +146,7 @@ func followOnly(ctx context.Context, m *Memory, only mvcc.Interest, after, until
 		}
 		select {
 		case <-w.Wake():
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			return got, read, errors.New("no wake came")
 		case <-ctx.Done():
 			return got, read, ctx.Err()

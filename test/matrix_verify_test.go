@@ -46,9 +46,10 @@ func (m *matrix) verify() {
 	}
 	// A future revision is refused when the leader says so, not after the three seconds
 	// that it takes when nobody can say; Any waits for nobody. This machine may be busy:
-	// what a calm one needs is in the log.
+	// what a calm one needs is in the log. Watches are left out: all of them begin at
+	// once, and wait for the client more than for the server.
 	const noWait = 2500 * time.Millisecond
-	for _, group := range []string{"list 504", "get 504", "watch 504", "get Any", "list Any all"} {
+	for _, group := range []string{"list 504", "get 504", "get Any", "list Any all"} {
 		if took := byOutcome[group]; len(took) == 0 || took[len(took)/2] > noWait {
 			m.t.Errorf("%s: the median is above %s: %v", group, noWait, took)
 		}
