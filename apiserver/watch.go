@@ -122,16 +122,15 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 	w.cursor = cursor
 	defer cursor.Close()
 	if w.begin(plan) {
-		w.follow()
+		w.follow(plan)
 	}
 }
 
 // begin sends the headers, also when there is nothing to say yet, and with them
 // a bookmark if the client takes bookmarks. client-go reads the whole collection
 // again when a watch breaks within its first second without having said
-// anything, as most watches would: nearly all kinds are idle at any time. The
-// bookmark that ends the initial events has said it already. It reports whether
-// the watch goes on.
+// anything, as most watches would: nearly all kinds are idle at any time. Behind
+// initial events it is follow that sends it. It reports whether the watch goes on.
 func (w *watching) begin(plan consistency.Plan) bool {
 	if w.q.AllowWatchBookmarks && !plan.EndBookmark {
 		return w.advance(true)
@@ -191,10 +190,18 @@ func (w *watching) write() {
 	}
 }
 
+// firstBookmark is when a watch gets its first bookmark behind the one that ends
+// its initial events. client-go counts what a watch has said from there on (see
+// begin); upstream's clients and tests expect nothing right behind the end.
+const firstBookmark = 250 * time.Millisecond
+
 // follow is the life of a watch after its start.
-func (w *watching) follow() {
+func (w *watching) follow(plan consistency.Plan) {
 	end := time.Now().Add(w.lifetime())
 	next := w.nextTimer(end)
+	if soon := time.Now().Add(firstBookmark); plan.EndBookmark && soon.Before(next) {
+		next = soon
+	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 	for {

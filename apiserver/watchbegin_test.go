@@ -52,3 +52,16 @@ func TestFirstBookmarkComesWithTheHeaders(t *testing.T) {
 }
 
 func at(m *raftstore.Memory) string { return m.Applied().String() }
+
+// A watch that breaks within its first second and has said nothing behind its
+// initial events makes client-go read everything again.
+func TestBookmarkBehindInitialEvents(t *testing.T) {
+	e := newEnv(t, nil)
+	s := e.watch(maps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+	if end := e.next(s); !strings.Contains(end, "initial-events-end") {
+		t.Fatal(end)
+	}
+	if next := e.next(s); !strings.HasPrefix(next, `{"type":"BOOKMARK"`) || strings.Contains(next, "initial-events-end") {
+		t.Fatal(next)
+	}
+}

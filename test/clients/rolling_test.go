@@ -33,6 +33,9 @@ func TestRollingRestart(t *testing.T) {
 	// Nobody waits for the clients: a node is ready, and the next is killed.
 	t.Run("hasty SIGKILL", func(t *testing.T) {
 		r := begin(t)
+		// client-go reads again when a watch breaks that has said nothing behind its
+		// initial events: the server says something after 250 ms.
+		<-time.After(time.Second)
 		for range 2 {
 			for _, n := range r.c.Nodes() {
 				r.c.Kill(t, n)
