@@ -88,10 +88,23 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 // makes sending it again safe.
 func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	began := time.Now()
-	sent := false // the frame may be in a log
+	sent := false       // the frame may be in a log
+	sentIn := uint64(0) // the last term in which it was
+	var last error
 	for attempt := 0; ; attempt++ {
 		change := s.leader.watch()
-		r, err := s.attempt(ctx, frame)
+		var r mvcc.Result
+		err := last
+		// In the term in which it was sent, the frame may still be on its way to the
+		// same leader, be overtaken by its repetition, and take effect after that was
+		// refused. A later term's leader has it in its log, or nobody ever will.
+		if !sent || s.raft.CurrentTerm() > sentIn {
+			var term uint64
+			if r, term, err = s.attempt(ctx, frame); errors.Is(err, ErrUnknownOutcome) {
+				sentIn = term
+			}
+			last = err
+		}
 		if err == nil {
 			if attempt > 0 && r.Outcome == proto.Outcome_OUTCOME_DUPLICATE {
 				r.Outcome = proto.Outcome_OUTCOME_APPLIED
@@ -137,22 +150,24 @@ func giveUp(sent bool, last, caller, closed error) error {
 	}
 }
 
-// attempt sends the frame once. Errors: errNotSent, ErrUnknownOutcome, or one
-// that ends the proposal.
-func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, error) {
-	if s.leader.ready() {
-		return s.applyHere(ctx, frame)
+// attempt sends the frame once, to the leader of the term that it returns. Errors:
+// errNotSent, ErrUnknownOutcome, or one that ends the proposal.
+func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64, error) {
+	if term := s.leader.term.Load(); term != 0 {
+		r, err := s.applyHere(ctx, frame)
+		return r, term, err
 	}
 	term := s.raft.CurrentTerm()
 	addr, id := s.raft.LeaderWithID()
 	if id == "" || id == raft.ServerID(s.cfg.Node) || s.raft.CurrentTerm() != term {
-		return mvcc.Result{}, errNotSent
+		return mvcc.Result{}, term, errNotSent
 	}
 	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader {
-		return mvcc.Result{}, errNotSent // it would only wait on: see link.watch
+		return mvcc.Result{}, term, errNotSent // it would only wait on: see link.watch
 	}
 	s.stats.forwarded.Add(1)
-	return s.forward(ctx, proto.NodeID(id), string(addr), term, frame)
+	r, err := s.forward(ctx, proto.NodeID(id), string(addr), term, frame)
+	return r, term, err
 }
 
 // forward gives the frame to the leader of a term and waits for its answer, as

@@ -127,7 +127,8 @@ func (k *client) write(ctx context.Context, s *seat, op history.Op) {
 	switch op.Kind {
 	case history.Create, history.Update, history.UpdateIf:
 		k.writes++
-		op.Value = fmt.Sprintf("c%d-%d-%s", k.id, k.writes, colors[k.rng.IntN(len(colors))])
+		// Restored clusters hold values of the first one: theirs begin otherwise.
+		op.Value = fmt.Sprintf("%c%d-%d-%s", s.name[0], k.id, k.writes, colors[k.rng.IntN(len(colors))])
 		body = encode(op.Key, op.Value, op.Precondition)
 		if op.Kind == history.Create {
 			method = http.MethodPost
