@@ -110,7 +110,8 @@ func newPast(t *testing.T) *past {
 		for _, n := range h.c.Nodes() {
 			floors = append(floors, n.Metric(t, "quorate_history_floor"))
 		}
-		if floors[0] < float64(Revision(t, big.ResourceVersion)-24) || floors[1] != floors[0] || floors[2] != floors[0] {
+		kept, most := h.c.Nodes()[0].Metric(t, "quorate_history_bytes"), h.c.Nodes()[0].Metric(t, "quorate_history_max_bytes")
+		if floors[0] == 0 || kept > most || floors[1] != floors[0] || floors[2] != floors[0] {
 			return fmt.Sprintf("%v; the newest version is %s", floors, big.ResourceVersion)
 		}
 		return ""
