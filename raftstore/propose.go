@@ -85,7 +85,7 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 
 // retry sends the frame to whoever leads until it has an answer, the context
 // ends, or no leader was there for Timing.NoLeader. The request id in the frame
-// makes sending it again safe.
+// makes it take effect once.
 func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	began := time.Now()
 	sent := false       // the frame may be in a log
@@ -115,6 +115,8 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 		case errors.Is(err, errNotSent):
 		case errors.Is(err, ErrUnknownOutcome):
 			sent = true
+		case sent: // refused now, which says nothing of the copy that was sent before
+			return r, giveUp(sent, err, nil, nil)
 		default: // refused for good
 			return r, err
 		}
