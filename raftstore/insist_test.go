@@ -2,16 +2,36 @@ package raftstore
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/peer"
 )
+
+// beats counts the heartbeats that failed.
+type beats struct {
+	*peer.Transport
+	failed *atomic.Int64
+}
+
+func (b beats) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := b.Transport.AppendEntries(id, to, req, resp)
+	if err != nil && isHeartbeat(req) {
+		b.failed.Add(1)
+	}
+	return err
+}
 
 // A voter that was away for long enough that raft has lost patience with it has
 // everything within a moment of its return, and makes a quorum.
 func TestReturnIsNoticed(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	var failed atomic.Int64
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Transport = beats{cfg.Transport.(*peer.Transport), &failed}
+	})
 	leader := c.leader()
 	away := c.other(leader)
 	var third *testNode
@@ -21,9 +41,14 @@ func TestReturnIsNoticed(t *testing.T) {
 		}
 	}
 	c.close(away)
-	// Nine attempts of raft's own would have failed by now, and the next one would
-	// be more than two seconds away.
-	<-time.After(6 * time.Second)
+	// Raft's own attempts fail as often at first, and then ever more rarely: by now
+	// the next one would be more than two seconds away.
+	c.eventually("the leader has lost patience", func() error {
+		if n := failed.Load(); n < 14 {
+			return fmt.Errorf("%d heartbeats have failed", n)
+		}
+		return nil
+	})
 	var last proto.Revision
 	for i := range 10 {
 		r, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
