@@ -65,6 +65,11 @@ func newReaders(t *testing.T) *readers {
 	// The floor moves soon past what is more than the bytes, and leaves six MiB. That
 	// is enough for what the tests write within the retention.
 	settings := []string{"history-retention=" + historyRetention.String(), "history-max-bytes=8388608"}
+	// These tests are not about elections: a machine that stands still for a few
+	// seconds must not cause one.
+	for _, timeout := range []string{"heartbeat-timeout", "election-timeout", "leader-lease-timeout"} {
+		settings = append(settings, timeout+"=15s")
+	}
 	c, err := launch(3, settings)
 	if err != nil {
 		t.Fatal(err)

@@ -197,11 +197,18 @@ func TestWatchForms(t *testing.T) {
 		role string
 		node *Node
 	}{{"leader", r.leader}, {"follower", r.follower}, {"nonvoter", r.nonvoter}} {
-		t.Run(row.role, func(t *testing.T) { tellWatches(t, r, row.node, "forms-"+row.role) })
+		t.Run(row.role, func(t *testing.T) {
+			for lives := 3 * time.Second; !tellWatches(t, r, row.node, fmt.Sprintf("forms-%s-%d", row.role, lives/time.Second), lives); lives *= 2 {
+				if lives > 20*time.Second {
+					t.Fatalf("seven writes took longer than %s", lives)
+				}
+			}
+		})
 	}
 }
 
-func tellWatches(t *testing.T, r *readers, n *Node, ns string) {
+// tellWatches is false if the watches ended before the story did.
+func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Duration) bool {
 	ctx := t.Context()
 	writer := r.follower.Typed(t).CoreV1()
 	if _, err := writer.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
@@ -228,8 +235,9 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string) {
 	a, _ := create("a", x), create("b", nil)
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
 	open := map[string]*rawWatch{}
+	began := time.Now()
 	for form := range watchForms {
-		open[form] = openRawWatch(t, n, form, path+"?watch=1&labelSelector=x%3D1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=3")
+		open[form] = openRawWatch(t, n, form, path+"?watch=1&labelSelector=x%3D1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds="+fmt.Sprint(int(lives.Seconds())))
 	}
 	begins := patch("b", `{"metadata":{"labels":{"x":"1"}}}`)
 	ceases := patch("a", `{"metadata":{"labels":{"x":"2"}},"data":{"k":"second"}}`)
@@ -238,6 +246,9 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string) {
 		t.Fatal(err)
 	}
 	after := create("c", nil)
+	if time.Since(began) > lives*2/3 {
+		return false
+	}
 	want := []rawEvent{
 		{Type: "ADDED", Name: "a", ResourceVersion: a, Label: "1"},
 		{Type: "BOOKMARK", End: true},
@@ -296,6 +307,7 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string) {
 	resumeElsewhere(t, r, n, path, last, patch("a", `{"metadata":{"labels":{"x":"1"}}}`), patch("a", `{"data":{"k":"third"}}`))
 	watchErrors(t, r, n, path)
 	watchAddresses(t, n, ns, patch)
+	return true
 }
 
 // resumeElsewhere goes on from the last bookmark of each form on the other nodes:
