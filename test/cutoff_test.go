@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,33 +14,21 @@ import (
 
 // cutoffRow is a row of cutoff.txt.
 type cutoffRow struct {
-	line                 int
-	verb, query, outcome string
-	least, most          time.Duration
+	at, verb, query, outcome string
+	least, most              time.Duration
 }
 
 func readCutoff(t *testing.T) (rows []cutoffRow) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/cutoff.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, line := range strings.Split(string(raw), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		parts := strings.Split(line, " | ")
-		if len(parts) != 3 {
-			t.Fatalf("cutoff.txt:%d: not a row: %s", i+1, line)
-		}
-		row := cutoffRow{line: i + 1, outcome: parts[1]}
-		row.verb, row.query, _ = strings.Cut(parts[0], " ")
-		least, most, _ := strings.Cut(parts[2], " ")
+	for _, r := range textRows(t, "cutoff.txt", 3) {
+		row := cutoffRow{at: r.at, outcome: r.columns[1]}
+		row.verb, row.query, _ = strings.Cut(r.columns[0], " ")
+		least, most, _ := strings.Cut(r.columns[2], " ")
 		var err1, err2 error
 		row.least, err1 = time.ParseDuration(least)
 		row.most, err2 = time.ParseDuration(most)
 		if err1 != nil || err2 != nil {
-			t.Fatalf("cutoff.txt:%d: %v %v", i+1, err1, err2)
+			t.Fatalf("%s: %v %v", r.at, err1, err2)
 		}
 		rows = append(rows, row)
 	}
@@ -54,7 +41,7 @@ func readCutoff(t *testing.T) (rows []cutoffRow) {
 // afterwards, and everything works.
 func TestReadsWithoutQuorum(t *testing.T) {
 	rows := readCutoff(t)
-	r := startReaders(t)
+	r := ownReaders(t)
 	voters := r.c.Others(r.nonvoter)
 	l := newLedger(t, r, "cutoff", r.leader, voters...)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -136,7 +123,7 @@ func (row cutoffRow) ask(t *testing.T, n *Node, words *strings.Replacer) {
 		query += "&watch=1"
 	}
 	fail := func(format string, args ...any) {
-		t.Errorf("cutoff.txt:%d: %s: %s %s: %s", row.line, n.Name, row.verb, row.query, fmt.Sprintf(format, args...))
+		t.Errorf("%s: %s: %s %s: %s", row.at, n.Name, row.verb, row.query, fmt.Sprintf(format, args...))
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.API+path+"?"+query, nil)
 	if err != nil {

@@ -44,9 +44,31 @@ func startReaders(t *testing.T) *readers {
 	sharedReaders.Lock()
 	defer sharedReaders.Unlock()
 	if sharedReaders.r == nil {
-		sharedReaders.r = newReaders(t)
+		// These tests are not about elections: a machine that stands still for a few
+		// seconds must not cause one.
+		sharedReaders.r = newReaders(t, "heartbeat-timeout=15s", "election-timeout=15s", "leader-lease-timeout=15s")
 	}
 	r := sharedReaders.r
+	r.begin(t)
+	return r
+}
+
+// ownReaders returns a cluster for one test that does harm to its nodes.
+func ownReaders(t *testing.T) *readers {
+	t.Helper()
+	r := newReaders(t)
+	t.Cleanup(func() {
+		if err := r.c.destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.begin(t)
+	return r
+}
+
+// begin prepares the cluster for a test.
+func (r *readers) begin(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.c.showLogs(t)
@@ -57,19 +79,13 @@ func startReaders(t *testing.T) *readers {
 	for _, n := range r.c.Nodes() {
 		n.HTTP(t) // made before the test's goroutines share it
 	}
-	return r
 }
 
-func newReaders(t *testing.T) *readers {
+func newReaders(t *testing.T, settings ...string) *readers {
 	t.Helper()
 	// The floor moves soon past what is more than the bytes, and leaves six MiB. That
 	// is enough for what the tests write within the retention.
-	settings := []string{"history-retention=" + historyRetention.String(), "history-max-bytes=8388608"}
-	// These tests are not about elections: a machine that stands still for a few
-	// seconds must not cause one.
-	for _, timeout := range []string{"heartbeat-timeout", "election-timeout", "leader-lease-timeout"} {
-		settings = append(settings, timeout+"=15s")
-	}
+	settings = append(settings, "history-retention="+historyRetention.String(), "history-max-bytes=8388608")
 	c, err := launch(3, settings)
 	if err != nil {
 		t.Fatal(err)

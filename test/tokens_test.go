@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,26 +14,17 @@ import (
 
 // tokenCase is a row of tokens.txt.
 type tokenCase struct {
-	line                         int
-	form, content, list, outcome string
+	at, form, content, list, outcome string
 }
 
 func readTokens(t *testing.T) (cases []tokenCase) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/tokens.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, line := range strings.Split(string(raw), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+	for _, r := range textRows(t, "tokens.txt", 3) {
+		form, content, ok := strings.Cut(r.columns[0], " ")
+		if !ok {
+			t.Fatalf("%s: a token without a form", r.at)
 		}
-		parts := strings.Split(line, " | ")
-		form, content, ok := strings.Cut(parts[0], " ")
-		if len(parts) != 3 || !ok {
-			t.Fatalf("tokens.txt:%d: not a row: %s", i+1, line)
-		}
-		cases = append(cases, tokenCase{i + 1, form, content, parts[1], parts[2]})
+		cases = append(cases, tokenCase{r.at, form, content, r.columns[1], r.columns[2]})
 	}
 	return cases
 }
@@ -58,7 +48,7 @@ func (c tokenCase) token(t *testing.T, words *strings.Replacer) string {
 			content += " "
 		}
 	}
-	t.Fatalf("tokens.txt:%d: no form %q", c.line, c.form)
+	t.Fatalf("%s: no form %q", c.at, c.form)
 	return ""
 }
 
@@ -91,7 +81,7 @@ func TestTokens(t *testing.T) {
 				t.Fatal(err)
 			}
 			if wrong := c.check(resp.StatusCode, body, genuine, words(ns+"/b\x00")); wrong != "" {
-				t.Errorf("%s: tokens.txt:%d: %s\n%d %s", n.Name, c.line, wrong, resp.StatusCode, body)
+				t.Errorf("%s: %s: %s\n%d %s", n.Name, c.at, wrong, resp.StatusCode, body)
 			}
 		}
 	}

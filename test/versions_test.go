@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,26 +12,19 @@ import (
 
 // TestVersions writes resourceVersions in ways that are right, unusual and wrong.
 func TestVersions(t *testing.T) {
-	raw, err := os.ReadFile("testdata/versions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := startReaders(t)
 	l := newLedger(t, r, "versions", r.follower, r.leader)
 	current := l.mustPut("x")
 	l.mustPut("y") // what a watch behind the current one sees
 	words := strings.NewReplacer("{current}", fmt.Sprint(current), "{below}", fmt.Sprint(r.below), "{future}", fmt.Sprint(current+1_000_000))
-	for i, line := range strings.Split(string(raw), "\n") {
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		quoted, outcome, ok := strings.Cut(line, " | ")
+	for _, row := range textRows(t, "versions.txt", 2) {
+		quoted, outcome := row.columns[0], row.columns[1]
 		text, err := strconv.Unquote(words.Replace(strings.ReplaceAll(quoted, `\"`, `\x22`)))
-		if err != nil || !ok {
-			t.Fatalf("versions.txt:%d: %v", i+1, err)
+		if err != nil {
+			t.Fatalf("%s: %v", row.at, err)
 		}
 		for _, n := range r.c.Nodes() {
-			v := &version{t: t, n: n, namespace: l.namespace, text: text, where: fmt.Sprintf("versions.txt:%d: %s: %q", i+1, n.Name, text)}
+			v := &version{t: t, n: n, namespace: l.namespace, text: text, where: fmt.Sprintf("%s: %s: %q", row.at, n.Name, text)}
 			v.check(words.Replace(outcome))
 		}
 	}
