@@ -78,15 +78,16 @@ var rooms = map[string]room{
 	"bench/modes":           {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
+	"test/wire":             {ours: []string{"test/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
-	"test/chaos":        {ours: []string{"test/history", "test/check", "test/chaos/"}},
+	"test/chaos":        {ours: []string{"test/history", "test/wire", "test/check", "test/chaos/"}},
 	"test/chaos/clock":  {reach: noKubernetes},
 	"test/chaos/host":   {reach: noKubernetes},
 	"test/chaos/lazyfs": {reach: noKubernetes},
 	"test/check":        {ours: []string{"test/history"}, reach: noKubernetes},
 	"test/report":       {ours: []string{"test/history", "test/check"}, reach: noKubernetes},
 	"test/judge":        {ours: []string{"test/history", "test/check", "test/report"}, reach: noKubernetes},
-	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history"}},
+	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history", "test/wire"}},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// The wiring knows everybody, and nobody knows it.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 const (
@@ -135,46 +136,21 @@ func (k *client) call(ctx context.Context, n *Node, q request) (answer, error) {
 }
 
 // object is a ConfigMap, a list of them, or a Status.
-type object struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name            string            `json:"name"`
-		ResourceVersion string            `json:"resourceVersion"`
-		Continue        string            `json:"continue"`
-		Annotations     map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Data struct {
-		Value   string `json:"value"`
-		Padding string `json:"padding"`
-	} `json:"data"`
-	Items   []object `json:"items"`
-	Reason  string   `json:"reason"`
-	Message string   `json:"message"`
-	Code    int      `json:"code"`
-}
+type object = wire.Object
 
-func (o *object) revision() uint64 {
-	n, err := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// item is what the object says. One whose padding is damaged has a value that
+// itemOf is what an object says. One whose padding is damaged has a value that
 // nobody wrote.
-func (o *object) item() history.Item {
-	it := history.Item{Key: o.Metadata.Name, Value: o.Data.Value, Revision: o.revision()}
-	if strings.Trim(o.Data.Padding, "x") != "" {
+func itemOf(o *object) history.Item {
+	it := history.Item{Key: o.Metadata.Name, Value: o.Data["value"], Revision: o.Revision()}
+	if strings.Trim(o.Data["padding"], "x") != "" {
 		it.Value += " with damaged padding"
 	}
 	return it
 }
 
-// encode is a ConfigMap's JSON. Its label color is how the value ends, so that a
-// label selector is a filter by value.
+// encode is a ConfigMap's JSON.
 func encode(key, value, padding string, rev uint64) []byte {
-	meta := map[string]any{"name": key, "labels": map[string]string{"color": value[strings.LastIndexByte(value, '-')+1:]}}
+	meta := map[string]any{"name": key, "labels": map[string]string{"color": wire.Color(value)}}
 	if rev > 0 {
 		meta["resourceVersion"] = strconv.FormatUint(rev, 10)
 	}
@@ -184,14 +160,4 @@ func encode(key, value, padding string, rev uint64) []byte {
 		panic(err) // strings only
 	}
 	return b
-}
-
-// staleness is what an answer to an Any read claims; nil if nothing is known.
-func staleness(h http.Header) *time.Duration {
-	ms, err := strconv.ParseInt(h.Get("X-Quorate-Staleness"), 10, 64)
-	if err != nil {
-		return nil
-	}
-	d := time.Duration(ms) * time.Millisecond
-	return &d
 }

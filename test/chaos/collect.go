@@ -80,9 +80,9 @@ func (t *tail) once(ctx context.Context, n *Node, until uint64) {
 			return
 		case history.Bookmark:
 		default:
-			t.entries = append(t.entries, history.Entry{Item: f.Object.item(), Deleted: f.Type == history.Deleted})
+			t.entries = append(t.entries, history.Entry{Item: itemOf(&f.Object), Deleted: f.Type == history.Deleted})
 		}
-		t.at = max(t.at, f.Object.revision())
+		t.at = max(t.at, f.Object.Revision())
 	}
 }
 

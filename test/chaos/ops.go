@@ -12,44 +12,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
-
-var colors = []string{"red", "blue", "green"}
-
-// seen is what all clients of a run have seen: they choose revisions from it.
-type seen struct {
-	mu     sync.Mutex
-	newest uint64
-	keys   map[string]uint64
-}
-
-func (s *seen) note(items ...history.Item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, it := range items {
-		s.newest = max(s.newest, it.Revision)
-		if it.Key != "" {
-			s.keys[it.Key] = max(s.keys[it.Key], it.Revision)
-		}
-	}
-}
-
-// around returns a revision near the newest: back to before it, or ahead after it.
-func (s *seen) around(rng *rand.Rand, before, after int) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return uint64(max(int64(s.newest)-int64(rng.IntN(before+1))+int64(rng.IntN(after+1)), 1))
-}
-
-func (s *seen) of(key string) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(s.keys[key], 1)
-}
 
 // caller makes operations, one at a time, and records them.
 type caller struct {
@@ -148,7 +115,7 @@ func (k *caller) expect(key string) uint64 {
 	if rev := k.mine[key]; rev > 0 && k.rng.IntN(4) == 0 {
 		return rev
 	}
-	return k.r.seen.of(key)
+	return k.r.seen.Of(key)
 }
 
 func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
@@ -157,7 +124,7 @@ func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
 	switch op.Kind {
 	case history.Create, history.Update, history.UpdateIf:
 		k.writes++
-		op.Value = fmt.Sprintf("c%d-%d-%s", k.id, k.writes, colors[k.rng.IntN(len(colors))])
+		op.Value = fmt.Sprintf("c%d-%d-%s", k.id, k.writes, wire.Colors[k.rng.IntN(len(wire.Colors))])
 		padding := strings.Repeat("x", k.rng.IntN(k.mix.Padding+1))
 		q.body = encode(op.Key, op.Value, padding, op.Precondition)
 		switch {
@@ -183,19 +150,10 @@ func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
 	if err == nil {
 		err = json.Unmarshal(a.body, &o)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		op.Outcome, op.Reason = history.Unknown, err.Error()
-	case a.code < 300:
-		op.Outcome, op.Role = history.OK, a.header.Get("X-Quorate-Role")
-		if q.method != http.MethodDelete { // a deletion's Status has none
-			op.Revision = o.revision()
-		}
-	case a.code == http.StatusGatewayTimeout, a.code == http.StatusInternalServerError && o.Reason != "ServerTimeout":
-		op.Outcome, op.Code, op.Reason = history.Unknown, a.code, o.Message
-	default:
-		// A ServerTimeout and a 503 say that it certainly did not happen.
-		op.Outcome, op.Code, op.Reason, op.Role = history.Refused, a.code, o.Reason, a.header.Get("X-Quorate-Role")
+	} else {
+		wire.Judge(&op, a.code, a.header, &o)
 	}
 	switch op.Outcome {
 	case history.Unknown:
@@ -203,7 +161,7 @@ func (k *caller) write(ctx context.Context, n *Node, op history.Op) {
 		k.id += nextLife
 	case history.OK:
 		k.mine[op.Key] = max(op.Revision, k.mine[op.Key])
-		k.r.seen.note(history.Item{Key: op.Key, Revision: op.Revision})
+		k.r.seen.Note(history.Item{Key: op.Key, Revision: op.Revision})
 		k.r.acked.Add(1)
 	}
 	k.ops = append(k.ops, op)
@@ -227,7 +185,7 @@ func (k *caller) read(ctx context.Context, n *Node, op *history.Op, path string,
 		k.ops = append(k.ops, *op)
 		return o, false
 	}
-	op.Role, op.Staleness = a.header.Get("X-Quorate-Role"), staleness(a.header)
+	op.Role, op.Staleness = a.header.Get("X-Quorate-Role"), wire.Staleness(a.header)
 	if a.code != http.StatusOK {
 		op.Outcome, op.Code, op.Reason = history.Refused, a.code, o.Reason
 		k.ops = append(k.ops, *op)
@@ -244,10 +202,10 @@ func (k *caller) get(ctx context.Context, n *Node, key string) {
 	if !ok {
 		return
 	}
-	it := o.item()
+	it := itemOf(&o)
 	op.Items = []history.Item{it}
 	k.mine[key] = it.Revision
-	k.r.seen.note(it)
+	k.r.seen.Note(it)
 	k.ops = append(k.ops, op)
 }
 
@@ -260,26 +218,17 @@ func (k *caller) chooseMode(n int) int {
 
 // mode makes the parameters of 0 Most Recent, 1 Any, 2 Not older than, 3 Exact.
 func (k *caller) mode(op *history.Op, mode int) url.Values {
-	q := url.Values{}
-	rv := func(n uint64) { op.Asked = n; q.Set("resourceVersion", strconv.FormatUint(n, 10)) }
 	switch mode {
 	case 0:
 		op.Mode = history.MostRecent
 	case 1:
 		op.Mode = history.Any
-		q.Set("resourceVersion", "0")
 	case 2:
-		op.Mode = history.NotOlderThan
-		rv(k.r.seen.around(k.rng, 50, 2))
-		if op.Kind == history.List {
-			q.Set("resourceVersionMatch", "NotOlderThan")
-		}
+		op.Mode, op.Asked = history.NotOlderThan, k.r.seen.Around(k.rng, 50, 2)
 	case 3:
-		op.Mode = history.Exact
-		rv(max(k.r.seen.around(k.rng, k.mix.Back, 0), k.r.from))
-		q.Set("resourceVersionMatch", "Exact")
+		op.Mode, op.Asked = history.Exact, max(k.r.seen.Around(k.rng, k.mix.Back, 0), k.r.from)
 	}
-	return q
+	return wire.Query(op)
 }
 
 // list makes a list, half of the time in pages from several nodes.
@@ -300,13 +249,13 @@ func (k *caller) list(ctx context.Context, n *Node) {
 		if !ok {
 			return
 		}
-		op.Revision = o.revision()
+		op.Revision = o.Revision()
 		for i := range o.Items {
-			op.Items = append(op.Items, o.Items[i].item())
+			op.Items = append(op.Items, itemOf(&o.Items[i]))
 		}
 		op.More = o.Metadata.Continue != ""
-		k.r.seen.note(op.Items...)
-		k.r.seen.note(history.Item{Revision: op.Revision})
+		k.r.seen.Note(op.Items...)
+		k.r.seen.Note(history.Item{Revision: op.Revision})
 		k.ops = append(k.ops, op)
 		if !op.More || len(op.Items) == 0 {
 			return

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/test/check"
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // Mix is the load of a scenario; zero fields mean the defaults.
@@ -96,7 +97,7 @@ type run struct {
 	dir   string
 	begin time.Time
 	from  uint64 // revision before the first operation
-	seen  seen
+	seen  wire.Seen
 	acked atomic.Int64
 
 	mu       sync.Mutex
@@ -179,7 +180,7 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 	end := sync.OnceValue(c.Close)
 	defer func() { err = errors.Join(err, end()) }()
 	r := &run{c: c, s: s, mix: s.Mix.withDefaults(), rng: rand.New(rand.NewPCG(seed, 0)), dir: dir, begin: time.Now(),
-		seen: seen{keys: map[string]uint64{}}, counts: map[string]int{}}
+		counts: map[string]int{}}
 	c.surprise = func(n *Node, err error) { r.fail("%s ended: %v\n%s", n.Name, err, n.lastWords()) }
 	if err := c.Start(ctx); err != nil {
 		return nil, err
@@ -234,8 +235,8 @@ func (r *run) prepare(ctx context.Context) error {
 		if err := n.getJSON(ctx, collection, &list); err != nil {
 			return err
 		}
-		r.from = list.revision()
-		r.seen.newest = r.from
+		r.from = list.Revision()
+		r.seen.Note(history.Item{Revision: r.from})
 		return nil
 	})
 }

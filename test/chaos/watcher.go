@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // watcher watches, is cut, and resumes on another node, again and again.
@@ -34,13 +35,11 @@ type watcher struct {
 	relists int
 }
 
-const initialEnd = "k8s.io/initial-events-end"
-
 func newWatcher(r *run, id int, rng *rand.Rand) *watcher {
 	w := &watcher{client: newClient(r.c), r: r, id: id, rng: rng, bookmarks: rng.IntN(4) > 0, faithful: id%2 == 0}
 	switch id % 4 {
 	case 1:
-		w.selector = colors[rng.IntN(len(colors))]
+		w.selector = wire.Colors[rng.IntN(len(wire.Colors))]
 	case 3:
 		w.prefix = r.key(rng)
 	}
@@ -141,9 +140,9 @@ func (w *watcher) start(record *history.Watch) url.Values {
 		record.Initial = true
 		q.Set("sendInitialEvents", "true")
 		q.Set("resourceVersionMatch", "NotOlderThan")
-		rv(w.r.seen.around(w.rng, 100, 0))
+		rv(w.r.seen.Around(w.rng, 100, 0))
 	default:
-		rv(max(w.r.seen.around(w.rng, w.r.mix.Back, 100), w.r.from))
+		rv(max(w.r.seen.Around(w.rng, w.r.mix.Back, 100), w.r.from))
 	}
 	return q
 }
@@ -162,7 +161,7 @@ func (w *watcher) read(ctx context.Context, in io.Reader, record *history.Watch)
 			}
 			return err.Error()
 		}
-		e := history.Event{Type: f.Type, Item: f.Object.item(), At: w.r.now()}
+		e := history.Event{Type: f.Type, Item: itemOf(&f.Object), At: w.r.now()}
 		switch f.Type {
 		case history.Error:
 			e.Item, e.Code = history.Item{}, f.Object.Code
@@ -173,8 +172,8 @@ func (w *watcher) read(ctx context.Context, in io.Reader, record *history.Watch)
 			w.from = 0
 			return f.Object.Message
 		case history.Bookmark:
-			e.Item = history.Item{Revision: f.Object.revision()}
-			e.InitialEnd = f.Object.Metadata.Annotations[initialEnd] == "true"
+			e.Item = history.Item{Revision: f.Object.Revision()}
+			e.InitialEnd = f.Object.InitialEventsEnd()
 			initial = initial && !e.InitialEnd
 			if !initial {
 				w.from = e.Revision
@@ -185,7 +184,7 @@ func (w *watcher) read(ctx context.Context, in io.Reader, record *history.Watch)
 			if !initial {
 				w.from = e.Revision
 			}
-			w.r.seen.note(history.Item{Key: e.Key, Revision: e.Revision})
+			w.r.seen.Note(history.Item{Key: e.Key, Revision: e.Revision})
 		}
 		record.Events = append(record.Events, e)
 		if w.slow > 0 {

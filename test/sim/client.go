@@ -10,50 +10,16 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // keys are what the clients fight over.
 var keys = []string{
 	"default/k0", "default/k1", "default/k2", "default/k3", "default/k4", "default/k5",
 	"kube-public/k6", "kube-public/k7", "kube-public/k8", "kube-public/k9",
-}
-
-// seen is what all clients of a run have seen: they choose revisions from it.
-type seen struct {
-	mu     sync.Mutex
-	newest uint64            // revision
-	lists  []uint64          // revisions of lists
-	keys   map[string]uint64 // newest revision of each key
-}
-
-func (s *seen) note(items ...history.Item) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, it := range items {
-		s.newest = max(s.newest, it.Revision)
-		if it.Key != "" {
-			s.keys[it.Key] = max(s.keys[it.Key], it.Revision)
-		}
-	}
-}
-
-func (s *seen) list(rev uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.newest = max(s.newest, rev)
-	s.lists = append(s.lists, rev)
-}
-
-// around returns a revision near the newest: back to before it, or ahead after it.
-func (s *seen) around(rng *rand.Rand, before, after int) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := int64(s.newest) - int64(rng.IntN(before+1)) + int64(rng.IntN(after+1))
-	return uint64(max(n, 1))
 }
 
 // client makes operations, one at a time.
@@ -115,9 +81,7 @@ func (k *client) expect(key string) uint64 {
 	if rev := k.mine[key]; rev > 0 && k.rng.IntN(4) == 0 {
 		return rev
 	}
-	k.c.seen.mu.Lock()
-	defer k.c.seen.mu.Unlock()
-	return max(k.c.seen.keys[key], 1)
+	return k.c.seen.Of(key)
 }
 
 func (k *client) write(ctx context.Context, s *seat, op history.Op) {
@@ -128,7 +92,7 @@ func (k *client) write(ctx context.Context, s *seat, op history.Op) {
 	case history.Create, history.Update, history.UpdateIf:
 		k.writes++
 		// Restored clusters hold values of the first one: theirs begin otherwise.
-		op.Value = fmt.Sprintf("%c%d-%d-%s", s.name[0], k.id, k.writes, colors[k.rng.IntN(len(colors))])
+		op.Value = fmt.Sprintf("%c%d-%d-%s", s.name[0], k.id, k.writes, wire.Colors[k.rng.IntN(len(wire.Colors))])
 		body = encode(op.Key, op.Value, op.Precondition)
 		if op.Kind == history.Create {
 			method = http.MethodPost
@@ -151,28 +115,17 @@ func (k *client) write(ctx context.Context, s *seat, op history.Op) {
 	case err != nil:
 		op.Outcome, op.Reason = history.Unknown, err.Error()
 	default:
-		op.Role = a.header.Get("X-Quorate-Role")
 		if err := json.Unmarshal(a.body, &o); err != nil {
 			k.c.fail("%s %s answered %d with %q: %v", op.Kind, op.Key, a.code, a.body, err)
 		}
-		op.Code = a.code
-		switch {
-		case a.code < 300:
-			op.Outcome, op.Code = history.OK, 0
-			op.Revision = o.revision()
-		case a.code == 504, a.code == 500 && o.Reason != "ServerTimeout":
-			op.Outcome, op.Reason = history.Unknown, o.Message
-		default:
-			// A ServerTimeout and a 503 say that it certainly did not happen.
-			op.Outcome, op.Reason = history.Refused, o.Reason
-		}
+		wire.Judge(&op, a.code, a.header, &o)
 	}
 	if op.Outcome == history.Unknown {
 		op.Return = history.Forever
 		k.id += nextLife
 	} else if op.Outcome == history.OK {
 		k.mine[op.Key] = op.Revision
-		k.c.seen.note(history.Item{Key: op.Key, Revision: op.Revision})
+		k.c.seen.Note(history.Item{Key: op.Key, Revision: op.Revision})
 	}
 	k.ops = append(k.ops, op)
 }
@@ -196,7 +149,7 @@ func (k *client) read(ctx context.Context, s *seat, op *history.Op, path string,
 	if err := json.Unmarshal(a.body, &o); err != nil {
 		k.c.fail("%s %s answered %d with %q: %v", op.Kind, path, a.code, a.body, err)
 	}
-	op.Staleness = staleness(a)
+	op.Staleness = wire.Staleness(a.header)
 	if a.code != http.StatusOK {
 		op.Outcome, op.Code, op.Reason = history.Refused, a.code, o.Reason
 		k.ops = append(k.ops, *op)
@@ -213,35 +166,27 @@ func (k *client) get(ctx context.Context, s *seat, key string) {
 	if !ok {
 		return
 	}
-	it := o.item()
+	it := itemOf(&o)
 	op.Items = []history.Item{it}
 	k.mine[key] = it.Revision
-	k.c.seen.note(it)
+	k.c.seen.Note(it)
 	k.ops = append(k.ops, op)
 }
 
 // mode chooses how fresh a read must be: 0 Most Recent, 1 Any, 2 Not older than,
 // 3 Exact.
 func (k *client) mode(op *history.Op, mode int) url.Values {
-	q := url.Values{}
 	switch mode {
 	case 0:
 		op.Mode = history.MostRecent
 	case 1:
 		op.Mode = history.Any
-		q.Set("resourceVersion", "0")
 	case 2:
-		op.Mode, op.Asked = history.NotOlderThan, k.c.seen.around(k.rng, 20, 1)
-		q.Set("resourceVersion", strconv.FormatUint(op.Asked, 10))
-		if op.Kind == history.List {
-			q.Set("resourceVersionMatch", "NotOlderThan")
-		}
+		op.Mode, op.Asked = history.NotOlderThan, k.c.seen.Around(k.rng, 20, 1)
 	case 3:
-		op.Mode, op.Asked = history.Exact, k.c.seen.around(k.rng, 40, 0)
-		q.Set("resourceVersion", strconv.FormatUint(op.Asked, 10))
-		q.Set("resourceVersionMatch", "Exact")
+		op.Mode, op.Asked = history.Exact, k.c.seen.Around(k.rng, 40, 0)
 	}
-	return q
+	return wire.Query(op)
 }
 
 // lists makes a list, in pages on several nodes half of the time.
@@ -263,13 +208,13 @@ func (k *client) lists(ctx context.Context, s *seat) {
 		if !ok {
 			return
 		}
-		op.Revision = o.revision()
+		op.Revision = o.Revision()
 		for i := range o.Items {
-			op.Items = append(op.Items, o.Items[i].item())
+			op.Items = append(op.Items, itemOf(&o.Items[i]))
 		}
 		op.More = o.Metadata.Continue != ""
-		k.c.seen.note(op.Items...)
-		k.c.seen.list(op.Revision)
+		k.c.seen.Note(op.Items...)
+		k.c.seen.Note(history.Item{Revision: op.Revision})
 		k.ops = append(k.ops, op)
 		if !op.More || len(op.Items) == 0 {
 			return

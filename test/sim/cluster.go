@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // cluster is machines on a network, and what is known of the run.
@@ -24,7 +25,7 @@ type cluster struct {
 	rng     *rand.Rand // of whoever sets the cluster up; not shared
 	net     *network
 	trace   *trace
-	seen    *seen
+	seen    wire.Seen
 	dir     string
 	began   time.Time
 	output  io.Writer // log lines of nodes; nil for none
@@ -44,7 +45,7 @@ func newCluster(p profile, seed uint64, dir string, output io.Writer) *cluster {
 	return &cluster{
 		profile: p, rng: rng, dir: dir, output: output,
 		net:   newNetwork(rand.New(rand.NewPCG(seed, 2)), p.network),
-		trace: newTrace(), seen: &seen{keys: map[string]uint64{}},
+		trace: newTrace(),
 		began: time.Now(), ending: make(chan struct{}), ends: map[string]int{},
 	}
 }

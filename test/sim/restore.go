@@ -63,7 +63,7 @@ func (c *cluster) restore(seed uint64, h *history.History) (*history.History, []
 	for range 20 {
 		k.step()
 	}
-	n.issued = c.seen.newest
+	n.issued = c.seen.Newest()
 
 	dir := filepath.Join(c.dir, "restored")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -72,7 +72,7 @@ func (c *cluster) restore(seed uint64, h *history.History) (*history.History, []
 	p := c.profile
 	p.voters, p.nonvoters, p.slow, p.length = 1, 0, 0, time.Second
 	n.cluster = newCluster(p, seed+1<<40, dir, c.output)
-	n.seen.newest = n.issued
+	n.seen.Note(history.Item{Revision: n.issued})
 	n.began = c.began
 	again := n.again(seed, b, h)
 	n.close()
@@ -88,7 +88,7 @@ func (c *cluster) liveOn(n *node) (out []history.Item) {
 	o, ok := r.read(ctx, n.seat, &op, collection(""), url.Values{"resourceVersion": {"0"}})
 	if ok {
 		for i := range o.Items {
-			out = append(out, o.Items[i].item())
+			out = append(out, itemOf(&o.Items[i]))
 		}
 	}
 	return out

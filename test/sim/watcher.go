@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // watcher watches, is cut, and resumes on another node, again and again.
@@ -41,7 +42,7 @@ func newWatcher(c *cluster, id int, rng *rand.Rand, stop <-chan struct{}) *watch
 		w.prefix = "default/"
 	}
 	if rng.IntN(3) == 0 {
-		w.selector = colors[rng.IntN(len(colors))]
+		w.selector = wire.Colors[rng.IntN(len(wire.Colors))]
 	}
 	if rng.IntN(4) == 0 {
 		w.slow = time.Duration(rng.Int64N(int64(100 * time.Millisecond)))
@@ -127,13 +128,13 @@ func (w *watcher) start(record *history.Watch) url.Values {
 			return q
 		case 2:
 			record.Initial = true
-			record.From = w.c.seen.around(w.rng, 20, 0)
+			record.From = w.c.seen.Around(w.rng, 20, 0)
 			q.Set("sendInitialEvents", "true")
 			q.Set("resourceVersionMatch", "NotOlderThan")
 			q.Set("resourceVersion", strconv.FormatUint(record.From, 10))
 			return q
 		}
-		from = w.c.seen.around(w.rng, 100, 100)
+		from = w.c.seen.Around(w.rng, 100, 100)
 	}
 	record.From = from
 	q.Set("resourceVersion", strconv.FormatUint(from, 10))
@@ -181,12 +182,12 @@ func (w *watcher) event(in *stream, record *history.Watch, line []byte) (ended s
 	case history.Error:
 		return w.failed(record, e, &f.Object)
 	case history.Bookmark:
-		e.Revision = f.Object.revision()
-		e.InitialEnd = f.Object.Metadata.Annotations["k8s.io/initial-events-end"] == "true"
+		e.Revision = f.Object.Revision()
+		e.InitialEnd = f.Object.InitialEventsEnd()
 		w.from = max(w.from, e.Revision)
 	default:
-		e.Item = f.Object.item()
-		w.c.seen.note(e.Item)
+		e.Item = itemOf(&f.Object)
+		w.c.seen.Note(e.Item)
 		// Initial events come in the order of keys: to resume behind one of them
 		// would lose the others.
 		if !record.Initial || initialOver(record, e) {
