@@ -103,14 +103,15 @@ func newPast(t *testing.T) *past {
 	if big, err = client.Update(t.Context(), big, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The floor stops where little enough is left.
+	// The floor stops where little enough is left. That is looked at first: all is
+	// written, so what is little enough then stays so, and the floor with it.
 	var floors []float64
 	Await(t, 60*time.Second, "the floor has moved, and is the same on all nodes", func() string {
+		kept, most := first.Metric(t, "quorate_history_bytes"), first.Metric(t, "quorate_history_max_bytes")
 		floors = nil
 		for _, n := range h.c.Nodes() {
 			floors = append(floors, n.Metric(t, "quorate_history_floor"))
 		}
-		kept, most := h.c.Nodes()[0].Metric(t, "quorate_history_bytes"), h.c.Nodes()[0].Metric(t, "quorate_history_max_bytes")
 		if floors[0] == 0 || kept > most || floors[1] != floors[0] || floors[2] != floors[0] {
 			return fmt.Sprintf("%v; the newest version is %s", floors, big.ResourceVersion)
 		}
