@@ -4,6 +4,7 @@ package raftstore
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -26,6 +27,8 @@ type nudger struct {
 
 	mu    sync.Mutex
 	peers map[raft.ServerID]*told
+
+	beatsFailed atomic.Int64
 
 	poke  chan struct{}
 	done  chan struct{}
@@ -90,7 +93,11 @@ func (n *nudger) SetHeartbeatHandler(handle func(raft.RPC)) {
 // reached.
 func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := n.Transport.AppendEntries(id, target, args, resp)
-	if err != nil && !isHeartbeat(args) {
+	switch {
+	case err == nil:
+	case isHeartbeat(args):
+		n.beatsFailed.Add(1)
+	default:
 		err = n.insist(err, args.Term, func() error {
 			*resp = raft.AppendEntriesResponse{}
 			return n.Transport.AppendEntries(id, target, args, resp)

@@ -41,6 +41,7 @@ type Counters struct {
 	ReadIndexRounds    uint64
 	CommitNudges       int64
 	ElectionsStood     int64
+	HeartbeatsFailed   int64
 	LeaderChanges      uint64
 	SnapshotsInstalled uint64
 	Watchers           int64
@@ -56,6 +57,7 @@ func (s *Store) Counters() Counters {
 		ReadIndexRounds:    s.stats.rounds.Load(),
 		CommitNudges:       s.stats.nudges.Load(),
 		ElectionsStood:     s.stats.stood.Load(),
+		HeartbeatsFailed:   s.nudge.beatsFailed.Load(),
 		LeaderChanges:      s.leader.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),
 		Watchers:           s.hub.count.Load(),

@@ -53,7 +53,6 @@ func exercise(m *Metrics) {
 	m.BackendCommit(time.Millisecond)
 	m.StoreOperation("create", "", "pods", time.Millisecond)
 	p := m.Peer("n2")
-	p.RoundTrip(time.Millisecond)
 	p.Sent(10)
 	p.Received(10)
 	p.Failed()

@@ -184,7 +184,6 @@ func (m *Metrics) PeerRoundTrip(node string, d time.Duration) {
 // Peer returns the series of one other node, for the transport to keep.
 func (m *Metrics) Peer(node string) *Peer {
 	return &Peer{
-		rtt:      m.store.peerRTT.WithLabelValues(node),
 		sent:     m.store.peerSent.WithLabelValues(node),
 		received: m.store.peerReceived.WithLabelValues(node),
 		failures: m.store.peerFailures.WithLabelValues(node),
@@ -193,12 +192,8 @@ func (m *Metrics) Peer(node string) *Peer {
 
 // Peer counts the traffic with one other node.
 type Peer struct {
-	rtt                      prometheus.Observer
 	sent, received, failures prometheus.Counter
 }
-
-// RoundTrip is told how long a request to the node took.
-func (p *Peer) RoundTrip(d time.Duration) { p.rtt.Observe(d.Seconds()) }
 
 // Sent counts bytes sent to the node.
 func (p *Peer) Sent(bytes int) { p.sent.Add(float64(bytes)) }

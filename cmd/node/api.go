@@ -203,7 +203,7 @@ func (n *node) storeStats() metrics.StoreStats {
 		ClusterID: st.ClusterId, HasLeader: st.LeaderId != "", IsLeader: n.store.IsLeader(),
 		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Floor: st.Floor,
 		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
-		LeaderChanges: c.LeaderChanges, ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
+		LeaderChanges: c.LeaderChanges, HeartbeatSendFailures: uint64(c.HeartbeatsFailed), ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
 		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
 	}

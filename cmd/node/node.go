@@ -197,6 +197,7 @@ func (n *node) openPeers(context.Context) error {
 	n.peers, err = peer.New(peer.Config{
 		NodeID: n.identity.ID(), Credentials: n.pki, Listener: listener, Advertise: n.cfg.PeerAdvertise,
 		Cluster: n.identity.Cluster, Logger: n.log, Fatal: n.die,
+		Traffic: func(id proto.NodeID) peer.Traffic { return n.metrics.Peer(string(id)) },
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("peer port: %w", err), listener.Close())

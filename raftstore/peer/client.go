@@ -120,6 +120,7 @@ func (c clientCreds) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 		raw.Close()
 		return nil, nil, err
 	}
+	c.host.meter(raw, node)
 	return conn, authInfoOf(node), nil
 }
 

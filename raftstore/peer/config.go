@@ -38,6 +38,9 @@ type Config struct {
 	// Logger gets refused connections and the like, at most one line per second
 	// and reason. Default: slog.Default().
 	Logger *slog.Logger
+	// Traffic, if set, returns who counts the traffic with a node. It is called once
+	// per connection and for each failed message.
+	Traffic func(proto.NodeID) Traffic
 	// Fatal is called at most once, when the port can accept nothing any more
 	// although Close was not called. Default: the error is logged.
 	Fatal func(error)

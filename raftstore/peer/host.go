@@ -127,7 +127,8 @@ func (h *Host) welcome(t *ticket) {
 	// The deadline covers everything until the caller is known: a handshake
 	// that trickles in byte by byte ends with it too.
 	t.conn.SetDeadline(time.Now().Add(h.cfg.HandshakeTimeout))
-	conn := &inbound{Conn: tls.Server(t.conn, h.tls), release: func() { h.admitted.release(t) }}
+	raw := &metered{Conn: t.conn}
+	conn := &inbound{Conn: tls.Server(raw, h.tls), release: func() { h.admitted.release(t) }}
 	if err := h.handshake(conn); err != nil {
 		h.refuse(conn, err)
 		return
@@ -137,6 +138,7 @@ func (h *Host) welcome(t *ticket) {
 		return
 	}
 	t.conn.SetDeadline(time.Time{})
+	h.meter(raw, conn.node)
 	if conn.protocol == alpnGRPC {
 		if !h.calls.put(conn, h.cfg.HandshakeTimeout) {
 			h.refuse(conn, errNotServed)

@@ -94,6 +94,9 @@ func (l *Layer) dial(ctx context.Context, want proto.NodeID, addr string) (net.C
 		raw.Close()
 		return nil, err
 	}
+	if node, err := NodeIDOf(conn.ConnectionState().PeerCertificates[0]); err == nil {
+		l.host.meter(raw, node)
+	}
 	if _, err := conn.Write(preface); err != nil {
 		raw.Close()
 		return nil, err
@@ -113,7 +116,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	tuneStream(conn)
-	return conn, nil
+	return &metered{Conn: conn}, nil
 }
 
 // deliver hands an inbound connection to Accept.

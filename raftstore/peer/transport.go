@@ -48,6 +48,7 @@ const (
 //   - Close ends inbound streams as well.
 type Transport struct {
 	layer   raft.StreamLayer
+	failed  func(raft.ServerID) // a message had no answer
 	address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress
 	timeout time.Duration
 	logger  *slog.Logger
@@ -76,13 +77,17 @@ var (
 // Raft's configuration is used. Closing the transport closes the Layer; a Host
 // can have a new transport after that.
 func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *Transport {
-	return NewTransportOn(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
+	t := NewTransportOn(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
 		addr, ok := resolve(proto.NodeID(id))
 		if !ok {
 			addr = string(configured)
 		}
 		return nodeAddress(proto.NodeID(id), addr)
 	}, rpcTimeout, h.cfg.Logger)
+	if of := h.cfg.Traffic; of != nil {
+		t.failed = func(id raft.ServerID) { of(proto.NodeID(id)).Failed() }
+	}
+	return t
 }
 
 // NewTransportOn starts a transport on any stream layer: over pipes, a whole
@@ -92,6 +97,7 @@ func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *T
 func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress, timeout time.Duration, logger *slog.Logger) *Transport {
 	t := &Transport{
 		layer:    layer,
+		failed:   func(raft.ServerID) {},
 		address:  address,
 		timeout:  timeout,
 		logger:   logger,
@@ -192,6 +198,7 @@ func (t *Transport) call(id raft.ServerID, to raft.ServerAddress, k kind, req, r
 	addr := t.address(id, to)
 	s, err := t.take(addr)
 	if err != nil {
+		t.failed(id)
 		return err
 	}
 	err = s.call(t.timeout, k, req, resp)
@@ -200,11 +207,13 @@ func (t *Transport) call(id raft.ServerID, to raft.ServerAddress, k kind, req, r
 		t.drop(s)
 		t.dropIdle(addr)
 		if s, err = t.dial(addr); err != nil {
+			t.failed(id)
 			return err
 		}
 		err = s.call(t.timeout, k, req, resp)
 	}
 	if err != nil && !isRemote(err) {
+		t.failed(id)
 		t.drop(s)
 		return err
 	}
