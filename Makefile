@@ -41,6 +41,7 @@ tools/bin/%: tools/lint/go.mod
 generate: tools ## Regenerate everything that is generated (needs protobuf-compiler)
 	sh proto/generate.sh
 	sh apiserver/schema/generate.sh
+	sh tools/upstreamfacts/generate.sh
 
 .PHONY: check
 check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, generated files, architecture

@@ -34,7 +34,7 @@ func versionDiscovery(gv groupVersion) v2.APIVersionDiscovery {
 		}
 		x := v2.APIResourceDiscovery{
 			Resource:         r.Plural,
-			ResponseKind:     &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind},
+			ResponseKind:     &metav1.GroupVersionKind{Kind: r.Kind},
 			Scope:            scope,
 			SingularResource: r.Singular,
 			Verbs:            sorted(r.Verbs),
@@ -43,6 +43,10 @@ func versionDiscovery(gv groupVersion) v2.APIVersionDiscovery {
 		}
 		for _, s := range subresources(r) {
 			kind := responseKind(r, s)
+			if kind.Group == r.Group && kind.Version == r.Version {
+				// As upstream: empty is that of the resource.
+				kind.Group, kind.Version = "", ""
+			}
 			x.Subresources = append(x.Subresources, v2.APISubresourceDiscovery{
 				Subresource: s.Name, ResponseKind: &kind, Verbs: sorted(s.Verbs),
 			})

@@ -28,7 +28,7 @@ type file struct {
 
 var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-var builtin = sync.OnceValues(func() (*Registry, error) {
+var available = sync.OnceValues(func() (*Registry, error) {
 	entries, err := dataFiles.ReadDir("data")
 	if err != nil {
 		return nil, fmt.Errorf("kinds: embedded data: %w", err)
@@ -51,8 +51,20 @@ var builtin = sync.OnceValues(func() (*Registry, error) {
 	return NewRegistry(all), nil
 })
 
-// Builtin returns the built-in resources from the embedded files. The registry
-// is made once and shared.
+var builtin = sync.OnceValues(func() (*Registry, error) {
+	all, err := Available()
+	if err != nil {
+		return nil, err
+	}
+	return Enablement(nil).Apply(all)
+})
+
+// Available returns all built-in resources from the embedded files, those that are
+// off by default (Enablement) included. The registry is made once and shared.
+func Available() (*Registry, error) { return available() }
+
+// Builtin returns the built-in resources that are on by default. The registry is
+// made once and shared.
 func Builtin() (*Registry, error) { return builtin() }
 
 // parse reads one file and fills in what the files leave out because it
@@ -83,6 +95,7 @@ func complete(f *file, r *Resource) {
 		r.Verbs = allVerbs
 	}
 	sort.Strings(r.Verbs)
+	r.Deprecation = deprecationOf(r.GVK())
 	for i := range r.Subresources {
 		s := &r.Subresources[i]
 		if s.Verbs == nil {
@@ -136,8 +149,8 @@ func check(r *Resource) error {
 		return fmt.Errorf("kind, plural and version are required")
 	case r.NameRule != NameSubdomain && r.NameRule != NameLabel && r.NameRule != NameLabel1035 && r.NameRule != NamePath:
 		return fmt.Errorf("unknown name rule %q", r.NameRule)
-	case (r.StorageVersion == "") != (len(r.Moves) == 0):
-		return fmt.Errorf("storageVersion and moves need each other")
+	case r.StorageVersion == "" && len(r.Moves) > 0:
+		return fmt.Errorf("moves need a storageVersion")
 	}
 	for i := range r.Columns {
 		c := &r.Columns[i]

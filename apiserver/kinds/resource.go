@@ -32,7 +32,8 @@ type Resource struct {
 	NameRule NameRule `json:"nameRule,omitempty"` // default NameSubdomain
 
 	// StorageVersion names the version whose form is stored, if it is another
-	// one; Moves then lead from this version's fields to that one's.
+	// one; Moves then lead from this version's fields to that one's. Without moves
+	// the two have the same fields.
 	StorageGroup   string `json:"storageGroup,omitempty"`
 	StorageVersion string `json:"storageVersion,omitempty"`
 	Moves          []Move `json:"moves,omitempty"`
@@ -54,6 +55,10 @@ type Resource struct {
 	// makes FrozenFields immutable (immutable of ConfigMaps and Secrets).
 	FrozenBy     string   `json:"frozenBy,omitempty"`
 	FrozenFields []string `json:"frozenFields,omitempty"`
+
+	// Deprecation is nil for versions that are here to stay. Built-in kinds have it
+	// from their types.
+	Deprecation *Deprecation `json:"-"`
 
 	derived derived
 }

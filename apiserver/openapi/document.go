@@ -29,8 +29,14 @@ var (
 // paths writes the operations of resources and collects the models they name.
 func paths(resources []*kinds.Resource, f form, set *schemaSet) (object, error) {
 	out := object{}
+	seen := map[schema.GroupVersion]bool{}
 	for _, r := range resources {
-		for _, o := range operations(r) {
+		all := operations(r)
+		if gv := r.GroupVersion(); !seen[gv] {
+			seen[gv] = true
+			all = append(all, resourceListOperation(gv))
+		}
+		for _, o := range all {
 			item, _ := out[o.path].(object)
 			if item == nil {
 				item = object{}
@@ -105,10 +111,12 @@ func documentV2(registry *kinds.Registry, version string) ([]byte, error) {
 
 func common(o *operation) object {
 	out := object{
-		"tags":                []string{o.tag},
-		"description":         o.description,
-		"operationId":         o.id,
-		"x-kubernetes-action": o.action,
+		"tags":        []string{o.tag},
+		"description": o.description,
+		"operationId": o.id,
+	}
+	if o.action != "" {
+		out["x-kubernetes-action"] = o.action
 	}
 	if o.gvk.Kind != "" {
 		out[gvkX] = gvkMap(o.gvk)
@@ -127,7 +135,9 @@ func operationV3(o *operation) object {
 		}
 		params = append(params, x)
 	}
-	out["parameters"] = params
+	if len(params) > 0 {
+		out["parameters"] = params
+	}
 	if o.body != "" {
 		consumes := o.consumes
 		if consumes == nil {
@@ -182,7 +192,9 @@ func operationV2(o *operation) object {
 		}
 		params = append(params, x)
 	}
-	out["parameters"] = params
+	if len(params) > 0 {
+		out["parameters"] = params
+	}
 	responses := object{}
 	for _, r := range o.responses {
 		x := object{"description": r.description}

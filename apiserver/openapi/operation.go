@@ -30,6 +30,7 @@ const (
 	modelStatus        = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 	modelPatch         = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
 	modelWatchEvent    = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"
+	modelResourceList  = "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList"
 )
 
 const (
@@ -70,6 +71,18 @@ func operations(r *kinds.Resource) []operation {
 		g.subresource(&r.Subresources[i])
 	}
 	return g.ops
+}
+
+// resourceListOperation is the discovery of a group version, at its own path.
+func resourceListOperation(gv schema.GroupVersion) operation {
+	title, tag := groupName(gv.Group)
+	return operation{
+		path: prefixOf(gv.Group, gv.Version) + "/", method: "get", tag: tag + "_" + gv.Version,
+		id:          "get" + title + strings.ToUpper(gv.Version[:1]) + gv.Version[1:] + "APIResources",
+		description: "get available resources",
+		produces:    []string{typeJSON, typeYAML, typeProtobuf},
+		responses:   []response{{"200", "OK", modelResourceList}, {code: "401", description: "Unauthorized"}},
+	}
 }
 
 func prefixOf(group, version string) string {

@@ -21,6 +21,8 @@ var (
 
 	paramGracePeriod = param{"gracePeriodSeconds", "query", "integer",
 		"The duration in seconds before the object should be deleted; zero means at once. Default: that of the object."}
+	paramIgnoreStore = param{"ignoreStoreReadErrorWithClusterBreakingPotential", "query", "boolean",
+		"Delete an object that cannot be read back from storage. An alpha feature, off here."}
 	paramOrphan = param{"orphanDependents", "query", "boolean",
 		"Deprecated: use propagationPolicy. Whether dependents are orphaned."}
 	paramPropagation = param{"propagationPolicy", "query", "string",
@@ -34,17 +36,18 @@ var (
 	paramVersion   = param{"resourceVersion", "query", "string", "A constraint on the resource versions that a request may be served from. Default: unset, the most recent state."}
 	paramMatch     = param{"resourceVersionMatch", "query", "string", "How resourceVersion is applied to lists: Exact or NotOlderThan."}
 	paramInitial   = param{"sendInitialEvents", "query", "boolean", "Begin a watch with synthetic events for the present state, followed by a bookmark."}
+	paramShard     = param{"shardSelector", "query", "string", "Restrict the objects to a shard. An alpha feature, off here: the parameter is ignored."}
 	paramTimeout   = param{"timeoutSeconds", "query", "integer", "Timeout of the list or watch, whatever its activity."}
 	paramWatch     = param{"watch", "query", "boolean", "Watch for changes and return them as a stream of add, update and remove events."}
 )
 
 var (
-	getParams   = []param{paramVersion}
+	getParams   []param // upstream publishes none, though resourceVersion works
 	writeParams = []param{paramDryRun, paramFieldManager, paramFieldValidation}
 	patchParams = []param{paramDryRun, paramFieldManager, paramFieldValidation, paramForce}
 	listParams  = []param{paramBookmarks, paramContinue, paramFields, paramLabels, paramLimit, paramVersion, paramMatch,
-		paramInitial, paramTimeout, paramWatch}
-	deleteParams           = []param{paramDryRun, paramGracePeriod, paramOrphan, paramPropagation}
-	deleteCollectionParams = []param{paramContinue, paramDryRun, paramFields, paramGracePeriod, paramLabels, paramLimit,
-		paramOrphan, paramPropagation, paramVersion, paramMatch, paramInitial, paramTimeout}
+		paramInitial, paramShard, paramTimeout, paramWatch}
+	deleteParams           = []param{paramDryRun, paramGracePeriod, paramIgnoreStore, paramOrphan, paramPropagation}
+	deleteCollectionParams = []param{paramContinue, paramDryRun, paramFields, paramGracePeriod, paramIgnoreStore, paramLabels, paramLimit,
+		paramOrphan, paramPropagation, paramVersion, paramMatch, paramInitial, paramShard, paramTimeout}
 )

@@ -47,6 +47,7 @@ func newSchemaSet(registry *kinds.Registry, v2 bool) *schemaSet {
 			s.kind(modelWatchEvent, gv.WithKind("WatchEvent"))
 		}
 	}
+	s.kind(modelResourceList, schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"})
 	s.kind(modelStatus, schema.GroupVersionKind{Version: "v1", Kind: "Status"})
 	return s
 }

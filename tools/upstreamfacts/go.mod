@@ -1,0 +1,3 @@
+module github.com/quorate/quorate/tools/upstreamfacts
+
+go 1.26.0
