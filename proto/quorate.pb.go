@@ -143,6 +143,7 @@ const (
 	Outcome_OUTCOME_GUARD_ABSENT      Outcome = 6
 	Outcome_OUTCOME_GUARD_TERMINATING Outcome = 7
 	Outcome_OUTCOME_DUPLICATE         Outcome = 8 // the request id took effect before, at revision
+	Outcome_OUTCOME_FORGOTTEN         Outcome = 9 // since is below the floor: it cannot be told
 )
 
 // Enum value maps for Outcome.
@@ -157,6 +158,7 @@ var (
 		6: "OUTCOME_GUARD_ABSENT",
 		7: "OUTCOME_GUARD_TERMINATING",
 		8: "OUTCOME_DUPLICATE",
+		9: "OUTCOME_FORGOTTEN",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":       0,
@@ -168,6 +170,7 @@ var (
 		"OUTCOME_GUARD_ABSENT":      6,
 		"OUTCOME_GUARD_TERMINATING": 7,
 		"OUTCOME_DUPLICATE":         8,
+		"OUTCOME_FORGOTTEN":         9,
 	}
 )
 
@@ -442,7 +445,11 @@ type Write struct {
 	Flags          uint32       `protobuf:"varint,13,opt,name=flags,proto3" json:"flags,omitempty"`
 	// 16 random bytes. A second entry with the id of an entry that took effect is
 	// answered with the first one's result.
-	RequestId     []byte `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId []byte `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What the proposer had applied before it sent the entry first. If the floor is
+	// higher, an earlier copy may have taken effect and its request id have been
+	// forgotten with the history, so the entry is refused. Zero: not checked.
+	Since         uint64 `protobuf:"varint,15,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +580,13 @@ func (x *Write) GetRequestId() []byte {
 		return x.RequestId
 	}
 	return nil
+}
+
+func (x *Write) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
 }
 
 // Compact moves the floor: history at or below it can no longer be read.
@@ -2285,7 +2299,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xd9\x03\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xef\x03\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2303,7 +2317,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x06fields\x18\f \x03(\v2\x15.quorate.v1.AttributeR\x06fields\x12\x14\n" +
 	"\x05flags\x18\r \x01(\rR\x05flags\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x0e \x01(\fR\trequestId\"\x1f\n" +
+	"request_id\x18\x0e \x01(\fR\trequestId\x12\x14\n" +
+	"\x05since\x18\x0f \x01(\x04R\x05since\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2446,7 +2461,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCONDITION_NONE\x10\x00\x12\x14\n" +
 	"\x10CONDITION_ABSENT\x10\x01\x12\x16\n" +
 	"\x12CONDITION_REVISION\x10\x02\x12\x14\n" +
-	"\x10CONDITION_EXISTS\x10\x03*\xeb\x01\n" +
+	"\x10CONDITION_EXISTS\x10\x03*\x82\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -2456,7 +2471,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x14OUTCOME_UID_MISMATCH\x10\x05\x12\x18\n" +
 	"\x14OUTCOME_GUARD_ABSENT\x10\x06\x12\x1d\n" +
 	"\x19OUTCOME_GUARD_TERMINATING\x10\a\x12\x15\n" +
-	"\x11OUTCOME_DUPLICATE\x10\b*x\n" +
+	"\x11OUTCOME_DUPLICATE\x10\b\x12\x15\n" +
+	"\x11OUTCOME_FORGOTTEN\x10\t*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +

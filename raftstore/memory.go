@@ -54,6 +54,7 @@ func (m *Memory) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, erro
 	if err := mvcc.Validate(w); err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
 	}
+	w.Since = uint64(m.State().Applied())
 	r, err := m.apply(ctx, proto.KindWrite, w)
 	if err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)

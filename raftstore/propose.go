@@ -28,7 +28,7 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 	err := mvcc.Validate(w)
 	var r mvcc.Result
 	if err == nil {
-		r, err = s.propose(ctx, proto.KindWrite, w)
+		r, err = s.proposeRemembered(ctx, w)
 	}
 	if err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
@@ -44,6 +44,28 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		}
 	}
 	return r, nil
+}
+
+// errForgotten means that the only copy of a write that was ever sent was refused,
+// because this node's state was so old that no request id can be relied on.
+var errForgotten = errors.New("the history does not reach back to what this node had applied")
+
+// proposeRemembered proposes a write with what this node has applied, so that a copy
+// that comes late, from a process that stood still for longer than the history is
+// kept, cannot take effect a second time.
+func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.Result, err error) {
+	for range 3 {
+		w.Since = uint64(s.Applied())
+		r, err = s.propose(ctx, proto.KindWrite, w)
+		if !errors.Is(err, errForgotten) || errors.Is(err, ErrUnknownOutcome) {
+			return r, err
+		}
+		// The refusal was applied here, so this node is above that floor now.
+		if err := s.WaitApplied(ctx, proto.Revision(r.Index)); err != nil {
+			return r, err
+		}
+	}
+	return r, errors.Join(ErrOverloaded, err)
 }
 
 // Compact asks for the history up to floor to be dropped on all nodes.
@@ -106,7 +128,12 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 			last = err
 		}
 		if err == nil {
-			if attempt > 0 && r.Outcome == proto.Outcome_OUTCOME_DUPLICATE {
+			switch {
+			case r.Outcome == proto.Outcome_OUTCOME_FORGOTTEN && sent:
+				return r, giveUp(sent, errForgotten, nil, nil)
+			case r.Outcome == proto.Outcome_OUTCOME_FORGOTTEN:
+				return r, errForgotten
+			case r.Outcome == proto.Outcome_OUTCOME_DUPLICATE && attempt > 0:
 				r.Outcome = proto.Outcome_OUTCOME_APPLIED
 			}
 			return r, nil

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -89,6 +90,87 @@ func TestProposalIsNotRepeatedInItsTerm(t *testing.T) {
 	}
 	d.to.Store(nil)
 	if _, err := proposer.Propose(c.ctx(), write("after", "v")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A copy of a write that comes when the history no longer reaches back to its sending
+// is refused: whether an earlier copy took effect cannot be told.
+func TestLateCopyIsRefused(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	w := write("k", "v")
+	w.RequestId = []byte("0123456789abcdef")
+	first, err := l.Propose(c.ctx(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := proto.Encode(proto.KindWrite, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := l.retry(c.ctx(), late); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
+		t.Fatalf("a copy while its id is known: %+v, %v, want a duplicate of %d", r, err, first.Revision)
+	}
+	last, err := l.Propose(c.ctx(), write("k", "newer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Compact(c.ctx(), last.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := l.retry(c.ctx(), late); !errors.Is(err, errForgotten) {
+		t.Errorf("a copy when its id is forgotten: %+v, %v, want %v", r, err, errForgotten)
+	}
+	if v, err := l.State().Table("t").Get("k", l.State().Applied()); err != nil || v.Revision != last.Revision {
+		t.Errorf("the key has %+v (%v), want revision %d", v, err, last.Revision)
+	}
+}
+
+// A node that has applied little can write all the same: the first refusal brings it
+// above the floor.
+func TestProposalOfAnOldState(t *testing.T) {
+	f := newFaults()
+	c := newCluster(t, 3, func(cfg *Config) { f.install(cfg) })
+	l := c.leader()
+	old := c.other(l)
+	var others []proto.NodeID
+	for id := range c.nodes {
+		if id != old.id {
+			others = append(others, id)
+		}
+	}
+	f.part(f.raft, true, old.id, others...)
+	var last proto.Revision
+	for range 5 {
+		r, err := l.Propose(c.ctx(), write("k", "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = r.Revision
+	}
+	if err := l.Compact(c.ctx(), last); err != nil {
+		t.Fatal(err)
+	}
+	if old.Applied() >= last {
+		t.Fatal("setup: the node is not behind")
+	}
+	refused := make(chan error, 1)
+	go func() {
+		r, err := old.Propose(c.ctx(), write("k", "late"))
+		if err == nil && (r.Outcome != proto.Outcome_OUTCOME_APPLIED || r.Version == nil) {
+			err = fmt.Errorf("%+v", r)
+		}
+		refused <- err
+	}()
+	c.eventually("the entry is in the log", func() error {
+		if l.Applied() <= last+1 {
+			return fmt.Errorf("applied %d", l.Applied())
+		}
+		return nil
+	})
+	f.part(f.raft, false, old.id, others...)
+	if err := <-refused; err != nil {
 		t.Error(err)
 	}
 }

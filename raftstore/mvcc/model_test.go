@@ -85,6 +85,9 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 	if rev, ok := m.requests[id]; ok {
 		return proto.Outcome_OUTCOME_DUPLICATE, rev
 	}
+	if w.Since != 0 && proto.Revision(w.Since) < m.floor {
+		return proto.Outcome_OUTCOME_FORGOTTEN, 0
+	}
 	live := m.live(w.Table, w.Key, index)
 	var liveRev proto.Revision
 	if live != nil {
@@ -289,6 +292,9 @@ func (d *driver) write() {
 	case n < 4:
 		w.RequestId = binary.BigEndian.AppendUint64(make([]byte, 8), uint64(d.index))
 		d.ids = append(d.ids, w.RequestId)
+	}
+	if d.choose(3) == 0 {
+		w.Since = uint64(max(1, int(d.m.applied)-d.choose(30)))
 	}
 	if err := Validate(w); err != nil {
 		d.t.Fatal(err)

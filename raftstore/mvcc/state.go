@@ -180,6 +180,12 @@ func (s *State) write(r *Result, w *proto.Write) {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_DUPLICATE, rev
 		return
 	}
+	// A copy that took effect did so above since. All versions above the floor are
+	// there, with their ids; of those at or below it some are not.
+	if w.Since != 0 && proto.Revision(w.Since) < s.Floor() {
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_FORGOTTEN, 0
+		return
+	}
 	// A refused write leaves nothing behind, not even an empty table: a node that
 	// loads its state from records would not have it.
 	t := s.Table(w.Table)
