@@ -232,7 +232,8 @@ func copyDir(from, to string) error {
 		if e.IsDir() {
 			continue
 		}
-		if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+		err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // else it was removed or renamed just now
 			return err
 		}
 	}
