@@ -84,6 +84,11 @@ func (c *call) complete(obj, old tree) error {
 	if h := c.hooks(); h.prepare != nil {
 		h.prepare(obj, old)
 	}
+	if h := c.hooks(); h.mayStore != nil {
+		if err := h.mayStore(c, obj, old); err != nil {
+			return err
+		}
+	}
 	errs := model.Validate(obj)
 	meta, _ := obj["metadata"].(tree)
 	return c.invalid(text(meta, "name"), errs)

@@ -18,6 +18,9 @@ type objectHooks struct {
 	// prepare completes an object before it is validated. old is nil for a
 	// create. Values of obj may be shared and are replaced, not changed.
 	prepare func(obj, old tree)
+	// mayStore refuses an object to the user, once it is defaulted and prepared and
+	// before it is validated. old is nil for a create.
+	mayStore func(c *call, obj, old tree) error
 	// mayDelete refuses the deletion of some objects.
 	mayDelete func(c *call, name string) error
 	// startDelete prepares the first phase of a deletion; it reports whether
@@ -32,6 +35,11 @@ type objectHooks struct {
 var byResource = map[string]*objectHooks{
 	"namespaces": &namespaceHooks,
 	"secrets":    &secretHooks,
+
+	"clusterroles.rbac.authorization.k8s.io":        &roleHooks,
+	"roles.rbac.authorization.k8s.io":               &roleHooks,
+	"clusterrolebindings.rbac.authorization.k8s.io": &bindingHooks,
+	"rolebindings.rbac.authorization.k8s.io":        &bindingHooks,
 }
 
 // subresourceHooks is keyed by resource.group/subresource.

@@ -40,6 +40,9 @@ type Config struct {
 	// everybody is anonymous; without an authorizer auth.Default decides.
 	Authenticator Authenticator
 	Authorizer    auth.Authorizer
+	// Roles says what may be granted by whom. Without it, writes of roles and
+	// bindings are not checked for escalation.
+	Roles Roles
 
 	// Handlers mounted behind the door. A nil one answers 404.
 	Discovery http.Handler // /api, /apis and below, as far as they are no resources

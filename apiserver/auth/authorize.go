@@ -106,6 +106,37 @@ func Default(more ...Authorizer) Union {
 	}, more...)
 }
 
+// Roles decides by roles: PrivilegedGroup, Health, then the roles. As long as empty
+// reports that no role was granted to anybody, which is before the first ones are
+// stored, Public and Discovery stand in for them.
+func Roles(roles Authorizer, empty func() bool) Union {
+	unless := func(f AuthorizerFunc) Authorizer {
+		return AuthorizerFunc(func(ctx context.Context, a Attributes) (Decision, string, error) {
+			if !readsPath(a) || !empty() {
+				return NoOpinion, "", nil
+			}
+			return f(ctx, a)
+		})
+	}
+	return Union{AuthorizerFunc(PrivilegedGroup), AuthorizerFunc(Health), roles, unless(Public), unless(Discovery)}
+}
+
+// Health allows everybody to read whether this node is well. Load balancers ask
+// without a credential, and also before the roles can be read.
+func Health(_ context.Context, a Attributes) (Decision, string, error) {
+	if !readsPath(a) {
+		return NoOpinion, "", nil
+	}
+	switch a.Path {
+	case "/livez", "/readyz", "/healthz":
+		return Allow, "", nil
+	}
+	if below(a.Path, "/livez") || below(a.Path, "/readyz") || below(a.Path, "/healthz") {
+		return Allow, "", nil
+	}
+	return NoOpinion, "", nil
+}
+
 // PrivilegedGroup allows everything to members of system:masters.
 func PrivilegedGroup(_ context.Context, a Attributes) (Decision, string, error) {
 	if a.User != nil && a.User.InGroup(Masters) {
@@ -116,18 +147,15 @@ func PrivilegedGroup(_ context.Context, a Attributes) (Decision, string, error) 
 
 // Public allows everybody to read what upstream's role
 // system:public-info-viewer names, and the single health checks below.
-func Public(_ context.Context, a Attributes) (Decision, string, error) {
+func Public(ctx context.Context, a Attributes) (Decision, string, error) {
 	if !readsPath(a) {
 		return NoOpinion, "", nil
 	}
 	switch a.Path {
-	case "/livez", "/readyz", "/healthz", "/version", "/version/":
+	case "/version", "/version/":
 		return Allow, "", nil
 	}
-	if below(a.Path, "/livez") || below(a.Path, "/readyz") || below(a.Path, "/healthz") {
-		return Allow, "", nil
-	}
-	return NoOpinion, "", nil
+	return Health(ctx, a)
 }
 
 // Discovery allows authenticated users to read what upstream's role

@@ -21,6 +21,16 @@ const (
 
 const serviceAccountPrefix = "system:serviceaccount:"
 
+// ServiceAccountUser is the name under which a service account is a user.
+func ServiceAccountUser(namespace, name string) string {
+	return serviceAccountPrefix + namespace + ":" + name
+}
+
+// ServiceAccountGroups are the groups of a namespace's service accounts.
+func ServiceAccountGroups(namespace string) []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+}
+
 // Impersonate returns the user that a request is to be served as: u, or the one
 // that the request's headers name, if u may act as that one. To ignore the headers
 // would serve the request with rights that the client meant to give up. The headers
@@ -53,7 +63,7 @@ func impersonate(ctx context.Context, a Authorizer, u *User, header http.Header)
 	if namespace, name, ok := splitServiceAccount(target.Name); ok {
 		want("serviceaccounts", "", namespace, name)
 		if len(target.Groups) == 0 {
-			target.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+			target.Groups = ServiceAccountGroups(namespace)
 		}
 	} else {
 		want("users", "", "", target.Name)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
@@ -19,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/membership"
 )
@@ -54,9 +56,10 @@ func (n *node) serveAPI(context.Context) error {
 		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate}},
 		Observe:        n.metrics.Authenticated,
 	}
+	n.roles = rbac.New(n.store, n.log)
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
-		Authenticator: authenticator, Authorizer: auth.Observed(auth.Default(), n.metrics.Authorized),
+		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
 	})
@@ -178,6 +181,14 @@ func (n *node) healthChecks() health.Config {
 		}
 		return errors.New("the first namespaces are not there yet")
 	}}
+	var ensured atomic.Bool // who takes a role away later does not make the node unready
+	roles := health.Check{Name: "poststarthook/rbac/bootstrap-roles", Check: func(context.Context) error {
+		if ensured.Load() || n.roles.Ensured() {
+			ensured.Store(true)
+			return nil
+		}
+		return errors.New("the first roles are not there yet")
+	}}
 	read := health.Barrier("read-index", time.Second, func(ctx context.Context) error {
 		index, err := n.store.ReadIndex(ctx)
 		if err != nil {
@@ -190,7 +201,7 @@ func (n *node) healthChecks() health.Config {
 		// The node serves before it has replayed its log. A state machine that has
 		// begun late is not one that hangs.
 		StartupGrace: n.cfg.HungDiskTimeout,
-		Readyz:       []health.Check{log, formed, read, namespaces},
+		Readyz:       []health.Check{log, formed, read, namespaces, roles},
 		Observe:      n.metrics.HealthCheck,
 		Log:          n.log,
 	}

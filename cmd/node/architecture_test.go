@@ -64,6 +64,8 @@ var rooms = map[string]room{
 	"apiserver/revise": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver/status": {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
 	"apiserver/auth":   {reach: noRaft},
+	// Roles are read from the tables: the bytes, and no way to write them but the API.
+	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, direct: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
 	"apiserver/discovery":   {ours: []string{"apiserver/kinds", "apiserver/codec"}, direct: noRaft},
 	"apiserver/openapi":     {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -70,6 +71,7 @@ type node struct {
 	reader   *consistency.Reader
 	manager  *membership.Manager
 	api      *apiserver.Server
+	roles    *rbac.Authorizer
 	health   *health.Handler
 	listener net.Listener
 	http     *http.Server
@@ -305,7 +307,9 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		term, resign := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { n.ensureNamespaces(term) })
+		wg.Go(func() { n.ensureRoles(term) })
 		wg.Go(func() { n.emptyNamespaces(term) })
+		wg.Go(func() { n.aggregateRoles(term) })
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -329,6 +333,45 @@ func (n *node) ensureNamespaces(ctx context.Context) {
 		n.log.Warn("the first namespaces are not there yet", "error", err)
 		pause(ctx, ensureAgain)
 	}
+}
+
+// ensureRoles makes the roles and bindings that every cluster has.
+func (n *node) ensureRoles(ctx context.Context) {
+	policy, err := rbac.Bootstrap()
+	if err != nil {
+		n.log.Error("the first roles cannot be read", "error", err)
+		return
+	}
+	for ctx.Err() == nil {
+		err := rbac.Ensure(ctx, n.api.Objects(), policy, n.log)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			n.log.Warn("the first roles are not there yet", "error", err)
+		}
+		pause(ctx, ensureAgain)
+	}
+}
+
+// aggregateRoles writes the rules of roles that collect those of others.
+func (n *node) aggregateRoles(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := n.aggregateRolesOnce(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("the aggregation of roles begins anew", "error", err)
+		}
+		pause(ctx, controllerAgain)
+	}
+}
+
+func (n *node) aggregateRolesOnce(ctx context.Context) error {
+	objects := n.api.Objects()
+	changed, stop, err := objects.WatchTable(rbac.ClusterRoles)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return rbac.Aggregate(ctx, n.store, changed, objects, n.log)
 }
 
 // emptyNamespaces runs the namespace controller. What ends it, such as a watch

@@ -1,0 +1,127 @@
+package apiserver
+
+import (
+	"errors"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/rbac"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Nobody grants what he does not have himself: neither by writing a role, unless he
+// may escalate it, nor by binding one, unless he may bind it.
+var (
+	roleHooks    = objectHooks{mayStore: (*call).mayStoreRole}
+	bindingHooks = objectHooks{mayStore: (*call).mayStoreBinding}
+)
+
+// Roles says who has which permissions. *rbac.Authorizer satisfies it.
+type Roles interface {
+	// RulesFor returns a user's rules in a namespace and the whole cluster. With
+	// an error they are incomplete.
+	RulesFor(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)
+	// RulesOfRole returns the rules of the role that a binding in a namespace, or
+	// of the cluster, refers to. Errors: NotFound.
+	RulesOfRole(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
+	// ConfirmNoEscalation is nil if a user has all that the rules allow. The error
+	// is the reason of a refusal.
+	ConfirmNoEscalation(u *auth.User, namespace string, rules []rbacv1.PolicyRule) error
+}
+
+// unchecked reports whether a write of roles or bindings needs no check: without
+// roles there is nothing to escalate to, system:masters has everything, and who
+// only changes what garbage collection goes by grants nothing.
+func (c *call) unchecked(obj, old tree) bool {
+	return c.s.cfg.Roles == nil || c.user.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
+}
+
+// onlyCollectionFields reports whether two versions differ in nothing but what
+// holds an object and who owns it.
+func onlyCollectionFields(obj, old tree) bool {
+	strip := func(t tree) tree {
+		work, meta, err := shallow(t)
+		if err != nil {
+			return t
+		}
+		for _, name := range [...]string{"ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion"} {
+			delete(meta, name)
+		}
+		return work
+	}
+	return treeEqual(strip(obj), strip(old))
+}
+
+func (c *call) mayStoreRole(obj, old tree) error {
+	if c.unchecked(obj, old) {
+		return nil
+	}
+	if c.mayAlso("escalate", c.res.GroupResource(), c.info.Name) {
+		return nil
+	}
+	name := text(asTree(obj["metadata"]), "name")
+	var role rbacv1.ClusterRole // a Role has a part of its fields
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &role); err != nil {
+		return err
+	}
+	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, role.Rules); err != nil {
+		return apierrors.NewForbidden(c.res.GroupResource(), name, err)
+	}
+	// Who decides what is collected can gather anything, and keep others from taking
+	// it away.
+	if !collects(obj) && !collects(old) {
+		return nil
+	}
+	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, rbac.Everything); err != nil {
+		return apierrors.NewForbidden(c.res.GroupResource(), name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+	}
+	return nil
+}
+
+func collects(obj tree) bool {
+	list, _ := lookup(obj, "aggregationRule.clusterRoleSelectors").([]any)
+	return len(list) > 0
+}
+
+func (c *call) mayStoreBinding(obj, old tree) error {
+	if c.unchecked(obj, old) {
+		return nil
+	}
+	var ref rbacv1.RoleRef
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(obj["roleRef"]), &ref); err != nil {
+		return err
+	}
+	switch ref.Kind {
+	case "ClusterRole":
+		if c.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
+			return nil
+		}
+	case "Role":
+		if c.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
+			return nil
+		}
+	}
+	rules, err := c.s.cfg.Roles.RulesOfRole(ref, c.info.objectNamespace)
+	if err != nil {
+		return err
+	}
+	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, rules); err != nil {
+		return apierrors.NewForbidden(c.res.GroupResource(), text(asTree(obj["metadata"]), "name"), err)
+	}
+	return nil
+}
+
+// mayAlso asks for a permission that is not the request's own, in its namespace.
+func (c *call) mayAlso(verb string, gr schema.GroupResource, name string) bool {
+	a := auth.Attributes{
+		User: c.user, Verb: verb, Namespace: c.info.objectNamespace, APIGroup: gr.Group, APIVersion: "*",
+		Resource: gr.Resource, Name: name, ResourceRequest: true,
+	}
+	d, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, a)
+	if d != auth.Allow && err != nil && reason == "" {
+		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name, "verb", verb)
+	}
+	return d == auth.Allow
+}

@@ -1,0 +1,120 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Objects is the API without HTTP, for the loops that the node itself runs: with
+// every permission, and the same decisions and conditions as requests. Objects are
+// pointers to the types of k8s.io/api. Errors are Status errors. Safe for concurrent
+// use.
+type Objects struct{ s *Server }
+
+// Objects returns the API for the node itself.
+func (s *Server) Objects() Objects { return Objects{s} }
+
+func (o Objects) call(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name, verb string) (*call, error) {
+	res := o.s.cfg.Kinds().Lookup(gvr)
+	if res == nil {
+		return nil, fmt.Errorf("%s %s: there is no such resource", verb, gvr)
+	}
+	return o.s.internal(ctx, res, namespace, name, verb), nil
+}
+
+// Get reads the newest version of an object that this node has.
+func (o Objects) Get(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name string, into any) error {
+	c, err := o.call(ctx, gvr, namespace, name, "get")
+	if err != nil {
+		return err
+	}
+	v, err := o.s.current(c.res.Table(), c.key())
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return c.notFound()
+	}
+	obj, err := codec.DecodeStored(c.res, v)
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into)
+}
+
+// Create stores a new object.
+func (o Objects) Create(ctx context.Context, gvr apischema.GroupVersionResource, namespace string, obj any) error {
+	c, err := o.call(ctx, gvr, namespace, "", "create")
+	if err != nil {
+		return err
+	}
+	sent, err := fitted(c.res, obj)
+	if err != nil {
+		return err
+	}
+	_, err = c.createObject(sent)
+	return err
+}
+
+// Update replaces an object, if it has still the resourceVersion that obj has.
+func (o Objects) Update(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name string, obj any) error {
+	c, err := o.call(ctx, gvr, namespace, name, "update")
+	if err != nil {
+		return err
+	}
+	sent, err := fitted(c.res, obj)
+	if err != nil {
+		return err
+	}
+	_, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) { return c.decideUpdate(sent, cur) })
+	return err
+}
+
+// Delete deletes an object, if it has still that uid.
+func (o Objects) Delete(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name string, uid types.UID) error {
+	c, err := o.call(ctx, gvr, namespace, name, "delete")
+	if err != nil {
+		return err
+	}
+	background := metav1.DeletePropagationBackground
+	_, _, err = c.deleteOne(&metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	return err
+}
+
+// fitted is an object as a body that was decoded.
+func fitted(res *kinds.Resource, obj any) (tree, error) {
+	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", res.Kind, err)
+	}
+	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
+	model, err := schema.Lookup(res.Model)
+	if err != nil {
+		return nil, err
+	}
+	_, err = model.Fit(t)
+	return t, err
+}
+
+// WatchTable returns a channel that is sent to when a resource's objects may have
+// changed, and a function that ends it.
+func (o Objects) WatchTable(gvr apischema.GroupVersionResource) (<-chan struct{}, func(), error) {
+	c, err := o.call(context.Background(), gvr, "", "", "watch")
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := o.s.cfg.Store.Watch(c.res.Table(), o.s.cfg.Store.State().Applied())
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %s: %w", gvr.Resource, err)
+	}
+	return w.Wake(), w.Close, nil
+}

@@ -1,0 +1,69 @@
+package rbac
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// RulesFor returns the rules that a user has in a namespace and in the whole
+// cluster. The error names roles that are bound and do not exist; the rules count
+// all the same.
+func (z *Authorizer) RulesFor(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error) {
+	var rules []rbacv1.PolicyRule
+	var failed []error
+	z.Index().visit(u, namespace, func(_ *grant, more []rbacv1.PolicyRule, err error) bool {
+		if err != nil {
+			failed = append(failed, err)
+		}
+		rules = append(rules, more...)
+		return true
+	})
+	return rules, utilerrors.NewAggregate(failed)
+}
+
+// RulesOfRole returns the rules of the role that a binding in a namespace refers to
+// (of a ClusterRoleBinding, if that is empty). Errors: NotFound.
+func (z *Authorizer) RulesOfRole(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	k, resource := roleKey{name: ref.Name}, "clusterroles"
+	switch ref.Kind {
+	case "ClusterRole":
+	case "Role":
+		k.namespace, resource = namespace, "roles"
+	default:
+		return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
+	}
+	rules := z.Index().roles.get(k)
+	if rules == nil {
+		return nil, roleNotFound(resource, ref.Name)
+	}
+	return rules, nil
+}
+
+// Everything is what a cluster administrator may do.
+var Everything = []rbacv1.PolicyRule{
+	{Verbs: []string{all}, APIGroups: []string{all}, Resources: []string{all}},
+	{Verbs: []string{all}, NonResourceURLs: []string{all}},
+}
+
+// ConfirmNoEscalation is nil if a user has, in a namespace (or in the whole cluster
+// if that is empty), all that the rules allow. Else the error says what is missing,
+// in upstream's words.
+func (z *Authorizer) ConfirmNoEscalation(u *auth.User, namespace string, rules []rbacv1.PolicyRule) error {
+	own, failed := z.RulesFor(u, namespace)
+	covered, missing := validation.Covers(own, rules)
+	if covered {
+		return nil
+	}
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		u.Name, u.Groups, strings.Join(describeAll(missing), "\n"))
+	if failed != nil {
+		text += fmt.Sprintf("; resolution errors: %v", []error{failed})
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,109 @@
+package rbac
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// allows reports whether a rule allows what is asked.
+func allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
+	if !matches(r.Verbs, a.Verb) {
+		return false
+	}
+	if !a.ResourceRequest {
+		return pathMatches(r.NonResourceURLs, a.Path)
+	}
+	return matches(r.APIGroups, a.APIGroup) && resourceMatches(r.Resources, a.Resource, a.Subresource) &&
+		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
+}
+
+// all stands for everything in each list of a rule but resourceNames.
+const all = "*"
+
+func matches(list []string, s string) bool {
+	for _, x := range list {
+		if x == all || x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// resourceMatches compares with RESOURCE, RESOURCE/SUBRESOURCE and */SUBRESOURCE.
+func resourceMatches(list []string, resource, sub string) bool {
+	for _, x := range list {
+		switch {
+		case x == all:
+			return true
+		case sub == "":
+			if x == resource {
+				return true
+			}
+		case strings.HasSuffix(x, sub) && len(x) > len(sub) && x[len(x)-len(sub)-1] == '/':
+			if head := x[:len(x)-len(sub)-1]; head == all || head == resource {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func pathMatches(list []string, path string) bool {
+	for _, x := range list {
+		if x == all || x == path || strings.HasSuffix(x, all) && strings.HasPrefix(path, strings.TrimRight(x, all)) {
+			return true
+		}
+	}
+	return false
+}
+
+// describe is a rule as refusals show it.
+func describe(r *rbacv1.PolicyRule) string {
+	var parts []string
+	for _, f := range []struct {
+		name string
+		list []string
+	}{
+		{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs},
+		{"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs},
+	} {
+		if len(f.list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%q", f.name, f.list))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// describeAll describes the smallest rules of a breakdown, those that differ in
+// the verb only as one, in alphabetical order.
+func describeAll(small []rbacv1.PolicyRule) []string {
+	type object struct{ group, resource, name string }
+	var whole []rbacv1.PolicyRule
+	place := map[object]int{}
+	for _, r := range small {
+		if len(r.APIGroups) != 1 || len(r.Resources) != 1 {
+			whole = append(whole, r)
+			continue
+		}
+		key := object{group: r.APIGroups[0], resource: r.Resources[0]}
+		if len(r.ResourceNames) > 0 {
+			key.name = "/" + r.ResourceNames[0] // "" is a name too
+		}
+		if i, ok := place[key]; ok {
+			whole[i].Verbs = append(slices.Clip(whole[i].Verbs), r.Verbs...)
+			continue
+		}
+		place[key] = len(whole)
+		whole = append(whole, r)
+	}
+	out := make([]string, len(whole))
+	for i := range whole {
+		out[i] = describe(&whole[i])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
