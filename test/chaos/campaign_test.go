@@ -114,16 +114,16 @@ func (r *row) add(res *Result) {
 func (s *summary) print(out io.Writer) {
 	total := row{Name: "total", More: map[string]int{}}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\n\tseeds\tfailed\toperations\tfaults\tunknown\tevents\tforced\tlost\tstale\tduplicated\tmissing\tmisordered\ttook\t")
-	fmt.Fprintln(w, "\t\t\t\t\toutcomes\twatched\trelists\twrites\treads\tevents\tevents\tevents\t\t")
+	fmt.Fprintln(w, "\n\tseeds\tfailed\toperations\tfaults\tunknown\tevents\tforced\tovertaken\tlost\tstale\tduplicated\tmissing\tmisordered\ttook\t")
+	fmt.Fprintln(w, "\t\t\t\t\toutcomes\twatched\trelists\twatchers\twrites\treads\tevents\tevents\tevents\t\t")
 	line := func(r row) {
 		faults := 0
 		for _, n := range r.Counts.Faults {
 			faults += n
 		}
 		c := &r.Counts
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.Name, r.Runs, r.Failed, c.Operations(), faults, c.Unknown, c.Events,
-			c.Relists, c.LostWrites, c.StaleReads, c.Duplicated, c.Missing, c.Misordered, r.Took.Round(time.Second))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", r.Name, r.Runs, r.Failed, c.Operations(), faults, c.Unknown, c.Events,
+			c.Relists, c.Overtaken, c.LostWrites, c.StaleReads, c.Duplicated, c.Missing, c.Misordered, r.Took.Round(time.Second))
 	}
 	for _, r := range s.Rows {
 		line(r)

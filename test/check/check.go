@@ -74,7 +74,7 @@ func (j *judge) states() {
 // count fills in what the checks have not counted.
 func (j *judge) count() {
 	c := &j.v.Counts
-	c.Runs, c.Relists, c.Watches = 1, j.h.Relists, len(j.h.Watches)
+	c.Runs, c.Relists, c.Overtaken, c.Watches = 1, j.h.Relists, j.h.Overtaken, len(j.h.Watches)
 	for i := range j.h.Ops {
 		o := &j.h.Ops[i]
 		c.countOp(o.Kind, o.Outcome, 1)

@@ -29,7 +29,7 @@ func (s *simulation) beginWatch(w *simWatch) {
 	prefix, selector := w.Prefix, w.Selector
 	from := w.last
 	if from > 0 && from < s.floor {
-		s.h.Relists++
+		s.h.Overtaken++
 		from = 0
 	}
 	if from == 0 {

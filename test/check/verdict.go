@@ -80,6 +80,7 @@ type Counts struct {
 	Events    int `json:"events"`    // without bookmarks and errors
 	Bookmarks int `json:"bookmarks"` // in all watches
 	Relists   int `json:"relists"`   // forced by 410
+	Overtaken int `json:"overtaken"` // likewise, by a floor that was moved on purpose
 
 	LostWrites int `json:"lostWrites"` // acknowledged, and not in the log
 	StaleReads int `json:"staleReads"` // Most Recent, and not
@@ -159,6 +160,7 @@ func (c *Counts) Add(o *Counts) {
 	c.Events += o.Events
 	c.Bookmarks += o.Bookmarks
 	c.Relists += o.Relists
+	c.Overtaken += o.Overtaken
 	c.LostWrites += o.LostWrites
 	c.StaleReads += o.StaleReads
 	c.Duplicated += o.Duplicated
@@ -212,7 +214,7 @@ func (v *Verdict) Write(w io.Writer) {
 	c := &v.Counts
 	fmt.Fprintf(w, "runs %d, operations %d (%s), unknown outcomes %d (%d happened)\n",
 		c.Runs, c.Operations(), outcomes(c), c.Unknown, c.Happened)
-	fmt.Fprintf(w, "watches %d, events %d, bookmarks %d, forced relists %d\n", c.Watches, c.Events, c.Bookmarks, c.Relists)
+	fmt.Fprintf(w, "watches %d, events %d, bookmarks %d, forced relists %d, overtaken by a floor moved on purpose %d\n", c.Watches, c.Events, c.Bookmarks, c.Relists, c.Overtaken)
 	fmt.Fprintf(w, "faults %s\n", tally(c.Faults))
 	fmt.Fprintf(w, "lost acknowledged writes %d, stale Most Recent reads %d, events duplicated %d, missing %d, misordered %d\n",
 		c.LostWrites, c.StaleReads, c.Duplicated, c.Missing, c.Misordered)

@@ -33,6 +33,7 @@ type Expectation struct {
 //	fault kill n1,n2 5..50
 //	state n1 @6 hash floor=2
 //	relists 1
+//	overtaken 1
 //	expect watch/reliable words of the text
 func Parse(text string) (*History, []Expectation, error) {
 	p := &parser{h: new(History)}
@@ -74,6 +75,8 @@ func (p *parser) line() (err error) {
 		p.h.Seed, err = strconv.ParseUint(p.next(), 10, 64)
 	case "relists":
 		p.h.Relists, err = strconv.Atoi(p.next())
+	case "overtaken":
+		p.h.Overtaken, err = strconv.Atoi(p.next())
 	case "log-from":
 		p.h.LogFrom, err = strconv.ParseUint(p.next(), 10, 64)
 	case "log":

@@ -81,7 +81,7 @@ func tiles(c *check.Counts) []tile {
 		good("versions", c.Log), good("watches", c.Watches), good("events", c.Events), good("bookmarks", c.Bookmarks),
 		bad("lost acknowledged writes", c.LostWrites), bad("stale Most Recent reads", c.StaleReads),
 		bad("duplicated events", c.Duplicated), bad("missing events", c.Missing), bad("misordered events", c.Misordered),
-		bad("forced relists", c.Relists),
+		bad("forced relists", c.Relists), good("overtaken by a floor moved on purpose", c.Overtaken),
 	}
 }
 

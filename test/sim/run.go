@@ -106,6 +106,7 @@ func (c *cluster) play(seed uint64) *history.History {
 	for _, w := range watchers {
 		h.Watches = append(h.Watches, w.watches...)
 		h.Relists += w.relists
+		h.Overtaken += w.overtaken
 	}
 	c.mu.Lock()
 	h.Faults = append(h.Faults, c.faults...)

@@ -26,8 +26,9 @@ type watcher struct {
 
 	from    uint64 // where to resume; 0: it starts anew
 	watches []history.Watch
-	relists int
-	stop    <-chan struct{}
+	// 410s: where the history was to reach back, and where a fault had cut it off.
+	relists, overtaken int
+	stop               <-chan struct{}
 }
 
 // frame is an event on the wire.
@@ -221,12 +222,14 @@ func (w *watcher) failed(record *history.Watch, e history.Event, o *object) stri
 		// business, not an event of the stream.
 		return "error: " + strconv.Itoa(o.Code) + " " + o.Reason
 	}
-	w.relists++
 	position := record.From
 	for i := range record.Events {
 		position = max(position, record.Events[i].Revision)
 	}
-	if floor := w.c.trace.compacted(); position >= floor {
+	if floor := w.c.trace.compacted(); position < floor {
+		w.overtaken++
+	} else {
+		w.relists++
 		w.c.fail("watch by %d on %s at %d: 410 (%s), but no floor is above %d", w.id, record.Node, position, o.Message, floor)
 	}
 	record.Events = append(record.Events, e)
