@@ -1,0 +1,111 @@
+package fieldmanager
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/quorate/quorate/apiserver/schema"
+)
+
+// TestUpdateLeavesLive: what is stored is shared by all readers.
+func TestUpdateLeavesLive(t *testing.T) {
+	m := deployments(t)
+	live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live["metadata"].(map[string]any)["uid"] = "x"
+	before := copied(t, live)
+	changed := tree(t, strings.Replace(nginx, "1.14.2", "1.15", 1))
+	if _, err := m.Update(live, changed, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(live, tree(t, nginx), "three", true); err != nil {
+		t.Fatal(err)
+	}
+	if !equal(live, before) {
+		t.Errorf("the live object has changed:\n%v\nwas\n%v", live, before)
+	}
+}
+
+// TestOtherVersion: what is managed in a version that is not served is forgotten, and
+// does not keep anybody from writing.
+func TestOtherVersion(t *testing.T) {
+	m := deployments(t)
+	live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := live["metadata"].(map[string]any)
+	meta["uid"] = "x"
+	meta["managedFields"].([]any)[0].(map[string]any)["apiVersion"] = "apps/v1beta1"
+	out, err := m.Apply(live, tree(t, strings.Replace(nginx, "1.14.2", "1.15", 1)), "two", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := out["metadata"].(map[string]any)["managedFields"].([]any)
+	if len(entries) != 1 || entries[0].(map[string]any)["manager"] != "two" {
+		t.Errorf("managers: %v, want only two", entries)
+	}
+}
+
+// TestVersionsOfOneResource: a field that has another name in another version is the
+// same field.
+func TestVersionsOfOneResource(t *testing.T) {
+	of := func(version string) Version {
+		return Version{apischema.GroupVersionKind{Group: "apps", Version: version, Kind: "Deployment"}, "io.k8s.api.apps.v1.Deployment"}
+	}
+	// What is minReadySeconds in v1 is revisionHistoryLimit in v2, and the other way.
+	swap := func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {
+		if from.Version == to.Version {
+			return obj, nil
+		}
+		out := runtime.DeepCopyJSON(obj)
+		spec := out["spec"].(map[string]any)
+		a, b := "revisionHistoryLimit", "minReadySeconds"
+		spec[a], spec[b] = spec[b], spec[a]
+		for _, name := range []string{a, b} {
+			if spec[name] == nil {
+				delete(spec, name)
+			}
+		}
+		out["apiVersion"] = to.String()
+		return out, nil
+	}
+	model, err := schema.Lookup("io.k8s.api.apps.v1.Deployment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := func(first, second string) *Manager {
+		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: swap, Zero: model.Zero, Default: func(map[string]any) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	v1, v2 := manager("v1", "v2"), manager("v2", "v1")
+	applied := func(version, field string, value int64) map[string]any {
+		obj := tree(t, nginx)
+		obj["apiVersion"] = "apps/" + version
+		obj["spec"].(map[string]any)[field] = value
+		return obj
+	}
+	live, err := v1.Apply(v1.Nothing(), applied("v1", "minReadySeconds", 3), "one", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live["metadata"].(map[string]any)["uid"] = "x"
+	inV2, err := swap(live, apischema.GroupVersion{Group: "apps", Version: "v1"}, apischema.GroupVersion{Group: "apps", Version: "v2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v2.Apply(inV2, applied("v2", "revisionHistoryLimit", 4), "two", false); err == nil || !strings.Contains(err.Error(), `conflict with "one"`) {
+		t.Errorf("another value of a field that somebody owns in another version: %v, want a conflict", err)
+	}
+	if _, err := v2.Apply(inV2, applied("v2", "minReadySeconds", 4), "two", false); err != nil {
+		t.Errorf("a field that is free in this version: %v", err)
+	}
+}

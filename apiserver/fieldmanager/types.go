@@ -1,0 +1,78 @@
+package fieldmanager
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/quorate/quorate/apiserver/schema"
+)
+
+// builtin is the schema of all models, made on first use and shared by all
+// resources.
+var builtin = sync.OnceValues(func() (*smdschema.Schema, error) {
+	models := map[string]*spec.Schema{}
+	for _, name := range schema.Names() {
+		raw, _ := schema.Raw(name)
+		s := &spec.Schema{}
+		if err := json.Unmarshal(raw, s); err != nil {
+			return nil, fmt.Errorf("parse model %s: %w", name, err)
+		}
+		models[name] = s
+	}
+	// Unknown fields were dropped when the body was read: there are none here.
+	return schemaconv.ToSchemaFromOpenAPI(models, false)
+})
+
+// types is the managedfields.TypeConverter of one resource in all its versions.
+type types map[apischema.GroupVersionKind]typed.ParseableType
+
+var _ managedfields.TypeConverter = types{}
+
+// typesOf returns the types of a resource's versions.
+func typesOf(versions []Version) (types, error) {
+	s, err := builtin()
+	if err != nil {
+		return nil, fmt.Errorf("schema for merging: %w", err)
+	}
+	out := types{}
+	for _, v := range versions {
+		ref := smdschema.TypeRef{NamedType: &v.Model}
+		if _, ok := s.Resolve(ref); !ok {
+			return nil, fmt.Errorf("schema for merging: %w: %s", schema.ErrUnknownModel, v.Model)
+		}
+		out[v.GVK] = typed.ParseableType{Schema: s, TypeRef: ref}
+	}
+	return out, nil
+}
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (t types) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("type a %T: only trees have a type here", obj)
+	}
+	of, ok := t[u.GroupVersionKind()]
+	if !ok {
+		return nil, runtime.NewNotRegisteredErrForKind("this server", u.GroupVersionKind())
+	}
+	return of.FromUnstructured(u.Object, opts...)
+}
+
+// TypedToObject implements managedfields.TypeConverter.
+func (types) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+	m, ok := v.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("a merged object is a %T", v.AsValue().Unstructured())
+	}
+	return &unstructured.Unstructured{Object: m}, nil
+}
