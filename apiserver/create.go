@@ -81,6 +81,11 @@ func (c *call) complete(obj, old tree) error {
 		return err
 	}
 	model.Default(obj)
+	if !c.applying {
+		if err := c.track(obj, old); err != nil {
+			return err
+		}
+	}
 	if h := c.hooks(); h.prepare != nil {
 		h.prepare(obj, old)
 	}

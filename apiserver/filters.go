@@ -43,7 +43,8 @@ type call struct {
 	written  int64
 	bodySize int64
 	warned   map[string]struct{}
-	warnings int // runes
+	warnings int  // runes
+	applying bool // a server-side apply, which has tracked its fields itself
 }
 
 // WriteHeader notes the code.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -351,10 +352,14 @@ func (s *scenario) expect(code string, w *http.Response, answer string) {
 	if got := strconv.Itoa(w.StatusCode); got != code {
 		s.fatalf("status %s, want %s\n%s", got, code, clip(answer))
 	}
-	for s.at < len(s.lines) && s.lines[s.at] != "" && strings.ContainsRune("<~!=$", rune(s.lines[s.at][0])) {
+	var fields []string
+	defer func() { s.expectFields(fields, answer) }()
+	for s.at < len(s.lines) && s.lines[s.at] != "" && strings.ContainsRune("<~!=$%", rune(s.lines[s.at][0])) {
 		line, _ := s.line()
 		mark, rest, _ := strings.Cut(line, " ")
 		switch mark {
+		case "%":
+			fields = append(fields, rest)
 		case "<":
 			name, value, _ := strings.Cut(rest, ": ")
 			if got := strings.Join(w.Header.Values(name), "\n"); !strings.Contains(got, value) || got == "" {
@@ -375,6 +380,18 @@ func (s *scenario) expect(code string, w *http.Response, answer string) {
 		default:
 			s.capture(mark[1:], rest, answer)
 		}
+	}
+}
+
+// expectFields compares the managedFields of an answer, if any are expected.
+func (s *scenario) expectFields(want []string, answer string) {
+	if want == nil {
+		return
+	}
+	slices.Sort(want)
+	got, err := fieldsOf(answer)
+	if err != nil || !slices.Equal(got, want) {
+		s.fatalf("managedFields (%v)\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

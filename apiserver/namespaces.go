@@ -156,7 +156,7 @@ func (c *call) setNamespaceFinalizers(identity tree, list []string) (written, er
 // permission.
 func (s *Server) internal(ctx context.Context, res *kinds.Resource, namespace, name, verb string) *call {
 	return &call{
-		s: s, ctx: ctx, res: res, start: time.Now(),
+		s: s, ctx: ctx, res: res, start: time.Now(), q: query{FieldManager: "quorate"},
 		user: &auth.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}},
 		info: RequestInfo{
 			IsResource: true, Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural,

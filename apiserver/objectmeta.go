@@ -75,7 +75,7 @@ func prepareCreate(meta tree, res *kinds.Resource, now time.Time) error {
 	if v := text(meta, "resourceVersion"); v != "" {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	for _, name := range [...]string{"selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"} {
+	for _, name := range [...]string{"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"} {
 		delete(meta, name)
 	}
 	meta["uid"] = uuid.NewString()
@@ -89,9 +89,7 @@ func prepareCreate(meta tree, res *kinds.Resource, now time.Time) error {
 // prepareUpdate carries over what an update cannot change and a client may leave
 // out. Differences that remain are found by validateMetaUpdate.
 func prepareUpdate(meta, old tree) {
-	for _, name := range [...]string{"selfLink", "managedFields"} {
-		delete(meta, name)
-	}
+	delete(meta, "selfLink")
 	for _, name := range [...]string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		if v, ok := old[name]; ok && meta[name] == nil {
 			meta[name] = v

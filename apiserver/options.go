@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -258,6 +259,16 @@ func (q *query) checkModify(optionsKind string) error {
 	}
 	return invalidOptions(optionsKind, errs)
 }
+
+// checkApply validates the options of a server-side apply.
+func (q *query) checkApply() error {
+	return invalidOptions("PatchOptions", metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
+		DryRun: q.DryRun, Force: q.Force, FieldManager: q.FieldManager, FieldValidation: q.FieldValidation,
+	}, types.ApplyYAMLPatchType))
+}
+
+// force reports whether an apply takes fields from other managers.
+func (q *query) force() bool { return q.Force != nil && *q.Force }
 
 func invalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {

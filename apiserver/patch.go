@@ -13,6 +13,9 @@ import (
 )
 
 func (c *call) patch() error {
+	if c.isApply() {
+		return c.apply()
+	}
 	f, p, model, err := c.readPatch()
 	if err != nil {
 		return err

@@ -28,6 +28,9 @@ var scaleResource = &kinds.Resource{
 // scale serves the scale subresource: a small object that shows and changes the
 // number of replicas, at the paths that the resource declares.
 func (c *call) scale() error {
+	if c.info.Verb == "patch" && c.isApply() {
+		return c.applyToScale()
+	}
 	if c.info.Verb != "get" {
 		options := "UpdateOptions"
 		if c.info.Verb == "patch" {
@@ -197,15 +200,20 @@ func (c *call) applyScale(cur *mvcc.Version, sent, old tree) (change, error) {
 	if err := c.checkIdentity(meta, cur); err != nil {
 		return change{}, err
 	}
-	replicas, _ := wholeNumber(lookup(sent, "spec.replicas"))
+	obj, _, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	return c.rescale(cur, obj, old, lookup(sent, "spec.replicas"))
+}
+
+// rescale writes a number of replicas into obj, which has metadata of its own.
+func (c *call) rescale(cur *mvcc.Version, obj, old tree, wanted any) (change, error) {
+	replicas, _ := wholeNumber(wanted)
 	if replicas < 0 {
 		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), c.info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})
-	}
-	obj, _, err := shallow(old)
-	if err != nil {
-		return change{}, err
 	}
 	if err := assign(obj, c.sub.SpecReplicas, replicas); err != nil {
 		return change{}, err

@@ -119,6 +119,7 @@ type Server struct {
 	reads   admission
 	writes  admission
 	watches watchSet
+	fields  fieldManagers
 
 	// closing ends watches; closed once, by Shutdown.
 	closing  chan struct{}

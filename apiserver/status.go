@@ -52,6 +52,9 @@ func (c *call) updateStatus() error {
 }
 
 func (c *call) patchStatus() error {
+	if c.isApply() {
+		return c.applyStatus()
+	}
 	f, p, model, err := c.readPatch()
 	if err != nil {
 		return err
@@ -80,11 +83,14 @@ func (c *call) replaceStatus(cur *mvcc.Version, sent, old tree) (change, error) 
 		return change{}, err
 	}
 	carry(obj, sent, "status")
+	sentMeta, err := metaOf(sent)
+	if err != nil {
+		return change{}, err
+	}
+	if c.applying {
+		carry(meta, sentMeta, "managedFields")
+	}
 	if !c.res.Custom {
-		sentMeta, err := metaOf(sent)
-		if err != nil {
-			return change{}, err
-		}
 		carry(meta, sentMeta, "labels")
 		carry(meta, sentMeta, "annotations")
 	}

@@ -45,6 +45,14 @@ func moved(res *kinds.Resource, obj map[string]any, d direction) map[string]any 
 	return out
 }
 
+// Convert returns an object of one version of a resource in another; obj itself is
+// not changed, but shares what is not moved.
+func Convert(obj map[string]any, from, to *kinds.Resource) map[string]any {
+	out := moved(to, moved(from, obj, toStored), fromStored)
+	out["kind"], out["apiVersion"] = to.Kind, to.GroupVersion().String()
+	return out
+}
+
 // take removes the field at path. m itself may be changed, what is below is
 // copied first.
 func take(m map[string]any, path []string) (any, bool) {

@@ -62,8 +62,12 @@ func Accepted(custom bool) []string {
 	if !custom {
 		accepted = append(accepted, string(types.StrategicMergePatchType))
 	}
-	return accepted
+	return append(accepted, string(types.ApplyYAMLPatchType))
 }
+
+// IsApply reports whether a Content-Type is that of a server-side apply, which is
+// not this package's.
+func IsApply(contentType string) bool { return typeOf(contentType) == types.ApplyYAMLPatchType }
 
 // Parse reads a body of the given Content-Type. custom resources have no
 // strategic merge. Errors are *apierrors.StatusError: 415, 413 for too many

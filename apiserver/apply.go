@@ -1,0 +1,213 @@
+package apiserver
+
+import (
+	"maps"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/fieldmanager"
+	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// isApply reports whether a PATCH is a server-side apply.
+func (c *call) isApply() bool { return patch.IsApply(c.r.Header.Get("Content-Type")) }
+
+// applied is a configuration that a client applies.
+type applied struct {
+	tree  tree
+	model *schema.Model
+	m     *fieldmanager.Manager
+}
+
+// readApply reads what every apply begins with.
+func (c *call) readApply() (f codec.Format, a applied, err error) {
+	if err = c.q.checkApply(); err != nil {
+		return
+	}
+	c.kind.DryRun = c.q.isDryRun()
+	shown := c.res
+	if c.info.Subresource == "scale" {
+		shown = scaleResource
+	}
+	if f, err = c.format(shown, codec.ShapeObject); err != nil {
+		return
+	}
+	raw, err := c.body()
+	if err != nil {
+		return
+	}
+	body, err := codec.Decode(codec.YAML, raw, shown)
+	if err != nil {
+		return
+	}
+	if body.Object == nil {
+		err = status.BadRequest("error decoding YAML: the body is not an object")
+		return
+	}
+	if len(body.Duplicates) > 0 {
+		switch c.q.strictness() {
+		case strictFields:
+			err = status.BadRequest("error strict decoding YAML: %s", joinFindings(body.Duplicates))
+			return
+		case warnFields:
+			c.warn(body.Duplicates)
+		}
+	}
+	if a.model, err = c.model(); err != nil {
+		return
+	}
+	a.tree = body.Object
+	c.applying = true
+	a.m, err = c.s.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
+	return
+}
+
+// apply serves a server-side apply (KEP-555) of an object.
+func (c *call) apply() error {
+	f, a, err := c.readApply()
+	if err != nil {
+		return err
+	}
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return c.applyNew(a)
+		}
+		old, obj, err := c.merged(cur, a)
+		if err != nil {
+			return change{}, err
+		}
+		if c.res.Subresource("status") != nil {
+			carry(obj, old, "status")
+		}
+		return c.replace(cur, obj, old)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(f, codeOf(w.created), w)
+}
+
+// applyStatus serves an apply of the status.
+func (c *call) applyStatus() error {
+	f, a, err := c.readApply()
+	if err != nil {
+		return err
+	}
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, c.notFound()
+		}
+		old, obj, err := c.merged(cur, a)
+		if err != nil {
+			return change{}, err
+		}
+		return c.replaceStatus(cur, obj, old)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(f, codeOf(false), w)
+}
+
+// applyNew creates the object that is applied.
+func (c *call) applyNew(a applied) (change, error) {
+	obj, err := a.m.Apply(a.m.Nothing(), a.tree, c.q.FieldManager, c.q.force())
+	if err != nil {
+		return change{}, revise.Settled{Err: applyError(err)}
+	}
+	obj, meta, err := c.fitMerged(a, obj)
+	if err != nil {
+		return change{}, revise.Settled{Err: err}
+	}
+	if text(meta, "uid") != "" {
+		return change{}, status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), text(meta, "uid"), "")
+	}
+	return c.decideInsert(obj, meta)
+}
+
+// merged merges a configuration into the current version.
+func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree, err error) {
+	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+		return nil, nil, err
+	}
+	result, err := a.m.Apply(old, a.tree, c.q.FieldManager, c.q.force())
+	if err != nil {
+		return nil, nil, applyError(err)
+	}
+	obj, meta, err := c.fitMerged(a, result)
+	if err != nil {
+		return nil, nil, err
+	}
+	return old, obj, c.checkIdentity(meta, cur)
+}
+
+// fitMerged brings the result of an apply, whose values are as the client wrote
+// them, into the form in which they are stored.
+func (c *call) fitMerged(a applied, result tree) (obj, meta tree, err error) {
+	if _, err := a.model.Fit(result); err != nil {
+		return nil, nil, status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)
+	}
+	if obj, meta, err = shallow(result); err != nil {
+		return nil, nil, err
+	}
+	return obj, meta, c.matchPath(obj)
+}
+
+// applyError words what the merge refuses. Upstream answers 500 for a
+// configuration that does not fit the schema; it is the client's mistake.
+func applyError(err error) error {
+	if _, ok := err.(apierrors.APIStatus); ok {
+		return err
+	}
+	return status.BadRequest("%v", err)
+}
+
+// applyToScale serves an apply of a Scale: that of the field of the object that the
+// Scale shows.
+func (c *call) applyToScale() error {
+	f, a, err := c.readApply()
+	if err != nil {
+		return err
+	}
+	if _, err := checkKind(a.tree, scaleResource.GVK()); err != nil {
+		return err
+	}
+	sent, err := metaOf(a.tree)
+	if err != nil {
+		return err
+	}
+	part := tree{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": maps.Clone(sent)}
+	if replicas := lookup(a.tree, "spec.replicas"); replicas != nil {
+		if err := assign(part, c.sub.SpecReplicas, replicas); err != nil {
+			return err
+		}
+	}
+	a.tree = part
+	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, c.notFound()
+		}
+		old, merged, err := c.merged(cur, a)
+		if err != nil {
+			return change{}, err
+		}
+		scaled, meta, err := shallow(old)
+		if err != nil {
+			return change{}, err
+		}
+		mergedMeta, err := metaOf(merged)
+		if err != nil {
+			return change{}, err
+		}
+		carry(meta, mergedMeta, "managedFields")
+		return c.rescale(cur, scaled, old, lookup(merged, c.sub.SpecReplicas))
+	})
+	if err != nil {
+		return err
+	}
+	return c.answerScale(f, w.obj)
+}

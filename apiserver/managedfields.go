@@ -1,0 +1,132 @@
+package apiserver
+
+import (
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/fieldmanager"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+)
+
+// fieldManagers are the field managers of all resources and subresources, made on
+// first use.
+type fieldManagers struct{ byPath sync.Map } // managerKey -> *fieldmanager.Manager
+
+type managerKey struct {
+	res *kinds.Resource
+	sub string
+}
+
+// of returns the manager of writes to a resource ("") or one of its subresources.
+func (m *fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*fieldmanager.Manager, error) {
+	key := managerKey{res, sub}
+	if made, ok := m.byPath.Load(key); ok {
+		return made.(*fieldmanager.Manager), nil
+	}
+	model, err := schema.Lookup(res.Model)
+	if err != nil {
+		return nil, err
+	}
+	cfg := fieldmanager.Config{
+		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: convertAmong(res, all),
+	}
+	for _, v := range versionsOf(res, all) {
+		cfg.Versions = append(cfg.Versions, fieldmanager.Version{GVK: v.GVK(), Model: v.Model})
+	}
+	switch {
+	case sub == "status":
+		cfg.Reset = []string{"spec"}
+	case sub == "" && res.Subresource("status") != nil:
+		cfg.Reset = []string{"status"}
+	}
+	made, err := fieldmanager.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := m.byPath.LoadOrStore(key, made)
+	return kept.(*fieldmanager.Manager), nil
+}
+
+// versionsOf returns all versions of a resource, itself first.
+func versionsOf(res *kinds.Resource, all *kinds.Registry) []*kinds.Resource {
+	out := []*kinds.Resource{res}
+	for _, x := range all.All() {
+		if x != res && !x.Virtual && x.Table() == res.Table() {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// convertAmong converts objects of res to its other versions and back.
+func convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert {
+	byVersion := map[apischema.GroupVersion]*kinds.Resource{}
+	for _, v := range versionsOf(res, all) {
+		byVersion[v.GroupVersion()] = v
+	}
+	return func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {
+		a, b := byVersion[from], byVersion[to]
+		if a == nil || b == nil {
+			return nil, runtime.NewNotRegisteredErrForKind("this server", to.WithKind(res.Kind))
+		}
+		return codec.Convert(obj, a, b), nil
+	}
+}
+
+// track keeps metadata.managedFields of an object that a write other than an apply
+// has made. old is what was there before, nil for a create. obj is complete but
+// for what the server adds on its own. managedFields in a body count if they can be
+// read, the stored ones otherwise. Like upstream it does not fail a write: an
+// object whose fields cannot be tracked has no managedFields.
+func (c *call) track(obj, old tree) error {
+	meta, err := metaOf(obj)
+	if err != nil {
+		return err
+	}
+	sub := c.info.Subresource
+	m, err := c.s.fields.of(c.res, sub, c.s.cfg.Kinds())
+	if err == nil {
+		before := old
+		if before == nil {
+			before = m.Nothing()
+		}
+		_, err = m.Update(before, obj, c.fieldManager())
+	}
+	if err != nil {
+		delete(meta, "managedFields")
+		c.s.cfg.Log.Error("cannot track the fields of an object", "err", err, "resource", c.res.GroupResource().String(), "name", c.info.Name)
+	}
+	return nil
+}
+
+// fieldManager names who makes the request: what it says, or its program.
+func (c *call) fieldManager() string {
+	if c.q.FieldManager != "" {
+		return c.q.FieldManager
+	}
+	return managerOfAgent(c.r.UserAgent())
+}
+
+// managerOfAgent is upstream's rule: the User-Agent up to the first slash, its
+// printable runes, at most 128 bytes.
+func managerOfAgent(agent string) string {
+	name, _, _ := strings.Cut(agent, "/")
+	var b strings.Builder
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if b.Len()+len(string(r)) > metav1validation.FieldManagerMaxLength {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
