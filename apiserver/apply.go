@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // isApply reports whether a PATCH is a server-side apply.
@@ -60,10 +61,47 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 	if a.model, err = c.model(); err != nil {
 		return
 	}
-	a.tree = body.Object
-	c.applying = true
+	a.tree, c.applying = body.Object, true
+	if shown == c.res {
+		a.tree = canonical(body.Object, a.model)
+	}
 	a.m, err = c.s.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
 	return
+}
+
+// canonical is a configuration with its values in the form in which they are
+// stored, so that to apply "1000m" where there is "1" is no conflict; upstream
+// compares the texts. What does not fit is left to the merge, which names it, and
+// nulls are left as they are: they say that a field is there.
+func canonical(sent tree, model *schema.Model) tree {
+	if hasNull(sent) {
+		return sent
+	}
+	fitted := runtime.DeepCopyJSON(sent)
+	if unknown, err := model.Fit(fitted); err != nil || len(unknown) > 0 {
+		return sent
+	}
+	return fitted
+}
+
+func hasNull(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case tree:
+		for _, x := range v {
+			if hasNull(x) {
+				return true
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if hasNull(x) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // apply serves a server-side apply (KEP-555) of an object.
