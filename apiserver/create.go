@@ -8,10 +8,12 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // generateAttempts is how many names are tried for a generateName.
@@ -63,19 +65,17 @@ func (c *call) createObject(obj tree) (written, error) {
 	if c.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
-	if err := c.complete(obj, nil); err != nil {
-		return written{}, err
+	if text(meta, "name") == "" && text(meta, "generateName") != "" {
+		return c.createGenerated(obj)
 	}
-	if text(meta, "name") != "" {
-		c.info.Name = text(meta, "name")
-		return c.createNamed(obj, meta)
-	}
-	return c.createGenerated(obj, meta)
+	c.info.Name = text(meta, "name")
+	return c.createNamed(obj, meta)
 }
 
-// complete defaults and validates an object but for its metadata. old is nil for
-// a create.
-func (c *call) complete(obj, old tree) error {
+// complete defaults an object, fills in what the server generates, and validates
+// all of it. errs is what is wrong with it so far; old is nil for a create.
+// Everything that is wrong is refused at once.
+func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 	model, err := c.model()
 	if err != nil {
 		return err
@@ -86,21 +86,40 @@ func (c *call) complete(obj, old tree) error {
 			return err
 		}
 	}
-	if h := c.hooks(); h.prepare != nil {
+	h, r := c.hooks(), &rules.Rules{}
+	if c.sub == nil || c.sub.Name == "scale" {
+		// Other subresources have rules of their own.
+		r = rules.Of(c.res.GroupResource())
+	}
+	if h.prepare != nil {
 		h.prepare(obj, old)
 	}
-	if h := c.hooks(); h.mayStore != nil {
+	if r.Prepare != nil {
+		r.Prepare(obj, old)
+	}
+	if h.mayStore != nil {
 		if err := h.mayStore(c, obj, old); err != nil {
 			return err
 		}
 	}
-	errs := model.Validate(obj)
-	meta, _ := obj["metadata"].(tree)
-	return c.invalid(text(meta, "name"), errs)
+	errs = append(errs, model.Validate(obj)...)
+	if old != nil {
+		errs = append(errs, immutableErrors(c.res, obj, old)...)
+	}
+	if r.Validate != nil {
+		errs = append(errs, r.Validate(obj, old)...)
+	}
+	if h.allocate != nil && len(errs) == 0 {
+		if errs, err = h.allocate(c, obj, old); err != nil {
+			return err
+		}
+	}
+	return c.invalid(c.info.Name, errs)
 }
 
-func (c *call) createNamed(obj, meta tree) (written, error) {
-	if err := c.invalid(c.info.Name, validateMeta(meta, c.res)); err != nil {
+func (c *call) createNamed(obj, meta tree) (w written, err error) {
+	defer func() { c.settleClaims(nil, w, err) }()
+	if err := c.complete(obj, nil, validateMeta(meta, c.res)); err != nil {
 		return written{}, err
 	}
 	ch, err := c.store(proto.Op_OP_PUT, obj)
@@ -164,13 +183,15 @@ func (c *call) refusedHere(key string) error {
 	return err
 }
 
-func (c *call) createGenerated(obj, meta tree) (written, error) {
-	base := text(meta, "generateName")
-	if base == "" {
-		return written{}, c.invalid("", validateMeta(meta, c.res))
-	}
+// createGenerated tries several names. What the server generates may contain the
+// name, so each attempt begins with the object as it was sent.
+func (c *call) createGenerated(sent tree) (written, error) {
 	for range generateAttempts {
-		meta["name"] = generatedName(base)
+		obj, meta, err := shallow(sent)
+		if err != nil {
+			return written{}, err
+		}
+		meta["name"] = generatedName(text(meta, "generateName"))
 		c.info.Name = text(meta, "name")
 		w, err := c.createNamed(obj, meta)
 		if !apierrors.IsAlreadyExists(err) {

@@ -42,6 +42,7 @@ type call struct {
 	code     int
 	written  int64
 	bodySize int64
+	claims   claims
 	warned   map[string]struct{}
 	warnings int  // runes
 	applying bool // a server-side apply, which has tracked its fields itself

@@ -31,12 +31,14 @@ const patience = 10 * time.Second
 
 // env is a server on a memory store.
 type env struct {
-	t     testing.TB
-	mem   *raftstore.Memory
-	api   *apiserver.Server
-	http  *httptest.Server
-	store apiserver.Store
-	reads apiserver.Reads
+	t      testing.TB
+	mem    *raftstore.Memory
+	api    *apiserver.Server
+	http   *httptest.Server
+	url    string // of the server that is asked
+	client *http.Client
+	store  apiserver.Store
+	reads  apiserver.Reads
 }
 
 // admin is everybody, with every permission.
@@ -76,6 +78,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	e := &env{t: t, mem: mem, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
 	e.http.EnableHTTP2 = true
 	e.http.StartTLS()
+	e.url, e.client = e.http.URL, e.http.Client()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -99,14 +102,14 @@ func (e *env) do(method, path string, header http.Header, body string) (*http.Re
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, e.http.URL+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, e.url+path, strings.NewReader(body))
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	for k, v := range header {
 		r.Header[k] = v
 	}
-	w, err := e.http.Client().Do(r)
+	w, err := e.client.Do(r)
 	if err != nil {
 		e.t.Fatalf("%s %s: %v", method, path, err)
 	}

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // What is really code. Everything that is not in these tables is the same for
@@ -21,6 +22,12 @@ type objectHooks struct {
 	// mayStore refuses an object to the user, once it is defaulted and prepared and
 	// before it is validated. old is nil for a create.
 	mayStore func(c *call, obj, old tree) error
+	// allocate completes an object with what only one object of the cluster may
+	// have, after it was prepared. It may run several times for one request. errs are
+	// for the client.
+	allocate func(c *call, obj, old tree) (errs field.ErrorList, err error)
+	// held are the rows of what allocate has given to a stored object.
+	held func(obj tree) []claimKey
 	// mayDelete refuses the deletion of some objects.
 	mayDelete func(c *call, name string) error
 	// startDelete prepares the first phase of a deletion; it reports whether
@@ -35,6 +42,7 @@ type objectHooks struct {
 var byResource = map[string]*objectHooks{
 	"namespaces": &namespaceHooks,
 	"secrets":    &secretHooks,
+	"services":   &serviceHooks,
 
 	"clusterroles.rbac.authorization.k8s.io":        &roleHooks,
 	"roles.rbac.authorization.k8s.io":               &roleHooks,

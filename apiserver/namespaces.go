@@ -148,7 +148,11 @@ func (c *call) setNamespaceFinalizers(identity tree, list []string) (written, er
 		}
 		setFinalizers(spec, list)
 		obj["spec"] = spec
-		return c.settle(cur, obj, old, meta, asTree(old["metadata"]))
+		oldMeta := asTree(old["metadata"])
+		if err := c.invalid(c.info.Name, append(validateMeta(meta, c.res), validateMetaUpdate(meta, oldMeta)...)); err != nil {
+			return change{}, err
+		}
+		return c.settle(cur, obj, old, meta, oldMeta)
 	})
 }
 

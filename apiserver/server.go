@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 )
@@ -51,6 +53,12 @@ type Config struct {
 	Health    http.Handler // /livez, /readyz, /healthz
 	Metrics   http.Handler // /metrics
 
+	// ServiceBlocks are the addresses of Services, one block of a family or one of
+	// each; the first is the default family's. Default: 10.0.0.0/24.
+	ServiceBlocks []netip.Prefix
+	// ServicePorts are the node ports of Services. Default: services.DefaultPorts.
+	ServicePorts services.PortRange
+
 	// GarbageCollector says that something acts on the finalizers orphan and
 	// foregroundDeletion. Without it, no deletion adds them: nobody would ever take
 	// them off, and the object would stay terminating for good.
@@ -83,6 +91,10 @@ type Limits struct {
 	// Request bounds requests that are not long-running, Write those that
 	// change something. Default 60 s and 34 s.
 	Request, Write time.Duration
+	// OrphanAge is how long an address or port may be nobody's before it is taken
+	// back: requests that are still writing its object have ended long before.
+	// Default 2 min.
+	OrphanAge time.Duration
 	// WatchMin is the least that a watch without timeoutSeconds lives; at most
 	// it is twice that. Default 30 min.
 	WatchMin time.Duration
@@ -101,6 +113,7 @@ func (l *Limits) defaults() {
 	set(&l.Object, proto.MaxEntryBytes-16<<10)
 	set(&l.Request, 60*time.Second)
 	set(&l.Write, 34*time.Second)
+	set(&l.OrphanAge, 2*time.Minute)
 	set(&l.WatchMin, 30*time.Minute)
 	set(&l.Bookmark, 60*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
@@ -120,6 +133,7 @@ type Server struct {
 	writes  admission
 	watches watchSet
 	fields  fieldManagers
+	repair  claimRepair
 
 	// closing ends watches; closed once, by Shutdown.
 	closing  chan struct{}
@@ -143,6 +157,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if len(cfg.ServiceBlocks) == 0 {
+		cfg.ServiceBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
+	}
+	set(&cfg.ServicePorts, services.DefaultPorts)
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}

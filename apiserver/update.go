@@ -79,10 +79,7 @@ func (c *call) decideInsert(obj, meta tree) (change, error) {
 	if c.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
-	if err := c.complete(obj, nil); err != nil {
-		return change{}, err
-	}
-	if err := c.invalid(c.info.Name, validateMeta(meta, c.res)); err != nil {
+	if err := c.complete(obj, nil, validateMeta(meta, c.res)); err != nil {
 		return change{}, err
 	}
 	return c.store(proto.Op_OP_PUT, obj)
@@ -124,7 +121,8 @@ func (c *call) replace(cur *mvcc.Version, obj, old tree) (change, error) {
 		return change{}, err
 	}
 	prepareUpdate(meta, oldMeta)
-	if err := c.complete(obj, old); err != nil {
+	errs := append(validateMeta(meta, c.res), validateMetaUpdate(meta, oldMeta)...)
+	if err := c.complete(obj, old, errs); err != nil {
 		return change{}, err
 	}
 	return c.settle(cur, obj, old, meta, oldMeta)
@@ -132,12 +130,6 @@ func (c *call) replace(cur *mvcc.Version, obj, old tree) (change, error) {
 
 // settle is the second half of replace, for an object that is complete.
 func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, error) {
-	errs := validateMeta(meta, c.res)
-	errs = append(errs, validateMetaUpdate(meta, oldMeta)...)
-	errs = append(errs, immutableErrors(c.res, obj, old)...)
-	if err := c.invalid(c.info.Name, errs); err != nil {
-		return change{}, err
-	}
 	if c.res.HasGeneration {
 		countGeneration(obj, old, meta)
 	}

@@ -56,10 +56,14 @@ func (s *Server) confirm(ctx context.Context) error {
 // mutate changes one object, as package revise does it. decide says what is to
 // happen; it runs again whenever there is a newer version, so it must not keep
 // anything from the run before.
-func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)) (written, error) {
-	var ch change
+func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)) (w written, err error) {
+	var (
+		ch  change
+		did revise.Result
+	)
+	defer func() { c.settleClaims(did.Before, w, err) }()
 	r := revise.Reviser{Store: c.s.cfg.Store, Confirm: c.s.confirm, Retried: func() { c.s.cfg.Observer.WriteRetried(&c.kind) }}
-	did, err := r.Revise(c.ctx, c.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+	did, err = r.Revise(c.ctx, c.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
 		if err != nil || ch.none || c.q.isDryRun() {
 			return nil, err
@@ -80,7 +84,20 @@ func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)
 	case ch.none:
 		return written{version: did.Before, obj: ch.obj}, nil
 	}
-	return written{obj: ch.obj, created: did.Before == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
+	return c.dryRun(key, ch, did.Before)
+}
+
+// dryRun is the outcome of a change that is not made.
+func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, error) {
+	if before == nil {
+		// The guard of the entry would have looked at the namespace.
+		if err := c.refusedHere(key); err != nil {
+			return written{}, err
+		}
+	} else if ch.obj != nil {
+		asTree(ch.obj["metadata"])["resourceVersion"] = before.Revision.String()
+	}
+	return written{obj: ch.obj, created: before == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
 }
 
 // entry is a change as a log entry, without its condition.

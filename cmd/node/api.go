@@ -62,6 +62,7 @@ func (n *node) serveAPI(context.Context) error {
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
+		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
 	})
 	if err != nil {
 		return err

@@ -63,8 +63,11 @@ var rooms = map[string]room{
 	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status"}, direct: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/revise": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver/status": {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
-	"apiserver/auth":   {reach: noRaft},
+	// What kinds have as code: trees in, errors out.
+	"apiserver/rules":    {direct: noHTTP, reach: noRaft},
+	"apiserver/services": {direct: noHTTP, reach: noRaft},
+	"apiserver/status":   {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
+	"apiserver/auth":     {reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, direct: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.

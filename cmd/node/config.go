@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sort"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/planted"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -36,6 +38,11 @@ type Config struct {
 	TokenFile       string
 	JoinToken       string
 	Nonvoter        bool
+
+	ServiceClusterIPRange string
+	ServiceNodePortRange  string
+	serviceBlocks         []netip.Prefix
+	servicePorts          services.PortRange
 
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
@@ -73,6 +80,8 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.StringVar(&c.TokenFile, "token-file", "", "file with the cluster's secret, 64 hex digits, the same on every node (default: DATA-DIR/token)")
 	f.StringVar(&c.JoinToken, "join-token", "", "join token from 'quorate token create', instead of the secret; @FILE reads it from a file")
 	f.BoolVar(&c.Nonvoter, "nonvoter", false, "stay a non-voter: serve reads and watches, take no part in quorums")
+	f.StringVar(&c.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "CIDR of the addresses of Services, or one of each family, separated by a comma; the same on every node")
+	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", services.DefaultPorts.String(), "ports of Services on nodes, both ends included; the same on every node")
 	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 2*time.Second, "silence of the leader that starts an election")
 	f.DurationVar(&c.ElectionTimeout, "election-timeout", 2*time.Second, "how long an election may take")
 	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", time.Second, "how long a leader goes on without hearing from a majority")
@@ -261,6 +270,13 @@ func (c *Config) complete() error {
 		if err := checkAddress(addr, true); err != nil && c.JoinToken == "" {
 			bad("join: item %d: %w", i+1, err)
 		}
+	}
+	var err error
+	if c.serviceBlocks, err = services.ParseBlocks(c.ServiceClusterIPRange); err != nil {
+		bad("service-cluster-ip-range: %w", err)
+	}
+	if c.servicePorts, err = services.ParsePortRange(c.ServiceNodePortRange); err != nil {
+		bad("service-node-port-range: %w", err)
 	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
 		bad("bootstrap-expect: %d: must be 0 to 9", c.BootstrapExpect)

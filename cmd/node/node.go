@@ -310,6 +310,7 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		wg.Go(func() { n.ensureRoles(term) })
 		wg.Go(func() { n.emptyNamespaces(term) })
 		wg.Go(func() { n.aggregateRoles(term) })
+		wg.Go(func() { n.tendServices(term) })
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -382,6 +383,14 @@ func (n *node) emptyNamespaces(ctx context.Context) {
 			n.log.Warn("the namespace controller begins anew", "error", err)
 		}
 		pause(ctx, controllerAgain)
+	}
+}
+
+// tendServices makes the range of service addresses known and takes back what no
+// Service holds.
+func (n *node) tendServices(ctx context.Context) {
+	if err := controllers.TendServices(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
+		n.log.Warn("the service addresses are not tended any more", "error", err)
 	}
 }
 

@@ -1,0 +1,134 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// What only one object of the cluster may have, an address or a port, is a row of
+// its own in a table, keyed by it. The entry that makes the row carries the
+// condition that it is absent. So of any number of nodes that want the same thing
+// at once one gets it, without a lock, and the others see that when their entry
+// is refused.
+//
+// Rows and the object are several entries, so a node that dies between them can
+// leave rows that nobody holds, but never an object without its rows: they are
+// made before it and go after it. The leader finds such rows (RepairClaims).
+
+// claimKey names a row.
+type claimKey struct{ table, key string }
+
+// claimed is a row that a request has made.
+type claimed struct {
+	claimKey
+	revision proto.Revision
+}
+
+// errTaken is returned for a row that is there already.
+var errTaken = errors.New("provided IP is already allocated")
+
+// claims are the rows that one request has made so far. For one goroutine.
+type claims struct{ made []claimed }
+
+func (m *claims) has(k claimKey) bool {
+	return slices.ContainsFunc(m.made, func(c claimed) bool { return c.claimKey == k })
+}
+
+// claim makes a row. Errors: errTaken.
+func (c *call) claim(w *proto.Write) error {
+	k := claimKey{w.Table, w.Key}
+	if c.claims.has(k) {
+		return nil
+	}
+	w.Op, w.Condition, w.RequestId = proto.Op_OP_PUT, proto.Condition_CONDITION_ABSENT, newRequestID()
+	v, outcome, err := revise.Propose(c.ctx, c.s.cfg.Store, w)
+	switch {
+	case err != nil:
+		return err
+	case outcome != proto.Outcome_OUTCOME_APPLIED:
+		return errTaken
+	}
+	c.claims.made = append(c.claims.made, claimed{k, v.Revision})
+	return nil
+}
+
+// keepClaims gives back the rows that the request has made and that are not in
+// held: all of them after a failure, those of attempts that came to nothing after
+// a success. A failure whose outcome is unknown keeps everything, because the
+// object may be there; what is too much is found by RepairClaims.
+func (c *call) keepClaims(held []claimKey, err error) {
+	if len(c.claims.made) == 0 || uncertain(err) {
+		return
+	}
+	for _, m := range c.claims.made {
+		if err != nil || !slices.Contains(held, m.claimKey) {
+			c.unclaim(m.claimKey, m.revision)
+		}
+	}
+	c.claims.made = nil
+}
+
+// uncertain says that a write which failed may have happened or may yet: it was
+// not refused.
+func uncertain(err error) bool {
+	var refused apierrors.APIStatus
+	return err != nil && !errors.As(err, &refused)
+}
+
+// releaseClaims gives back the rows of an object that is gone or has given them
+// up, at revision at. A row that was made after that is another one's.
+func (c *call) releaseClaims(keys []claimKey, at proto.Revision) {
+	for _, k := range keys {
+		v, err := c.s.current(k.table, k.key)
+		if err == nil && v != nil && v.Revision < at {
+			c.unclaim(k, v.Revision)
+		}
+	}
+}
+
+// unclaim removes a row if it is the one that was written at a revision. That the
+// request is over does not keep it from giving back; what fails is left to
+// RepairClaims.
+func (c *call) unclaim(k claimKey, revision proto.Revision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.s.cfg.Limits.Write)
+	defer cancel()
+	_, _, err := revise.Propose(ctx, c.s.cfg.Store, &proto.Write{
+		Table: k.table, Key: k.key, Op: proto.Op_OP_DELETE,
+		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
+	})
+	if err != nil {
+		c.s.cfg.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.table, k.key), "err", err)
+	}
+}
+
+// settleClaims brings the rows in line with the outcome of a write. before is the
+// version that was replaced or removed; nil for a create.
+func (c *call) settleClaims(before *mvcc.Version, w written, err error) {
+	held := c.hooks().held
+	if held == nil || c.q.isDryRun() {
+		return
+	}
+	var has []claimKey
+	if err == nil && !w.deleted {
+		has = held(w.obj)
+	}
+	c.keepClaims(has, err)
+	if err != nil || before == nil || w.version == nil || w.version == before {
+		return
+	}
+	old, err := codec.DecodeStored(c.res, before)
+	if err != nil {
+		c.s.cfg.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
+		return
+	}
+	gone := slices.DeleteFunc(held(old), func(k claimKey) bool { return slices.Contains(has, k) })
+	c.releaseClaims(gone, w.version.Revision)
+}

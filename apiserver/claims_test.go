@@ -1,0 +1,148 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Of many requests for one port or address, and for more ports than there are,
+// each thing is given to one Service.
+func TestClaimsAreExclusive(t *testing.T) {
+	e := newEnv(t, nil)
+	const writers = 64
+	var mu sync.Mutex
+	owners := map[string][]string{}
+	codes := map[int]int{}
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			body := fmt.Sprintf(`{"metadata":{"name":"s%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i)
+			if i%2 == 0 {
+				body = fmt.Sprintf(`{"metadata":{"name":"s%d"},"spec":{"type":"NodePort","clusterIP":"10.0.0.40","ports":[{"port":80,"nodePort":31000}]}}`, i)
+			}
+			w, answer := e.do(http.MethodPost, "/api/v1/namespaces/default/services", nil, body)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[w.StatusCode]++
+			if w.StatusCode != http.StatusCreated {
+				return
+			}
+			spec, _ := field(t, answer, "spec").(map[string]any)
+			ip, _ := spec["clusterIP"].(string)
+			port := fmt.Sprint(spec["ports"].([]any)[0].(map[string]any)["nodePort"])
+			owners[ip] = append(owners[ip], fmt.Sprint("s", i))
+			owners[port] = append(owners[port], fmt.Sprint("s", i))
+		})
+	}
+	wg.Wait()
+	for what, who := range owners {
+		if len(who) > 1 {
+			t.Errorf("%s belongs to %v", what, who)
+		}
+	}
+	// Half of them want the same address: at most one can have it, and at least
+	// one does unless another was given it by chance.
+	if codes[http.StatusCreated] < writers/2 || codes[http.StatusCreated]+codes[http.StatusUnprocessableEntity] != writers {
+		t.Errorf("answers: %v", codes)
+	}
+	e.sameClaims()
+}
+
+// sameClaims compares the rows with the Services.
+func (e *env) sameClaims() {
+	e.t.Helper()
+	_, services := e.do(http.MethodGet, "/api/v1/services", nil, "")
+	items, _ := field(e.t, services, "items").([]any)
+	want := map[string]bool{}
+	for _, i := range items {
+		spec, _ := i.(map[string]any)["spec"].(map[string]any)
+		if ip, ok := spec["clusterIP"].(string); ok && ip != "None" {
+			want["ip "+ip] = true
+		}
+		list, _ := spec["ports"].([]any)
+		for _, p := range list {
+			if n := p.(map[string]any)["nodePort"]; n != nil {
+				want["port "+fmt.Sprint(n)] = true
+			}
+		}
+	}
+	got := map[string]bool{}
+	for prefix, table := range map[string]string{"ip ": "ipaddresses.networking.k8s.io", "port ": "quorate/nodeports"} {
+		for _, key := range e.keys(table) {
+			got[prefix+key] = true
+		}
+	}
+	for k := range want {
+		if !got[k] {
+			e.t.Errorf("%s is not claimed", k)
+		}
+	}
+	for k := range got {
+		if !want[k] {
+			e.t.Errorf("%s is claimed for nothing", k)
+		}
+	}
+}
+
+// keys are the live keys of a table.
+func (e *env) keys(table string) (keys []string) {
+	e.t.Helper()
+	state := e.store.State()
+	t := state.Table(table)
+	if t == nil {
+		return nil
+	}
+	page, err := t.Range(mvcc.Query{At: state.Applied()})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, v := range page.Versions {
+		keys = append(keys, v.Key)
+	}
+	return keys
+}
+
+// Rows that nobody holds go, rows that are missing come.
+func TestRepairClaims(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.OrphanAge = time.Nanosecond })
+	w, answer := e.do(http.MethodPost, "/api/v1/namespaces/default/services", nil, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
+	if w.StatusCode != http.StatusCreated {
+		t.Fatal(answer)
+	}
+	ip, _ := field(t, answer, "spec", "clusterIP").(string)
+	// As a node leaves it that dies between the entries of a write.
+	for _, op := range []*proto.Write{
+		{Table: "quorate/nodeports", Key: "32000", Op: proto.Op_OP_PUT, Value: []byte("{}")},
+		{Table: "ipaddresses.networking.k8s.io", Key: ip, Op: proto.Op_OP_DELETE},
+	} {
+		op.RequestId = []byte(strings.Repeat(op.Key, 16))[:16]
+		if _, err := e.store.Propose(context.Background(), op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An IPAddress of somebody else is none of ours.
+	if w, answer := e.do(http.MethodPost, "/apis/networking.k8s.io/v1/ipaddresses", nil, `{"metadata":{"name":"10.0.0.200"},"spec":{"parentRef":{"resource":"services","namespace":"default","name":"z"}}}`); w.StatusCode != http.StatusCreated {
+		t.Fatal(answer)
+	}
+	for range 2 { // found in the first round, removed in the second
+		if err := e.api.RepairClaims(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := fmt.Sprint(e.keys("ipaddresses.networking.k8s.io")); !strings.Contains(got, ip) || !strings.Contains(got, "10.0.0.200") {
+		t.Errorf("addresses: %s", got)
+	}
+	if got := e.keys("quorate/nodeports"); len(got) != 1 {
+		t.Errorf("ports: %s", got)
+	}
+}

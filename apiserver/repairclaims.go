@@ -1,0 +1,163 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// defaultBlock is the name of the ServiceCIDR that says what the command line says.
+const defaultBlock = "kubernetes"
+
+// EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
+// none. It is idempotent; the leader's node calls it.
+func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
+	res := s.cfg.Kinds().Lookup(blocksResource)
+	if res == nil {
+		return nil
+	}
+	if v, err := s.current(res.Table(), defaultBlock); err != nil || v != nil {
+		return err
+	}
+	cidrs := make([]any, len(s.cfg.ServiceBlocks))
+	for i, b := range s.cfg.ServiceBlocks {
+		cidrs[i] = b.String()
+	}
+	c := s.internal(ctx, res, "", defaultBlock, "create")
+	obj := tree{
+		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
+		"metadata": tree{"name": defaultBlock}, "spec": tree{"cidrs": cidrs},
+	}
+	if _, err := c.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("ensure the range of service addresses: %w", err)
+	}
+	return nil
+}
+
+// claimRepair remembers between rounds which rows nobody holds, and since when.
+type claimRepair struct {
+	sync.Mutex
+	orphans map[claimed]time.Time
+}
+
+// RepairClaims removes the addresses and ports that no object has held for some
+// time, and makes the rows that are missing. A node that died between the
+// entries of a write leaves the former; Services from before there were claims
+// have the latter. For one caller at a time.
+func (s *Server) RepairClaims(ctx context.Context) error {
+	s.repair.Lock()
+	defer s.repair.Unlock()
+	if err := s.confirm(ctx); err != nil {
+		return fmt.Errorf("repair of claims: %w", err)
+	}
+	var failed []error
+	for name, h := range byResource {
+		if h.held == nil {
+			continue
+		}
+		for _, res := range s.cfg.Kinds().All() {
+			if res.GroupResource().String() == name {
+				failed = append(failed, s.repairClaimsOf(ctx, res, h))
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objectHooks) error {
+	// Rows first: an object that is written meanwhile has made its rows before.
+	rows, err := s.claimRows()
+	if err != nil {
+		return err
+	}
+	versions, err := s.rangeNow(res.Table(), "")
+	if err != nil {
+		return err
+	}
+	made, held := map[claimKey]bool{}, map[claimKey]bool{}
+	for _, row := range rows {
+		made[row.claimKey] = true
+	}
+	var failed []error
+	for _, v := range versions {
+		obj, err := codec.DecodeStored(res, v)
+		if err != nil {
+			return err
+		}
+		for _, k := range h.held(obj) {
+			held[k] = true
+			if !made[k] {
+				failed = append(failed, s.reclaim(ctx, res, obj, k))
+			}
+		}
+	}
+	orphans := map[claimed]time.Time{}
+	for _, row := range rows {
+		if held[row.claimKey] {
+			continue
+		}
+		since, known := s.repair.orphans[row]
+		if !known {
+			since = time.Now()
+		}
+		if time.Since(since) < s.cfg.Limits.OrphanAge {
+			orphans[row] = since
+			continue
+		}
+		s.cfg.Log.Info("nobody holds an address or port, it is free again", "claim", row.table+"/"+row.key)
+		s.internal(ctx, res, "", "", "delete").unclaim(row.claimKey, row.revision)
+	}
+	s.repair.orphans = orphans
+	return errors.Join(failed...)
+}
+
+// claimRows are all rows that writes have made.
+func (s *Server) claimRows() ([]claimed, error) {
+	var rows []claimed
+	for _, table := range [...]string{addressesTable, nodePortsTable} {
+		page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Versions {
+			if by, _ := v.Labels.Lookup(managedByLabel); table == addressesTable && by != managedByUs {
+				continue // somebody else's IPAddress
+			}
+			rows = append(rows, claimed{claimKey{table, v.Key}, v.Revision})
+		}
+	}
+	return rows, nil
+}
+
+// reclaim makes a row that an object holds without it.
+func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree, k claimKey) error {
+	meta := asTree(obj["metadata"])
+	c := s.internal(ctx, res, text(meta, "namespace"), text(meta, "name"), "update")
+	p := &pool{c: c, name: text(meta, "name")}
+	var err error
+	if k.table == nodePortsTable {
+		var n int32
+		if _, err = fmt.Sscan(k.key, &n); err == nil {
+			err = p.claimPort(n)
+		}
+	} else {
+		var a netip.Addr
+		if a, err = netip.ParseAddr(k.key); err == nil {
+			err = p.claimAddress(a)
+		}
+	}
+	if errors.Is(err, errTaken) {
+		return nil // made meanwhile, or by somebody who needs no row of ours
+	}
+	return err
+}

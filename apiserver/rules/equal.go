@@ -1,0 +1,61 @@
+package rules
+
+import "slices"
+
+// Equal compares decoded JSON. As upstream's semantic comparison, it takes null,
+// an absent field and an empty list or object for the same.
+func Equal(a, b any) bool {
+	switch x := a.(type) {
+	case tree:
+		y, ok := b.(tree)
+		if !ok {
+			return empty(a) && empty(b)
+		}
+		for name, v := range x {
+			if !Equal(v, y[name]) {
+				return false
+			}
+		}
+		for name, v := range y {
+			if _, seen := x[name]; !seen && !empty(v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		y, ok := b.([]any)
+		if !ok {
+			return empty(a) && empty(b)
+		}
+		return slices.EqualFunc(x, y, Equal)
+	case int64:
+		if y, ok := b.(float64); ok {
+			return float64(x) == y
+		}
+	case float64:
+		if y, ok := b.(int64); ok {
+			return x == float64(y)
+		}
+	}
+	return a == nil && empty(b) || b == nil && empty(a) || comparable(a) && comparable(b) && a == b
+}
+
+func comparable(v any) bool {
+	switch v.(type) {
+	case tree, []any:
+		return false
+	}
+	return true
+}
+
+func empty(v any) bool {
+	switch x := v.(type) {
+	case nil:
+		return true
+	case tree:
+		return len(x) == 0
+	case []any:
+		return len(x) == 0
+	}
+	return false
+}

@@ -1,0 +1,249 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Labels that tie pods to their Job; the names without a prefix are the older ones.
+const (
+	jobNameLabel       = "batch.kubernetes.io/job-name"
+	controllerUIDLabel = "batch.kubernetes.io/controller-uid"
+	oldJobNameLabel    = "job-name"
+	oldUIDLabel        = "controller-uid"
+)
+
+func manual(obj tree) bool { return at(obj, "spec", "manualSelector") == true }
+
+// generateSelector gives a new Job's pods labels that no other Job's pods have,
+// and the Job the selector for them. A label that is there already stays, for
+// validation to refuse.
+func generateSelector(obj, old tree) {
+	if old != nil || manual(obj) {
+		return
+	}
+	meta := asTree(obj["metadata"])
+	name, uid := text(meta, "name"), text(meta, "uid")
+	spec, template, templateMeta := copyOf(obj["spec"]), copyOf(at(obj, "spec", "template")), copyOf(at(obj, "spec", "template", "metadata"))
+	set := copyOf(templateMeta["labels"])
+	for key, value := range map[string]string{jobNameLabel: name, oldJobNameLabel: name, controllerUIDLabel: uid, oldUIDLabel: uid} {
+		if _, found := set[key]; !found {
+			set[key] = value
+		}
+	}
+	selector := copyOf(spec["selector"])
+	match := copyOf(selector["matchLabels"])
+	if _, found := match[controllerUIDLabel]; !found {
+		match[controllerUIDLabel] = uid
+	}
+	selector["matchLabels"] = match
+	templateMeta["labels"], template["metadata"] = set, templateMeta
+	spec["template"], spec["selector"] = template, selector
+	obj["spec"] = spec
+}
+
+// copyOf is a copy of an object, never nil.
+func copyOf(v any) tree {
+	m := maps.Clone(asTree(v))
+	if m == nil {
+		m = tree{}
+	}
+	return m
+}
+
+func job(obj, old tree) field.ErrorList {
+	path := field.NewPath("spec")
+	spec := asTree(obj["spec"])
+	errs := generatedSelector(obj, old, path)
+	errs = append(errs, jobSelector(spec, path)...)
+	errs = append(errs, indexedJob(obj, path)...)
+	switch policy, _ := at(spec, "template", "spec", "restartPolicy").(string); policy {
+	case "", "Always":
+		errs = append(errs, field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
+	case "OnFailure":
+		if spec["podFailurePolicy"] != nil {
+			errs = append(errs, field.Invalid(path.Child("template", "spec", "restartPolicy"), policy, `only "Never" is supported when podFailurePolicy is specified`))
+		}
+	}
+	if old != nil {
+		errs = append(errs, jobUpdate(spec, asTree(old["spec"]), path, asTree(old["status"]))...)
+	}
+	return errs
+}
+
+// generatedSelector checks that nothing was set that the server generates.
+func generatedSelector(obj, old tree, path *field.Path) (errs field.ErrorList) {
+	if manual(obj) || at(obj, "spec", "selector") == nil {
+		return nil
+	}
+	meta := asTree(obj["metadata"])
+	name, uid := text(meta, "name"), text(meta, "uid")
+	set := asTree(at(obj, "spec", "template", "metadata", "labels"))
+	names := []string{oldUIDLabel, oldJobNameLabel, controllerUIDLabel, jobNameLabel}
+	if old != nil {
+		was := asTree(at(old, "spec", "template", "metadata", "labels"))
+		if was[jobNameLabel] == nil || was[controllerUIDLabel] == nil {
+			names = names[:2] // from before there were labels with a prefix
+		}
+	}
+	expected := labels.Set{}
+	labelsPath := path.Child("template", "metadata", "labels")
+	for _, key := range names {
+		want := uid
+		if key == oldJobNameLabel || key == jobNameLabel {
+			want = name
+		}
+		expected[key] = want
+		switch got, found := set[key]; {
+		case !found:
+			errs = append(errs, field.Required(labelsPath.Key(key), fmt.Sprintf("must be '%s'", want)))
+		case got != want:
+			errs = append(errs, field.Invalid(labelsPath.Key(key), set, fmt.Sprintf("must be '%s'", want)))
+		}
+	}
+	selector, err := selectorOf(at(obj, "spec", "selector"))
+	if err == nil && !selector.Matches(expected) {
+		errs = append(errs, field.Invalid(path.Child("selector"), at(obj, "spec", "selector"), "`selector` not auto-generated"))
+	}
+	return errs
+}
+
+func selectorOf(v any) (labels.Selector, error) {
+	var s metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(v), &s); err != nil {
+		return nil, err
+	}
+	return metav1.LabelSelectorAsSelector(&s)
+}
+
+func jobSelector(spec tree, path *field.Path) field.ErrorList {
+	if spec["selector"] == nil {
+		return field.ErrorList{field.Required(path.Child("selector"), "")}
+	}
+	selector, err := selectorOf(spec["selector"])
+	if err != nil {
+		return field.ErrorList{field.Invalid(path.Child("selector"), spec["selector"], "invalid label selector")}
+	}
+	set := labels.Set{}
+	for k, v := range asTree(at(spec, "template", "metadata", "labels")) {
+		set[k], _ = v.(string)
+	}
+	if !selector.Matches(set) {
+		return field.ErrorList{field.Invalid(path.Child("template", "metadata", "labels"), map[string]string(set), "`selector` does not match template `labels`")}
+	}
+	return nil
+}
+
+// maxIndexed bounds what an indexed Job runs at a time.
+const maxIndexed = 100_000
+
+// indexedJob checks what goes with a completion mode.
+func indexedJob(obj tree, path *field.Path) (errs field.ErrorList) {
+	spec := asTree(obj["spec"])
+	completions, counted := number(spec["completions"])
+	if text(spec, "completionMode") != "Indexed" {
+		for _, name := range [...]string{"backoffLimitPerIndex", "maxFailedIndexes"} {
+			if n, ok := number(spec[name]); ok {
+				errs = append(errs, field.Invalid(path.Child(name), n, "requires indexed completion mode"))
+			}
+		}
+		if spec["successPolicy"] != nil {
+			errs = append(errs, field.Invalid(path.Child("successPolicy"), spec["successPolicy"], "requires indexed completion mode"))
+		}
+		return errs
+	}
+	if !counted {
+		errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
+	}
+	if n, ok := number(spec["parallelism"]); ok && n > maxIndexed {
+		errs = append(errs, field.Invalid(path.Child("parallelism"), n, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexed)))
+	}
+	if n, ok := number(spec["maxFailedIndexes"]); ok {
+		if counted && n > completions {
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), n, "must be less than or equal to completions"))
+		}
+		if spec["backoffLimitPerIndex"] == nil {
+			errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+		}
+	}
+	if completions > 0 {
+		name := text(asTree(obj["metadata"]), "name")
+		last := fmt.Sprintf("%s-%d", name, completions-1)
+		if len(validation.IsDNS1123Label(last)) > 0 {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "will not able to create pod with invalid DNS label: "+last))
+		}
+	}
+	return errs
+}
+
+// jobUpdate lets the template of a Job change only while it is suspended and has
+// never started, and completions only together with parallelism.
+func jobUpdate(spec, old tree, path *field.Path, state tree) (errs field.ErrorList) {
+	if !Equal(spec["completions"], old["completions"]) {
+		elastic := text(spec, "completionMode") == "Indexed" && Equal(spec["completions"], spec["parallelism"]) && Equal(old["completions"], old["parallelism"])
+		switch {
+		case text(spec, "completionMode") != "Indexed":
+			errs = append(errs, field.Invalid(path.Child("completions"), spec["completions"], "field is immutable"))
+		case !elastic:
+			errs = append(errs, field.Invalid(path.Child("completions"), spec["completions"], fmt.Sprintf("can only be modified in tandem with %s", path.Child("parallelism"))))
+		}
+	}
+	before := asTree(old["template"])
+	if old["suspend"] == true && state["startTime"] == nil {
+		before = withScheduling(before, asTree(spec["template"]))
+	}
+	if !Equal(spec["template"], before) {
+		errs = append(errs, field.Invalid(path.Child("template"), spec["template"], "field is immutable"))
+	}
+	return errs
+}
+
+// withScheduling is a template with the parts of another that say where pods run
+// and what they ask for.
+func withScheduling(template, from tree) tree {
+	out, meta, spec := copyOf(template), copyOf(template["metadata"]), copyOf(template["spec"])
+	carry(meta, asTree(from["metadata"]), "labels", "annotations")
+	fromSpec := asTree(from["spec"])
+	carry(spec, fromSpec, "nodeSelector", "tolerations", "schedulingGates", "affinity")
+	for _, name := range [...]string{"containers", "initContainers"} {
+		spec[name] = withResources(list(spec[name]), list(fromSpec[name]))
+		if len(list(spec[name])) == 0 {
+			delete(spec, name)
+		}
+	}
+	out["metadata"], out["spec"] = meta, spec
+	if template["metadata"] == nil && from["metadata"] == nil {
+		delete(out, "metadata")
+	}
+	return out
+}
+
+func withResources(containers, from []any) any {
+	out := make([]any, len(containers))
+	for i, c := range containers {
+		out[i] = c
+		if i < len(from) {
+			changed := copyOf(c)
+			carry(changed, asTree(from[i]), "resources")
+			out[i] = changed
+		}
+	}
+	return out
+}
+
+// carry makes fields of m what they are in from.
+func carry(m, from tree, names ...string) {
+	for _, name := range names {
+		if v, ok := from[name]; ok {
+			m[name] = v
+		} else {
+			delete(m, name)
+		}
+	}
+}

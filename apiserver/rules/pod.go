@@ -1,0 +1,160 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const podFieldsThatChange = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// pod checks names within a pod, and what of a pod may change.
+func pod(obj, old tree) field.ErrorList {
+	path := field.NewPath("spec")
+	spec := asTree(obj["spec"])
+	errs := uniqueNames(spec, path)
+	errs = append(errs, volumeMounts(spec, path)...)
+	if old != nil {
+		errs = append(errs, podUpdate(spec, asTree(old["spec"]), path)...)
+	}
+	return errs
+}
+
+// uniqueNames checks that no two containers and no two volumes have the same name.
+func uniqueNames(spec tree, path *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
+		for i, c := range list(spec[kind]) {
+			name := text(asTree(c), "name")
+			if seen[name] && name != "" {
+				errs = append(errs, field.Duplicate(path.Child(kind).Index(i).Child("name"), name))
+			}
+			seen[name] = true
+		}
+	}
+	volumes := map[string]bool{}
+	for i, v := range list(spec["volumes"]) {
+		name := text(asTree(v), "name")
+		if volumes[name] && name != "" {
+			errs = append(errs, field.Duplicate(path.Child("volumes").Index(i).Child("name"), name))
+		}
+		volumes[name] = true
+	}
+	return errs
+}
+
+// volumeMounts checks that what containers mount is there, once per place.
+func volumeMounts(spec tree, path *field.Path) (errs field.ErrorList) {
+	volumes := map[string]bool{}
+	for _, v := range list(spec["volumes"]) {
+		volumes[text(asTree(v), "name")] = true
+	}
+	for _, kind := range [...]string{"initContainers", "containers"} {
+		for i, c := range list(spec[kind]) {
+			places := map[string]bool{}
+			for j, m := range list(asTree(c)["volumeMounts"]) {
+				at := path.Child(kind).Index(i).Child("volumeMounts").Index(j)
+				name, place := text(asTree(m), "name"), text(asTree(m), "mountPath")
+				if name != "" && !volumes[name] {
+					errs = append(errs, field.NotFound(at.Child("name"), name))
+				}
+				if place != "" && places[place] {
+					errs = append(errs, field.Invalid(at.Child("mountPath"), place, "must be unique"))
+				}
+				places[place] = true
+			}
+		}
+	}
+	return errs
+}
+
+func podUpdate(spec, old tree, path *field.Path) (errs field.ErrorList) {
+	before := copyOf(old)
+	for _, kind := range [...]string{"containers", "initContainers"} {
+		now, was := list(spec[kind]), list(old[kind])
+		if len(now) != len(was) {
+			return append(errs, field.Forbidden(path.Child(kind), "pod updates may not add or remove containers"))
+		}
+		if len(was) > 0 {
+			before[kind] = withImages(was, now)
+		}
+	}
+	errs = append(errs, deadline(spec, old, path)...)
+	errs = append(errs, addedOnly(list(spec["tolerations"]), list(old["tolerations"]), path.Child("tolerations"))...)
+	for i, gate := range list(spec["schedulingGates"]) {
+		if !slices.ContainsFunc(list(old["schedulingGates"]), func(v any) bool { return Equal(v, gate) }) {
+			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+text(asTree(gate), "name")+"'"))
+		}
+	}
+	carry(before, spec, "activeDeadlineSeconds", "tolerations", "schedulingGates")
+	if n, _ := number(old["terminationGracePeriodSeconds"]); n < 0 && spec["terminationGracePeriodSeconds"] == int64(1) {
+		carry(before, spec, "terminationGracePeriodSeconds")
+	}
+	if len(list(old["schedulingGates"])) > 0 {
+		// Where a pod that waits may run can be narrowed down.
+		carry(before, spec, "nodeSelector", "affinity")
+	}
+	if !Equal(spec, before) {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%s", podFieldsThatChange, differing(spec, before))))
+	}
+	return errs
+}
+
+// withImages are containers with the images of others.
+func withImages(containers, from []any) []any {
+	out := make([]any, len(containers))
+	for i, c := range containers {
+		changed := copyOf(c)
+		carry(changed, asTree(from[i]), "image")
+		out[i] = changed
+	}
+	return out
+}
+
+func deadline(spec, old tree, path *field.Path) field.ErrorList {
+	path = path.Child("activeDeadlineSeconds")
+	now, set := number(spec["activeDeadlineSeconds"])
+	was, had := number(old["activeDeadlineSeconds"])
+	switch {
+	case set && had && was < now:
+		return field.ErrorList{field.Invalid(path, now, "must be less than or equal to previous value")}
+	case !set && had:
+		return field.ErrorList{field.Invalid(path, nil, "must not update from a positive integer to nil value")}
+	}
+	return nil
+}
+
+// addedOnly checks that all old tolerations are still there; tolerationSeconds of
+// one that is there may change.
+func addedOnly(now, old []any, path *field.Path) field.ErrorList {
+	for _, o := range old {
+		same := func(v any) bool {
+			a, b := copyOf(v), copyOf(o)
+			delete(a, "tolerationSeconds")
+			delete(b, "tolerationSeconds")
+			return Equal(a, b)
+		}
+		if !slices.ContainsFunc(now, same) {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+// differing names the fields of two objects that are not the same.
+func differing(a, b tree) string {
+	var names []string
+	for name := range a {
+		if !Equal(a[name], b[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("changed: %q", names)
+}

@@ -1,0 +1,72 @@
+// Package rules holds what a few kinds have as code upstream: fields that the
+// server generates, and relations between fields that no schema can state. It is
+// pure and works on decoded trees that have been through package schema.
+//
+// The types to know:
+//
+//   - Rules of one resource; Of finds them.
+package rules
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// tree is a decoded object: map[string]any, []any, string, bool, int64, float64, nil.
+type tree = map[string]any
+
+// Rules of a resource. Functions that are nil do nothing. old is nil for a
+// create. Values of obj below its first level and its metadata may be shared with
+// other trees: a function replaces them.
+type Rules struct {
+	// Prepare fills in what the server generates. The object has its name and uid,
+	// and its defaults.
+	Prepare func(obj, old tree)
+	// Validate returns what upstream would refuse the object for.
+	Validate func(obj, old tree) field.ErrorList
+}
+
+var byResource = map[schema.GroupResource]*Rules{
+	{Resource: "configmaps"}:           {Validate: configMap},
+	{Resource: "secrets"}:              {Validate: secret},
+	{Resource: "pods"}:                 {Validate: pod},
+	{Group: "batch", Resource: "jobs"}: {Prepare: generateSelector, Validate: job},
+}
+
+var none Rules
+
+// Of returns the rules of a resource; there may be none.
+func Of(r schema.GroupResource) *Rules {
+	if found := byResource[r]; found != nil {
+		return found
+	}
+	return &none
+}
+
+func asTree(v any) tree {
+	m, _ := v.(tree)
+	return m
+}
+
+func text(m tree, name string) string {
+	s, _ := m[name].(string)
+	return s
+}
+
+// at follows field names; nil if it ends early.
+func at(v any, path ...string) any {
+	for _, name := range path {
+		v = asTree(v)[name]
+	}
+	return v
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
+
+func number(v any) (int64, bool) {
+	n, ok := v.(int64)
+	return n, ok
+}

@@ -1,0 +1,175 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+var (
+	update = flag.Bool("update", false, "rewrite the golden files in testdata")
+	// Golden files say what upstream's server answers. Whoever has one running can
+	// ask it again; ours is then not looked at.
+	reference = flag.String("reference", "", "with -update: URL of the server to ask instead of ours, in which Authorization is $REFERENCE_AUTHORIZATION")
+)
+
+// judged is the server that golden files are compared with: ours, or the
+// reference if they are rewritten from it.
+func judged(t *testing.T, change func(*apiserver.Config)) *env {
+	if *reference == "" {
+		return newEnv(t, change)
+	}
+	if !*update {
+		t.Fatal("-reference needs -update")
+	}
+	return &env{t: t, url: *reference, client: &http.Client{Transport: withAuthorization{
+		&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, os.Getenv("REFERENCE_AUTHORIZATION"),
+	}}}
+}
+
+type withAuthorization struct {
+	next  http.RoundTripper
+	value string
+}
+
+func (a withAuthorization) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", a.value)
+	return a.next.RoundTrip(r)
+}
+
+// sample is an object of testdata/kinds/samples.yaml.
+type sample struct {
+	res    *kinds.Resource
+	name   string
+	object map[string]any // without status
+	status any
+}
+
+// collection is the path that the sample is created at.
+func (s *sample) collection() string {
+	p := "/apis/" + s.res.Group + "/" + s.res.Version
+	if s.res.Group == "" {
+		p = "/api/" + s.res.Version
+	}
+	if s.res.Namespaced {
+		p += "/namespaces/default"
+	}
+	return p + "/" + s.res.Plural
+}
+
+func (s *sample) path() string { return s.collection() + "/" + s.name }
+
+// id names the kind in golden files.
+func (s *sample) id() string { return s.res.GroupVersion().String() + " " + s.res.Kind }
+
+// samples returns one object of each kind that is stored.
+func samples(t testing.TB) []*sample {
+	t.Helper()
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open("testdata/kinds/samples.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	decoder := yaml.NewYAMLToJSONDecoder(f)
+	have := map[schema.GroupVersionKind]bool{}
+	var all []*sample
+	for {
+		var object map[string]any
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		apiVersion, _ := object["apiVersion"].(string)
+		kind, _ := object["kind"].(string)
+		gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+		s := &sample{res: registry.LookupKind(gvk), object: object, status: object["status"]}
+		if s.res == nil {
+			t.Fatalf("a sample of %s, which is not served", gvk)
+		}
+		s.name, _ = object["metadata"].(map[string]any)["name"].(string)
+		if s.res.Subresource("status") != nil {
+			delete(object, "status")
+		}
+		have[gvk] = true
+		all = append(all, s)
+	}
+	for _, r := range registry.All() {
+		if !r.Virtual && !have[r.GVK()] {
+			t.Errorf("there is no sample of %s", r.GVK())
+		}
+	}
+	return all
+}
+
+// populate creates a sample and writes its status.
+func (e *env) populate(s *sample) {
+	e.t.Helper()
+	body, err := json.Marshal(s.object)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	// What was refused strictly is a mistake in the samples.
+	w, answer := e.do(http.MethodPost, s.collection()+"?fieldValidation=Strict", nil, string(body))
+	if w.StatusCode != http.StatusCreated {
+		e.t.Errorf("create %s: %d %s", s.id(), w.StatusCode, clip(answer))
+		return
+	}
+	if s.status == nil || s.res.Subresource("status") == nil {
+		return
+	}
+	status, err := json.Marshal(map[string]any{"status": s.status})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	header := http.Header{"Content-Type": {"application/merge-patch+json"}}
+	if w, answer = e.do(http.MethodPatch, s.path()+"/status?fieldValidation=Strict", header, string(status)); w.StatusCode != http.StatusOK {
+		e.t.Errorf("status of %s: %d %s", s.id(), w.StatusCode, clip(answer))
+	}
+}
+
+// golden compares text with a file of testdata, line by line so that the first
+// difference is seen; -update writes the file instead.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(b, []byte(got)) {
+		return
+	}
+	want, have := strings.Split(string(b), "\n"), strings.Split(got, "\n")
+	for i := range min(len(want), len(have)) {
+		if want[i] != have[i] {
+			t.Errorf("%s:%d: got\n%s\nwant\n%s", file, i+1, have[i], want[i])
+			return
+		}
+	}
+	t.Errorf("%s: got %d lines, want %d", file, len(have), len(want))
+}

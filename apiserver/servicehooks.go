@@ -1,0 +1,328 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What Services claim: an address is an IPAddress object, as upstream has it, a
+// node port a row of a table of ours. See claims.go.
+const nodePortsTable = "quorate/nodeports"
+
+var (
+	addressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"}
+	blocksResource    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
+)
+
+const (
+	familyLabel    = "ipaddress.kubernetes.io/ip-family"
+	managedByLabel = "ipaddress.kubernetes.io/managed-by"
+	managedByUs    = "ipallocator.k8s.io"
+)
+
+var serviceHooks = objectHooks{allocate: allocateService, held: heldByService}
+
+func serviceSpec(obj tree) (*corev1.ServiceSpec, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	s := &corev1.ServiceSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(obj["spec"]), s); err != nil {
+		return nil, fmt.Errorf("read the Service's spec: %w", err)
+	}
+	return s, nil
+}
+
+// allocateService completes a Service: fields that depend on each other,
+// addresses and node ports.
+func allocateService(c *call, obj, old tree) (field.ErrorList, error) {
+	spec, err := serviceSpec(obj)
+	if err != nil {
+		return nil, err
+	}
+	was, err := serviceSpec(old)
+	if err != nil {
+		return nil, err
+	}
+	services.Settle(spec, was)
+	setServiceSpec(obj, spec)
+	if errs := services.Validate(spec, was); len(errs) > 0 {
+		return errs, nil
+	}
+	errs, err := services.Allocate(spec, was, &pool{c: c, name: text(asTree(obj["metadata"]), "name")})
+	if len(errs) == 0 && err == nil {
+		setServiceSpec(obj, spec)
+	}
+	return errs, err
+}
+
+// setServiceSpec writes back what package services may have changed. Parts that
+// other trees share are replaced.
+func setServiceSpec(obj tree, s *corev1.ServiceSpec) {
+	spec := maps.Clone(asTree(obj["spec"]))
+	if spec == nil {
+		spec = tree{}
+	}
+	put := func(name string, set bool, v any) {
+		if set {
+			spec[name] = v
+		} else {
+			delete(spec, name)
+		}
+	}
+	put("clusterIP", s.ClusterIP != "", s.ClusterIP)
+	put("clusterIPs", len(s.ClusterIPs) > 0, texts(s.ClusterIPs))
+	put("ipFamilies", len(s.IPFamilies) > 0, texts(s.IPFamilies))
+	put("externalTrafficPolicy", s.ExternalTrafficPolicy != "", string(s.ExternalTrafficPolicy))
+	put("healthCheckNodePort", s.HealthCheckNodePort != 0, int64(s.HealthCheckNodePort))
+	if s.IPFamilyPolicy != nil {
+		spec["ipFamilyPolicy"] = string(*s.IPFamilyPolicy)
+	} else {
+		delete(spec, "ipFamilyPolicy")
+	}
+	if s.AllocateLoadBalancerNodePorts == nil {
+		delete(spec, "allocateLoadBalancerNodePorts")
+	}
+	if s.LoadBalancerClass == nil {
+		delete(spec, "loadBalancerClass")
+	}
+	if sent, ok := spec["ports"].([]any); ok && len(sent) == len(s.Ports) {
+		list := make([]any, len(sent))
+		for i := range sent {
+			port := maps.Clone(asTree(sent[i]))
+			if n := s.Ports[i].NodePort; n != 0 {
+				port["nodePort"] = int64(n)
+			} else {
+				delete(port, "nodePort")
+			}
+			list[i] = port
+		}
+		spec["ports"] = list
+	}
+	obj["spec"] = spec
+}
+
+func texts[T ~string](list []T) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// heldByService are the rows of a stored Service.
+func heldByService(obj tree) []claimKey {
+	spec, err := serviceSpec(obj)
+	if err != nil || spec == nil {
+		return nil
+	}
+	addresses, ports := services.Held(spec)
+	var keys []claimKey
+	for _, a := range addresses {
+		keys = append(keys, claimKey{addressesTable, canonicalAddress(a)})
+	}
+	for _, p := range ports {
+		keys = append(keys, claimKey{nodePortsTable, fmt.Sprint(p)})
+	}
+	return keys
+}
+
+var addressesTable = (&kinds.Resource{Group: addressesResource.Group, Plural: addressesResource.Resource}).Table()
+
+func canonicalAddress(s string) string {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.String()
+	}
+	return s
+}
+
+// pool is the cluster's addresses and ports as one request sees them. Dry runs
+// look, but claim nothing.
+type pool struct {
+	c      *call
+	name   string // of the Service
+	blocks []netip.Prefix
+}
+
+// Families implements services.Pool.
+func (p *pool) Families() (families []corev1.IPFamily) {
+	for _, b := range p.all() {
+		f := corev1.IPv4Protocol
+		if b.Addr().Is6() {
+			f = corev1.IPv6Protocol
+		}
+		if !slices.Contains(families, f) {
+			families = append(families, f)
+		}
+	}
+	return families
+}
+
+// all are the blocks that the command line names, then those of ServiceCIDRs.
+func (p *pool) all() []netip.Prefix {
+	if p.blocks == nil {
+		p.blocks = p.c.s.serviceBlocks()
+	}
+	return p.blocks
+}
+
+func (s *Server) serviceBlocks() []netip.Prefix {
+	blocks := slices.Clone(s.cfg.ServiceBlocks)
+	res := s.cfg.Kinds().Lookup(blocksResource)
+	if res == nil {
+		return blocks
+	}
+	versions, err := s.rangeNow(res.Table(), "")
+	if err != nil {
+		return blocks
+	}
+	for _, v := range versions {
+		obj, err := codec.DecodeStored(res, v)
+		if err != nil || v.Flags&proto.FlagTerminating != 0 {
+			continue
+		}
+		list, _ := stringList(lookup(obj, "spec.cidrs"))
+		for _, text := range list {
+			if b, err := netip.ParsePrefix(text); err == nil && !slices.Contains(blocks, b.Masked()) {
+				blocks = append(blocks, b.Masked())
+			}
+		}
+	}
+	return blocks
+}
+
+// Address implements services.Pool.
+func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
+	if want != "" {
+		return p.wanted(want)
+	}
+	lost := map[netip.Addr]bool{}
+	taken := func(a netip.Addr) bool {
+		if lost[a] {
+			return true
+		}
+		v, err := p.c.s.current(addressesTable, a.String())
+		return err != nil || v != nil
+	}
+	for _, b := range p.all() {
+		if b.Addr().Is6() != (family == corev1.IPv6Protocol) {
+			continue
+		}
+		for {
+			a, ok := services.Pick(b, taken)
+			if !ok {
+				break
+			}
+			err := p.claimAddress(a)
+			if !errors.Is(err, errTaken) {
+				return a.String(), err
+			}
+			lost[a] = true
+		}
+	}
+	return "", services.ErrFull
+}
+
+func (p *pool) wanted(want string) (string, error) {
+	a, err := netip.ParseAddr(want)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address", want)
+	}
+	if !slices.ContainsFunc(p.all(), func(b netip.Prefix) bool { return services.Usable(b, a) }) {
+		var ranges []string
+		for _, b := range p.all() {
+			ranges = append(ranges, b.String())
+		}
+		return "", fmt.Errorf("the provided network does not match the current range %v", ranges)
+	}
+	return a.String(), p.claimAddress(a)
+}
+
+func (p *pool) claimAddress(a netip.Addr) error {
+	if p.c.q.isDryRun() {
+		v, err := p.c.s.current(addressesTable, a.String())
+		if err == nil && v != nil {
+			err = errTaken
+		}
+		return err
+	}
+	res := p.c.s.cfg.Kinds().Lookup(addressesResource)
+	if res == nil {
+		return errors.New("the registry has no addresses")
+	}
+	family := corev1.IPv4Protocol
+	if a.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	obj := tree{
+		"metadata": tree{"name": a.String(), "labels": tree{familyLabel: string(family), managedByLabel: managedByUs}},
+		"spec":     tree{"parentRef": tree{"group": "", "resource": "services", "namespace": p.c.info.objectNamespace, "name": p.name}},
+	}
+	if err := prepareCreate(asTree(obj["metadata"]), res, p.c.s.cfg.Now()); err != nil {
+		return err
+	}
+	value, offset, err := codec.EncodeFor(res, obj)
+	if err != nil {
+		return fmt.Errorf("encode an address: %w", err)
+	}
+	labels, fields := res.Attributes(obj)
+	return p.c.claim(&proto.Write{
+		Table: res.Table(), Key: a.String(), Value: value, RevisionOffset: offset,
+		Uid: text(asTree(obj["metadata"]), "uid"), Labels: labels, Fields: fields,
+	})
+}
+
+// Port implements services.Pool.
+func (p *pool) Port(want int32) (int32, error) {
+	ports := p.c.s.cfg.ServicePorts
+	if want != 0 {
+		if !ports.Contains(want) {
+			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
+		}
+		if err := p.claimPort(want); errors.Is(err, errTaken) {
+			return 0, errors.New("provided port is already allocated")
+		} else if err != nil {
+			return 0, err
+		}
+		return want, nil
+	}
+	lost := map[int32]bool{}
+	for {
+		n, ok := ports.PickPort(func(n int32) bool {
+			v, err := p.c.s.current(nodePortsTable, fmt.Sprint(n))
+			return lost[n] || err != nil || v != nil
+		})
+		if !ok {
+			return 0, services.ErrFull
+		}
+		lost[n] = true
+		if err := p.claimPort(n); !errors.Is(err, errTaken) {
+			return n, err
+		}
+	}
+}
+
+func (p *pool) claimPort(n int32) error {
+	if p.c.q.isDryRun() {
+		v, err := p.c.s.current(nodePortsTable, fmt.Sprint(n))
+		if err == nil && v != nil {
+			err = errTaken
+		}
+		return err
+	}
+	// For people who look into a snapshot; nothing reads it.
+	value := fmt.Appendf(nil, `{"service":%q}`, p.c.info.objectNamespace+"/"+p.name)
+	return p.c.claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
+}

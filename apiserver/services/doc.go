@@ -1,0 +1,13 @@
+// Package services knows what is special about Services: fields that follow from
+// each other, and addresses and ports that no two Services may share. It is pure:
+// where addresses and ports come from is the Pool's business.
+//
+// The way of a write: Settle makes the fields that depend on each other agree,
+// Allocate fills in addresses and ports, Validate checks the result. Held says
+// what an object holds, for whoever gives it back.
+//
+// The types to know:
+//
+//   - Pool hands out what is unique in the cluster.
+//   - Ranges are the blocks of addresses and of ports.
+package services
