@@ -45,7 +45,7 @@ func writeTable(b *strings.Builder, title string, table *metav1.Table) {
 		cells := make([]string, len(r.Cells))
 		for i, c := range r.Cells {
 			text, _ := json.Marshal(c)
-			cells[i] = ageCell.ReplaceAllString(string(text), `$1<age>$2$3`)
+			cells[i] = uidCell.ReplaceAllString(ageCell.ReplaceAllString(string(text), `$1<age>$2$3`), "<uid>")
 		}
 		fmt.Fprintf(b, "  = %s\n", strings.Join(cells, ", "))
 	}
@@ -54,3 +54,5 @@ func writeTable(b *strings.Builder, title string, table *metav1.Table) {
 // ageCell finds what depends on the time: a cell that is an age or a time, and
 // ages ago.
 var ageCell = regexp.MustCompile(`^(")(?:(?:\d+[ydhms]){1,2}|\d{4}-\d\d-\d\dT[^"]+)(")$|(?:\d+[ydhms]){1,2}( ago)`)
+
+var uidCell = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
