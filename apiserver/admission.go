@@ -10,7 +10,7 @@ import (
 // a queue in front of a busy server only makes every client time out.
 type admission struct {
 	mutating bool
-	requests int64
+	requests int64 // negative: not bounded
 	bytes    int64 // zero: not bounded
 	observer Observer
 
@@ -38,7 +38,7 @@ func (a *admission) enter(r *http.Request, bodyLimit int64, urgent bool) (held i
 	}
 	n, b := a.inFlight.Add(1), a.held.Add(held)
 	switch {
-	case n > a.requests*room:
+	case a.requests >= 0 && n > a.requests*room:
 		a.observer.RequestRefused(a.mutating, "requests")
 	case a.bytes > 0 && b > a.bytes*room && held > 0:
 		a.observer.RequestRefused(a.mutating, "bytes")

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
@@ -43,6 +44,7 @@ type call struct {
 	written  int64
 	bodySize int64
 	claims   claims
+	ticket   fairness.Ticket
 	warned   map[string]struct{}
 	warnings int  // runes
 	applying bool // a server-side apply, which has tracked its fields itself
@@ -94,11 +96,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.classify(s.cfg.Kinds())
 	s.cfg.Observer.RequestStarted(&c.kind)
+	defer c.ticket.Release()
 	defer c.end()
-	if !c.enter() {
-		return
+	if c.identify() && c.takeTurn() && c.authorize() {
+		c.serve()
 	}
-	c.serve()
 }
 
 func (s *Server) setHeaders(h http.Header, r *http.Request) {
@@ -181,9 +183,8 @@ func (c *call) done() {
 	})
 }
 
-// enter is the door: authentication, impersonation, then authorization of
-// whoever the request is to be served as.
-func (c *call) enter() bool {
+// identify finds out who asks, and as whom the request is to be served.
+func (c *call) identify() bool {
 	c.user = auth.AnonymousUser()
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
@@ -199,6 +200,11 @@ func (c *call) enter() bool {
 		return false
 	}
 	c.user = u
+	return true
+}
+
+// authorize comes after takeTurn, as upstream has it: refusals cost too.
+func (c *call) authorize() bool {
 	attributes := c.attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
 	switch {
@@ -241,11 +247,12 @@ func (c *call) serve() {
 	}
 	held, ok := admit.enter(c.r, c.s.cfg.Limits.Body, c.urgent())
 	if !ok {
-		status.PlainTooManyRequests(c, 1)
+		status.PlainTooManyRequests(c, retryRefused)
 		return
 	}
 	defer admit.leave(held)
-	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	// What the request has waited counts.
+	ctx, cancel := context.WithDeadline(c.ctx, c.start.Add(limit))
 	defer cancel()
 	c.ctx = ctx
 	c.dispatch()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
@@ -64,6 +65,11 @@ type Config struct {
 	// them off, and the object would stay terminating for good.
 	GarbageCollector bool
 
+	// Fairness decides when requests may run. Somebody must run it, and
+	// FollowFlowControl. Without it, Limits.Reads and Limits.Writes bound the
+	// requests in flight.
+	Fairness *fairness.Controller
+
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
 	// Log for panics and what no client can be told. Default: slog.Default.
@@ -78,10 +84,10 @@ type Config struct {
 // defaults.
 type Limits struct {
 	// Reads and Writes in flight; more get 429. Watches are not counted.
-	// Default 400 and 200.
+	// Default 400 and 200; negative: no bound. With Config.Fairness they count for
+	// nothing.
 	Reads, Writes int
-	// ReadBytes and WriteBytes bound the bytes that admitted requests may hold:
-	// bodies for writes. Default 256 MiB of bodies.
+	// WriteBytes bounds the bytes of the bodies of admitted requests. Default 256 MiB.
 	WriteBytes int64
 	// Body of a request in bytes. Default 3 MiB.
 	Body int64
@@ -134,6 +140,8 @@ type Server struct {
 	watches watchSet
 	fields  fieldManagers
 	repair  claimRepair
+	// watchers is who hears of which writes, by which these are estimated.
+	watchers fairness.Watchers
 
 	// closing ends watches; closed once, by Shutdown.
 	closing  chan struct{}
@@ -165,6 +173,9 @@ func New(cfg Config) (*Server, error) {
 		cfg.Authorizer = auth.Default()
 	}
 	s := &Server{cfg: cfg, closing: make(chan struct{})}
+	if cfg.Fairness != nil {
+		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1
+	}
 	s.reads.init(false, cfg.Limits.Reads, 0, cfg.Observer)
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.wg.Add(1)

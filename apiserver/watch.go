@@ -55,6 +55,10 @@ func (c *call) watch() error {
 		w := &watching{call: c, sel: sel, events: events}
 		w.entry = c.s.watches.add(conn)
 		defer c.s.watches.remove(w.entry)
+		if of, ok := sel.watched(c.res.Table()); ok {
+			c.s.watchers.Add(of)
+			defer c.s.watchers.Remove(of)
+		}
 		// From here on failures are events of the stream.
 		if refused != nil {
 			w.fail(refused)
@@ -122,6 +126,8 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 	w.cursor = cursor
 	defer cursor.Close()
 	if w.begin(plan) {
+		// From here on it costs what happens, and who makes that happen pays for it.
+		w.ticket.Release()
 		w.follow(plan)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/discovery"
+	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
@@ -57,18 +58,33 @@ func (n *node) serveAPI(context.Context) error {
 		Observe:        n.metrics.Authenticated,
 	}
 	n.roles = rbac.New(n.store, n.log)
+	if n.cfg.Fairness {
+		n.fairness = fairness.New(n.cfg.MaxReads+n.cfg.MaxWrites, n.log)
+		if err := n.metrics.Registry().Register(n.fairness); err != nil {
+			return err
+		}
+	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
+		Fairness: n.fairness, Limits: apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites)},
 	})
 	if err != nil {
 		return err
 	}
 	n.http = n.httpServer(beside(n.api, n.ownPaths(authenticator)))
 	return nil
+}
+
+// orUnbounded is a limit as package apiserver wants it, where zero is the default.
+func orUnbounded(limit int) int {
+	if limit == 0 {
+		return -1
+	}
+	return limit
 }
 
 // beside serves our own paths next to the API, which sees all others as they

@@ -71,8 +71,10 @@ var rooms = map[string]room{
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, direct: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
-	"apiserver/discovery":   {ours: []string{"apiserver/kinds", "apiserver/codec"}, direct: noRaft},
-	"apiserver/openapi":     {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, direct: noRaft},
+	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	// It knows requests by their words and objects by their types, not how they are served.
+	"apiserver/fairness":    {direct: noHTTP, reach: noRaft},
 	"apiserver/health":      {reach: noRaft},
 	"apiserver/metrics":     {direct: noRaft},
 	"apiserver/controllers": {reach: noRaft},

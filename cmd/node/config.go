@@ -57,6 +57,10 @@ type Config struct {
 	SnapshotEntries  uint64
 	TrailingLogs     uint64
 
+	Fairness  bool
+	MaxReads  int
+	MaxWrites int
+
 	ShutdownGrace time.Duration
 	LogFormat     string
 	LogLevel      string
@@ -93,6 +97,9 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", 30*time.Second, "how often a snapshot of the log is considered")
 	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", 20_000, "log entries since the last snapshot that make a new one worth it")
 	f.Uint64Var(&c.TrailingLogs, "trailing-logs", 50_000, "log entries kept behind a snapshot for followers that lag")
+	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", true, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
+	f.IntVar(&c.MaxReads, "max-requests-inflight", 400, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
+	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", 200, "changes at once (0: no bound)")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")
 	f.StringVar(&c.LogFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
@@ -323,6 +330,7 @@ func (c *Config) complete() error {
 	if c.HistoryRetention < 2*time.Second || c.HistoryRetention >= 10*time.Minute {
 		bad("history-retention: %s: must be at least 2s and less than 10m", c.HistoryRetention)
 	}
+	errs = append(errs, c.checkLoad()...)
 	switch c.LogFormat {
 	case "auto", "text", "json":
 	default:
@@ -332,6 +340,17 @@ func (c *Config) complete() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// checkLoad checks what bounds requests.
+func (c *Config) checkLoad() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.MaxReads < 0 || c.MaxWrites < 0 {
+		bad("max-requests-inflight: %d, max-mutating-requests-inflight: %d: must not be negative", c.MaxReads, c.MaxWrites)
+	} else if c.Fairness && c.MaxReads+c.MaxWrites == 0 {
+		bad("max-requests-inflight and max-mutating-requests-inflight: their sum must be positive with enable-priority-and-fairness")
+	}
+	return errs
 }
 
 // checkAddress checks host:port; others must be able to dial an advertised one.

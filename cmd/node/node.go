@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -70,6 +71,7 @@ type node struct {
 	store    *raftstore.Store
 	reader   *consistency.Reader
 	manager  *membership.Manager
+	fairness *fairness.Controller // nil: switched off
 	api      *apiserver.Server
 	roles    *rbac.Authorizer
 	health   *health.Handler
@@ -270,6 +272,10 @@ func (n *node) serve(ctx context.Context) error {
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
 	run("leader's tasks", n.leaderTasks)
+	if n.fairness != nil {
+		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })
+		run("flow control", n.api.FollowFlowControl)
+	}
 	run("systemd", func(ctx context.Context) error {
 		n.systemd.follow(ctx, n.manager.LocalStatus, n.store.Alive)
 		return nil
@@ -311,6 +317,9 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		wg.Go(func() { n.emptyNamespaces(term) })
 		wg.Go(func() { n.aggregateRoles(term) })
 		wg.Go(func() { n.tendServices(term) })
+		if n.fairness != nil {
+			wg.Go(func() { n.keepFlowControl(term) })
+		}
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -391,6 +400,16 @@ func (n *node) emptyNamespaces(ctx context.Context) {
 func (n *node) tendServices(ctx context.Context) {
 	if err := controllers.TendServices(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
 		n.log.Warn("the service addresses are not tended any more", "error", err)
+	}
+}
+
+// keepFlowControl looks after the objects of priority and fairness.
+func (n *node) keepFlowControl(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := n.api.KeepFlowControl(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("the objects of flow control are not looked after", "error", err)
+		}
+		pause(ctx, controllerAgain)
 	}
 }
 

@@ -1,0 +1,315 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	flowcontrol "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The resources that configure priority and fairness.
+var (
+	flowSchemas    = flowcontrol.SchemeGroupVersion.WithResource("flowschemas")
+	priorityLevels = flowcontrol.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
+)
+
+const (
+	// digestAfter lets several changes be one.
+	digestAfter = 50 * time.Millisecond
+	// keepEvery is how often the initial objects are looked at, also without a change.
+	keepEvery = time.Minute
+)
+
+// FollowFlowControl gives Config.Fairness what FlowSchemas and
+// PriorityLevelConfigurations say, as this node's state has them, until ctx ends.
+// Every node does this.
+func (s *Server) FollowFlowControl(ctx context.Context) error {
+	return s.onFlowControl(ctx, 0, func() error {
+		schemas, levels, err := s.flowControl()
+		if err == nil {
+			s.cfg.Fairness.Digest(schemas, levels)
+		}
+		return err
+	})
+}
+
+// KeepFlowControl makes the FlowSchemas and PriorityLevelConfigurations that every
+// cluster has, keeps those as they should be that nobody wants otherwise, and says
+// in each FlowSchema's status whether its level exists. The leader's node does this
+// until ctx ends.
+func (s *Server) KeepFlowControl(ctx context.Context) error {
+	return s.onFlowControl(ctx, keepEvery, func() error { return s.keepFlowControl(ctx) })
+}
+
+// onFlowControl calls f at once, after each change of the objects, and from time
+// to time if every is not zero. Failures are logged and tried again.
+func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func() error) error {
+	var wakes [2]<-chan struct{}
+	for i, resource := range []schema.GroupVersionResource{flowSchemas, priorityLevels} {
+		w, err := s.cfg.Store.Watch(resource.GroupResource().String(), s.cfg.Store.State().Applied())
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", resource.Resource, err)
+		}
+		defer w.Close()
+		wakes[i] = w.Wake()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	due := true // the timer stands for a change already
+	soon := func() {
+		if !due {
+			due = true
+			timer.Reset(digestAfter)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wakes[0]:
+			soon()
+			continue
+		case <-wakes[1]:
+			soon()
+			continue
+		case <-timer.C:
+			due = false
+		}
+		err := f()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			s.cfg.Log.Warn("flow control is not as it should be, trying again", "err", err)
+			due = true
+			timer.Reset(time.Second)
+		case every > 0:
+			timer.Reset(every)
+		}
+	}
+}
+
+// flowControl reads the objects of this node's state. Those that cannot be read
+// are left out.
+func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flowcontrol.PriorityLevelConfiguration, err error) {
+	read := func(resource schema.GroupVersionResource, into func() any) error {
+		versions, err := s.rangeNow(resource.GroupResource().String(), "")
+		for _, v := range versions {
+			if err := json.Unmarshal(v.Value, into()); err != nil {
+				s.cfg.Log.Warn("an object of flow control cannot be read", "resource", resource.Resource, "name", v.Key, "err", err)
+			}
+		}
+		return err
+	}
+	err = errors.Join(
+		read(flowSchemas, func() any { schemas = append(schemas, &flowcontrol.FlowSchema{}); return schemas[len(schemas)-1] }),
+		read(priorityLevels, func() any {
+			levels = append(levels, &flowcontrol.PriorityLevelConfiguration{})
+			return levels[len(levels)-1]
+		}))
+	return schemas, levels, err
+}
+
+func (s *Server) keepFlowControl(ctx context.Context) error {
+	if err := s.confirm(ctx); err != nil {
+		return err
+	}
+	objects := fairness.Objects()
+	var errs []error
+	for _, i := range objects.Levels {
+		errs = append(errs, s.keepObject(ctx, priorityLevels, i, &flowcontrol.PriorityLevelConfigurationSpec{}, &flowcontrol.PriorityLevelConfigurationSpec{}))
+	}
+	for _, i := range objects.Schemas {
+		errs = append(errs, s.keepObject(ctx, flowSchemas, i, &flowcontrol.FlowSchemaSpec{}, &flowcontrol.FlowSchemaSpec{}))
+	}
+	return errors.Join(append(errs, s.markDangling(ctx))...)
+}
+
+func (s *Server) flowResource(of schema.GroupVersionResource) (*kinds.Resource, error) {
+	res := s.cfg.Kinds().Lookup(of)
+	if res == nil {
+		return nil, fmt.Errorf("the registry has no %s", of.Resource)
+	}
+	return res, nil
+}
+
+// keepObject makes an initial object or brings it back to its spec. want and have
+// are empty specs of its type.
+func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource, i fairness.Initial, want, have any) error {
+	res, err := s.flowResource(of)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(map[string]any{"spec": i.Spec})
+	if err != nil {
+		return err
+	}
+	body, err := codec.Decode(codec.JSON, raw, res)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
+	}
+	spec := asTree(body.Object["spec"])
+	if err := convert(spec, want); err != nil {
+		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
+	}
+	c := s.internal(ctx, res, "", i.Name, "update")
+	cur, err := s.current(res.Table(), i.Name)
+	switch {
+	case err != nil:
+		return err
+	case cur == nil:
+		_, err = c.createObject(tree{
+			"kind": res.Kind, "apiVersion": of.GroupVersion().String(), "spec": spec,
+			"metadata": tree{"name": i.Name, "annotations": tree{fairness.AutoUpdate: "true"}},
+		})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	default:
+		_, err = c.mutate(i.Name, func(cur *mvcc.Version) (change, error) { return c.restore(cur, i, spec, want, have) })
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s %s: %w", of.Resource, i.Name, err)
+	}
+	return nil
+}
+
+// restore decides on an initial object that exists: its annotation says whether
+// the server keeps its spec, or, without one, that nobody has changed it yet.
+func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree, want, have any) (change, error) {
+	if cur == nil {
+		return change{}, c.notFound()
+	}
+	old, err := codec.DecodeStored(c.res, cur)
+	if err != nil {
+		return change{}, err
+	}
+	obj, meta, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	annotations := maps.Clone(asTree(meta["annotations"]))
+	if annotations == nil {
+		annotations = tree{}
+	}
+	keep, err := strconv.ParseBool(text(annotations, fairness.AutoUpdate))
+	if err != nil {
+		generation, _ := wholeNumber(meta["generation"])
+		keep = generation == 1
+	}
+	keep = keep || i.Mandatory
+	annotations[fairness.AutoUpdate] = strconv.FormatBool(keep)
+	meta["annotations"] = annotations
+	if err := convert(old["spec"], have); err != nil {
+		return change{}, err
+	}
+	if keep && !equality.Semantic.DeepEqual(want, have) {
+		obj["spec"] = spec
+	}
+	return c.replace(cur, obj, old)
+}
+
+func convert(from, to any) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, to)
+}
+
+// markDangling keeps the condition of each FlowSchema that says whether its level
+// exists.
+func (s *Server) markDangling(ctx context.Context) error {
+	schemas, levels, err := s.flowControl()
+	if err != nil {
+		return err
+	}
+	res, err := s.flowResource(flowSchemas)
+	if err != nil {
+		return err
+	}
+	exists := map[string]bool{}
+	for _, p := range levels {
+		exists[p.Name] = true
+	}
+	var errs []error
+	for _, f := range schemas {
+		level := f.Spec.PriorityLevelConfiguration.Name
+		want := danglingCondition(level, exists[level])
+		if sameCondition(f, want) {
+			continue
+		}
+		c := s.internal(ctx, res, "", f.Name, "update")
+		if _, err := c.mutate(f.Name, func(cur *mvcc.Version) (change, error) { return c.setCondition(cur, want) }); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("status of FlowSchema %s: %w", f.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const dangling = string(flowcontrol.FlowSchemaConditionDangling)
+
+func danglingCondition(level string, exists bool) tree {
+	if exists {
+		return tree{"type": dangling, "status": "False", "reason": "Found",
+			"message": fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
+	}
+	return tree{"type": dangling, "status": "True", "reason": "NotFound",
+		"message": fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)}
+}
+
+func sameCondition(f *flowcontrol.FlowSchema, want tree) bool {
+	for _, c := range f.Status.Conditions {
+		if c.Type == flowcontrol.FlowSchemaConditionDangling {
+			return string(c.Status) == text(want, "status") && c.Reason == text(want, "reason") && c.Message == text(want, "message")
+		}
+	}
+	return false
+}
+
+// setCondition puts a condition into the status, in the place of the one of its
+// type.
+func (c *call) setCondition(cur *mvcc.Version, want tree) (change, error) {
+	if cur == nil {
+		return change{}, c.notFound()
+	}
+	old, err := codec.DecodeStored(c.res, cur)
+	if err != nil {
+		return change{}, err
+	}
+	obj, _, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	want = maps.Clone(want)
+	want["lastTransitionTime"] = c.s.cfg.Now().UTC().Format(time.RFC3339)
+	state := maps.Clone(asTree(old["status"]))
+	if state == nil {
+		state = tree{}
+	}
+	var conditions []any
+	list, _ := state["conditions"].([]any)
+	for _, x := range list {
+		if text(asTree(x), "type") != text(want, "type") {
+			conditions = append(conditions, x)
+		}
+	}
+	state["conditions"] = append(conditions, want)
+	obj["status"] = state
+	return c.replace(cur, obj, old)
+}

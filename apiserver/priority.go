@@ -1,0 +1,131 @@
+package apiserver
+
+import (
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/status"
+)
+
+// Headers that name the FlowSchema and the PriorityLevelConfiguration of a request,
+// by their uids, in the form that net/http looks headers up by.
+const (
+	headerFlowSchema    = "X-Kubernetes-Pf-Flowschema-Uid"
+	headerPriorityLevel = "X-Kubernetes-Pf-Prioritylevel-Uid"
+)
+
+// retryRefused is when a client that was refused tries again, in seconds.
+const retryRefused = 1
+
+// takeTurn waits until it is the request's turn, by priority and fairness. It
+// reports whether the request may run; if not, it has answered. A watch gives its
+// place up when it has begun, all others when they end.
+func (c *call) takeTurn() bool {
+	f := c.s.cfg.Fairness
+	if f == nil {
+		return true
+	}
+	i := &c.info
+	class := f.Classify(&fairness.Request{
+		User: c.user.Name, Groups: c.user.Groups, IsResource: i.IsResource, Verb: i.Verb, Path: i.Path,
+		Group: i.Group, Resource: i.Resource, Subresource: i.Subresource, Namespace: i.Namespace,
+	})
+	h := c.Header()
+	h[headerFlowSchema], h[headerPriorityLevel] = class.Headers()
+	if class.Enter(c.ctx, &c.ticket, c.estimate(&class), c.longestWait(), c.kind.LongRunning) == fairness.Admitted {
+		return true
+	}
+	c.s.cfg.Observer.RequestRefused(mutates(i.Verb), "fairness")
+	status.PlainTooManyRequests(c, retryRefused)
+	return false
+}
+
+// longestWait is a quarter of the time that the request has.
+func (c *call) longestWait() time.Duration {
+	limit := c.s.cfg.Limits.Request
+	if !c.kind.LongRunning {
+		if d, err := parseTimeout(rawParameter(c.r.URL.RawQuery, "timeout")); err == nil && d > 0 {
+			limit = min(limit, d)
+		}
+	}
+	return limit / 4
+}
+
+// estimate is what the request is expected to cost.
+func (c *call) estimate(class *fairness.Class) fairness.Work {
+	if c.res == nil || c.res.Virtual {
+		return fairness.One
+	}
+	switch c.info.Verb {
+	case "list":
+		return class.List(c.collection())
+	case "watch":
+		if c.beginsWithState() {
+			return class.List(c.collection())
+		}
+	case "create", "update", "patch", "delete":
+		w := fairness.Watched{Table: c.res.Table(), Name: c.info.Name}
+		if c.res.Namespaced {
+			w.Namespace = c.info.Namespace
+		}
+		return class.Write(c.s.watchers.Interested(w))
+	}
+	return fairness.One
+}
+
+// beginsWithState reports whether a watch sends what there is before it sends
+// changes. The query is looked at as it came: what cannot be parsed is refused
+// later, and costs little.
+func (c *call) beginsWithState() bool {
+	query := c.r.URL.RawQuery
+	if initial := rawParameter(query, "sendInitialEvents"); initial != "" {
+		return *truth(initial)
+	}
+	rv := rawParameter(query, "resourceVersion")
+	return rv == "" || rv == "0"
+}
+
+// collection is how large the table of the request is.
+func (c *call) collection() (of fairness.Collection) {
+	if t := c.s.cfg.Store.State().Table(c.res.Table()); t != nil {
+		of.Objects, of.Bytes = t.Live()
+	}
+	query := c.r.URL.RawQuery
+	of.Single = strings.Contains(query, "metadata.name") || c.info.Name != ""
+	if n, err := intPointer(rawParameter(query, "limit")); err == nil {
+		of.Limit = max(0, *n)
+	}
+	return of
+}
+
+// rawParameter is the first value of a parameter in a raw query, as it was sent.
+func rawParameter(query, name string) string {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if key, value, _ := strings.Cut(pair, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// watched is what a watch hears of, in the words of package fairness. ok is false
+// for one that is found by a field: writes to other objects do not wake it.
+func (s *selection) watched(table string) (w fairness.Watched, ok bool) {
+	only := s.interest().Canonical()
+	if only.Field.Name != "" {
+		return w, false
+	}
+	w.Table = table
+	switch namespace, name, both := strings.Cut(only.Key, "/"); {
+	case only.Key == "":
+		w.Namespace = strings.TrimSuffix(only.Prefix, "/")
+	case both:
+		w.Namespace, w.Name = namespace, name
+	default:
+		w.Name = only.Key
+	}
+	return w, true
+}
