@@ -40,6 +40,11 @@ func (c *call) route() error {
 	if !c.placed() {
 		return status.NoSuchResource()
 	}
+	if c.r.Method == http.MethodHead {
+		// Upstream has no routes for it.
+		return status.NoSuchMethod()
+	}
+	c.deprecated()
 	q := &c.q
 	if err := q.parse(c.r.URL.RawQuery, parametersOf(c.info.Verb)); err != nil {
 		return err

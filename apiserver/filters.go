@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names of our own response headers.
@@ -45,23 +47,36 @@ type call struct {
 	bodySize int64
 	claims   claims
 	ticket   fairness.Ticket
+	audit    *audit.Event // nil: not audited
+	keep     bool         // the answer is kept for the audit log
+	kept     []byte
 	warned   map[string]struct{}
 	warnings int  // runes
 	applying bool // a server-side apply, which has tracked its fields itself
 }
 
+// begun notes the code of the answer when it begins.
+func (c *call) begun(code int) {
+	if c.code != 0 {
+		return
+	}
+	c.code = code
+	if c.kind.LongRunning {
+		c.audit.Started(code)
+	}
+}
+
 // WriteHeader notes the code.
 func (c *call) WriteHeader(code int) {
-	if c.code == 0 {
-		c.code = code
-	}
+	c.begun(code)
 	c.ResponseWriter.WriteHeader(code)
 }
 
 // Write counts.
 func (c *call) Write(b []byte) (int, error) {
-	if c.code == 0 {
-		c.code = http.StatusOK
+	c.begun(http.StatusOK)
+	if c.keep {
+		c.keepAnswer(b)
 	}
 	n, err := c.ResponseWriter.Write(b)
 	c.written += int64(n)
@@ -70,9 +85,7 @@ func (c *call) Write(b []byte) (int, error) {
 
 // Flush implements http.Flusher.
 func (c *call) Flush() {
-	if c.code == 0 {
-		c.code = http.StatusOK
-	}
+	c.begun(http.StatusOK)
 	if f, ok := c.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
@@ -87,8 +100,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.setHeaders(w.Header(), r)
 	if s.shutdown.Load() {
 		w.Header().Set("Connection", "close")
+		if s.cfg.ShutdownTooMany {
+			status.PlainTooManyRequests(c, shutdownRetry)
+			return
+		}
 		c.fail(status.ShuttingDown())
 		return
+	}
+	if s.cfg.NoCompression {
+		r.Header.Del("Accept-Encoding")
 	}
 	if !c.info.parse(r) {
 		status.PlainNotFound(c, r)
@@ -98,10 +118,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Observer.RequestStarted(&c.kind)
 	defer c.ticket.Release()
 	defer c.end()
+	if err := c.askedTimeout(); err != nil {
+		c.fail(err)
+		return
+	}
 	if c.identify() && c.takeTurn() && c.authorize() {
 		c.serve()
 	}
 }
+
+// askedTimeout refuses a timeout parameter that is none, before anybody is asked who
+// they are, and on every path, as upstream. Watches have none.
+func (c *call) askedTimeout() error {
+	if c.kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
+		return nil
+	}
+	_, err := parseTimeout(c.r.URL.Query().Get("timeout"))
+	return err
+}
+
+// shutdownRetry is how many seconds a client is asked to wait during a shutdown.
+const shutdownRetry = 5
 
 func (s *Server) setHeaders(h http.Header, r *http.Request) {
 	id := r.Header.Get("Audit-Id")
@@ -161,6 +198,8 @@ func firstSegment(path string) string {
 // end contains a panic and tells the observer.
 func (c *call) end() {
 	if p := recover(); p != nil {
+		c.audit.Panicked(p)
+		c.audit = nil
 		if p == http.ErrAbortHandler {
 			c.done()
 			panic(p)
@@ -178,6 +217,7 @@ func (c *call) end() {
 }
 
 func (c *call) done() {
+	c.auditEnd()
 	c.s.cfg.Observer.RequestDone(&c.kind, RequestEnd{
 		Code: c.code, Duration: time.Since(c.start), RequestBytes: c.bodySize, ResponseBytes: c.written,
 	})
@@ -189,15 +229,20 @@ func (c *call) identify() bool {
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
+			c.audited()
 			c.fail(status.Unauthorized())
 			return false
 		}
 		c.user = u
 	}
+	c.audited()
 	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
 	if err != nil {
 		c.fail(err)
 		return false
+	}
+	if u != c.user && c.audit != nil {
+		c.audit.Impersonated(auditUser(u))
 	}
 	c.user = u
 	return true
@@ -207,12 +252,15 @@ func (c *call) identify() bool {
 func (c *call) authorize() bool {
 	attributes := c.attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
+	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
+		c.audit.Annotate(annotationDecision, "allow")
 		return true
 	case err != nil && decision == auth.NoOpinion:
 		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
 	}
+	c.audit.Annotate(annotationDecision, "forbid")
 	c.Header().Set("X-Content-Type-Options", "nosniff")
 	c.fail(auth.Forbidden(attributes, reason))
 	return false
@@ -304,11 +352,14 @@ func (c *call) mounted() {
 
 // fail answers with an error's Status.
 func (c *call) fail(err error) {
+	var answer *metav1.Status
 	if c.res != nil {
-		codec.WriteStatus(c, c.r, status.ForRequest(err, c.info.Verb, c.res.GroupResource()))
-		return
+		answer = status.ForRequest(err, c.info.Verb, c.res.GroupResource())
+	} else {
+		answer = status.From(err)
 	}
-	codec.WriteStatus(c, c.r, status.From(err))
+	c.audit.Refused(answer)
+	codec.WriteStatus(c, c.r, answer)
 }
 
 // read says which state an answer comes from.

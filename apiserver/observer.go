@@ -20,6 +20,9 @@ type Observer interface {
 	WatchEvents(k *RequestKind, events int, bytes int64)
 	// WriteRetried is called when a write lost a race and is computed again.
 	WriteRetried(k *RequestKind)
+	// Deprecated is called for each request for a version that is on its way out.
+	// removedRelease may be empty.
+	Deprecated(k *RequestKind, removedRelease string)
 	// Panicked is called for each contained panic.
 	Panicked(k *RequestKind)
 }
@@ -55,4 +58,5 @@ func (noObserver) RequestRefused(bool, string)          {}
 func (noObserver) InFlight(bool, int, int64)            {}
 func (noObserver) WatchEvents(*RequestKind, int, int64) {}
 func (noObserver) WriteRetried(*RequestKind)            {}
+func (noObserver) Deprecated(*RequestKind, string)      {}
 func (noObserver) Panicked(*RequestKind)                {}

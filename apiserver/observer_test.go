@@ -24,6 +24,7 @@ func (*watchBytes) RequestDone(*apiserver.RequestKind, apiserver.RequestEnd) {}
 func (*watchBytes) RequestRefused(mutating bool, reason string)              {}
 func (*watchBytes) InFlight(mutating bool, requests int, bytes int64)        {}
 func (*watchBytes) WriteRetried(*apiserver.RequestKind)                      {}
+func (*watchBytes) Deprecated(*apiserver.RequestKind, string)                {}
 func (*watchBytes) Panicked(*apiserver.RequestKind)                          {}
 
 // TestWatchBytes: the observer is told of all bytes of a watch: those that filled a

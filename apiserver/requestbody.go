@@ -27,6 +27,7 @@ func (c *call) body() ([]byte, error) {
 	switch {
 	case err == nil:
 		c.bodySize = int64(len(b))
+		c.auditBody(b)
 		return b, nil
 	case errors.Is(c.ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		// The connection's deadline may come a moment before the context's.

@@ -137,7 +137,7 @@ func validSegment(s string) bool { return s != "" && s != "." && s != ".." }
 // watch on a named object's own path means nothing.
 func verbOf(r *http.Request, i *RequestInfo) string {
 	switch r.Method {
-	case http.MethodGet:
+	case http.MethodGet, http.MethodHead: // HEAD is refused, but by the same permissions
 		switch {
 		case i.legacyWatch:
 			return "watch"

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -59,6 +60,17 @@ type Config struct {
 	ServiceBlocks []netip.Prefix
 	// ServicePorts are the node ports of Services. Default: services.DefaultPorts.
 	ServicePorts services.PortRange
+
+	// NoCompression sends everything as it is, whatever clients accept.
+	NoCompression bool
+	// NoWatchList refuses watches that begin with the state.
+	NoWatchList bool
+	// ShutdownTooMany answers what arrives during the shutdown with 429 instead of
+	// 503; both say when to try again.
+	ShutdownTooMany bool
+
+	// Audit records requests. Nil: nothing is recorded. Its owner closes it.
+	Audit *audit.Log
 
 	// GarbageCollector says that something acts on the finalizers orphan and
 	// foregroundDeletion. Without it, no deletion adds them: nobody would ever take

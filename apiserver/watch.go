@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // watchBatch is how many versions are read before they are sent.
@@ -23,6 +24,10 @@ const watchBatch = 128
 var batches = sync.Pool{New: func() any { return new([watchBatch]*mvcc.Version) }}
 
 func (c *call) watch() error {
+	if c.s.cfg.NoWatchList && c.q.SendInitialEvents != nil {
+		return status.InvalidOptions("ListOptions", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"),
+			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
+	}
 	f, err := c.format(c.res, codec.ShapeWatch)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 // concurrent use.
 type Handler struct {
 	current func() *kinds.Registry
+	hashes  bool
 	docs    atomic.Pointer[documents]
 }
 
@@ -31,7 +32,19 @@ type documents struct {
 
 // New makes a handler for the registry that current returns at the time of each
 // request.
-func New(current func() *kinds.Registry) *Handler { return &Handler{current: current} }
+func New(current func() *kinds.Registry, options ...Option) *Handler {
+	h := &Handler{current: current, hashes: true}
+	for _, o := range options {
+		o(h)
+	}
+	return h
+}
+
+// Option of a Handler.
+type Option func(*Handler)
+
+// WithHashes says whether storage version hashes are told. Default: they are.
+func WithHashes(on bool) Option { return func(h *Handler) { h.hashes = on } }
 
 // ServeHTTP answers GET and HEAD. A path that has no document is a plain 404, as
 // upstream gives it for unknown groups.
@@ -74,12 +87,12 @@ func (h *Handler) documents() *documents {
 	}
 	// Two requests may both build after a change; what they build is cheap (the
 	// encoding is what costs) and equal.
-	d := build(registry)
+	d := build(registry, h.hashes)
 	h.docs.Store(d)
 	return d
 }
 
-func build(registry *kinds.Registry) *documents {
+func build(registry *kinds.Registry, hashes bool) *documents {
 	groups := groupsOf(registry)
 	d := &documents{
 		registry: registry,
@@ -101,7 +114,7 @@ func build(registry *kinds.Registry) *documents {
 			if g.name == "" {
 				versions.Versions = append(versions.Versions, gv.version)
 			}
-			d.plain[prefix+gv.version] = &document{object: resourceList(gv)}
+			d.plain[prefix+gv.version] = &document{object: resourceList(gv, hashes)}
 		}
 	}
 	return d

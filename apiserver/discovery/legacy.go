@@ -37,7 +37,7 @@ func groupDocument(g group) *metav1.APIGroup {
 	return &doc
 }
 
-func resourceList(gv groupVersion) *metav1.APIResourceList {
+func resourceList(gv groupVersion, hashes bool) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: gv.String(),
@@ -48,16 +48,19 @@ func resourceList(gv groupVersion) *metav1.APIResourceList {
 		list.APIVersion = ""
 	}
 	for _, r := range gv.resources {
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name:               r.Plural,
-			SingularName:       r.Singular,
-			Namespaced:         r.Namespaced,
-			Kind:               r.Kind,
-			Verbs:              sorted(r.Verbs),
-			ShortNames:         r.ShortNames,
-			Categories:         r.Categories,
-			StorageVersionHash: storageVersionHash(r),
-		})
+		x := metav1.APIResource{
+			Name:         r.Plural,
+			SingularName: r.Singular,
+			Namespaced:   r.Namespaced,
+			Kind:         r.Kind,
+			Verbs:        sorted(r.Verbs),
+			ShortNames:   r.ShortNames,
+			Categories:   r.Categories,
+		}
+		if hashes {
+			x.StorageVersionHash = storageVersionHash(r)
+		}
+		list.APIResources = append(list.APIResources, x)
 		for _, s := range subresources(r) {
 			x := metav1.APIResource{Name: r.Plural + "/" + s.Name, Namespaced: r.Namespaced, Verbs: sorted(s.Verbs)}
 			kind := responseKind(r, s)

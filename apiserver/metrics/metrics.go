@@ -15,12 +15,13 @@ type Metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
 
-	requests requestSeries
-	inflight [2]inflight
-	store    storeSeries
-	reads    readSeries
-	security securitySeries
-	health   healthSeries
+	requests  requestSeries
+	inflight  [2]inflight
+	store     storeSeries
+	reads     readSeries
+	security  securitySeries
+	health    healthSeries
+	lifecycle lifecycleSeries
 }
 
 // New makes a registry with every family of the contract. info is what
@@ -38,6 +39,7 @@ func New(info version.Info, quorate string) (*Metrics, error) {
 	m.reads.init(r)
 	m.security.init(r)
 	m.health.init(r)
+	m.lifecycle.init(r)
 	buildInfo(r, info, quorate)
 	if r.err != nil {
 		return nil, fmt.Errorf("register metrics: %w", r.err)

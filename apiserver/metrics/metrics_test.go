@@ -45,6 +45,12 @@ func exercise(m *Metrics) {
 	m.WatchEvents(&watch, 2, 4000)
 	m.WriteRetried(&pods)
 	m.Panicked(&pods)
+	m.Deprecated(&pods, "1.37")
+	m.Feature("WatchList", "BETA", true)
+	m.Served("abc", 3)
+	m.AuditLevel("Metadata")
+	m.AuditEvent()
+	m.AuditLost("full")
 	m.SetStore(func() StoreStats {
 		return StoreStats{ClusterID: "c1", HasLeader: true, Commit: 12, Applied: 10, DBBytes: 4096,
 			Tables: []TableStats{{Group: "apps", Resource: "deployments", Objects: 7}}}
@@ -288,5 +294,36 @@ func BenchmarkRequestDone(b *testing.B) {
 	for b.Loop() {
 		m.RequestStarted(&k)
 		m.RequestDone(&k, end)
+	}
+}
+
+func TestHidden(t *testing.T) {
+	for version, ok := range map[string]bool{"": true, "1.35": true, "1.34": false, "1.36": false, "v1.35": false, "x": false} {
+		if err := CheckShowHidden(version, 36); (err == nil) != ok {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	const family = "apiserver_storage_db_total_size_in_bytes"
+	for _, show := range []bool{false, true} {
+		m := newMetrics(t)
+		m.SetStore(func() StoreStats { return StoreStats{DBBytes: 7} })
+		if show {
+			if err := m.ShowHidden(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		families, err := m.Registry().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, f := range families {
+			if f.GetName() == family {
+				found = f.GetMetric()[0].GetGauge().GetValue() == 7
+			}
+		}
+		if found != show {
+			t.Errorf("shown: %v, found: %v", show, found)
+		}
 	}
 }

@@ -65,14 +65,14 @@ func responseModels(o *operation) []string {
 }
 
 // documentV3 is the document of one group version.
-func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string) ([]byte, error) {
+func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string, enums bool) ([]byte, error) {
 	var resources []*kinds.Resource
 	for _, r := range registry.All() {
 		if r.GroupVersion() == gv {
 			resources = append(resources, r)
 		}
 	}
-	set := newSchemaSet(registry, false)
+	set := newSchemaSet(registry, false, enums)
 	p, err := paths(resources, formV3, set)
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI v3 of %s: %w", gv, err)
@@ -90,8 +90,8 @@ func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string
 }
 
 // documentV2 is the one document of everything.
-func documentV2(registry *kinds.Registry, version string) ([]byte, error) {
-	set := newSchemaSet(registry, true)
+func documentV2(registry *kinds.Registry, version string, enums bool) ([]byte, error) {
+	set := newSchemaSet(registry, true, enums)
 	p, err := paths(registry.All(), formV2, set)
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI v2: %w", err)

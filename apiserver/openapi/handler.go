@@ -24,14 +24,26 @@ import (
 type Handler struct {
 	current func() *kinds.Registry
 	version string
+	enums   bool
 	set     atomic.Pointer[documents]
 }
 
 // New makes a handler for the registry that current returns at the time of each
 // request. version is what the documents say in info.version, such as "v1.36.3".
-func New(current func() *kinds.Registry, version string) *Handler {
-	return &Handler{current: current, version: version}
+func New(current func() *kinds.Registry, version string, options ...Option) *Handler {
+	h := &Handler{current: current, version: version, enums: true}
+	for _, o := range options {
+		o(h)
+	}
+	return h
 }
+
+// Option of a Handler.
+type Option func(*Handler)
+
+// WithEnums says whether the values that a field may have are told. Default: they
+// are.
+func WithEnums(on bool) Option { return func(h *Handler) { h.enums = on } }
 
 // documents are those of one registry.
 type documents struct {
@@ -49,15 +61,15 @@ func (h *Handler) documents() *documents {
 			return old
 		}
 		// Only the first stores, so that nothing costly is built twice.
-		if d := newDocuments(registry, h.version); h.set.CompareAndSwap(old, d) {
+		if d := newDocuments(registry, h.version, h.enums); h.set.CompareAndSwap(old, d) {
 			return d
 		}
 	}
 }
 
-func newDocuments(registry *kinds.Registry, version string) *documents {
+func newDocuments(registry *kinds.Registry, version string, enums bool) *documents {
 	d := &documents{registry: registry, groups: map[string]*document{}}
-	d.v2 = newDocument(func() ([]byte, error) { return documentV2(registry, version) }, handler.ToProtoBinary)
+	d.v2 = newDocument(func() ([]byte, error) { return documentV2(registry, version, enums) }, handler.ToProtoBinary)
 	seen := map[schema.GroupVersion]bool{}
 	for _, r := range registry.All() {
 		gv := r.GroupVersion()
@@ -66,7 +78,7 @@ func newDocuments(registry *kinds.Registry, version string) *documents {
 		}
 		seen[gv] = true
 		d.groups[prefixOf(gv.Group, gv.Version)[1:]] = newDocument(func() ([]byte, error) {
-			return documentV3(registry, gv, version)
+			return documentV3(registry, gv, version, enums)
 		}, handler3.ToV3ProtoBinary)
 	}
 	d.root = newDocument(d.buildRoot, nil)

@@ -386,7 +386,7 @@ func TestKindsAreNamed(t *testing.T) {
 func BenchmarkAllV3(b *testing.B) {
 	r := builtin(b)
 	for b.Loop() {
-		if _, err := newDocuments(r, "v1.36.3").root.json.plain(); err != nil {
+		if _, err := newDocuments(r, "v1.36.3", true).root.json.plain(); err != nil {
 			b.Fatal(err)
 		}
 	}

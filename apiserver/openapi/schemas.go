@@ -22,14 +22,15 @@ const (
 // schemaSet collects models and everything they refer to.
 type schemaSet struct {
 	v2   bool
+	enum bool
 	gvks map[string][]schema.GroupVersionKind
 	out  map[string]any
 }
 
 // newSchemaSet prepares a set for the documents of a registry. The kinds of
 // options and events belong to every group version.
-func newSchemaSet(registry *kinds.Registry, v2 bool) *schemaSet {
-	s := &schemaSet{v2: v2, gvks: map[string][]schema.GroupVersionKind{}, out: map[string]any{}}
+func newSchemaSet(registry *kinds.Registry, v2, enums bool) *schemaSet {
+	s := &schemaSet{v2: v2, enum: enums, gvks: map[string][]schema.GroupVersionKind{}, out: map[string]any{}}
 	seen := map[schema.GroupVersion]bool{}
 	for _, r := range registry.All() {
 		s.kind(r.Model, r.GVK())
@@ -103,6 +104,9 @@ func (s *schemaSet) rewrite(tree map[string]any, refs *[]string) {
 		name := strings.TrimPrefix(ref, refV3)
 		*refs = append(*refs, name)
 		s.reference(tree, name)
+	}
+	if !s.enum {
+		delete(tree, "enum")
 	}
 	if s.v2 {
 		// Version 2 knows no alternatives; upstream writes the string form.

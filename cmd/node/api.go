@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
@@ -46,11 +48,7 @@ func (n *node) openAPI(context.Context) (err error) {
 // serveAPI puts the API together: the resources, the documents about them, and
 // our own paths beside them.
 func (n *node) serveAPI(context.Context) error {
-	registry, err := kinds.Builtin()
-	if err != nil {
-		return err
-	}
-	current := func() *kinds.Registry { return registry }
+	current := func() *kinds.Registry { return n.kinds }
 	n.health = health.New(n.healthChecks())
 	version := discovery.VersionInfo(buildVersion())
 	authenticator := &auth.Authentication{
@@ -64,13 +62,18 @@ func (n *node) serveAPI(context.Context) error {
 			return err
 		}
 	}
+	var err error
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
-		Discovery: discovery.New(current), OpenAPI: openapi.New(current, version.GitVersion), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Log: n.log,
+		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
+		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
+		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
 		Fairness: n.fairness, Limits: apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites)},
+		NoCompression:   !n.features.Enabled(features.APIResponseCompression),
+		NoWatchList:     !n.features.Enabled(features.WatchList),
+		ShutdownTooMany: n.cfg.ShutdownRetryAfter,
 	})
 	if err != nil {
 		return err
@@ -217,7 +220,7 @@ func (n *node) healthChecks() health.Config {
 		Livez: []health.Check{log},
 		// The node serves before it has replayed its log. A state machine that has
 		// begun late is not one that hangs.
-		StartupGrace: n.cfg.HungDiskTimeout,
+		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
 		Readyz:       []health.Check{log, formed, read, namespaces, roles},
 		Observe:      n.metrics.HealthCheck,
 		Log:          n.log,

@@ -74,8 +74,11 @@ var rooms = map[string]room{
 	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, direct: noRaft},
 	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows requests by their words and objects by their types, not how they are served.
-	"apiserver/fairness":    {direct: noHTTP, reach: noRaft},
-	"apiserver/health":      {reach: noRaft},
+	"apiserver/fairness": {direct: noHTTP, reach: noRaft},
+	"apiserver/health":   {reach: noRaft},
+	"apiserver/features": {reach: noRaft},
+	// It knows requests and answers as bytes: what they mean is the server's.
+	"apiserver/audit":       {reach: noRaft},
 	"apiserver/metrics":     {direct: noRaft},
 	"apiserver/controllers": {reach: noRaft},
 	"deploy":                {},

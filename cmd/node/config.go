@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/planted"
 	"github.com/spf13/pflag"
@@ -57,9 +58,22 @@ type Config struct {
 	SnapshotEntries  uint64
 	TrailingLogs     uint64
 
-	Fairness  bool
-	MaxReads  int
-	MaxWrites int
+	Fairness      bool
+	MaxReads      int
+	MaxWrites     int
+	RuntimeConfig []string
+	FeatureGates  []string
+	ShowHidden    string
+
+	AuditPolicy     string
+	AuditPath       string
+	AuditMaxSize    int
+	AuditMaxBackups int
+	AuditMaxAge     int
+
+	LivezGrace         time.Duration
+	ShutdownDelay      time.Duration
+	ShutdownRetryAfter bool
 
 	ShutdownGrace time.Duration
 	LogFormat     string
@@ -100,6 +114,17 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", true, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", 400, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", 200, "changes at once (0: no bound)")
+	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", nil, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")
+	f.StringSliceVar(&c.FeatureGates, "feature-gates", nil, "feature gates, NAME=true|false; must be the same on every node ("+strings.Join(features.Names(), ", ")+")")
+	f.StringVar(&c.ShowHidden, "show-hidden-metrics-for-version", "", "the previous minor version (such as 1.35), to show metrics that are hidden since")
+	f.StringVar(&c.AuditPolicy, "audit-policy-file", "", "audit policy (audit.k8s.io/v1); needs --audit-log-path")
+	f.StringVar(&c.AuditPath, "audit-log-path", "", "file that audit events are appended to as lines of JSON, - for standard output; needs --audit-policy-file")
+	f.IntVar(&c.AuditMaxSize, "audit-log-maxsize", 100, "MiB above which the audit log is set aside for a new one; 0 is never")
+	f.IntVar(&c.AuditMaxBackups, "audit-log-maxbackup", 10, "how many audit logs that were set aside are kept; 0 is all")
+	f.IntVar(&c.AuditMaxAge, "audit-log-maxage", 0, "days for which audit logs that were set aside are kept; 0 is for ever")
+	f.DurationVar(&c.LivezGrace, "livez-grace-period", 0, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
+	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", 0, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
+	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", false, "after that, answer new requests on open connections with 429 and Retry-After instead of 503")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")
 	f.StringVar(&c.LogFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
@@ -310,6 +335,8 @@ func (c *Config) complete() error {
 		{"promote-after", c.PromoteAfter, 0},
 		{"snapshot-interval", c.SnapshotInterval, time.Millisecond},
 		{"shutdown-grace", c.ShutdownGrace, 0},
+		{"shutdown-delay-duration", c.ShutdownDelay, 0},
+		{"livez-grace-period", c.LivezGrace, 0},
 	} {
 		if d.value < d.least {
 			bad("%s: %s: must be at least %s", d.name, d.value, d.least)
@@ -331,6 +358,7 @@ func (c *Config) complete() error {
 		bad("history-retention: %s: must be at least 2s and less than 10m", c.HistoryRetention)
 	}
 	errs = append(errs, c.checkLoad()...)
+	errs = append(errs, c.checkSurface()...)
 	switch c.LogFormat {
 	case "auto", "text", "json":
 	default:

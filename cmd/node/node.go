@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
@@ -66,6 +69,9 @@ type node struct {
 	identity *membership.Identity
 	pki      *pki.Node
 	metrics  *metrics.Metrics
+	kinds    *kinds.Registry
+	features *features.Gates
+	audit    *audit.Log
 	peers    *peer.Host
 	rpc      *peer.Transport
 	store    *raftstore.Store
@@ -91,6 +97,7 @@ func runNode(ctx context.Context, c *Config, log *slog.Logger) (err error) {
 		n.openDir,
 		n.openIdentity,
 		n.openMetrics,
+		n.openSurface,
 		// Ports before the state: a taken port must fail at once, and peers that
 		// dial early wait in the kernel instead of being refused.
 		n.openPeers,
@@ -435,6 +442,8 @@ func (n *node) stop() {
 	n.log.Info("stopping")
 	n.systemd.stopping()
 	n.health.Shutdown()
+	// Whoever watches /readyz has this long to send its clients elsewhere.
+	pause(context.Background(), n.cfg.ShutdownDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownGrace)
 	defer cancel()
 	// Leadership first: while it moves, requests still find a leader through us.
@@ -483,6 +492,7 @@ func (n *node) close() error {
 		errs = append(errs, n.rpc.Close())
 	}
 	closeIf(n.peers, n.peers != nil)
+	closeIf(n.audit, n.audit != nil)
 	closeIf(n.lock, n.lock != nil)
 	return errors.Join(errs...)
 }

@@ -30,4 +30,7 @@ func (o observer) WatchEvents(k *apiserver.RequestKind, events int, bytes int64)
 }
 
 func (o observer) WriteRetried(k *apiserver.RequestKind) { o.m.WriteRetried((*metrics.RequestKind)(k)) }
-func (o observer) Panicked(k *apiserver.RequestKind)     { o.m.Panicked((*metrics.RequestKind)(k)) }
+func (o observer) Deprecated(k *apiserver.RequestKind, removed string) {
+	o.m.Deprecated((*metrics.RequestKind)(k), removed)
+}
+func (o observer) Panicked(k *apiserver.RequestKind) { o.m.Panicked((*metrics.RequestKind)(k)) }

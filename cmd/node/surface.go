@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/metrics"
+)
+
+// checkSurface checks what says which API is served and how it is watched.
+func (c *Config) checkSurface() (errs []error) {
+	if _, err := c.registry(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := features.New(c.FeatureGates); err != nil {
+		errs = append(errs, err)
+	}
+	if err := metrics.CheckShowHidden(c.ShowHidden, kinds.Minor); err != nil {
+		errs = append(errs, err)
+	}
+	if (c.AuditPolicy == "") != (c.AuditPath == "") {
+		errs = append(errs, errors.New("audit-policy-file and audit-log-path need each other"))
+	}
+	for name, n := range map[string]int{"audit-log-maxsize": c.AuditMaxSize, "audit-log-maxbackup": c.AuditMaxBackups, "audit-log-maxage": c.AuditMaxAge} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("%s: %d: must not be negative", name, n))
+		}
+	}
+	return errs
+}
+
+// registry is the resources that this node serves.
+func (c *Config) registry() (*kinds.Registry, error) {
+	all, err := kinds.Available()
+	if err != nil {
+		return nil, err
+	}
+	return kinds.ParseEnablement(c.RuntimeConfig).Apply(all)
+}
+
+// openSurface decides what is served and says so.
+func (n *node) openSurface(context.Context) (err error) {
+	if n.kinds, err = n.cfg.registry(); err != nil {
+		return err
+	}
+	if n.features, err = features.New(n.cfg.FeatureGates); err != nil {
+		return err
+	}
+	for _, g := range n.features.All() {
+		n.metrics.Feature(g.Name, g.Stage, g.Enabled)
+	}
+	hash := servedHash(n.kinds)
+	n.metrics.Served(hash, len(n.kinds.All()))
+	level := slog.LevelDebug
+	if len(n.cfg.RuntimeConfig) > 0 {
+		// Whoever chooses has to choose the same everywhere.
+		level = slog.LevelInfo
+	}
+	n.log.Log(context.Background(), level, "these resources are served", "resources", len(n.kinds.All()), "hash", hash, "runtime-config", n.cfg.RuntimeConfig)
+	if n.cfg.ShowHidden != "" {
+		if err := n.metrics.ShowHidden(); err != nil {
+			return err
+		}
+	}
+	if n.cfg.AuditPath == "" {
+		return nil
+	}
+	n.audit, err = audit.Open(audit.Config{
+		PolicyFile: n.cfg.AuditPolicy, Path: n.cfg.AuditPath,
+		MaxSize: n.cfg.AuditMaxSize, MaxBackups: n.cfg.AuditMaxBackups, MaxAge: n.cfg.AuditMaxAge,
+		Observe: n.metrics, Log: n.log,
+	})
+	return err
+}
+
+// servedHash names a set of resources: nodes that serve the same have the same.
+func servedHash(r *kinds.Registry) string {
+	h := sha256.New()
+	for _, x := range r.All() {
+		fmt.Fprintln(h, x.Group, x.Version, x.Plural)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
