@@ -129,8 +129,8 @@ func (c *call) apply() error {
 	return c.answer(f, codeOf(w.created), w)
 }
 
-// applyStatus serves an apply of the status.
-func (c *call) applyStatus() error {
+// applyPart serves an apply of the status or of another part.
+func (c *call) applyPart(take part) error {
 	f, a, err := c.readApply()
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c *call) applyStatus() error {
 		if err != nil {
 			return change{}, err
 		}
-		return c.replaceStatus(cur, obj, old)
+		return c.replacePart(cur, obj, old, take)
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,8 +15,9 @@ import (
 )
 
 // readObject reads and decodes a request's body as an object of res, checks its
-// kind and makes it fit the model.
-func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error) {
+// kind and makes it fit the model. also are group versions whose objects of that
+// kind look the same and are taken for res's.
+func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...string) (tree, error) {
 	raw, err := c.body()
 	if err != nil {
 		return nil, err
@@ -26,6 +28,9 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error
 	}
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
+	}
+	if slices.Contains(also, text(body.Object, "apiVersion")) {
+		body.Object["apiVersion"] = res.GroupVersion().String()
 	}
 	gvk, err := checkKind(body.Object, res.GVK())
 	if err != nil {

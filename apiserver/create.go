@@ -97,8 +97,8 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 	if r.Prepare != nil {
 		r.Prepare(obj, old)
 	}
-	if h.mayStore != nil {
-		if err := h.mayStore(c, obj, old); err != nil {
+	if h.forUser != nil {
+		if err := h.forUser(c, obj, old); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,9 @@ func (c *call) route() error {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
+	if c.sub == nil && needKubelet[c.res.GroupResource().String()+"/"+c.info.Subresource] {
+		return withoutKubelet(c.res.GroupResource(), c.info.Subresource)
+	}
 	if !c.placed() {
 		return status.NoSuchResource()
 	}
@@ -127,9 +130,12 @@ func (c *call) subresource() error {
 	if f := subresourceHooks[c.res.GroupResource().String()+"/"+c.sub.Name]; f != nil {
 		return f(c)
 	}
+	if take := partHooks[c.res.GroupResource().String()+"/"+c.sub.Name]; take != nil {
+		return c.partOf(take)
+	}
 	switch c.sub.Name {
 	case "status":
-		return c.status()
+		return c.partOf(takeStatus)
 	case "scale":
 		return c.scale()
 	}

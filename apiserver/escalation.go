@@ -14,8 +14,8 @@ import (
 // Nobody grants what he does not have himself: neither by writing a role, unless he
 // may escalate it, nor by binding one, unless he may bind it.
 var (
-	roleHooks    = objectHooks{mayStore: (*call).mayStoreRole}
-	bindingHooks = objectHooks{mayStore: (*call).mayStoreBinding}
+	roleHooks    = objectHooks{forUser: (*call).storeRole}
+	bindingHooks = objectHooks{forUser: (*call).storeBinding}
 )
 
 // Roles says who has which permissions. *rbac.Authorizer satisfies it.
@@ -54,14 +54,18 @@ func onlyCollectionFields(obj, old tree) bool {
 	return treeEqual(strip(obj), strip(old))
 }
 
-func (c *call) mayStoreRole(obj, old tree) error {
+func (c *call) storeRole(obj, old tree) error {
 	if c.unchecked(obj, old) {
 		return nil
 	}
-	if c.mayAlso("escalate", c.res.GroupResource(), c.info.Name) {
+	name := text(asTree(obj["metadata"]), "name")
+	asked := name
+	if c.info.Verb == "create" {
+		asked = "" // as the path of a POST names nothing
+	}
+	if c.mayAlso("escalate", c.res.GroupResource(), asked) {
 		return nil
 	}
-	name := text(asTree(obj["metadata"]), "name")
 	var role rbacv1.ClusterRole // a Role has a part of its fields
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &role); err != nil {
 		return err
@@ -85,7 +89,7 @@ func collects(obj tree) bool {
 	return len(list) > 0
 }
 
-func (c *call) mayStoreBinding(obj, old tree) error {
+func (c *call) storeBinding(obj, old tree) error {
 	if c.unchecked(obj, old) {
 		return nil
 	}

@@ -189,7 +189,7 @@ func (c *call) classify(registry *kinds.Registry) {
 func firstSegment(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
-	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics":
+	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", ".well-known", "openid":
 		return "/" + first
 	}
 	return ""
@@ -342,6 +342,8 @@ func (c *call) mounted() {
 		h = c.s.cfg.Health
 	case "/metrics":
 		h = c.s.cfg.Metrics
+	case "/.well-known", "/openid":
+		h = c.s.cfg.OpenID
 	}
 	if h == nil {
 		status.PlainNotFound(c, c.r)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
@@ -62,7 +64,9 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	roles := rbac.New(mem, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	cfg := apiserver.Config{
+		Authorizer: auth.Roles(roles, roles.Empty), Roles: roles,
 		Store: apiserver.StoreOf(mem), Reads: reader,
 		Kinds:         func() *kinds.Registry { return registry },
 		Authenticator: admin{},

@@ -19,9 +19,9 @@ type objectHooks struct {
 	// prepare completes an object before it is validated. old is nil for a
 	// create. Values of obj may be shared and are replaced, not changed.
 	prepare func(obj, old tree)
-	// mayStore refuses an object to the user, once it is defaulted and prepared and
+	// forUser completes or refuses an object for the user, once it is prepared and
 	// before it is validated. old is nil for a create.
-	mayStore func(c *call, obj, old tree) error
+	forUser func(c *call, obj, old tree) error
 	// allocate completes an object with what only one object of the cluster may
 	// have, after it was prepared. It may run several times for one request. errs are
 	// for the client.
@@ -48,10 +48,21 @@ var byResource = map[string]*objectHooks{
 	"roles.rbac.authorization.k8s.io":               &roleHooks,
 	"clusterrolebindings.rbac.authorization.k8s.io": &bindingHooks,
 	"rolebindings.rbac.authorization.k8s.io":        &bindingHooks,
+
+	"certificatesigningrequests.certificates.k8s.io": &signingRequestHooks,
 }
 
 // subresourceHooks is keyed by resource.group/subresource.
 var subresourceHooks = map[string]func(*call) error{}
+
+// partHooks are the subresources that show the whole object and change a part of it,
+// beside status. Keyed like subresourceHooks.
+var partHooks = map[string]part{
+	"pods/ephemeralcontainers": takeEphemeralContainers,
+	"pods/resize":              takeResources,
+	"certificatesigningrequests.certificates.k8s.io/approval": takeApproval,
+	"certificatesigningrequests.certificates.k8s.io/status":   takeRequestStatus,
+}
 
 // virtualHooks answer resources that are not stored, keyed like byResource.
 var virtualHooks = map[string]func(*call) error{}
@@ -59,6 +70,24 @@ var virtualHooks = map[string]func(*call) error{}
 func init() {
 	// Filled here because the functions reach the tables again.
 	subresourceHooks["namespaces/finalize"] = (*call).finalizeNamespace
+	subresourceHooks["serviceaccounts/token"] = (*call).createToken
+	subresourceHooks["pods/binding"] = (*call).bindPod
+	subresourceHooks["pods/eviction"] = (*call).evictPod
+	virtualHooks["bindings"] = (*call).bindPod
+
+	virtualHooks["subjectaccessreviews.authorization.k8s.io"] = (*call).reviewSubject
+	virtualHooks["localsubjectaccessreviews.authorization.k8s.io"] = (*call).reviewLocalSubject
+	virtualHooks["selfsubjectaccessreviews.authorization.k8s.io"] = (*call).reviewSelf
+	virtualHooks["selfsubjectrulesreviews.authorization.k8s.io"] = (*call).reviewRules
+	virtualHooks["selfsubjectreviews.authentication.k8s.io"] = (*call).reviewMyself
+	virtualHooks["tokenreviews.authentication.k8s.io"] = (*call).reviewToken
+}
+
+// needKubelet are the subresources of upstream that only a kubelet can answer. This
+// server connects to none.
+var needKubelet = map[string]bool{
+	"pods/attach": true, "pods/exec": true, "pods/log": true, "pods/portforward": true, "pods/proxy": true,
+	"nodes/proxy": true, "services/proxy": true,
 }
 
 var noHooks objectHooks
@@ -75,6 +104,13 @@ func (c *call) virtual() error {
 		return f(c)
 	}
 	return notImplemented(c.res.GroupResource(), "")
+}
+
+// withoutKubelet refuses what needs a connection to a node.
+func withoutKubelet(resource schema.GroupResource, sub string) error {
+	s := status.From(status.BadRequest("%s/%s needs a connection to the node, and this server makes none", resource, sub))
+	s.Code, s.Reason = http.StatusNotImplemented, metav1.StatusReason("NotImplemented")
+	return &apierrors.StatusError{ErrStatus: *s}
 }
 
 // notImplemented refuses by name what discovery lists and this version cannot

@@ -47,6 +47,10 @@ type Config struct {
 	// Roles says what may be granted by whom. Without it, writes of roles and
 	// bindings are not checked for escalation.
 	Roles Roles
+	// Reviewer answers TokenReviews; without it none authenticates anybody. Tokens
+	// issues the tokens of service accounts; without it that is refused (501).
+	Reviewer TokenReviewer
+	Tokens   Tokens
 
 	// Handlers mounted behind the door. A nil one answers 404.
 	Discovery http.Handler // /api, /apis and below, as far as they are no resources
@@ -54,6 +58,7 @@ type Config struct {
 	Version   http.Handler // /version
 	Health    http.Handler // /livez, /readyz, /healthz
 	Metrics   http.Handler // /metrics
+	OpenID    http.Handler // /.well-known/openid-configuration, /openid
 
 	// ServiceBlocks are the addresses of Services, one block of a family or one of
 	// each; the first is the default family's. Default: 10.0.0.0/24.
@@ -113,6 +118,9 @@ type Limits struct {
 	// back: requests that are still writing its object have ended long before.
 	// Default 2 min.
 	OrphanAge time.Duration
+	// Token bounds how long tokens of service accounts are valid. Default: not
+	// bounded.
+	Token time.Duration
 	// WatchMin is the least that a watch without timeoutSeconds lives; at most
 	// it is twice that. Default 30 min.
 	WatchMin time.Duration

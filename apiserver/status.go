@@ -6,21 +6,25 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// status serves the status subresource: the same object, of which a write
-// changes only the status and some metadata.
-func (c *call) status() error {
+// part is what a write of a subresource changes of an object: it takes that from
+// sent into obj, which is old with metadata of its own. Values of all three may be
+// shared and are replaced, not changed.
+type part func(c *call, obj, sent, old tree) error
+
+// partOf serves a subresource that shows the whole object and changes a part of it.
+func (c *call) partOf(take part) error {
 	switch c.info.Verb {
 	case "get":
 		return c.get()
 	case "update":
-		return c.updateStatus()
+		return c.updatePart(take)
 	case "patch":
-		return c.patchStatus()
+		return c.patchPart(take)
 	}
 	return status.NoSuchMethod()
 }
 
-func (c *call) updateStatus() error {
+func (c *call) updatePart(take part) error {
 	f, sent, err := c.readWrite("UpdateOptions")
 	if err != nil {
 		return err
@@ -43,7 +47,7 @@ func (c *call) updateStatus() error {
 		if err != nil {
 			return change{}, err
 		}
-		return c.replaceStatus(cur, sent, old)
+		return c.replacePart(cur, sent, old, take)
 	})
 	if err != nil {
 		return err
@@ -51,9 +55,9 @@ func (c *call) updateStatus() error {
 	return c.answer(f, codeOf(false), w)
 }
 
-func (c *call) patchStatus() error {
+func (c *call) patchPart(take part) error {
 	if c.isApply() {
-		return c.applyStatus()
+		return c.applyPart(take)
 	}
 	f, p, model, err := c.readPatch()
 	if err != nil {
@@ -67,7 +71,7 @@ func (c *call) patchStatus() error {
 		if err != nil {
 			return change{}, err
 		}
-		return c.replaceStatus(cur, obj, old)
+		return c.replacePart(cur, obj, old, take)
 	})
 	if err != nil {
 		return err
@@ -75,24 +79,36 @@ func (c *call) patchStatus() error {
 	return c.answer(f, codeOf(false), w)
 }
 
-// replaceStatus takes the status from sent and the rest from old. Built-in kinds
-// take labels and annotations along, as upstream's do; custom resources do not.
-func (c *call) replaceStatus(cur *mvcc.Version, sent, old tree) (change, error) {
+func (c *call) replacePart(cur *mvcc.Version, sent, old tree, take part) (change, error) {
 	obj, meta, err := shallow(old)
 	if err != nil {
 		return change{}, err
 	}
-	carry(obj, sent, "status")
-	sentMeta, err := metaOf(sent)
-	if err != nil {
+	if c.applying {
+		carry(meta, asTree(sent["metadata"]), "managedFields")
+	}
+	if err := take(c, obj, sent, old); err != nil {
 		return change{}, err
 	}
-	if c.applying {
-		carry(meta, sentMeta, "managedFields")
-	}
-	if !c.res.Custom {
-		carry(meta, sentMeta, "labels")
-		carry(meta, sentMeta, "annotations")
-	}
 	return c.replace(cur, obj, old)
+}
+
+// takeStatus is the part of the status subresource. Built-in kinds take labels and
+// annotations along, as upstream's do; custom resources do not.
+func takeStatus(c *call, obj, sent, _ tree) error {
+	carry(obj, sent, "status")
+	if c.res.Custom {
+		return nil
+	}
+	return carryLabels(obj, sent)
+}
+
+func carryLabels(obj, sent tree) error {
+	sentMeta, err := metaOf(sent)
+	if err != nil {
+		return err
+	}
+	carry(asTree(obj["metadata"]), sentMeta, "labels")
+	carry(asTree(obj["metadata"]), sentMeta, "annotations")
+	return nil
 }

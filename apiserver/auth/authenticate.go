@@ -33,6 +33,14 @@ type TokenAuthenticator interface {
 	AuthenticateToken(ctx context.Context, token string) (u *User, ok bool, err error)
 }
 
+// AudienceAuthenticator is a TokenAuthenticator whose tokens say whom they are for.
+type AudienceAuthenticator interface {
+	TokenAuthenticator
+	// AuthenticateFor is AuthenticateToken for somebody else than this API. both
+	// are the audiences of the token among those that were given.
+	AuthenticateFor(ctx context.Context, token string, audiences []string) (u *User, both []string, ok bool, err error)
+}
+
 // Authentication is the order in which credentials are looked at: those of
 // Authenticators in turn, then bearer tokens (in the header, then in the protocols of
 // a WebSocket), then none.
@@ -97,6 +105,30 @@ func (a *Authentication) Authenticate(r *http.Request) (*User, error) {
 		return nil, unauthorized{errors.New("no credential")}
 	}
 	return anonymous, nil
+}
+
+// Review returns the user of a token that somebody else was shown, and the
+// audiences of those asked for that it is for: without any, those of the API. Tokens
+// that do not say whom they are for are for nobody in particular. The error says why
+// a token does not hold.
+func (a *Authentication) Review(ctx context.Context, token string, audiences []string) (u *User, both []string, err error) {
+	var failed error
+	for _, x := range a.Tokens {
+		var ok bool
+		if aware, is := x.(AudienceAuthenticator); is && len(audiences) > 0 {
+			u, both, ok, err = aware.AuthenticateFor(ctx, token, audiences)
+		} else {
+			u, ok, err = x.AuthenticateToken(ctx, token)
+		}
+		if ok {
+			return authenticated(u), both, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed == nil {
+		failed = errors.New("invalid bearer token")
+	}
+	return nil, nil, failed
 }
 
 func (a *Authentication) observe(result string) {

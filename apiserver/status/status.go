@@ -92,6 +92,9 @@ func Success(resource schema.GroupResource, name, uid string) *metav1.Status {
 	})
 }
 
+// OK is the Status of something that was done and that made no object.
+func OK() *metav1.Status { return finish(&metav1.Status{Status: metav1.StatusSuccess}) }
+
 // PlainNotFound answers a path that nobody serves: text, not a Status.
 func PlainNotFound(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -25,6 +26,7 @@ import (
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 )
 
@@ -51,8 +53,18 @@ func (n *node) serveAPI(context.Context) error {
 	current := func() *kinds.Registry { return n.kinds }
 	n.health = health.New(n.healthChecks())
 	version := discovery.VersionInfo(buildVersion())
+	read := reads{n.reader, n.store, n.metrics}
+	accounts, err := n.newAccounts(read)
+	if err != nil {
+		return err
+	}
+	openID, err := accounts.OpenID(n.cfg.TokenKeysURL)
+	if err != nil {
+		return err
+	}
 	authenticator := &auth.Authentication{
 		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate}},
+		Tokens:         []auth.TokenAuthenticator{accounts},
 		Observe:        n.metrics.Authenticated,
 	}
 	n.roles = rbac.New(n.store, n.log)
@@ -62,15 +74,16 @@ func (n *node) serveAPI(context.Context) error {
 			return err
 		}
 	}
-	var err error
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: reads{n.reader, n.store, n.metrics}, Kinds: current,
+		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current,
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
-		Fairness: n.fairness, Limits: apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites)},
+		Fairness:        n.fairness,
+		Limits:          apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
 		NoCompression:   !n.features.Enabled(features.APIResponseCompression),
 		NoWatchList:     !n.features.Enabled(features.WatchList),
 		ShutdownTooMany: n.cfg.ShutdownRetryAfter,
@@ -80,6 +93,17 @@ func (n *node) serveAPI(context.Context) error {
 	}
 	n.http = n.httpServer(beside(n.api, n.ownPaths(authenticator)))
 	return nil
+}
+
+// newAccounts issues and recognizes the tokens of service accounts.
+func (n *node) newAccounts(read reads) (*token.Accounts, error) {
+	return token.New(token.Config{
+		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Key: n.pki.AccountKey(), Keys: n.pki.AccountKeys(), Store: n.store,
+		Confirm: func(ctx context.Context) error {
+			_, err := read.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+			return err
+		},
+	})
 }
 
 // orUnbounded is a limit as package apiserver wants it, where zero is the default.

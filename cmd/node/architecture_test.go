@@ -68,6 +68,8 @@ var rooms = map[string]room{
 	"apiserver/services": {direct: noHTTP, reach: noRaft},
 	"apiserver/status":   {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
 	"apiserver/auth":     {reach: noRaft},
+	// Tokens end with the objects that they are bound to: it looks those up.
+	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, direct: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, direct: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.

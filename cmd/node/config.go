@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sort"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/planted"
@@ -44,6 +46,10 @@ type Config struct {
 	ServiceNodePortRange  string
 	serviceBlocks         []netip.Prefix
 	servicePorts          services.PortRange
+	TokenIssuer           string
+	APIAudiences          []string
+	TokenKeysURL          string
+	MaxTokenExpiry        time.Duration
 
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
@@ -100,6 +106,10 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.BoolVar(&c.Nonvoter, "nonvoter", false, "stay a non-voter: serve reads and watches, take no part in quorums")
 	f.StringVar(&c.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "CIDR of the addresses of Services, or one of each family, separated by a comma; the same on every node")
 	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", services.DefaultPorts.String(), "ports of Services on nodes, both ends included; the same on every node")
+	f.StringVar(&c.TokenIssuer, "service-account-issuer", "https://kubernetes.default.svc.cluster.local", "issuer of service account tokens (iss), an https URL; the same on every node")
+	f.StringSliceVar(&c.APIAudiences, "api-audiences", nil, "audiences of tokens for this API (default: the issuer)")
+	f.StringVar(&c.TokenKeysURL, "service-account-jwks-uri", "", "where others fetch the keys of service account tokens (default: /openid/v1/jwks at --api-advertise-address)")
+	f.DurationVar(&c.MaxTokenExpiry, "service-account-max-token-expiration", 0, "longest validity of a service account token; longer ones are shortened; 0 means no bound, else at least 1h")
 	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", 2*time.Second, "silence of the leader that starts an election")
 	f.DurationVar(&c.ElectionTimeout, "election-timeout", 2*time.Second, "how long an election may take")
 	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", time.Second, "how long a leader goes on without hearing from a majority")
@@ -310,6 +320,18 @@ func (c *Config) complete() error {
 	if c.servicePorts, err = services.ParsePortRange(c.ServiceNodePortRange); err != nil {
 		bad("service-node-port-range: %w", err)
 	}
+	if err := checkHTTPS(c.TokenIssuer); err != nil {
+		bad("service-account-issuer: %w", err)
+	}
+	if c.TokenKeysURL == "" {
+		c.TokenKeysURL = "https://" + c.APIAdvertise + token.KeysPath
+	}
+	if err := checkHTTPS(c.TokenKeysURL); err != nil {
+		bad("service-account-jwks-uri: %w", err)
+	}
+	if c.MaxTokenExpiry != 0 && c.MaxTokenExpiry < time.Hour || c.MaxTokenExpiry > 1<<32*time.Second {
+		bad("service-account-max-token-expiration: %s: must be 0, or from 1h to 2^32 seconds", c.MaxTokenExpiry)
+	}
 	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
 		bad("bootstrap-expect: %d: must be 0 to 9", c.BootstrapExpect)
 	}
@@ -379,6 +401,20 @@ func (c *Config) checkLoad() (errs []error) {
 		bad("max-requests-inflight and max-mutating-requests-inflight: their sum must be positive with enable-priority-and-fairness")
 	}
 	return errs
+}
+
+// checkHTTPS checks a URL that others go by.
+func checkHTTPS(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%s: must be an https URL", s)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%s: must have neither a query nor a fragment", s)
+	}
+	return nil
 }
 
 // checkAddress checks host:port; others must be able to dial an advertised one.

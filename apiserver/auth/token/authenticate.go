@@ -1,0 +1,251 @@
+package token
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Bounds of what is looked at and remembered.
+const (
+	maxToken    = 16 << 10 // bytes
+	maxVerified = 4096     // tokens
+)
+
+// verified is a token whose signature was checked.
+type verified struct {
+	standard jwt.Claims
+	claims   Claims
+	user     *auth.User
+}
+
+// AuthenticateToken implements auth.TokenAuthenticator, for the audiences of the API.
+func (a *Accounts) AuthenticateToken(ctx context.Context, token string) (*auth.User, bool, error) {
+	u, _, ok, err := a.AuthenticateFor(ctx, token, a.cfg.Audiences)
+	return u, ok, err
+}
+
+// AuthenticateFor implements auth.AudienceAuthenticator. Errors are in upstream's
+// words; they tell the holder of a token why it does not hold.
+func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences []string) (u *auth.User, both []string, ok bool, err error) {
+	v, err := a.verify(token)
+	if v == nil || err != nil {
+		return nil, nil, false, err
+	}
+	own := []string(v.standard.Audience)
+	if len(own) == 0 {
+		own = a.cfg.Audiences
+	}
+	for _, x := range own {
+		if slices.Contains(audiences, x) {
+			both = append(both, x)
+		}
+	}
+	if len(both) == 0 {
+		return nil, nil, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", own, audiences)
+	}
+	if err := a.inTime(v); err != nil {
+		return nil, nil, false, err
+	}
+	if err := a.bound(v); err != nil {
+		if a.cfg.Confirm == nil || a.cfg.Confirm(ctx) != nil {
+			return nil, nil, false, err
+		}
+		if err := a.bound(v); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	return v.user, both, true, nil
+}
+
+// verify checks a token's signature, unless that was done before. It is nil for
+// what is not a token of this issuer.
+func (a *Accounts) verify(token string) (*verified, error) {
+	if len(token) > maxToken {
+		return nil, nil
+	}
+	sum := sha256.Sum256([]byte(token))
+	a.mu.Lock()
+	v := a.verified[sum]
+	a.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	if !a.ours(token) {
+		return nil, nil
+	}
+	t, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{algorithm})
+	if err != nil {
+		return nil, nil // of this issuer as it says, but with no signature of ours
+	}
+	v = new(verified)
+	var p private
+	if err := t.Claims(a.keyOf(t), &v.standard, &p); err != nil {
+		return nil, fmt.Errorf("invalid signature: %w", err)
+	}
+	v.claims = p.Kubernetes
+	v.user = v.newUser()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.verified == nil || len(a.verified) >= maxVerified {
+		a.verified = make(map[[sha256.Size]byte]*verified)
+	}
+	a.verified[sum] = v
+	return v, nil
+}
+
+// ours reports whether a text is a JWT that says it is of this issuer. Nothing is
+// verified yet: tokens of others are others' to judge.
+func (a *Accounts) ours(token string) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return false
+	}
+	var said struct {
+		Issuer string `json:"iss"`
+	}
+	return json.Unmarshal(payload, &said) == nil && said.Issuer == a.cfg.Issuer
+}
+
+// keyOf is the key that a token names, or the signing one.
+func (a *Accounts) keyOf(t *jwt.JSONWebToken) *ecdsa.PublicKey {
+	for _, h := range t.Headers {
+		if key := a.keys[h.KeyID]; key != nil {
+			return key
+		}
+	}
+	return &a.cfg.Key.PublicKey
+}
+
+func (v *verified) newUser() *auth.User {
+	c := &v.claims
+	u := &auth.User{
+		Name:   auth.ServiceAccountUser(c.Namespace, c.Account.Name),
+		UID:    c.Account.UID,
+		Groups: append(auth.ServiceAccountGroups(c.Namespace), auth.Authenticated),
+		Extra:  map[string][]string{},
+	}
+	say := func(key string, values ...string) {
+		for _, value := range values {
+			if value == "" {
+				return
+			}
+		}
+		u.Extra["authentication.kubernetes.io/"+key] = values[:1]
+	}
+	if v.standard.ID != "" {
+		u.Extra[auth.CredentialID] = []string{"JTI=" + v.standard.ID}
+	}
+	if c.Pod != nil {
+		say("pod-name", c.Pod.Name, c.Pod.UID)
+		say("pod-uid", c.Pod.UID, c.Pod.Name)
+	}
+	if c.Node != nil {
+		say("node-name", c.Node.Name)
+		say("node-uid", c.Node.UID, c.Node.Name)
+	}
+	return u
+}
+
+func (a *Accounts) inTime(v *verified) error {
+	err := v.standard.Validate(jwt.Expected{Time: a.cfg.Now()})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jwt.ErrExpired):
+		return errors.New("service account token has expired")
+	case errors.Is(err, jwt.ErrNotValidYet):
+		return errors.New("service account token is not valid yet")
+	case errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return errors.New("service account token is issued in the future")
+	}
+	return fmt.Errorf("service account token claims could not be validated: %w", err)
+}
+
+var errInvalidated = errors.New("service account token has been invalidated")
+
+// bound checks that everything that a token is bound to is still there.
+func (a *Accounts) bound(v *verified) error {
+	c := &v.claims
+	key := c.Namespace + "/" + c.Account.Name
+	account, gone := a.find("serviceaccounts", key)
+	switch {
+	case account == nil:
+		return fmt.Errorf("serviceaccounts %q not found", c.Account.Name)
+	case account.UID != c.Account.UID:
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, c.Account.UID)
+	case gone:
+		return fmt.Errorf("service account %s has been deleted", key)
+	}
+	switch {
+	case c.Secret != nil:
+		return a.boundTo("secret", "secrets", c.Namespace+"/"+c.Secret.Name, c.Secret.UID)
+	case c.Pod != nil:
+		return a.boundTo("pod", "pods", c.Namespace+"/"+c.Pod.Name, c.Pod.UID)
+	case c.Node != nil:
+		return a.boundTo("node", "nodes", c.Node.Name, c.Node.UID)
+	}
+	return nil
+}
+
+func (a *Accounts) boundTo(what, table, key, uid string) error {
+	v, gone := a.find(table, key)
+	switch {
+	case v == nil:
+		return errInvalidated
+	case v.UID != uid:
+		return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", strings.ToUpper(what[:1])+what[1:], v.UID, what, uid)
+	case gone:
+		return errInvalidated
+	}
+	return nil
+}
+
+// find returns an object of the local state, and whether its deletion should have
+// come to its end by now: what shuts down may still use its token, but not for long.
+func (a *Accounts) find(table, key string) (v *mvcc.Version, gone bool) {
+	for {
+		state := a.cfg.Store.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil, false
+		}
+		v, err := t.Get(key, state.Applied())
+		if errors.Is(err, mvcc.ErrCompacted) {
+			continue // the floor has passed what was newest a moment ago
+		}
+		if err != nil || v == nil {
+			return nil, false
+		}
+		return v, v.Flags&proto.FlagTerminating != 0 && a.deleted(v)
+	}
+}
+
+func (a *Accounts) deleted(v *mvcc.Version) bool {
+	var o struct {
+		Metadata struct {
+			DeletionTimestamp time.Time `json:"deletionTimestamp"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(v.Value, &o); err != nil {
+		return true
+	}
+	return o.Metadata.DeletionTimestamp.Before(a.cfg.Now().Add(-jwt.DefaultLeeway))
+}

@@ -1,0 +1,12 @@
+// Package token issues the tokens of service accounts and recognizes them: JWTs
+// that are signed with the cluster's key and bound to a service account and perhaps
+// to a pod, a secret or a node.
+//
+// The types to know:
+//
+//   - Accounts is both: Issue signs Claims, AuthenticateToken verifies them. A
+//     signature is verified once and remembered; whether what the token is bound to
+//     still exists is looked up in this node's state on every request, so that a
+//     token ends with its object.
+//   - OpenID serves the documents by which others verify the tokens.
+package token

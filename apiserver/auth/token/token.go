@@ -1,0 +1,141 @@
+package token
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/google/uuid"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// algorithm of all signatures.
+const algorithm = jose.ES256
+
+// Config of Accounts. All fields but Confirm and Now are required.
+type Config struct {
+	// Issuer is the claim iss of the tokens, a URL.
+	Issuer string
+	// Audiences of the API: whom tokens are for that are meant for this server. A
+	// token without the claim is for them.
+	Audiences []string
+	// Key signs. Keys verify: that one, and older ones.
+	Key  *ecdsa.PrivateKey
+	Keys []*ecdsa.PublicKey
+	// Store is asked for what tokens are bound to.
+	Store Store
+	// Confirm makes sure that the local state has everything that was acknowledged
+	// before the call. It is called before a token is refused because its object is
+	// not here, which on a node that lags may be newer than the state. May be nil.
+	Confirm func(ctx context.Context) error
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// Store is what is needed of the replicated store.
+type Store interface {
+	// State is the local state. It may be replaced as a whole by a snapshot.
+	State() *mvcc.State
+}
+
+// Accounts issues and recognizes the tokens of service accounts. Safe for
+// concurrent use.
+type Accounts struct {
+	cfg    Config
+	signer jose.Signer
+	keys   map[string]*ecdsa.PublicKey // by key id
+
+	mu       sync.Mutex
+	verified map[[sha256.Size]byte]*verified // by token; emptied when full
+}
+
+// New returns Accounts.
+func New(cfg Config) (*Accounts, error) {
+	if cfg.Issuer == "" || cfg.Key == nil || len(cfg.Keys) == 0 || cfg.Store == nil {
+		return nil, errors.New("service account tokens: Issuer, Key, Keys and Store are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if len(cfg.Audiences) == 0 {
+		cfg.Audiences = []string{cfg.Issuer}
+	}
+	id, err := keyID(&cfg.Key.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("service account tokens: %w", err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Algorithm: string(algorithm), Key: cfg.Key, KeyID: id, Use: "sig"}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("service account tokens: %w", err)
+	}
+	a := &Accounts{cfg: cfg, signer: signer, keys: map[string]*ecdsa.PublicKey{}}
+	for _, key := range cfg.Keys {
+		id, err := keyID(key)
+		if err != nil {
+			return nil, fmt.Errorf("service account tokens: %w", err)
+		}
+		a.keys[id] = key
+	}
+	return a, nil
+}
+
+// keyID names a key by the hash of its public half.
+func keyID(key *ecdsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// Audiences of the API.
+func (a *Accounts) Audiences() []string { return a.cfg.Audiences }
+
+// Ref names an object and which one of that name.
+type Ref struct {
+	Name string `json:"name,omitempty"`
+	UID  string `json:"uid,omitempty"`
+}
+
+// Claims are what a token says. At most one of Pod and Secret is set; Node is the
+// object that the token is bound to, or where its pod runs.
+type Claims struct {
+	Namespace string `json:"namespace,omitempty"`
+	Account   Ref    `json:"serviceaccount,omitempty"`
+	Pod       *Ref   `json:"pod,omitempty"`
+	Secret    *Ref   `json:"secret,omitempty"`
+	Node      *Ref   `json:"node,omitempty"`
+	// WarnAfter is when the holder should long have fetched a newer token.
+	WarnAfter *jwt.NumericDate `json:"warnafter,omitempty"`
+}
+
+// private are the claims that no standard gives a name.
+type private struct {
+	Kubernetes Claims `json:"kubernetes.io,omitempty"`
+}
+
+// Issue signs a token for audiences that is valid from now on for a time. With
+// warnAfter above zero it says that it should have been replaced after that.
+func (a *Accounts) Issue(c Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error) {
+	if warnAfter > 0 {
+		c.WarnAfter = jwt.NewNumericDate(now.Add(warnAfter))
+	}
+	standard := jwt.Claims{
+		Issuer: a.cfg.Issuer, Subject: user, Audience: audiences, ID: uuid.NewString(),
+		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(validFor)),
+	}
+	s, err := jwt.Signed(a.signer).Claims(private{c}).Claims(standard).Serialize()
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	return s, nil
+}

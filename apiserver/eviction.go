@@ -1,0 +1,329 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	pdbhelper "k8s.io/component-helpers/apps/poddisruptionbudget"
+)
+
+var (
+	budgetsResource  = apischema.GroupVersionResource{Group: policyv1.GroupName, Version: "v1", Resource: "poddisruptionbudgets"}
+	evictionResource = &kinds.Resource{
+		Group: policyv1.GroupName, Version: "v1", Kind: "Eviction", Plural: "evictions", Singular: "eviction",
+		Namespaced: true, Model: "io.k8s.api.policy.v1.Eviction",
+	}
+)
+
+// maxDisrupted bounds the pods that a budget may have let go without its controller
+// having noticed.
+const maxDisrupted = 2000
+
+// evictionAttempts is how often an eviction begins anew because the pod has changed
+// meanwhile.
+const evictionAttempts = 20
+
+// evictPod serves POST pods/NAME/eviction: a delete that the pod's
+// PodDisruptionBudget must allow.
+func (c *call) evictPod() error {
+	var e policyv1.Eviction
+	if _, err := c.readPosted(evictionResource, &e, "policy/v1beta1"); err != nil {
+		return err
+	}
+	if e.Namespace != "" && e.Namespace != c.info.objectNamespace {
+		return status.NamespaceMismatch()
+	}
+	if e.Name != c.info.Name {
+		return status.BadRequest("name in URL does not match name in Eviction object")
+	}
+	o, err := c.evictionOptions(&e)
+	if err != nil {
+		return err
+	}
+	c.q.DryRun = o.DryRun
+	c.kind.DryRun = c.q.isDryRun()
+	pods, err := c.another(podsResource, c.info.Name, "delete")
+	if err != nil {
+		return err
+	}
+	if err := pods.evict(o); err != nil {
+		return err
+	}
+	return c.answerDone()
+}
+
+// evictionOptions are the options of the delete. The request's dry run is theirs.
+func (c *call) evictionOptions(e *policyv1.Eviction) (*metav1.DeleteOptions, error) {
+	o := e.DeleteOptions
+	if o == nil {
+		o = &metav1.DeleteOptions{}
+	}
+	switch {
+	case len(o.DryRun) == 0:
+		o.DryRun = c.q.DryRun
+	case len(c.q.DryRun) > 0 && !slices.Equal(o.DryRun, c.q.DryRun):
+		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", c.q.DryRun, o.DryRun)
+	}
+	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	return o, nil
+}
+
+// evict deletes the pod that the call names, as soon as its budget allows it.
+func (c *call) evict(o *metav1.DeleteOptions) error {
+	pinned := o.Preconditions != nil && o.Preconditions.ResourceVersion != nil
+	for range evictionAttempts {
+		v, pod, err := c.evictedPod()
+		if err != nil {
+			return err
+		}
+		if !ignoresBudget(pod) {
+			return c.evictWithBudget(o, v, pod, pinned)
+		}
+		// A pod that does not run disrupts nothing, unless it becomes one that does.
+		if !pinned && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil {
+			err = c.disrupt(pinnedTo(o, v))
+		} else {
+			err = c.disrupt(o)
+		}
+		if pinned || !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return status.Timeout()
+}
+
+func (c *call) evictedPod() (*mvcc.Version, *corev1.Pod, error) {
+	v, err := c.newest(c.res.Table(), c.key())
+	if err != nil {
+		return nil, nil, err
+	}
+	if v == nil {
+		return nil, nil, c.notFound()
+	}
+	pod := new(corev1.Pod)
+	return v, pod, typedOf(c.res, v, pod)
+}
+
+func typedOf(res *kinds.Resource, v *mvcc.Version, into any) error {
+	obj, err := codec.DecodeStored(res, v)
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into)
+}
+
+func ignoresBudget(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
+		return true
+	}
+	return pod.DeletionTimestamp != nil
+}
+
+// pinnedTo adds the precondition that the pod is still what was decided on.
+func pinnedTo(o *metav1.DeleteOptions, v *mvcc.Version) *metav1.DeleteOptions {
+	o = o.DeepCopy()
+	if o.Preconditions == nil {
+		o.Preconditions = &metav1.Preconditions{}
+	}
+	rv := v.Revision.String()
+	o.Preconditions.ResourceVersion = &rv
+	return o
+}
+
+func (c *call) evictWithBudget(o *metav1.DeleteOptions, v *mvcc.Version, pod *corev1.Pod, pinned bool) error {
+	budgets, err := c.budgetsOf(pod)
+	switch {
+	case err != nil:
+		return err
+	case len(budgets) == 0:
+		return c.disrupt(o)
+	case len(budgets) > 1:
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+		}}
+	}
+	b := budgets[0]
+	if unhealthyMayGo(pod, b) {
+		err := c.disrupt(pinnedTo(o, v))
+		if apierrors.IsConflict(err) && !pinned {
+			// It may have become healthy: the client is to ask again.
+			return tooManyDisruptions(b.Name)
+		}
+		return err
+	}
+	if err := c.spend(b.Name); err != nil {
+		return err
+	}
+	return c.disrupt(o)
+}
+
+// budgetsOf returns the budgets that select a pod. One without a selector selects
+// nothing.
+func (c *call) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	res := c.s.cfg.Kinds().Lookup(budgetsResource)
+	if res == nil {
+		return nil, nil
+	}
+	versions, err := c.s.rangeNow(res.Table(), c.info.objectNamespace+"/")
+	if err != nil {
+		return nil, err
+	}
+	var out []*policyv1.PodDisruptionBudget
+	for _, v := range versions {
+		b := new(policyv1.PodDisruptionBudget)
+		if err := typedOf(res, v, b); err != nil {
+			return nil, err
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil || selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// unhealthyMayGo reports whether a pod does not count for its budget.
+func unhealthyMayGo(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	for _, x := range pod.Status.Conditions {
+		if x.Type == corev1.PodReady && x.Status == corev1.ConditionTrue {
+			return false
+		}
+	}
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
+}
+
+// spend takes one disruption from a budget and notes for whom, on the condition that
+// the budget has not changed.
+func (c *call) spend(name string) error {
+	budget, err := c.another(budgetsResource, name, "update")
+	if err != nil {
+		return err
+	}
+	pod := c.info.Name
+	_, err = budget.mutate(budget.key(), func(cur *mvcc.Version) (change, error) {
+		if cur == nil {
+			return change{}, budget.notFound()
+		}
+		old, err := codec.DecodeStored(budget.res, cur)
+		if err != nil {
+			return change{}, err
+		}
+		b := new(policyv1.PodDisruptionBudget)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(old, b); err != nil {
+			return change{}, err
+		}
+		if err := allowsDisruption(b); err != nil {
+			return change{}, err
+		}
+		b.Status.DisruptionsAllowed--
+		if b.Status.DisruptionsAllowed == 0 {
+			pdbhelper.UpdateDisruptionAllowedCondition(b)
+		}
+		if b.Status.DisruptedPods == nil {
+			b.Status.DisruptedPods = map[string]metav1.Time{}
+		}
+		b.Status.DisruptedPods[pod] = metav1.NewTime(c.s.cfg.Now())
+		state, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&b.Status)
+		if err != nil {
+			return change{}, err
+		}
+		obj, _, err := shallow(old)
+		if err != nil {
+			return change{}, err
+		}
+		obj["status"] = state
+		return budget.replace(cur, obj, old)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return apierrors.NewTimeoutError(fmt.Sprintf("couldn't update PodDisruptionBudget %q due to conflicts", name), 10)
+	}
+	return err
+}
+
+func allowsDisruption(b *policyv1.PodDisruptionBudget) error {
+	budget := apischema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
+	switch s := &b.Status; {
+	case s.ObservedGeneration < b.Generation:
+		return tooManyDisruptions(b.Name)
+	case s.DisruptionsAllowed < 0:
+		return apierrors.NewForbidden(budget, b.Name, errors.New("pdb disruptions allowed is negative"))
+	case len(s.DisruptedPods) > maxDisrupted:
+		return apierrors.NewForbidden(budget, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	case s.DisruptionsAllowed == 0:
+		return tooMany(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+	}
+	return nil
+}
+
+func tooManyDisruptions(budget string) error {
+	return tooMany(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+}
+
+// tooMany is the 429 by which kubectl drain knows that it has to wait.
+func tooMany(retryAfterSeconds int, why string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
+	return err
+}
+
+// disrupt deletes the pod, and says before why it goes.
+func (c *call) disrupt(o *metav1.DeleteOptions) error {
+	if !c.q.isDryRun() {
+		w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+			if cur == nil {
+				return change{}, c.notFound()
+			}
+			if err := c.checkPreconditions(o, cur); err != nil {
+				return change{}, err
+			}
+			old, err := codec.DecodeStored(c.res, cur)
+			if err != nil {
+				return change{}, err
+			}
+			obj, _, err := shallow(old)
+			if err != nil {
+				return change{}, err
+			}
+			state := maps.Clone(asTree(obj["status"]))
+			if state == nil {
+				state = tree{}
+			}
+			state["conditions"] = c.withCondition(state["conditions"], tree{
+				"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
+			obj["status"] = state
+			return c.replace(cur, obj, old)
+		})
+		if err != nil {
+			return err
+		}
+		if o.Preconditions != nil && o.Preconditions.ResourceVersion != nil {
+			o = pinnedTo(o, w.version)
+		}
+	}
+	_, _, err := c.deleteOne(o)
+	return err
+}

@@ -1,0 +1,150 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var (
+	podsResource    = apischema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	bindingResource = &kinds.Resource{
+		Version: "v1", Kind: "Binding", Plural: "bindings", Singular: "binding", Namespaced: true, Model: "io.k8s.api.core.v1.Binding",
+	}
+)
+
+// bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
+// node a pod runs, once.
+func (c *call) bindPod() error {
+	var b corev1.Binding
+	if _, err := c.readPosted(bindingResource, &b); err != nil {
+		return err
+	}
+	if b.Namespace != "" && b.Namespace != c.info.objectNamespace {
+		return status.NamespaceMismatch()
+	}
+	if c.info.Subresource == "" {
+		c.info.Name = b.Name
+	}
+	if b.Name != c.info.Name {
+		return status.BadRequest("name in URL does not match name in Binding object")
+	}
+	var errs field.ErrorList
+	if b.Target.Kind != "" && b.Target.Kind != "Node" {
+		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
+	}
+	if err := c.invalidBinding(errs); err != nil {
+		return err
+	}
+	pods, err := c.another(podsResource, b.Name, "update")
+	if err != nil {
+		return err
+	}
+	w, err := pods.mutate(pods.key(), func(cur *mvcc.Version) (change, error) { return pods.decideBinding(&b, cur) })
+	if err != nil {
+		return err
+	}
+	if w.version != nil {
+		c.read(w.version.Revision)
+	}
+	return c.answerDone()
+}
+
+func (c *call) invalidBinding(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Invalid(bindingResource.GVK().GroupKind(), c.info.Name, errs)
+}
+
+func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, error) {
+	if cur == nil {
+		return change{}, c.notFound()
+	}
+	if err := c.checkIdentity(tree{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
+		return change{}, err
+	}
+	old, err := codec.DecodeStored(c.res, cur)
+	if err != nil {
+		return change{}, err
+	}
+	obj, meta, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	spec := maps.Clone(asTree(obj["spec"]))
+	gates, _ := spec["schedulingGates"].([]any)
+	switch node := text(spec, "nodeName"); {
+	case text(meta, "deletionTimestamp") != "":
+		return change{}, bindingConflict(b.Name, "pod %s is being deleted, cannot be assigned to a host", b.Name)
+	case node != "":
+		// A pod is bound once: no newer version can take that back.
+		return change{}, revise.Settled{Err: bindingConflict(b.Name, "pod %v is already assigned to node %q", b.Name, node)}
+	case len(gates) > 0:
+		return change{}, bindingConflict(b.Name, "pod %v has non-empty .spec.schedulingGates", b.Name)
+	}
+	spec["nodeName"] = b.Target.Name
+	obj["spec"] = spec
+	mergeInto(meta, "annotations", b.Annotations)
+	mergeInto(meta, "labels", b.Labels)
+	state := maps.Clone(asTree(obj["status"]))
+	if state == nil {
+		state = tree{}
+	}
+	delete(state, "nominatedNodeName")
+	state["conditions"] = c.withCondition(state["conditions"], tree{"type": "PodScheduled", "status": "True"})
+	obj["status"] = state
+	// Where a pod runs is no change that its generation counts.
+	base := maps.Clone(old)
+	base["spec"] = spec
+	return c.replace(cur, obj, base)
+}
+
+func bindingConflict(name, format string, args ...any) error {
+	return apierrors.NewConflict(apischema.GroupResource{Resource: "pods/binding"}, name, fmt.Errorf(format, args...))
+}
+
+// mergeInto adds labels or annotations to metadata.
+func mergeInto(meta tree, name string, more map[string]string) {
+	if len(more) == 0 {
+		return
+	}
+	m := maps.Clone(asTree(meta[name]))
+	if m == nil {
+		m = tree{}
+	}
+	for k, v := range more {
+		m[k] = v
+	}
+	meta[name] = m
+}
+
+// withCondition returns a pod's conditions with one of a type set. Its time is that
+// of the last change of its status.
+func (c *call) withCondition(conditions any, set tree) []any {
+	list, _ := conditions.([]any)
+	out := append([]any(nil), list...)
+	set = maps.Clone(set)
+	set["lastProbeTime"], set["lastTransitionTime"] = nil, timestamp(c.s.cfg.Now())
+	i := indexOf(list, text(set, "type"))
+	if i < 0 {
+		return append(out, set)
+	}
+	if was := asTree(list[i]); was["status"] == set["status"] {
+		set["lastTransitionTime"] = was["lastTransitionTime"]
+	}
+	out[i] = set
+	return out
+}

@@ -1,0 +1,221 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Tokens issues the tokens of service accounts. *token.Accounts satisfies it.
+type Tokens interface {
+	// Issue signs a token for audiences.
+	Issue(c token.Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error)
+	// Audiences of the API, for requests that name none.
+	Audiences() []string
+}
+
+var tokenRequestResource = &kinds.Resource{
+	Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenRequest", Plural: "tokenrequests", Singular: "tokenrequest",
+	Namespaced: true, Model: "io.k8s.api.authentication.v1.TokenRequest",
+}
+
+// Bounds of the time that a token is valid, in seconds. Kubelets ask for exactly
+// projected; old clients in pods read their token once, so a token for the API that
+// is asked for like that is valid for extended, and says when it should have been
+// replaced.
+const (
+	leastTokenSeconds = 10 * 60
+	mostTokenSeconds  = 1 << 32
+	projected         = 60*60 + 7
+	extended          = 24 * 365 * 60 * 60
+)
+
+// createToken serves POST serviceaccounts/NAME/token.
+func (c *call) createToken() error {
+	if c.s.cfg.Tokens == nil {
+		return notImplemented(c.res.GroupResource(), c.sub.Name)
+	}
+	var r authenticationv1.TokenRequest
+	f, err := c.readPosted(tokenRequestResource, &r)
+	if err != nil {
+		return err
+	}
+	if err := c.matchTokenRequest(&r); err != nil {
+		return err
+	}
+	account, err := c.newest(c.res.Table(), c.key())
+	if err != nil {
+		return err
+	}
+	if account == nil {
+		return c.notFound()
+	}
+	if r.UID != "" && string(r.UID) != account.UID {
+		return tokenConflict(tokenRequestResource.GVK().Group, "TokenRequest", c.info.Name,
+			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
+	}
+	now := c.s.cfg.Now()
+	r.Name, r.Namespace, r.UID = c.info.Name, c.info.objectNamespace, types.UID(account.UID)
+	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
+	if len(r.Spec.Audiences) == 0 {
+		r.Spec.Audiences = c.s.cfg.Tokens.Audiences()
+	}
+	if err := c.boundExpiry(&r); err != nil {
+		return err
+	}
+	claims := token.Claims{Namespace: r.Namespace, Account: token.Ref{Name: r.Name, UID: account.UID}}
+	if err := c.bindToken(&claims, r.Spec.BoundObjectRef); err != nil {
+		return err
+	}
+	seconds := *r.Spec.ExpirationSeconds
+	validFor, warnAfter := seconds, int64(0)
+	if seconds == projected && claims.Pod != nil && c.forAPI(r.Spec.Audiences) {
+		validFor, warnAfter = extended, seconds
+	}
+	r.Status.Token, err = c.s.cfg.Tokens.Issue(claims, auth.ServiceAccountUser(r.Namespace, r.Name), r.Spec.Audiences,
+		now, time.Duration(validFor)*time.Second, time.Duration(warnAfter)*time.Second)
+	if err != nil {
+		return err
+	}
+	r.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
+	return c.answerTyped(f, http.StatusCreated, tokenRequestResource, &r)
+}
+
+// matchTokenRequest checks that a body which names a service account means the
+// path's.
+func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
+	var errs field.ErrorList
+	if r.Name != "" && r.Name != c.info.Name {
+		errs = append(errs, field.Invalid(metadataPath.Child("name"), r.Name, "must match the service account name if specified"))
+	} else if r.Namespace != "" && r.Namespace != c.info.objectNamespace {
+		return status.NamespaceMismatch()
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Invalid(tokenRequestResource.GVK().GroupKind(), c.info.Name, errs)
+}
+
+// boundExpiry checks how long the token is to be valid and shortens that to what
+// the server allows.
+func (c *call) boundExpiry(r *authenticationv1.TokenRequest) error {
+	const byDefault = int64(60 * 60)
+	if r.Spec.ExpirationSeconds == nil {
+		seconds := byDefault
+		r.Spec.ExpirationSeconds = &seconds
+	}
+	seconds := *r.Spec.ExpirationSeconds
+	path := field.NewPath("spec", "expirationSeconds")
+	switch {
+	case seconds < leastTokenSeconds:
+		return status.Invalid(tokenRequestResource.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")})
+	case seconds > mostTokenSeconds:
+		return status.Invalid(tokenRequestResource.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
+	}
+	if most := int64(c.s.cfg.Limits.Token / time.Second); most > 0 && seconds > most {
+		c.warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
+		r.Spec.ExpirationSeconds = &most
+	}
+	return nil
+}
+
+func (c *call) forAPI(audiences []string) bool {
+	own := map[string]bool{}
+	for _, a := range c.s.cfg.Tokens.Audiences() {
+		own[a] = true
+	}
+	for _, a := range audiences {
+		if !own[a] {
+			return false
+		}
+	}
+	return true
+}
+
+// bindToken looks up what a token is to end with.
+func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObjectReference) error {
+	if ref == nil {
+		return nil
+	}
+	gvk := apischema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	bound := &token.Ref{Name: ref.Name}
+	var table, key string
+	switch {
+	case gvk.Group == "" && gvk.Kind == "Pod":
+		table, key, claims.Pod = "pods", c.info.objectNamespace+"/"+ref.Name, bound
+	case gvk.Group == "" && gvk.Kind == "Secret":
+		table, key, claims.Secret = "secrets", c.info.objectNamespace+"/"+ref.Name, bound
+	case gvk.Group == "" && gvk.Kind == "Node":
+		table, key, claims.Node = "nodes", ref.Name, bound
+	default:
+		return status.BadRequest("cannot bind token to object of type %s", gvk)
+	}
+	v, err := c.newest(table, key)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return status.NotFound(apischema.GroupResource{Resource: table}, ref.Name)
+	}
+	bound.UID = v.UID
+	if claims.Pod != nil {
+		if err := c.bindToPod(claims, v); err != nil {
+			return err
+		}
+	}
+	if ref.UID != "" && string(ref.UID) != v.UID {
+		return tokenConflict(gvk.Group, gvk.Kind, ref.Name,
+			"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID)
+	}
+	return nil
+}
+
+// bindToPod checks that a pod is the service account's, and notes where it runs.
+func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
+	res := c.s.cfg.Kinds().Lookup(apischema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	if res == nil {
+		return status.NoSuchResource()
+	}
+	obj, err := codec.DecodeStored(res, pod)
+	if err != nil {
+		return err
+	}
+	if name, _ := lookup(obj, "spec.serviceAccountName").(string); name != c.info.Name {
+		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", c.info.Name)
+	}
+	node, _ := lookup(obj, "spec.nodeName").(string)
+	if node == "" {
+		return nil
+	}
+	claims.Node = &token.Ref{Name: node}
+	v, err := c.s.current("nodes", node)
+	if v != nil {
+		claims.Node.UID = v.UID
+	}
+	return err
+}
+
+func tokenConflict(group, kind, name, format string, args ...any) error {
+	return apierrors.NewConflict(apischema.GroupResource{Group: group, Resource: kind}, name, fmt.Errorf(format, args...))
+}
+
+// newest returns the newest version of a key, which is asked of a quorum, or nil.
+func (c *call) newest(table, key string) (*mvcc.Version, error) {
+	if err := c.s.confirm(c.ctx); err != nil {
+		return nil, err
+	}
+	return c.s.current(table, key)
+}

@@ -1,0 +1,82 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// readPosted reads what a POST to something that is not stored begins with: the
+// options, the form of the answer, and the body as an object of res, into a pointer
+// to a type of k8s.io/api. also is as for readObject.
+func (c *call) readPosted(res *kinds.Resource, into any, also ...string) (f codec.Format, err error) {
+	if err = c.q.checkModify("CreateOptions"); err != nil {
+		return
+	}
+	c.kind.DryRun = c.q.isDryRun()
+	if f, err = c.format(res, codec.ShapeOther); err != nil {
+		return
+	}
+	model, err := schema.Lookup(res.Model)
+	if err != nil {
+		return f, err
+	}
+	obj, err := c.readObject(res, model, also...)
+	if err != nil {
+		return f, err
+	}
+	model.Default(obj)
+	if err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into); err != nil {
+		err = fmt.Errorf("decode %s: %w", res.Kind, err)
+	}
+	return f, err
+}
+
+// answerTyped sends an object of a type of k8s.io/api that is not stored.
+func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj any) error {
+	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", res.Kind, err)
+	}
+	if meta := asTree(t["metadata"]); meta["creationTimestamp"] == nil {
+		delete(meta, "creationTimestamp")
+	}
+	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
+	return codec.WriteTree(c, c.r, f, code, res, t)
+}
+
+// wipeSystemFields clears metadata that a client cannot set.
+func wipeSystemFields(m *metav1.ObjectMeta) {
+	m.UID, m.SelfLink, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", "", metav1.Time{}, nil, nil
+}
+
+// another is a call for another object on behalf of this one: as the node itself,
+// and dry if this one is.
+func (c *call) another(gvr apischema.GroupVersionResource, name, verb string) (*call, error) {
+	res := c.s.cfg.Kinds().Lookup(gvr)
+	if res == nil {
+		return nil, status.NotFound(gvr.GroupResource(), name)
+	}
+	namespace := ""
+	if res.Namespaced {
+		namespace = c.info.objectNamespace
+	}
+	other := c.s.internal(c.ctx, res, namespace, name, verb)
+	other.q.DryRun = c.q.DryRun
+	return other, nil
+}
+
+// answerDone sends the Status of a POST that did something and made no object.
+func (c *call) answerDone() error {
+	s := status.OK()
+	s.Code = http.StatusCreated
+	codec.WriteStatus(c, c.r, s)
+	return nil
+}
