@@ -54,6 +54,21 @@ func (t *Transport) serve(s *stream) {
 	}
 }
 
+// turnAway answers a request that raft must not see. Behind it there may be a
+// snapshot's bytes, which nobody will read: then the stream ends.
+func (s *stream) turnAway(req any, why error, timeout time.Duration) error {
+	if err := s.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if err := s.refuse(why); err != nil {
+		return err
+	}
+	if _, ok := req.(*raft.InstallSnapshotRequest); ok {
+		return why
+	}
+	return nil
+}
+
 func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	k, body, err := s.receive()
 	if err != nil {
@@ -69,6 +84,9 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	}
 	if err := s.checkSender(req); err != nil {
 		return err
+	}
+	if err := checkTerms(req); err != nil {
+		return s.turnAway(req, err, t.timeout)
 	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	var snapshot *patientReader

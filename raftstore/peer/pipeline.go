@@ -61,6 +61,9 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 // AppendEntries sends a request, and waits while two are under way. Like the
 // Transport's, it may cut the batch.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if err := checkTerms(req); err != nil {
+		return nil, err
+	}
 	trim(req)
 	f := &appendFuture{start: time.Now(), req: req, resp: resp, ready: make(chan struct{})}
 	if err := p.s.SetWriteDeadline(f.start.Add(p.t.timeout)); err != nil {

@@ -35,6 +35,8 @@ const (
 // streams of a Layer. It differs from raft.NetworkTransport in what would be
 // unsafe or wasteful for us:
 //
+//   - A message of an earlier term than the entries that it carries is neither sent
+//     nor taken: see checkTerms.
 //   - There is no heartbeat fast path: heartbeats go through Raft's main loop
 //     like every other message. Handled on the side they change the term under
 //     a deposed leader's hands, whose next write then lands in its log with the
@@ -158,6 +160,9 @@ func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 // InstallSnapshot streams a snapshot of req.Size bytes. What bounds it is
 // progress, not its size: a peer that takes nothing for 30 s has failed.
 func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if err := checkTerms(req); err != nil {
+		return err
+	}
 	s, err := t.dial(t.address(id, to))
 	if err != nil {
 		return err
@@ -195,6 +200,9 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 
 // call makes one exchange.
 func (t *Transport) call(id raft.ServerID, to raft.ServerAddress, k kind, req, resp any) error {
+	if err := checkTerms(req); err != nil {
+		return err
+	}
 	addr := t.address(id, to)
 	s, err := t.take(addr)
 	if err != nil {

@@ -1,0 +1,38 @@
+package peer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// errLaterTerm refuses a message that no leader of its term can send: with entries,
+// or behind entries, or with a snapshot of a later term.
+//
+// The library sends such messages: a goroutine that replicates to one follower can
+// outlive its leadership, stuck in a call; when the node has been elected again and
+// the call returns, it may take one more turn, and reads the log as it is now under
+// the term that was. A follower that takes them has entries of a term which it does
+// not know, and can then be elected in that very term, beside its leader.
+var errLaterTerm = errors.New("the message is of an earlier term than what it carries")
+
+// checkTerms returns errLaterTerm for such a message. Both sides ask: the sender, so
+// that it does no harm to others, and the receiver, so that nobody does.
+func checkTerms(req any) error {
+	switch r := req.(type) {
+	case *raft.AppendEntriesRequest:
+		if r.PrevLogTerm > r.Term {
+			return fmt.Errorf("term %d behind an entry of term %d: %w", r.Term, r.PrevLogTerm, errLaterTerm)
+		}
+		// Terms never fall along a log.
+		if n := len(r.Entries); n > 0 && r.Entries[n-1].Term > r.Term {
+			return fmt.Errorf("term %d with an entry of term %d: %w", r.Term, r.Entries[n-1].Term, errLaterTerm)
+		}
+	case *raft.InstallSnapshotRequest:
+		if r.LastLogTerm > r.Term {
+			return fmt.Errorf("term %d with a snapshot of term %d: %w", r.Term, r.LastLogTerm, errLaterTerm)
+		}
+	}
+	return nil
+}

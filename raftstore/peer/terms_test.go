@@ -1,0 +1,81 @@
+package peer
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+)
+
+// TestEarlierTerm: what no leader of its term can send is neither sent nor handed to
+// raft; what a leader sends of its own and of earlier terms is.
+func TestEarlierTerm(t *testing.T) {
+	entries := func(terms ...uint64) (out []*raft.Log) {
+		for i, term := range terms {
+			out = append(out, &raft.Log{Index: uint64(i + 1), Term: term})
+		}
+		return out
+	}
+	for _, row := range []struct {
+		name string
+		req  any
+		good bool
+	}{
+		{"own term", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 3, Entries: entries(3, 3)}, true},
+		{"earlier entries", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 1, Entries: entries(1, 2)}, true},
+		{"heartbeat", &raft.AppendEntriesRequest{Term: 3}, true},
+		{"later entry", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 3, Entries: entries(3, 4)}, false},
+		{"behind a later entry", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 4}, false},
+		{"snapshot", &raft.InstallSnapshotRequest{Term: 3, LastLogTerm: 3}, true},
+		{"later snapshot", &raft.InstallSnapshotRequest{Term: 3, LastLogTerm: 4}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			handed := 0
+			a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+				handed++
+				switch rpc.Command.(type) {
+				case *raft.AppendEntriesRequest:
+					rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+				case *raft.InstallSnapshotRequest:
+					rpc.Respond(&raft.InstallSnapshotResponse{Success: true}, nil)
+				}
+			})
+			defer a.Close()
+			defer b.Close()
+			check := func(way string, err error) {
+				t.Helper()
+				if refused := err != nil && strings.Contains(err.Error(), errLaterTerm.Error()); refused == row.good || row.good && err != nil {
+					t.Errorf("%s, %s: %v", row.name, way, err)
+				}
+			}
+			switch req := row.req.(type) {
+			case *raft.AppendEntriesRequest:
+				check("sent", a.AppendEntries("b", "b", req, &raft.AppendEntriesResponse{}))
+				line, err := a.AppendEntriesPipeline("b", "b")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = line.AppendEntries(req, &raft.AppendEntriesResponse{})
+				check("sent in a pipeline", err)
+				line.Close()
+				synctest.Wait()
+				sent := handed
+				s, err := a.dial("b")
+				if err != nil {
+					t.Fatal(err)
+				}
+				check("received", s.call(rpcTimeout, kindAppendEntries, req, &raft.AppendEntriesResponse{}))
+				a.drop(s)
+				if want := map[bool]int{true: 3}[row.good]; handed != want {
+					t.Errorf("%s: %d messages were handed to raft, %d of them after the sender's check, want %d", row.name, handed, sent, want)
+				}
+			case *raft.InstallSnapshotRequest:
+				check("sent", a.InstallSnapshot("b", "b", req, &raft.InstallSnapshotResponse{}, strings.NewReader("")))
+				if want := map[bool]int{true: 1}[row.good]; handed != want {
+					t.Errorf("%s: %d messages were handed to raft, want %d", row.name, handed, want)
+				}
+			}
+		})
+	}
+}
