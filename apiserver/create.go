@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -158,7 +159,11 @@ func (c *call) insert(ch change) (written, error) {
 	case outcome == proto.Outcome_OUTCOME_APPLIED:
 		return written{version: v, obj: ch.obj, created: true}, nil
 	case outcome == proto.Outcome_OUTCOME_EXISTS:
-		return written{}, status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+		there, err := c.s.current(c.res.Table(), key)
+		if err != nil {
+			return written{}, err
+		}
+		return written{}, c.alreadyExists(there)
 	}
 	return written{}, c.guardError(outcome)
 }
@@ -178,9 +183,19 @@ func (c *call) refusedHere(key string) error {
 	}
 	v, err := c.s.current(c.res.Table(), key)
 	if err == nil && v != nil {
-		err = status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+		err = c.alreadyExists(v)
 	}
 	return err
+}
+
+// alreadyExists is the refusal of a create. there is what is in its way, nil if
+// that has gone meanwhile.
+func (c *call) alreadyExists(there *mvcc.Version) error {
+	e := status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+	if there != nil && there.Flags&proto.FlagTerminating != 0 {
+		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
+	}
+	return e
 }
 
 // createGenerated tries several names. What the server generates may contain the

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +17,12 @@ import (
 // so that their log entries share fsyncs.
 const collectionWorkers = 16
 
+// collectionPage is how many objects of a collection are looked at together.
+const collectionPage = 10_000
+
 // deleteCollection deletes what a list would return, object by object: it is not
-// atomic. An explicit limit ends it after one page. The answer is the list of
-// what was deleted or began to be.
+// atomic. It goes through the collection in pages of one state; an explicit limit
+// ends it after the first. The answer is the list of what was there.
 func (c *call) deleteCollection() error {
 	f, err := c.format(c.res, codec.ShapeList)
 	if err != nil {
@@ -29,47 +32,72 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	if o.Preconditions != nil && o.Preconditions.UID != nil {
-		return status.BadRequest("a precondition on the uid cannot hold for a collection")
-	}
 	sel, err := c.selection()
 	if err != nil {
 		return err
 	}
 	params := c.params(sel)
-	if params.Limit == 0 {
-		// Upstream goes through a collection in pages, and with a limit a bare
-		// resourceVersion means exactly that one: nothing newer is deleted.
-		params.Limit = maxPage
+	limited := params.Limit != 0
+	if !limited {
+		// With a limit, a bare resourceVersion means exactly that one: nothing newer
+		// is deleted.
+		params.Limit = collectionPage
 	}
+	meta := codec.ListMeta{Remaining: -1}
+	var items []*mvcc.Version
+	for {
+		page, at, err := c.nextPage(params, sel)
+		if err != nil {
+			return err
+		}
+		if err := c.deleteAll(page.Versions, o); err != nil {
+			return err
+		}
+		items = append(items, page.Versions...)
+		if meta.Revision == 0 {
+			meta.Revision = at
+		}
+		if !page.More {
+			break
+		}
+		params.Continue = consistency.After(page.Versions[len(page.Versions)-1].Key, at).Encode()
+		params.ResourceVersion, params.Match = "", ""
+		if limited {
+			meta.Continue, meta.Remaining = params.Continue, page.Remaining
+			break
+		}
+	}
+	release := c.boundAnswer()
+	defer release()
+	return codec.WriteList(c, c.r, f, c.res, meta, items)
+}
+
+// nextPage reads one page of a collection as a list would.
+func (c *call) nextPage(params consistency.Params, sel *selection) (mvcc.Page, proto.Revision, error) {
 	plan, err := c.planList(params)
 	if err != nil {
-		return err
+		return mvcc.Page{}, 0, err
 	}
 	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
 	if err != nil {
-		return err
+		return mvcc.Page{}, 0, err
 	}
-	page, at, err := c.page(plan, at, sel)
-	if err != nil {
-		return err
-	}
-	deleted, err := c.deleteAll(page.Versions, o)
-	if err != nil {
-		return err
-	}
-	meta := codec.ListMeta{Revision: at, Remaining: -1}
-	if page.More {
-		meta.Continue = consistency.After(page.Versions[len(page.Versions)-1].Key, at).Encode()
-		meta.Remaining = page.Remaining
-	}
-	return codec.WriteList(c, c.r, f, c.res, meta, deleted)
+	return c.page(plan, at, sel)
 }
 
-// deleteAll deletes objects side by side. Objects that are gone already are left
-// out; the first other error ends it.
-func (c *call) deleteAll(versions []*mvcc.Version, o *metav1.DeleteOptions) ([]*mvcc.Version, error) {
-	results := make([]*mvcc.Version, len(versions))
+// deleteAll deletes objects side by side. That some are gone already is no error;
+// the first other one ends it.
+func (c *call) deleteAll(versions []*mvcc.Version, o *metav1.DeleteOptions) error {
+	return eachOf(versions, func(v *mvcc.Version) error {
+		if err := c.deleteListed(v, o); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// eachOf calls f for each version, many at a time. The first error ends it.
+func eachOf(versions []*mvcc.Version, f func(v *mvcc.Version) error) error {
 	var (
 		mu     sync.Mutex
 		next   int
@@ -88,31 +116,23 @@ func (c *call) deleteAll(versions []*mvcc.Version, o *metav1.DeleteOptions) ([]*
 	for range min(collectionWorkers, len(versions)) {
 		wg.Go(func() {
 			for i := take(); i >= 0; i = take() {
-				v, err := c.deleteListed(versions[i], o)
-				if err != nil {
+				if err := f(versions[i]); err != nil {
 					mu.Lock()
 					if failed == nil {
 						failed = err
 					}
 					mu.Unlock()
 				}
-				results[i] = v
 			}
 		})
 	}
 	wg.Wait()
-	kept := results[:0]
-	for _, v := range results {
-		if v != nil {
-			kept = append(kept, v)
-		}
-	}
-	return kept, failed
+	return failed
 }
 
 // deleteListed deletes one listed object. It is a request of its own in all but
 // the answer.
-func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (deleted *mvcc.Version, err error) {
+func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (err error) {
 	// The filter's containment does not reach this goroutine.
 	defer func() {
 		if p := recover(); p != nil {
@@ -124,14 +144,6 @@ func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (deleted *
 	one := &call{s: c.s, r: c.r, ctx: c.ctx, user: c.user, res: c.res, q: c.q, info: c.info, kind: c.kind}
 	view := fieldView{version: v, namespaced: c.res.Namespaced}
 	one.info.Name, one.info.objectNamespace = view.Get(fieldName), view.Get(fieldNamespace)
-	w, _, err := one.deleteOne(o)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case w.version == nil: // dry run
-		return v, nil
-	}
-	return w.version, nil
+	_, _, err = one.deleteOne(o)
+	return err
 }

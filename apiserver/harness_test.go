@@ -16,11 +16,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
@@ -99,6 +101,25 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// runControllers runs what a leader runs until the end of the test.
+func (e *env) runControllers() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for name, run := range controllers.Make(e.api, controllers.All) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := run(ctx, slog.Default()); ctx.Err() == nil {
+					e.t.Logf("%s begins anew: %v", name, err)
+				}
+			}
+		})
+	}
+	e.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
 }
 
 // do sends a request and returns the whole answer.
@@ -204,6 +225,9 @@ type scenario struct {
 	vars    map[string]string
 	streams map[string]*stream
 	limits  apiserver.Limits
+	// controllers run beside the server; ttl is that of Events.
+	controllers bool
+	ttl         time.Duration
 }
 
 func newScenario(t *testing.T, file, text string) *scenario {
@@ -218,7 +242,12 @@ func (s *scenario) fatalf(format string, args ...any) {
 
 func (s *scenario) start() {
 	if s.env == nil {
-		s.env = newEnv(s.t, func(c *apiserver.Config) { c.Limits = s.limits })
+		s.env = newEnv(s.t, func(c *apiserver.Config) {
+			c.Limits, c.GarbageCollector, c.EventTTL = s.limits, s.controllers, s.ttl
+		})
+		if s.controllers {
+			s.env.runControllers()
+		}
 	}
 }
 
@@ -264,6 +293,16 @@ func (s *scenario) directive(words []string) {
 		}
 		s.limits.Bookmark = d
 		return
+	case "@controllers":
+		s.controllers = true
+		return
+	case "@event-ttl":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.ttl = d
+		return
 	}
 	s.start()
 	switch words[0] {
@@ -295,6 +334,10 @@ func (s *scenario) directive(words []string) {
 		}
 	case "@close":
 		s.streams[words[1]].cancel()
+	case "@gone":
+		s.until(words[1], func(code int, _ string) bool { return code == http.StatusNotFound })
+	case "@until":
+		s.until(words[1], func(code int, body string) bool { return code == http.StatusOK && containsAll(body, words[2:]) })
 	case "@compact":
 		n, err := strconv.ParseUint(words[1], 10, 64)
 		if err != nil {
@@ -305,6 +348,21 @@ func (s *scenario) directive(words []string) {
 		}
 	default:
 		s.fatalf("unknown directive %s", words[0])
+	}
+}
+
+// until awaits that a GET of a path gives what is wanted.
+func (s *scenario) until(path string, wanted func(code int, body string) bool) {
+	deadline := time.Now().Add(patience)
+	for {
+		w, body := s.do(http.MethodGet, path, nil, "")
+		if wanted(w.StatusCode, body) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.fatalf("%s stayed %d %s", path, w.StatusCode, clip(body))
+		}
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 

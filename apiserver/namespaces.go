@@ -15,7 +15,6 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -223,44 +222,9 @@ func (s *Server) WatchNamespaces() (<-chan struct{}, func(), error) {
 	return w.Wake(), w.Close, nil
 }
 
-// DeleteContent deletes everything in a terminating namespace, in the way of an
-// ordinary delete: finalizers and grace periods are respected. It returns how
-// many objects are still there. Once a namespace terminates nothing can be
-// created in it, so a result of zero is final.
-func (s *Server) DeleteContent(ctx context.Context, namespace string) (remaining int, err error) {
-	if err := s.confirm(ctx); err != nil {
-		return 0, fmt.Errorf("delete content of namespace %s: %w", namespace, err)
-	}
-	background := metav1.DeletePropagationBackground
-	options := &metav1.DeleteOptions{PropagationPolicy: &background}
-	seen := map[string]bool{}
-	for _, res := range s.cfg.Kinds().All() {
-		if !res.Namespaced || res.Virtual || seen[res.Table()] {
-			continue
-		}
-		seen[res.Table()] = true
-		versions, err := s.rangeNow(res.Table(), namespace+"/")
-		if err != nil {
-			return 0, fmt.Errorf("delete %s in namespace %s: %w", res.Table(), namespace, err)
-		}
-		for _, v := range versions {
-			c := s.internal(ctx, res, namespace, v.Key[len(namespace)+1:], "delete")
-			w, _, err := c.deleteOne(options)
-			switch {
-			case apierrors.IsNotFound(err):
-			case err != nil:
-				return 0, fmt.Errorf("delete %s %s: %w", res.Table(), v.Key, err)
-			case !w.deleted:
-				remaining++
-			}
-		}
-	}
-	return remaining, nil
-}
-
-// FinalizeNamespace lets a terminating namespace without content go. It does
-// nothing if the namespace is gone or not terminating.
-func (s *Server) FinalizeNamespace(ctx context.Context, name string) error {
+// finalizeEmpty lets a terminating namespace without content go. It does nothing if
+// the namespace is gone or not terminating.
+func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	res, err := s.namespaces()
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
@@ -284,6 +248,11 @@ func (s *Server) FinalizeNamespace(ctx context.Context, name string) error {
 
 // rangeNow returns the live versions of a table below a prefix.
 func (s *Server) rangeNow(table, prefix string) ([]*mvcc.Version, error) {
-	page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{Prefix: prefix})
+	return s.matchNow(table, mvcc.Query{Prefix: prefix})
+}
+
+// matchNow returns the live versions of a table that a query selects.
+func (s *Server) matchNow(table string, q mvcc.Query) ([]*mvcc.Version, error) {
+	page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, q)
 	return page.Versions, err
 }

@@ -90,8 +90,14 @@ func prepareCreate(meta tree, res *kinds.Resource, now time.Time) error {
 // out. Differences that remain are found by validateMetaUpdate.
 func prepareUpdate(meta, old tree) {
 	delete(meta, "selfLink")
-	for _, name := range [...]string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+	for _, name := range [...]string{"uid", "deletionGracePeriodSeconds"} {
 		if v, ok := old[name]; ok && meta[name] == nil {
+			meta[name] = v
+		}
+	}
+	// Changes of these times are ignored.
+	for _, name := range [...]string{"creationTimestamp", "deletionTimestamp"} {
+		if v, ok := old[name]; ok {
 			meta[name] = v
 		}
 	}

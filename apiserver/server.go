@@ -81,6 +81,9 @@ type Config struct {
 	// foregroundDeletion. Without it, no deletion adds them: nobody would ever take
 	// them off, and the object would stay terminating for good.
 	GarbageCollector bool
+	// EventTTL is how long objects of kinds that expire (Events) stay after their
+	// last write. Default 1 h.
+	EventTTL time.Duration
 
 	// Fairness decides when requests may run. Somebody must run it, and
 	// FollowFlowControl. Without it, Limits.Reads and Limits.Writes bound the
@@ -162,6 +165,8 @@ type Server struct {
 	repair  claimRepair
 	// watchers is who hears of which writes, by which these are estimated.
 	watchers fairness.Watchers
+	// tablesOf is of the registry that was served last.
+	tablesOf atomic.Pointer[tables]
 
 	// closing ends watches; closed once, by Shutdown.
 	closing  chan struct{}
@@ -189,6 +194,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.ServiceBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 	}
 	set(&cfg.ServicePorts, services.DefaultPorts)
+	set(&cfg.EventTTL, time.Hour)
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}

@@ -26,6 +26,9 @@ type Store interface {
 	// WatchOnly is Watch for some of the table's changes: the cursor returns only
 	// those, and others do not wake it.
 	WatchOnly(table string, after proto.Revision, only mvcc.Interest) (Watcher, error)
+	// Published returns a channel that is sent to after entries were applied, whatever
+	// they changed, and a function that ends it. Capacity one.
+	Published() (<-chan struct{}, func())
 	// Staleness is how long ago this node last knew that it was current: zero on
 	// a confirmed leader.
 	Staleness() time.Duration

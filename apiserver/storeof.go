@@ -15,6 +15,7 @@ type Watching[W Watcher] interface {
 	State() *mvcc.State
 	Watch(table string, after proto.Revision) (W, error)
 	WatchOnly(table string, after proto.Revision, only mvcc.Interest) (W, error)
+	Published() (<-chan struct{}, func())
 	Staleness() time.Duration
 	Role() string
 	NodeID() proto.NodeID

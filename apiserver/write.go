@@ -136,7 +136,9 @@ func (c *call) store(op proto.Op, obj tree) (change, error) {
 		return change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
 	}
 	ch := change{op: op, obj: obj, value: value, offset: offset}
-	ch.labels, ch.fields = c.res.Attributes(obj)
+	if ch.labels, ch.fields = c.res.Attributes(obj); c.res.Expires {
+		ch.fields = c.s.withExpiry(ch.fields)
+	}
 	if meta, ok := obj["metadata"].(tree); ok {
 		ch.uid = text(meta, "uid")
 		if text(meta, "deletionTimestamp") != "" {

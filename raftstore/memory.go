@@ -123,6 +123,9 @@ func (m *Memory) Watch(table string, after proto.Revision) (*Watcher, error) {
 	return m.hub.watch(table, after, mvcc.Interest{})
 }
 
+// Published tells that something was applied. See Store.Published.
+func (m *Memory) Published() (<-chan struct{}, func()) { return m.hub.listen() }
+
 // WatchOnly is Watch for some of the table's changes. See Store.WatchOnly.
 func (m *Memory) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
 	return m.hub.watch(table, after, only)

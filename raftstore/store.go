@@ -242,6 +242,11 @@ func (s *Store) Watch(table string, after proto.Revision) (*Watcher, error) {
 	return s.hub.watch(table, after, mvcc.Interest{})
 }
 
+// Published returns a channel that is sent to after entries were applied, whatever
+// they changed, and a function that ends it. Capacity one: a wake-up may stand
+// for many entries. Who follows all tables reads their histories after it.
+func (s *Store) Published() (<-chan struct{}, func()) { return s.hub.listen() }
+
 // WatchOnly is Watch for some of the table's changes: the watcher is not woken by
 // others and does not return them. Errors: mvcc.ErrCompacted.
 func (s *Store) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {

@@ -34,16 +34,18 @@ type hub struct {
 
 	watchersMu sync.Mutex
 	watchers   map[string]*interests // by table
+	listeners  map[chan struct{}]struct{}
 	count      atomic.Int64
 }
 
 func newHub(state *mvcc.State) *hub {
 	h := &hub{
-		poke:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		ended:    make(chan struct{}),
-		grown:    map[string]struct{}{},
-		watchers: map[string]*interests{},
+		poke:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		ended:     make(chan struct{}),
+		grown:     map[string]struct{}{},
+		watchers:  map[string]*interests{},
+		listeners: map[chan struct{}]struct{}{},
 	}
 	h.state.Store(state)
 	h.applied = state.Applied()
@@ -119,6 +121,19 @@ func (h *hub) remove(w *Watcher) {
 	h.count.Add(-1)
 }
 
+// listen returns a channel that is sent to after each round, and what ends it.
+func (h *hub) listen() (<-chan struct{}, func()) {
+	wake := make(chan struct{}, 1)
+	h.watchersMu.Lock()
+	defer h.watchersMu.Unlock()
+	h.listeners[wake] = struct{}{}
+	return wake, func() {
+		h.watchersMu.Lock()
+		defer h.watchersMu.Unlock()
+		delete(h.listeners, wake)
+	}
+}
+
 func (h *hub) run() {
 	defer close(h.ended)
 	for {
@@ -161,6 +176,12 @@ func (h *hub) round() {
 		}
 	}
 	h.routed.Store(uint64(max(since, upTo)))
+	for wake := range h.listeners {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (h *hub) close() {

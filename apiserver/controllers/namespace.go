@@ -3,30 +3,50 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 )
 
-// Namespaces is what the namespace loop needs. *apiserver.Server satisfies it.
+// Namespaces is what the namespace controller needs. *apiserver.Server satisfies it.
 type Namespaces interface {
 	// TerminatingNamespaces lists what there is to do.
 	TerminatingNamespaces() ([]string, error)
 	// WatchNamespaces tells when to look again; the function ends it.
 	WatchNamespaces() (<-chan struct{}, func(), error)
-	// DeleteContent deletes what is in a terminating namespace and returns how
-	// many objects are still held.
-	DeleteContent(ctx context.Context, namespace string) (remaining int, err error)
-	// FinalizeNamespace lets an empty one go.
-	FinalizeNamespace(ctx context.Context, name string) error
+	// Published tells that anything was applied; the function ends it.
+	Published() (<-chan struct{}, func())
+	// EmptyNamespace deletes what is in a terminating namespace, says in its status
+	// what is left, and lets it go if that is nothing. It returns how many objects are
+	// still held.
+	EmptyNamespace(ctx context.Context, namespace string) (held int, err error)
+	// CountContent returns how many objects are in a namespace.
+	CountContent(namespace string) (int, error)
 }
 
 // Bounds of the time until a namespace that could not be emptied is tried again:
-// its objects wait for finalizers or grace periods, which nothing here can see
-// coming to an end.
+// its objects wait for finalizers or grace periods. It is also looked at when it has
+// fewer objects than before, at most every so often.
 const (
-	retryFirst = 100 * time.Millisecond
-	retryMost  = 10 * time.Second
+	namespaceFirst   = 100 * time.Millisecond
+	namespaceMost    = 10 * time.Second
+	namespaceGlance  = 20 * time.Millisecond
+	namespaceWorkers = 4
 )
+
+// errHeld is returned for a namespace whose objects are held.
+var errHeld = errors.New("its content is held by finalizers or grace periods")
+
+// emptier is one run of the namespace controller.
+type emptier struct {
+	api   Namespaces
+	log   *slog.Logger
+	queue queue
+
+	mu   sync.Mutex
+	held map[string]int // objects left in namespaces that could not go
+}
 
 // EmptyNamespaces deletes the content of terminating namespaces and then the
 // namespaces, until ctx ends. Failures are logged and tried again.
@@ -36,52 +56,97 @@ func EmptyNamespaces(ctx context.Context, api Namespaces, log *slog.Logger) erro
 		return err
 	}
 	defer stop()
-	wait := retryFirst
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	published, end := api.Published()
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	e := &emptier{api: api, log: log, held: map[string]int{}}
+	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
+	e.queue.open(ctx)
+	defer e.queue.close()
+	defer cancel()
+	for {
+		names, err := api.TerminatingNamespaces()
+		if err != nil {
+			return fmt.Errorf("list terminating namespaces: %w", err)
+		}
+		e.forget(names)
+		for _, name := range names {
+			e.queue.add(name)
+		}
+		if err := e.await(ctx, changed, published); err != nil {
+			return err
+		}
+	}
+}
+
+// await returns when a namespace has changed. Meanwhile it looks after those that
+// are held, if there are any.
+func (e *emptier) await(ctx context.Context, changed, published <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
-			wait = retryFirst
-		case <-timer.C:
+			return nil
+		case <-published:
 		}
-		pending, err := emptyAll(ctx, api)
-		if ctx.Err() != nil {
+		if !e.glance() {
+			continue
+		}
+		select {
+		case <-ctx.Done():
 			return context.Cause(ctx)
-		}
-		if err != nil {
-			log.Warn("namespaces could not be emptied, trying again", "err", err, "retry", wait)
-		}
-		if pending {
-			timer.Reset(wait)
-			wait = min(2*wait, retryMost)
-		} else {
-			wait = retryFirst
+		case <-time.After(namespaceGlance):
 		}
 	}
 }
 
-// emptyAll does one round; pending says that another one is needed.
-func emptyAll(ctx context.Context, api Namespaces) (pending bool, err error) {
-	names, err := api.TerminatingNamespaces()
-	if err != nil {
-		return true, err
-	}
-	var failed []error
-	for _, name := range names {
-		remaining, err := api.DeleteContent(ctx, name)
-		switch {
-		case err != nil:
-			failed = append(failed, err)
-		case remaining > 0:
-			pending = true
-		default:
-			if err := api.FinalizeNamespace(ctx, name); err != nil {
-				failed = append(failed, err)
-			}
+// glance has the held namespaces tried that have lost objects. It reports whether
+// there are any held ones.
+func (e *emptier) glance() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name, held := range e.held {
+		if n, err := e.api.CountContent(name); err != nil || n < held {
+			delete(e.held, name)
+			e.queue.add(name)
 		}
 	}
-	return pending || len(failed) > 0, errors.Join(failed...)
+	return len(e.held) > 0
+}
+
+// forget drops what is known of namespaces that are not among names.
+func (e *emptier) forget(names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	there := map[string]bool{}
+	for _, name := range names {
+		there[name] = true
+	}
+	for name := range e.held {
+		if !there[name] {
+			delete(e.held, name)
+		}
+	}
+}
+
+func (e *emptier) work(ctx context.Context, name string) error {
+	held, err := e.api.EmptyNamespace(ctx, name)
+	if err == nil && held > 0 {
+		err = errHeld
+		e.mu.Lock()
+		e.held[name] = held
+		e.mu.Unlock()
+		if n, again := e.api.CountContent(name); again != nil || n < held {
+			// It went between the look and the note: nobody else will notice.
+			e.queue.add(name)
+		}
+	}
+	return err
+}
+
+func (e *emptier) failed(name string, err error) {
+	if !errors.Is(err, errHeld) {
+		e.log.Warn("a namespace could not be emptied, trying again", "namespace", name, "error", err)
+	}
 }

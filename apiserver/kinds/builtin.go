@@ -149,6 +149,8 @@ func check(r *Resource) error {
 		return fmt.Errorf("kind, plural and version are required")
 	case r.NameRule != NameSubdomain && r.NameRule != NameLabel && r.NameRule != NameLabel1035 && r.NameRule != NamePath:
 		return fmt.Errorf("unknown name rule %q", r.NameRule)
+	case r.Dependents != DependentsDeleted && r.Dependents != DependentsOrphaned && r.Dependents != DependentsUnsupported:
+		return fmt.Errorf("unknown rule for dependents %q", r.Dependents)
 	case r.StorageVersion == "" && len(r.Moves) > 0:
 		return fmt.Errorf("moves need a storageVersion")
 	}

@@ -44,6 +44,10 @@ type Resource struct {
 	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation counts changes outside metadata and status
 	GracePeriod         bool `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
 	ReturnsDeleted      bool `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
+	Expires             bool `json:"expires,omitempty"`             // objects go some time after their last write (events)
+	// Dependents is what a deletion does with them if neither its options nor the
+	// object's finalizers say.
+	Dependents DependentsRule `json:"dependents,omitempty"`
 	// Virtual resources are not stored; a hook answers them (reviews).
 	Virtual bool `json:"virtual,omitempty"`
 	// Custom is set for resources from CustomResourceDefinitions: no protobuf,
@@ -114,6 +118,15 @@ type Move struct {
 	From string `json:"from"` // dotted path in this version
 	To   string `json:"to"`   // dotted path in the stored version
 }
+
+// DependentsRule is what a deletion does with an object's dependents by default.
+type DependentsRule string
+
+const (
+	DependentsDeleted     DependentsRule = ""            // they go later, in the background
+	DependentsOrphaned    DependentsRule = "orphan"      // they stay and forget their owner
+	DependentsUnsupported DependentsRule = "unsupported" // these objects are neither owners nor dependents
+)
 
 // NameRule is a rule of apimachinery's validation package.
 type NameRule string

@@ -193,6 +193,20 @@ func UIDPrecondition(resource schema.GroupResource, name, key, want, have string
 	return precondition(resource, name, key, "UID", want, have)
 }
 
+// DeleteUIDPrecondition is the 409 of a delete that wants another uid. Upstream
+// names the kind where other conflicts name the resource.
+func DeleteUIDPrecondition(kind schema.GroupKind, name, want, have string) *apierrors.StatusError {
+	return ConflictText(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name, fmt.Sprintf(
+		"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", want, have))
+}
+
+// DeleteVersionPrecondition is the 409 of a delete that wants another
+// resourceVersion.
+func DeleteVersionPrecondition(kind schema.GroupKind, name, want, have string) *apierrors.StatusError {
+	return ConflictText(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name, fmt.Sprintf(
+		"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", want, have))
+}
+
 // VersionPrecondition is the 409 of a precondition on the resourceVersion.
 func VersionPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
 	return precondition(resource, name, key, "ResourceVersion", want, have)

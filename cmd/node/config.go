@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/planted"
@@ -81,6 +82,10 @@ type Config struct {
 	ShutdownDelay      time.Duration
 	ShutdownRetryAfter bool
 
+	Controllers      []string
+	GarbageCollector bool
+	EventTTL         time.Duration
+
 	ShutdownGrace time.Duration
 	LogFormat     string
 	LogLevel      string
@@ -135,6 +140,9 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.LivezGrace, "livez-grace-period", 0, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
 	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", 0, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
 	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", false, "after that, answer new requests on open connections with 429 and Retry-After instead of 503")
+	f.StringSliceVar(&c.Controllers, "controllers", []string{"*"}, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
+	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", true, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")
+	f.DurationVar(&c.EventTTL, "event-ttl", time.Hour, "how long events are kept after their last write")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")
 	f.StringVar(&c.LogFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
@@ -277,6 +285,14 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
+func controllerNames() string {
+	names := make([]string, len(controllers.All))
+	for i, n := range controllers.All {
+		names[i] = string(n)
+	}
+	return strings.Join(names, ", ")
+}
+
 // complete fills in what follows from other settings and checks all of them.
 func (c *Config) complete() error {
 	if c.APIAdvertise == "" {
@@ -359,6 +375,7 @@ func (c *Config) complete() error {
 		{"shutdown-grace", c.ShutdownGrace, 0},
 		{"shutdown-delay-duration", c.ShutdownDelay, 0},
 		{"livez-grace-period", c.LivezGrace, 0},
+		{"event-ttl", c.EventTTL, time.Second},
 	} {
 		if d.value < d.least {
 			bad("%s: %s: must be at least %s", d.name, d.value, d.least)
@@ -381,6 +398,9 @@ func (c *Config) complete() error {
 	}
 	errs = append(errs, c.checkLoad()...)
 	errs = append(errs, c.checkSurface()...)
+	if _, err := controllers.Select(c.Controllers); err != nil {
+		bad("controllers: %w", err)
+	}
 	switch c.LogFormat {
 	case "auto", "text", "json":
 	default:

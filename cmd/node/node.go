@@ -321,11 +321,13 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		var wg sync.WaitGroup
 		wg.Go(func() { n.ensureNamespaces(term) })
 		wg.Go(func() { n.ensureRoles(term) })
-		wg.Go(func() { n.emptyNamespaces(term) })
 		wg.Go(func() { n.aggregateRoles(term) })
 		wg.Go(func() { n.tendServices(term) })
 		if n.fairness != nil {
 			wg.Go(func() { n.keepFlowControl(term) })
+		}
+		for name, run := range n.controllers() {
+			wg.Go(func() { n.control(term, name, run) })
 		}
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
@@ -391,12 +393,22 @@ func (n *node) aggregateRolesOnce(ctx context.Context) error {
 	return rbac.Aggregate(ctx, n.store, changed, objects, n.log)
 }
 
-// emptyNamespaces runs the namespace controller. What ends it, such as a watch
-// that fell behind the history, does not concern the next run.
-func (n *node) emptyNamespaces(ctx context.Context) {
+// controllers are those that the settings ask for.
+func (n *node) controllers() map[controllers.Name]controllers.Controller {
+	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
+	out := controllers.Make(n.api, names)
+	if !n.cfg.GarbageCollector {
+		delete(out, controllers.GarbageController)
+	}
+	return out
+}
+
+// control runs a controller. What ends it, such as a history that moved on before it
+// was read, does not concern the next run.
+func (n *node) control(ctx context.Context, name controllers.Name, run controllers.Controller) {
 	for ctx.Err() == nil {
-		if err := controllers.EmptyNamespaces(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
-			n.log.Warn("the namespace controller begins anew", "error", err)
+		if err := run(ctx, n.log.With("controller", string(name))); err != nil && ctx.Err() == nil {
+			n.log.Warn("a controller begins anew", "controller", string(name), "error", err)
 		}
 		pause(ctx, controllerAgain)
 	}

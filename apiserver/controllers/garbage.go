@@ -1,0 +1,356 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Garbage is what the garbage collector needs. *apiserver.Server satisfies it.
+// All methods are safe for concurrent use.
+type Garbage interface {
+	// FollowObjects returns a position in the history of all objects.
+	FollowObjects() ObjectFollower
+	// Published returns a channel that is sent to after anything was applied, and a
+	// function that ends it.
+	Published() (<-chan struct{}, func())
+	// GetObject returns an object as this node sees it, or nil.
+	GetObject(key ObjectKey) (*Object, error)
+	// OwnerState says what an object's reference leads to, as this node sees it.
+	OwnerState(key ObjectKey, o Owner) (OwnerState, error)
+	// DeleteObject deletes an object that has the uid and resourceVersion of o.
+	DeleteObject(ctx context.Context, o *Object, policy Propagation) error
+	// DropOwners removes the references to owners with these uids.
+	DropOwners(ctx context.Context, key ObjectKey, uid string, owners []string) error
+	// UnblockOwners makes all references of an object non-blocking.
+	UnblockOwners(ctx context.Context, key ObjectKey, uid string) error
+	// DropFinalizer removes a finalizer; the last one takes a deleting object along.
+	DropFinalizer(ctx context.Context, key ObjectKey, uid, finalizer string) error
+	// Gone reports whether an error says that the object is not there any more, and
+	// Conflict whether it says that it has changed meanwhile.
+	Gone(err error) bool
+	Conflict(err error) bool
+}
+
+// ObjectFollower reads the history of all objects.
+type ObjectFollower interface {
+	// Next calls see for each change since the last call, in the order of the log for
+	// each resource; the first call tells everything that is there. It does not
+	// wait. An error ends it: the history has moved on, or an object cannot be read.
+	Next(see func(Change)) error
+}
+
+// Propagation is what a deletion does with the dependents of what it deletes.
+type Propagation string
+
+// In the words of DeleteOptions.
+const (
+	Background Propagation = "Background"
+	Foreground Propagation = "Foreground"
+	Orphan     Propagation = "Orphan"
+)
+
+// Finalizers that the collector takes off.
+const (
+	finalizerForeground = "foregroundDeletion"
+	finalizerOrphan     = "orphan"
+)
+
+// Bounds of the collector. The log entries of workers share fsyncs.
+const (
+	garbageWorkers = 32
+	garbageFirst   = 5 * time.Millisecond
+	garbageMost    = 30 * time.Second
+)
+
+// collector is one run of the garbage collector.
+type collector struct {
+	api   Garbage
+	log   *slog.Logger
+	queue queue
+
+	mu    sync.Mutex
+	graph *graph
+}
+
+// CollectGarbage deletes objects whose owners are gone, and does what the
+// finalizers foregroundDeletion and orphan ask for, until ctx ends. It follows the
+// history of the store; what it knows is lost at the end and is read again from
+// the state at the next beginning. It returns the context's cause, or why it cannot
+// go on: then it may be called again.
+func CollectGarbage(ctx context.Context, api Garbage, log *slog.Logger) error {
+	wake, stop := api.Published()
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	c := &collector{api: api, log: log, graph: newGraph()}
+	c.queue = queue{work: c.work, failed: c.failed, workers: garbageWorkers, first: garbageFirst, most: garbageMost}
+	c.queue.open(ctx)
+	defer c.queue.close()
+	defer cancel()
+	follower := api.FollowObjects()
+	for {
+		if err := c.follow(follower); err != nil {
+			return fmt.Errorf("collect garbage: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-wake:
+		}
+	}
+}
+
+// follow takes in what has happened. Owners are looked up after everything up to
+// one revision was taken in, in a state that is at least as new.
+func (c *collector) follow(f ObjectFollower) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var linked []*node
+	err := f.Next(func(ch Change) {
+		if n := c.see(ch); n != nil {
+			linked = append(linked, n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range linked {
+		for i := range n.edges {
+			state, err := c.api.OwnerState(n.key, n.edges[i].owner)
+			if err != nil {
+				return err
+			}
+			if state != OwnerThere {
+				c.queue.add(n.uid)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// see takes in one change. It returns the object if it has new owners.
+func (c *collector) see(ch Change) (linked *node) {
+	before := c.graph.nodes[ch.UID]
+	if ch.Gone {
+		c.graph.dependents(ch.UID, func(e *edge) { c.queue.add(e.dependent.uid) })
+	}
+	if ch.Object == nil {
+		if before != nil {
+			owners := before.edges
+			c.graph.remove(before)
+			c.unblocked(owners, nil)
+		}
+		return nil
+	}
+	var was node
+	var owners []edge
+	if before != nil {
+		was, owners = *before, before.edges
+	}
+	n, changed := c.graph.put(ch.Object)
+	if changed {
+		c.unblocked(owners, n)
+		linked = n
+	}
+	if n.deleting && (n.foreground || n.orphan) {
+		c.queue.add(n.uid)
+	}
+	if n.waits() && !was.waits() {
+		c.graph.dependents(n.uid, func(e *edge) { c.queue.add(e.dependent.uid) })
+	}
+	if changed || !was.waits() {
+		// A circle is closed by the last of its objects.
+		n.circle = c.graph.inCircle(n)
+	}
+	return linked
+}
+
+// unblocked has the owners looked at that wait for an object, when its references
+// to them have changed. now is the object as it is, or nil.
+func (c *collector) unblocked(owners []edge, now *node) {
+	for i := range owners {
+		o := owners[i].owner
+		if !o.Blocks {
+			continue
+		}
+		n := c.graph.nodes[o.UID]
+		if n == nil || !n.waits() {
+			continue
+		}
+		if now == nil || !slices.ContainsFunc(now.edges, func(e edge) bool { return e.owner.UID == o.UID && e.owner.Blocks }) {
+			c.queue.add(n.uid)
+		}
+	}
+}
+
+func (c *collector) failed(uid string, err error) {
+	if c.api.Conflict(err) {
+		return // it is looked at again
+	}
+	level := slog.LevelWarn
+	if errors.Is(err, errUnknownOwner) {
+		level = slog.LevelDebug
+	}
+	c.log.Log(context.Background(), level, "garbage was not collected, trying again", "uid", uid, "error", err)
+}
+
+// known is what the graph says of an object at one time.
+type known struct {
+	node
+	// dependents counts the references to the object, blocking those that its
+	// deletion in the foreground waits for.
+	dependents, blocking int
+}
+
+func (c *collector) look(uid string) (known, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.graph.nodes[uid]
+	if n == nil {
+		return known{}, false
+	}
+	k := known{node: *n}
+	c.graph.dependents(uid, func(e *edge) {
+		k.dependents++
+		if e.owner.Blocks {
+			k.blocking++
+		}
+	})
+	return k, true
+}
+
+// work decides on one object and does it. Its decisions hold for the revision that
+// they were made on; a conflict makes it look again.
+func (c *collector) work(ctx context.Context, uid string) error {
+	k, ok := c.look(uid)
+	if !ok {
+		return nil
+	}
+	o, err := c.api.GetObject(k.key)
+	if err != nil {
+		return err
+	}
+	if o == nil || o.UID != uid {
+		return nil // its end is on its way to the graph
+	}
+	switch {
+	case o.awaits():
+		err = c.finish(ctx, o, k)
+	case o.Deleting, len(o.Owners) == 0:
+	default:
+		err = c.judge(ctx, o, k)
+	}
+	if err != nil && c.api.Gone(err) {
+		return nil
+	}
+	return err
+}
+
+// finish does what an object waits for that is being deleted. The graph must know
+// that it waits: then it also knows the dependents that were there before.
+func (c *collector) finish(ctx context.Context, o *Object, k known) error {
+	switch {
+	case o.Orphan && k.deleting && k.orphan:
+		return c.orphan(ctx, o)
+	case o.Foreground && k.waits() && k.blocking == 0:
+		return c.api.DropFinalizer(ctx, o.ObjectKey, o.UID, finalizerForeground)
+	case o.Foreground && k.waits() && k.circle:
+		// In a circle everybody waits for the others. Its owners do so no more.
+		return c.api.UnblockOwners(ctx, o.ObjectKey, o.UID)
+	}
+	return nil
+}
+
+// errUnknownOwner is returned for an object with an owner of a kind that nobody
+// serves. It may be served later.
+var errUnknownOwner = errors.New("the kind of an owner is unknown")
+
+// judge deletes an object that no owner keeps alive, or removes the references to
+// those that do not.
+func (c *collector) judge(ctx context.Context, o *Object, k known) error {
+	var lost []string // uids of owners that are absent or waiting
+	solid, waiting := 0, 0
+	for _, owner := range o.Owners {
+		state, err := c.api.OwnerState(o.ObjectKey, owner)
+		if err != nil {
+			return err
+		}
+		switch state {
+		case OwnerThere:
+			solid++
+		case OwnerAbsent:
+			lost = append(lost, owner.UID)
+		case OwnerWaiting:
+			waiting++
+			lost = append(lost, owner.UID)
+		case OwnerUnknown:
+			return fmt.Errorf("%s %s: owner %s of %s: %w", o.Table, o.Key, owner.Kind, owner.APIVersion, errUnknownOwner)
+		case OwnerImpossible:
+			return nil // nobody can tell whether it is there
+		}
+	}
+	switch {
+	case solid > 0 && len(lost) > 0:
+		// Also of those that wait: they would wait for an object that stays.
+		return c.api.DropOwners(ctx, o.ObjectKey, o.UID, lost)
+	case solid > 0:
+		return nil
+	case waiting > 0 && k.dependents > 0:
+		return c.api.DeleteObject(ctx, o, Foreground)
+	}
+	policy := Background
+	switch {
+	case o.Orphan:
+		policy = Orphan
+	case o.Foreground:
+		policy = Foreground
+	}
+	return c.api.DeleteObject(ctx, o, policy)
+}
+
+// orphan makes the dependents of an object forget it, side by side, and lets it go.
+func (c *collector) orphan(ctx context.Context, o *Object) error {
+	type target struct {
+		key ObjectKey
+		uid string
+	}
+	var targets []target
+	c.mu.Lock()
+	c.graph.dependents(o.UID, func(e *edge) { targets = append(targets, target{e.dependent.key, e.dependent.uid}) })
+	c.mu.Unlock()
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		next   int
+		failed []error
+	)
+	for range min(garbageWorkers, len(targets)) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				if next == len(targets) || len(failed) > 0 {
+					mu.Unlock()
+					return
+				}
+				t := targets[next]
+				next++
+				mu.Unlock()
+				if err := c.api.DropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !c.api.Gone(err) {
+					mu.Lock()
+					failed = append(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	return c.api.DropFinalizer(ctx, o.ObjectKey, o.UID, finalizerOrphan)
+}

@@ -1,0 +1,194 @@
+//lint:file-ignore SA1019 orphanDependents is deprecated for clients, not for servers: older clients still send it
+
+package apiserver
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	finalizersKey        = []byte(`"finalizers":`)
+	deletionTimestampKey = []byte(`"deletionTimestamp":`)
+)
+
+// decideDelete chooses between removing an object and its first phase.
+func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change, error) {
+	h := c.hooks()
+	if !c.res.GracePeriod && h.startDelete == nil && !c.q.isDryRun() && c.wantedFinalizer(o, nil) == "" &&
+		!bytes.Contains(cur.Value, finalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
+		// The ordinary case, decided on the bytes: nothing holds the object, and
+		// its tombstone keeps its last content.
+		return change{op: proto.Op_OP_DELETE}, nil
+	}
+	old, err := codec.DecodeStored(c.res, cur)
+	if err != nil {
+		return change{}, err
+	}
+	obj, meta, err := shallow(old)
+	if err != nil {
+		return change{}, err
+	}
+	c.setDependentsFinalizer(meta, o)
+	now, deleting := c.s.cfg.Now(), text(meta, "deletionTimestamp") != ""
+	switch {
+	case h.startDelete != nil && h.startDelete(c, obj):
+		// Something that only its own controller takes away. It is no grace period.
+		if deleting {
+			return change{none: true, obj: old}, nil
+		}
+		meta["deletionTimestamp"] = timestamp(now)
+		return c.putUnlessSame(obj, cur)
+	case c.res.GracePeriod:
+		g := gracePeriod(o, obj, meta, now)
+		if g.pending {
+			// It ends as it has begun: the options come too late, also for finalizers.
+			return change{none: true, obj: old}, nil
+		}
+		markDeleting(meta, g.at, g.seconds)
+		if g.seconds == 0 && !hasFinalizers(meta) {
+			return c.store(proto.Op_OP_DELETE, obj)
+		}
+	case !hasFinalizers(meta):
+		return change{op: proto.Op_OP_DELETE, obj: obj}, nil
+	default:
+		markDeleting(meta, now, 0)
+	}
+	return c.putUnlessSame(obj, cur)
+}
+
+func (c *call) putUnlessSame(obj tree, cur *mvcc.Version) (change, error) {
+	ch, err := c.store(proto.Op_OP_PUT, obj)
+	if err != nil {
+		return change{}, err
+	}
+	ch.none = sameBytes(ch.value, ch.offset, cur)
+	return ch, nil
+}
+
+// markDeleting begins a deletion, or moves the end of one that runs to an earlier
+// time. The first mark counts as a change of the object's generation.
+func markDeleting(meta tree, at time.Time, seconds int64) {
+	running, deleting := deletionTime(meta)
+	if generation, ok := wholeNumber(meta["generation"]); ok && generation > 0 && !deleting {
+		meta["generation"] = generation + 1
+	}
+	if !deleting || running.After(at) {
+		meta["deletionTimestamp"] = timestamp(at)
+	}
+	meta["deletionGracePeriodSeconds"] = seconds
+}
+
+func deletionTime(meta tree) (at time.Time, ok bool) {
+	s := text(meta, "deletionTimestamp")
+	at, err := time.Parse(time.RFC3339, s)
+	return at, s != "" && err == nil
+}
+
+// grace is how a kind with graceful deletion ends.
+type grace struct {
+	// pending: a deletion runs, and the options do not make it shorter.
+	pending bool
+	seconds int64
+	at      time.Time // when it is over
+}
+
+// gracePeriod is what the options say, else what the object says, but nothing for
+// an object that runs nowhere or has ended. What runs can only get shorter.
+func gracePeriod(o *metav1.DeleteOptions, obj, meta tree, now time.Time) grace {
+	asked, given := int64(0), o.GracePeriodSeconds != nil
+	if given {
+		asked = positive(*o.GracePeriodSeconds)
+	}
+	if end, deleting := deletionTime(meta); deleting {
+		running, _ := wholeNumber(meta["deletionGracePeriodSeconds"])
+		running = positive(running)
+		switch {
+		case running == 0:
+			// It waits for finalizers alone.
+			return grace{at: now}
+		case !given || asked >= running:
+			return grace{pending: true}
+		}
+		at := end.Add(time.Duration(asked-running) * time.Second)
+		if at.Before(now) {
+			// Too late for the shorter period. What ends the object must still see that
+			// it is to end, unless the client wants it gone at once.
+			at, asked = now, min(asked, 1)
+		}
+		return grace{seconds: asked, at: at}
+	}
+	seconds := asked
+	if own, ok := wholeNumber(lookup(obj, "spec.terminationGracePeriodSeconds")); ok && !given {
+		seconds = positive(own)
+	}
+	phase, _ := lookup(obj, "status.phase").(string)
+	if node, _ := lookup(obj, "spec.nodeName").(string); node == "" || phase == "Succeeded" || phase == "Failed" {
+		seconds = 0
+	}
+	return grace{seconds: seconds, at: now.Add(time.Duration(seconds) * time.Second)}
+}
+
+// positive reads a negative grace period as upstream does: one second.
+func positive(seconds int64) int64 {
+	if seconds < 0 {
+		return 1
+	}
+	return seconds
+}
+
+// setDependentsFinalizer puts the finalizer that tells the garbage collector what
+// to do with dependents among the object's, and takes the other one out. Where
+// nothing collects, it would never be taken off: nothing is changed.
+func (c *call) setDependentsFinalizer(meta tree, o *metav1.DeleteOptions) {
+	if !c.s.cfg.GarbageCollector {
+		return
+	}
+	list, _ := stringList(meta["finalizers"])
+	want := c.wantedFinalizer(o, list)
+	kept := slices.DeleteFunc(slices.Clone(list), func(s string) bool {
+		return s != want && (s == metav1.FinalizerOrphanDependents || s == metav1.FinalizerDeleteDependents)
+	})
+	if want != "" && !slices.Contains(kept, want) {
+		kept = append(kept, want)
+	}
+	setFinalizers(meta, kept)
+}
+
+// wantedFinalizer is the finalizer for the dependents of an object that has the
+// given ones, or "". The options come first, then what the object has, then what
+// its kind does by default.
+func (c *call) wantedFinalizer(o *metav1.DeleteOptions, has []string) string {
+	switch {
+	case !c.s.cfg.GarbageCollector, c.res.Dependents == kinds.DependentsUnsupported:
+		return ""
+	case o.OrphanDependents != nil:
+		if *o.OrphanDependents {
+			return metav1.FinalizerOrphanDependents
+		}
+		return ""
+	case o.PropagationPolicy != nil:
+		return finalizerOf[*o.PropagationPolicy]
+	}
+	for _, f := range has {
+		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
+			return f
+		}
+	}
+	if c.res.Dependents == kinds.DependentsOrphaned {
+		return metav1.FinalizerOrphanDependents
+	}
+	return ""
+}
+
+var finalizerOf = map[metav1.DeletionPropagation]string{
+	metav1.DeletePropagationOrphan:     metav1.FinalizerOrphanDependents,
+	metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
+}

@@ -1,0 +1,362 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var _ controllers.API = (*Server)(nil)
+
+// tables are the resources by the table that they are stored in. Of several
+// versions of a resource, one whose form is the stored one.
+type tables struct {
+	registry *kinds.Registry
+	byName   map[string]*kinds.Resource
+	names    []string // sorted
+}
+
+// tables returns the tables of the registry that is served now. It is made anew
+// when the registry is another one.
+func (s *Server) tables() *tables {
+	registry := s.cfg.Kinds()
+	if t := s.tablesOf.Load(); t != nil && t.registry == registry {
+		return t
+	}
+	t := &tables{registry: registry, byName: map[string]*kinds.Resource{}}
+	for _, res := range registry.All() {
+		if res.Virtual {
+			continue
+		}
+		if other := t.byName[res.Table()]; other == nil || other.StorageVersion != "" && res.StorageVersion == "" {
+			t.byName[res.Table()] = res
+		}
+	}
+	t.names = slices.Sorted(maps.Keys(t.byName))
+	s.tablesOf.Store(t)
+	return t
+}
+
+// Published implements controllers.Garbage.
+func (s *Server) Published() (<-chan struct{}, func()) { return s.cfg.Store.Published() }
+
+// FollowObjects implements controllers.Garbage.
+func (s *Server) FollowObjects() controllers.ObjectFollower {
+	return &objectFollower{s: s, read: map[string]bool{}}
+}
+
+// objectFollower is a position in the histories of all tables that have owners or
+// dependents in them.
+type objectFollower struct {
+	s *Server
+	// read are the tables of which everything up to after was told. Others are told
+	// as a whole: nobody served them before.
+	read  map[string]bool
+	after proto.Revision
+	buf   [256]*mvcc.Version
+}
+
+// Next implements controllers.ObjectFollower. The tables are read one after the
+// other, all up to the same revision.
+func (f *objectFollower) Next(see func(controllers.Change)) error {
+	state := f.s.cfg.Store.State()
+	// The mark before the tables: one that does not exist after it was read has
+	// nothing at or below it.
+	upTo := state.Applied()
+	tables := f.s.tables()
+	for _, name := range tables.names {
+		if tables.byName[name].Dependents == kinds.DependentsUnsupported {
+			continue
+		}
+		t := state.Table(name)
+		switch {
+		case t == nil || f.read[name] && t.Latest() <= f.after:
+		case f.read[name]:
+			if err := f.changes(t, upTo, see); err != nil {
+				return err
+			}
+		default:
+			if err := f.all(t, upTo, see); err != nil {
+				return err
+			}
+		}
+		f.read[name] = true
+	}
+	f.after = max(f.after, upTo)
+	return nil
+}
+
+// all tells what a table holds, in pages.
+func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(controllers.Change)) error {
+	q := mvcc.Query{At: at, Limit: 4096, Match: interesting}
+	for {
+		page, err := t.Range(q)
+		if err != nil {
+			return err
+		}
+		for _, v := range page.Versions {
+			if err := f.tell(t.Name(), v, see); err != nil {
+				return err
+			}
+		}
+		if !page.More {
+			return nil
+		}
+		q.From = page.Next
+	}
+}
+
+func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(controllers.Change)) error {
+	cursor, err := t.Watch(f.after)
+	if err != nil {
+		return err
+	}
+	for {
+		n, err := cursor.Next(f.buf[:], upTo)
+		if err != nil {
+			return err
+		}
+		for _, v := range f.buf[:n] {
+			if err := f.tell(t.Name(), v, see); err != nil {
+				return err
+			}
+		}
+		if n < len(f.buf) {
+			clear(f.buf[:])
+			return nil
+		}
+	}
+}
+
+func (f *objectFollower) tell(table string, v *mvcc.Version, see func(controllers.Change)) error {
+	ch := controllers.Change{UID: v.UID, Gone: v.Deleted}
+	if !v.Deleted && interesting(v) {
+		o, err := objectOf(table, v)
+		if err != nil {
+			return err
+		}
+		if len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan) {
+			ch.Object = o
+		}
+	}
+	see(ch)
+	return nil
+}
+
+var ownerReferencesKey = []byte(`"ownerReferences":`)
+
+// interesting reports whether an object may have owners, or be deleted and wait
+// for something. It may be wrong about the first, not about none.
+func interesting(v *mvcc.Version) bool {
+	if v.Flags&proto.FlagTerminating != 0 {
+		return true
+	}
+	raw, err := codec.RawMetadata(v)
+	return err != nil || bytes.Contains(raw, ownerReferencesKey)
+}
+
+// objectOf reads what the garbage collector wants to know from a version.
+func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
+	raw, err := codec.RawMetadata(v)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := codec.ParseMetadata(raw)
+	if err != nil {
+		return nil, err
+	}
+	o := &controllers.Object{
+		ObjectKey: controllers.ObjectKey{Table: table, Key: v.Key},
+		UID:       v.UID, Revision: v.Revision.String(), Deleting: text(meta, "deletionTimestamp") != "",
+	}
+	finalizers, _ := stringList(meta["finalizers"])
+	o.Foreground = slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
+	o.Orphan = slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
+	refs, _ := meta["ownerReferences"].([]any)
+	for _, r := range refs {
+		m, _ := r.(tree)
+		blocks, _ := m["blockOwnerDeletion"].(bool)
+		o.Owners = append(o.Owners, controllers.Owner{
+			APIVersion: text(m, "apiVersion"), Kind: text(m, "kind"), Name: text(m, "name"), UID: text(m, "uid"), Blocks: blocks,
+		})
+	}
+	return o, nil
+}
+
+// GetObject implements controllers.Garbage.
+func (s *Server) GetObject(key controllers.ObjectKey) (*controllers.Object, error) {
+	v, err := s.current(key.Table, key.Key)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return objectOf(key.Table, v)
+}
+
+// OwnerState implements controllers.Garbage. An owner is looked for in the
+// dependent's own namespace, or among those without one.
+func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (controllers.OwnerState, error) {
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	if err != nil {
+		return controllers.OwnerUnknown, nil
+	}
+	tables := s.tables()
+	res := tables.registry.LookupKind(gv.WithKind(o.Kind))
+	if res == nil || res.Virtual {
+		return controllers.OwnerUnknown, nil
+	}
+	namespace, _ := splitKey(tables.byName[key.Table], key.Key)
+	if res.Namespaced && namespace == "" {
+		return controllers.OwnerImpossible, nil
+	}
+	v, err := s.current(res.Table(), res.Key(namespace, o.Name))
+	switch {
+	case err != nil:
+		return 0, err
+	case v == nil || v.UID != o.UID:
+		return controllers.OwnerAbsent, nil
+	case v.Flags&proto.FlagTerminating == 0:
+		return controllers.OwnerThere, nil
+	}
+	owner, err := objectOf(res.Table(), v)
+	switch {
+	case err != nil:
+		return 0, err
+	case owner.Deleting && owner.Foreground:
+		return controllers.OwnerWaiting, nil
+	}
+	return controllers.OwnerThere, nil
+}
+
+// splitKey takes a table's key apart. res may be nil: its kind is not served any more.
+func splitKey(res *kinds.Resource, key string) (namespace, name string) {
+	if res != nil && !res.Namespaced {
+		return "", key
+	}
+	namespace, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return "", key
+	}
+	return namespace, name
+}
+
+// errUnserved is the refusal to change objects of a kind that is not served.
+var errUnserved = errors.New("the kind is not served any more")
+
+// callOn is an internal call for the object at a key.
+func (s *Server) callOn(ctx context.Context, key controllers.ObjectKey, verb string) (*call, error) {
+	res := s.tables().byName[key.Table]
+	if res == nil {
+		return nil, errUnserved
+	}
+	namespace, name := splitKey(res, key.Key)
+	return s.internal(ctx, res, namespace, name, verb), nil
+}
+
+// DeleteObject implements controllers.Garbage.
+func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy controllers.Propagation) error {
+	c, err := s.callOn(ctx, o.ObjectKey, "delete")
+	if err != nil {
+		return err
+	}
+	uid, propagation := types.UID(o.UID), metav1.DeletionPropagation(policy)
+	_, _, err = c.deleteOne(&metav1.DeleteOptions{
+		PropagationPolicy: &propagation,
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
+	})
+	return err
+}
+
+// DropOwners implements controllers.Garbage.
+func (s *Server) DropOwners(ctx context.Context, key controllers.ObjectKey, uid string, owners []string) error {
+	return s.amend(ctx, key, uid, func(meta tree) {
+		refs, _ := meta["ownerReferences"].([]any)
+		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
+			m, _ := r.(tree)
+			return slices.Contains(owners, text(m, "uid"))
+		})
+		if meta["ownerReferences"] = kept; len(kept) == 0 {
+			delete(meta, "ownerReferences")
+		}
+	})
+}
+
+// UnblockOwners implements controllers.Garbage.
+func (s *Server) UnblockOwners(ctx context.Context, key controllers.ObjectKey, uid string) error {
+	return s.amend(ctx, key, uid, func(meta tree) {
+		refs, _ := meta["ownerReferences"].([]any)
+		free := make([]any, len(refs))
+		for i, r := range refs {
+			m, _ := r.(tree)
+			if m["blockOwnerDeletion"] == true {
+				m = maps.Clone(m)
+				m["blockOwnerDeletion"] = false
+			}
+			free[i] = m
+		}
+		meta["ownerReferences"] = free
+	})
+}
+
+// DropFinalizer implements controllers.Garbage.
+func (s *Server) DropFinalizer(ctx context.Context, key controllers.ObjectKey, uid, finalizer string) error {
+	return s.amend(ctx, key, uid, func(meta tree) {
+		list, _ := stringList(meta["finalizers"])
+		setFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
+	})
+}
+
+// collectorsManager is the manager of the fields that the collector changes: as
+// upstream, where it is a part of that program.
+const collectorsManager = "kube-controller-manager"
+
+// amend changes metadata of the object with a uid, and only that: what was valid
+// when it was stored need not be so by the rules of today. change replaces what it
+// changes below the first level.
+func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree)) error {
+	c, err := s.callOn(ctx, key, "patch")
+	if err != nil {
+		return err
+	}
+	c.q.FieldManager = collectorsManager
+	_, err = c.mutate(key.Key, func(cur *mvcc.Version) (change, error) {
+		if cur == nil || cur.UID != uid {
+			return change{}, c.notFound()
+		}
+		old, err := codec.DecodeStored(c.res, cur)
+		if err != nil {
+			return change{}, err
+		}
+		obj, meta, err := shallow(old)
+		if err != nil {
+			return change{}, err
+		}
+		alter(meta)
+		if err := c.track(obj, old); err != nil {
+			return change{}, err
+		}
+		if c.released(obj, meta, asTree(old["metadata"])) {
+			return c.store(proto.Op_OP_DELETE, obj)
+		}
+		return c.putUnlessSame(obj, cur)
+	})
+	return err
+}
+
+// Gone implements controllers.Garbage.
+func (s *Server) Gone(err error) bool { return apierrors.IsNotFound(err) }
+
+// Conflict implements controllers.Garbage.
+func (s *Server) Conflict(err error) bool { return apierrors.IsConflict(err) }
