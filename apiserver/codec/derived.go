@@ -87,7 +87,7 @@ func (d *derived) without(fm form, res *kinds.Resource, rev proto.Revision) *der
 }
 
 // DefaultMemoBytes bounds what is kept beside versions.
-const DefaultMemoBytes = 64 << 20
+const DefaultMemoBytes = 32 << 20
 
 // SetMemoBytes changes the bound, for the whole process.
 func SetMemoBytes(n int64) {

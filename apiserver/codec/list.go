@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
@@ -152,8 +153,15 @@ func (o *output) prettyList(f Format, res *kinds.Resource, m ListMeta, items []*
 	return nil
 }
 
-// held is how many bytes of messages a protobuf list keeps between its two passes.
-const held = 4 << 20
+// held bounds the bytes of messages that a protobuf list keeps between its two
+// passes, heldByAll those of all lists together.
+const (
+	held      = 4 << 20
+	heldByAll = 16 << 20
+)
+
+// heldNow is what all lists keep.
+var heldNow atomic.Int64
 
 // protobufList writes the list in two passes, as the length of all items comes
 // before the first one. What does not fit into held, nor stays with the versions,
@@ -167,6 +175,7 @@ func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items [
 	metaTag, itemTag := byte(0x0a), byte(0x12)
 	var keep [][]byte
 	kept := 0
+	defer func() { heldNow.Add(-int64(kept)) }()
 	for i, v := range items {
 		msg, err := protobufItem(f, res, v, v.Revision)
 		if err != nil {
@@ -174,8 +183,12 @@ func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items [
 		}
 		total += 1 + uvarintSize(len(msg)) + len(msg)
 		if len(keep) == i && kept+len(msg) <= held {
-			keep = append(keep, msg)
-			kept += len(msg)
+			if n := int64(len(msg)); heldNow.Add(n) > heldByAll {
+				heldNow.Add(-n)
+			} else {
+				keep = append(keep, msg)
+				kept += len(msg)
+			}
 		}
 	}
 	apiVersion, kind := apiVersionOf(res.Group, res.Version), res.ListKindName()

@@ -23,15 +23,27 @@ type output struct {
 	code    int
 	buf     []byte // not yet written; encoders append to it and call spill
 	gz      *gzip.Writer
+	zipped  zipped // what gz has made and nobody has sent yet
 	mayGzip bool
 	started bool
 	err     error // the first error of a write
 }
 
+// zipped collects what a gzip writer makes: it works in memory that it borrows, and
+// must not keep that while a client takes its time.
+type zipped []byte
+
+func (z *zipped) Write(b []byte) (int, error) {
+	*z = append(*z, b...)
+	return len(b), nil
+}
+
 var outputs = sync.Pool{New: func() any { return new(output) }}
 
 var gzips = sync.Pool{New: func() any {
-	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	// Stateless: a writer with a window of its own holds most of a megabyte for as
+	// long as its client takes to read; this one borrows it for each piece.
+	z, err := gzip.NewWriterLevel(nil, gzip.StatelessCompression)
 	if err != nil {
 		panic(err) // the level is a constant
 	}
@@ -40,7 +52,7 @@ var gzips = sync.Pool{New: func() any {
 
 func newOutput(w http.ResponseWriter, r *http.Request, code int, contentType string) *output {
 	o := outputs.Get().(*output)
-	*o = output{w: w, code: code, buf: o.buf[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
+	*o = output{w: w, code: code, buf: o.buf[:0], zipped: o.zipped[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
 	w.Header()["Content-Type"] = contentTypes(contentType)
 	return o
 }
@@ -98,7 +110,7 @@ func (o *output) start() {
 		h.Set("Content-Encoding", "gzip")
 		h.Add("Vary", "Accept-Encoding")
 		o.gz = gzips.Get().(*gzip.Writer)
-		o.gz.Reset(o.w)
+		o.gz.Reset(&o.zipped)
 	}
 	o.w.WriteHeader(o.code)
 }
@@ -106,12 +118,20 @@ func (o *output) start() {
 func (o *output) write() {
 	if o.err == nil && len(o.buf) > 0 {
 		if o.gz != nil {
-			_, o.err = o.gz.Write(o.buf)
+			if _, o.err = o.gz.Write(o.buf); o.err == nil {
+				o.send()
+			}
 		} else {
 			_, o.err = o.w.Write(o.buf)
 		}
 	}
 	o.buf = o.buf[:0]
+}
+
+// send writes what has been compressed.
+func (o *output) send() {
+	_, o.err = o.w.Write(o.zipped)
+	o.zipped = o.zipped[:0]
 }
 
 // finish sends the rest. The output must not be used after it.
@@ -130,6 +150,9 @@ func (o *output) finish() error {
 		if err := o.gz.Close(); o.err == nil {
 			o.err = err
 		}
+		if o.err == nil {
+			o.send()
+		}
 		o.gz.Reset(nil)
 		gzips.Put(o.gz)
 	}
@@ -140,10 +163,13 @@ func (o *output) finish() error {
 
 // release gives up an output of which nothing may be sent any more.
 func (o *output) release() {
-	buf := o.buf
+	buf, zipped := o.buf, o.zipped
 	if cap(buf) > 512<<10 {
 		buf = nil
 	}
-	*o = output{buf: buf[:0]}
+	if cap(zipped) > 512<<10 {
+		zipped = nil
+	}
+	*o = output{buf: buf[:0], zipped: zipped[:0]}
 	outputs.Put(o)
 }

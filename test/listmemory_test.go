@@ -1,0 +1,222 @@
+package test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// listStreams are read at once, slowStreams of them slowly.
+	listStreams, slowStreams = 64, 6
+	listObjects              = 10_000
+	// listGrowth is what the lists may cost the node in resident memory.
+	listGrowth = 64 << 20
+	// tableGrowth is the same for Tables. It is above the goal: each row is made from a
+	// decoded object, and the garbage of that sets the pace of the collector.
+	tableGrowth = 192 << 20
+)
+
+// listForms are what lists are asked for in.
+var listForms = []struct {
+	name, accept, encoding string
+	growth                 int64
+}{
+	{"JSON", "application/json", "", listGrowth},
+	{"JSON, gzip", "application/json", "gzip", listGrowth},
+	{"protobuf", "application/vnd.kubernetes.protobuf", "", listGrowth},
+	{"protobuf, gzip", "application/vnd.kubernetes.protobuf", "gzip", listGrowth},
+	{"Table", "application/json;as=Table;v=v1;g=meta.k8s.io", "", tableGrowth},
+	{"Table, gzip", "application/json;as=Table;v=v1;g=meta.k8s.io", "gzip", tableGrowth},
+}
+
+// TestListMemory reads lists of 10,000 objects in 64 streams at once, some of which
+// hardly read, in all forms, and looks at the resident memory of the node meanwhile.
+// LIST_COUNT=2000 is the number of lists that the promise is about.
+func TestListMemory(t *testing.T) {
+	count := 192
+	if s := os.Getenv("LIST_COUNT"); s != "" {
+		var err error
+		if count, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := Start(t, 1).Nodes()[0]
+	createMany(t, node, listObjects)
+	clients := make([]*http.Client, 8)
+	for i := range clients {
+		clients[i] = node.newHTTP(t, "h2")
+	}
+	for range 3 {
+		node.Usage(t) // each collects garbage
+	}
+	before := node.Usage(t)
+	watch := watchResident(t, node)
+	for _, f := range listForms {
+		began, cpu := time.Now(), node.CPU(t)
+		bytes := node.lists(t, clients, count/len(listForms), f.accept, f.encoding)
+		grown := watch.peak.Load() - before.Resident
+		t.Logf("%-14s %d lists of %.1f MB in %s, %s of CPU each; resident up to %+d MiB", f.name, count/len(listForms), float64(bytes)/1e6/float64(count/len(listForms)),
+			time.Since(began).Round(time.Millisecond), (node.CPU(t)-cpu)/time.Duration(count/len(listForms)), grown>>20)
+		if grown > f.growth {
+			t.Errorf("%s: %d lists of %d objects in %d streams: the node grew by %d MiB, want at most %d", f.name, count/len(listForms), listObjects, listStreams, grown>>20, f.growth>>20)
+		}
+	}
+	watch.stop()
+	t.Logf("resident: %d MiB before, %d MiB at the most, %d MiB after", before.Resident>>20, watch.peak.Load()>>20, node.resident(t)>>20)
+}
+
+// createMany makes ConfigMaps of 1 KiB each.
+func createMany(t *testing.T, node *Node, n int) {
+	t.Helper()
+	client := node.Typed(t).CoreV1().ConfigMaps("default")
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	for w := range 32 {
+		wg.Go(func() {
+			for i := w; i < n && failed.Load() == nil; i += 32 {
+				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%05d", i)}, Data: map[string]string{"k": strings.Repeat(string(rune('a'+i%26)), 1<<10)}}
+				if _, err := client.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		t.Fatal(*err)
+	}
+}
+
+// newHTTP is a client with connections of its own.
+func (n *Node) newHTTP(t *testing.T, protocol string) *http.Client {
+	t.Helper()
+	config, err := n.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.Clone()
+	config.NextProtos = []string{protocol}
+	tr := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: protocol == "h2", DisableCompression: true}
+	if protocol != "h2" {
+		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// lists reads that many lists in all streams and returns the sum of their bytes.
+func (n *Node) lists(t *testing.T, clients []*http.Client, count int, accept, encoding string) int64 {
+	t.Helper()
+	var next, bytes atomic.Int64
+	var wg sync.WaitGroup
+	slow := n.newHTTP(t, "http/1.1")
+	for i := range listStreams {
+		wg.Go(func() {
+			client, pause := clients[i%len(clients)], time.Duration(0)
+			if i < slowStreams {
+				client, pause = slow, time.Millisecond
+			}
+			for next.Add(1) <= int64(count) {
+				began := time.Now()
+				got, err := n.listOnce(t.Context(), client, accept, encoding, pause)
+				bytes.Add(got)
+				if took := time.Since(began); err != nil && took > 55*time.Second {
+					// On a machine that others keep busy the server's own bound comes first.
+					t.Logf("a list was cut after %s: %v", took.Round(time.Second), err)
+				} else if err != nil {
+					t.Errorf("list: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return bytes.Load()
+}
+
+func (n *Node) listOnce(ctx context.Context, client *http.Client, accept, encoding string, pause time.Duration) (int64, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Accept", accept)
+	if encoding != "" {
+		r.Header.Set("Accept-Encoding", encoding)
+	}
+	w, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer w.Body.Close()
+	if w.StatusCode != http.StatusOK || w.Header.Get("Content-Encoding") != encoding {
+		return 0, fmt.Errorf("%s, encoding %q", w.Status, w.Header.Get("Content-Encoding"))
+	}
+	return io.Copy(io.Discard, &slowReader{w.Body, pause})
+}
+
+// slowReader pauses after each piece of 64 KiB.
+type slowReader struct {
+	io.Reader
+	pause time.Duration
+}
+
+func (s *slowReader) Read(b []byte) (int, error) {
+	if s.pause > 0 {
+		time.Sleep(s.pause)
+	}
+	return s.Reader.Read(b[:min(len(b), 64<<10)])
+}
+
+// residentWatch looks at a node's resident memory all the time.
+type residentWatch struct {
+	peak atomic.Int64
+	stop func()
+}
+
+func watchResident(t *testing.T, node *Node) *residentWatch {
+	w := &residentWatch{}
+	done, ended := make(chan struct{}), make(chan struct{})
+	w.stop = sync.OnceFunc(func() { close(done); <-ended })
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				w.peak.Store(max(w.peak.Load(), node.resident(t)))
+			}
+		}
+	}()
+	t.Cleanup(w.stop)
+	return w
+}
+
+// resident is the node's resident memory in bytes.
+func (n *Node) resident(t testing.TB) int64 {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.pid))
+	if err != nil {
+		t.Errorf("%s: %v", n.Name, err)
+		return 0
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
+		t.Errorf("%s: %v", n.Name, err)
+	}
+	return pages * int64(os.Getpagesize())
+}
