@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+func init() {
+	for _, r := range [...]struct {
+		plural   string
+		validate func(obj, old tree) field.ErrorList
+	}{
+		{"roles", role}, {"clusterroles", clusterRole}, {"rolebindings", roleBinding}, {"clusterrolebindings", clusterRoleBinding},
+	} {
+		byResource[schema.GroupResource{Group: rbacGroup, Resource: r.plural}] = &Rules{Validate: r.validate}
+	}
+}
+
+func role(obj, _ tree) field.ErrorList { return policyRules(obj, true) }
+
+func clusterRole(obj, _ tree) field.ErrorList {
+	errs := policyRules(obj, false)
+	rule, ok := obj["aggregationRule"].(tree)
+	if !ok {
+		return errs
+	}
+	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
+	selectors := list(rule["clusterRoleSelectors"])
+	if len(selectors) == 0 {
+		errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+	}
+	for i, x := range selectors {
+		var s metav1.LabelSelector
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(x), &s); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i), x, "invalid label selector."))
+			continue
+		}
+		errs = append(errs, metav1validation.ValidateLabelSelector(&s, metav1validation.LabelSelectorValidationOptions{}, path.Index(i))...)
+	}
+	return errs
+}
+
+// policyRules checks that each rule is about resources or about paths.
+func policyRules(obj tree, namespaced bool) (errs field.ErrorList) {
+	for i, x := range list(obj["rules"]) {
+		rule, path := asTree(x), field.NewPath("rules").Index(i)
+		groups, resources, names, urls := list(rule["apiGroups"]), list(rule["resources"]), list(rule["resourceNames"]), list(rule["nonResourceURLs"])
+		if len(urls) > 0 {
+			if namespaced {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls, "namespaced rules cannot apply to non-resource URLs"))
+			}
+			if len(groups) > 0 || len(resources) > 0 || len(names) > 0 {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls, "rules cannot apply to both regular resources and non-resource URLs"))
+			}
+			continue
+		}
+		if len(groups) == 0 {
+			errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
+		}
+		if len(resources) == 0 {
+			errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
+		}
+	}
+	return errs
+}
+
+func roleBinding(obj, old tree) field.ErrorList {
+	return append(roleRef(obj, old, "Role", "ClusterRole"), subjects(obj, true)...)
+}
+
+func clusterRoleBinding(obj, old tree) field.ErrorList {
+	return append(roleRef(obj, old, "ClusterRole"), subjects(obj, false)...)
+}
+
+// roleRef checks what a binding refers to. That it is there at all is the schema's
+// to check.
+func roleRef(obj, old tree, kinds ...string) (errs field.ErrorList) {
+	ref, path := asTree(obj["roleRef"]), field.NewPath("roleRef")
+	if group := text(ref, "apiGroup"); group != rbacGroup {
+		errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
+	}
+	if kind := text(ref, "kind"); kind != "" && !slices.Contains(kinds, kind) {
+		errs = append(errs, field.NotSupported(path.Child("kind"), kind, kinds))
+	}
+	errs = append(errs, pathName(text(ref, "name"), path.Child("name"))...)
+	if old != nil {
+		was := asTree(old["roleRef"])
+		for _, name := range [...]string{"apiGroup", "kind", "name"} {
+			if text(was, name) != text(ref, name) {
+				return append(errs, field.Invalid(path, ref, "cannot change roleRef"))
+			}
+		}
+	}
+	return errs
+}
+
+// pathName checks a name that only has to fit in a path.
+func pathName(name string, path *field.Path) (errs field.ErrorList) {
+	switch name {
+	case ".", "..":
+		errs = append(errs, field.Invalid(path, name, "may not be '"+name+"'"))
+	}
+	for _, c := range [...]string{"/", "%"} {
+		if strings.Contains(name, c) {
+			errs = append(errs, field.Invalid(path, name, "may not contain '"+c+"'"))
+		}
+	}
+	return errs
+}
+
+func subjects(obj tree, namespaced bool) (errs field.ErrorList) {
+	for i, x := range list(obj["subjects"]) {
+		s, path := asTree(x), field.NewPath("subjects").Index(i)
+		group := text(s, "apiGroup")
+		switch kind := text(s, "kind"); kind {
+		case "ServiceAccount":
+			if name := text(s, "name"); name != "" {
+				for _, msg := range validation.IsDNS1123Subdomain(name) {
+					errs = append(errs, field.Invalid(path.Child("name"), name, msg))
+				}
+			}
+			if group != "" {
+				errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{""}))
+			}
+			if !namespaced && text(s, "namespace") == "" {
+				errs = append(errs, field.Required(path.Child("namespace"), ""))
+			}
+		case "User", "Group":
+			if group != rbacGroup {
+				errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
+			}
+		case "":
+		default:
+			errs = append(errs, field.NotSupported(path.Child("kind"), kind, []string{"ServiceAccount", "User", "Group"}))
+		}
+	}
+	return errs
+}
