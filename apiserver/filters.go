@@ -189,7 +189,7 @@ func (c *call) classify(registry *kinds.Registry) {
 func firstSegment(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
-	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", ".well-known", "openid":
+	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", "flagz", "statusz", ".well-known", "openid":
 		return "/" + first
 	}
 	return ""

@@ -57,6 +57,7 @@ func (s *Server) paths(registry *kinds.Registry) []string {
 	add(s.cfg.Version, "/version")
 	add(s.cfg.Health, "/healthz", "/livez", "/readyz")
 	add(s.cfg.Metrics, "/metrics")
+	add(s.cfg.ZPages, "/flagz", "/statusz")
 	paths := make([]string, 0, len(out))
 	for p, served := range out {
 		if served {

@@ -59,6 +59,7 @@ type Config struct {
 	Health    http.Handler // /livez, /readyz, /healthz
 	Metrics   http.Handler // /metrics
 	OpenID    http.Handler // /.well-known/openid-configuration, /openid
+	ZPages    http.Handler // /flagz, /statusz
 
 	// ServiceBlocks are the addresses of Services, one block of a family or one of
 	// each; the first is the default family's. Default: 10.0.0.0/24.

@@ -16,6 +16,9 @@ import (
 const (
 	// APIResponseCompression compresses long answers for clients that accept it.
 	APIResponseCompression featuregate.Feature = "APIResponseCompression"
+	// ComponentFlagz and ComponentStatusz serve /flagz and /statusz.
+	ComponentFlagz   featuregate.Feature = "ComponentFlagz"
+	ComponentStatusz featuregate.Feature = "ComponentStatusz"
 	// OpenAPIEnums publishes the values that a field may have.
 	OpenAPIEnums featuregate.Feature = "OpenAPIEnums"
 	// StorageVersionHash is in discovery.
@@ -29,6 +32,8 @@ var locked = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.GA, 
 
 var known = map[featuregate.Feature]featuregate.FeatureSpec{
 	APIResponseCompression: beta,
+	ComponentFlagz:         beta,
+	ComponentStatusz:       beta,
 	OpenAPIEnums:           beta,
 	StorageVersionHash:     beta,
 	WatchList:              beta,

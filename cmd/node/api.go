@@ -80,7 +80,7 @@ func (n *node) serveAPI(context.Context) error {
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
+		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
 		Fairness:        n.fairness,

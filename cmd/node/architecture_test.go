@@ -78,6 +78,7 @@ var rooms = map[string]room{
 	// It knows requests by their words and objects by their types, not how they are served.
 	"apiserver/fairness": {direct: noHTTP, reach: noRaft},
 	"apiserver/health":   {reach: noRaft},
+	"apiserver/zpages":   {reach: noRaft},
 	"apiserver/features": {reach: noRaft},
 	// It knows requests and answers as bytes: what they mean is the server's.
 	"apiserver/audit":       {reach: noRaft},

@@ -28,6 +28,9 @@ import (
 // the same. A flag wins over the environment, the environment over the file, the
 // file over the default.
 type Config struct {
+	// set are the flags that these values come from.
+	set *pflag.FlagSet
+
 	Name    string
 	DataDir string
 
@@ -95,6 +98,7 @@ type Config struct {
 // flags defines a flag for each setting, with its default.
 func (c *Config) flags() *pflag.FlagSet {
 	f := pflag.NewFlagSet("node", pflag.ContinueOnError)
+	c.set = f
 	f.SortFlags = false
 	host, _ := os.Hostname()
 	f.StringVar(&c.Name, "name", host, "name of this node, for people; its id is made once and kept in the data directory")
