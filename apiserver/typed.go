@@ -54,7 +54,8 @@ func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj an
 
 // wipeSystemFields clears metadata that a client cannot set.
 func wipeSystemFields(m *metav1.ObjectMeta) {
-	m.UID, m.SelfLink, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", "", metav1.Time{}, nil, nil
+	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
+	m.SetSelfLink("")
 }
 
 // another is a call for another object on behalf of this one: as the node itself,
