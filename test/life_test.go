@@ -1,0 +1,248 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// goneWithin bounds how long a collection of garbage or of a namespace may take,
+// a failover in the middle included.
+const goneWithin = 60 * time.Second
+
+// dependents of one owner, as many as a large workload has.
+const dependents = 1000
+
+// TestGarbageFailover deletes owners with a thousand dependents: once with the
+// leader alive, then in the foreground with the leader killed half way. The next
+// leader goes on, and the owner goes last.
+func TestGarbageFailover(t *testing.T) {
+	c := Start(t, 3)
+	leader := c.Leader(t)
+	survivor := c.Others(leader)[0]
+	client := survivor.Typed(t)
+
+	owner := createFamily(t, client, "background")
+	began := time.Now()
+	remove(t, client, owner.Name, metav1.DeletePropagationBackground)
+	awaitConfigMaps(t, survivor, "background", func(left int) bool { return left == 0 })
+	t.Logf("%d dependents were gone %d ms after their owner", dependents, time.Since(began).Milliseconds())
+
+	owner = createFamily(t, client, "foreground")
+	remove(t, client, owner.Name, metav1.DeletePropagationForeground)
+	awaitConfigMaps(t, survivor, "foreground", func(left int) bool { return left < dependents*3/4 })
+	if left := countConfigMaps(t, survivor, "foreground"); left == 0 {
+		t.Log("all was gone before the kill: the failover in the middle was not tried")
+	}
+	c.Kill(t, leader)
+	began = time.Now()
+	awaitConfigMaps(t, survivor, "foreground", func(left int) bool { return left == 0 })
+	t.Logf("the rest was gone %d ms after the leader was killed", time.Since(began).Milliseconds())
+
+	last := create(t, client, "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
+	deleted := map[string]uint64{}
+	for _, e := range survivor.Watch(t, "", owner.ResourceVersion, last.ResourceVersion) {
+		if e.Type == "DELETED" {
+			deleted[e.Name] = Revision(t, e.ResourceVersion)
+		}
+	}
+	for i := range dependents {
+		name := fmt.Sprintf("foreground-%d", i)
+		if at := deleted[name]; at == 0 || at > deleted[owner.Name] {
+			t.Fatalf("%s was deleted at %d, its owner at %d", name, at, deleted[owner.Name])
+		}
+	}
+}
+
+// TestNamespaceUnderWriters deletes a namespace that 16 writers create in, and
+// kills the leader meanwhile. Nothing survives, and whatever was acknowledged has
+// its deletion event.
+func TestNamespaceUnderWriters(t *testing.T) {
+	c := Start(t, 3)
+	leader := c.Leader(t)
+	survivors := c.Others(leader)
+	const doomed = "doomed"
+	survivors[0].Kubectl(t, "create", "namespace", doomed)
+	marker := create(t, survivors[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}})
+
+	var (
+		mu    sync.Mutex
+		acked = map[string]string{} // name to resourceVersion
+		acks  atomic.Int64
+		wg    sync.WaitGroup
+	)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for w := range 16 {
+		client := survivors[w%2].Typed(t)
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				name := fmt.Sprintf("w%d-%d", w, i)
+				cm, err := client.CoreV1().ConfigMaps(doomed).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+				if err == nil {
+					mu.Lock()
+					acked[name] = cm.ResourceVersion
+					mu.Unlock()
+					acks.Add(1)
+				}
+			}
+		})
+	}
+	Await(t, 20*time.Second, "the writers write", func() string {
+		if n := acks.Load(); n < 500 {
+			return fmt.Sprint(n, " were acknowledged")
+		}
+		return ""
+	})
+	if err := survivors[0].Typed(t).CoreV1().Namespaces().Delete(t.Context(), doomed, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	c.Kill(t, leader)
+	Await(t, goneWithin, "the namespace is gone", func() string {
+		_, err := survivors[0].Typed(t).CoreV1().Namespaces().Get(t.Context(), doomed, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprint("it is there: ", err)
+	})
+	took := time.Since(began)
+	cancel()
+	wg.Wait()
+	last := create(t, survivors[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
+	t.Logf("%d were acknowledged, the namespace was gone %d ms after kill -9 of the leader", len(acked), took.Milliseconds())
+	for _, n := range survivors {
+		if left := countConfigMaps(t, n, doomed); left != 0 {
+			t.Errorf("%s: %d objects have survived their namespace", n.Name, left)
+		}
+		added, deleted := map[string]string{}, map[string]bool{}
+		for _, e := range n.Watch(t, "", marker.ResourceVersion, last.ResourceVersion) {
+			switch e.Type {
+			case "ADDED":
+				added[e.Name] = e.ResourceVersion
+			case "DELETED":
+				deleted[e.Name] = true
+			}
+		}
+		for name, rv := range acked {
+			if added[name] != rv || !deleted[name] {
+				t.Fatalf("%s: %s was acknowledged at %s; ADDED at %q, DELETED: %v", n.Name, name, rv, added[name], deleted[name])
+			}
+		}
+	}
+}
+
+// TestRacingPreconditions deletes one object many times at once, each time on the
+// condition that it is the one that was read, while others change it: exactly one
+// version is deleted, and it is the one that a delete was acknowledged for.
+func TestRacingPreconditions(t *testing.T) {
+	c := Start(t, 3)
+	const rounds, deleters = 20, 8
+	for round := range rounds {
+		name := fmt.Sprintf("raced-%d", round)
+		cm := create(t, c.Nodes()[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		var wg sync.WaitGroup
+		var done, conflicts atomic.Int64
+		for i := range deleters {
+			client := c.Nodes()[i%3].Typed(t).CoreV1().ConfigMaps("default")
+			wg.Go(func() {
+				if i%2 == 0 {
+					changed := cm.DeepCopy()
+					changed.Data, changed.ResourceVersion = map[string]string{"by": fmt.Sprint(i)}, ""
+					_, _ = client.Update(t.Context(), changed, metav1.UpdateOptions{})
+				}
+				err := client.Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cm.UID, ResourceVersion: &cm.ResourceVersion}})
+				switch {
+				case err == nil:
+					done.Add(1)
+				case apierrors.IsConflict(err):
+					conflicts.Add(1)
+				case !apierrors.IsNotFound(err):
+					t.Errorf("delete: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		_, err := c.Nodes()[1].Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+		if done.Load() > 1 || (done.Load() == 1) != apierrors.IsNotFound(err) {
+			t.Fatalf("%d deletes were acknowledged, %d conflicted, and then: %v", done.Load(), conflicts.Load(), err)
+		}
+	}
+}
+
+func create(t *testing.T, client kubernetes.Interface, namespace string, cm *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	made, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// createFamily makes a namespace with the dependents of an owner, which is a
+// ConfigMap of the same name in the namespace.
+func createFamily(t *testing.T, client kubernetes.Interface, name string) *corev1.ConfigMap {
+	t.Helper()
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	owner := create(t, client, name, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	yes := true
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: &yes}
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for i := w; i < dependents; i += 16 {
+				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), OwnerReferences: []metav1.OwnerReference{ref}}}
+				if _, err := client.CoreV1().ConfigMaps(name).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+					t.Errorf("create a dependent: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return owner
+}
+
+func remove(t *testing.T, client kubernetes.Interface, name string, policy metav1.DeletionPropagation) {
+	t.Helper()
+	if err := client.CoreV1().ConfigMaps(name).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func countConfigMaps(t *testing.T, n *Node, namespace string) int {
+	t.Helper()
+	var list struct{ Items []struct{} }
+	b, w, err := n.Get(t, "/api/v1/namespaces/"+namespace+"/configmaps")
+	if err == nil && w.StatusCode != 200 {
+		err = fmt.Errorf("%s: %s", w.Status, b)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil {
+		return -1 // no leader, for a moment
+	}
+	return len(list.Items)
+}
+
+func awaitConfigMaps(t *testing.T, n *Node, namespace string, enough func(left int) bool) {
+	t.Helper()
+	Await(t, goneWithin, "the ConfigMaps of "+namespace+" go", func() string {
+		if left := countConfigMaps(t, n, namespace); left < 0 || !enough(left) {
+			return fmt.Sprint(left, " are there")
+		}
+		return ""
+	})
+}
