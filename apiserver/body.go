@@ -72,6 +72,9 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 		return status.CannotBeHandled(gvk, kind, err)
 	}
 	findings := findingsOf(body.Duplicates, unknown)
+	if len(findings) > 1 {
+		findings = body.InOrder(findings)
+	}
 	switch c.q.strictness() {
 	case strictFields:
 		if len(findings) > 0 {
@@ -107,6 +110,7 @@ const (
 // warn adds Warning headers. Duplicates are dropped; too long ones are cut and
 // what then does not fit is dropped.
 func (c *call) warn(texts []string) {
+	texts = eachLine(texts)
 	total := 0
 	for _, t := range texts {
 		total += utf8.RuneCountInString(t)
@@ -137,6 +141,21 @@ func (c *call) warn(texts []string) {
 		c.warnings += n
 		c.Header().Add("Warning", header)
 	}
+}
+
+// eachLine makes a warning of each line of what the YAML parser found.
+func eachLine(texts []string) []string {
+	var out []string
+	for _, t := range texts {
+		if rest, ok := strings.CutPrefix(t, "yaml: unmarshal errors:\n"); ok {
+			for line := range strings.SplitSeq(rest, "\n") {
+				out = append(out, strings.TrimSpace(line))
+			}
+			continue
+		}
+		out = append(out, t)
+	}
+	return out
 }
 
 func cutRunes(s string, n int) string {

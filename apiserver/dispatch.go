@@ -31,7 +31,7 @@ func (c *call) dispatch() {
 
 func (c *call) route() error {
 	if c.res == nil {
-		if c.s.cfg.Kinds().HasGroupVersion(apischema.GroupVersion{Group: c.info.Group, Version: c.info.Version}) {
+		if c.s.cfg.Kinds().HasGroup(c.info.Group) {
 			return status.NoSuchResource()
 		}
 		status.PlainNotFound(c, c.r)

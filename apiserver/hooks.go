@@ -44,12 +44,12 @@ var byResource = map[string]*objectHooks{
 	"secrets":    &secretHooks,
 	"services":   &serviceHooks,
 
+	"certificatesigningrequests.certificates.k8s.io": &signingRequestHooks,
+
 	"clusterroles.rbac.authorization.k8s.io":        &roleHooks,
 	"roles.rbac.authorization.k8s.io":               &roleHooks,
 	"clusterrolebindings.rbac.authorization.k8s.io": &bindingHooks,
 	"rolebindings.rbac.authorization.k8s.io":        &bindingHooks,
-
-	"certificatesigningrequests.certificates.k8s.io": &signingRequestHooks,
 }
 
 // subresourceHooks is keyed by resource.group/subresource.

@@ -131,7 +131,7 @@ func (q *query) parse(all string, understood uint32) error {
 			if apierrors.IsBadRequest(err) {
 				return err
 			}
-			return apierrors.NewBadRequest(fmt.Sprintf("invalid query parameter %q: %v", name, err))
+			return apierrors.NewBadRequest(err.Error())
 		}
 	}
 	return nil

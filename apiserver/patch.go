@@ -91,7 +91,9 @@ func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (
 	if err := c.matchPath(obj); err != nil {
 		return nil, nil, err
 	}
-	return old, obj, c.checkIdentity(meta, cur)
+	// Another uid is an attempt to change it, which validation refuses; a PUT of an
+	// object with another uid is about another object.
+	return old, obj, c.checkRevision(meta, cur)
 }
 
 // unfitPatch is the answer to a patch whose result has a value of the wrong type.

@@ -241,11 +241,7 @@ func (p *pool) wanted(want string) (string, error) {
 		return "", fmt.Errorf("%q is no address", want)
 	}
 	if !slices.ContainsFunc(p.all(), func(b netip.Prefix) bool { return services.Usable(b, a) }) {
-		var ranges []string
-		for _, b := range p.all() {
-			ranges = append(ranges, b.String())
-		}
-		return "", fmt.Errorf("the provided network does not match the current range %v", ranges)
+		return "", errors.New("the provided network does not match the current range")
 	}
 	return a.String(), p.claimAddress(a)
 }

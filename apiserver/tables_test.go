@@ -33,7 +33,17 @@ func TestTables(t *testing.T) {
 		}
 		writeTable(&b, s.id(), &table)
 	}
-	golden(t, "testdata/kinds/tables.txt", b.String())
+	got := b.String()
+	if *reference != "" {
+		got = strings.NewReplacer(differentRows...).Replace(got)
+	}
+	golden(t, "testdata/kinds/tables.txt", got)
+}
+
+// differentRows are what upstream prints and what we do.
+var differentRows = []string{
+	// Upstream's row has a cell more than the table has columns.
+	`"192.0.2.7", "services/default/web", "<age>"`, `"192.0.2.7", "services/default/web"`,
 }
 
 func writeTable(b *strings.Builder, title string, table *metav1.Table) {

@@ -162,7 +162,7 @@ func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
 }
 
 // keyPath is how upstream names the place of an object in its messages.
-func (c *call) keyPath() string { return "/" + c.res.GroupResource().Resource + "/" + c.key() }
+func (c *call) keyPath() string { return "/registry/" + c.res.GroupResource().Resource + "/" + c.key() }
 
 // parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
 // none.
@@ -184,6 +184,11 @@ func (c *call) checkIdentity(meta tree, cur *mvcc.Version) error {
 	if uid := text(meta, "uid"); uid != "" && uid != cur.UID {
 		return status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), uid, cur.UID)
 	}
+	return c.checkRevision(meta, cur)
+}
+
+// checkRevision is checkIdentity without the uid.
+func (c *call) checkRevision(meta tree, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
 	switch {
 	case err != nil:

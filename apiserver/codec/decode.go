@@ -28,6 +28,8 @@ type Body struct {
 	// Duplicates are strict-decoding findings of the syntax: duplicate fields,
 	// in upstream's words (`duplicate field "spec.replicas"`).
 	Duplicates []string
+
+	text []byte // the document, if it is JSON
 }
 
 // Decode parses a body of the given Content-Type (empty: JSON). res says what
@@ -42,7 +44,9 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 	}
 	switch bodyType(contentType, res) {
 	case JSON:
-		return decodeJSON(string(body), body, res)
+		b, err := decodeJSON(string(body), body, res)
+		b.text = body
+		return b, err
 	case YAML:
 		text, duplicate, err := YAMLToJSON(body)
 		if err != nil {

@@ -66,6 +66,9 @@ func Negotiate(r *http.Request, res *kinds.Resource, shape Shape) (Format, error
 	if accept := firstValue(r.Header, "Accept"); accept != "" && accept != JSON {
 		c, m, ok := choose(clauses(accept), res)
 		if !ok || f.Stream && !media[m].stream {
+			if res != nil && !res.Custom && !namesMedia(accept) {
+				return Format{}, status.NoSuchMedia(mediaNames())
+			}
 			return Format{}, notAcceptable(res, f.Stream)
 		}
 		f.MediaType, pretty = media[m].name, c.pretty
@@ -153,6 +156,27 @@ func allowed(c *clause, m int, res *kinds.Resource) bool {
 	default:
 		return res != nil
 	}
+}
+
+// namesMedia reports whether an Accept header names a medium that is spoken,
+// whatever else it asks for.
+func namesMedia(header string) bool {
+	for _, a := range goautoneg.ParseAccept(header) {
+		for _, m := range media {
+			if a.Type == "application" && (a.SubType == m.subtype || a.SubType == "*") || a.Type == "*" && a.SubType == "*" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func mediaNames() []string {
+	names := make([]string, len(media))
+	for i, m := range media {
+		names[i] = m.name
+	}
+	return names
 }
 
 func notAcceptable(res *kinds.Resource, stream bool) error {

@@ -27,6 +27,7 @@ var functions = map[string]func(v any, now time.Time) any{
 	"boolText":  timeless(boolText),
 	"commaList": timeless(func(v any) any { return strings.Join(texts(v), ",") }),
 	"count":     timeless(count),
+	"kernel":    timeless(kernel),
 	"createdAt": timeless(func(v any) any { return text(v) }),
 	"labels":    timeless(formatLabels),
 	"phase":     timeless(phase),

@@ -222,3 +222,15 @@ func conditionStatus(v, kind any) any {
 	}
 	return "?"
 }
+
+// kernel is a node's kernel version with its architecture.
+func kernel(info any) any {
+	version := text(get(info, "kernelVersion"))
+	if version == "" {
+		version = "<unknown>"
+	}
+	if arch := text(get(info, "architecture")); arch != "" {
+		version += " (" + arch + ")"
+	}
+	return version
+}

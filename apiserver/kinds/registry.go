@@ -50,6 +50,12 @@ func (r *Registry) LookupKind(gvk schema.GroupVersionKind) *Resource { return r.
 // All returns every resource, sorted by group, version, plural. Not to be changed.
 func (r *Registry) All() []*Resource { return r.all }
 
+// HasGroup reports whether anything is served under a group.
+func (r *Registry) HasGroup(group string) bool {
+	i := sort.Search(len(r.all), func(i int) bool { return r.all[i].Group >= group })
+	return i < len(r.all) && r.all[i].Group == group
+}
+
 // HasGroupVersion reports whether anything is served under a group version.
 func (r *Registry) HasGroupVersion(gv schema.GroupVersion) bool {
 	i := sort.Search(len(r.all), func(i int) bool {

@@ -83,20 +83,33 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType && !custom:
 		decoded, err := codec.Decode("application/json", body, nil)
 		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+			return nil, undecodable(p.Type, body, err)
 		}
 		p.merge, p.Duplicates = decoded.Object, decoded.Duplicates
 		return p, nil
 	}
-	return nil, unsupported(Accepted(custom))
+	return nil, unsupported(custom)
 }
 
 // Check returns 415 for a Content-Type that Parse would refuse.
 func Check(contentType string, custom bool) error {
-	if accepted := Accepted(custom); !slices.Contains(accepted, string(typeOf(contentType))) {
-		return unsupported(accepted)
+	if !slices.Contains(Accepted(custom), string(typeOf(contentType))) {
+		return unsupported(custom)
 	}
 	return nil
+}
+
+// undecodable words the refusal of a merge patch as upstream does, whose two kinds
+// are decoded in two places.
+func undecodable(t types.PatchType, body []byte, err error) error {
+	var m map[string]any
+	if plain := kjson.UnmarshalCaseSensitivePreserveInts(body, &m); plain != nil {
+		err = plain
+	}
+	if t == types.StrategicMergePatchType {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
 func typeOf(contentType string) types.PatchType {
@@ -116,6 +129,19 @@ func (p *Patch) parseOperations() error {
 	if len(raw) > MaxOperations {
 		return apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(raw)))
+	}
+	var strict []struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		From  string `json:"from"`
+		Value any    `json:"value"`
+	}
+	findings, err := kjson.UnmarshalStrict(p.Raw, &strict)
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	for _, f := range findings {
+		p.Duplicates = append(p.Duplicates, "json patch "+f.Error())
 	}
 	ops, err := jsonpatch.DecodePatch(p.Raw)
 	if err != nil {
@@ -229,12 +255,18 @@ func rejected(err error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
-func unsupported(accepted []string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
+// unsupported is the 415. Upstream's router refuses built-in resources before
+// anybody knows what they accept.
+func unsupported(custom bool) error {
+	s := metav1.Status{
 		Status: metav1.StatusFailure,
 		Code:   http.StatusUnsupportedMediaType,
 		Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " +
-			strings.Join(accepted, ", "),
-	}}
+	}
+	if custom {
+		s.Message = "the body of the request was in an unknown format - accepted media types include: " + strings.Join(Accepted(custom), ", ")
+	} else {
+		s.Message, s.Details = "415: Unsupported Media Type", &metav1.StatusDetails{}
+	}
+	return &apierrors.StatusError{ErrStatus: s}
 }

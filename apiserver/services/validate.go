@@ -90,9 +90,10 @@ func validatePorts(s *corev1.ServiceSpec) (errs field.ErrorList) {
 			}
 			names[p.Name] = true
 		}
+		errs = append(errs, invalid(path.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))...)
 		if p.TargetPort.Type == intstr.String {
 			errs = append(errs, invalid(path.Child("targetPort"), p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
-		} else if p.TargetPort.IntVal != p.Port {
+		} else {
 			errs = append(errs, invalid(path.Child("targetPort"), p.TargetPort.IntVal, validation.IsValidPortNum(int(p.TargetPort.IntVal)))...)
 		}
 		if p.AppProtocol != nil {

@@ -187,8 +187,15 @@ func ConflictText(resource schema.GroupResource, name, text string) *apierrors.S
 	return apierrors.NewConflict(resource, name, errors.New(text))
 }
 
-// UIDPrecondition is the 409 of a precondition on the uid. key is how upstream
-// names the object's place, for example /pods/default/x.
+// NoSuchMedia is the 406 for an Accept header that names nothing that is spoken.
+func NoSuchMedia(accepted []string) *apierrors.StatusError {
+	e := NotAcceptableText("406: Not Acceptable\n\nAvailable representations: " + join(accepted))
+	e.ErrStatus.Details = &metav1.StatusDetails{}
+	return e
+}
+
+// UIDPrecondition is the 409 of a uid in a body. key is how upstream names the
+// object's place, for example /registry/pods/default/x.
 func UIDPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
 	return precondition(resource, name, key, "UID", want, have)
 }
@@ -205,11 +212,6 @@ func DeleteUIDPrecondition(kind schema.GroupKind, name, want, have string) *apie
 func DeleteVersionPrecondition(kind schema.GroupKind, name, want, have string) *apierrors.StatusError {
 	return ConflictText(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name, fmt.Sprintf(
 		"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", want, have))
-}
-
-// VersionPrecondition is the 409 of a precondition on the resourceVersion.
-func VersionPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
-	return precondition(resource, name, key, "ResourceVersion", want, have)
 }
 
 func precondition(resource schema.GroupResource, name, key, what, want, have string) *apierrors.StatusError {
