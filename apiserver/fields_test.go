@@ -1,7 +1,6 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,7 +20,7 @@ func fieldsOf(answer string) ([]string, error) {
 	lines := []string{}
 	for _, e := range o.Metadata.ManagedFields {
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			return nil, err
 		}
 		var paths []string

@@ -128,7 +128,7 @@ func TestAppliersAtOnce(t *testing.T) {
 	owned := map[string][]string{}
 	for _, e := range got.ManagedFields {
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			t.Fatal(err)
 		}
 		set.Leaves().Iterate(func(p fieldpath.Path) { owned[e.Manager] = append(owned[e.Manager], p.String()) })
