@@ -28,6 +28,7 @@ func TestParseRequest(t *testing.T) {
 		{method: "GET", path: "/api/v1/watch/namespaces/n/pods", want: RequestInfo{IsResource: true, Verb: "watch", Version: "v1", Resource: "pods", Namespace: "n", legacyWatch: true}},
 		{method: "DELETE", path: "/api/v1/nodes", want: RequestInfo{IsResource: true, Verb: "deletecollection", Version: "v1", Resource: "nodes"}},
 		{method: "GET", path: "/apis/apps/v1", want: RequestInfo{Verb: "get"}},
+		{method: "GET", path: "/apis//v1/pods", want: RequestInfo{Verb: "get"}},
 		{method: "GET", path: "/api", want: RequestInfo{Verb: "get"}},
 		{method: "GET", path: "/livez/ping", want: RequestInfo{Verb: "get"}},
 		{method: "GET", path: "/api/v1/namespaces//pods", bad: true},

@@ -65,7 +65,7 @@ func (i *RequestInfo) groupVersion(path string) (rest string, ok bool) {
 		i.Version, rest, ok = strings.Cut(path[len("/api/"):], "/")
 	case strings.HasPrefix(path, "/apis/"):
 		var tail string
-		if i.Group, tail, ok = strings.Cut(path[len("/apis/"):], "/"); ok {
+		if i.Group, tail, ok = strings.Cut(path[len("/apis/"):], "/"); ok && i.Group != "" {
 			i.Version, rest, ok = strings.Cut(tail, "/")
 		}
 	}
