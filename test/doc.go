@@ -13,9 +13,13 @@
 // like. Their tests share one cluster (startReaders), of which a non-voter hears
 // the leader through a Link that can be made long.
 //
+// What the API promises stands in stories, testdata/conformance, that TestConformance
+// tells to a cluster; docs/conformance.md lists them. A session of kubectl's commands
+// is testdata/kubectl.txt.
+//
 // The environment variable QUORATE_BIN names a binary to test instead of
 // building one; KUBECTL names a kubectl (default: bin/kubectl of the
-// repository, which `make kubectl` builds). KEEP=1 keeps the directory of the
+// repository, which `make kubectls` builds with those of other minors beside it). KEEP=1 keeps the directory of the
 // run, with all logs.
 //
 // No process outlives a run, however it ends: a reaper in a session of its own

@@ -92,6 +92,7 @@ var rooms = map[string]room{
 	"bench/modes":           {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":                  {},
 	"test/history":          {reach: noKubernetes},
+	"test/story":            {reach: noKubernetes},
 	"test/wire":             {ours: []string{"test/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
 	"test/chaos":        {ours: []string{"test/history", "test/wire", "test/check", "test/chaos/"}},

@@ -1,0 +1,107 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// TestConformanceTable checks docs/conformance.md: every promise has a test, every
+// test exists, every story has a promise, and what is shown is what the stories show.
+func TestConformanceTable(t *testing.T) {
+	stories := conformanceStories(t)
+	raw, err := os.ReadFile("../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, rows := map[string]bool{}, 0
+	for _, line := range strings.Split(string(raw), "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Promise ") {
+			continue
+		}
+		rows++
+		columns := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(columns) != 3 {
+			t.Errorf("not a row of three columns: %s", line)
+			continue
+		}
+		promise, state := columns[0], columns[2]
+		missing := ""
+		for _, test := range strings.Split(columns[1], ", ") {
+			dir, name, _ := strings.Cut(test, " ")
+			name, sub, _ := strings.Cut(name, "/")
+			if !declares(t, dir, name) {
+				t.Errorf("%s: there is no test %s", promise, test)
+			}
+			if sub == "" {
+				continue
+			}
+			if dir == "test" && name == "TestConformance" {
+				s := stories[sub]
+				if s == nil {
+					t.Errorf("%s: there is no story %s", promise, sub)
+					continue
+				}
+				told[sub] = true
+				missing += s.NotYet
+			} else if _, err := os.Stat(filepath.Join("..", dir, "testdata", sub+".txt")); err != nil {
+				t.Errorf("%s: %s: %v", promise, test, err)
+			}
+		}
+		if why := stateIsNot(state, missing); why != "" {
+			t.Errorf("%s: %s", promise, why)
+		}
+	}
+	if rows < 100 {
+		t.Errorf("the table has %d rows: is it read?", rows)
+	}
+	for name, s := range stories {
+		if !told[name] {
+			t.Errorf("docs/conformance.md has no row for the story %s: %s", name, s.Title)
+		}
+	}
+}
+
+// stateIsNot says why a state cannot be that of a row whose stories miss something.
+func stateIsNot(state, missing string) string {
+	what, why, _ := strings.Cut(state, ": ")
+	switch {
+	case what == "not yet" && why == "", what == "differs" && why == "":
+		return "say what: " + state
+	case what == "not yet" && why != missing:
+		return "the state is " + state + "; its stories say @not-yet " + missing
+	case what != "not yet" && missing != "":
+		return "the state is " + state + ", but a story says @not-yet " + missing
+	case state != "shown" && what != "not yet" && what != "differs" && state != "issue of its own: not yet":
+		return "not a state: " + state
+	}
+	return ""
+}
+
+// declared are the test functions of the directories that were asked for.
+var declared = map[string]map[string]bool{}
+
+func declares(t *testing.T, dir, name string) bool {
+	t.Helper()
+	if declared[dir] == nil {
+		declared[dir] = map[string]bool{}
+		files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			source, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range testFunction.FindAllSubmatch(source, -1) {
+				declared[dir][string(m[1])] = true
+			}
+		}
+	}
+	return declared[dir][name]
+}
