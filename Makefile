@@ -4,12 +4,12 @@ SHELL := /bin/bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-KUBERNETES := $(shell awk '$$1=="k8s.io/api"{print $$2}' go.mod)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-KUBE_VERSION := $(subst v0.,v1.,$(KUBERNETES))
-KUBE_LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+# How the kubectl of a module file says which version it is.
+kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(1)))
+kube_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(1) \
 	-X k8s.io/component-base/version.gitMajor=1 \
-	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 # Where `make run` keeps its playground.
 DATA ?= .cache/dev
 
@@ -29,7 +29,18 @@ run: build ## Build, start three nodes on loopback, write a kubeconfig, say what
 kubectl: bin/kubectl ## Build Kubernetes' own kubectl from its Go module into bin/
 
 bin/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
-	cd tools/kubectl && go build -trimpath -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/kubectl .
+	cd tools/kubectl && go build -trimpath -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+
+.PHONY: kubectls
+kubectls: bin/kubectl bin/kubectl-1.35 bin/kubectl-1.37 bin/kubectl-debian ## Build the kubectls of the minors around ours too, and fetch Debian's
+
+bin/kubectl-1.%: tools/kubectl/1.%.mod tools/kubectl/main.go
+	cd tools/kubectl && go build -trimpath -modfile=1.$*.mod -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+
+# Unpacked, not installed: it would take the place of a kubectl that is there.
+bin/kubectl-debian:
+	@mkdir -p bin && dir=$$(mktemp -d) && chmod 755 $$dir && cd $$dir && (apt-get update && apt-get download kubernetes-client && dpkg-deb -x kubernetes-client*.deb .) >/dev/null && \
+		cp usr/bin/kubectl $(CURDIR)/$@; code=$$?; rm -rf $$dir; exit $$code
 
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
@@ -57,13 +68,15 @@ check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, gen
 # they are there, or where there is no apt.
 .PHONY: test-deps
 test-deps:
-	@if ! command -v systemd-analyze >/dev/null && command -v apt-get >/dev/null; then \
-		(apt-get update && apt-get install -y --no-install-recommends systemd) >/dev/null; fi
+	@missing=; command -v systemd-analyze >/dev/null || missing=systemd; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
+	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
+		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi
 
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
-test: test-deps build bin/kubectl ## Run every test; installs what is missing (as root, with apt)
+test: test-deps build kubectls ## Run every test; installs what is missing (as root, with apt)
 	go test -race -tags invariants -timeout 20m ./...
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && go test -timeout 15m ./...

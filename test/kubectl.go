@@ -18,9 +18,9 @@ type Output struct {
 }
 
 // kubectl is a command against one node, with nothing of the user's own
-// configuration.
-func (n *Node) kubectl(ctx context.Context, env []string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, theRun.kubectl, append([]string{"--kubeconfig", n.c.Kubeconfig, "--context", "quorate-" + n.Name}, args...)...)
+// configuration. The program is at path.
+func (n *Node) kubectl(ctx context.Context, path string, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig", n.c.Kubeconfig, "--context", "quorate-" + n.Name}, args...)...)
 	cmd.Env = cleanEnv(append([]string{"HOME=" + n.c.dir}, env...)...)
 	cmd.WaitDelay = time.Second
 	return cmd
@@ -29,10 +29,16 @@ func (n *Node) kubectl(ctx context.Context, env []string, args ...string) *exec.
 // TryKubectl runs kubectl against this node; a failure is an exit code.
 func (n *Node) TryKubectl(t testing.TB, env []string, stdin string, args ...string) Output {
 	t.Helper()
+	return n.runKubectl(t, theRun.kubectl, env, stdin, args...)
+}
+
+// runKubectl is TryKubectl with the kubectl at path.
+func (n *Node) runKubectl(t testing.TB, path string, env []string, stdin string, args ...string) Output {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := n.kubectl(ctx, env, args...)
+	cmd := n.kubectl(ctx, path, env, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -66,7 +72,7 @@ type Background struct {
 func (n *Node) KubectlBackground(t testing.TB, args ...string) *Background {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &Background{cmd: n.kubectl(ctx, nil, args...), stop: cancel}
+	b := &Background{cmd: n.kubectl(ctx, theRun.kubectl, nil, args...), stop: cancel}
 	b.cmd.Stdout, b.cmd.Stderr = b, b
 	if err := b.cmd.Start(); err != nil {
 		cancel()

@@ -1,6 +1,7 @@
-// Package clients holds tests with the clients that users have: client-go's
-// informers and controller-runtime's manager, against a cluster of real
-// processes, directly and through a load balancer.
+// Package clients holds tests with the clients that users have, against clusters of
+// real processes: client-go's and controller-runtime's clients, informers and
+// caches (TestClientGo), both through restarts, directly and through a load
+// balancer (TestRollingRestart), and the JavaScript client (TestNode, in node/).
 //
 // It is a module of its own because of controller-runtime's dependencies. The
 // harness comes from package test of the main module, and nothing else does.
