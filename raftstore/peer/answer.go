@@ -88,6 +88,9 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	if err := checkTerms(req); err != nil {
 		return s.turnAway(req, err, t.timeout)
 	}
+	if entries, ok := req.(*raft.AppendEntriesRequest); ok {
+		vouched(entries)
+	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	var snapshot *patientReader
 	if install, ok := req.(*raft.InstallSnapshotRequest); ok {

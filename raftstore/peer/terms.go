@@ -17,6 +17,15 @@ import (
 // not know, and can then be elected in that very term, beside its leader.
 var errLaterTerm = errors.New("the message is of an earlier term than what it carries")
 
+// vouched bounds the commit index of a message by the last entry that it vouches for:
+// that it carries, or stands behind. The library commits up to the end of the
+// follower's log, which may have a tail that its leader never had; and the same
+// goroutine sends the commit index of now under the term that was (the rule is that
+// of the Raft paper, figure 2, AppendEntries 5). Heartbeats have neither.
+func vouched(r *raft.AppendEntriesRequest) {
+	r.LeaderCommitIndex = min(r.LeaderCommitIndex, r.PrevLogEntry+uint64(len(r.Entries)))
+}
+
 // checkTerms returns errLaterTerm for such a message. Both sides ask: the sender, so
 // that it does no harm to others, and the receiver, so that nobody does.
 func checkTerms(req any) error {

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,54 @@ func TestEarlierTerm(t *testing.T) {
 				if want := map[bool]int{true: 1}[row.good]; handed != want {
 					t.Errorf("%s: %d messages were handed to raft, want %d", row.name, handed, want)
 				}
+			}
+		})
+	}
+}
+
+// TestCommitIsVouchedFor: the commit index of a message is not beyond its last entry,
+// on either side.
+func TestCommitIsVouchedFor(t *testing.T) {
+	for _, row := range []struct{ prev, entries, commit, want uint64 }{
+		{0, 0, 0, 0}, {5, 0, 5, 5}, {5, 0, 9, 5}, {5, 2, 6, 6}, {5, 2, 9, 7},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []uint64
+			a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+				got = append(got, rpc.Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
+				rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+			})
+			defer a.Close()
+			defer b.Close()
+			message := func() *raft.AppendEntriesRequest {
+				req := &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: row.prev, PrevLogTerm: 1, LeaderCommitIndex: row.commit}
+				for i := range row.entries {
+					req.Entries = append(req.Entries, &raft.Log{Index: row.prev + 1 + i, Term: 1})
+				}
+				return req
+			}
+			if err := a.AppendEntries("b", "b", message(), &raft.AppendEntriesResponse{}); err != nil {
+				t.Fatal(err)
+			}
+			line, err := a.AppendEntriesPipeline("b", "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := line.AppendEntries(message(), &raft.AppendEntriesResponse{}); err != nil {
+				t.Fatal(err)
+			}
+			<-line.Consumer()
+			line.Close()
+			s, err := a.dial("b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.call(rpcTimeout, kindAppendEntries, message(), &raft.AppendEntriesResponse{}); err != nil {
+				t.Fatal(err)
+			}
+			a.drop(s)
+			if want := []uint64{row.want, row.want, row.want}; !slices.Equal(got, want) {
+				t.Errorf("%+v: raft was handed commit indexes %d", row, got)
 			}
 		})
 	}

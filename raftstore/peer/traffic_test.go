@@ -53,7 +53,8 @@ func TestTraffic(t *testing.T) {
 	if sent < entry || sent > entry+entry/10 {
 		t.Errorf("n1 has sent %d bytes to n2 for an entry of %d", sent, entry)
 	}
-	if got := two.of("n1").received.Load(); got < entry || got > sent {
+	// What came together with the end of the handshake is not counted here.
+	if got := two.of("n1").received.Load(); got < entry/2 || got > sent {
 		t.Errorf("n2 has received %d bytes of the %d that n1 sent", got, sent)
 	}
 	conn, err := h1.Conn("n2", h2.Addr())

@@ -21,6 +21,7 @@
 //	TestSnapshotInstallLoop         a follower with dead entries installs the same snapshot for ever (hashicorp/raft#697); cure: restart it without its log
 //	TestTransferFlagStuck           after an interrupted transfer a re-elected leader refuses every write (hashicorp/raft#696)
 //	TestStaleReplication            entries of a new term are sent under the old one, and two nodes can lead in one term; cure: peer.Transport refuses such messages
+//	TestCommitBeyondMessage         a message lets its receiver commit entries that it does not vouch for; cure: peer.Transport bounds its commit index
 //	TestHungDiskKeepsLeader         a leader whose disk hangs stays leader (hashicorp/raft#503)
 //	TestVirtualTimeFailovers        200 failovers in virtual time, on our transport too
 //	TestStartingConfiguration       cure: the pinned versions work together, over a restart
