@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"maps"
-
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/patch"
@@ -74,34 +72,58 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 // compares the texts. What does not fit is left to the merge, which names it, and
 // nulls are left as they are: they say that a field is there.
 func canonical(sent tree, model *schema.Model) tree {
-	if hasNull(sent) {
-		return sent
-	}
 	fitted := runtime.DeepCopyJSON(sent)
+	dropNulls(fitted)
 	if unknown, err := model.Fit(fitted); err != nil || len(unknown) > 0 {
 		return sent
 	}
+	addNulls(fitted, sent)
 	return fitted
 }
 
-func hasNull(v any) bool {
+// dropNulls takes the fields that are null out of an object.
+func dropNulls(v any) {
 	switch v := v.(type) {
-	case nil:
-		return true
 	case tree:
-		for _, x := range v {
-			if hasNull(x) {
-				return true
+		for k, x := range v {
+			if x == nil {
+				delete(v, k)
+				continue
 			}
+			dropNulls(x)
 		}
 	case []any:
 		for _, x := range v {
-			if hasNull(x) {
-				return true
-			}
+			dropNulls(x)
 		}
 	}
-	return false
+}
+
+// addNulls gives an object the fields that are null in from, which has the same
+// lists.
+func addNulls(v, from any) {
+	switch from := from.(type) {
+	case tree:
+		to, ok := v.(tree)
+		if !ok {
+			return
+		}
+		for k, x := range from {
+			if x == nil {
+				to[k] = nil
+			} else if y, ok := to[k]; ok {
+				addNulls(y, x)
+			}
+		}
+	case []any:
+		to, ok := v.([]any)
+		if !ok || len(to) != len(from) {
+			return
+		}
+		for i, x := range from {
+			addNulls(to[i], x)
+		}
+	}
 }
 
 // apply serves a server-side apply (KEP-555) of an object.
@@ -218,7 +240,12 @@ func (c *call) applyToScale() error {
 	if err != nil {
 		return err
 	}
-	part := tree{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": maps.Clone(sent)}
+	part := tree{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": tree{}}
+	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion"} {
+		if v, ok := sent[name]; ok {
+			part["metadata"].(tree)[name] = v
+		}
+	}
 	if replicas := lookup(a.tree, "spec.replicas"); replicas != nil {
 		if err := assign(part, c.sub.SpecReplicas, replicas); err != nil {
 			return err

@@ -334,6 +334,9 @@ func (s *scenario) directive(words []string) {
 		}
 	case "@close":
 		s.streams[words[1]].cancel()
+	case "@sleep-second":
+		// The times of managedFields are whole seconds; two in a row must differ.
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	case "@gone":
 		s.until(words[1], func(code int, _ string) bool { return code == http.StatusNotFound })
 	case "@until":

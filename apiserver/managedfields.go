@@ -106,6 +106,48 @@ func (c *call) track(obj, old tree) error {
 	return nil
 }
 
+// onlyTimesDiffer reports whether two objects are the same but for the times in
+// their managedFields. An apply that changes nothing in the end, after defaulting,
+// has a new time all the same, and must not become a write: appliers repeat theirs
+// for ever.
+func onlyTimesDiffer(obj, old, meta, oldMeta tree) bool {
+	if len(obj) != len(old) || len(meta) != len(oldMeta) {
+		return false
+	}
+	for name, v := range obj {
+		if name != "metadata" && !treeEqual(v, old[name]) {
+			return false
+		}
+	}
+	for name, v := range meta {
+		if name != "managedFields" && !treeEqual(v, oldMeta[name]) {
+			return false
+		}
+	}
+	now, _ := meta["managedFields"].([]any)
+	before, _ := oldMeta["managedFields"].([]any)
+	if len(now) != len(before) {
+		return false
+	}
+	byWho := func(e any) string {
+		m, _ := e.(tree)
+		return text(m, "operation") + "\x00" + text(m, "manager") + "\x00" + text(m, "apiVersion") + "\x00" + text(m, "subresource")
+	}
+	known := map[string]any{} // a new time changes the order
+	for _, e := range before {
+		m, _ := e.(tree)
+		known[byWho(e)] = m["fieldsV1"]
+	}
+	for _, e := range now {
+		m, _ := e.(tree)
+		fields, ok := known[byWho(e)]
+		if !ok || !treeEqual(m["fieldsV1"], fields) {
+			return false
+		}
+	}
+	return true
+}
+
 // fieldManager names who makes the request: what it says, or its program.
 func (c *call) fieldManager() string {
 	if c.q.FieldManager != "" {

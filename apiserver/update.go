@@ -137,6 +137,9 @@ func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, 
 	if c.released(obj, meta, oldMeta) {
 		op = proto.Op_OP_DELETE
 	}
+	if c.applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
+		carry(meta, oldMeta, "managedFields")
+	}
 	ch, err := c.store(op, obj)
 	if err != nil {
 		return change{}, err

@@ -117,9 +117,9 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 // and tracks it. The errors are API errors: 409 with the conflicts, 400 for a
 // configuration that is none. nil without an error: live is as the configuration
 // asks, and nothing changes. live and patch are not changed; the result shares
-// parts with both.
+// parts with live.
 func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) (map[string]any, error) {
-	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: patch}, manager, force)
+	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)
 	if err != nil || out == nil {
 		return nil, err
 	}

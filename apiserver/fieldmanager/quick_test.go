@@ -38,7 +38,7 @@ func samples(t testing.TB) (out []sample) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, "testdata/corners.yaml") {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -72,6 +72,54 @@ func samples(t testing.TB) (out []sample) {
 		}
 	}
 	return out
+}
+
+// TestQuickOfNothing: every part that is there when nothing is set, made empty in both
+// ways.
+func TestQuickOfNothing(t *testing.T) {
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range registry.All() {
+		if res.Virtual {
+			continue
+		}
+		model, err := schema.Lookup(res.Model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(Config{Versions: []Version{{res.GVK(), res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range partsOf(m.Nothing(), nil) {
+			for _, v := range []any{[]any{}, map[string]any{}} {
+				obj := map[string]any{"apiVersion": res.GroupVersion().String(), "kind": res.Kind, "metadata": map[string]any{"name": "a"}}
+				if err := unstructured.SetNestedField(obj, v, path...); err != nil {
+					continue // below something of another kind
+				}
+				if _, err := model.Fit(obj); err != nil {
+					continue // not a value of its type
+				}
+				both(t, m, m.Nothing(), obj, "m")
+			}
+		}
+	}
+}
+
+// partsOf are the paths of the lists, maps and nulls in an object.
+func partsOf(m map[string]any, at []string) (paths [][]string) {
+	for _, key := range sortedKeys(m) {
+		path := append(slices.Clip(at), key)
+		switch v := m[key].(type) {
+		case nil, []any:
+			paths = append(paths, path)
+		case map[string]any:
+			paths = append(append(paths, path), partsOf(v, path)...)
+		}
+	}
+	return paths
 }
 
 // copied is an object through JSON, as it is after it was stored, with whole

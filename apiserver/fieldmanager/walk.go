@@ -67,6 +67,7 @@ func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth i
 	if !ok {
 		return nil, false
 	}
+	atomic := false
 	switch {
 	case a.Scalar != nil:
 		if exists { // scalars have no zero
@@ -75,7 +76,7 @@ func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth i
 		return leaf, true
 	case a.List != nil:
 		list := v.([]any)
-		if len(list) == 0 || a.List.ElementRelationship == smdschema.Atomic {
+		if atomic = a.List.ElementRelationship == smdschema.Atomic; atomic || len(list) == 0 {
 			break
 		}
 		fields, ok = m.addedList(a.List, list)
@@ -85,7 +86,7 @@ func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth i
 		return fields, ok
 	case a.Map != nil:
 		obj := v.(map[string]any)
-		if len(obj) == 0 || a.Map.ElementRelationship == smdschema.Atomic {
+		if atomic = a.Map.ElementRelationship == smdschema.Atomic; atomic || len(obj) == 0 {
 			break
 		}
 		below, _ := zero.(map[string]any)
@@ -98,23 +99,19 @@ func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth i
 		}
 		return fields, ok
 	}
-	if exists && empty(v) == empty(zero) && empty(v) {
-		return nil, true // nothing, as before
+	switch {
+	case !exists:
+		return leaf, true
+	case equal(v, zero):
+		return nil, true
+	case atomic || zero == nil:
+		return leaf, true // one value for another
 	}
-	return leaf, true
+	return nil, false
 }
 
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case map[string]any:
-		return len(v) == 0
-	case []any:
-		return len(v) == 0
-	}
-	return false
-}
+// inItem is a depth at which no field is ignored.
+const inItem = 1 << 10
 
 func (m *Manager) addedMap(t *smdschema.Map, obj, zero map[string]any, depth int, name string) (fields map[string]any, ok bool) {
 	for key, v := range obj {
@@ -144,7 +141,7 @@ func (m *Manager) addedList(t *smdschema.List, list []any) (fields map[string]an
 		if !ok || fields[key] != nil {
 			return nil, false
 		}
-		below, ok := m.added(t.ElementType, v, nil, false, -1, "")
+		below, ok := m.added(t.ElementType, v, nil, false, inItem, "")
 		if !ok {
 			return nil, false
 		}
