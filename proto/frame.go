@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -47,6 +48,21 @@ func Encode(kind Kind, m proto.Message) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// InTerm returns the frame of a Write as the copy for the leader of a term. The frame
+// itself is not changed: a field that comes again at the end of a message counts.
+func InTerm(frame []byte, term Term) []byte {
+	out := make([]byte, 0, len(frame)+InTermBytes)
+	out = append(out, frame...)
+	out = protowire.AppendTag(out, writeTermField, protowire.VarintType)
+	return protowire.AppendVarint(out, uint64(term))
+}
+
+// InTermBytes is how much longer InTerm makes a frame at most.
+const InTermBytes = 12
+
+// writeTermField is the number of Write.term.
+const writeTermField = 16
 
 // Split checks the frame's version and returns its kind and body. The body
 // aliases b.

@@ -142,23 +142,25 @@ const (
 	Outcome_OUTCOME_UID_MISMATCH      Outcome = 5
 	Outcome_OUTCOME_GUARD_ABSENT      Outcome = 6
 	Outcome_OUTCOME_GUARD_TERMINATING Outcome = 7
-	Outcome_OUTCOME_DUPLICATE         Outcome = 8 // the request id took effect before, at revision
-	Outcome_OUTCOME_FORGOTTEN         Outcome = 9 // since is below the floor: it cannot be told
+	Outcome_OUTCOME_DUPLICATE         Outcome = 8  // the request id took effect before, at revision
+	Outcome_OUTCOME_FORGOTTEN         Outcome = 9  // since is below the floor: it cannot be told
+	Outcome_OUTCOME_OTHER_TERM        Outcome = 10 // no copy up to this one has taken effect
 )
 
 // Enum value maps for Outcome.
 var (
 	Outcome_name = map[int32]string{
-		0: "OUTCOME_UNSPECIFIED",
-		1: "OUTCOME_APPLIED",
-		2: "OUTCOME_EXISTS",
-		3: "OUTCOME_NOT_FOUND",
-		4: "OUTCOME_REVISION_MISMATCH",
-		5: "OUTCOME_UID_MISMATCH",
-		6: "OUTCOME_GUARD_ABSENT",
-		7: "OUTCOME_GUARD_TERMINATING",
-		8: "OUTCOME_DUPLICATE",
-		9: "OUTCOME_FORGOTTEN",
+		0:  "OUTCOME_UNSPECIFIED",
+		1:  "OUTCOME_APPLIED",
+		2:  "OUTCOME_EXISTS",
+		3:  "OUTCOME_NOT_FOUND",
+		4:  "OUTCOME_REVISION_MISMATCH",
+		5:  "OUTCOME_UID_MISMATCH",
+		6:  "OUTCOME_GUARD_ABSENT",
+		7:  "OUTCOME_GUARD_TERMINATING",
+		8:  "OUTCOME_DUPLICATE",
+		9:  "OUTCOME_FORGOTTEN",
+		10: "OUTCOME_OTHER_TERM",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":       0,
@@ -171,6 +173,7 @@ var (
 		"OUTCOME_GUARD_TERMINATING": 7,
 		"OUTCOME_DUPLICATE":         8,
 		"OUTCOME_FORGOTTEN":         9,
+		"OUTCOME_OTHER_TERM":        10,
 	}
 )
 
@@ -449,7 +452,10 @@ type Write struct {
 	// What the proposer had applied before it sent the entry first. If the floor is
 	// higher, an earlier copy may have taken effect and its request id have been
 	// forgotten with the history, so the entry is refused. Zero: not checked.
-	Since         uint64 `protobuf:"varint,15,opt,name=since,proto3" json:"since,omitempty"`
+	Since uint64 `protobuf:"varint,15,opt,name=since,proto3" json:"since,omitempty"`
+	// The term whose leader was to take this copy of the entry. In another term it is
+	// refused. Zero: not checked.
+	Term          uint64 `protobuf:"varint,16,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,6 +591,13 @@ func (x *Write) GetRequestId() []byte {
 func (x *Write) GetSince() uint64 {
 	if x != nil {
 		return x.Since
+	}
+	return 0
+}
+
+func (x *Write) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
 	}
 	return 0
 }
@@ -2299,7 +2312,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xef\x03\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\x83\x04\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2318,7 +2331,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05flags\x18\r \x01(\rR\x05flags\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x0e \x01(\fR\trequestId\x12\x14\n" +
-	"\x05since\x18\x0f \x01(\x04R\x05since\"\x1f\n" +
+	"\x05since\x18\x0f \x01(\x04R\x05since\x12\x12\n" +
+	"\x04term\x18\x10 \x01(\x04R\x04term\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2461,7 +2475,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCONDITION_NONE\x10\x00\x12\x14\n" +
 	"\x10CONDITION_ABSENT\x10\x01\x12\x16\n" +
 	"\x12CONDITION_REVISION\x10\x02\x12\x14\n" +
-	"\x10CONDITION_EXISTS\x10\x03*\x82\x02\n" +
+	"\x10CONDITION_EXISTS\x10\x03*\x9a\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -2472,7 +2486,9 @@ const file_quorate_proto_rawDesc = "" +
 	"\x14OUTCOME_GUARD_ABSENT\x10\x06\x12\x1d\n" +
 	"\x19OUTCOME_GUARD_TERMINATING\x10\a\x12\x15\n" +
 	"\x11OUTCOME_DUPLICATE\x10\b\x12\x15\n" +
-	"\x11OUTCOME_FORGOTTEN\x10\t*x\n" +
+	"\x11OUTCOME_FORGOTTEN\x10\t\x12\x16\n" +
+	"\x12OUTCOME_OTHER_TERM\x10\n" +
+	"*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +

@@ -82,7 +82,7 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 	if err != nil {
 		return mvcc.Result{}, err
 	}
-	if len(frame) > proto.MaxEntryBytes {
+	if len(frame)+proto.InTermBytes > proto.MaxEntryBytes {
 		return mvcc.Result{}, fmt.Errorf("%d bytes, the limit is %d: %w", len(frame), proto.MaxEntryBytes, ErrTooLarge)
 	}
 	size := int64(len(frame))
@@ -133,10 +133,16 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 				return r, giveUp(sent, errForgotten, nil, nil)
 			case r.Outcome == proto.Outcome_OUTCOME_FORGOTTEN:
 				return r, errForgotten
+			case r.Outcome == proto.Outcome_OUTCOME_OTHER_TERM:
+				// No copy before it has taken effect, and none can any more: each is of
+				// an earlier term than this entry's.
+				sent, err = false, errNotSent
 			case r.Outcome == proto.Outcome_OUTCOME_DUPLICATE && attempt > 0:
 				r.Outcome = proto.Outcome_OUTCOME_APPLIED
+				return r, nil
+			default:
+				return r, nil
 			}
-			return r, nil
 		}
 		switch {
 		case errors.Is(err, errNotSent):
@@ -183,7 +189,7 @@ func giveUp(sent bool, last, caller, closed error) error {
 // errNotSent, ErrUnknownOutcome, or one that ends the proposal.
 func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64, error) {
 	if term := s.leader.term.Load(); term != 0 {
-		r, err := s.applyHere(ctx, frame)
+		r, err := s.applyHere(ctx, copyFor(frame, term))
 		return r, term, err
 	}
 	term := s.raft.CurrentTerm()
@@ -195,8 +201,16 @@ func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64,
 		return mvcc.Result{}, term, errNotSent // it would only wait on: see link.watch
 	}
 	s.stats.forwarded.Add(1)
-	r, err := s.forward(ctx, proto.NodeID(id), string(addr), term, frame)
+	r, err := s.forward(ctx, proto.NodeID(id), string(addr), term, copyFor(frame, term))
 	return r, term, err
+}
+
+// copyFor is the frame for the leader of a term.
+func copyFor(frame []byte, term uint64) []byte {
+	if kind, _, err := proto.Split(frame); err != nil || kind != proto.KindWrite {
+		return frame // to do it twice is as good as once
+	}
+	return proto.InTerm(frame, proto.Term(term))
 }
 
 // forward gives the frame to the leader of a term and waits for its answer, as

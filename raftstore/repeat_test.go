@@ -174,3 +174,27 @@ func TestProposalOfAnOldState(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A copy of a write that enters the log in another term than it was made for takes no
+// effect: its proposer may have been told long ago that there is none.
+func TestCopyOfAnotherTerm(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	w := write("k", "v")
+	w.RequestId = []byte("0123456789abcdef")
+	frame, err := proto.Encode(proto.KindWrite, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_OTHER_TERM {
+		t.Errorf("a copy for the term before: %+v, %v", r, err)
+	}
+	first, err := l.retry(c.ctx(), frame)
+	if err != nil || first.Outcome != proto.Outcome_OUTCOME_APPLIED {
+		t.Fatalf("a copy for this term: %+v, %v", first, err)
+	}
+	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
+		t.Errorf("a copy of what has taken effect: %+v, %v", r, err)
+	}
+	c.sameHash()
+}

@@ -88,6 +88,9 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 	if w.Since != 0 && proto.Revision(w.Since) < m.floor {
 		return proto.Outcome_OUTCOME_FORGOTTEN, 0
 	}
+	if w.Term > 1 { // the test's entries are of term 1
+		return proto.Outcome_OUTCOME_OTHER_TERM, 0
+	}
 	live := m.live(w.Table, w.Key, index)
 	var liveRev proto.Revision
 	if live != nil {
@@ -296,6 +299,7 @@ func (d *driver) write() {
 	if d.choose(3) == 0 {
 		w.Since = uint64(max(1, int(d.m.applied)-d.choose(30)))
 	}
+	w.Term = uint64(max(0, d.choose(12)-9)) // 0, 1 or 2, mostly 0
 	if err := Validate(w); err != nil {
 		d.t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 		if !known(&w) {
 			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d: %w", index, w.Op, w.Condition, proto.ErrUnknownKind)
 		}
-		s.write(&r, &w)
+		s.write(&r, term, &w)
 	case proto.KindCompact:
 		var c proto.Compact
 		if err := proto.Decode(body, &c); err != nil {
@@ -173,7 +173,7 @@ func (s *State) Publish() {
 	s.mark.Store(&m)
 }
 
-func (s *State) write(r *Result, w *proto.Write) {
+func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	var id [proto.RequestIDSize]byte
 	copy(id[:], w.RequestId)
 	if rev, ok := s.requests[id]; ok && id != ([proto.RequestIDSize]byte{}) {
@@ -184,6 +184,12 @@ func (s *State) write(r *Result, w *proto.Write) {
 	// there, with their ids; of those at or below it some are not.
 	if w.Since != 0 && proto.Revision(w.Since) < s.Floor() {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_FORGOTTEN, 0
+		return
+	}
+	// A copy that was checked for its term may enter the log in a later one of the same
+	// leader, when its proposer has long had another copy refused.
+	if w.Term != 0 && proto.Term(w.Term) != term {
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_OTHER_TERM, 0
 		return
 	}
 	// A refused write leaves nothing behind, not even an empty table: a node that
