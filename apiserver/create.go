@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/revise"
@@ -82,12 +83,18 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 		return err
 	}
 	model.Default(obj)
+	h := c.hooks()
+	if h.complete != nil {
+		if err := h.complete(c, obj, old); err != nil {
+			return err
+		}
+	}
 	if !c.applying {
 		if err := c.track(obj, old); err != nil {
 			return err
 		}
 	}
-	h, r := c.hooks(), &rules.Rules{}
+	r := &rules.Rules{}
 	if c.sub == nil || c.sub.Name == "scale" {
 		// Other subresources have rules of their own.
 		r = rules.Of(c.res.GroupResource())
@@ -110,12 +117,26 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 	if r.Validate != nil {
 		errs = append(errs, r.Validate(obj, old)...)
 	}
+	if h.validate != nil {
+		found, err := h.validate(c, obj, old)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, without(found, errs)...)
+	}
 	if h.allocate != nil && len(errs) == 0 {
 		if errs, err = h.allocate(c, obj, old); err != nil {
 			return err
 		}
 	}
 	return c.invalid(c.info.Name, errs)
+}
+
+// without returns the errors that are not among others.
+func without(errs, others field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(others, func(o *field.Error) bool { return o.Type == e.Type && o.Field == e.Field && o.Detail == e.Detail })
+	})
 }
 
 func (c *call) createNamed(obj, meta tree) (w written, err error) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
@@ -155,7 +156,15 @@ func hasVerb(verbs []string, verb string) bool {
 func (c *call) key() string { return c.res.Key(c.info.objectNamespace, c.info.Name) }
 
 // model of the resource's objects.
-func (c *call) model() (*schema.Model, error) { return schema.Lookup(c.res.Model) }
+func (c *call) model() (*schema.Model, error) { return modelOf(c.res) }
+
+// modelOf is the model of a resource's objects.
+func modelOf(res *kinds.Resource) (*schema.Model, error) {
+	if v := crd.Of(res); v != nil {
+		return v.Model()
+	}
+	return schema.Lookup(res.Model)
+}
 
 // format negotiates the form of the answer, before anything is done that could
 // not be taken back.

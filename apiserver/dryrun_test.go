@@ -149,6 +149,11 @@ func (s *sample) renamed(t *testing.T, name string) string {
 	obj["metadata"].(map[string]any)["name"] = name
 	if spec, ok := obj["spec"].(map[string]any); ok {
 		delete(spec, "clusterIP")
+		if names, ok := spec["names"].(map[string]any); ok && name != s.name {
+			// A definition is called after its resource.
+			names["plural"], names["kind"] = name, strings.ToUpper(name)
+			obj["metadata"].(map[string]any)["name"] = fmt.Sprint(name, ".", spec["group"])
+		}
 		if ports, ok := spec["ports"].([]any); ok {
 			for _, p := range ports {
 				delete(p.(map[string]any), "nodePort")

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
@@ -67,10 +69,11 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 		t.Fatal(err)
 	}
 	roles := rbac.New(mem, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	definitions := crd.New(mem, registry, slog.Default())
 	cfg := apiserver.Config{
 		Authorizer: auth.Roles(roles, roles.Empty), Roles: roles,
 		Store: apiserver.StoreOf(mem), Reads: reader,
-		Kinds:         func() *kinds.Registry { return registry },
+		Kinds: definitions.Current, Definitions: definitions,
 		Authenticator: admin{},
 		Discovery:     http.NotFoundHandler(),
 	}
@@ -118,6 +121,21 @@ func (e *env) runControllers() {
 	}
 	e.t.Cleanup(func() {
 		cancel()
+		wg.Wait()
+	})
+}
+
+// lead runs the loops of the leader's node that scenarios need, until the test ends.
+func (e *env) lead() {
+	ctx, resign := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := controllers.SettleDefinitions(ctx, e.api, slog.Default()); !errors.Is(err, context.Canceled) {
+			e.t.Errorf("settle definitions: %v", err)
+		}
+	})
+	e.t.Cleanup(func() {
+		resign()
 		wg.Wait()
 	})
 }
@@ -248,6 +266,7 @@ func (s *scenario) start() {
 		if s.controllers {
 			s.env.runControllers()
 		}
+		s.env.lead()
 	}
 }
 

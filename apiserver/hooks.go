@@ -16,6 +16,12 @@ import (
 // objectHooks are the few kinds whose objects need code of their own. Functions
 // that are nil do nothing.
 type objectHooks struct {
+	// complete fills in what clients leave out, after the model's defaults and before
+	// anybody owns the fields. old is nil for a create. Values of obj may be shared and
+	// are replaced, not changed.
+	complete func(c *call, obj, old tree) error
+	// validate adds to what the model says of an object that is complete.
+	validate func(c *call, obj, old tree) (field.ErrorList, error)
 	// prepare completes an object before it is validated. old is nil for a
 	// create. Values of obj may be shared and are replaced, not changed.
 	prepare func(obj, old tree)
@@ -45,6 +51,8 @@ var byResource = map[string]*objectHooks{
 	"services":   &serviceHooks,
 
 	"certificatesigningrequests.certificates.k8s.io": &signingRequestHooks,
+
+	"customresourcedefinitions.apiextensions.k8s.io": &definitionHooks,
 
 	"clusterroles.rbac.authorization.k8s.io":        &roleHooks,
 	"roles.rbac.authorization.k8s.io":               &roleHooks,
@@ -93,6 +101,9 @@ var needKubelet = map[string]bool{
 var noHooks objectHooks
 
 func (c *call) hooks() *objectHooks {
+	if c.res.Custom {
+		return &customHooks
+	}
 	if h := byResource[c.res.GroupResource().String()]; h != nil {
 		return h
 	}

@@ -2,13 +2,12 @@ package apiserver
 
 import (
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,21 +15,19 @@ import (
 )
 
 // fieldManagers are the field managers of all resources and subresources, made on
-// first use.
-type fieldManagers struct{ byPath sync.Map } // managerKey -> *fieldmanager.Manager
+// first use and kept with the resource.
+type fieldManagers struct{}
 
-type managerKey struct {
-	res *kinds.Resource
-	sub string
-}
+// managerKey is a subresource among what is kept with a resource.
+type managerKey struct{ sub string }
 
 // of returns the manager of writes to a resource ("") or one of its subresources.
-func (m *fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*fieldmanager.Manager, error) {
-	key := managerKey{res, sub}
-	if made, ok := m.byPath.Load(key); ok {
+func (fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*fieldmanager.Manager, error) {
+	key := managerKey{sub}
+	if made, ok := res.Memo().Load(key); ok {
 		return made.(*fieldmanager.Manager), nil
 	}
-	model, err := schema.Lookup(res.Model)
+	model, err := modelOf(res)
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +35,17 @@ func (m *fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry)
 		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: convertAmong(res, all),
 	}
 	for _, v := range versionsOf(res, all) {
-		cfg.Versions = append(cfg.Versions, fieldmanager.Version{GVK: v.GVK(), Model: v.Model})
+		version := fieldmanager.Version{GVK: v.GVK(), Model: v.Model}
+		if own := crd.Of(v); own != nil {
+			if version.Schema, err = own.Schema(false); err != nil {
+				return nil, err
+			}
+		}
+		cfg.Versions = append(cfg.Versions, version)
 	}
 	switch {
+	case sub == "status" && res.Custom:
+		cfg.Reset = []string{"metadata", "spec"}
 	case sub == "status":
 		cfg.Reset = []string{"spec"}
 	case sub == "" && res.Subresource("status") != nil:
@@ -50,7 +55,7 @@ func (m *fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry)
 	if err != nil {
 		return nil, err
 	}
-	kept, _ := m.byPath.LoadOrStore(key, made)
+	kept, _ := res.Memo().LoadOrStore(key, made)
 	return kept.(*fieldmanager.Manager), nil
 }
 

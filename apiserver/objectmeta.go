@@ -386,8 +386,10 @@ func treeEqual(a, b any) bool {
 
 // countGeneration raises metadata.generation if anything outside metadata and
 // status has changed.
-func countGeneration(obj, old tree, meta tree) {
-	if specEqual(obj, old) {
+func countGeneration(res *kinds.Resource, obj, old tree, meta tree) {
+	// A status that is no subresource of a custom resource is a field like others.
+	plain := res.Custom && res.Subresource("status") == nil
+	if specEqual(obj, old) && (!plain || treeEqual(obj["status"], old["status"])) {
 		return
 	}
 	was, _ := wholeNumber(meta["generation"])

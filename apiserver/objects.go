@@ -6,7 +6,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,7 +96,7 @@ func fitted(res *kinds.Resource, obj any) (tree, error) {
 		return nil, fmt.Errorf("encode %s: %w", res.Kind, err)
 	}
 	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
-	model, err := schema.Lookup(res.Model)
+	model, err := modelOf(res)
 	if err != nil {
 		return nil, err
 	}

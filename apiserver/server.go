@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/services"
@@ -33,6 +34,13 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (*auth.User, error)
 }
 
+// Definitions are the CustomResourceDefinitions of this node's state. *crd.Registry
+// satisfies it.
+type Definitions interface {
+	// Definitions in the order of their names.
+	Definitions() []*crd.Definition
+}
+
 // Config of a Server. Store, Reads and Kinds are required.
 type Config struct {
 	Store Store
@@ -51,6 +59,10 @@ type Config struct {
 	// issues the tokens of service accounts; without it that is refused (501).
 	Reviewer TokenReviewer
 	Tokens   Tokens
+
+	// Definitions are where Kinds gets custom resources from. Without it nothing
+	// settles the names of CustomResourceDefinitions.
+	Definitions Definitions
 
 	// Handlers mounted behind the door. A nil one answers 404.
 	Discovery http.Handler // /api, /apis and below, as far as they are no resources

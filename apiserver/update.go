@@ -131,7 +131,7 @@ func (c *call) replace(cur *mvcc.Version, obj, old tree) (change, error) {
 // settle is the second half of replace, for an object that is complete.
 func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, error) {
 	if c.res.HasGeneration {
-		countGeneration(obj, old, meta)
+		countGeneration(c.res, obj, old, meta)
 	}
 	op := proto.Op_OP_PUT
 	if c.released(obj, meta, oldMeta) {

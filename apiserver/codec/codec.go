@@ -47,10 +47,22 @@ func EncodeFor(res *kinds.Resource, obj map[string]any) (value []byte, offset ui
 // DecodeStored parses a stored value into a fresh tree, with kind and
 // apiVersion of res set and the fields of res.
 func DecodeStored(res *kinds.Resource, v *mvcc.Version) (map[string]any, error) {
-	return decodeValue(res, v.Key, v.Value)
+	return decodeValue(res, v, v.Value)
 }
 
-func decodeValue(res *kinds.Resource, key string, value []byte) (map[string]any, error) {
+// asStored reports whether a version is stored in the form that res shows it in.
+func asStored(res *kinds.Resource, v *mvcc.Version) bool {
+	return len(res.Moves) == 0 && (res.Form == "" || formOf(v) == res.Form)
+}
+
+func formOf(v *mvcc.Version) string {
+	form, _ := v.Fields.Get(kinds.FormAttribute)
+	return form
+}
+
+// decodeValue decodes the value of v, perhaps with another revision in it.
+func decodeValue(res *kinds.Resource, v *mvcc.Version, value []byte) (map[string]any, error) {
+	key := v.Key
 	tree, _, err := parseJSON(stringOf(value))
 	if err != nil {
 		return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
@@ -64,6 +76,11 @@ func decodeValue(res *kinds.Resource, key string, value []byte) (map[string]any,
 	}
 	obj["kind"] = res.Kind
 	obj["apiVersion"] = res.GroupVersion().String()
+	if !asStored(res, v) && res.Reform != nil {
+		if err := res.Reform(obj); err != nil {
+			return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
+		}
+	}
 	return obj, nil
 }
 
@@ -130,7 +147,7 @@ func metadataOf(key string, value []byte) ([]byte, error) {
 // digits of rev, which is the version's own revision but for the DELETED events
 // of selectors.
 func content(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	if len(res.Moves) > 0 {
+	if !asStored(res, v) {
 		return derive(movedJSON, res, v, rev, func() ([]byte, error) { return moveValue(res, v, rev) })
 	}
 	if rev == v.Revision || v.RevisionOffset == 0 {

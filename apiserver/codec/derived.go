@@ -25,6 +25,7 @@ const (
 type derived struct {
 	form  form
 	kind  schema.GroupVersionKind
+	by    string // Form of the resource
 	rev   proto.Revision
 	at    int64 // when it was made, for forms that age: in Unix seconds
 	bytes []byte
@@ -32,7 +33,7 @@ type derived struct {
 }
 
 func (d *derived) is(fm form, res *kinds.Resource, rev proto.Revision) bool {
-	return d.form == fm && d.rev == rev && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
+	return d.form == fm && d.rev == rev && d.by == res.Form && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
 }
 
 // maxDerived encodings are kept per version: a few group versions in a few forms.
@@ -68,7 +69,7 @@ func deriveAt(at int64, fm form, res *kinds.Resource, v *mvcc.Version, rev proto
 	case aged:
 		head = head.without(fm, res, rev)
 	}
-	v.SetMemo(&derived{form: fm, kind: res.GVK(), rev: rev, at: at, bytes: b, next: head})
+	v.SetMemo(&derived{form: fm, kind: res.GVK(), by: res.Form, rev: rev, at: at, bytes: b, next: head})
 	memos.add(v, int64(len(b))+96)
 	return b, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +30,7 @@ var errNoMagic = errors.New("provided data does not appear to be a protobuf mess
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientscheme.AddToScheme(s))
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	metav1.AddToGroupVersion(s, metav1.SchemeGroupVersion)
 	utilruntime.Must(metav1.AddMetaToScheme(s))
@@ -106,7 +108,7 @@ func revisedTree(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) (map[
 	if rev != v.Revision && v.RevisionOffset != 0 {
 		value = withRevision(value, v.RevisionOffset, rev)
 	}
-	return decodeValue(res, v.Key, value)
+	return decodeValue(res, v, value)
 }
 
 // partialGVK is the kind that both versions of PartialObjectMetadata are made

@@ -86,7 +86,7 @@ func appendObject(b []byte, res *kinds.Resource, v *mvcc.Version, rev proto.Revi
 		return b, errNoMetadata(v.Key)
 	}
 	b = appendType(b, res.Kind, res.Group, res.Version)
-	if len(res.Moves) == 0 && rev != v.Revision && v.RevisionOffset != 0 {
+	if asStored(res, v) && rev != v.Revision && v.RevisionOffset != 0 {
 		b = append(b, v.Value[1:v.RevisionOffset]...)
 		b = strconv.AppendUint(b, uint64(rev), 10)
 		return append(b, v.Value[digitsEnd(v.Value, v.RevisionOffset):]...), nil

@@ -145,7 +145,7 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 		b, err = e.sharedRow(b, content, rev)
 		b = append(b, tableEnd+frameEnd...)
 		e.headed = e.headed || err == nil
-	case e.f.As == AsObject && len(e.res.Moves) == 0 && rev == content.Revision && len(content.Value) > 0:
+	case e.f.As == AsObject && asStored(e.res, content) && rev == content.Revision && len(content.Value) > 0:
 		b = appendFrameStart(b, eventType)
 		b = append(b, e.prefix...)
 		b = append(b, content.Value[1:]...)

@@ -18,7 +18,7 @@ func deployments(t testing.TB) *Manager {
 		t.Fatal(err)
 	}
 	m, err := New(Config{
-		Versions: []Version{{apischema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, model}},
+		Versions: []Version{{GVK: apischema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Model: model}},
 		Reset:    []string{"status"}, Zero: of.Zero, Default: of.Default,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
@@ -14,7 +15,10 @@ import (
 // Version is one version of a resource.
 type Version struct {
 	GVK   apischema.GroupVersionKind
-	Model string // of package schema
+	Model string // of package schema, or the name of Schema
+	// Schema is that of a kind that package schema does not have; it may refer to the
+	// models of that package.
+	Schema *spec.Schema
 }
 
 // Config describes what a Manager manages.

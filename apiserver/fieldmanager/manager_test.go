@@ -56,7 +56,7 @@ func TestOtherVersion(t *testing.T) {
 // same field.
 func TestVersionsOfOneResource(t *testing.T) {
 	of := func(version string) Version {
-		return Version{apischema.GroupVersionKind{Group: "apps", Version: version, Kind: "Deployment"}, "io.k8s.api.apps.v1.Deployment"}
+		return Version{GVK: apischema.GroupVersionKind{Group: "apps", Version: version, Kind: "Deployment"}, Model: "io.k8s.api.apps.v1.Deployment"}
 	}
 	// What is minReadySeconds in v1 is revisionHistoryLimit in v2, and the other way.
 	swap := func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {

@@ -63,7 +63,7 @@ func samples(t testing.TB) (out []sample) {
 			model.Default(obj)
 			m := managers[res.GVK()]
 			if m == nil {
-				if m, err = New(Config{Versions: []Version{{res.GVK(), res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default}); err != nil {
+				if m, err = New(Config{Versions: []Version{{GVK: res.GVK(), Model: res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default}); err != nil {
 					t.Fatal(err)
 				}
 				managers[res.GVK()] = m
@@ -89,7 +89,7 @@ func TestQuickOfNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := New(Config{Versions: []Version{{res.GVK(), res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default})
+		m, err := New(Config{Versions: []Version{{GVK: res.GVK(), Model: res.Model}}, Reset: []string{"status"}, Zero: model.Zero, Default: model.Default})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package fieldmanager
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,9 @@ func typesOf(versions []Version) (types, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema for merging: %w", err)
 	}
+	if s, err = withOwn(s, versions); err != nil {
+		return nil, err
+	}
 	out := types{}
 	for _, v := range versions {
 		ref := smdschema.TypeRef{NamedType: &v.Model}
@@ -53,6 +57,53 @@ func typesOf(versions []Version) (types, error) {
 		out[v.GVK] = typed.ParseableType{Schema: s, TypeRef: ref}
 	}
 	return out, nil
+}
+
+// metadataModels are what the schemas of custom resources refer to.
+var metadataModels = sync.OnceValues(func() ([]smdschema.TypeDef, error) {
+	s, err := builtin()
+	if err != nil {
+		return nil, err
+	}
+	var out []smdschema.TypeDef
+	for _, t := range s.Types {
+		if strings.HasPrefix(t.Name, "io.k8s.apimachinery.pkg.apis.meta.v1.") || strings.HasPrefix(t.Name, "__untyped_") {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+})
+
+// withOwn returns a schema that has those of the versions that bring one along, and
+// the metadata's, or builtin if none does.
+func withOwn(builtin *smdschema.Schema, versions []Version) (*smdschema.Schema, error) {
+	models := map[string]*spec.Schema{}
+	for _, v := range versions {
+		if v.Schema != nil {
+			models[v.Model] = v.Schema
+		}
+	}
+	if len(models) == 0 {
+		return builtin, nil
+	}
+	own, err := schemaconv.ToSchemaFromOpenAPI(models, false)
+	if err != nil {
+		return nil, fmt.Errorf("schema for merging: %w", err)
+	}
+	shared, err := metadataModels()
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]bool{}
+	for _, t := range own.Types {
+		has[t.Name] = true
+	}
+	for _, t := range shared {
+		if !has[t.Name] {
+			own.Types = append(own.Types, t)
+		}
+	}
+	return own, nil
 }
 
 // ObjectToTyped implements managedfields.TypeConverter.

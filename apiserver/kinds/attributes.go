@@ -62,7 +62,10 @@ func (r *Resource) attributes() []attribute {
 		if r.Namespaced {
 			all = append(all, attribute{name: "metadata.namespace", from: [][]string{{"metadata", "namespace"}}})
 		}
-		for _, f := range r.SelectableFields {
+		if r.Form != "" {
+			all = append(all, attribute{name: FormAttribute, fallback: r.Form})
+		}
+		for _, f := range append(r.SelectableFields[:len(r.SelectableFields):len(r.SelectableFields)], r.AlsoStored...) {
 			a := attribute{name: f.StoredName(), fallback: f.Default}
 			from := f.From
 			if from == "" {
@@ -78,6 +81,9 @@ func (r *Resource) attributes() []attribute {
 	})
 	return r.derived.attributes
 }
+
+// FormAttribute is the name under which Form is stored. No field is called so.
+const FormAttribute = ".form"
 
 // StoredName is the name under which the field's value is stored: what a
 // selector that names Path has to look for.

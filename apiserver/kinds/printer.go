@@ -92,6 +92,8 @@ func compilePath(c *Column) (cell, error) {
 	fallback, date := c.Default, c.Type == "date"
 	finish := func(v any, now time.Time) any {
 		switch {
+		case c.Typed:
+			return typedCell(c.Type, v, now)
 		case v == nil:
 			return fallback
 		case date:

@@ -26,7 +26,6 @@ func NewRegistry(resources []*Resource) *Registry {
 	}
 	for _, x := range r.byGVR {
 		r.all = append(r.all, x)
-		r.byGVK[x.GVK()] = x
 	}
 	sort.Slice(r.all, func(i, j int) bool {
 		a, b := r.all[i], r.all[j]
@@ -38,6 +37,11 @@ func NewRegistry(resources []*Resource) *Registry {
 		}
 		return a.Plural < b.Plural
 	})
+	for _, x := range r.all {
+		if r.byGVK[x.GVK()] == nil {
+			r.byGVK[x.GVK()] = x
+		}
+	}
 	return r
 }
 

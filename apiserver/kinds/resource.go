@@ -4,7 +4,11 @@
 // Handlers never switch on a kind's name.
 package kinds
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Resource is one resource in one group version. It is immutable once it is in
 // a Registry.
@@ -64,8 +68,23 @@ type Resource struct {
 	// from their types.
 	Deprecation *Deprecation `json:"-"`
 
+	// Origin is what a custom resource was made of (package crd); nil for the others.
+	Origin any `json:"-"`
+	// Form tells apart what objects are stored by, if that can change. It is kept
+	// beside each object. One of another form goes through Reform, in place, when it
+	// is read. Empty for built-in resources.
+	Form   string                         `json:"-"`
+	Reform func(obj map[string]any) error `json:"-"`
+	// AlsoStored are selectable fields of other versions that share the table.
+	AlsoStored []SelectableField `json:"-"`
+
+	memo    sync.Map
 	derived derived
 }
+
+// Memo is a place for what others work out from the resource: it lives as long as
+// the resource does.
+func (r *Resource) Memo() *sync.Map { return &r.memo }
 
 // Subresource is a path below an object.
 type Subresource struct {
@@ -98,6 +117,9 @@ type Column struct {
 	// Default is the cell of an object without the field of JSONPath; nil
 	// prints as <none> in kubectl.
 	Default any `json:"default,omitempty"`
+	// Typed columns of a JSONPath show nothing but values of their type, as those of
+	// custom resources do.
+	Typed bool `json:"-"`
 }
 
 // SelectableField can be used in field selectors.

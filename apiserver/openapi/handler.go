@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -50,6 +51,7 @@ type documents struct {
 	registry *kinds.Registry
 	root     *document
 	groups   map[string]*document // by "api/v1", "apis/apps/v1"
+	of       map[string][]*kinds.Resource
 	v2       *document
 }
 
@@ -61,25 +63,29 @@ func (h *Handler) documents() *documents {
 			return old
 		}
 		// Only the first stores, so that nothing costly is built twice.
-		if d := newDocuments(registry, h.version, h.enums); h.set.CompareAndSwap(old, d) {
+		if d := newDocuments(registry, h.version, h.enums, old); h.set.CompareAndSwap(old, d) {
 			return d
 		}
 	}
 }
 
-func newDocuments(registry *kinds.Registry, version string, enums bool) *documents {
-	d := &documents{registry: registry, groups: map[string]*document{}}
+// newDocuments takes over from old the documents of the group versions whose
+// resources are the same.
+func newDocuments(registry *kinds.Registry, version string, enums bool, old *documents) *documents {
+	d := &documents{registry: registry, groups: map[string]*document{}, of: map[string][]*kinds.Resource{}}
 	d.v2 = newDocument(func() ([]byte, error) { return documentV2(registry, version, enums) }, handler.ToProtoBinary)
-	seen := map[schema.GroupVersion]bool{}
+	versions := map[string]schema.GroupVersion{}
 	for _, r := range registry.All() {
-		gv := r.GroupVersion()
-		if seen[gv] {
+		name := prefixOf(r.Group, r.Version)[1:]
+		versions[name] = r.GroupVersion()
+		d.of[name] = append(d.of[name], r)
+	}
+	for name, gv := range versions {
+		if old != nil && old.groups[name] != nil && slices.Equal(old.of[name], d.of[name]) {
+			d.groups[name] = old.groups[name]
 			continue
 		}
-		seen[gv] = true
-		d.groups[prefixOf(gv.Group, gv.Version)[1:]] = newDocument(func() ([]byte, error) {
-			return documentV3(registry, gv, version, enums)
-		}, handler3.ToV3ProtoBinary)
+		d.groups[name] = newDocument(func() ([]byte, error) { return documentV3(registry, gv, version, enums) }, handler3.ToV3ProtoBinary)
 	}
 	d.root = newDocument(d.buildRoot, nil)
 	return d

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapispec "k8s.io/kube-openapi/pkg/validation/spec"
 
 	models "github.com/quorate/quorate/apiserver/schema"
 )
@@ -24,18 +25,36 @@ type schemaSet struct {
 	v2   bool
 	enum bool
 	gvks map[string][]schema.GroupVersionKind
+	own  map[string]func() (any, error) // models that package schema does not have
 	out  map[string]any
+}
+
+// definition is what a custom resource is made of; *crd.Version satisfies it.
+type definition interface {
+	// Schema of the objects; v2 leaves out what version 2 cannot say.
+	Schema(v2 bool) (*openapispec.Schema, error)
+	// ListSchema is that of lists.
+	ListSchema() (*openapispec.Schema, error)
+	// SelectableFields is the value of an extension of both.
+	SelectableFields() []map[string]string
 }
 
 // newSchemaSet prepares a set for the documents of a registry. The kinds of
 // options and events belong to every group version.
 func newSchemaSet(registry *kinds.Registry, v2, enums bool) *schemaSet {
-	s := &schemaSet{v2: v2, enum: enums, gvks: map[string][]schema.GroupVersionKind{}, out: map[string]any{}}
+	s := &schemaSet{v2: v2, enum: enums, gvks: map[string][]schema.GroupVersionKind{}, own: map[string]func() (any, error){}, out: map[string]any{}}
 	seen := map[schema.GroupVersion]bool{}
 	for _, r := range registry.All() {
 		s.kind(r.Model, r.GVK())
 		if r.HasVerb("list") {
 			s.kind(listModel(r), r.GroupVersion().WithKind(r.ListKindName()))
+		}
+		if d, ok := r.Origin.(definition); ok {
+			// The kinds of options and events are those of the built-in groups, so that
+			// their documents do not change with every definition.
+			s.own[r.Model] = func() (any, error) { return selectable(d, v2)(d.Schema(v2)) }
+			s.own[listModel(r)] = func() (any, error) { return selectable(d, v2)(d.ListSchema()) }
+			continue
 		}
 		for _, sub := range r.Subresources {
 			if sub.Model != "" && sub.Kind != "" && sub.Version != "" {
@@ -64,9 +83,9 @@ func (s *schemaSet) add(name string) error {
 	if _, ok := s.out[name]; ok {
 		return nil
 	}
-	raw, ok := models.Raw(name)
-	if !ok {
-		return fmt.Errorf("no schema of %s", name)
+	raw, err := s.raw(name)
+	if err != nil {
+		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -90,6 +109,35 @@ func (s *schemaSet) add(name string) error {
 		}
 	}
 	return nil
+}
+
+// raw is a model as JSON.
+func (s *schemaSet) raw(name string) ([]byte, error) {
+	if own := s.own[name]; own != nil {
+		model, err := own()
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(model)
+	}
+	raw, ok := models.Raw(name)
+	if !ok {
+		return nil, fmt.Errorf("no schema of %s", name)
+	}
+	return raw, nil
+}
+
+// selectable adds the fields that selectors may name to a schema of version 3.
+func selectable(d definition, v2 bool) func(*openapispec.Schema, error) (any, error) {
+	return func(s *openapispec.Schema, err error) (any, error) {
+		if err != nil {
+			return nil, err
+		}
+		if fields := d.SelectableFields(); len(fields) > 0 && !v2 {
+			s.AddExtension("x-kubernetes-selectable-fields", fields)
+		}
+		return s, nil
+	}
 }
 
 func gvkMap(k schema.GroupVersionKind) map[string]string {

@@ -24,6 +24,19 @@ type Model struct {
 	Name string // io.k8s.api.apps.v1.Deployment
 
 	root *node
+	form Form // of a custom resource; root is then empty
+}
+
+// Form is what a Model that is not generated consists of; see Fit and Default.
+type Form interface {
+	Fit(obj map[string]any) (unknown []string, err error)
+	Default(obj map[string]any)
+}
+
+// NewModel makes a model of a form. What only generated models have it lacks: Zero is
+// the empty object, nothing is invalid, and there is no strategic merge.
+func NewModel(name string, form Form) *Model {
+	return &Model{Name: name, root: &node{}, form: form}
 }
 
 // Lookup returns the compiled model of a name such as
@@ -43,10 +56,19 @@ func Lookup(name string) (*Model, error) { return lookup(name) }
 //
 // After an error the object is in an undefined state.
 // kind and apiVersion at the top level are known to every model.
-func (m *Model) Fit(obj map[string]any) (unknown []string, err error) { return m.fit(obj) }
+func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
+	if m.form != nil {
+		return m.form.Fit(obj)
+	}
+	return m.fit(obj)
+}
 
 // Default fills in defaults, in place. The object has been through Fit.
 func (m *Model) Default(obj map[string]any) {
+	if m.form != nil {
+		m.form.Default(obj)
+		return
+	}
 	if m.root.deep {
 		applyDefaults(m.root, obj)
 	}

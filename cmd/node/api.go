@@ -17,11 +17,11 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -50,7 +50,8 @@ func (n *node) openAPI(context.Context) (err error) {
 // serveAPI puts the API together: the resources, the documents about them, and
 // our own paths beside them.
 func (n *node) serveAPI(context.Context) error {
-	current := func() *kinds.Registry { return n.kinds }
+	definitions := crd.New(n.store, n.kinds, n.log)
+	current := definitions.Current
 	n.health = health.New(n.healthChecks())
 	version := discovery.VersionInfo(buildVersion())
 	read := reads{n.reader, n.store, n.metrics}
@@ -75,7 +76,7 @@ func (n *node) serveAPI(context.Context) error {
 		}
 	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current,
+		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
 		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),

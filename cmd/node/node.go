@@ -329,6 +329,7 @@ func (n *node) leaderTasks(ctx context.Context) error {
 		for name, run := range n.controllers() {
 			wg.Go(func() { n.control(term, name, run) })
 		}
+		wg.Go(func() { n.settleDefinitions(term) })
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -427,6 +428,16 @@ func (n *node) keepFlowControl(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := n.api.KeepFlowControl(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("the objects of flow control are not looked after", "error", err)
+		}
+		pause(ctx, controllerAgain)
+	}
+}
+
+// settleDefinitions runs the loop over the definitions of custom resources.
+func (n *node) settleDefinitions(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := controllers.SettleDefinitions(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
+			n.log.Warn("the loop over definitions begins anew", "error", err)
 		}
 		pause(ctx, controllerAgain)
 	}

@@ -19,6 +19,7 @@ import (
 	"sort"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/common"
@@ -50,6 +51,9 @@ func main() {
 }
 
 func run(out string) error {
+	if err := apiextensionsv1.AddToScheme(scheme.Scheme); err != nil {
+		return err
+	}
 	kinds, err := knownKinds(scheme.Scheme)
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func modelFacts(dir string) ([]string, error) {
 }
 
 // documents are those of the versions that a server may have: no alpha ones, and
-// not those of the groups that extend the API, which are no resources of data.
+// not that of aggregated servers, which are no resource here.
 func documents(dir string) ([]*document, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "api*__v*_openapi.json"))
 	if err != nil {
@@ -75,7 +75,7 @@ func documents(dir string) ([]*document, error) {
 	}
 	var docs []*document
 	for _, f := range files {
-		if strings.Contains(f, "alpha") || strings.Contains(f, "__apiextensions") || strings.Contains(f, "__apiregistration") {
+		if strings.Contains(f, "alpha") || strings.Contains(f, "__apiregistration") {
 			continue
 		}
 		d := &document{}

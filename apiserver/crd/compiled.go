@@ -1,0 +1,151 @@
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Version is one version of a definition. It is safe for concurrent use.
+type Version struct {
+	definition *Definition
+	document   *versionDocument
+	resource   *kinds.Resource
+
+	compiled *compilations
+	mu       sync.Mutex // of whoever compiles
+	now      atomic.Pointer[compilation]
+}
+
+// Of returns the version that a resource was made of, or nil for a built-in one.
+func Of(r *kinds.Resource) *Version {
+	v, _ := r.Origin.(*Version)
+	return v
+}
+
+// Definition that the version belongs to.
+func (v *Version) Definition() *Definition { return v.definition }
+
+// compilation is a schema in the forms that the library wants.
+type compilation struct {
+	structural *structuralschema.Structural
+	validator  validation.SchemaValidator
+	status     validation.SchemaValidator // nil without a schema of it
+	rules      *cel.Validator             // nil without rules
+	model      *schema.Model
+}
+
+// maxCompilations is how many schemas are kept compiled: large ones take a
+// megabyte.
+const maxCompilations = 256
+
+// compilations bounds what is compiled: when there are too many, the oldest is
+// dropped and compiled again when it is needed.
+type compilations struct {
+	mu    sync.Mutex
+	queue []*Version
+}
+
+func (c *compilations) add(v *Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) >= maxCompilations {
+		c.queue[0].now.Store(nil)
+		c.queue = append(c.queue[:0:0], c.queue[1:]...)
+	}
+	c.queue = append(c.queue, v)
+}
+
+// Model is the version's schema as other packages use it. It is compiled on first
+// use. Errors: what the stored schema is refused for, which validation rules out.
+func (v *Version) Model() (*schema.Model, error) {
+	c, err := v.compilation()
+	if err != nil {
+		return nil, err
+	}
+	return c.model, nil
+}
+
+func (v *Version) compilation() (*compilation, error) {
+	if c := v.now.Load(); c != nil {
+		return c, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c := v.now.Load(); c != nil {
+		return c, nil
+	}
+	c, err := v.compile()
+	if err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", v.resource.GVK(), err)
+	}
+	v.now.Store(c)
+	v.compiled.add(v)
+	return c, nil
+}
+
+func (v *Version) compile() (*compilation, error) {
+	props, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	c := &compilation{}
+	if c.structural, err = structuralschema.NewStructural(props); err != nil {
+		return nil, err
+	}
+	// The defaults in it belong to props.
+	c.structural = c.structural.DeepCopy()
+	if err := defaulting.PruneDefaults(c.structural); err != nil {
+		return nil, err
+	}
+	if c.validator, _, err = validation.NewSchemaValidator(props); err != nil {
+		return nil, err
+	}
+	if status, ok := props.Properties["status"]; ok && v.resource.Subresource("status") != nil {
+		if c.status, _, err = validation.NewSchemaValidator(&status); err != nil {
+			return nil, err
+		}
+	}
+	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	c.model = schema.NewModel(v.resource.Model, form{c})
+	return c, nil
+}
+
+// schema reads the version's schema from what is stored.
+func (v *Version) schema() (*apiextensions.JSONSchemaProps, error) {
+	var doc struct {
+		Spec struct {
+			Versions []struct {
+				Name   string                                    `json:"name"`
+				Schema *apiextensionsv1.CustomResourceValidation `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(v.definition.Stored.Value, &doc); err != nil {
+		return nil, err
+	}
+	for _, x := range doc.Spec.Versions {
+		if x.Name != v.document.Name || x.Schema == nil {
+			continue
+		}
+		internal := &apiextensions.CustomResourceValidation{}
+		if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(x.Schema, internal, nil); err != nil {
+			return nil, err
+		}
+		if internal.OpenAPIV3Schema != nil {
+			return internal.OpenAPIV3Schema, nil
+		}
+	}
+	return nil, fmt.Errorf("version %s has no schema", v.document.Name)
+}

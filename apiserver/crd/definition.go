@@ -1,0 +1,234 @@
+package crd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// Table is where definitions are stored.
+const Table = "customresourcedefinitions.apiextensions.k8s.io"
+
+// Definition is a stored CustomResourceDefinition without its schemas. It is
+// immutable and safe for concurrent use.
+type Definition struct {
+	// Stored is the version that it was read from.
+	Stored *mvcc.Version
+
+	document
+	versions []*Version
+}
+
+// document is the part of a definition that serving and naming need. Schemas are
+// only looked at to tell one from another.
+type document struct {
+	Metadata struct {
+		Name              string            `json:"name"`
+		Annotations       map[string]string `json:"annotations"`
+		Finalizers        []string          `json:"finalizers"`
+		DeletionTimestamp string            `json:"deletionTimestamp"`
+	} `json:"metadata"`
+	Spec struct {
+		Group    string                                      `json:"group"`
+		Scope    apiextensions.ResourceScope                 `json:"scope"`
+		Names    apiextensions.CustomResourceDefinitionNames `json:"names"`
+		Versions []versionDocument                           `json:"versions"`
+	} `json:"spec"`
+	Status apiextensions.CustomResourceDefinitionStatus `json:"status"`
+}
+
+type versionDocument struct {
+	Name               string                                         `json:"name"`
+	Served             bool                                           `json:"served"`
+	Storage            bool                                           `json:"storage"`
+	Deprecated         bool                                           `json:"deprecated"`
+	DeprecationWarning *string                                        `json:"deprecationWarning"`
+	Schema             json.RawMessage                                `json:"schema"`
+	Subresources       *apiextensions.CustomResourceSubresources      `json:"subresources"`
+	Columns            []apiextensions.CustomResourceColumnDefinition `json:"additionalPrinterColumns"`
+	SelectableFields   []apiextensions.SelectableField                `json:"selectableFields"`
+}
+
+// read makes a Definition of what is stored.
+func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
+	d := &Definition{Stored: v}
+	if err := json.Unmarshal(v.Value, &d.document); err != nil {
+		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
+	}
+	for i := range d.Spec.Versions {
+		doc := &d.Spec.Versions[i]
+		made := &Version{definition: d, document: doc, compiled: compiled}
+		made.resource = d.resource(made, doc)
+		d.versions = append(d.versions, made)
+		doc.Schema = nil // read again when it is compiled
+	}
+	return d, nil
+}
+
+// condition reports whether a condition is true.
+func (d *Definition) condition(t apiextensions.CustomResourceDefinitionConditionType) bool {
+	for i := range d.Status.Conditions {
+		if c := &d.Status.Conditions[i]; c.Type == t {
+			return c.Status == apiextensions.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Established reports whether the definition's resources are served.
+func (d *Definition) Established() bool { return d.condition(apiextensions.Established) }
+
+// Terminating reports whether the definition is being deleted.
+func (d *Definition) Terminating() bool { return d.Metadata.DeletionTimestamp != "" }
+
+// Resources are the versions as they are served, none before the definition is
+// established.
+func (d *Definition) Resources() []*kinds.Resource {
+	if !d.Established() {
+		return nil
+	}
+	var out []*kinds.Resource
+	for _, v := range d.versions {
+		if v.document.Served {
+			out = append(out, v.resource)
+		}
+	}
+	return out
+}
+
+// Storage is the resource in the version that is stored, served or not; nil if
+// there is none.
+func (d *Definition) Storage() *kinds.Resource {
+	for _, v := range d.versions {
+		if v.document.Storage {
+			return v.resource
+		}
+	}
+	return nil
+}
+
+func (d *Definition) storageVersion() string {
+	for i := range d.Spec.Versions {
+		if d.Spec.Versions[i].Storage {
+			return d.Spec.Versions[i].Name
+		}
+	}
+	return ""
+}
+
+var verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+// resource is one version as package kinds wants it. The names are the accepted
+// ones: they may lag behind the wanted ones.
+func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource {
+	names := &d.Status.AcceptedNames
+	r := &kinds.Resource{
+		Group: d.Spec.Group, Version: doc.Name, Kind: names.Kind, ListKind: names.ListKind,
+		Plural: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+		Namespaced: d.Spec.Scope == apiextensions.NamespaceScoped, Verbs: verbs, HasGeneration: true, Custom: true,
+		Model:   modelName(d.Spec.Group, doc.Name, names.Kind),
+		Columns: columns(doc.Columns), SelectableFields: selectable(doc.SelectableFields),
+		Origin: v, Form: fingerprint(doc.Schema), Reform: v.reform,
+	}
+	if s := d.storageVersion(); s != doc.Name {
+		r.StorageGroup, r.StorageVersion = d.Spec.Group, s
+	}
+	for i := range d.Spec.Versions {
+		for _, f := range selectable(d.Spec.Versions[i].SelectableFields) {
+			if !slices.Contains(r.SelectableFields, f) && !slices.Contains(r.AlsoStored, f) {
+				r.AlsoStored = append(r.AlsoStored, f)
+			}
+		}
+	}
+	if doc.Deprecated {
+		r.Deprecation = &kinds.Deprecation{Warning: d.deprecation(doc)}
+	}
+	if s := doc.Subresources; s != nil && s.Status != nil {
+		r.Subresources = append(r.Subresources, kinds.Subresource{Name: "status", Verbs: []string{"get", "patch", "update"}})
+	}
+	if s := doc.Subresources; s != nil && s.Scale != nil {
+		scale := kinds.Subresource{
+			Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale", Model: "io.k8s.api.autoscaling.v1.Scale",
+			Verbs: []string{"get", "patch", "update"}, SpecReplicas: s.Scale.SpecReplicasPath, StatusReplicas: s.Scale.StatusReplicasPath,
+		}
+		if s.Scale.LabelSelectorPath != nil {
+			scale.Selector = *s.Scale.LabelSelectorPath
+		}
+		r.Subresources = append(r.Subresources, scale)
+	}
+	return r
+}
+
+// fingerprint tells schemas apart: objects that were written under another one are
+// pruned and defaulted again when they are read.
+func fingerprint(schema []byte) string {
+	sum := sha256.Sum256(schema)
+	return hex.EncodeToString(sum[:8])
+}
+
+// modelName is upstream's name of a custom resource's schema in OpenAPI.
+func modelName(group, version, kind string) string {
+	parts := strings.Split(group, ".")
+	slices.Reverse(parts)
+	return strings.Join(parts, ".") + "." + version + "." + kind
+}
+
+func selectable(in []apiextensions.SelectableField) []kinds.SelectableField {
+	var out []kinds.SelectableField
+	for _, f := range in {
+		out = append(out, kinds.SelectableField{Path: strings.TrimPrefix(f.JSONPath, ".")})
+	}
+	return out
+}
+
+var metadataDescriptions = metav1.ObjectMeta{}.SwaggerDoc()
+
+// columns are those that a table has for a definition's: the name first, and the
+// age if it asks for none.
+func columns(in []apiextensions.CustomResourceColumnDefinition) []kinds.Column {
+	out := []kinds.Column{{Name: "Name", Type: "string", Format: "name", Description: metadataDescriptions["name"], JSONPath: ".metadata.name", Typed: true}}
+	if len(in) == 0 {
+		in = []apiextensions.CustomResourceColumnDefinition{{
+			Name: "Age", Type: "date", Description: metadataDescriptions["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
+		}}
+	}
+	for _, c := range in {
+		description := c.Description
+		if description == "" {
+			description = "Custom resource definition column (in JSONPath format): " + c.JSONPath
+		}
+		out = append(out, kinds.Column{
+			Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority, JSONPath: c.JSONPath, Typed: true,
+		})
+	}
+	return out
+}
+
+// deprecation is what clients of a deprecated version are told.
+func (d *Definition) deprecation(doc *versionDocument) string {
+	if doc.DeprecationWarning != nil {
+		return *doc.DeprecationWarning
+	}
+	text := fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, doc.Name, d.Spec.Names.Kind)
+	var newer []string
+	for _, v := range d.Spec.Versions {
+		if v.Served && !v.Deprecated && version.CompareKubeAwareVersionStrings(doc.Name, v.Name) < 0 {
+			newer = append(newer, v.Name)
+		}
+	}
+	if len(newer) == 0 {
+		return text
+	}
+	sort.Slice(newer, func(i, j int) bool { return version.CompareKubeAwareVersionStrings(newer[i], newer[j]) > 0 })
+	return text + fmt.Sprintf("; use %s/%s %s", d.Spec.Group, newer[0], d.Spec.Names.Kind)
+}

@@ -1,0 +1,185 @@
+package crd
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+)
+
+// form gives a schema to package schema.
+type form struct{ *compilation }
+
+// Fit prunes what the schema does not know, and reads the metadata, its own and
+// that of embedded objects, as the Go type would.
+func (f form) Fit(obj map[string]any) ([]string, error) { return f.coerce(obj, false) }
+
+// Default fills in the schema's defaults.
+func (f form) Default(obj map[string]any) { defaulting.Default(obj, f.structural) }
+
+// coerce is what upstream does to each object that it decodes. lenient drops what
+// metadata cannot be, as for objects that are stored.
+func (c *compilation) coerce(obj map[string]any, lenient bool) (unknown []string, err error) {
+	kind, apiVersion := obj["kind"], obj["apiVersion"]
+	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(obj, objectmeta.ObjectMetaOptions{
+		DropMalformedFields: lenient, ReturnUnknownFieldPaths: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	unknown = append(unknown, pruning.PruneWithOptions(obj, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.structural)
+	refused, paths := objectmeta.CoerceWithOptions(nil, obj, c.structural, false, objectmeta.CoerceOptions{
+		DropInvalidFields: lenient, ReturnUnknownFieldPaths: true,
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	if kind != nil {
+		obj["kind"] = kind
+	}
+	if apiVersion != nil {
+		obj["apiVersion"] = apiVersion
+	}
+	if found {
+		if err := objectmeta.SetObjectMeta(obj, meta); err != nil {
+			return nil, err
+		}
+	}
+	return append(unknown, paths...), nil
+}
+
+// reform brings an object that was stored under another schema into the form of this
+// one: pruned, and with its defaults.
+func (v *Version) reform(obj map[string]any) error {
+	c, err := v.compilation()
+	if err != nil {
+		return err
+	}
+	if _, err := c.coerce(obj, true); err != nil {
+		return fmt.Errorf("stored object of %s: %w", v.resource.GVK(), err)
+	}
+	defaulting.Default(obj, c.structural)
+	return nil
+}
+
+// Validate checks an object, but for its own metadata: against the schema, its list
+// types and its rules. old is nil for a create. Parts that were as they are in old
+// may be wrong as they were.
+func (v *Version) Validate(ctx context.Context, obj, old map[string]any) (field.ErrorList, error) {
+	c, err := v.compilation()
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		errs := validation.ValidateCustomResource(nil, obj, c.validator)
+		errs = append(errs, v.scaleSpec(obj)...)
+		errs = append(errs, v.scaleStatus(obj)...)
+		errs = append(errs, objectmeta.Validate(nil, obj, c.structural, false)...)
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, obj)...)
+		return c.ruled(ctx, errs, obj, nil), nil
+	}
+	related := common.NewCorrelatedObject(obj, old, &model.Structural{Structural: c.structural})
+	errs := validation.ValidateCustomResourceUpdate(nil, obj, old, c.validator, validation.WithRatcheting(related))
+	errs = append(errs, v.scaleSpec(obj)...)
+	errs = append(errs, v.scaleStatus(obj)...)
+	errs = append(errs, objectmeta.Validate(nil, obj, c.structural, false)...)
+	errs = append(errs, c.newListErrors(obj, old)...)
+	return c.ruled(ctx, errs, obj, old, cel.WithRatcheting(related)), nil
+}
+
+// ValidateStatus checks an object of which only the status may have changed.
+func (v *Version) ValidateStatus(ctx context.Context, obj, old map[string]any) (field.ErrorList, error) {
+	c, err := v.compilation()
+	if err != nil {
+		return nil, err
+	}
+	related := common.NewCorrelatedObject(obj, old, &model.Structural{Structural: c.structural})
+	var errs field.ErrorList
+	if status, ok := obj["status"]; ok && c.status != nil {
+		errs = validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, old["status"], c.status, validation.WithRatcheting(related.Key("status")))
+	}
+	errs = append(errs, v.scaleStatus(obj)...)
+	errs = append(errs, c.newListErrors(obj, old)...)
+	return c.ruled(ctx, errs, obj, old, cel.WithRatcheting(related)), nil
+}
+
+// newListErrors are those of lists that were right before.
+func (c *compilation) newListErrors(obj, old map[string]any) field.ErrorList {
+	errs := listtype.ValidateListSetsAndMaps(nil, c.structural, obj)
+	if len(errs) == 0 || len(listtype.ValidateListSetsAndMaps(nil, c.structural, old)) > 0 {
+		return nil
+	}
+	return errs
+}
+
+// ruled adds what the rules (x-kubernetes-validations) say, unless the object is not
+// even what they can be asked about.
+func (c *compilation) ruled(ctx context.Context, errs field.ErrorList, obj, old map[string]any, options ...cel.Option) field.ErrorList {
+	if c.rules == nil {
+		return errs
+	}
+	for _, err := range errs {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
+		}
+	}
+	var before any
+	if old != nil {
+		before = old
+	}
+	found, _ := c.rules.Validate(ctx, nil, c.structural, obj, before, celconfig.RuntimeCELCostBudget, options...)
+	return append(errs, found...)
+}
+
+// scaleSpec and scaleStatus check the fields that the subresource scale shows.
+func (v *Version) scaleSpec(obj map[string]any) field.ErrorList {
+	if s := v.resource.Subresource("scale"); s != nil {
+		return replicas(obj, s.SpecReplicas)
+	}
+	return nil
+}
+
+func (v *Version) scaleStatus(obj map[string]any) field.ErrorList {
+	s := v.resource.Subresource("scale")
+	if s == nil {
+		return nil
+	}
+	errs := replicas(obj, s.StatusReplicas)
+	if s.Selector != "" {
+		selector, _, err := unstructured.NestedString(obj, steps(s.Selector)...)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(s.Selector), selector, err.Error()))
+		}
+	}
+	return errs
+}
+
+func replicas(obj map[string]any, path string) field.ErrorList {
+	n, _, err := unstructured.NestedInt64(obj, steps(path)...)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.Invalid(field.NewPath(path), n, err.Error())}
+	case n < 0:
+		return field.ErrorList{field.Invalid(field.NewPath(path), n, "should be a non-negative integer")}
+	case n > math.MaxInt32:
+		return field.ErrorList{field.Invalid(field.NewPath(path), n, fmt.Sprintf("should be less than or equal to %v", math.MaxInt32))}
+	}
+	return nil
+}
+
+func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }

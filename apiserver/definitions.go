@@ -1,0 +1,215 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// definitionHooks are those of CustomResourceDefinitions.
+var definitionHooks = objectHooks{
+	complete: func(c *call, obj, old tree) error {
+		if c.info.Subresource != "" {
+			return nil
+		}
+		if err := crd.Default(obj); err != nil {
+			return revise.Settled{Err: status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)}
+		}
+		return crd.PrepareStatus(obj, old == nil)
+	},
+	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
+		errs, err := crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
+		if strategy := lookup(obj, "spec.conversion.strategy"); strategy == string(apiextensions.WebhookConverter) {
+			errs = append(errs, field.NotSupported(field.NewPath("spec", "conversion", "strategy"), strategy, []string{string(apiextensions.NoneConverter)}))
+		}
+		return errs, err
+	},
+	startDelete: startDeleteDefinition,
+}
+
+// customHooks are those of all custom resources.
+var customHooks = objectHooks{
+	forUser: func(c *call, _, old tree) error {
+		if old == nil && crd.Of(c.res).Definition().Terminating() {
+			return definitionTerminating(c.res)
+		}
+		return nil
+	},
+	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
+		v := crd.Of(c.res)
+		if c.info.Subresource == "status" {
+			return v.ValidateStatus(c.ctx, obj, old)
+		}
+		return v.Validate(c.ctx, obj, old)
+	},
+}
+
+// definitionTerminating is the answer to a create of what is on its way out.
+func definitionTerminating(res *kinds.Resource) error {
+	e := apierrors.NewMethodNotSupported(res.GroupResource(), "create")
+	e.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+	e.ErrStatus.Code = http.StatusMethodNotAllowed
+	return e
+}
+
+// startDeleteDefinition keeps a definition until its objects are deleted.
+func startDeleteDefinition(c *call, obj tree) (held bool) {
+	meta := asTree(obj["metadata"])
+	if text(meta, "deletionTimestamp") != "" {
+		return false
+	}
+	state, err := crd.StatusOf(obj)
+	if err != nil {
+		return false // what is stored was checked
+	}
+	crd.SetCondition(state, crd.TerminatingPending, c.s.cfg.Now())
+	if obj["status"], err = crd.StatusTree(state); err != nil {
+		return false
+	}
+	list, _ := stringList(meta["finalizers"])
+	if !slices.Contains(list, crd.Finalizer) {
+		setFinalizers(meta, append(slices.Clone(list), crd.Finalizer))
+	}
+	return true
+}
+
+var definitionsResource = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// WatchDefinitions returns a channel that is sent to when definitions may have
+// changed, and a function that ends it.
+func (s *Server) WatchDefinitions() (<-chan struct{}, func(), error) {
+	w, err := s.cfg.Store.Watch(crd.Table, s.cfg.Store.State().Applied())
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch definitions: %w", err)
+	}
+	return w.Wake(), w.Close, nil
+}
+
+// SettleDefinitions gives definitions their names and conditions, and deletes the
+// objects of those that are being deleted. pending says that objects are still held.
+// The leader's node calls it: names are decided by one, from a state that is confirmed
+// to be current, each on the condition that the definition has not changed. What a
+// node serves follows from what was written alone, so all serve the same.
+func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error) {
+	if s.cfg.Definitions == nil {
+		return false, nil
+	}
+	if err := s.confirm(ctx); err != nil {
+		return true, fmt.Errorf("settle definitions: %w", err)
+	}
+	res := s.cfg.Kinds().Lookup(definitionsResource)
+	if res == nil {
+		return false, nil // switched off
+	}
+	definitions := s.cfg.Definitions.Definitions()
+	var failed []error
+	for _, d := range crd.Settle(definitions, s.cfg.Now()) {
+		if err := s.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	for _, d := range definitions {
+		if d.Terminating() && slices.Contains(d.Metadata.Finalizers, crd.Finalizer) {
+			held, err := s.endDefinition(ctx, res, d)
+			pending = pending || held
+			if err != nil {
+				failed = append(failed, fmt.Errorf("delete definition %s: %w", d.Metadata.Name, err))
+			}
+		}
+	}
+	return pending || len(failed) > 0, errors.Join(failed...)
+}
+
+// endDefinition deletes a definition's objects and, when none is left, lets it go.
+func (s *Server) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
+	state := d.Status.DeepCopy()
+	if !d.Established() {
+		crd.SetCondition(state, crd.TerminatingNever, s.cfg.Now())
+		return false, s.writeDefinition(ctx, res, d, state, true)
+	}
+	if crd.SetCondition(state, crd.TerminatingNow, s.cfg.Now()) {
+		// The next round finds it written.
+		return true, s.writeDefinition(ctx, res, d, state, false)
+	}
+	remaining, err := s.deleteObjects(ctx, d.Storage())
+	switch {
+	case err != nil:
+		return true, err
+	case remaining > 0:
+		return true, nil
+	}
+	crd.SetCondition(state, crd.TerminatingDone, s.cfg.Now())
+	return false, s.writeDefinition(ctx, res, d, state, true)
+}
+
+// deleteObjects deletes all objects of a resource, in the way of an ordinary delete,
+// and returns how many are still there.
+func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
+	if res == nil {
+		return 0, nil
+	}
+	versions, err := s.rangeNow(res.Table(), "")
+	if err != nil {
+		return 0, err
+	}
+	background := metav1.DeletePropagationBackground
+	options := &metav1.DeleteOptions{PropagationPolicy: &background}
+	for _, v := range versions {
+		view := fieldView{version: v, namespaced: res.Namespaced}
+		c := s.internal(ctx, res, view.Get(fieldNamespace), view.Get(fieldName), "delete")
+		w, _, err := c.deleteOne(options)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return 0, fmt.Errorf("delete %s %s: %w", res.GroupResource(), v.Key, err)
+		case !w.deleted:
+			remaining++
+		}
+	}
+	return remaining, nil
+}
+
+// writeDefinition writes a status, and takes the finalizer off, if the definition is
+// still as it was decided on; otherwise the next round decides again.
+func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, release bool) error {
+	shown, err := crd.StatusTree(state)
+	if err != nil {
+		return err
+	}
+	c := s.internal(ctx, res, "", d.Metadata.Name, "update")
+	c.info.Subresource, c.sub = "status", res.Subresource("status")
+	_, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+		if cur == nil || cur.Revision != d.Stored.Revision {
+			return change{none: true}, nil
+		}
+		old, err := codec.DecodeStored(res, cur)
+		if err != nil {
+			return change{}, err
+		}
+		obj, meta, err := shallow(old)
+		if err != nil {
+			return change{}, err
+		}
+		obj["status"] = shown
+		if release {
+			list, _ := stringList(meta["finalizers"])
+			setFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
+		}
+		return c.replace(cur, obj, old)
+	})
+	return err
+}
