@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -143,6 +144,9 @@ func managedOf(t testing.TB, obj map[string]any) string {
 		}
 		out = append(out, entry)
 	}
+	// Their order goes by time, in whole seconds, and the two ways look at the clock
+	// one after the other.
+	slices.SortFunc(out, func(a, b map[string]any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	b, err := json.Marshal(out)
 	if err != nil {
 		t.Fatal(err)

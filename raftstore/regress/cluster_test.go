@@ -242,6 +242,8 @@ type setup struct {
 	logStore func(id raft.ServerID, s *raft.InmemStore) raft.LogStore
 	// network replaces the in-memory transport.
 	network func(id raft.ServerID) transport
+	// wrap goes around the transport, whichever it is.
+	wrap func(id raft.ServerID, t transport) transport
 }
 
 func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
@@ -264,6 +266,9 @@ func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
 		} else {
 			_, tr := raft.NewInmemTransportWithTimeout(raft.ServerAddress(id), 2*time.Second)
 			memory[id], n.net.transport = tr, tr
+		}
+		if s.wrap != nil {
+			n.net.transport = s.wrap(id, n.net.transport)
 		}
 		n.addr = n.net.LocalAddr()
 		c.nodes[id] = n

@@ -2,6 +2,7 @@ package regress
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,17 +35,17 @@ func TestStaleReplication(t *testing.T) {
 // mixed notes a message of an earlier term than its entries.
 type mixed struct {
 	transport
-	seen *bool
-	hold chan struct{} // entries for b wait for it; everything for b fails
+	seen, armed atomic.Bool
+	hold        chan struct{} // once armed, entries for b wait for it, and everything for b fails
 }
 
 func (m *mixed) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, e := range req.Entries {
 		if e.Term > req.Term {
-			*m.seen = true
+			m.seen.Store(true)
 		}
 	}
-	if id == "b" {
+	if id == "b" && m.armed.Load() {
 		if len(req.Entries) > 0 {
 			<-m.hold
 		}
@@ -54,13 +55,17 @@ func (m *mixed) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft
 }
 
 func staleReplication(t *testing.T) (sent bool) {
-	hold := make(chan struct{})
-	var wrapped *mixed
-	c := start(t, setup{}, "a", "b", "c")
+	from := &mixed{hold: make(chan struct{})}
+	c := start(t, setup{wrap: func(id raft.ServerID, inner transport) transport {
+		if id != "a" {
+			return inner
+		}
+		from.transport = inner
+		return from
+	}}, "a", "b", "c")
 	defer c.stop()
 	a := c.lead("a")
-	wrapped = &mixed{transport: a.net.transport, seen: &sent, hold: hold}
-	a.net.transport = wrapped
+	from.armed.Store(true)
 
 	c.part(true, []raft.ServerID{"b"}, []raft.ServerID{"c"})
 	c.nodes["b"].net.change("a", func(l *link) { l.cut = true }) // b's own messages
@@ -89,7 +94,7 @@ func staleReplication(t *testing.T) (sent bool) {
 	if now := a.raft.CurrentTerm(); now <= term {
 		t.Fatalf("setup: a leads in term %d, before in %d", now, term)
 	}
-	close(hold)
+	close(from.hold)
 	time.Sleep(time.Second)
-	return sent
+	return from.seen.Load()
 }
