@@ -118,14 +118,16 @@ func (c *call) finalizeNamespace() error {
 		return err
 	}
 	list, _ := stringList(lookup(sent, "spec.finalizers"))
-	w, err := c.setNamespaceFinalizers(asTree(sent["metadata"]), list)
+	w, err := c.setNamespaceFinalizers(asTree(sent["metadata"]), func([]string) []string { return list })
 	if err != nil {
 		return err
 	}
 	return c.answer(f, codeOf(false), w)
 }
 
-func (c *call) setNamespaceFinalizers(identity tree, list []string) (written, error) {
+// setNamespaceFinalizers gives a namespace the finalizers that next makes of those
+// that it has.
+func (c *call) setNamespaceFinalizers(identity tree, next func([]string) []string) (written, error) {
 	return c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
@@ -145,7 +147,8 @@ func (c *call) setNamespaceFinalizers(identity tree, list []string) (written, er
 		if spec == nil {
 			spec = tree{}
 		}
-		setFinalizers(spec, list)
+		has, _ := stringList(spec["finalizers"])
+		setFinalizers(spec, next(has))
 		obj["spec"] = spec
 		oldMeta := asTree(old["metadata"])
 		if err := c.invalid(c.info.Name, append(validateMeta(meta, c.res), validateMetaUpdate(meta, oldMeta)...)); err != nil {
@@ -233,14 +236,12 @@ func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
 		return err
 	}
-	obj, err := codec.DecodeStored(res, v)
-	if err != nil {
-		return fmt.Errorf("finalize namespace %s: %w", name, err)
-	}
-	list, _ := stringList(lookup(obj, "spec.finalizers"))
-	list = slices.DeleteFunc(list, func(f string) bool { return f == namespaceFinalizer })
 	c := s.internal(ctx, res, "", name, "update")
-	if _, err := c.setNamespaceFinalizers(tree{"uid": v.UID}, list); err != nil && !apierrors.IsNotFound(err) {
+	// From what the namespace has then: others take their finalizers away meanwhile.
+	withoutOurs := func(has []string) []string {
+		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == namespaceFinalizer })
+	}
+	if _, err := c.setNamespaceFinalizers(tree{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
 	return nil
