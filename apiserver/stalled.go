@@ -13,7 +13,7 @@ import (
 type watchSet struct {
 	mu      sync.Mutex
 	entries map[*watchEntry]struct{}
-	wg      sync.WaitGroup
+	idle    chan struct{} // closed when the last one ends, if anybody waits
 	count   atomic.Int64
 }
 
@@ -40,19 +40,35 @@ func (s *watchSet) add(conn deadline) *watchEntry {
 	}
 	s.entries[e] = struct{}{}
 	s.count.Add(1)
-	s.wg.Add(1)
 	return e
 }
 
 func (s *watchSet) remove(e *watchEntry) {
 	s.mu.Lock()
 	delete(s.entries, e)
+	if len(s.entries) == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
 	s.mu.Unlock()
 	s.count.Add(-1)
-	s.wg.Done()
 }
 
-func (s *watchSet) wait() { s.wg.Wait() }
+// wait returns when no watch is left. One may begin meanwhile, so this is no
+// WaitGroup.
+func (s *watchSet) wait() {
+	s.mu.Lock()
+	if len(s.entries) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	<-idle
+}
 
 // endRate is how many watches end in a second when the server does.
 const endRate = 2000
