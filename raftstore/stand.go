@@ -84,19 +84,28 @@ func (s *Store) standIn() {
 // standIfDead stands for election while the leader's port refuses connections
 // and nobody else has taken over.
 func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
-	term := s.raft.CurrentTerm()
+	term, lost := s.raft.CurrentTerm(), time.Now()
 	for try := 0; s.ctx.Err() == nil && try < 20; try++ {
 		if a, id := s.raft.LeaderWithID(); id != "" && (id != leader || a != addr) {
 			return
 		}
-		if s.leader.ready() || !s.cfg.Peers.Refused(s.ctx, string(addr)) {
+		if s.leader.ready() {
 			return
 		}
-		if s.bestCandidate(leader, term) {
+		// A dying process may hold its port for a while after its connections: as long
+		// as nothing is heard of the leader, it is asked again.
+		refused := s.cfg.Peers.Refused(s.ctx, string(addr))
+		if !refused && s.raft.LastContact().After(lost) {
+			return
+		}
+		if refused && s.bestCandidate(leader, term) {
 			s.stand(leader, term)
 		}
 		// Two that stood at once must not do so in step.
 		pause := standAgain + rand.N(standAgain)
+		if !refused {
+			pause /= 4
+		}
 		select {
 		case <-s.ctx.Done():
 		case <-time.After(pause):
