@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -28,11 +27,7 @@ func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change,
 		// its tombstone keeps its last content.
 		return change{op: proto.Op_OP_DELETE}, nil
 	}
-	old, err := codec.DecodeStored(c.res, cur)
-	if err != nil {
-		return change{}, err
-	}
-	obj, meta, err := shallow(old)
+	old, obj, meta, err := c.editable(cur)
 	if err != nil {
 		return change{}, err
 	}

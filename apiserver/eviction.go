@@ -300,11 +300,7 @@ func (c *call) disrupt(o *metav1.DeleteOptions) error {
 			if err := c.checkPreconditions(o, cur); err != nil {
 				return change{}, err
 			}
-			old, err := codec.DecodeStored(c.res, cur)
-			if err != nil {
-				return change{}, err
-			}
-			obj, _, err := shallow(old)
+			old, obj, _, err := c.editable(cur)
 			if err != nil {
 				return change{}, err
 			}

@@ -195,11 +195,7 @@ func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree, want, h
 	if cur == nil {
 		return change{}, c.notFound()
 	}
-	old, err := codec.DecodeStored(c.res, cur)
-	if err != nil {
-		return change{}, err
-	}
-	obj, meta, err := shallow(old)
+	old, obj, meta, err := c.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
@@ -288,11 +284,7 @@ func (c *call) setCondition(cur *mvcc.Version, want tree) (change, error) {
 	if cur == nil {
 		return change{}, c.notFound()
 	}
-	old, err := codec.DecodeStored(c.res, cur)
-	if err != nil {
-		return change{}, err
-	}
-	obj, _, err := shallow(old)
+	old, obj, _, err := c.editable(cur)
 	if err != nil {
 		return change{}, err
 	}

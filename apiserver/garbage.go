@@ -335,11 +335,7 @@ func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid strin
 		if cur == nil || cur.UID != uid {
 			return change{}, c.notFound()
 		}
-		old, err := codec.DecodeStored(c.res, cur)
-		if err != nil {
-			return change{}, err
-		}
-		obj, meta, err := shallow(old)
+		old, obj, meta, err := c.editable(cur)
 		if err != nil {
 			return change{}, err
 		}

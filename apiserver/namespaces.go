@@ -135,11 +135,7 @@ func (c *call) setNamespaceFinalizers(identity tree, next func([]string) []strin
 		if err := c.checkIdentity(identity, cur); err != nil {
 			return change{}, err
 		}
-		old, err := codec.DecodeStored(c.res, cur)
-		if err != nil {
-			return change{}, err
-		}
-		obj, meta, err := shallow(old)
+		old, obj, meta, err := c.editable(cur)
 		if err != nil {
 			return change{}, err
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
@@ -76,11 +75,7 @@ func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, erro
 	if err := c.checkIdentity(tree{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
 		return change{}, err
 	}
-	old, err := codec.DecodeStored(c.res, cur)
-	if err != nil {
-		return change{}, err
-	}
-	obj, meta, err := shallow(old)
+	old, obj, meta, err := c.editable(cur)
 	if err != nil {
 		return change{}, err
 	}

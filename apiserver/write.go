@@ -100,6 +100,16 @@ func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, err
 	return written{obj: ch.obj, created: before == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
 }
 
+// editable decodes the current version: old is what it is, obj a copy to change,
+// with metadata of its own.
+func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree, err error) {
+	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+		return nil, nil, nil, err
+	}
+	obj, meta, err = shallow(old)
+	return old, obj, meta, err
+}
+
 // entry is a change as a log entry, without its condition.
 func (c *call) entry(key string, ch *change) *proto.Write {
 	return &proto.Write{
