@@ -36,7 +36,13 @@ type Node struct {
 // running reports whether the node's process is alive.
 func (n *Node) running() bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.pid))
-	return err == nil && bytes.Contains(line, []byte(n.c.dir))
+	if err != nil || len(line) > 0 {
+		return err == nil && bytes.Contains(line, []byte(n.c.dir))
+	}
+	// A zombie has no command line, and for a moment neither has a process that is
+	// being started.
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
 }
 
 // Config is the administrator's configuration for client-go. There is no limit

@@ -238,8 +238,15 @@ func (n *devNode) running() bool {
 	if n.PID == 0 {
 		return false
 	}
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n.PID), "cmdline"))
-	return err == nil && bytes.Contains(b, []byte(n.DataDir+".yaml"))
+	proc := filepath.Join("/proc", strconv.Itoa(n.PID))
+	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil || len(line) > 0 {
+		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
+	}
+	// A process that has ended and waits for its parent has no command line, and for
+	// a moment neither has one that is being started.
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
 }
 
 // waitReady waits until the nodes answer /readyz. It fails at once when one of

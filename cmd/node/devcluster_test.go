@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestRunningFromTheStart looks at processes from the moment they are started, when the kernel
+// has no command line to show yet, to the moment after their end, when it has none
+// any more.
+func TestRunningFromTheStart(t *testing.T) {
+	n := &devNode{DataDir: t.TempDir()}
+	for range 300 {
+		cmd := exec.Command("sleep", "60")
+		cmd.Args = []string{n.DataDir + ".yaml", "60"} // coreutils' sleep does not ask for its name
+		cmd.Path, _ = exec.LookPath("sleep")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		n.PID = cmd.Process.Pid
+		alive := n.running()
+		_ = cmd.Process.Kill()
+		deadline := time.Now().Add(10 * time.Second)
+		for n.running() && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		zombie := n.running()
+		_ = cmd.Wait()
+		switch {
+		case !alive:
+			t.Fatal("a process that was just started does not run")
+		case zombie:
+			t.Fatal("a process that has ended, and waits for its parent, runs")
+		case n.running():
+			t.Fatal("a process that is gone runs")
+		}
+	}
+}
