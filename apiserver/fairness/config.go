@@ -282,9 +282,11 @@ func (c *Controller) reap() {
 		if l.wanted || !l.idle() {
 			continue
 		}
+		l.mu.Lock() // a request that was classified before may begin yet
 		if l.timer != nil {
 			l.timer.Stop()
 		}
+		l.mu.Unlock()
 		c.metrics.forget(l)
 		delete(c.levels, name)
 	}

@@ -325,6 +325,81 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// TestRefusedReturnsNothing: a request that was refused has no seat to give back,
+// whatever it was refused for and however often it says that it has ended.
+func TestRefusedReturnsNothing(t *testing.T) {
+	for _, x := range []struct {
+		why           Reason
+		queues, depth int
+		cancelled     bool
+	}{{QueueFull, 1, 1, false}, {ConcurrencyLimit, 0, 0, false}, {TimedOut, 4, 2, false}, {Cancelled, 4, 2, true}} {
+		t.Run(x.why.String(), func(t *testing.T) {
+			c, class := limited(2, x.queues, min(x.queues, 1), x.depth)
+			k := class("u")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var running, refused Ticket
+			if why := k.Enter(ctx, &running, Work{Seats: 2}, time.Second, false); why != Admitted {
+				t.Fatal(why)
+			}
+			if x.cancelled {
+				cancel()
+			}
+			waits, stop := context.WithCancel(t.Context())
+			defer stop()
+			var wg sync.WaitGroup
+			if x.why == QueueFull {
+				wg.Go(func() {
+					var first Ticket
+					k.Enter(waits, &first, One, time.Minute, false)
+					first.Release()
+				})
+				for l := c.levels[k.flow.level.name]; ; time.Sleep(time.Millisecond) {
+					l.mu.Lock()
+					n := l.waiting
+					l.mu.Unlock()
+					if n == 1 {
+						break
+					}
+				}
+			}
+			for range 3 {
+				if why := k.Enter(ctx, &refused, Work{Seats: 2}, time.Millisecond, false); why != x.why {
+					t.Fatal(why)
+				}
+				refused.Release()
+			}
+			stop()
+			wg.Wait()
+			l := c.levels[k.flow.level.name]
+			if l.running != 1 || l.inUse != 2 || k.flow.running != 1 || k.flow.seats != 2 {
+				t.Errorf("%d requests have %d seats, %d and %d of the flow; one has two", l.running, l.inUse, k.flow.running, k.flow.seats)
+			}
+			running.Release()
+		})
+	}
+}
+
+// TestReleaseRaces: who ends a request early and the request itself may do so at once.
+func TestReleaseRaces(t *testing.T) {
+	c, class := limited(100, 4, 1, 2)
+	k := class("u")
+	for range 200 {
+		var ticket Ticket
+		if why := k.Enter(t.Context(), &ticket, One, time.Second, false); why != Admitted {
+			t.Fatal(why)
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(ticket.Release)
+		}
+		wg.Wait()
+	}
+	if l := c.levels[k.flow.level.name]; l.running != 0 || l.inUse != 0 {
+		t.Errorf("%d requests have %d seats", l.running, l.inUse)
+	}
+}
+
 // TestLinger: the seats of a write stay in use for its watchers, and whoever waits
 // for them is let in when that is over.
 func TestLinger(t *testing.T) {

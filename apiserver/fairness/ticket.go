@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,14 +71,15 @@ type Ticket struct {
 	work                       float64 // seat-nanoseconds
 
 	arrived, started time.Duration
-	arrivedAt        float64 // reading of the level's clock
-	holds            bool    // seats are taken; guarded by level.mu
+	arrivedAt        float64     // reading of the level's clock
+	holds            bool        // seats are taken; guarded by level.mu
+	owes             atomic.Bool // admitted, and not yet released
 	watch            bool
 }
 
 // Enter lets a request run, at once or after a wait of at most that long, or says
-// why not. After Admitted, Release must be called once. watch tells the metrics
-// that only the request's beginning is counted.
+// why not. After Admitted, Release must be called; a ticket that was refused holds
+// nothing. watch tells the metrics that only the request's beginning is counted.
 func (c *Class) Enter(ctx context.Context, t *Ticket, w Work, wait time.Duration, watch bool) Reason {
 	seats := w.seats()
 	*t = Ticket{
@@ -90,6 +92,7 @@ func (c *Class) Enter(ctx context.Context, t *Ticket, w Work, wait time.Duration
 	if why == Admitted && t.ready != nil {
 		why = t.await(ctx, wait)
 	}
+	t.owes.Store(why == Admitted)
 	if !c.schema.exempt {
 		c.observeWait(t, why)
 	}
@@ -124,13 +127,13 @@ func (t *Ticket) await(ctx context.Context, wait time.Duration) Reason {
 	return why
 }
 
-// Release gives the seats back. A second call does nothing.
+// Release gives the seats back, if the request was admitted and has not done so yet.
+// It may be called while the request runs, by somebody else.
 func (t *Ticket) Release() {
-	if t.level == nil {
+	if !t.owes.CompareAndSwap(true, false) {
 		return
 	}
 	l := t.level
-	t.level = nil
 	kind := 0
 	if t.watch {
 		kind = 1
