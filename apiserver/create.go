@@ -83,6 +83,9 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 		return err
 	}
 	model.Default(obj)
+	if err := c.normalize(obj); err != nil {
+		return err
+	}
 	h := c.hooks()
 	if h.complete != nil {
 		if err := h.complete(c, obj, old); err != nil {
@@ -110,12 +113,16 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 			return err
 		}
 	}
-	errs = append(errs, model.Validate(obj)...)
+	found, err := c.checkModel(model, obj)
+	if err != nil {
+		return err
+	}
+	errs = append(errs, found...)
 	if old != nil {
 		errs = append(errs, immutableErrors(c.res, obj, old)...)
 	}
 	if r.Validate != nil {
-		errs = append(errs, r.Validate(obj, old)...)
+		errs = append(errs, without(r.Validate(obj, old), errs)...)
 	}
 	if h.validate != nil {
 		found, err := h.validate(c, obj, old)

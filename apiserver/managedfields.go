@@ -81,7 +81,7 @@ func convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert
 		if a == nil || b == nil {
 			return nil, runtime.NewNotRegisteredErrForKind("this server", to.WithKind(res.Kind))
 		}
-		return codec.Convert(obj, a, b), nil
+		return codec.Convert(obj, a, b)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/rules"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -93,6 +94,11 @@ func takeRequestStatus(c *call, obj, sent, old tree) error {
 	was, now := asTree(old["status"])["certificate"], state["certificate"]
 	if was != nil && !treeEqual(was, now) {
 		return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
+	}
+	if encoded, _ := now.(string); encoded != "" && was == nil {
+		if err := rules.Certificate(encoded); err != nil {
+			return c.invalid(c.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
+		}
 	}
 	// What approves stays as it was written there.
 	for i, x := range list {

@@ -9,7 +9,7 @@
 // is decoded to answer in JSON.
 //
 // Where another form of a version is needed (protobuf, or the fields of another
-// group version, see kinds.Move) it is made on first demand and kept beside the
+// group version, see kinds.Move and kinds.Conversion) it is made on first demand and kept beside the
 // version, within a bound in bytes for the whole process.
 package codec
 
@@ -36,10 +36,12 @@ func Encode(obj map[string]any) (value []byte, offset uint32, err error) {
 }
 
 // EncodeFor is Encode for a tree with the fields of res, which may not be those
-// of the version that is stored (Resource.Moves).
+// of the version that is stored (Resource.Moves, Resource.Conversion).
 func EncodeFor(res *kinds.Resource, obj map[string]any) (value []byte, offset uint32, err error) {
-	if len(res.Moves) > 0 {
-		obj = moved(res, obj, toStored)
+	if res.Converts() {
+		if obj, err = converted(res, obj, toStored); err != nil {
+			return nil, 0, err
+		}
 	}
 	return Encode(obj)
 }
@@ -52,7 +54,7 @@ func DecodeStored(res *kinds.Resource, v *mvcc.Version) (map[string]any, error) 
 
 // asStored reports whether a version is stored in the form that res shows it in.
 func asStored(res *kinds.Resource, v *mvcc.Version) bool {
-	return len(res.Moves) == 0 && (res.Form == "" || formOf(v) == res.Form)
+	return !res.Converts() && (res.Form == "" || formOf(v) == res.Form)
 }
 
 func formOf(v *mvcc.Version) string {
@@ -71,8 +73,10 @@ func decodeValue(res *kinds.Resource, v *mvcc.Version, value []byte) (map[string
 	if !ok {
 		return nil, fmt.Errorf("decode stored %s %s: not an object", res.Plural, key)
 	}
-	if len(res.Moves) > 0 {
-		obj = moved(res, obj, fromStored)
+	if res.Converts() {
+		if obj, err = converted(res, obj, fromStored); err != nil {
+			return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
+		}
 	}
 	obj["kind"] = res.Kind
 	obj["apiVersion"] = res.GroupVersion().String()

@@ -88,7 +88,7 @@ func (o *output) item(f Format, res *kinds.Resource, v *mvcc.Version) error {
 		o.buf, err = appendPartial(o.buf, f.AsVersion, res, v, v.Revision)
 	case res.Custom:
 		o.buf, err = appendObject(o.buf, res, v, v.Revision)
-	case len(res.Moves) == 0:
+	case !res.Converts():
 		o.buf = append(o.buf, v.Value...)
 	default:
 		var value []byte

@@ -45,12 +45,30 @@ func moved(res *kinds.Resource, obj map[string]any, d direction) map[string]any 
 	return out
 }
 
+// converted is moved, and what else leads to the other version.
+func converted(res *kinds.Resource, obj map[string]any, d direction) (map[string]any, error) {
+	switch {
+	case res.Conversion == "":
+		return moved(res, obj, d), nil
+	case d == toStored:
+		return res.ToStored(obj)
+	}
+	return res.FromStored(obj)
+}
+
 // Convert returns an object of one version of a resource in another; obj itself is
 // not changed, but shares what is not moved.
-func Convert(obj map[string]any, from, to *kinds.Resource) map[string]any {
-	out := moved(to, moved(from, obj, toStored), fromStored)
+func Convert(obj map[string]any, from, to *kinds.Resource) (map[string]any, error) {
+	stored, err := converted(from, obj, toStored)
+	if err != nil {
+		return nil, err
+	}
+	out, err := converted(to, stored, fromStored)
+	if err != nil {
+		return nil, err
+	}
 	out["kind"], out["apiVersion"] = to.Kind, to.GroupVersion().String()
-	return out
+	return out, nil
 }
 
 // take removes the field at path. m itself may be changed, what is below is

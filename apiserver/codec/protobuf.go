@@ -90,7 +90,7 @@ func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]
 	return derive(objectProto, res, v, rev, func() ([]byte, error) {
 		value := v.Value
 		switch {
-		case len(res.Moves) > 0: // made on the way, not kept beside the message
+		case res.Converts(): // made on the way, not kept beside the message
 			var err error
 			if value, err = moveValue(res, v, rev); err != nil {
 				return nil, err

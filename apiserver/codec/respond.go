@@ -103,7 +103,7 @@ func appendPartial(b []byte, version string, res *kinds.Resource, v *mvcc.Versio
 	if rev != v.Revision && v.RevisionOffset != 0 {
 		value = withRevision(value, v.RevisionOffset, rev)
 	}
-	if len(res.Moves) > 0 { // a move may lead into metadata
+	if res.Converts() { // it may lead into metadata
 		var err error
 		if value, err = content(res, v, rev); err != nil {
 			return b, err

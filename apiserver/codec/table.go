@@ -16,6 +16,7 @@ type table struct {
 	columns []kinds.Column
 	rows    rowPrinter
 	now     time.Time
+	res     *kinds.Resource
 }
 
 // rowPrinter makes the cells of one object. *kinds.Printer is one.
@@ -28,7 +29,7 @@ func newTable(res *kinds.Resource) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &table{columns: p.Columns(), rows: p, now: time.Now()}, nil
+	return &table{columns: p.Columns(), rows: p, now: time.Now(), res: res}, nil
 }
 
 // head appends a Table up to its rows. Without columns, clients go on with those
@@ -65,7 +66,14 @@ const tableEnd = "]}"
 
 // row appends the cells of an object and then object, or null.
 func (t *table) row(b []byte, obj map[string]any, object []byte) ([]byte, error) {
-	cells, err := t.rows.Row(obj, t.now)
+	shown := obj
+	if t.res != nil {
+		var err error
+		if shown, err = t.res.ToStored(obj); err != nil {
+			return b, err
+		}
+	}
+	cells, err := t.rows.Row(shown, t.now)
 	if err != nil {
 		return b, fmt.Errorf("columns of %v: %w", obj["kind"], err)
 	}

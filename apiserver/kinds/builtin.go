@@ -151,8 +151,12 @@ func check(r *Resource) error {
 		return fmt.Errorf("unknown name rule %q", r.NameRule)
 	case r.Dependents != DependentsDeleted && r.Dependents != DependentsOrphaned && r.Dependents != DependentsUnsupported:
 		return fmt.Errorf("unknown rule for dependents %q", r.Dependents)
-	case r.StorageVersion == "" && len(r.Moves) > 0:
-		return fmt.Errorf("moves need a storageVersion")
+	case r.StorageVersion == "" && r.Converts():
+		return fmt.Errorf("moves and a conversion need a storageVersion")
+	case r.Conversion != "" && conversions[r.Conversion].ToStored == nil:
+		return fmt.Errorf("unknown conversion %q", r.Conversion)
+	case (r.Conversion == "") != (r.StorageModel == ""):
+		return fmt.Errorf("a conversion has a storageModel, and nothing else has")
 	}
 	for i := range r.Columns {
 		c := &r.Columns[i]

@@ -41,6 +41,10 @@ type Resource struct {
 	StorageGroup   string `json:"storageGroup,omitempty"`
 	StorageVersion string `json:"storageVersion,omitempty"`
 	Moves          []Move `json:"moves,omitempty"`
+	// Conversion names code that does what moves cannot (convert.go). What is written
+	// is then also held to StorageModel, the stored version's; Columns are about that.
+	Conversion   string `json:"conversion,omitempty"`
+	StorageModel string `json:"storageModel,omitempty"`
 
 	// Flags, closed set.
 	UnconditionalUpdate bool `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed

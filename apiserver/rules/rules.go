@@ -19,8 +19,8 @@ type tree = map[string]any
 // create. Values of obj below its first level and its metadata may be shared with
 // other trees: a function replaces them.
 type Rules struct {
-	// Prepare fills in what the server generates. The object has its name and uid,
-	// and its defaults.
+	// Prepare fills in what the server generates, and takes out what cannot be
+	// written. The object has its name and uid, and its defaults.
 	Prepare func(obj, old tree)
 	// Validate returns what upstream would refuse the object for.
 	Validate func(obj, old tree) field.ErrorList
@@ -31,6 +31,14 @@ var byResource = map[schema.GroupResource]*Rules{
 	{Resource: "secrets"}:              {Validate: secret},
 	{Resource: "pods"}:                 {Validate: pod},
 	{Group: "batch", Resource: "jobs"}: {Prepare: generateSelector, Validate: job},
+
+	{Resource: "events"}:                                                   {Validate: event},
+	{Group: "events.k8s.io", Resource: "events"}:                           {Validate: eventV1},
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                {Prepare: dropTopology},
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: {Validate: signingRequest},
+
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: {Validate: webhooks},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   {Validate: webhooks},
 }
 
 var none Rules

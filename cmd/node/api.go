@@ -201,7 +201,7 @@ func adminsOnly(a apiserver.Authenticator, h http.Handler) http.Handler {
 // healthChecks say when this node is alive (never a matter of other nodes) and
 // when it can serve Most Recent reads.
 func (n *node) healthChecks() health.Config {
-	log := health.Check{Name: "raft-log", Check: func(context.Context) error {
+	raftLog := health.Check{Name: "raft-log", Check: func(context.Context) error {
 		if !n.store.Alive(n.cfg.HungDiskTimeout) {
 			return errors.New("the state machine does not follow the log")
 		}
@@ -243,13 +243,13 @@ func (n *node) healthChecks() health.Config {
 		return n.store.WaitApplied(ctx, index)
 	})
 	return health.Config{
-		Livez: []health.Check{log},
+		Livez: []health.Check{n.logs.check(), raftLog},
 		// The node serves before it has replayed its log. A state machine that has
 		// begun late is not one that hangs.
 		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
-		Readyz:       []health.Check{log, formed, read, namespaces, roles},
+		Readyz:       []health.Check{n.logs.check(), raftLog, formed, read, namespaces, roles},
 		Observe:      n.metrics.HealthCheck,
-		Log:          n.log,
+		Log:          n.logs.unlessBlocked(n.log),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 )
 
 func logLevel(s string) (slog.Level, error) {
@@ -15,8 +16,9 @@ func logLevel(s string) (slog.Level, error) {
 	return l, nil
 }
 
-// newLogger writes text for people at a terminal and JSON for machines.
-func newLogger(c *Config, w io.Writer) *slog.Logger {
+// newLogger writes text for people at a terminal and JSON for machines. What it
+// writes to is watched.
+func newLogger(c *Config, w io.Writer) (*slog.Logger, *watchedLog) {
 	level, err := logLevel(c.LogLevel)
 	if err != nil {
 		level = slog.LevelInfo
@@ -27,8 +29,9 @@ func newLogger(c *Config, w io.Writer) *slog.Logger {
 		info, err := f.Stat()
 		text = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
+	watched := &watchedLog{Writer: w, now: time.Now}
 	if text {
-		return slog.New(slog.NewTextHandler(w, o))
+		return slog.New(slog.NewTextHandler(watched, o)), watched
 	}
-	return slog.New(slog.NewJSONHandler(w, o))
+	return slog.New(slog.NewJSONHandler(watched, o)), watched
 }

@@ -36,7 +36,8 @@ import (
 
 func nodeCommand() *cobra.Command {
 	c := settingsCommand("node", "Run one node", func(cmd *cobra.Command, c *Config, _ *pflag.FlagSet, _ map[string]origin) error {
-		return runNode(cmd.Context(), c, newLogger(c, os.Stderr))
+		log, watched := newLogger(c, os.Stderr)
+		return runNode(cmd.Context(), c, log, watched)
 	})
 	c.Long = `Runs one node of a cluster. The same command line serves for the first start, for
 every restart and for nodes that join later: whether the node is new is told from
@@ -62,8 +63,9 @@ file that --config names. A flag wins over a variable, a variable over the file.
 
 // node is one node's parts, in the order in which they are started.
 type node struct {
-	cfg *Config
-	log *slog.Logger
+	cfg  *Config
+	log  *slog.Logger
+	logs *watchedLog
 
 	lock     *os.File
 	identity *membership.Identity
@@ -88,8 +90,8 @@ type node struct {
 }
 
 // runNode runs a node until ctx ends or it cannot go on.
-func runNode(ctx context.Context, c *Config, log *slog.Logger) (err error) {
-	n := &node{cfg: c, log: log}
+func runNode(ctx context.Context, c *Config, log *slog.Logger, logs *watchedLog) (err error) {
+	n := &node{cfg: c, log: log, logs: logs}
 	// Secrets lie in the data directory, whoever starts us.
 	syscall.Umask(0o077)
 	for _, step := range []func(context.Context) error{

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"github.com/quorate/quorate/apiserver/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// normalize makes an object, in place, what it will be when it is read back: a
+// version that is stored in another form leaves out, or adds, what only that says.
+func (c *call) normalize(obj tree) error {
+	if c.res.Conversion == "" {
+		return nil
+	}
+	stored, err := c.res.ToStored(obj)
+	if err != nil {
+		return err
+	}
+	shown, err := c.res.FromStored(stored)
+	if err != nil {
+		return err
+	}
+	for name, v := range shown {
+		if name != "metadata" { // its holder has it, too
+			obj[name] = v
+		}
+	}
+	carry(asTree(obj["metadata"]), asTree(shown["metadata"]), "annotations")
+	return nil
+}
+
+// checkModel is what the schema says of an object: of what is sent, or of what
+// that is stored as.
+func (c *call) checkModel(model *schema.Model, obj tree) (field.ErrorList, error) {
+	if c.res.Conversion == "" {
+		return model.Validate(obj), nil
+	}
+	stored, err := schema.Lookup(c.res.StorageModel)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := c.res.ToStored(obj)
+	if err != nil {
+		return nil, err
+	}
+	return stored.Validate(inner), nil
+}

@@ -1,0 +1,145 @@
+package rules
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// eventNames are the fields of an Event in one of its two forms. Messages name the
+// core group's, as upstream's do, but for the one in controllerPath.
+type eventNames struct {
+	about, message, controller, source, first, last, count string
+	controllerPath                                         string
+}
+
+var (
+	coreEvent = eventNames{
+		about: "involvedObject", message: "message", controller: "reportingComponent",
+		source: "source", first: "firstTimestamp", last: "lastTimestamp", count: "count",
+		controllerPath: "reportingComponent",
+	}
+	newEvent = eventNames{
+		about: "regarding", message: "note", controller: "reportingController",
+		source: "deprecatedSource", first: "deprecatedFirstTimestamp", last: "deprecatedLastTimestamp", count: "deprecatedCount",
+		controllerPath: "reportingController",
+	}
+)
+
+// Longest texts of new events, in bytes.
+const (
+	maxEventWord = 128
+	maxEventNote = 1024
+)
+
+// event is what holds for events of both forms.
+func event(obj, _ tree) field.ErrorList { return coreEvent.legacy(obj) }
+
+// eventV1 is what events.k8s.io/v1 asks for on top of it.
+func eventV1(obj, old tree) field.ErrorList {
+	errs := newEvent.legacy(obj)
+	if old == nil {
+		return append(errs, newEvent.strict(obj)...)
+	}
+	return append(errs, newEvent.unchanged(obj, old)...)
+}
+
+// legacy checks what is said about whom. Events that have no eventTime are of the
+// old kind.
+func (n *eventNames) legacy(obj tree) (errs field.ErrorList) {
+	namespace, _ := at(obj, "metadata", "namespace").(string)
+	about, _ := at(obj, n.about, "namespace").(string)
+	mismatch := field.Invalid(field.NewPath("involvedObject", "namespace"), about, "does not match event.namespace")
+	if unsetTime(obj["eventTime"]) {
+		if about == "" && namespace != "" && namespace != "default" || about != "" && about != namespace {
+			errs = append(errs, mismatch)
+		}
+		return errs
+	}
+	if about == "" && namespace != "default" && namespace != "kube-system" {
+		errs = append(errs, mismatch)
+	}
+	controller, path := text(obj, n.controller), field.NewPath(n.controllerPath)
+	if controller == "" {
+		errs = append(errs, field.Required(path, ""))
+	}
+	for _, msg := range validation.IsQualifiedName(controller) {
+		errs = append(errs, field.Invalid(path, controller, msg))
+	}
+	for _, name := range [...]string{"reportingInstance", "action", "reason"} {
+		errs = append(errs, eventWord(text(obj, name), field.NewPath(name), maxEventWord, true)...)
+	}
+	return append(errs, eventWord(text(obj, n.message), field.NewPath("message"), maxEventNote, false)...)
+}
+
+func eventWord(s string, path *field.Path, most int, required bool) field.ErrorList {
+	switch {
+	case s == "" && required:
+		return field.ErrorList{field.Required(path, "")}
+	case len(s) > most:
+		return field.ErrorList{field.Invalid(path, "", fmt.Sprintf("can have at most %d characters", most))}
+	}
+	return nil
+}
+
+// strict is what a new event of the new form must and must not have.
+func (n *eventNames) strict(obj tree) field.ErrorList {
+	errs := eventSeries(obj)
+	if unsetTime(obj["eventTime"]) {
+		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+	}
+	if kind := text(obj, "type"); kind != "Normal" && kind != "Warning" {
+		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+kind))
+	}
+	count, _ := number(obj[n.count])
+	for _, old := range [...]struct {
+		path string
+		set  bool
+	}{
+		{"firstTimestamp", !unsetTime(obj[n.first])},
+		{"lastTimestamp", !unsetTime(obj[n.last])},
+		{"count", count != 0},
+		{"source", text(asTree(obj[n.source]), "component") != "" || text(asTree(obj[n.source]), "host") != ""},
+	} {
+		if old.set {
+			errs = append(errs, field.Invalid(field.NewPath(old.path), "", "needs to be unset"))
+		}
+	}
+	return errs
+}
+
+func eventSeries(obj tree) (errs field.ErrorList) {
+	series, ok := obj["series"].(tree)
+	if !ok {
+		return nil
+	}
+	if n, _ := number(series["count"]); n < 2 {
+		errs = append(errs, field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
+	}
+	if unsetTime(series["lastObservedTime"]) {
+		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), ""))
+	}
+	return errs
+}
+
+// unchanged lets nothing change but the series and metadata.
+func (n *eventNames) unchanged(obj, old tree) (errs field.ErrorList) {
+	if !Equal(obj["series"], old["series"]) {
+		errs = append(errs, eventSeries(obj)...)
+	}
+	for _, f := range [...]struct{ name, path string }{
+		{n.about, "involvedObject"}, {"reason", "reason"}, {n.message, "message"}, {n.source, "source"},
+		{n.first, "firstTimestamp"}, {n.last, "lastTimestamp"}, {n.count, "count"}, {"type", "type"},
+		{"eventTime", "eventTime"}, {"action", "action"}, {"related", "related"},
+		{n.controller, "reportingController"}, {"reportingInstance", "reportingInstance"},
+	} {
+		if !Equal(obj[f.name], old[f.name]) {
+			errs = append(errs, field.Invalid(field.NewPath(f.path), obj[f.name], "field is immutable"))
+		}
+	}
+	return errs
+}
+
+// unsetTime reports whether a time was left out; a tree has times in canonical form.
+func unsetTime(v any) bool { return v == nil || v == "" }

@@ -1,0 +1,99 @@
+package rules
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// TestTables runs testdata/*.txt. A case is
+//
+//	== title
+//	resource group-resource, as configmaps or jobs.batch
+//	old {...}       the stored object; without it, a create
+//	new {...}       the object that is written
+//	! text          one error, whole; none: the object is valid
+//	> {...}         the object after Prepare, where it matters
+func TestTables(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tables: %v", err)
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split("\n"+string(raw), "\n== ")[1:] {
+			title, body, _ := strings.Cut(block, "\n")
+			t.Run(strings.TrimSuffix(filepath.Base(f), ".txt")+"/"+title, func(t *testing.T) { runCase(t, body) })
+		}
+	}
+}
+
+func runCase(t *testing.T, body string) {
+	var old, obj, prepared tree
+	var want []string
+	var resource string
+	for _, line := range strings.Split(body, "\n") {
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "resource":
+			resource = rest
+		case "old":
+			old = treeOf(t, rest)
+		case "new":
+			obj = treeOf(t, rest)
+		case "!":
+			want = append(want, rest)
+		case ">":
+			prepared = treeOf(t, rest)
+		case "", "#":
+		default:
+			t.Fatalf("what is %q?", line)
+		}
+	}
+	r := Of(schema.ParseGroupResource(resource))
+	if r == &none || obj == nil {
+		t.Fatalf("no rules of %q, or nothing to write", resource)
+	}
+	if r.Prepare != nil {
+		r.Prepare(obj, old)
+	}
+	if prepared != nil && !slices.Equal(bytesOf(t, prepared), bytesOf(t, obj)) {
+		t.Errorf("prepared: %s\nwant: %s", bytesOf(t, obj), bytesOf(t, prepared))
+	}
+	var got []string
+	if r.Validate != nil {
+		for _, e := range r.Validate(obj, old) {
+			got = append(got, e.Error())
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+func treeOf(t *testing.T, text string) tree {
+	t.Helper()
+	var out tree
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
+func bytesOf(t *testing.T, obj tree) []byte {
+	t.Helper()
+	out, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
