@@ -42,6 +42,19 @@ bin/kubectl-debian:
 	@mkdir -p bin && dir=$$(mktemp -d) && chmod 755 $$dir && cd $$dir && (apt-get update && apt-get download kubernetes-client && dpkg-deb -x kubernetes-client*.deb .) >/dev/null && \
 		cp usr/bin/kubectl $(CURDIR)/$@; code=$$?; rm -rf $$dir; exit $$code
 
+# How the Helm of a module file says which version it is.
+helm_version = $(shell awk '$$1 ~ "^helm.sh/helm/v"{print $$2}' $(1))
+
+.PHONY: helms
+helms: bin/helm bin/helm-3 ## Build Helm 4 and 3 from their Go modules into bin/
+
+# With the Kubernetes libraries of kubectl 1.37, so that they are built once.
+bin/helm: tools/helm/go.mod
+	cd tools/helm && go build -trimpath -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+bin/helm-3: tools/helm/3.mod
+	cd tools/helm && go build -trimpath -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
+
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
 
@@ -61,6 +74,7 @@ check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, gen
 	cd test/storage && go mod tidy -diff
 	go vet ./...
 	cd test/clients && go mod tidy -diff && go vet ./...
+	cd test/ecosystem && go mod tidy -diff && go vet ./...
 	tools/bin/staticcheck ./...
 	go test -count=1 -run 'TestArchitecture|TestPins|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy' ./cmd/node ./apiserver/schema ./proto ./deploy
 
@@ -76,10 +90,11 @@ test-deps:
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
-test: test-deps build kubectls ## Run every test; installs what is missing (as root, with apt)
+test: test-deps build kubectls helms ## Run every test; installs what is missing (as root, with apt)
 	go test -race -tags invariants -timeout 20m ./...
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && go test -timeout 15m ./...
+	cd test/ecosystem && go test -timeout 15m ./...
 
 # How many seeds of virtual time, and where reports go. As root: the real processes
 # get networks and disks of their own.

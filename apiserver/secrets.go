@@ -5,15 +5,16 @@ import (
 	"maps"
 )
 
-var secretHooks = objectHooks{prepare: mergeStringData}
+var secretHooks = objectHooks{complete: mergeStringData}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
-// into data. A key that is in both gets the value of stringData.
-func mergeStringData(obj, _ tree) {
+// into data, before anybody owns its fields: whoever writes stringData owns data. A
+// key that is in both gets the value of stringData.
+func mergeStringData(_ *call, obj, _ tree) error {
 	plain, _ := obj["stringData"].(tree)
 	delete(obj, "stringData")
 	if len(plain) == 0 {
-		return
+		return nil
 	}
 	data := tree{}
 	if was, ok := obj["data"].(tree); ok {
@@ -25,4 +26,5 @@ func mergeStringData(obj, _ tree) {
 		}
 	}
 	obj["data"] = data
+	return nil
 }

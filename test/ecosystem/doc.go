@@ -1,0 +1,13 @@
+// Package ecosystem holds tests with what people install clusters with, against
+// three nodes as real processes: Helm 4 and 3 (TestHelm), kubectl's apply sets and
+// pruning (TestApplySets, TestPrune), Flux's resource manager (TestFlux), and the
+// definitions of projects that we did not write (TestDefinitions).
+//
+// It is a module of its own because of Flux's dependencies. The harness comes from
+// package test of the main module, and nothing else does. `make helms` builds
+// Helm into the repository's bin; the environment variables HELM and HELM3 name
+// others. The definitions come from their projects' Go modules, by the versions
+// and hashes in testdata/modules.txt; they are not copied.
+//
+// docs/clients.md says what was run and what came of it.
+package ecosystem

@@ -1,0 +1,65 @@
+package ecosystem
+
+import (
+	"os"
+	"testing"
+
+	"github.com/quorate/quorate/test"
+)
+
+func TestMain(m *testing.M) { os.Exit(test.Main(m)) }
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// turns hands out the nodes of a cluster that run, one after the other, so that
+// every command goes through another node than the one before.
+type turns struct {
+	c    *test.Cluster
+	dead *test.Node
+	next int
+}
+
+func (r *turns) node() *test.Node {
+	for {
+		n := r.c.Nodes()[r.next%len(r.c.Nodes())]
+		r.next++
+		if n != r.dead {
+			return n
+		}
+	}
+}
+
+// killLeader kills the node that leads and returns without waiting for another
+// leader.
+func (r *turns) killLeader(t *testing.T) {
+	t.Helper()
+	r.dead = r.c.Leader(t)
+	r.c.Kill(t, r.dead)
+}
+
+// revive starts the node again that killLeader has killed.
+func (r *turns) revive(t *testing.T) {
+	t.Helper()
+	r.c.Restart(t, r.dead)
+	r.dead = nil
+}
+
+func (r *turns) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return r.node().Kubectl(t, args...)
+}
+
+// feed is kubectl with something on its standard input.
+func (r *turns) feed(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out := r.node().TryKubectl(t, nil, stdin, args...)
+	if out.Code != 0 {
+		t.Fatalf("kubectl %q: exit code %d\n%s%s", args, out.Code, out.Stdout, out.Stderr)
+	}
+	return out.Stdout
+}
