@@ -191,7 +191,7 @@ func (c *call) applyNew(a applied) (change, error) {
 
 // merged merges a configuration into the current version.
 func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree, err error) {
-	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+	if old, err = c.decode(cur); err != nil {
 		return nil, nil, err
 	}
 	result, err := a.m.Apply(old, a.tree, c.q.FieldManager, c.q.force())

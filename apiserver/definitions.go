@@ -32,11 +32,7 @@ var definitionHooks = objectHooks{
 		return crd.PrepareStatus(obj, old == nil)
 	},
 	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
-		errs, err := crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
-		if strategy := lookup(obj, "spec.conversion.strategy"); strategy == string(apiextensions.WebhookConverter) {
-			errs = append(errs, field.NotSupported(field.NewPath("spec", "conversion", "strategy"), strategy, []string{string(apiextensions.NoneConverter)}))
-		}
-		return errs, err
+		return crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
 	},
 	startDelete: startDeleteDefinition,
 }

@@ -64,7 +64,7 @@ func (c *call) putUnlessSame(obj tree, cur *mvcc.Version) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	ch.none = sameBytes(ch.value, ch.offset, cur)
+	ch.none = unchanged(&ch, cur)
 	return ch, nil
 }
 

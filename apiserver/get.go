@@ -16,6 +16,9 @@ func (c *call) get() error {
 		return err
 	}
 	v, err := c.readOne()
+	if err == nil {
+		v, err = c.shownOne(v)
+	}
 	if err != nil {
 		return err
 	}

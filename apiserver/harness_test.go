@@ -246,6 +246,7 @@ type scenario struct {
 	// controllers run beside the server; ttl is that of Events.
 	controllers bool
 	ttl         time.Duration
+	hook        *convertHook
 }
 
 func newScenario(t *testing.T, file, text string) *scenario {
@@ -304,6 +305,11 @@ func (s *scenario) run() {
 }
 
 func (s *scenario) directive(words []string) {
+	defer func(at int) {
+		if s.t.Failed() {
+			s.t.Logf("%s:%d", s.file, at)
+		}
+	}(s.at)
 	switch words[0] {
 	case "@bookmarks":
 		d, err := time.ParseDuration(words[1])
@@ -314,6 +320,13 @@ func (s *scenario) directive(words []string) {
 		return
 	case "@controllers":
 		s.controllers = true
+		return
+	case "@conversion-timeout":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.limits.Conversion = d
 		return
 	case "@event-ttl":
 		d, err := time.ParseDuration(words[1])
@@ -351,11 +364,16 @@ func (s *scenario) directive(words []string) {
 		if got := s.env.next(s.streams[words[1]]); got != "" {
 			s.fatalf("want the end, got %s", got)
 		}
+	case "@ended":
+		for s.env.next(s.streams[words[1]]) != "" {
+		}
 	case "@close":
 		s.streams[words[1]].cancel()
 	case "@sleep-second":
 		// The times of managedFields are whole seconds; two in a row must differ.
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	case "@webhook", "@calls":
+		s.webhook(words)
 	case "@gone":
 		s.until(words[1], func(code int, _ string) bool { return code == http.StatusNotFound })
 	case "@until":

@@ -80,6 +80,56 @@ func (c *call) planList(p consistency.Params) (consistency.Plan, error) {
 
 // page reads one page of a list.
 func (c *call) page(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+	if webhookOf(c.res) != nil && !sel.all() && sel.key == "" {
+		return c.pageConverted(plan, at, sel)
+	}
+	page, at, err := c.pageStored(plan, at, sel)
+	if err != nil {
+		return page, at, err
+	}
+	page.Versions, err = c.s.shown(c.ctx, c.res, page.Versions)
+	return page, at, err
+}
+
+// pageConverted reads a page of objects that a webhook has to convert before it can be
+// said whether they are meant: what is selected by are the labels and fields of the
+// version that is asked for.
+func (c *call) pageConverted(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+	all, whole := *sel, plan
+	all.labels, all.fields = nil, nil
+	whole.Limit = batchObjects
+	out := mvcc.Page{Remaining: -1}
+	limit := int(min(plan.Limit, maxPage))
+	for {
+		page, read, err := c.pageStored(whole, at, &all)
+		if err != nil {
+			return out, read, err
+		}
+		at = read
+		versions, err := c.s.shown(c.ctx, c.res, page.Versions)
+		if err != nil {
+			return out, at, err
+		}
+		for i, v := range versions {
+			if !sel.matches(v) {
+				continue
+			}
+			out.Versions = append(out.Versions, v)
+			if limit > 0 && len(out.Versions) == limit {
+				out.More = page.More || i < len(versions)-1
+				return out, at, nil
+			}
+		}
+		if !page.More {
+			return out, at, nil
+		}
+		token := consistency.After(page.Versions[len(page.Versions)-1].Key, at)
+		whole = consistency.Plan{Mode: consistency.Exact, Limit: batchObjects, Token: &token}
+	}
+}
+
+// pageStored reads one page as it is stored.
+func (c *call) pageStored(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	q := mvcc.Query{Prefix: sel.prefix, Limit: int(min(plan.Limit, maxPage))}
 	switch {
 	case sel.key != "" && plan.Token == nil:
@@ -101,8 +151,10 @@ const maxPage = 1 << 30
 func (c *call) pageOfOne(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	page := mvcc.Page{Remaining: -1}
 	v, at, err := c.s.find(c.res.Table(), sel.key, plan, at)
-	if v != nil && sel.matches(v) {
-		page.Versions = []*mvcc.Version{v}
+	if v != nil && err == nil {
+		if v, err = c.shownOne(v); err == nil && sel.matches(v) {
+			page.Versions = []*mvcc.Version{v}
+		}
 	}
 	return page, at, expired(err, plan)
 }

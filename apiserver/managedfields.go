@@ -4,7 +4,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -16,13 +15,16 @@ import (
 
 // fieldManagers are the field managers of all resources and subresources, made on
 // first use and kept with the resource.
-type fieldManagers struct{}
+type fieldManagers struct {
+	// convert converts an object between versions of a resource.
+	convert func(obj tree, from, to *kinds.Resource) (tree, error)
+}
 
 // managerKey is a subresource among what is kept with a resource.
 type managerKey struct{ sub string }
 
 // of returns the manager of writes to a resource ("") or one of its subresources.
-func (fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*fieldmanager.Manager, error) {
+func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*fieldmanager.Manager, error) {
 	key := managerKey{sub}
 	if made, ok := res.Memo().Load(key); ok {
 		return made.(*fieldmanager.Manager), nil
@@ -32,7 +34,7 @@ func (fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) (*
 		return nil, err
 	}
 	cfg := fieldmanager.Config{
-		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: convertAmong(res, all),
+		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: f.convertAmong(res, all),
 	}
 	for _, v := range versionsOf(res, all) {
 		version := fieldmanager.Version{GVK: v.GVK(), Model: v.Model}
@@ -71,7 +73,7 @@ func versionsOf(res *kinds.Resource, all *kinds.Registry) []*kinds.Resource {
 }
 
 // convertAmong converts objects of res to its other versions and back.
-func convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert {
+func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert {
 	byVersion := map[apischema.GroupVersion]*kinds.Resource{}
 	for _, v := range versionsOf(res, all) {
 		byVersion[v.GroupVersion()] = v
@@ -81,7 +83,7 @@ func convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert
 		if a == nil || b == nil {
 			return nil, runtime.NewNotRegisteredErrForKind("this server", to.WithKind(res.Kind))
 		}
-		return codec.Convert(obj, a, b)
+		return f.convert(obj, a, b)
 	}
 }
 

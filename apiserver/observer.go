@@ -23,6 +23,8 @@ type Observer interface {
 	// Deprecated is called for each request for a version that is on its way out.
 	// removedRelease may be empty.
 	Deprecated(k *RequestKind, removedRelease string)
+	// Converted is called after each call of a conversion webhook.
+	Converted(e *ConversionEnd)
 	// Panicked is called for each contained panic.
 	Panicked(k *RequestKind)
 }
@@ -49,6 +51,14 @@ type RequestEnd struct {
 	ResponseBytes int64
 }
 
+// ConversionEnd is how a call of a conversion webhook ended.
+type ConversionEnd struct {
+	Definition, From, To string // names; From is the version of the first object
+	// Failure is empty for success, else upstream's word for what went wrong.
+	Failure  string
+	Duration time.Duration
+}
+
 // noObserver is the Observer of a server that nobody watches.
 type noObserver struct{}
 
@@ -59,4 +69,5 @@ func (noObserver) InFlight(bool, int, int64)            {}
 func (noObserver) WatchEvents(*RequestKind, int, int64) {}
 func (noObserver) WriteRetried(*RequestKind)            {}
 func (noObserver) Deprecated(*RequestKind, string)      {}
+func (noObserver) Converted(*ConversionEnd)             {}
 func (noObserver) Panicked(*RequestKind)                {}

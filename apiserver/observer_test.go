@@ -26,6 +26,7 @@ func (*watchBytes) InFlight(mutating bool, requests int, bytes int64)        {}
 func (*watchBytes) WriteRetried(*apiserver.RequestKind)                      {}
 func (*watchBytes) Deprecated(*apiserver.RequestKind, string)                {}
 func (*watchBytes) Panicked(*apiserver.RequestKind)                          {}
+func (*watchBytes) Converted(*apiserver.ConversionEnd)                       {}
 
 // TestWatchBytes: the observer is told of all bytes of a watch: those that filled a
 // buffer before the flush, and those that a WebSocket took at once.

@@ -67,7 +67,7 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 // version and the patched object, which has metadata of its own and names the
 // same object.
 func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree, err error) {
-	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+	if old, err = c.decode(cur); err != nil {
 		return nil, nil, err
 	}
 	result, err := p.Apply(old, model.PatchMeta())

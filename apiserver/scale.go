@@ -59,7 +59,7 @@ func (c *call) scale() error {
 	if err != nil {
 		return err
 	}
-	obj, err := codec.DecodeStored(c.res, v)
+	obj, err := c.decode(v)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *call) updateScale(f codec.Format) error {
 		if cur == nil {
 			return change{}, c.notFound()
 		}
-		old, err := codec.DecodeStored(c.res, cur)
+		old, err := c.decode(cur)
 		if err != nil {
 			return change{}, err
 		}
@@ -165,7 +165,7 @@ func (c *call) patchScale(f codec.Format) error {
 		if cur == nil {
 			return change{}, c.notFound()
 		}
-		old, err := codec.DecodeStored(c.res, cur)
+		old, err := c.decode(cur)
 		if err != nil {
 			return change{}, err
 		}

@@ -3,6 +3,8 @@ package apiserver
 import (
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/fields"
@@ -13,11 +15,15 @@ import (
 // selection is which objects of a table a list or a watch is about. It is for
 // one goroutine: matching reuses one view of a version's attributes.
 type selection struct {
+	custom bool
 	prefix string // keys of the namespace, or all
 	key    string // the one key, if only one can match
 	labels labels.Selector
 	fields fields.Selector
 	view   attributeView
+	// shown are versions that a webhook has converted, in whose place they are looked
+	// at.
+	shown map[*mvcc.Version]*mvcc.Version
 }
 
 // fieldName and fieldNamespace can be selected by in every resource.
@@ -70,7 +76,10 @@ func (c *call) selection() (*selection, error) {
 	if name != "" && (namespace != "" || !c.res.Namespaced) {
 		s.key = c.res.Key(namespace, name)
 	}
-	s.view.namespaced = c.res.Namespaced
+	s.view.namespaced, s.custom = c.res.Namespaced, c.res.Custom
+	if c.res.Custom {
+		s.view.res = c.res
+	}
 	return s, nil
 }
 
@@ -108,7 +117,9 @@ func (c *call) storedField(field, value string) (string, string, error) {
 // store can look up.
 func (s *selection) interest() mvcc.Interest {
 	only := mvcc.Interest{Key: s.key, Prefix: s.prefix}
-	if s.fields == nil {
+	if s.fields == nil || s.custom {
+		// What custom resources are selected by changes with their definition: what is
+		// stored beside an object says what it was when that was written.
 		return only
 	}
 	for _, r := range s.fields.Requirements() {
@@ -138,11 +149,19 @@ func (s *selection) matches(v *mvcc.Version) bool {
 	if s.labels == nil && s.fields == nil {
 		return true
 	}
-	s.view.version = v
+	s.view.version = s.as(v)
 	if s.labels != nil && !s.labels.Matches((*labelView)(&s.view)) {
 		return false
 	}
 	return s.fields == nil || s.fields.Matches((*fieldView)(&s.view))
+}
+
+// as is what is shown of a version.
+func (s *selection) as(v *mvcc.Version) *mvcc.Version {
+	if x := s.shown[v]; x != nil {
+		return x
+	}
+	return v
 }
 
 // attributeView shows a version's attributes to apimachinery's selectors without
@@ -150,6 +169,11 @@ func (s *selection) matches(v *mvcc.Version) bool {
 type attributeView struct {
 	version    *mvcc.Version
 	namespaced bool
+	// res is set for custom resources, of which fields are the fields that were worked
+	// out of a version last.
+	res    *kinds.Resource
+	of     *mvcc.Version
+	fields map[string]string
 }
 
 type labelView attributeView
@@ -170,7 +194,11 @@ type fieldView attributeView
 
 // Has implements fields.Fields.
 func (f *fieldView) Has(name string) bool {
-	return name == fieldName || name == fieldNamespace || f.version.Fields.Has(name)
+	if name == fieldName || name == fieldNamespace || f.version.Fields.Has(name) {
+		return true
+	}
+	_, ok := f.worked()[name]
+	return ok
 }
 
 // Get implements fields.Fields.
@@ -186,6 +214,29 @@ func (f *fieldView) Get(name string) string {
 		}
 		return namespace
 	}
-	v, _ := f.version.Fields.Get(name)
-	return v
+	if v, ok := f.version.Fields.Get(name); ok && (f.res == nil || codec.FormOf(f.version) == f.res.Form) {
+		return v
+	}
+	return f.worked()[name]
+}
+
+// worked are the fields of a custom resource that was written under another
+// definition: in another version, by another schema, or when other fields could be
+// selected by.
+func (f *fieldView) worked() map[string]string {
+	if f.res == nil || f.of == f.version {
+		return f.fields
+	}
+	f.of, f.fields = f.version, nil
+	obj, err := codec.DecodeStored(f.res, f.version)
+	if err != nil {
+		// It is not selected; what reads it says why.
+		return nil
+	}
+	_, fields := f.res.Attributes(obj)
+	f.fields = make(map[string]string, len(fields))
+	for _, a := range fields {
+		f.fields[a.Name] = a.Value
+	}
+	return f.fields
 }

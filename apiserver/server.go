@@ -12,12 +12,14 @@ import (
 
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // Reads carries out read plans. *consistency.Reader satisfies it. Safe for
@@ -78,6 +80,10 @@ type Config struct {
 	ServiceBlocks []netip.Prefix
 	// ServicePorts are the node ports of Services. Default: services.DefaultPorts.
 	ServicePorts services.PortRange
+
+	// EndpointRouting sends what is for a Service, such as a conversion webhook, to one
+	// of its endpoints instead of its cluster IP.
+	EndpointRouting bool
 
 	// NoCompression sends everything as it is, whatever clients accept.
 	NoCompression bool
@@ -142,6 +148,8 @@ type Limits struct {
 	WatchMin time.Duration
 	// Bookmark is the time between bookmarks. Default 60 s.
 	Bookmark time.Duration
+	// Conversion bounds one call of a conversion webhook. Default 30 s.
+	Conversion time.Duration
 	// StalledWatch is how long one flush of a watch may take before its
 	// connection is given up. Default 45 s.
 	StalledWatch time.Duration
@@ -158,6 +166,7 @@ func (l *Limits) defaults() {
 	set(&l.OrphanAge, 2*time.Minute)
 	set(&l.WatchMin, 30*time.Minute)
 	set(&l.Bookmark, 60*time.Second)
+	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
 }
 
@@ -175,14 +184,20 @@ type Server struct {
 	writes  admission
 	watches watchSet
 	fields  fieldManagers
-	repair  claimRepair
+	// webhooks convert custom resources, conversions is what they made.
+	webhooks    *conversion.Caller
+	conversions *conversions
+	repair      claimRepair
 	// watchers is who hears of which writes, by which these are estimated.
 	watchers fairness.Watchers
 	// tablesOf is of the registry that was served last.
 	tablesOf atomic.Pointer[tables]
 
 	// closing ends watches; closed once, by Shutdown.
-	closing  chan struct{}
+	closing chan struct{}
+	// life ends with closing, for what takes a context.
+	life     context.Context
+	end      context.CancelFunc
 	shutdown atomic.Bool
 	once     sync.Once
 	wg       sync.WaitGroup
@@ -211,7 +226,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{})}
+	s := &Server{cfg: cfg, closing: make(chan struct{}), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.fields.convert = s.convertBetween
+	s.webhooks = conversion.NewCaller(conversion.Config{
+		Resolve: s.resolveService, Timeout: cfg.Limits.Conversion,
+		Observe: func(o conversion.Observation) { cfg.Observer.Converted((*ConversionEnd)(&o)) },
+	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1
 	}
@@ -233,6 +254,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.once.Do(func() {
 		s.shutdown.Store(true)
 		close(s.closing)
+		s.end()
+		s.webhooks.Close()
 	})
 	done := make(chan struct{})
 	go func() {

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -43,7 +42,7 @@ func (c *call) updatePart(take part) error {
 		if err := c.checkIdentity(meta, cur); err != nil {
 			return change{}, err
 		}
-		old, err := codec.DecodeStored(c.res, cur)
+		old, err := c.decode(cur)
 		if err != nil {
 			return change{}, err
 		}

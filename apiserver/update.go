@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
@@ -57,7 +56,7 @@ func (c *call) decideUpdate(sent tree, cur *mvcc.Version) (change, error) {
 	if err := c.checkIdentity(meta, cur); err != nil {
 		return change{}, err
 	}
-	old, err := codec.DecodeStored(c.res, cur)
+	old, err := c.decode(cur)
 	if err != nil {
 		return change{}, err
 	}
@@ -144,7 +143,7 @@ func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, 
 	if err != nil {
 		return change{}, err
 	}
-	ch.none = op == proto.Op_OP_PUT && sameBytes(ch.value, ch.offset, cur)
+	ch.none = op == proto.Op_OP_PUT && unchanged(&ch, cur)
 	return ch, nil
 }
 

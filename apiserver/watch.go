@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
@@ -223,24 +224,31 @@ func (w *watching) follow(plan consistency.Plan) {
 			w.farewell()
 			return
 		case <-w.cursor.Wake():
-			if !w.advance(false) {
+			if !w.served() || !w.advance(false) {
 				return
 			}
 		case <-timer.C:
 			// A bookmark, and at the end of its time a last one, so that the client
 			// resumes from here.
-			if !w.advance(w.q.AllowWatchBookmarks) || !time.Now().Before(end) {
+			if !w.served() || !w.advance(w.q.AllowWatchBookmarks) || !time.Now().Before(end) {
 				return
 			}
 			timer.Reset(time.Until(w.nextTimer(end)))
 		}
-		// A kind that is served no more has no end to tell: the stream just ends, after
-		// all its events, and who asks again gets 404.
-		if w.s.cfg.Kinds().Lookup(gvr(&w.info)) == nil {
-			w.advance(false)
-			return
-		}
 	}
+}
+
+// served reports whether the watch can go on as it began. A kind that is served no
+// more has no end to tell: the stream just ends, after all its events, and who asks
+// again gets 404. One whose definition is another now ends before them: who asks again
+// gets them as the new definition shows them.
+func (w *watching) served() bool {
+	now := w.s.cfg.Kinds().Lookup(gvr(&w.info))
+	if now == nil {
+		w.advance(false)
+		return false
+	}
+	return crd.Same(now, w.res)
 }
 
 // nextTimer is when to look around next, also without bookmarks.
@@ -290,6 +298,10 @@ func (w *watching) advance(bookmark bool) bool {
 			w.fail(w.tooOld(err))
 			return false
 		}
+		if err := w.convert(batch[:n]); err != nil {
+			w.fail(err)
+			return false
+		}
 		for _, v := range batch[:n] {
 			if err := w.version(v); err != nil {
 				if !errors.Is(err, errGone) {
@@ -326,7 +338,37 @@ func (w *watching) version(v *mvcc.Version) error {
 	if event == "" {
 		return nil
 	}
-	return w.emit(event, content, v.Revision)
+	return w.emit(event, w.sel.as(content), v.Revision)
+}
+
+// convert has those of a batch converted that need a webhook for it, all at once. A
+// webhook that is slow keeps this watch waiting, and no other.
+func (w *watching) convert(batch []*mvcc.Version) error {
+	if webhookOf(w.res) == nil {
+		return nil
+	}
+	var versions []*mvcc.Version
+	for _, v := range batch {
+		if !w.sel.covers(v.Key) {
+			continue
+		}
+		versions = append(versions, v)
+		if before := v.Prev(); before != nil && !before.Deleted && (w.sel.labels != nil || w.sel.fields != nil) {
+			versions = append(versions, before)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(w.s.life, func() { cancel(errGone) })()
+	shown, err := w.s.shown(ctx, w.res, versions)
+	if err != nil {
+		return err
+	}
+	w.sel.shown = make(map[*mvcc.Version]*mvcc.Version, len(versions))
+	for i, v := range versions {
+		w.sel.shown[v] = shown[i]
+	}
+	return nil
 }
 
 // event says how a covered version looks through the selectors: an object that

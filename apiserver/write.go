@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
@@ -103,7 +105,7 @@ func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, err
 // editable decodes the current version: old is what it is, obj a copy to change,
 // with metadata of its own.
 func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree, err error) {
-	if old, err = codec.DecodeStored(c.res, cur); err != nil {
+	if old, err = c.decode(cur); err != nil {
 		return nil, nil, nil, err
 	}
 	obj, meta, err = shallow(old)
@@ -138,7 +140,11 @@ func (c *call) guard(w *proto.Write) {
 
 // store encodes a decided object, once.
 func (c *call) store(op proto.Op, obj tree) (change, error) {
-	value, offset, err := codec.EncodeFor(c.res, obj)
+	kept, as, err := c.forStorage(obj)
+	if err != nil {
+		return change{}, err
+	}
+	value, offset, err := codec.EncodeFor(as, kept)
 	if err != nil {
 		return change{}, fmt.Errorf("encode %s: %w", c.res.Kind, err)
 	}
@@ -146,7 +152,7 @@ func (c *call) store(op proto.Op, obj tree) (change, error) {
 		return change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
 	}
 	ch := change{op: op, obj: obj, value: value, offset: offset}
-	if ch.labels, ch.fields = c.res.Attributes(obj); c.res.Expires {
+	if ch.labels, ch.fields = as.Attributes(kept); c.res.Expires {
 		ch.fields = c.s.withExpiry(ch.fields)
 	}
 	if meta, ok := obj["metadata"].(tree); ok {
@@ -169,6 +175,28 @@ func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
 		end++
 	}
 	return bytes.Equal(value[:offset], v.Value[:offset]) && bytes.Equal(value[offset:], v.Value[end:])
+}
+
+// unchanged reports whether a change would write what is there. An object that is
+// stored in another version than what is written now is changed: that is how objects
+// are brought to a new version.
+func unchanged(ch *change, cur *mvcc.Version) bool {
+	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur))
+}
+
+func storedVersion(fields []*proto.Attribute) string {
+	for _, f := range fields {
+		if f.Name == kinds.FormAttribute {
+			return versionOf(f.Value)
+		}
+	}
+	return ""
+}
+
+// versionOf is the version in a form.
+func versionOf(form string) string {
+	version, _, _ := strings.Cut(form, "/")
+	return version
 }
 
 // keyPath is how upstream names the place of an object in its messages.
@@ -229,7 +257,11 @@ func (c *call) answer(f codec.Format, code int, w written) error {
 		return codec.WriteTree(c, c.r, f, code, c.res, w.obj)
 	}
 	c.read(w.version.Revision)
-	return codec.WriteObject(c, c.r, f, code, c.res, w.version)
+	v, err := c.shownOne(w.version)
+	if err != nil {
+		return err
+	}
+	return codec.WriteObject(c, c.r, f, code, c.res, v)
 }
 
 func codeOf(created bool) int {

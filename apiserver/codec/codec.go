@@ -54,10 +54,11 @@ func DecodeStored(res *kinds.Resource, v *mvcc.Version) (map[string]any, error) 
 
 // asStored reports whether a version is stored in the form that res shows it in.
 func asStored(res *kinds.Resource, v *mvcc.Version) bool {
-	return !res.Converts() && (res.Form == "" || formOf(v) == res.Form)
+	return !res.Converts() && (res.Form == "" || res.Stores(FormOf(v)))
 }
 
-func formOf(v *mvcc.Version) string {
+// FormOf is the form that a version is stored in; empty for built-in resources.
+func FormOf(v *mvcc.Version) string {
 	form, _ := v.Fields.Get(kinds.FormAttribute)
 	return form
 }
@@ -81,7 +82,7 @@ func decodeValue(res *kinds.Resource, v *mvcc.Version, value []byte) (map[string
 	obj["kind"] = res.Kind
 	obj["apiVersion"] = res.GroupVersion().String()
 	if !asStored(res, v) && res.Reform != nil {
-		if err := res.Reform(obj); err != nil {
+		if err := res.Reform(FormOf(v), obj); err != nil {
 			return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
 		}
 	}

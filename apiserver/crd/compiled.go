@@ -37,6 +37,9 @@ func Of(r *kinds.Resource) *Version {
 // Definition that the version belongs to.
 func (v *Version) Definition() *Definition { return v.definition }
 
+// Resource is the version as it is served.
+func (v *Version) Resource() *kinds.Resource { return v.resource }
+
 // compilation is a schema in the forms that the library wants.
 type compilation struct {
 	structural *structuralschema.Structural

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,6 +28,9 @@ type Definition struct {
 
 	document
 	versions []*Version
+	webhook  *conversion.Webhook
+	// serving is what the resources are made of, in short.
+	serving [sha256.Size]byte
 }
 
 // document is the part of a definition that serving and naming need. Schemas are
@@ -43,6 +47,8 @@ type document struct {
 		Scope    apiextensions.ResourceScope                 `json:"scope"`
 		Names    apiextensions.CustomResourceDefinitionNames `json:"names"`
 		Versions []versionDocument                           `json:"versions"`
+		// Conversion is only looked at when the definition is read.
+		Conversion *apiextensions.CustomResourceConversion `json:"conversion"`
 	} `json:"spec"`
 	Status apiextensions.CustomResourceDefinitionStatus `json:"status"`
 }
@@ -65,6 +71,13 @@ func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 	if err := json.Unmarshal(v.Value, &d.document); err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
 	}
+	served, err := json.Marshal([]any{&d.Spec, &d.Status.AcceptedNames})
+	if err != nil {
+		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
+	}
+	d.serving = sha256.Sum256(served)
+	d.webhook = conversion.Of(d.Metadata.Name, d.Spec.Conversion)
+	d.Spec.Conversion = nil
 	for i := range d.Spec.Versions {
 		doc := &d.Spec.Versions[i]
 		made := &Version{definition: d, document: doc, compiled: compiled}
@@ -109,12 +122,53 @@ func (d *Definition) Resources() []*kinds.Resource {
 // Storage is the resource in the version that is stored, served or not; nil if
 // there is none.
 func (d *Definition) Storage() *kinds.Resource {
+	if v := d.StorageVersion(); v != nil {
+		return v.resource
+	}
+	return nil
+}
+
+// Same reports whether two resources of a registry's past and present are served in
+// the same way: built-in ones, or those of a definition of which at most the status
+// and the metadata have changed.
+func Same(a, b *kinds.Resource) bool {
+	x, y := Of(a), Of(b)
+	if a == b || x == nil || y == nil {
+		return a == b
+	}
+	return x.definition.serving == y.definition.serving
+}
+
+// StorageVersion is the version that objects are stored in; nil if there is none.
+func (d *Definition) StorageVersion() *Version {
 	for _, v := range d.versions {
 		if v.document.Storage {
-			return v.resource
+			return v
 		}
 	}
 	return nil
+}
+
+// Webhook converts the definition's objects between its versions; nil if they all have
+// the same fields.
+func (d *Definition) Webhook() *conversion.Webhook { return d.webhook }
+
+// StoredIn is the version that an object is stored in which has a form beside it.
+// Errors: it is none of the definition's any more.
+func (d *Definition) StoredIn(form string) (*Version, error) {
+	name, _, named := strings.Cut(form, "/")
+	if !named {
+		// Written before forms had a version, when all versions had the same fields.
+		if v := d.StorageVersion(); v != nil {
+			return v, nil
+		}
+	}
+	for _, v := range d.versions {
+		if v.document.Name == name {
+			return v, nil
+		}
+	}
+	return nil, fmt.Errorf("request to convert CR from an invalid group/version: %s/%s", d.Spec.Group, name)
 }
 
 func (d *Definition) storageVersion() string {
@@ -138,17 +192,10 @@ func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource 
 		Namespaced: d.Spec.Scope == apiextensions.NamespaceScoped, Verbs: verbs, HasGeneration: true, Custom: true,
 		Model:   modelName(d.Spec.Group, doc.Name, names.Kind),
 		Columns: columns(doc.Columns), SelectableFields: selectable(doc.SelectableFields),
-		Origin: v, Form: fingerprint(doc.Schema), Reform: v.reform,
+		Origin: v, Form: doc.Name + "/" + fingerprint(doc.Schema), AnyVersion: d.webhook == nil, Reform: v.reform,
 	}
 	if s := d.storageVersion(); s != doc.Name {
 		r.StorageGroup, r.StorageVersion = d.Spec.Group, s
-	}
-	for i := range d.Spec.Versions {
-		for _, f := range selectable(d.Spec.Versions[i].SelectableFields) {
-			if !slices.Contains(r.SelectableFields, f) && !slices.Contains(r.AlsoStored, f) {
-				r.AlsoStored = append(r.AlsoStored, f)
-			}
-		}
 	}
 	if doc.Deprecated {
 		r.Deprecation = &kinds.Deprecation{Warning: d.deprecation(doc)}

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -62,18 +63,56 @@ func (c *compilation) coerce(obj map[string]any, lenient bool) (unknown []string
 	return append(unknown, paths...), nil
 }
 
-// reform brings an object that was stored under another schema into the form of this
-// one: pruned, and with its defaults.
-func (v *Version) reform(obj map[string]any) error {
-	c, err := v.compilation()
+// reform brings an object that was stored in another form into the one of this
+// version, as upstream does: it is pruned and completed as the version that it is
+// stored in has it now, and then pruned for this one.
+func (v *Version) reform(form string, obj map[string]any) error {
+	from, err := v.definition.StoredIn(form)
 	if err != nil {
 		return err
 	}
-	if _, err := c.coerce(obj, true); err != nil {
-		return fmt.Errorf("stored object of %s: %w", v.resource.GVK(), err)
+	if from.resource.Form != form {
+		if err := from.Complete(obj); err != nil {
+			return err
+		}
 	}
-	defaulting.Default(obj, c.structural)
-	return nil
+	switch {
+	case from == v:
+		return nil
+	case v.definition.webhook != nil:
+		return fmt.Errorf("stored object of %s: %w", from.resource.GVK(), errNotConverted)
+	}
+	return v.Prune(obj)
+}
+
+// errNotConverted is a mistake of ours: who decodes objects of a definition with a
+// webhook has it convert them before.
+var errNotConverted = errors.New("has to be converted by a webhook")
+
+// Complete prunes an object that has the version's fields and fills in its defaults.
+func (v *Version) Complete(obj map[string]any) error {
+	c, err := v.pruned(obj)
+	if err == nil {
+		defaulting.Default(obj, c.structural)
+	}
+	return err
+}
+
+// Prune takes out of an object what the version does not know.
+func (v *Version) Prune(obj map[string]any) error {
+	_, err := v.pruned(obj)
+	return err
+}
+
+func (v *Version) pruned(obj map[string]any) (*compilation, error) {
+	c, err := v.compilation()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.coerce(obj, true); err != nil {
+		return nil, fmt.Errorf("stored object of %s: %w", v.resource.GVK(), err)
+	}
+	return c, nil
 }
 
 // Validate checks an object, but for its own metadata: against the schema, its list

@@ -65,7 +65,7 @@ func (r *Resource) attributes() []attribute {
 		if r.Form != "" {
 			all = append(all, attribute{name: FormAttribute, fallback: r.Form})
 		}
-		for _, f := range append(r.SelectableFields[:len(r.SelectableFields):len(r.SelectableFields)], r.AlsoStored...) {
+		for _, f := range r.SelectableFields {
 			a := attribute{name: f.StoredName(), fallback: f.Default}
 			from := f.From
 			if from == "" {

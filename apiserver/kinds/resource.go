@@ -5,6 +5,7 @@
 package kinds
 
 import (
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,13 +75,14 @@ type Resource struct {
 
 	// Origin is what a custom resource was made of (package crd); nil for the others.
 	Origin any `json:"-"`
-	// Form tells apart what objects are stored by, if that can change. It is kept
-	// beside each object. One of another form goes through Reform, in place, when it
-	// is read. Empty for built-in resources.
-	Form   string                         `json:"-"`
-	Reform func(obj map[string]any) error `json:"-"`
-	// AlsoStored are selectable fields of other versions that share the table.
-	AlsoStored []SelectableField `json:"-"`
+	// Form tells apart what objects are stored by, if that can change: a version's
+	// name, a slash, and what its schema is. It is kept beside each object. One of another
+	// form goes through Reform, in place, when it is read. Empty for built-in resources.
+	Form   string                                      `json:"-"`
+	Reform func(form string, obj map[string]any) error `json:"-"`
+	// AnyVersion says that forms differ by their schemas alone: all versions have the
+	// same fields.
+	AnyVersion bool `json:"-"`
 
 	memo    sync.Map
 	derived derived
@@ -207,6 +209,14 @@ func (r *Resource) Key(namespace, name string) string {
 		return namespace + "/" + name
 	}
 	return name
+}
+
+// Stores reports whether what is stored in a form is as the resource shows it.
+func (r *Resource) Stores(form string) bool {
+	if form == r.Form || r.Form == "" {
+		return true
+	}
+	return r.AnyVersion && form[strings.IndexByte(form, '/')+1:] == r.Form[strings.IndexByte(r.Form, '/')+1:]
 }
 
 // HasVerb reports whether the resource serves a verb.

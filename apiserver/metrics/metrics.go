@@ -22,6 +22,8 @@ type Metrics struct {
 	security  securitySeries
 	health    healthSeries
 	lifecycle lifecycleSeries
+
+	conversions conversionSeries
 }
 
 // New makes a registry with every family of the contract. info is what
@@ -40,6 +42,7 @@ func New(info version.Info, quorate string) (*Metrics, error) {
 	m.security.init(r)
 	m.health.init(r)
 	m.lifecycle.init(r)
+	m.conversions.init(r)
 	buildInfo(r, info, quorate)
 	if r.err != nil {
 		return nil, fmt.Errorf("register metrics: %w", r.err)

@@ -45,6 +45,8 @@ func exercise(m *Metrics) {
 	m.WatchEvents(&watch, 2, 4000)
 	m.WriteRetried(&pods)
 	m.Panicked(&pods)
+	m.Converted(&ConversionEnd{Definition: "routes.example.com", From: "v1", To: "v1beta1", Duration: time.Millisecond})
+	m.Converted(&ConversionEnd{Definition: "routes.example.com", From: "v1", To: "v1beta1", Failure: "conversion_webhook_call_failure"})
 	m.Deprecated(&pods, "1.37")
 	m.Feature("WatchList", "BETA", true)
 	m.Served("abc", 3)

@@ -58,7 +58,9 @@ var rooms = map[string]room{
 	"apiserver/kinds":     {ours: []string{"proto"}, reach: noRaft},
 	"apiserver/schema":    {reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
-	"apiserver/crd":          {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/schema"}, direct: noRaft},
+	"apiserver/crd": {ours: []string{"proto", "raftstore/mvcc", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, direct: noRaft},
+	// It knows trees and webhooks, not where objects are kept.
+	"apiserver/conversion":   {reach: noRaft},
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, direct: noRaft},

@@ -87,7 +87,9 @@ type Config struct {
 
 	Controllers      []string
 	GarbageCollector bool
-	EventTTL         time.Duration
+	// EndpointRouting reaches Services at their endpoints instead of their cluster IP.
+	EndpointRouting bool
+	EventTTL        time.Duration
 
 	ShutdownGrace time.Duration
 	LogFormat     string
@@ -145,6 +147,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", 0, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
 	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", false, "after that, answer new requests on open connections with 429 and Retry-After instead of 503")
 	f.StringSliceVar(&c.Controllers, "controllers", []string{"*"}, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
+	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", false, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", true, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")
 	f.DurationVar(&c.EventTTL, "event-ttl", time.Hour, "how long events are kept after their last write")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")

@@ -33,4 +33,5 @@ func (o observer) WriteRetried(k *apiserver.RequestKind) { o.m.WriteRetried((*me
 func (o observer) Deprecated(k *apiserver.RequestKind, removed string) {
 	o.m.Deprecated((*metrics.RequestKind)(k), removed)
 }
-func (o observer) Panicked(k *apiserver.RequestKind) { o.m.Panicked((*metrics.RequestKind)(k)) }
+func (o observer) Converted(e *apiserver.ConversionEnd) { o.m.Converted((*metrics.ConversionEnd)(e)) }
+func (o observer) Panicked(k *apiserver.RequestKind)    { o.m.Panicked((*metrics.RequestKind)(k)) }

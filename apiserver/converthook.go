@@ -1,0 +1,245 @@
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/conversion"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Custom resources whose versions differ are converted by a webhook of their
+// definition: before codec sees a version that is stored in another one, and before an
+// object is encoded. It happens in the request's or the watch's own goroutine, without
+// a lock; what has come of it is shared by all that want the same.
+
+// Bounds of conversions, in bytes but for the number of objects.
+const (
+	// conversionCache is what is kept of converted objects.
+	conversionCache = 32 << 20
+	// batchObjects and batchBytes are what one review has at most.
+	batchObjects = 100
+	batchBytes   = 2 << 20
+	// convertedList is what one list may have of converted objects: they are all there
+	// before the first is sent.
+	convertedList = 128 << 20
+)
+
+// conversionKey is a revision of an object, in the form of another version.
+type conversionKey struct {
+	table, key string
+	revision   proto.Revision
+	from, to   string // forms
+	webhook    string
+}
+
+type conversions = conversion.Cache[conversionKey, *mvcc.Version]
+
+// webhookOf is the webhook that converts a resource's objects; nil for built-in ones
+// and for custom ones whose versions have the same fields.
+func webhookOf(res *kinds.Resource) *conversion.Webhook {
+	if v := crd.Of(res); v != nil {
+		return v.Definition().Webhook()
+	}
+	return nil
+}
+
+// shown returns versions as codec can show them in the version of res: those that only
+// a webhook can convert are replaced. versions is not changed. Errors: the webhook's,
+// as Status errors, and the context's.
+func (s *Server) shown(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
+	hook := webhookOf(res)
+	if hook == nil {
+		return versions, nil
+	}
+	var (
+		to    = crd.Of(res)
+		out   = versions
+		batch stored
+		total int64
+	)
+	flush := func() error {
+		made, err := s.convertStored(ctx, to, hook, &batch)
+		if err != nil {
+			return err
+		}
+		for i, at := range batch.at {
+			out[at] = made[i]
+			total += int64(len(made[i].Value))
+		}
+		if total > convertedList {
+			return status.BadRequest("the objects have more than %d bytes and need conversion by a webhook: use limit", convertedList)
+		}
+		batch = stored{}
+		return nil
+	}
+	for i, v := range versions {
+		from, err := to.Definition().StoredIn(codec.FormOf(v))
+		if err != nil {
+			return nil, conversion.Internal(err)
+		}
+		if from == to {
+			continue
+		}
+		if len(batch.at) == 0 && total == 0 {
+			out = slices.Clone(versions)
+		}
+		if batch.add(i, v, from); batch.full() {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(batch.at) == 0 {
+		return out, nil
+	}
+	return out, flush()
+}
+
+// stored are versions that are converted together.
+type stored struct {
+	at       []int // where they are among all
+	versions []*mvcc.Version
+	from     []*crd.Version
+	bytes    int
+}
+
+func (b *stored) add(at int, v *mvcc.Version, from *crd.Version) {
+	b.at, b.versions, b.from = append(b.at, at), append(b.versions, v), append(b.from, from)
+	b.bytes += len(v.Value)
+}
+
+func (b *stored) full() bool { return len(b.at) >= batchObjects || b.bytes >= batchBytes }
+
+// convertStored converts what nobody has converted yet, and waits for what others are
+// converting.
+func (s *Server) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
+	res := to.Resource()
+	keys := make([]conversionKey, len(b.versions))
+	for i, v := range b.versions {
+		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().Form, to: res.Form, webhook: hook.ID()}
+	}
+	return s.conversions.Get(ctx, keys, func(missing []int) ([]*mvcc.Version, []int64, error) {
+		objects := make([]tree, len(missing))
+		for n, i := range missing {
+			var err error
+			if objects[n], err = codec.DecodeStored(b.from[i].Resource(), b.versions[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+		objects, err := s.convert(ctx, to, objects)
+		if err != nil {
+			return nil, nil, err
+		}
+		out, sizes := make([]*mvcc.Version, len(missing)), make([]int64, len(missing))
+		for n, i := range missing {
+			if out[n], err = codec.InForm(res, b.versions[i], objects[n]); err != nil {
+				return nil, nil, err
+			}
+			sizes[n] = int64(len(out[n].Value)) + 512
+		}
+		return out, sizes, nil
+	})
+}
+
+// convert has the definition's webhook convert objects of its other versions, and
+// brings what comes back into the form of the version.
+func (s *Server) convert(ctx context.Context, to *crd.Version, objects []tree) ([]tree, error) {
+	out, err := s.webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range out {
+		if err := to.Prune(obj); err != nil {
+			return nil, conversion.Internal(err)
+		}
+	}
+	return out, nil
+}
+
+// shownOne is shown for one version.
+func (c *call) shownOne(v *mvcc.Version) (*mvcc.Version, error) {
+	if webhookOf(c.res) == nil {
+		return v, nil
+	}
+	out, err := c.s.shown(c.ctx, c.res, []*mvcc.Version{v})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// decode is a stored version as a tree of c.res.
+func (c *call) decode(v *mvcc.Version) (tree, error) {
+	v, err := c.shownOne(v)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := codec.DecodeStored(c.res, v)
+	if err != nil && c.res.Custom {
+		// What upstream's conversion says of what it cannot read.
+		err = conversion.Internal(err)
+	}
+	return obj, err
+}
+
+// forStorage is an object of c.res in the version that is stored, complete. obj is
+// not changed.
+func (c *call) forStorage(obj tree) (tree, *kinds.Resource, error) {
+	of := crd.Of(c.res)
+	if of == nil {
+		return obj, c.res, nil
+	}
+	to := of.Definition().StorageVersion()
+	if to == nil || to == of {
+		return obj, c.res, nil
+	}
+	kept, err := c.s.convertTree(c.ctx, obj, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := to.Complete(kept); err != nil {
+		return nil, nil, conversion.Internal(err)
+	}
+	return kept, to.Resource(), nil
+}
+
+// convertTree is an object of another version of the same definition in a version. It
+// shares nothing with obj.
+func (s *Server) convertTree(ctx context.Context, obj tree, to *crd.Version) (tree, error) {
+	if to.Definition().Webhook() != nil {
+		out, err := s.convert(ctx, to, []tree{obj})
+		if err != nil {
+			return nil, err
+		}
+		return out[0], nil
+	}
+	kept := runtime.DeepCopyJSON(obj)
+	kept["apiVersion"] = to.Resource().GroupVersion().String()
+	if err := to.Prune(kept); err != nil {
+		return nil, conversion.Internal(err)
+	}
+	return kept, nil
+}
+
+// convertBetween converts for those who merge managed fields, which have no context.
+func (s *Server) convertBetween(obj tree, from, to *kinds.Resource) (tree, error) {
+	v := crd.Of(to)
+	if v == nil {
+		return codec.Convert(obj, from, to)
+	}
+	ctx, cancel := context.WithTimeout(s.life, fieldConversion)
+	defer cancel()
+	return s.convertTree(ctx, obj, v)
+}
+
+// fieldConversion bounds a conversion for the merging of managed fields, waiting for
+// others included.
+const fieldConversion = 30 * time.Second

@@ -1,0 +1,184 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+)
+
+// routes is a definition of which v1 is stored and v1beta1 needs the webhook; client is
+// its clientConfig.
+func routes(client string) string {
+	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"routes.stable.example.com"},
+"spec":{"group":"stable.example.com","scope":"Namespaced","names":{"plural":"routes","kind":"Route"},
+"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":%s}},
+"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}},
+{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`, client)
+}
+
+func (h *convertHook) client() string {
+	return fmt.Sprintf(`{"url":"%s","caBundle":"%s"}`, h.http.URL, h.ca())
+}
+
+const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// define stores a definition and waits until it is served.
+func (e *env) define(definition, path string) {
+	e.t.Helper()
+	if w, body := e.do(http.MethodPost, definitionsPath, nil, definition); w.StatusCode != http.StatusCreated {
+		e.t.Fatalf("%d %s", w.StatusCode, body)
+	}
+	e.await(path, http.StatusOK)
+}
+
+// await asks until a GET has a code.
+func (e *env) await(path string, code int) string {
+	e.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		w, body := e.do(http.MethodGet, path, nil, "")
+		if w.StatusCode == code {
+			return body
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatalf("GET %s stayed %d %s", path, w.StatusCode, clip(body))
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func (e *env) route(name string) {
+	e.t.Helper()
+	w, body := e.do(http.MethodPost, routesV1, nil, fmt.Sprintf(`{"apiVersion":"stable.example.com/v1","kind":"Route","metadata":{"name":%q},"spec":{"host":"h","port":"1"}}`, name))
+	if w.StatusCode != http.StatusCreated {
+		e.t.Fatalf("%d %s", w.StatusCode, body)
+	}
+}
+
+const (
+	routesV1   = "/apis/stable.example.com/v1/namespaces/default/routes"
+	routesBeta = "/apis/stable.example.com/v1beta1/namespaces/default/routes"
+)
+
+// TestConversionShared: a list is converted in few calls, an event once for all its
+// watches, and a webhook that hangs keeps only those waiting who need it.
+func TestConversionShared(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(h.client()), routesV1)
+	const objects, watches = 250, 20
+	for i := range objects {
+		e.route(fmt.Sprintf("r%03d", i))
+	}
+	if _, body := e.do(http.MethodGet, routesBeta, nil, ""); strings.Count(body, `"hostPort":"h:1"`) != objects {
+		t.Fatalf("not all are converted: %s", clip(body))
+	}
+	if calls, n := h.calls.Swap(0), h.objects.Swap(0); calls != 3 || n != objects {
+		t.Errorf("a list of %d objects took %d calls with %d objects", objects, calls, n)
+	}
+	var streams []*stream
+	for range watches {
+		s := e.watch(routesBeta + "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+		for !strings.Contains(e.next(s), "initial-events-end") {
+		}
+		streams = append(streams, s)
+	}
+	if calls := h.calls.Swap(0); calls != 0 {
+		t.Errorf("what was converted for the list is converted again, in %d calls", calls)
+	}
+	e.route("new")
+	for _, s := range streams {
+		for !strings.Contains(e.next(s), `"name":"new"`) {
+		}
+	}
+	if calls := h.calls.Swap(0); calls != 1 {
+		t.Errorf("one event for %d watches took %d calls", watches, calls)
+	}
+
+	other := e.watch(routesV1 + "?watch=1&resourceVersion=0&allowWatchBookmarks=true")
+	h.set("hang")
+	e.route("held")
+	for !strings.Contains(e.next(other), `"name":"held"`) {
+	}
+	if w, _ := e.do(http.MethodGet, routesV1+"/held", nil, ""); w.StatusCode != http.StatusOK {
+		t.Errorf("a get in the stored version: %d", w.StatusCode)
+	}
+	h.release()
+	for _, s := range streams {
+		for !strings.Contains(e.next(s), `"hostPort":"h:1"`) {
+		}
+	}
+}
+
+// TestConversionPages: pages and limits of a list whose selector is about converted
+// objects.
+func TestConversionPages(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(h.client()), routesV1)
+	for i := range 230 {
+		h.set("right")
+		e.route(fmt.Sprintf("r%03d", i))
+	}
+	h.set("meta") // every converted object has the label
+	var got int
+	for next, pages := "", 0; ; pages++ {
+		_, body := e.do(http.MethodGet, routesBeta+"?limit=60&labelSelector=added&continue="+next, nil, "")
+		got += strings.Count(body, `"hostPort"`)
+		next, _ = field(t, body, "metadata", "continue").(string)
+		if next == "" {
+			if pages != 3 {
+				t.Errorf("%d pages before the last", pages)
+			}
+			break
+		}
+	}
+	if got != 230 {
+		t.Errorf("%d objects in all pages", got)
+	}
+	if _, body := e.do(http.MethodGet, routesV1+"?labelSelector=added", nil, ""); strings.Contains(body, `"host"`) {
+		t.Errorf("the stored version is selected by another one's labels: %s", clip(body))
+	}
+}
+
+// TestConversionService: a service is reached at its cluster IP, or with endpoint
+// routing at a ready endpoint; what is missing is told.
+func TestConversionService(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.EndpointRouting = true })
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(fmt.Sprintf(`{"service":{"namespace":"default","name":"converter","path":"/convert"},"caBundle":"%s"}`, h.ca())), routesV1)
+	e.route("a")
+	refused := func(want string) {
+		t.Helper()
+		if w, body := e.do(http.MethodGet, routesBeta+"/a", nil, ""); w.StatusCode != http.StatusInternalServerError || !strings.Contains(body, want) {
+			t.Errorf("%d %s, want %s", w.StatusCode, body, want)
+		}
+	}
+	post := func(path, body string) {
+		t.Helper()
+		if w, answer := e.do(http.MethodPost, path, nil, body); w.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %s", w.StatusCode, answer)
+		}
+	}
+	refused(`Post \"https://converter.default.svc:443/convert?timeout=30s\": service \"converter\" not found`)
+	post("/api/v1/namespaces/default/services", `{"metadata":{"name":"converter"},"spec":{"ports":[{"name":"web","port":80},{"name":"hook","port":443}]}}`)
+	refused(`no endpoints available for service \"converter\"`)
+	host, port, err := net.SplitHostPort(h.http.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := `{"metadata":{"name":"%s","labels":{"kubernetes.io/service-name":"converter"}},"addressType":"IPv4","ports":[{"name":"hook","port":%s}],"endpoints":[{"addresses":["%s"],"conditions":{"ready":%v}}]}`
+	post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(slice, "gone", "1", "127.0.0.2", false))
+	refused(`no endpoints available for service \"converter\"`)
+	post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(slice, "here", port, host, true))
+	// The endpoint is found; its certificate is for other names.
+	refused("not converter.default.svc")
+}
