@@ -153,7 +153,7 @@ func metadataOf(key string, value []byte) ([]byte, error) {
 // of selectors.
 func content(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
 	if !asStored(res, v) {
-		return derive(movedJSON, res, v, rev, func() ([]byte, error) { return moveValue(res, v, rev) })
+		return deriveBytes(movedJSON, res, v, rev, func() ([]byte, error) { return moveValue(res, v, rev) })
 	}
 	if rev == v.Revision || v.RevisionOffset == 0 {
 		return v.Value, nil

@@ -17,23 +17,23 @@ const (
 	objectProto   form = iota // the typed protobuf message
 	metadataProto             // PartialObjectMetadata as a protobuf message
 	movedJSON                 // the stored form with another version's fields
-	tableRow                  // the first of several, see rowForm; they age
+	tableCells                // the cells of a row; the only form that has ages
 )
 
 // derived is a list of encodings of one version, newest first. It is immutable;
 // the version's memo points to its head.
 type derived struct {
-	form  form
-	kind  schema.GroupVersionKind
-	by    string // Form of the resource
-	rev   proto.Revision
-	at    int64 // when it was made, for forms that age: in Unix seconds
-	bytes []byte
-	next  *derived
+	form form
+	kind schema.GroupVersionKind
+	by   string     // Form of the resource
+	rows rowPrinter // of cells: a definition may get other columns under the same schema
+	rev  proto.Revision
+	made cells
+	next *derived
 }
 
-func (d *derived) is(fm form, res *kinds.Resource, rev proto.Revision) bool {
-	return d.form == fm && d.rev == rev && d.by == res.Form && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
+func (d *derived) is(fm form, res *kinds.Resource, rev proto.Revision, rows rowPrinter) bool {
+	return d.form == fm && d.rev == rev && d.rows == rows && d.by == res.Form && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
 }
 
 // maxDerived encodings are kept per version: a few group versions in a few forms.
@@ -41,51 +41,38 @@ const maxDerived = 6
 
 // derive returns an encoding of a version, made by f on first demand and shared
 // after that. The bytes must not be changed.
-func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
-	return deriveAt(0, fm, res, v, rev, f)
-}
-
-// deriveAt is derive for a form that ages: one that was made at another time is
-// replaced.
-func deriveAt(at int64, fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
+func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, rows rowPrinter, f func() (cells, error)) (cells, error) {
 	head, _ := v.Memo().(*derived)
-	n, aged := 0, false
+	n := 0
 	for d := head; d != nil; d = d.next {
-		if d.is(fm, res, rev) {
-			if d.at == at {
-				return d.bytes, nil
-			}
-			aged = true
+		if d.is(fm, res, rev, rows) {
+			return d.made, nil
 		}
 		n++
 	}
-	b, err := f()
+	made, err := f()
 	if err != nil {
-		return nil, err
+		return cells{}, err
 	}
-	switch {
-	case n >= maxDerived:
+	if n >= maxDerived {
 		head = nil
-	case aged:
-		head = head.without(fm, res, rev)
 	}
-	v.SetMemo(&derived{form: fm, kind: res.GVK(), by: res.Form, rev: rev, at: at, bytes: b, next: head})
-	memos.add(v, int64(len(b))+96)
-	return b, nil
+	v.SetMemo(&derived{form: fm, kind: res.GVK(), by: res.Form, rev: rev, rows: rows, made: made, next: head})
+	memos.add(v, int64(len(made.bytes)+ageSize*len(made.ages))+derivedSize)
+	return made, nil
 }
 
-// without returns a copy of the list that lacks an encoding.
-func (d *derived) without(fm form, res *kinds.Resource, rev proto.Revision) *derived {
-	switch {
-	case d == nil:
-		return nil
-	case d.is(fm, res, rev):
-		return d.next.without(fm, res, rev)
-	}
-	c := *d
-	c.next = d.next.without(fm, res, rev)
-	return &c
+// deriveBytes is derive for a form without ages.
+func deriveBytes(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
+	made, err := derive(fm, res, v, rev, nil, func() (cells, error) {
+		b, err := f()
+		return cells{bytes: b}, err
+	})
+	return made.bytes, err
 }
+
+// derivedSize is what a derived takes beside its bytes.
+const derivedSize = 176
 
 // DefaultMemoBytes bounds what is kept beside versions.
 const DefaultMemoBytes = 32 << 20

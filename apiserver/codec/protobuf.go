@@ -87,7 +87,7 @@ func marshaled(gvk schema.GroupVersionKind, text []byte) ([]byte, error) {
 
 // objectMessage is a version as a protobuf message, without the envelope.
 func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	return derive(objectProto, res, v, rev, func() ([]byte, error) {
+	return deriveBytes(objectProto, res, v, rev, func() ([]byte, error) {
 		value := v.Value
 		switch {
 		case res.Converts(): // made on the way, not kept beside the message
@@ -117,7 +117,7 @@ var partialGVK = metav1.SchemeGroupVersion.WithKind(partialKind)
 
 // metadataMessage is a version's PartialObjectMetadata as a protobuf message.
 func metadataMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	return derive(metadataProto, res, v, rev, func() ([]byte, error) {
+	return deriveBytes(metadataProto, res, v, rev, func() ([]byte, error) {
 		text, err := appendPartial(nil, "v1", res, v, rev)
 		if err != nil {
 			return nil, err

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -21,7 +20,7 @@ type table struct {
 
 // rowPrinter makes the cells of one object. *kinds.Printer is one.
 type rowPrinter interface {
-	Row(obj map[string]any, now time.Time) ([]any, error)
+	Row(obj map[string]any) ([]any, error)
 }
 
 func newTable(res *kinds.Resource) (*table, error) {
@@ -64,73 +63,51 @@ func (t *table) head(b []byte, version string, m ListMeta, columns bool) []byte 
 
 const tableEnd = "]}"
 
-// row appends the cells of an object and then object, or null.
-func (t *table) row(b []byte, obj map[string]any, object []byte) ([]byte, error) {
-	shown := obj
-	if t.res != nil {
-		var err error
-		if shown, err = t.res.ToStored(obj); err != nil {
-			return b, err
-		}
-	}
-	cells, err := t.rows.Row(shown, t.now)
-	if err != nil {
-		return b, fmt.Errorf("columns of %v: %w", obj["kind"], err)
-	}
-	e := getEncoder()
-	defer putEncoder(e)
-	if cells == nil {
-		cells = []any{}
-	}
-	if err := e.value(cells, 0); err != nil {
-		return b, err
-	}
-	b = append(b, `{"cells":`...)
-	b = append(b, e.b...)
-	b = append(b, `,"object":`...)
-	if object == nil {
-		b = append(b, "null"...)
-	} else {
-		b = append(b, object...)
-	}
-	return append(b, '}'), nil
-}
+// The parts of a row.
+const (
+	rowCells  = `{"cells":`
+	rowObject = `,"object":`
+	rowEnd    = '}'
+)
 
 // versionRow appends the row of a version.
 func (t *table) versionRow(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	obj, err := revisedTree(res, v, rev)
+	row, err := t.versionCells(res, v, rev)
 	if err != nil {
 		return b, err
 	}
-	var object []byte
+	b = append(b, rowCells...)
+	b = row.append(b, t.now)
+	b = append(b, rowObject...)
 	switch f.IncludeObject {
 	case metav1.IncludeNone:
+		b = append(b, "null"...)
 	case metav1.IncludeObject:
-		object, err = appendObject(nil, res, v, rev)
+		b, err = appendObject(b, res, v, rev)
 	default:
-		object, err = appendPartial(nil, f.AsVersion, res, v, rev)
+		b, err = appendPartial(b, f.AsVersion, res, v, rev)
 	}
-	if err != nil {
-		return b, err
-	}
-	return t.row(b, obj, object)
+	return append(b, rowEnd), err
 }
 
 // treeRow appends the row of an object that is not stored.
 func (t *table) treeRow(b []byte, f Format, obj map[string]any, policy metav1.IncludeObjectPolicy) ([]byte, error) {
-	var object []byte
-	var err error
-	switch policy {
-	case metav1.IncludeNone:
-	case metav1.IncludeObject:
-		object, err = appendTree(nil, Format{}, obj)
-	default:
-		object, err = appendTree(nil, Format{As: AsMetadata, AsVersion: f.AsVersion}, obj)
-	}
+	row, err := t.cellsOf(obj)
 	if err != nil {
 		return b, err
 	}
-	return t.row(b, obj, object)
+	b = append(b, rowCells...)
+	b = row.append(b, t.now)
+	b = append(b, rowObject...)
+	switch policy {
+	case metav1.IncludeNone:
+		b = append(b, "null"...)
+	case metav1.IncludeObject:
+		b, err = appendTree(b, Format{}, obj)
+	default:
+		b, err = appendTree(b, Format{As: AsMetadata, AsVersion: f.AsVersion}, obj)
+	}
+	return append(b, rowEnd), err
 }
 
 // tableOf writes a Table of versions, row by row.

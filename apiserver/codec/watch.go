@@ -142,7 +142,8 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 	case e.f.As == AsTable:
 		b = appendFrameStart(b, eventType)
 		b = e.table.head(b, e.f.AsVersion, ListMeta{Revision: rev, Remaining: -1}, !e.headed)
-		b, err = e.sharedRow(b, content, rev)
+		e.table.now = e.clock()
+		b, err = e.table.versionRow(b, e.f, e.res, content, rev)
 		b = append(b, tableEnd+frameEnd...)
 		e.headed = e.headed || err == nil
 	case e.f.As == AsObject && asStored(e.res, content) && rev == content.Revision && len(content.Value) > 0:
@@ -156,33 +157,6 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 		b = append(b, frameEnd...)
 	}
 	return e.end(b, err)
-}
-
-// sharedRow appends the row of an event. Its cells may tell ages, in seconds at
-// best: those who write it within one second share it.
-func (e *EventWriter) sharedRow(b []byte, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	now := e.clock().Truncate(time.Second)
-	row, err := deriveAt(now.Unix(), e.f.rowForm(), e.res, v, rev, func() ([]byte, error) {
-		e.table.now = now
-		return e.table.versionRow(nil, e.f, e.res, v, rev)
-	})
-	return append(b, row...), err
-}
-
-// rowForm tells apart the forms that rows have.
-func (f Format) rowForm() form {
-	fm := tableRow
-	switch f.IncludeObject {
-	case metav1.IncludeNone:
-	case metav1.IncludeObject:
-		fm++
-	default:
-		fm += 2
-	}
-	if f.AsVersion != "v1" {
-		fm += 3
-	}
-	return fm
 }
 
 func (e *EventWriter) protobuf(b []byte, eventType string, v *mvcc.Version, rev proto.Revision) ([]byte, error) {

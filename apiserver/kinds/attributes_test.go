@@ -70,9 +70,14 @@ func TestPodRow(t *testing.T) {
 			map[string]any{"name": "y", "restartCount": int64(0), "state": map[string]any{"waiting": map[string]any{"reason": "CrashLoopBackOff"}}},
 		}},
 	}
-	row, err := p.Row(pod, now)
+	row, err := p.Row(pod)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, cell := range row {
+		if a, ok := cell.(Ageing); ok {
+			row[i] = a.At(now)
+		}
 	}
 	if d := cmp.Diff([]any{"a", "1/2", "CrashLoopBackOff", "2 (5m ago)", "60m", "10.0.0.1", "n1", "<none>", "<none>"}, row); d != "" {
 		t.Error(d)

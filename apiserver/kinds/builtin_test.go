@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/apiserver/schema"
 )
@@ -42,7 +41,7 @@ func TestColumnsOfEmptyObjects(t *testing.T) {
 			continue
 		}
 		for _, obj := range []map[string]any{{}, {"metadata": map[string]any{}, "spec": map[string]any{}, "status": map[string]any{}}} {
-			row, err := p.Row(obj, time.Now())
+			row, err := p.Row(obj)
 			if err != nil {
 				t.Errorf("%s: %v", r.Plural, err)
 				continue

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -13,17 +12,11 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// nowVariable is not a name that an expression can spell: it is put in by the
-// macros that stand for functions.
-const nowVariable = "@now"
-
 // environment is what column expressions are compiled in: self, optional
-// types, strings, lists, and one macro per function of this package. The macro
-// hands the function the time of the request.
+// types, strings, lists, and one macro per function of this package.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.Variable("self", cel.DynType),
-		cel.Variable(nowVariable, cel.TimestampType),
 		cel.OptionalTypes(),
 		ext.Strings(),
 		ext.Lists(),
@@ -41,17 +34,17 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return env, nil
 })
 
-func bind1(name string, f func(any, time.Time) any) []cel.EnvOption {
+func bind1(name string, f func(any) any) []cel.EnvOption {
 	inner := "@" + name
-	overload := cel.Overload(name+"_dyn", []*cel.Type{cel.DynType, cel.TimestampType}, cel.DynType,
-		cel.BinaryBinding(func(v, now ref.Val) ref.Val {
+	overload := cel.Overload(name+"_dyn", []*cel.Type{cel.DynType}, cel.DynType,
+		cel.UnaryBinding(func(v ref.Val) ref.Val {
 			x, err := native(v)
 			if err != nil {
 				return types.WrapErr(err)
 			}
-			return types.DefaultTypeAdapter.NativeToValue(f(x, now.(types.Timestamp).Time))
+			return types.DefaultTypeAdapter.NativeToValue(f(x))
 		}))
-	return []cel.EnvOption{cel.Function(inner, overload), cel.Macros(withNow(name, 1))}
+	return []cel.EnvOption{cel.Function(inner, overload), cel.Macros(lenient(name, 1))}
 }
 
 func bind2(name string, f func(any, any) any) []cel.EnvOption {
@@ -70,14 +63,7 @@ func bind2(name string, f func(any, any) any) []cel.EnvOption {
 	return []cel.EnvOption{cel.Function("@"+name, overload), cel.Macros(lenient(name, 2))}
 }
 
-// withNow expands f(x) to @f(x or null, @now).
-func withNow(name string, args int) cel.Macro {
-	return cel.GlobalMacro(name, args, func(mef cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
-		return mef.NewCall("@"+name, orNull(mef, args[0]), mef.NewIdent(nowVariable)), nil
-	})
-}
-
-// lenient expands f(x, y) to @f(x or null, y or null).
+// lenient expands f(x, y) to @f(x or null, y or null). No expression can spell @f.
 func lenient(name string, n int) cel.Macro {
 	return cel.GlobalMacro(name, n, func(mef cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 		for i := range args {
@@ -129,6 +115,8 @@ func native(v ref.Val) (any, error) {
 		return bool(x), nil
 	case types.Null:
 		return nil, nil
+	case Ageing:
+		return x, nil
 	case *types.Err:
 		return nil, x
 	}

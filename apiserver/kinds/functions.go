@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 const (
@@ -20,70 +19,70 @@ const (
 
 // functions are what column expressions can call with one argument, which is
 // nil if its path is absent. They know the shapes that the API publishes, and
-// nothing about resources.
-var functions = map[string]func(v any, now time.Time) any{
+// nothing about resources, and not what time it is: see Ageing.
+var functions = map[string]func(v any) any{
 	"age":       age,
-	"ageOrNone": func(v any, now time.Time) any { return orNone(v, func() any { return age(v, now) }) },
-	"boolText":  timeless(boolText),
-	"commaList": timeless(func(v any) any { return strings.Join(texts(v), ",") }),
-	"count":     timeless(count),
-	"kernel":    timeless(kernel),
-	"createdAt": timeless(func(v any) any { return text(v) }),
-	"labels":    timeless(formatLabels),
-	"phase":     timeless(phase),
-	"selector":  timeless(formatSelector),
-	"trim":      timeless(func(v any) any { return strings.TrimSpace(text(v)) }),
+	"ageOrNone": func(v any) any { return orNone(v, func() any { return age(v) }) },
+	"boolText":  boolText,
+	"commaList": func(v any) any { return strings.Join(texts(v), ",") },
+	"count":     count,
+	"kernel":    kernel,
+	"createdAt": func(v any) any { return text(v) },
+	"labels":    formatLabels,
+	"phase":     phase,
+	"selector":  formatSelector,
+	"trim":      func(v any) any { return strings.TrimSpace(text(v)) },
 
-	"containerImages": timeless(func(v any) any { return joinField(v, "image") }),
-	"containerNames":  timeless(func(v any) any { return joinField(v, "name") }),
-	"podIP":           timeless(podIP),
-	"podReady":        func(v any, now time.Time) any { return summarize(v, now).ready },
-	"podRestarts":     func(v any, now time.Time) any { return summarize(v, now).restarts },
-	"podStatus":       func(v any, now time.Time) any { return summarize(v, now).status },
-	"readinessGates":  timeless(readinessGates),
+	"containerImages": func(v any) any { return joinField(v, "image") },
+	"containerNames":  func(v any) any { return joinField(v, "name") },
+	"podIP":           podIP,
+	"podReady":        func(v any) any { return summarize(v).ready },
+	"podRestarts":     func(v any) any { return summarize(v).restarts },
+	"podStatus":       func(v any) any { return summarize(v).status },
+	"readinessGates":  readinessGates,
 
-	"balancerAddresses": timeless(func(v any) any { return balancerAddresses(v) }),
-	"endpointAddresses": timeless(endpointAddresses),
-	"ingressClass":      timeless(ingressClass),
-	"ingressHosts":      timeless(ingressHosts),
-	"ingressParameters": timeless(ingressParameters),
-	"parentOf":          timeless(parentOf),
-	"serviceExternalIP": timeless(serviceExternalIP),
-	"servicePorts":      timeless(servicePorts),
-	"sliceAddresses":    timeless(sliceAddresses),
-	"slicePorts":        timeless(slicePorts),
+	"balancerAddresses": func(v any) any { return balancerAddresses(v) },
+	"endpointAddresses": endpointAddresses,
+	"ingressClass":      ingressClass,
+	"ingressHosts":      ingressHosts,
+	"ingressParameters": ingressParameters,
+	"parentOf":          parentOf,
+	"serviceExternalIP": serviceExternalIP,
+	"servicePorts":      servicePorts,
+	"sliceAddresses":    sliceAddresses,
+	"slicePorts":        slicePorts,
 
-	"claimState":     timeless(claimState),
-	"controllerOf":   timeless(controllerOf),
-	"jobCompletions": timeless(jobCompletions),
+	"claimState":     claimState,
+	"controllerOf":   controllerOf,
+	"jobCompletions": jobCompletions,
 	"jobDuration":    jobDuration,
-	"jobStatus":      timeless(jobStatus),
-	"metricTargets":  timeless(metricTargets),
-	"quotaLimits":    timeless(func(v any) any { return quota(v, true) }),
-	"quotaRequests":  timeless(func(v any) any { return quota(v, false) }),
-	"scaleTarget":    timeless(kindAndName),
+	"jobStatus":      jobStatus,
+	"metricTargets":  metricTargets,
+	"quotaLimits":    func(v any) any { return quota(v, true) },
+	"quotaRequests":  func(v any) any { return quota(v, false) },
+	"scaleTarget":    kindAndName,
 
-	"eventCount":     timeless(eventCount),
+	"eventCount":     eventCount,
 	"eventFirstSeen": eventFirstSeen,
 	"eventLastSeen":  eventLastSeen,
-	"eventObject":    timeless(eventObject),
-	"eventSource":    timeless(eventSource),
-	"nodeRoles":      timeless(nodeRoles),
-	"nodeStatus":     timeless(nodeStatus),
+	"eventObject":    eventObject,
+	"eventSource":    eventSource,
+	"nodeRoles":      nodeRoles,
+	"nodeStatus":     nodeStatus,
 
-	"accessModes":          timeless(accessModes),
-	"certificateCondition": timeless(certificateCondition),
-	"claimOf":              timeless(claimOf),
-	"classNameAndDefault":  timeless(classNameAndDefault),
-	"paramKind":            timeless(paramKind),
-	"paramRef":             timeless(paramRef),
-	"requestedDuration":    timeless(requestedDuration),
-	"roleOf":               timeless(kindAndName),
-	"tokenAudiences":       timeless(tokenAudiences),
-	"volumeClass":          timeless(volumeClass),
+	"accessModes":          accessModes,
+	"certificateCondition": certificateCondition,
+	"claimOf":              claimOf,
+	"classNameAndDefault":  classNameAndDefault,
+	"paramKind":            paramKind,
+	"paramRef":             paramRef,
+	"requestedDuration":    requestedDuration,
+	"roleOf":               kindAndName,
+	"tokenAudiences":       tokenAudiences,
+	"volumeClass":          volumeClass,
 }
 
-// functions2 take two arguments and no time.
+// functions2 take two arguments.
 var functions2 = map[string]func(a, b any) any{
 	"conditionStatus": conditionStatus,
 	"nodeAddress":     nodeAddress,
@@ -97,24 +96,11 @@ var functions2 = map[string]func(a, b any) any{
 	},
 }
 
-func timeless(f func(any) any) func(any, time.Time) any {
-	return func(v any, _ time.Time) any { return f(v) }
-}
-
 func orNone(v any, f func() any) any {
 	if v == nil {
 		return none
 	}
 	return f()
-}
-
-// age is the time since a timestamp, short.
-func age(v any, now time.Time) any {
-	t, ok := timestamp(v)
-	if !ok {
-		return unknown
-	}
-	return duration.HumanDuration(now.Sub(t))
 }
 
 func timestamp(v any) (time.Time, bool) {

@@ -10,21 +10,21 @@ import (
 
 // Events come in two forms; each function looks for both names of a field.
 
-func eventLastSeen(v any, now time.Time) any {
+func eventLastSeen(v any) any {
 	if t := get(v, "series", "lastObservedTime"); t != nil {
-		return age(t, now)
+		return age(t)
 	}
 	if t := either(v, "lastTimestamp", "deprecatedLastTimestamp"); t != nil {
-		return age(t, now)
+		return age(t)
 	}
-	return eventFirstSeen(v, now)
+	return eventFirstSeen(v)
 }
 
-func eventFirstSeen(v any, now time.Time) any {
+func eventFirstSeen(v any) any {
 	if t := either(v, "firstTimestamp", "deprecatedFirstTimestamp"); t != nil {
-		return age(t, now)
+		return age(t)
 	}
-	return age(get(v, "eventTime"), now)
+	return age(get(v, "eventTime"))
 }
 
 func eventCount(v any) any {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // podSummary is what the state of a pod's containers comes down to.
 type podSummary struct {
-	ready, status, restarts string
+	ready, status string
+	restarts      any
 }
 
 // podCount adds up containers while they are looked at.
@@ -21,7 +20,7 @@ type podCount struct {
 	reason       string
 }
 
-func summarize(v any, now time.Time) podSummary {
+func summarize(v any) podSummary {
 	n := podCount{total: len(items(v, "spec", "containers"))}
 	phase := text(get(v, "status", "phase"))
 	n.reason = phase
@@ -47,7 +46,7 @@ func summarize(v any, now time.Time) podSummary {
 	}
 	s := podSummary{ready: fmt.Sprintf("%d/%d", n.ready, n.total), status: n.reason, restarts: strconv.FormatInt(n.restarts, 10)}
 	if n.restarts != 0 && !n.last.IsZero() {
-		s.restarts += " (" + duration.HumanDuration(now.Sub(n.last)) + " ago)"
+		s.restarts = Ageing{Before: strconv.FormatInt(n.restarts, 10) + " (", Since: n.last, After: " ago)"}
 	}
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -39,15 +38,15 @@ func jobCompletions(v any) any {
 	return fmt.Sprintf("%d/1", done)
 }
 
-func jobDuration(v any, now time.Time) any {
+func jobDuration(v any) any {
 	start, ok := timestamp(get(v, "status", "startTime"))
 	if !ok {
 		return ""
 	}
 	if end, ok := timestamp(get(v, "status", "completionTime")); ok {
-		now = end
+		return duration.HumanDuration(end.Sub(start))
 	}
-	return duration.HumanDuration(now.Sub(start))
+	return Ageing{Since: start}
 }
 
 func controllerOf(v any) any {

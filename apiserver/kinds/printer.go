@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -19,7 +17,7 @@ type Printer struct {
 }
 
 // cell computes one cell.
-type cell func(obj map[string]any, now time.Time) (any, error)
+type cell func(obj map[string]any) (any, error)
 
 // CompileColumns returns the printer of a resource's columns (Name and Age if
 // it has none). It is compiled on first use and kept with the resource.
@@ -48,12 +46,12 @@ func newPrinter(columns []Column) (*Printer, error) {
 // Columns are the columns of each row, in order. Not to be changed.
 func (p *Printer) Columns() []Column { return p.columns }
 
-// Row returns the cells of an object: strings, int64, float64, bool or nil. now
-// is what ages are counted from. An error names the column.
-func (p *Printer) Row(obj map[string]any, now time.Time) ([]any, error) {
+// Row returns the cells of an object: strings, int64, float64, bool, Ageing or
+// nil. An error names the column.
+func (p *Printer) Row(obj map[string]any) ([]any, error) {
 	row := make([]any, len(p.cells))
 	for i, c := range p.cells {
-		v, err := c(obj, now)
+		v, err := c(obj)
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", p.columns[i].Name, err)
 		}
@@ -74,7 +72,7 @@ func compileCell(c *Column) (cell, error) {
 	}
 	if m := plainCall.FindStringSubmatch(c.CEL); m != nil && functions[m[1]] != nil {
 		f, path := functions[m[1]], splitPath(m[2])
-		return func(obj map[string]any, now time.Time) (any, error) { return f(at(obj, path), now), nil }, nil
+		return func(obj map[string]any) (any, error) { return f(at(obj, path)), nil }, nil
 	}
 	return compileCEL(c.CEL)
 }
@@ -90,31 +88,31 @@ func splitPath(path string) []string {
 // them, are walked directly.
 func compilePath(c *Column) (cell, error) {
 	fallback, date := c.Default, c.Type == "date"
-	finish := func(v any, now time.Time) any {
+	finish := func(v any) any {
 		switch {
 		case c.Typed:
-			return typedCell(c.Type, v, now)
+			return typedCell(c.Type, v)
 		case v == nil:
 			return fallback
 		case date:
-			return age(v, now)
+			return age(v)
 		}
 		return v
 	}
 	if plainPath.MatchString(c.JSONPath) {
 		path := splitPath(c.JSONPath)
-		return func(obj map[string]any, now time.Time) (any, error) { return finish(at(obj, path), now), nil }, nil
+		return func(obj map[string]any) (any, error) { return finish(at(obj, path)), nil }, nil
 	}
 	template := jsonpath.New(c.Name).AllowMissingKeys(true)
 	if err := template.Parse("{" + c.JSONPath + "}"); err != nil {
 		return nil, fmt.Errorf("JSONPath %s: %w", c.JSONPath, err)
 	}
-	return func(obj map[string]any, now time.Time) (any, error) {
+	return func(obj map[string]any) (any, error) {
 		results, err := template.FindResults(obj)
 		if err != nil || len(results) == 0 || len(results[0]) == 0 {
 			return fallback, nil
 		}
-		return finish(results[0][0].Interface(), now), nil
+		return finish(results[0][0].Interface()), nil
 	}, nil
 }
 
@@ -132,8 +130,8 @@ func compileCEL(expression string) (cell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expression %s: %w", expression, err)
 	}
-	return func(obj map[string]any, now time.Time) (any, error) {
-		v, _, err := program.Eval(map[string]any{"self": obj, nowVariable: types.Timestamp{Time: now}})
+	return func(obj map[string]any) (any, error) {
+		v, _, err := program.Eval(map[string]any{"self": obj})
 		if err != nil {
 			return nil, err
 		}

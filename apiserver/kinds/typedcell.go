@@ -3,14 +3,13 @@ package kinds
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // typedCell is a value in a column of a custom resource: as text if the column is
 // text, and otherwise only if it is of the column's type.
-func typedCell(columnType string, v any, now time.Time) any {
+func typedCell(columnType string, v any) any {
 	if v == nil {
 		return nil
 	}
@@ -41,7 +40,7 @@ func typedCell(columnType string, v any, now time.Time) any {
 			if t.UnmarshalQueryParameter(s) != nil {
 				return "<invalid>"
 			}
-			return age(s, now)
+			return age(s)
 		}
 	}
 	return nil
