@@ -21,7 +21,9 @@ const (
 type output struct {
 	w       http.ResponseWriter
 	code    int
-	buf     []byte // not yet written; encoders append to it and call spill
+	buf     []byte   // not yet written; encoders append to it and call spill
+	early   [][]byte // what comes before buf, until it is known whether to compress
+	waiting int      // the bytes of early
 	gz      *gzip.Writer
 	zipped  zipped // what gz has made and nobody has sent yet
 	mayGzip bool
@@ -88,23 +90,41 @@ func acceptsGzip(h http.Header) bool {
 // spill writes what has been collected if it is enough. It returns the first
 // error of all writes.
 func (o *output) spill() error {
-	limit := chunk
-	if o.mayGzip && !o.started {
-		limit = gzipAbove
-	}
-	if len(o.buf) <= limit {
+	if len(o.buf) <= chunk {
 		return o.err
 	}
 	if !o.started {
+		if o.mayGzip && o.waiting+len(o.buf) <= gzipAbove {
+			o.early = append(o.early, o.buf)
+			o.waiting += len(o.buf)
+			o.buf = getChunk()
+			return nil
+		}
 		o.start()
 	}
 	o.write()
 	return o.err
 }
 
-// start sends the header of a body that is longer than the buffer.
+// chunks are buffers for pieces that wait: one that grew until it is known whether
+// to compress would stay large for as long as its client reads.
+var chunks sync.Pool
+
+func getChunk() []byte {
+	if b, ok := chunks.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, chunk+chunk/4)
+}
+
+func putChunk(b []byte) {
+	if cap(b) <= 2*chunk {
+		chunks.Put(&b)
+	}
+}
+
+// start sends the header of a body that is longer than the buffer, and what waits.
 func (o *output) start() {
-	o.started = true
 	if o.mayGzip {
 		h := o.w.Header()
 		h.Set("Content-Encoding", "gzip")
@@ -112,20 +132,35 @@ func (o *output) start() {
 		o.gz = gzips.Get().(*gzip.Writer)
 		o.gz.Reset(&o.zipped)
 	}
+	o.begin()
+}
+
+// begin sends the header and what waits.
+func (o *output) begin() {
+	o.started = true
 	o.w.WriteHeader(o.code)
+	for _, b := range o.early {
+		o.writeOf(b)
+		putChunk(b)
+	}
+	o.early, o.waiting = nil, 0
 }
 
 func (o *output) write() {
-	if o.err == nil && len(o.buf) > 0 {
-		if o.gz != nil {
-			if _, o.err = o.gz.Write(o.buf); o.err == nil {
-				o.send()
-			}
-		} else {
-			_, o.err = o.w.Write(o.buf)
+	o.writeOf(o.buf)
+	o.buf = o.buf[:0]
+}
+
+func (o *output) writeOf(b []byte) {
+	switch {
+	case o.err != nil || len(b) == 0:
+	case o.gz == nil:
+		_, o.err = o.w.Write(b)
+	default:
+		if _, o.err = o.gz.Write(b); o.err == nil {
+			o.send()
 		}
 	}
-	o.buf = o.buf[:0]
 }
 
 // send writes what has been compressed.
@@ -137,12 +172,11 @@ func (o *output) send() {
 // finish sends the rest. The output must not be used after it.
 func (o *output) finish() error {
 	if !o.started {
-		if o.mayGzip && len(o.buf) > gzipAbove {
+		if n := o.waiting + len(o.buf); o.mayGzip && n > gzipAbove {
 			o.start()
 		} else {
-			o.w.Header().Set("Content-Length", strconv.Itoa(len(o.buf)))
-			o.started = true
-			o.w.WriteHeader(o.code)
+			o.w.Header().Set("Content-Length", strconv.Itoa(n))
+			o.begin()
 		}
 	}
 	o.write()
@@ -164,10 +198,10 @@ func (o *output) finish() error {
 // release gives up an output of which nothing may be sent any more.
 func (o *output) release() {
 	buf, zipped := o.buf, o.zipped
-	if cap(buf) > 512<<10 {
+	if cap(buf) > 4*chunk {
 		buf = nil
 	}
-	if cap(zipped) > 512<<10 {
+	if cap(zipped) > 4*chunk {
 		zipped = nil
 	}
 	*o = output{buf: buf[:0], zipped: zipped[:0]}

@@ -1,6 +1,7 @@
 package mvcc
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -157,6 +158,9 @@ func (t *Table) Range(q Query) (Page, error) {
 			page.Remaining++
 			return true
 		}
+		if len(page.Versions) == manyVersions && q.Limit == 0 && q.Match == nil {
+			page.Versions = slices.Grow(page.Versions, max(0, end(root, q.Prefix)-rank(root, it.key)))
+		}
 		page.Versions = append(page.Versions, v)
 		return true
 	})
@@ -166,23 +170,31 @@ func (t *Table) Range(q Query) (Page, error) {
 	return page, nil
 }
 
+// manyVersions is the length from which on a page asks the tree how long it will be:
+// to ask costs as much as a few objects, and to grow step by step leaves twice behind
+// of what is needed.
+const manyVersions = 128
+
 // countAllLive counts the keys of the query's range from a key on, from their
 // places in the tree, without looking at each. ok is false when some of them may
 // not be live at q.At, and only a walk can tell.
 func (t *Table) countAllLive(root *tree, from string, q Query) (n int64, ok bool) {
-	end := root.Len()
-	if q.Prefix != "" {
-		// The first key behind the prefix. Keys are never all 0xff.
-		last := len(q.Prefix) - 1
-		end = rank(root, q.Prefix[:last]+string(q.Prefix[last]+1))
-	}
-	n = int64(end - rank(root, from))
+	n = int64(end(root, q.Prefix) - rank(root, from))
 	// No tombstone and no change above q.At: then every key is live at q.At, as
 	// long as these are still the keys that were counted.
 	if t.tombstones.Load() != 0 || t.Latest() > q.At || t.root.Load() != root {
 		return 0, false
 	}
 	return n, true
+}
+
+// end returns the rank of the first key behind those with a prefix.
+func end(root *tree, prefix string) int {
+	if prefix == "" {
+		return root.Len()
+	}
+	last := len(prefix) - 1 // keys are never all 0xff
+	return rank(root, prefix[:last]+string(prefix[last]+1))
 }
 
 // rank returns how many keys are below key.
