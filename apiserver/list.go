@@ -41,6 +41,7 @@ func (c *call) list() error {
 	c.read(at)
 	release := c.boundAnswer()
 	defer release()
+	defer page.Release()
 	return codec.WriteList(c, c.r, f, c.res, meta, page.Versions)
 }
 

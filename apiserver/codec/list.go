@@ -56,6 +56,9 @@ func (m ListMeta) typed() metav1.ListMeta {
 // only end the connection early; the caller should then abort the handler.
 func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
 	body := newOutput(w, r, http.StatusOK, f.MediaType)
+	if len(items) > fewItems && cap(body.buf) < chunk {
+		body.buf = getChunk()
+	}
 	switch {
 	case f.As == AsTable:
 		return body.complete(f, body.tableOf(f, res, items, m))
@@ -68,6 +71,9 @@ func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Reso
 	}
 	return body.complete(f, body.jsonList(f, res, m, items, f.MediaType != YAML))
 }
+
+// fewItems hardly fill a chunk; for more, a whole one is taken at once.
+const fewItems = 64
 
 // head appends a list up to its metadata.
 func (o *output) head(f Format, res *kinds.Resource, m ListMeta) {

@@ -13,7 +13,7 @@ const (
 	// gzipAbove is the size of a body, in bytes, above which it is compressed.
 	gzipAbove = 128 << 10
 	// chunk is what is collected before it is sent, in bytes.
-	chunk = 64 << 10
+	chunk = 32 << 10
 )
 
 // output is a response body. It holds back the header until it knows whether the

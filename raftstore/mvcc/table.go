@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -126,8 +125,6 @@ func (t *Table) Range(q Query) (Page, error) {
 	root := t.root.Load()
 	if q.Limit > 0 {
 		page.Versions = make([]*Version, 0, min(q.Limit, root.Len()))
-	} else if q.Prefix == "" && q.Match == nil {
-		page.Versions = make([]*Version, 0, root.Len())
 	}
 	root.Ascend(&item{key: from}, func(it *item) bool {
 		if !strings.HasPrefix(it.key, q.Prefix) {
@@ -159,7 +156,7 @@ func (t *Table) Range(q Query) (Page, error) {
 			return true
 		}
 		if len(page.Versions) == manyVersions && q.Limit == 0 && q.Match == nil {
-			page.Versions = slices.Grow(page.Versions, max(0, end(root, q.Prefix)-rank(root, it.key)))
+			page.Versions = longer(page.Versions, end(root, q.Prefix)-rank(root, it.key))
 		}
 		page.Versions = append(page.Versions, v)
 		return true
@@ -169,11 +166,6 @@ func (t *Table) Range(q Query) (Page, error) {
 	}
 	return page, nil
 }
-
-// manyVersions is the length from which on a page asks the tree how long it will be:
-// to ask costs as much as a few objects, and to grow step by step leaves twice behind
-// of what is needed.
-const manyVersions = 128
 
 // countAllLive counts the keys of the query's range from a key on, from their
 // places in the tree, without looking at each. ok is false when some of them may
