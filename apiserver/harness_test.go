@@ -106,11 +106,14 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	return e
 }
 
+// those are the controllers that change nothing but what clients made.
+var those = []controllers.Name{controllers.NamespaceController, controllers.GarbageController, controllers.EventTTLController}
+
 // runControllers runs what a leader runs until the end of the test.
 func (e *env) runControllers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for name, run := range controllers.Make(e.api, controllers.All) {
+	for name, run := range controllers.Make(e.api, e.api.Objects(), controllers.Servers{}, those) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := run(ctx, slog.Default()); ctx.Err() == nil {

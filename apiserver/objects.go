@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -87,6 +88,25 @@ func (o Objects) Delete(ctx context.Context, gvr apischema.GroupVersionResource,
 	background := metav1.DeletePropagationBackground
 	_, _, err = c.deleteOne(&metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	return err
+}
+
+// Labelled returns the names and uids of the objects of a namespace that have a label
+// with that value, as this node sees them.
+func (o Objects) Labelled(ctx context.Context, gvr apischema.GroupVersionResource, namespace, label, value string) (map[string]types.UID, error) {
+	c, err := o.call(ctx, gvr, namespace, "", "list")
+	if err != nil {
+		return nil, err
+	}
+	versions, err := o.s.matchNow(c.res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
+		has, ok := v.Labels.Get(label)
+		return ok && has == value
+	}})
+	out := map[string]types.UID{}
+	for _, v := range versions {
+		_, name, _ := strings.Cut(v.Key, "/")
+		out[name] = types.UID(v.UID)
+	}
+	return out, err
 }
 
 // fitted is an object as a body that was decoded.

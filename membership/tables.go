@@ -77,6 +77,19 @@ func (m *Manager) members() (Configuration, []*proto.Member, error) {
 	return conf, out, nil
 }
 
+// APIAddresses returns the URLs under which clients reach the members, as far as this
+// node's state knows them. Safe for concurrent use.
+func (m *Manager) APIAddresses() ([]string, error) {
+	_, members, err := m.members()
+	var out []string
+	for _, p := range members {
+		if p.ApiAddress != "" {
+			out = append(out, p.ApiAddress)
+		}
+	}
+	return out, err
+}
+
 // resolve finds a member by id or by name.
 func resolve(members []*proto.Member, want string) (*proto.Member, error) {
 	var found *proto.Member

@@ -68,6 +68,7 @@ func TestMembership(t *testing.T) {
 		t.Errorf("n4 says of what was there before it: %+v (%v)", got, err)
 	}
 	sameStates(t, c)
+	awaitEndpoints(t, c, n4)
 
 	members(t, c, "transfer-leader", "n4")
 	if leader := c.Leader(t); leader != n4 {
@@ -89,6 +90,8 @@ func TestMembership(t *testing.T) {
 	}
 	first.Kubectl(t, "create", "configmap", "new")
 	c.Kill(t, n4)
+	c.nodes = c.Others(n4)
+	awaitEndpoints(t, c, first)
 
 	// The token has let one node in and is worth nothing now.
 	n5 := c.Launch(t, "n5", c.FreePort, "--join", api, "--join-token", "@"+token)

@@ -16,10 +16,15 @@ const (
 	NamespaceController Name = "namespace-controller"
 	GarbageController   Name = "garbage-collector-controller"
 	EventTTLController  Name = "event-ttl-controller"
+	// AccountController gives every namespace the service account default.
+	AccountController Name = "serviceaccount-controller"
+	// KubernetesController keeps the Service kubernetes. Upstream has it in its API
+	// server, where --endpoint-reconciler-type=none switches it off.
+	KubernetesController Name = "kubernetes-service-controller"
 )
 
 // All are the names of all controllers.
-var All = []Name{NamespaceController, GarbageController, EventTTLController}
+var All = []Name{NamespaceController, GarbageController, EventTTLController, AccountController, KubernetesController}
 
 // named returns the controller of a name, with or without -controller, or of one
 // that upstream had earlier.
@@ -72,14 +77,19 @@ type API interface {
 	Namespaces
 	Garbage
 	Expiring
+	Accounts
 }
 
 // Make returns the controllers of these names.
-func Make(api API, names []Name) map[Name]Controller {
+func Make(api API, objects Objects, servers Servers, names []Name) map[Name]Controller {
 	all := map[Name]Controller{
 		NamespaceController: func(ctx context.Context, log *slog.Logger) error { return EmptyNamespaces(ctx, api, log) },
 		GarbageController:   func(ctx context.Context, log *slog.Logger) error { return CollectGarbage(ctx, api, log) },
 		EventTTLController:  func(ctx context.Context, log *slog.Logger) error { return Expire(ctx, api, log) },
+		AccountController:   func(ctx context.Context, log *slog.Logger) error { return EnsureAccounts(ctx, api, log) },
+		KubernetesController: func(ctx context.Context, log *slog.Logger) error {
+			return KeepKubernetesService(ctx, objects, servers, log)
+		},
 	}
 	out := map[Name]Controller{}
 	for _, n := range names {

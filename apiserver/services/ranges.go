@@ -57,6 +57,15 @@ func ParseBlocks(s string) ([]netip.Prefix, error) {
 	return blocks, nil
 }
 
+// FirstAddress is the first address that Services can have, of the first block. The
+// Service that leads to the API has it.
+func FirstAddress(blocks []netip.Prefix) netip.Addr {
+	if len(blocks) == 0 {
+		return netip.Addr{}
+	}
+	return blocks[0].Addr().Next()
+}
+
 // usable is how many addresses of a block are handed out: neither the first one,
 // nor, for IPv4, the broadcast address. They begin at offset 1.
 func usable(p netip.Prefix) uint64 {

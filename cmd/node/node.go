@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -399,7 +400,9 @@ func (n *node) aggregateRolesOnce(ctx context.Context) error {
 // controllers are those that the settings ask for.
 func (n *node) controllers() map[controllers.Name]controllers.Controller {
 	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
-	out := controllers.Make(n.api, names)
+	out := controllers.Make(n.api, n.api.Objects(), controllers.Servers{
+		List: n.manager.APIAddresses, Address: services.FirstAddress(n.cfg.serviceBlocks),
+	}, names)
 	if !n.cfg.GarbageCollector {
 		delete(out, controllers.GarbageController)
 	}

@@ -1,0 +1,94 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// accountsResource are service accounts, and defaultAccount is the one that every
+// namespace has.
+var accountsResource = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+
+const defaultAccount = "default"
+
+// WatchAccounts returns a channel that is sent to when namespaces or service accounts
+// may have changed, and a function that ends it.
+func (s *Server) WatchAccounts() (<-chan struct{}, func(), error) {
+	namespaces, stop, err := s.WatchNamespaces()
+	if err != nil {
+		return nil, nil, err
+	}
+	accounts, stopAccounts, err := s.Objects().WatchTable(accountsResource)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	either, end := make(chan struct{}, 1), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-end:
+				return
+			case <-namespaces:
+			case <-accounts:
+			}
+			select {
+			case either <- struct{}{}:
+			default: // who has not looked yet will see this, too
+			}
+		}
+	}()
+	return either, func() {
+		close(end)
+		<-done
+		stop()
+		stopAccounts()
+	}, nil
+}
+
+// WithoutAccount returns the namespaces without a service account default that are not
+// being deleted, as this node sees it.
+func (s *Server) WithoutAccount() ([]string, error) {
+	res := s.cfg.Kinds().Lookup(accountsResource)
+	if res == nil {
+		return nil, errors.New("the registry has no service accounts")
+	}
+	versions, err := s.rangeNow(namespacesTable, "")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, ns := range versions {
+		if ns.Flags&proto.FlagTerminating != 0 {
+			continue
+		}
+		v, err := s.current(res.Table(), res.Key(ns.Key, defaultAccount))
+		if err != nil {
+			return nil, err
+		}
+		if v == nil {
+			names = append(names, ns.Key)
+		}
+	}
+	return names, nil
+}
+
+// CreateAccount makes the service account default of a namespace. It is no error if
+// it is there, or if the namespace is gone or on its way out.
+func (s *Server) CreateAccount(ctx context.Context, namespace string) error {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = namespace, defaultAccount
+	err := s.Objects().Create(ctx, accountsResource, namespace, account)
+	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return fmt.Errorf("create the service account of %s: %w", namespace, err)
+}
