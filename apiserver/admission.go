@@ -22,18 +22,17 @@ func (a *admission) init(mutating bool, requests int, bytes int64, o Observer) {
 	a.mutating, a.requests, a.bytes, a.observer = mutating, int64(requests), bytes, o
 }
 
-// enter admits a request and returns how many bytes it is charged with. urgent
+// enter admits a request and returns how many bytes it is charged with for now. urgent
 // requests have twice the room: those are what a cluster under pressure recovers
 // by.
-func (a *admission) enter(r *http.Request, bodyLimit int64, urgent bool) (held int64, ok bool) {
+func (a *admission) enter(r *http.Request, urgent bool) (held int64, ok bool) {
 	room := int64(1)
 	if urgent {
 		room = 2
 	}
 	if a.bytes > 0 {
-		// A body of unknown length may turn out to be as long as allowed.
-		if held = r.ContentLength; held < 0 || held > bodyLimit {
-			held = bodyLimit
+		if held = r.ContentLength; held < 0 || held > chargedAtOnce {
+			held = chargedAtOnce
 		}
 	}
 	n, b := a.inFlight.Add(1), a.held.Add(held)
@@ -48,6 +47,22 @@ func (a *admission) enter(r *http.Request, bodyLimit int64, urgent bool) (held i
 	}
 	a.leave(held)
 	return 0, false
+}
+
+// grow charges a request that was admitted with more.
+func (a *admission) grow(more int64, urgent bool) bool {
+	room := a.bytes
+	if urgent {
+		room *= 2
+	}
+	b := a.held.Add(more)
+	if a.bytes > 0 && b > room {
+		a.held.Add(-more)
+		a.observer.RequestRefused(a.mutating, "bytes")
+		return false
+	}
+	a.observer.InFlight(a.mutating, int(a.inFlight.Load()), b)
+	return true
 }
 
 func (a *admission) leave(held int64) {

@@ -67,8 +67,6 @@ func (c *call) deleteCollection() error {
 			break
 		}
 	}
-	release := c.boundAnswer()
-	defer release()
 	return codec.WriteList(c, c.r, f, c.res, meta, items)
 }
 

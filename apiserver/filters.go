@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -41,18 +42,21 @@ type call struct {
 	q    query
 	kind RequestKind
 
-	start    time.Time
-	code     int
-	written  int64
-	bodySize int64
-	claims   claims
-	ticket   fairness.Ticket
-	audit    *audit.Event // nil: not audited
-	keep     bool         // the answer is kept for the audit log
-	kept     []byte
-	warned   map[string]struct{}
-	warnings int  // runes
-	applying bool // a server-side apply, which has tracked its fields itself
+	start     time.Time
+	code      int
+	written   int64
+	bodySize  int64
+	claims    claims
+	ticket    fairness.Ticket
+	pace      *pace        // of the answer; nil until it is long
+	held      int64        // bytes that the body is charged with
+	audit     *audit.Event // nil: not audited
+	keep      bool         // the answer is kept for the audit log
+	kept      []byte
+	warned    map[string]struct{}
+	warnings  int  // runes
+	following bool // a watch that has begun: package stalled.go looks after it
+	applying  bool // a server-side apply, which has tracked its fields itself
 }
 
 // begun notes the code of the answer when it begins.
@@ -78,7 +82,11 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.keep {
 		c.keepAnswer(b)
 	}
-	n, err := c.ResponseWriter.Write(b)
+	write := c.ResponseWriter.Write
+	if c.written+int64(len(b)) > promptBytes && !c.following {
+		write = c.pacedWrite
+	}
+	n, err := write(b)
 	c.written += int64(n)
 	return n, err
 }
@@ -118,6 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Observer.RequestStarted(&c.kind)
 	defer c.ticket.Release()
 	defer c.end()
+	defer c.unpace()
 	if err := c.askedTimeout(); err != nil {
 		c.fail(err)
 		return
@@ -147,6 +156,9 @@ func (s *Server) setHeaders(h http.Header, r *http.Request) {
 	}
 	h["Audit-Id"] = []string{id}
 	h["Cache-Control"] = noCache
+	if chance := s.cfg.GoawayChance; chance > 0 && r.ProtoMajor == 2 && rand.Float64() < chance {
+		h["Connection"] = []string{"close"} // net/http makes a GOAWAY of it
+	}
 	h[HeaderNode] = []string{s.cfg.Store.NodeName()}
 	h[HeaderRole] = []string{s.cfg.Store.Role()}
 }
@@ -229,11 +241,14 @@ func (c *call) identify() bool {
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
+			c.partFrom()
 			c.audited()
 			c.fail(status.Unauthorized())
 			return false
 		}
-		c.user = u
+		if c.user = u; u.Name == auth.Anonymous {
+			c.partFrom()
+		}
 	}
 	c.audited()
 	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
@@ -246,6 +261,13 @@ func (c *call) identify() bool {
 	}
 	c.user = u
 	return true
+}
+
+// partFrom ends the connection of a client that is nobody, after its answer.
+func (c *call) partFrom() {
+	if c.r.ProtoMajor == 2 && !c.s.cfg.KeepAnonymous {
+		c.Header()["Connection"] = []string{"close"}
+	}
 }
 
 // authorize comes after takeTurn, as upstream has it: refusals cost too.
@@ -282,6 +304,10 @@ func (c *call) serve() {
 		c.mounted()
 		return
 	}
+	if err := c.ctx.Err(); err != nil {
+		c.fail(err) // streams that are reset as soon as they are opened cost little
+		return
+	}
 	if c.info.Verb == "watch" {
 		c.dispatch()
 		return
@@ -293,12 +319,12 @@ func (c *call) serve() {
 			limit = c.s.cfg.Limits.Write
 		}
 	}
-	held, ok := admit.enter(c.r, c.s.cfg.Limits.Body, c.urgent())
-	if !ok {
+	var ok bool
+	if c.held, ok = admit.enter(c.r, c.urgent()); !ok {
 		status.PlainTooManyRequests(c, retryRefused)
 		return
 	}
-	defer admit.leave(held)
+	defer func() { admit.leave(c.held) }()
 	// What the request has waited counts.
 	ctx, cancel := context.WithDeadline(c.ctx, c.start.Add(limit))
 	defer cancel()

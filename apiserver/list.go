@@ -39,8 +39,6 @@ func (c *call) list() error {
 		meta.Remaining = page.Remaining
 	}
 	c.read(at)
-	release := c.boundAnswer()
-	defer release()
 	defer page.Release()
 	return codec.WriteList(c, c.r, f, c.res, meta, page.Versions)
 }

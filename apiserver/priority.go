@@ -22,6 +22,15 @@ const retryRefused = 1
 // reports whether the request may run; if not, it has answered. A watch gives its
 // place up when it has begun, all others when they end.
 func (c *call) takeTurn() bool {
+	if c.admitted() {
+		return true
+	}
+	status.PlainTooManyRequests(c, retryRefused)
+	return false
+}
+
+// admitted waits for the request's turn, without an answer.
+func (c *call) admitted() bool {
 	f := c.s.cfg.Fairness
 	if f == nil {
 		return true
@@ -37,7 +46,6 @@ func (c *call) takeTurn() bool {
 		return true
 	}
 	c.s.cfg.Observer.RequestRefused(mutates(i.Verb), "fairness")
-	status.PlainTooManyRequests(c, retryRefused)
 	return false
 }
 

@@ -211,6 +211,19 @@ func TestPriorityLevel(t *testing.T) {
 	if _, err := send.Write([]byte(`{"metadata":{"name":"slow"`)); err != nil {
 		t.Fatal(err)
 	}
+	// A body that stops coming would give the seat back.
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(5 * time.Millisecond):
+				_, _ = send.Write([]byte{' '})
+			}
+		}
+	}()
 	await(t, "the seat is taken", func() string {
 		w, answer := e.do(http.MethodGet, maps, user("narrow"), "")
 		if w.StatusCode != http.StatusTooManyRequests {
@@ -235,6 +248,8 @@ func TestPriorityLevel(t *testing.T) {
 			t.Errorf("another user: %d %s", w.StatusCode, answer)
 		}
 	}
+	close(end)
+	<-ended
 	if _, err := send.Write([]byte(`}}`)); err != nil {
 		t.Fatal(err)
 	}

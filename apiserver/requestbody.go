@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"os"
-	"time"
 
 	"github.com/quorate/quorate/apiserver/status"
 )
 
-// body reads the request's body within the limits of size and time. Errors: 413,
-// 504, 400.
+// body reads the request's body within the limits of size and time. A client that took
+// long for it has lost its turn, and waits for another. Errors: 413, 504, 429, 400.
 func (c *call) body() ([]byte, error) {
 	limit := c.s.cfg.Limits.Body
 	if c.r.ContentLength > limit {
@@ -21,10 +19,12 @@ func (c *call) body() ([]byte, error) {
 	if c.r.ContentLength == 0 {
 		return nil, nil
 	}
-	release := c.boundBody()
-	defer release()
-	b, err := c.readBody(limit)
+	p := c.pacedBody()
+	b, err := c.readBody(limit, p)
+	slow := p.stop()
 	switch {
+	case err == nil && slow && !c.admitted():
+		return nil, status.TooMany(retryRefused)
 	case err == nil:
 		c.bodySize = int64(len(b))
 		c.auditBody(b)
@@ -34,52 +34,68 @@ func (c *call) body() ([]byte, error) {
 		return nil, status.Timeout()
 	case errors.Is(err, errBodyTooLarge):
 		return nil, status.BodyTooLarge(limit)
+	case errors.Is(err, errNoRoom):
+		return nil, status.TooMany(retryRefused)
 	}
 	return nil, status.BadRequest("read the request's body: %v", err)
 }
 
-var errBodyTooLarge = errors.New("the body is larger than the limit")
+var (
+	errBodyTooLarge = errors.New("the body is larger than the limit")
+	errNoRoom       = errors.New("the bodies of writes hold all the bytes that they may")
+)
 
-func (c *call) readBody(limit int64) ([]byte, error) {
-	if size := c.r.ContentLength; size > 0 {
-		b := make([]byte, size)
-		_, err := io.ReadFull(c.r.Body, b)
-		return b, err
+const (
+	// chargedAtOnce is what a body is charged with when its request is admitted, if it is
+	// not known to be shorter; the rest as it comes: who announces much and sends little
+	// takes no room.
+	chargedAtOnce = 64 << 10
+	// unknownBody is the first buffer for a body of unknown length.
+	unknownBody = 4 << 10
+)
+
+// readBody reads the body into a buffer that grows with what has come.
+func (c *call) readBody(limit int64, p *pace) ([]byte, error) {
+	size, first := c.r.ContentLength, min(c.r.ContentLength, chargedAtOnce)
+	if size < 0 {
+		size, first = limit+1, unknownBody
 	}
-	b, err := io.ReadAll(io.LimitReader(c.r.Body, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = errBodyTooLarge
-	}
-	return b, err
-}
-
-// boundAnswer makes writing the answer fail when the request's time is over, for
-// answers that can be large: a client that hardly reads would hold its place
-// among the requests in flight. As boundBody.
-func (c *call) boundAnswer() (release func()) {
-	return c.atEnd(func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
-}
-
-// boundBody makes reading the body fail when the request's time is over: a body
-// that trickles in would hold its place among the requests in flight for as long
-// as its sender likes. The deadline is set only when it has passed, because each
-// costs a message to the connection's goroutine on HTTP/2. The caller calls
-// release before the request ends.
-func (c *call) boundBody() (release func()) {
-	return c.atEnd(func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
-}
-
-// atEnd calls f when the request's time is over before release is called.
-func (c *call) atEnd(f func(*http.ResponseController) error) (release func()) {
-	done := make(chan struct{})
-	stop := context.AfterFunc(c.ctx, func() {
-		defer close(done)
-		// Readers and writers without deadlines are not connections.
-		_ = f(http.NewResponseController(c.ResponseWriter))
-	})
-	return func() {
-		if !stop() {
-			<-done
+	b := make([]byte, 0, first)
+	for {
+		p.begin()
+		n, err := c.r.Body.Read(b[len(b):cap(b)])
+		p.done()
+		b = b[:len(b)+n]
+		switch whole := int64(len(b)) == size; {
+		case whole && size > limit:
+			return nil, errBodyTooLarge
+		case whole, err == io.EOF && c.r.ContentLength < 0:
+			return b, nil
+		case err == io.EOF:
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		}
+		if len(b) == cap(b) {
+			larger := min(2*int64(cap(b)), size)
+			if !c.charge(larger) {
+				return nil, errNoRoom
+			}
+			p.hold(larger)
+			b = append(make([]byte, 0, larger), b...)
 		}
 	}
+}
+
+// charge makes the request hold that many bytes for its body.
+func (c *call) charge(bytes int64) bool {
+	more := bytes - c.held
+	if more <= 0 {
+		return true
+	}
+	if !c.s.writes.grow(more, c.urgent()) {
+		return false
+	}
+	c.held = bytes
+	return true
 }

@@ -87,6 +87,12 @@ type Config struct {
 
 	// NoCompression sends everything as it is, whatever clients accept.
 	NoCompression bool
+	// KeepAnonymous leaves an HTTP/2 connection open after a request of nobody. HTTP/2
+	// makes it cheap to abuse a connection, and connections are dear to open.
+	KeepAnonymous bool
+	// GoawayChance is the fraction of HTTP/2 requests after which the client is asked
+	// to connect anew.
+	GoawayChance float64
 	// NoWatchList refuses watches that begin with the state.
 	NoWatchList bool
 	// ShutdownTooMany answers what arrives during the shutdown with 429 instead of
@@ -183,7 +189,10 @@ type Server struct {
 	reads   admission
 	writes  admission
 	watches watchSet
-	fields  fieldManagers
+
+	slowAnswers slowSet
+	slowBodies  slowSet
+	fields      fieldManagers
 	// webhooks convert custom resources, conversions is what they made.
 	webhooks    *conversion.Caller
 	conversions *conversions
@@ -237,6 +246,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1
 	}
 	s.reads.init(false, cfg.Limits.Reads, 0, cfg.Observer)
+	s.slowAnswers.limit, s.slowBodies.limit = slowAnswerBytes, cfg.Limits.WriteBytes/2
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.wg.Add(1)
 	go func() {

@@ -79,7 +79,9 @@ func (c *call) watch() error {
 	if err != nil {
 		return err
 	}
-	serve(events, http.NewResponseController(c))
+	conn := http.NewResponseController(c)
+	_ = conn.SetWriteDeadline(time.Time{}) // the server's is for what ends
+	serve(events, conn)
 	return nil
 }
 
@@ -134,6 +136,8 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 	if w.begin(plan) {
 		// From here on it costs what happens, and who makes that happen pays for it.
 		w.ticket.Release()
+		w.unpace()
+		w.following = true
 		w.follow(plan)
 	}
 }

@@ -23,6 +23,9 @@ const (
 	OpenAPIEnums featuregate.Feature = "OpenAPIEnums"
 	// StorageVersionHash is in discovery.
 	StorageVersionHash featuregate.Feature = "StorageVersionHash"
+	// UnauthenticatedHTTP2DOSMitigation ends an HTTP/2 connection after a request of
+	// nobody.
+	UnauthenticatedHTTP2DOSMitigation featuregate.Feature = "UnauthenticatedHTTP2DOSMitigation"
 	// WatchList lets a watch begin with the state (sendInitialEvents).
 	WatchList featuregate.Feature = "WatchList"
 )
@@ -31,12 +34,13 @@ var beta = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 var locked = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.GA, LockToDefault: true}
 
 var known = map[featuregate.Feature]featuregate.FeatureSpec{
-	APIResponseCompression: beta,
-	ComponentFlagz:         beta,
-	ComponentStatusz:       beta,
-	OpenAPIEnums:           beta,
-	StorageVersionHash:     beta,
-	WatchList:              beta,
+	APIResponseCompression:            beta,
+	ComponentFlagz:                    beta,
+	ComponentStatusz:                  beta,
+	OpenAPIEnums:                      beta,
+	StorageVersionHash:                beta,
+	UnauthenticatedHTTP2DOSMitigation: beta,
+	WatchList:                         beta,
 	// Always on here, as there.
 	"ConsistentListFromCache":           locked,
 	"ResilientWatchCacheInitialization": locked,

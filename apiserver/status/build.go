@@ -288,6 +288,11 @@ func NotReady(retryAfterSeconds int) *apierrors.StatusError {
 	return apierrors.NewTooManyRequests("storage is (re)initializing", retryAfterSeconds)
 }
 
+// TooMany is the 429 of a request that is refused after its body was read.
+func TooMany(retryAfterSeconds int) *apierrors.StatusError {
+	return apierrors.NewTooManyRequests("Too many requests, please try again later.", retryAfterSeconds)
+}
+
 // Internal is the 500.
 func Internal(err error) *apierrors.StatusError { return apierrors.NewInternalError(err) }
 

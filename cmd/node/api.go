@@ -41,9 +41,11 @@ func (n *node) openMetrics(context.Context) (err error) {
 }
 
 func (n *node) openAPI(context.Context) (err error) {
-	if n.listener, err = net.Listen("tcp", n.cfg.APIListen); err != nil {
+	l, err := net.Listen("tcp", n.cfg.APIListen)
+	if err != nil {
 		return fmt.Errorf("api port: %w", err)
 	}
+	n.listener = newConnections(l, connectionLimit(n.cfg.MaxConnections))
 	return nil
 }
 
@@ -88,6 +90,8 @@ func (n *node) serveAPI(context.Context) error {
 		Fairness:        n.fairness,
 		Limits:          apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
 		NoCompression:   !n.features.Enabled(features.APIResponseCompression),
+		KeepAnonymous:   !n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
+		GoawayChance:    n.cfg.GoawayChance,
 		NoWatchList:     !n.features.Enabled(features.WatchList),
 		ShutdownTooMany: n.cfg.ShutdownRetryAfter,
 	})
@@ -95,6 +99,7 @@ func (n *node) serveAPI(context.Context) error {
 		return err
 	}
 	n.http = n.httpServer(beside(n.api, n.ownPaths(authenticator)))
+	n.http.ConnState = n.listener.state
 	return nil
 }
 
@@ -148,23 +153,26 @@ func (n *node) ownPaths(authenticator apiserver.Authenticator) http.Handler {
 	return mux
 }
 
-// Bounds of connections. Requests have their own limits in package apiserver;
-// there is no WriteTimeout because watches write for hours.
+// Bounds of connections. Requests have their own limits in package apiserver, all
+// shorter than answerTimeout: that one is for the last bytes of a short answer, which
+// wait for their client when nobody looks after the request any more. Watches and backups
+// lift it.
 const (
 	readHeaderTimeout = 10 * time.Second
+	answerTimeout     = 2 * time.Minute
 	idleTimeout       = 90 * time.Second
 	maxHeaderBytes    = 64 << 10
-	streamsPerConn    = 250
 )
 
 func (n *node) httpServer(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          n.metrics.ErrorLog(n.log),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConn},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: n.pki.ServingCertificate,

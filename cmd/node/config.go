@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -68,12 +69,15 @@ type Config struct {
 	SnapshotEntries  uint64
 	TrailingLogs     uint64
 
-	Fairness      bool
-	MaxReads      int
-	MaxWrites     int
-	RuntimeConfig []string
-	FeatureGates  []string
-	ShowHidden    string
+	Fairness       bool
+	MaxReads       int
+	MaxWrites      int
+	MaxConnections int
+	MaxStreams     int
+	GoawayChance   float64
+	RuntimeConfig  []string
+	FeatureGates   []string
+	ShowHidden     string
 
 	AuditPolicy     string
 	AuditPath       string
@@ -135,6 +139,9 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", true, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", 400, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", 200, "changes at once (0: no bound)")
+	f.IntVar(&c.MaxConnections, "max-connections", 10_000, "connections to the API at once, and at most three quarters of the file descriptors; above it the one ends that has been idle for longest")
+	f.IntVar(&c.MaxStreams, "http2-max-streams-per-connection", 250, "requests at once on one HTTP/2 connection")
+	f.Float64Var(&c.GoawayChance, "goaway-chance", 0, "fraction of HTTP/2 requests, at most 0.02, after which the client is asked to connect anew, so that a load balancer spreads clients again")
 	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", nil, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")
 	f.StringSliceVar(&c.FeatureGates, "feature-gates", nil, "feature gates, NAME=true|false; must be the same on every node ("+strings.Join(features.Names(), ", ")+")")
 	f.StringVar(&c.ShowHidden, "show-hidden-metrics-for-version", "", "the previous minor version (such as 1.35), to show metrics that are hidden since")
@@ -426,6 +433,15 @@ func (c *Config) checkLoad() (errs []error) {
 		bad("max-requests-inflight: %d, max-mutating-requests-inflight: %d: must not be negative", c.MaxReads, c.MaxWrites)
 	} else if c.Fairness && c.MaxReads+c.MaxWrites == 0 {
 		bad("max-requests-inflight and max-mutating-requests-inflight: their sum must be positive with enable-priority-and-fairness")
+	}
+	if c.MaxConnections < 1 {
+		bad("max-connections: %d: must be positive", c.MaxConnections)
+	}
+	if c.MaxStreams < 1 || c.MaxStreams > math.MaxInt32 {
+		bad("http2-max-streams-per-connection: %d: must be positive", c.MaxStreams)
+	}
+	if !(c.GoawayChance >= 0 && c.GoawayChance <= 0.02) {
+		bad("goaway-chance: %v: can not be less than 0 or greater than 0.02", c.GoawayChance)
 	}
 	return errs
 }

@@ -84,7 +84,7 @@ type node struct {
 	api      *apiserver.Server
 	roles    *rbac.Authorizer
 	health   *health.Handler
-	listener net.Listener
+	listener *connections
 	http     *http.Server
 
 	systemd notifier

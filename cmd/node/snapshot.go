@@ -31,6 +31,11 @@ func (n *node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the server does not allow this method", http.StatusMethodNotAllowed)
 		return
 	}
+	// A backup takes as long as it takes.
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if _, err := n.store.SaveSnapshot(w); err != nil {
 		n.log.Error("a backup was not sent whole", "error", err)

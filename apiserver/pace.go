@@ -1,0 +1,223 @@
+package apiserver
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// slowAfter is how long one write or read may wait for the client before the
+	// request counts as slow.
+	slowAfter = 250 * time.Millisecond
+	// slowRight is how long a slow request may go on, whatever others need.
+	slowRight = 5 * time.Second
+	// answerBytes is what an answer holds at most while its client takes its time.
+	answerBytes = 256 << 10
+	// slowAnswerBytes is what all slow answers may hold.
+	slowAnswerBytes = 64 << 20
+	// promptBytes of an answer always fit into the buffers of its connection.
+	promptBytes = 4 << 10
+)
+
+// slowSet are the requests of one direction that wait for their clients: for an
+// answer to be taken, or for a body to come. Seats stand for the work of the server;
+// such a request makes none, so it gives its seats back, and others go on. What it still
+// holds is memory. That is bounded for all of them: when there is no room, the user
+// who holds the most loses the one that has been slow for longest, and until one may be
+// ended the newest keeps its seats.
+type slowSet struct {
+	mu      sync.Mutex
+	limit   int64 // bytes
+	held    int64
+	entries []*pace // in the order in which they became slow
+}
+
+// pace is the stopwatch of one request in one direction. Its methods but fire and end are
+// the request's goroutine's.
+type pace struct {
+	set   *slowSet
+	c     *call
+	until time.Time // when the request's time is over; zero: never
+	cut   func(*http.ResponseController) error
+	timer *time.Timer
+
+	mu    sync.Mutex
+	over  bool // the request has ended, or was cut
+	slow  bool
+	bytes int64     // guarded by set.mu once it is slow
+	since time.Time // guarded by set.mu: when it became slow
+}
+
+// newPace returns a stopwatch that stands still.
+func (s *slowSet) newPace(c *call, until time.Time, bytes int64, cut func(*http.ResponseController) error) *pace {
+	p := &pace{set: s, c: c, until: until, bytes: bytes, cut: cut}
+	p.timer = time.AfterFunc(time.Hour, p.fire)
+	p.timer.Stop()
+	return p
+}
+
+// begin is called before what may have to wait for the client.
+func (p *pace) begin() {
+	wait := slowAfter
+	if !p.until.IsZero() {
+		wait = min(wait, time.Until(p.until))
+	}
+	p.timer.Reset(max(0, wait))
+}
+
+// done is called when it has not.
+func (p *pace) done() { p.timer.Stop() }
+
+// hold says how much memory the request holds now.
+func (p *pace) hold(bytes int64) {
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	if !p.since.IsZero() {
+		p.set.held += bytes - p.bytes
+	}
+	p.bytes = bytes
+}
+
+// fire notices that the client is slow, and again when the request's time is over.
+func (p *pace) fire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return
+	}
+	if !p.until.IsZero() && !time.Now().Before(p.until) {
+		p.end()
+		return
+	}
+	again := time.Hour
+	if !p.slow {
+		victim, ok := p.set.add(p)
+		if victim != nil {
+			victim.evict() // a slow one: it takes no other's lock
+		}
+		if p.slow = ok; ok {
+			p.c.ticket.Release()
+		} else {
+			again = slowAfter
+		}
+	}
+	if !p.until.IsZero() {
+		again = min(again, time.Until(p.until))
+	}
+	p.timer.Reset(max(0, again))
+}
+
+// evict ends a request that has to make room.
+func (p *pace) evict() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.end()
+	}
+}
+
+// end cuts the connection's direction. Writers and readers without deadlines are no
+// connections.
+func (p *pace) end() {
+	p.over = true
+	_ = p.cut(http.NewResponseController(p.c.ResponseWriter))
+}
+
+// stop is called when the request needs its client no more, and before it ends: a
+// deadline must not hit the next one on the connection. It reports whether the request has
+// given its seats back.
+func (p *pace) stop() (slow bool) {
+	p.timer.Stop()
+	p.mu.Lock()
+	p.over = true
+	slow = p.slow
+	p.mu.Unlock()
+	if slow {
+		p.set.remove(p)
+	}
+	return slow
+}
+
+// add takes a request in if there is room. If not, victim is one to end for the next.
+func (s *slowSet) add(p *pace) (victim *pace, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held+p.bytes > s.limit {
+		return s.victim(time.Now().Add(-slowRight)), false
+	}
+	p.since = time.Now()
+	s.held += p.bytes
+	s.entries = append(s.entries, p)
+	return nil, true
+}
+
+// victim finds the oldest of the user who holds the most.
+func (s *slowSet) victim(before time.Time) *pace {
+	held := map[string]int64{}
+	most := ""
+	for _, e := range s.entries {
+		user := e.c.user.Name
+		if held[user] += e.bytes; held[user] > held[most] {
+			most = user
+		}
+	}
+	for _, e := range s.entries {
+		if e.c.user.Name == most && e.since.Before(before) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (s *slowSet) remove(p *pace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range s.entries {
+		if e == p {
+			s.entries = append(s.entries[:i], s.entries[i+1:]...)
+			s.held -= p.bytes
+			p.since = time.Time{}
+			return
+		}
+	}
+}
+
+// pacedWrite writes a part of an answer that may have to wait for its client: one that
+// hardly reads would hold its place among the requests in flight. A deadline per write
+// would do, but costs a message to the connection's goroutine on HTTP/2, and ends idle
+// streams.
+func (c *call) pacedWrite(b []byte) (int, error) {
+	if c.pace == nil {
+		var until time.Time
+		if !c.kind.LongRunning {
+			until = c.deadline()
+		}
+		c.pace = c.s.slowAnswers.newPace(c, until, answerBytes, func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
+	}
+	c.pace.begin()
+	defer c.pace.done()
+	return c.ResponseWriter.Write(b)
+}
+
+// unpace ends the answer's stopwatch.
+func (c *call) unpace() {
+	if c.pace != nil {
+		c.pace.stop()
+		c.pace = nil
+	}
+}
+
+// deadline is when the request's time is over.
+func (c *call) deadline() time.Time {
+	if d, ok := c.ctx.Deadline(); ok {
+		return d
+	}
+	return c.start.Add(c.s.cfg.Limits.Request)
+}
+
+// pacedBody makes reading the body fail when the request's time is over, as
+// pacedWrite.
+func (c *call) pacedBody() *pace {
+	return c.s.slowBodies.newPace(c, c.deadline(), 0, func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+}
