@@ -9,6 +9,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(test.Main(m)) }
 
+// onlyInFull skips what takes more than its share of `make test`, unless the
+// environment has ECOSYSTEM=full.
+func onlyInFull(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ECOSYSTEM") != "full" {
+		t.Skip("takes long: ECOSYSTEM=full")
+	}
+}
+
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
