@@ -74,7 +74,7 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 func canonical(sent tree, model *schema.Model) tree {
 	fitted := runtime.DeepCopyJSON(sent)
 	dropNulls(fitted)
-	if unknown, err := model.Fit(fitted); err != nil || len(unknown) > 0 {
+	if unknown, err := model.FitKeeping(fitted); err != nil || len(unknown) > 0 {
 		return sent
 	}
 	addNulls(fitted, sent)

@@ -42,6 +42,15 @@ func object(i int) string {
 	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm-%d","labels":{"app":"bench","shard":"1"}},"data":{"k":"%s"}}`, i, kib)
 }
 
+const deployments = "/apis/apps/v1/namespaces/default/deployments"
+
+func deployment(i int) string {
+	return fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"d-%d","labels":{"app":"bench"}},"spec":{"replicas":3,
+		"selector":{"matchLabels":{"app":"bench"}},"template":{"metadata":{"labels":{"app":"bench"}},"spec":{"containers":[
+		{"name":"web","image":"nginx:1.27","ports":[{"containerPort":80}],"env":[{"name":"A","value":"b"}],"volumeMounts":[{"name":"v","mountPath":"/v"}]},
+		{"name":"side","image":"side:2"}],"volumes":[{"name":"v","emptyDir":{}}]}}}}`, i)
+}
+
 // BenchmarkServe is the whole path but for TLS, HTTP framing and Raft.
 func BenchmarkServe(b *testing.B) {
 	run := func(name string, objects, want int, method string, path func(i int) string, contentType string, body func(i int) string) {
@@ -63,6 +72,7 @@ func BenchmarkServe(b *testing.B) {
 	run("update", 100, 200, http.MethodPut, at(maps+"/cm-7"), "application/json", func(i int) string {
 		return strings.Replace(object(7), `"k":"xx`, fmt.Sprintf(`"k":"%d`, i), 1)
 	})
+	run("create-deployment", 0, 201, http.MethodPost, at(deployments), "application/json", deployment)
 	run("merge-patch", 100, 200, http.MethodPatch, at(maps+"/cm-7"), "application/merge-patch+json", func(i int) string {
 		return fmt.Sprintf(`{"data":{"n":"%d"}}`, i)
 	})

@@ -83,6 +83,7 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 		return err
 	}
 	model.Default(obj)
+	model.Fill(obj)
 	if err := c.normalize(obj); err != nil {
 		return err
 	}

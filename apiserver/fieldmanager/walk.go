@@ -63,6 +63,12 @@ func (m *Manager) everything(obj map[string]any) (fields map[string]any, ok bool
 // added is the set of a value and all below it. zero is what is there when nothing
 // has been set; where it is anything, the value itself is not part of the set.
 func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth int, name string) (fields map[string]any, ok bool) {
+	if v == nil {
+		if exists && zero == nil {
+			return nil, true
+		}
+		return leaf, true
+	}
 	a, ok := m.atomOf(ref, v)
 	if !ok {
 		return nil, false
@@ -70,8 +76,8 @@ func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth i
 	atomic := false
 	switch {
 	case a.Scalar != nil:
-		if exists { // scalars have no zero
-			return nil, false
+		if exists && equal(v, zero) {
+			return nil, true
 		}
 		return leaf, true
 	case a.List != nil:

@@ -98,6 +98,10 @@ func autoscalerStatusToV2(obj, notes map[string]any) error {
 		}
 	}
 	if len(state) > 0 {
+		// What v2's type always writes.
+		if _, ok := state["currentMetrics"]; !ok {
+			state["currentMetrics"] = nil
+		}
 		obj["status"] = state
 	}
 	return nil
@@ -156,6 +160,12 @@ func autoscalerFromV2(obj map[string]any) error {
 	}
 	obj["spec"] = spec
 	if obj["status"] != nil {
+		// What v1's type always writes.
+		for _, name := range [...]string{"currentReplicas", "desiredReplicas"} {
+			if _, ok := state[name]; !ok {
+				state[name] = int64(0)
+			}
+		}
 		obj["status"] = state
 	}
 	return add.err

@@ -42,6 +42,8 @@ type node struct {
 	deep     bool        // this node or one below it has defaults
 	rules    *checks     // what must hold for this very object
 	checked  bool        // this node or one below it is checked
+	fills    []*property // fields that Fill has to look at, by name
+	filled   bool        // there are any, here or below
 }
 
 // property is one field of an object.
@@ -50,6 +52,7 @@ type property struct {
 	node     *node
 	required bool
 	embedded bool // an object that is not a pointer upstream: never absent there
+	written  writtenAs
 	enum     []string
 	value    any // the schema's default, nil if it is the zero value
 
@@ -222,6 +225,7 @@ func (c *compiler) object(n *node, d *document) error {
 			patchMergeKey: p.PatchMergeKey, listType: p.ListType, listKeys: p.ListMapKeys,
 		}
 		_, f.embedded = p.Default.(map[string]any)
+		f.written = writtenFields()[n.model][name]
 		if p.PatchStrategy != "" {
 			f.patchStrategies = strings.Split(p.PatchStrategy, ",")
 		}
@@ -237,8 +241,8 @@ func (c *compiler) object(n *node, d *document) error {
 	return nil
 }
 
-// settle works out which of the fresh nodes have defaults or checks somewhere
-// below them, so that a walk can leave out whole subtrees. Models may refer to
+// settle works out which of the fresh nodes have defaults, checks or parts that are
+// always written somewhere below them, so that a walk can leave out whole subtrees. Models may refer to
 // each other in circles, so it repeats until nothing changes.
 func (c *compiler) settle() {
 	for changed := true; changed; {
@@ -252,26 +256,30 @@ func (c *compiler) settle() {
 }
 
 func (n *node) settle() bool {
-	deep, checked := n.deep || n.defaults != nil, n.checked || n.rules != nil
+	deep, checked, filled := n.deep || n.defaults != nil, n.checked || n.rules != nil, n.filled
+	var fills []*property
 	for _, f := range n.sorted {
-		d, k := f.node.below()
-		deep, checked = deep || d, checked || k
+		d, k, w := f.node.below()
+		if w = w || f.written == writtenZero || f.written == writtenNull; w {
+			fills = append(fills, f)
+		}
+		deep, checked, filled = deep || d, checked || k, filled || w
 	}
 	if n.elem != nil {
-		d, k := n.elem.below()
-		deep, checked = deep || d, checked || k
+		d, k, w := n.elem.below()
+		deep, checked, filled = deep || d, checked || k, filled || w
 	}
-	changed := deep != n.deep || checked != n.checked
-	n.deep, n.checked = deep, checked
+	changed := deep != n.deep || checked != n.checked || len(fills) != len(n.fills) || filled != n.filled
+	n.deep, n.checked, n.fills, n.filled = deep, checked, fills, filled
 	return changed
 }
 
 // below settles nameless nodes on the way: they belong to one parent only.
-func (n *node) below() (deep, checked bool) {
+func (n *node) below() (deep, checked, filled bool) {
 	if n.model == "" && n.elem != nil {
 		n.settle()
 	}
-	return n.deep, n.checked
+	return n.deep, n.checked, n.filled
 }
 
 // nonZero drops defaults that only say that a Go field is not a pointer.

@@ -13,6 +13,7 @@ import (
 type fitter struct {
 	path    []step
 	unknown []string
+	keep    bool // what upstream's types would not write
 }
 
 // step is a field, a map key (owner is nil) or, with an empty name, an index.
@@ -24,8 +25,9 @@ type step struct {
 
 var fitters = sync.Pool{New: func() any { return &fitter{path: make([]step, 0, 32)} }}
 
-func (m *Model) fit(obj map[string]any) ([]string, error) {
+func (m *Model) fit(obj map[string]any, keep bool) ([]string, error) {
 	w := fitters.Get().(*fitter)
+	w.keep = keep
 	err := w.object(m.root, obj)
 	unknown := w.unknown
 	w.path, w.unknown = w.path[:0], nil
@@ -56,7 +58,10 @@ func (w *fitter) object(n *node, obj map[string]any) error {
 			if err != nil {
 				return err
 			}
-			if changed {
+			switch {
+			case !w.keep && f.drops(fitted):
+				delete(obj, key)
+			case changed:
 				obj[key] = fitted
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // one model per line, so that it can be cut into models without being parsed.
 //
 //go:generate ./generate.sh
-//go:embed data/models/*.json data/models/VERSION
+//go:embed data/models/*.json data/models/VERSION data/models/written.txt
 var modelFiles embed.FS
 
 // modelFile is a file that has been cut into models.

@@ -47,7 +47,7 @@ func Lookup(name string) (*Model, error) { return lookup(name) }
 // Fit makes a decoded object conform to the model, in place: it drops unknown
 // fields and returns their paths in upstream's words (`spec.foo`,
 // `spec.containers[0].bar`), sorted; drops nulls of fields that are not
-// nullable; and converts scalars to the form in which upstream would print
+// nullable, and zeros that upstream's Go type leaves out; and converts scalars to the form in which upstream would print
 // them: numbers to the field's type (1.0 -> int64 1), quantities and times to
 // their canonical strings. A value of the wrong type is an error in upstream's
 // words:
@@ -60,7 +60,16 @@ func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
 	if m.form != nil {
 		return m.form.Fit(obj)
 	}
-	return m.fit(obj)
+	return m.fit(obj, false)
+}
+
+// FitKeeping is Fit for a configuration that is applied: whoever says that a field is
+// zero has said something, even if upstream's type leaves it out.
+func (m *Model) FitKeeping(obj map[string]any) (unknown []string, err error) {
+	if m.form != nil {
+		return m.form.Fit(obj)
+	}
+	return m.fit(obj, true)
 }
 
 // Default fills in defaults, in place. The object has been through Fit.

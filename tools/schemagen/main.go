@@ -75,6 +75,13 @@ func run(out string) error {
 		}
 		files[file][name] = s
 	}
+	named := map[string]bool{}
+	for name := range defs {
+		named[name] = true
+	}
+	if err := writtenFields(out, scheme.Scheme, named); err != nil {
+		return err
+	}
 	for file, models := range files {
 		if err := write(filepath.Join(out, file+".json"), models); err != nil {
 			return err

@@ -1,0 +1,124 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// writtenAs says what upstream's Go type writes of a field without a value. It comes
+// from the types (tools/schemagen).
+type writtenAs byte
+
+const (
+	writtenNot     writtenAs = 0   // nothing, and a value of zero is one: a pointer
+	writtenZero    writtenAs = '+' // the zero value
+	writtenNull    writtenAs = '?' // null
+	writtenOmitted writtenAs = '-' // nothing, and nothing of a value of zero
+)
+
+// writtenFields is data/models/written.txt: model -> field -> what becomes of it.
+var writtenFields = sync.OnceValue(func() map[string]map[string]writtenAs {
+	raw, err := modelFiles.ReadFile("data/models/written.txt")
+	if err != nil {
+		panic(fmt.Sprintf("schema: embedded models: %v", err))
+	}
+	all := map[string]map[string]writtenAs{}
+	for line := range strings.Lines(string(raw)) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		fields := make(map[string]writtenAs, len(words)-1)
+		for _, w := range words[1:] {
+			fields[w[1:]] = writtenAs(w[0])
+		}
+		all[words[0]] = fields
+	}
+	return all
+})
+
+// drops reports whether a fitted value is as good as none: upstream's type would not
+// write it.
+func (f *property) drops(v any) bool {
+	return f.written == writtenOmitted && isZero(v)
+}
+
+func isZero(v any) bool {
+	switch x := v.(type) {
+	case string:
+		return x == ""
+	case bool:
+		return !x
+	case int64:
+		return x == 0
+	case float64:
+		return x == 0
+	case []any:
+		return len(x) == 0
+	case map[string]any:
+		return len(x) == 0
+	}
+	return false
+}
+
+// Fill adds, in place, what upstream's Go type always writes: parts that are no
+// pointers, and fields without omitempty. The object has been through Fit and
+// Default. Metadata at the top is left alone.
+func (m *Model) Fill(obj map[string]any) {
+	if m.form == nil && m.root.filled {
+		fill(m.root, obj, true)
+	}
+}
+
+func fill(n *node, obj map[string]any, top bool) {
+	for _, f := range n.fills {
+		if top && f.name == "metadata" {
+			continue
+		}
+		v, there := obj[f.name]
+		switch {
+		case there && v != nil:
+			if f.node.filled {
+				fillValue(f.node, v)
+			}
+			if f.written == writtenNull && isZero(v) {
+				obj[f.name] = nil
+			}
+		case f.written == writtenZero:
+			obj[f.name] = f.node.written()
+		case f.written == writtenNull:
+			obj[f.name] = nil
+		}
+	}
+}
+
+func fillValue(n *node, v any) {
+	switch x := v.(type) {
+	case map[string]any:
+		if n.shape == shapeStruct {
+			fill(n, x, false)
+			return
+		}
+		for _, item := range x {
+			fillValue(n.elem, item)
+		}
+	case []any:
+		for _, item := range x {
+			fillValue(n.elem, item)
+		}
+	}
+}
+
+// written is the zero value of a type that is not a pointer, as it is written.
+func (n *node) written() any {
+	switch n.shape {
+	case shapeStruct:
+		obj := map[string]any{}
+		fill(n, obj, false)
+		return obj
+	case shapeTime, shapeMicroTime, shapeAny, shapeList, shapeMap:
+		return nil
+	}
+	return n.zero()
+}
