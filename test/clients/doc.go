@@ -1,7 +1,8 @@
 // Package clients holds tests with the clients that users have, against clusters of
 // real processes: client-go's and controller-runtime's clients, informers and
 // caches (TestClientGo), both through restarts, directly and through a load
-// balancer (TestRollingRestart), and the JavaScript client (TestNode, in node/).
+// balancer (TestRollingRestart), an operator that outlives the cluster's leader and
+// its own (TestOperator), and the JavaScript client (TestNode, in node/).
 //
 // It is a module of its own because of controller-runtime's dependencies. The
 // harness comes from package test of the main module, and nothing else does.
