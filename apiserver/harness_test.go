@@ -418,7 +418,7 @@ func containsAll(s string, fragments []string) bool {
 	return true
 }
 
-var pad = regexp.MustCompile(`<<(.)\*(\d+)>>`)
+var pad = regexp.MustCompile(`<<(.+?)\*(\d+)>>`)
 
 // padded replaces <<x*1000>> by a thousand x.
 func padded(s string) string {
