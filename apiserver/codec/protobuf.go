@@ -190,6 +190,9 @@ func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[str
 	if err != nil {
 		return nil, gvk, err
 	}
+	if err := checkDepth(u.Raw); err != nil {
+		return nil, gvk, err
+	}
 	if err := m.Unmarshal(u.Raw); err != nil {
 		return nil, gvk, err
 	}

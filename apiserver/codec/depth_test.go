@@ -1,0 +1,74 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// nested is a message within a message, so many times, all in the field of a tag.
+func nested(depth int, tag ...byte) []byte {
+	var backwards []byte
+	size := 0
+	for range depth {
+		head := binary.AppendUvarint(slices.Clone(tag), uint64(size))
+		size += len(head)
+		slices.Reverse(head)
+		backwards = append(backwards, head...)
+	}
+	slices.Reverse(backwards)
+	return backwards
+}
+
+// definitionOf is a document of a CustomResourceDefinition with that schema.
+func definitionOf(schema []byte) []byte {
+	for _, tag := range []byte{0x0a, 0x22, 0x3a, 0x12} { // openAPIV3Schema, schema, versions, spec
+		schema = append(binary.AppendUvarint([]byte{tag}, uint64(len(schema))), schema...)
+	}
+	return appendDocument(nil, "apiextensions.k8s.io/v1", "CustomResourceDefinition", schema)
+}
+
+// TestDepthOfProtobuf: a schema of "not" within "not" is refused before it overflows the
+// stack, which would end the process, whatever kind the path is for.
+func TestDepthOfProtobuf(t *testing.T) {
+	not := []byte{0xe2, 0x01}
+	for _, depth := range []int{maxDepth, 500_000} {
+		if _, err := Decode(Protobuf, definitionOf(nested(depth, not...)), pods); err == nil || !strings.Contains(err.Error(), errTooDeep.Error()) {
+			t.Errorf("%d levels: %.200v", depth, err)
+		}
+	}
+	tree, _, err := decodeProtobuf(definitionOf(nested(50, not...)), schema.GroupVersionKind{})
+	if err != nil || tree["spec"] == nil {
+		t.Errorf("50 levels: %v", err)
+	}
+	if _, err := Decode(Protobuf, definitionOf(nested(500_000, not...)), nil); err == nil {
+		t.Error("as options they were decoded")
+	}
+}
+
+// FuzzDepth: what checkDepth finds is what nested made, with anything around it.
+func FuzzDepth(f *testing.F) {
+	f.Add([]byte("abc"), uint16(5), []byte{0x08, 0x01})
+	f.Add([]byte{0x0a, 0x01, 0xff}, uint16(10_000), []byte{})
+	f.Add([]byte{0x0b, 0x0c, 0x0d, 1, 2, 3, 4}, uint16(12_000), bytes.Repeat([]byte{0x12, 0x00}, 9))
+	f.Fuzz(func(t *testing.T, before []byte, depth uint16, after []byte) {
+		_ = checkDepth(before)
+		// Whole fields only may stand before: else the rest is not read as a message.
+		message := nested(int(depth), 0x0a)
+		if field := append(binary.AppendUvarint([]byte{0x12}, uint64(len(before))), before...); len(message) > 0 {
+			message = append(field, message...)
+		}
+		err := checkDepth(append(message, after...))
+		if int(depth) > maxDepth+1 && !errors.Is(err, errTooDeep) {
+			t.Errorf("%d levels were not found: %v", depth, err)
+		}
+		if int(depth)+len(before)/2+len(after)/2 < maxDepth-1 && err != nil {
+			t.Errorf("%d levels: %v", depth, err)
+		}
+	})
+}
