@@ -68,6 +68,7 @@ var (
 	Plain     = http.Header{"Accept": {"application/json"}}
 	JSONBody  = http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}}
 	MergeBody = http.Header{"Accept": {"application/json"}, "Content-Type": {"application/merge-patch+json"}}
+	ApplyBody = http.Header{"Accept": {"application/json"}, "Content-Type": {"application/apply-patch+yaml"}}
 )
 
 // Open sends the request and returns the answer, whose body is unread. An answer

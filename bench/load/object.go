@@ -47,12 +47,19 @@ func mergePatch(round int64) []byte {
 	return append(b, `"}}}`...)
 }
 
-// replacement is an update of object i, encoded beforehand but for the version.
+// replacement is a body for object i, encoded beforehand but for one text in it.
 type replacement struct{ head, tail []byte }
 
 func newReplacement(namespace string, i int, round int64) replacement {
 	const slot = "0000000000"
 	head, tail, _ := bytes.Cut(object(namespace, i, round, slot), []byte(slot))
+	return replacement{head, tail}
+}
+
+// newConfiguration is object i as somebody applies it, but for its round.
+func newConfiguration(namespace string, i int) replacement {
+	const slot = 1234567890123456789
+	head, tail, _ := bytes.Cut(object(namespace, i, slot, ""), strconv.AppendInt(nil, slot, 10))
 	return replacement{head, tail}
 }
 

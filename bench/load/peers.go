@@ -24,6 +24,7 @@ var peers = map[string]figures{
 	"page":   peer(6_700, 9_660, 4_800),
 	"update": peer(713, 1192, 600),
 	"patch":  peer(804, 1492, 750),
+	"apply":  peer(922, 1869, 935),
 	"watch":  peer(12.9, 22.2, 11),
 }
 

@@ -24,6 +24,7 @@ var scenarios = []scenario{
 	{name: "page", title: "list limit=500, first page", run: lister("limit=500", 500)},
 	{name: "update", title: "update (PUT with resourceVersion)", prepare: learnVersions, run: update},
 	{name: "patch", title: "merge patch", run: patch},
+	{name: "apply", title: "server-side apply (force)", run: apply},
 	{name: "watch", title: "200 watchers, per event delivered", run: watch},
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
@@ -97,4 +98,18 @@ func (b *bench) patcher(bufs []bytes.Buffer) operation {
 		body := mergePatch(time.Now().UnixNano())
 		return b.write(ctx, w, i, client.Request{Method: http.MethodPatch, Path: b.path(i), Header: client.MergeBody, Body: body}, &bufs[w])
 	}
+}
+
+// apply applies the whole of objects, as kubectl apply --server-side does, with one
+// label that is new each time.
+func apply(ctx context.Context, b *bench) (outcome, error) {
+	bufs, bodies := make([]bytes.Buffer, b.workers), make([]replacement, b.objects)
+	for i := range bodies {
+		bodies[i] = newConfiguration(b.namespace, i)
+	}
+	return closedLoop(ctx, b.workers, b.duration, func(ctx context.Context, w, n int) error {
+		i := b.mine(w, n)
+		body := bodies[i].at(strconv.AppendInt(nil, time.Now().UnixNano(), 10))
+		return b.write(ctx, w, i, client.Request{Method: http.MethodPatch, Path: b.path(i), Query: "fieldManager=bench&force=true", Header: client.ApplyBody, Body: body}, &bufs[w])
+	}), nil
 }
