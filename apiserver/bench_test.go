@@ -76,4 +76,7 @@ func BenchmarkServe(b *testing.B) {
 	run("merge-patch", 100, 200, http.MethodPatch, at(maps+"/cm-7"), "application/merge-patch+json", func(i int) string {
 		return fmt.Sprintf(`{"data":{"n":"%d"}}`, i)
 	})
+	run("apply", 100, 200, http.MethodPatch, at(maps+"/cm-7?fieldManager=bench&force=true"), "application/apply-patch+yaml", func(i int) string {
+		return strings.Replace(object(7), `"shard":"1"`, fmt.Sprintf(`"shard":"%d"`, i), 1)
+	})
 }

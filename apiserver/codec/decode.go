@@ -48,6 +48,9 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 		b.text = body
 		return b, err
 	case YAML:
+		if obj, ok := parseJSONAsYAML(body); ok {
+			return Body{Object: obj}, nil
+		}
 		text, duplicate, err := YAMLToJSON(body)
 		if err != nil {
 			return Body{}, status.Unrecognized(kindOf(res), err, body)

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"errors"
+	"github.com/google/go-cmp/cmp"
 	"reflect"
 	"strings"
 	"testing"
@@ -163,6 +164,34 @@ func FuzzDecode(f *testing.F) {
 			if _, err := metadataOf("k", value); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// FuzzJSONAsYAML: a document that is taken for JSON is in YAML the same, or none.
+func FuzzJSONAsYAML(f *testing.F) {
+	for _, s := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v\n\u00e9\/"}}`,
+		`{"a":[1,-0,9223372036854775807,true,null,"2001-01-01","yes","<<","=",""]}`, `{"<<":{"a":1},"b":[{"<<":[{"c":2}]}]}`,
+		`{"a":1,"a":2}`, `{"a":1.0}`, "{\"a\":\"\\ud83d\\ude00\",\"\u00e9\":\"\u2028\"}", "{\n\t\"a\": 1\n}\n", `{"a": "b: c # d", "e":"&f *g"}`, `{"? ":": ","y":"no"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		fast, ok := parseJSONAsYAML(body)
+		if !ok {
+			return
+		}
+		text, duplicate, err := YAMLToJSON(body)
+		if err != nil || duplicate != "" {
+			return // YAML has no surrogate pairs, and other bounds
+		}
+		slow, err := decodeJSON(string(text), text, nil)
+		if err != nil {
+			t.Fatalf("%q is nothing in YAML: %v", body, err)
+		}
+		if d := cmp.Diff(slow.Object, fast); d != "" {
+			t.Fatalf("%q: YAML -, JSON +: %s", body, d)
 		}
 	})
 }

@@ -119,12 +119,14 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 
 // Apply merges a configuration into the live object (without a uid: there is none)
 // and tracks it. The errors are API errors: 409 with the conflicts, 400 for a
-// configuration that is none. nil without an error: live is as the configuration
-// asks, and nothing changes. live and patch are not changed; the result shares
-// parts with live.
+// configuration that is none. live and patch are not changed; the result shares
+// parts with live, and has its managedFields where nothing changes.
 func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) (map[string]any, error) {
+	if out, ok := m.quickApply(live, patch, manager); ok {
+		return out, nil
+	}
 	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)
-	if err != nil || out == nil {
+	if err != nil {
 		return nil, err
 	}
 	return out.(*unstructured.Unstructured).Object, nil

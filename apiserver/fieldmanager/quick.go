@@ -11,13 +11,14 @@ import (
 
 // The library's way costs as much as all the rest of a write: it parses each
 // manager's fields into a set, types both objects, compares them, and writes all sets
-// anew. Two cases, which are nearly all writes, need none of that:
+// anew. Three cases, which are nearly all writes, need none of that:
 //
 //   - a create: the only manager has set everything that the object has;
 //   - an update that gives other values to fields which its manager, and nobody else,
-//     owns already, or changes nothing: only the time of one entry changes.
+//     owns already, or changes nothing: only the time of one entry changes;
+//   - an apply of the fields that its manager has applied before (quickapply.go).
 //
-// Both work on managedFields as they are stored, decoded JSON. Everything else is left
+// They work on managedFields as they are stored, decoded JSON. Everything else is left
 // to the library, and what is done here is what it would do: the tests compare them.
 
 // unmanaged is what of the metadata nobody owns.
@@ -26,7 +27,7 @@ var unmanaged = map[string]bool{
 	"clusterName": true, "generation": true, "managedFields": true, "resourceVersion": true,
 }
 
-// quick tracks a write if it is one of the two cases. It reports whether it was.
+// quick tracks a write that is no apply if it is one of these cases. It reports whether it was.
 func (m *Manager) quick(live, obj map[string]any, manager string) bool {
 	if manager == "" {
 		manager = "unknown"
@@ -50,7 +51,7 @@ func (m *Manager) quick(live, obj map[string]any, manager string) bool {
 		return false
 	}
 	if len(changed) > 0 {
-		if entries, ok = m.touch(entries, changed, manager); !ok {
+		if entries, ok = m.touch(entries, changed, manager, metav1.ManagedFieldsOperationUpdate); !ok {
 			return false
 		}
 	}
@@ -81,7 +82,7 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // touch renews the entry of the manager that owns all the changed fields. ok is false
 // if there is none, or if others own some of them too.
-func (m *Manager) touch(entries []any, changed []path, manager string) (out []any, ok bool) {
+func (m *Manager) touch(entries []any, changed []path, manager string, op metav1.ManagedFieldsOperationType) (out []any, ok bool) {
 	mine := -1
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
@@ -89,7 +90,7 @@ func (m *Manager) touch(entries []any, changed []path, manager string) (out []an
 		if fields == nil || entry["apiVersion"] != m.apiVersion {
 			return nil, false
 		}
-		if m.isEntry(entry, manager) {
+		if m.isEntry(entry, manager, op) {
 			mine = i
 		}
 		for _, p := range changed {
@@ -109,10 +110,10 @@ func (m *Manager) touch(entries []any, changed []path, manager string) (out []an
 	return out, true
 }
 
-// isEntry reports whether an entry is that of this manager's updates through here.
-func (m *Manager) isEntry(entry map[string]any, manager string) bool {
+// isEntry reports whether an entry is that of this manager's writes through here.
+func (m *Manager) isEntry(entry map[string]any, manager string, op metav1.ManagedFieldsOperationType) bool {
 	sub, _ := entry["subresource"].(string)
-	return entry["manager"] == manager && entry["operation"] == string(metav1.ManagedFieldsOperationUpdate) && sub == m.subresource
+	return entry["manager"] == manager && entry["operation"] == string(op) && sub == m.subresource
 }
 
 // byTime is the library's order of entries.
