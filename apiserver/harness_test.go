@@ -45,6 +45,8 @@ type env struct {
 	client *http.Client
 	store  apiserver.Store
 	reads  apiserver.Reads
+	// definitions are the resources that are served at the time.
+	definitions func() *kinds.Registry
 }
 
 // admin is everybody, with every permission.
@@ -84,7 +86,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{t: t, mem: mem, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
+	e := &env{t: t, mem: mem, definitions: definitions.Current, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
 	e.http.EnableHTTP2 = true
 	e.http.StartTLS()
 	e.url, e.client = e.http.URL, e.http.Client()

@@ -220,6 +220,7 @@ func (w *watching) follow(plan consistency.Plan) {
 	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
+	ended := crd.Ended(w.res)
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -231,6 +232,11 @@ func (w *watching) follow(plan consistency.Plan) {
 			if !w.served() || !w.advance(false) {
 				return
 			}
+		case <-ended:
+			if !w.served() {
+				return
+			}
+			ended = nil // somebody else's: it is served as before
 		case <-timer.C:
 			// A bookmark, and at the end of its time a last one, so that the client
 			// resumes from here.

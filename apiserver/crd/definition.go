@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"sort"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
@@ -29,8 +31,13 @@ type Definition struct {
 	document
 	versions []*Version
 	webhook  *conversion.Webhook
+	// named says that the accepted names are those that are wanted, and that a condition
+	// says so.
+	named bool
 	// serving is what the resources are made of, in short.
 	serving [sha256.Size]byte
+	// ended is closed when the registry has another definition in its place, or none.
+	ended chan struct{}
 }
 
 // document is the part of a definition that serving and naming need. Schemas are
@@ -67,7 +74,7 @@ type versionDocument struct {
 
 // read makes a Definition of what is stored.
 func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
-	d := &Definition{Stored: v}
+	d := &Definition{Stored: v, ended: make(chan struct{})}
 	if err := json.Unmarshal(v.Value, &d.document); err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
 	}
@@ -76,6 +83,8 @@ func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
 	}
 	d.serving = sha256.Sum256(served)
+	d.named = reflect.DeepEqual(d.Spec.Names, d.Status.AcceptedNames) &&
+		apihelpers.FindCRDCondition(holder(&d.Status), apiextensions.NamesAccepted) != nil
 	d.webhook = conversion.Of(d.Metadata.Name, d.Spec.Conversion)
 	d.Spec.Conversion = nil
 	for i := range d.Spec.Versions {
@@ -137,6 +146,30 @@ func Same(a, b *kinds.Resource) bool {
 		return a == b
 	}
 	return x.definition.serving == y.definition.serving
+}
+
+// Ended is closed when the registry that a custom resource is of has learned that it is
+// served no more, or in another way; nil for built-in ones.
+func Ended(r *kinds.Resource) <-chan struct{} {
+	if v := Of(r); v != nil {
+		return v.definition.ended
+	}
+	return nil
+}
+
+// succeed makes d the definition in the place of one that was there before.
+func (d *Definition) succeed(before *Definition) {
+	if before.serving == d.serving && before.ended != nil {
+		d.ended = before.ended
+		return
+	}
+	before.end()
+}
+
+func (d *Definition) end() {
+	if d.ended != nil {
+		close(d.ended)
+	}
 }
 
 // StorageVersion is the version that objects are stored in; nil if there is none.

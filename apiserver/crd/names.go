@@ -24,15 +24,25 @@ type Decision struct {
 // controllers decide, in one step: here there is nothing to install before a
 // resource can be served.
 func Settle(definitions []*Definition, now time.Time) []Decision {
-	taken := map[string]*groupNames{} // by group
+	taken := map[string]*groupNames{} // by group, of those in which there is something to decide
 	for _, d := range definitions {
-		taken[d.Spec.Group] = taken[d.Spec.Group].with(&d.Status.AcceptedNames)
+		if !d.named {
+			taken[d.Spec.Group] = nil
+		}
+	}
+	for _, d := range definitions {
+		if names, wanted := taken[d.Spec.Group]; wanted {
+			taken[d.Spec.Group] = names.with(&d.Status.AcceptedNames)
+		}
 	}
 	var out []Decision
 	for _, d := range definitions {
+		if d.named && !apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
+			continue
+		}
 		status := *d.Status.DeepCopy()
 		conditions := []apiextensions.CustomResourceDefinitionCondition{}
-		if !reflect.DeepEqual(d.Spec.Names, status.AcceptedNames) || apihelpers.FindCRDCondition(holder(&status), apiextensions.NamesAccepted) == nil {
+		if !d.named {
 			accepted, reason, err := taken[d.Spec.Group].accept(&d.Spec.Names, &status.AcceptedNames)
 			status.AcceptedNames = accepted
 			conditions = append(conditions, namesAccepted(reason, err))
@@ -177,6 +187,24 @@ func terminating(status apiextensions.ConditionStatus, reason, message string) a
 // TerminatingFailed is the condition of a deletion that could not go on.
 func TerminatingFailed(err error) apiextensions.CustomResourceDefinitionCondition {
 	return terminating(apiextensions.ConditionTrue, "InstanceDeletionFailed", "could not issue all deletes: "+err.Error())
+}
+
+// TerminatingCheck is the condition of a deletion that waits for instances which
+// something holds.
+var TerminatingCheck = terminating(apiextensions.ConditionTrue, "InstanceDeletionCheck", "could not confirm zero CustomResources remaining: timed out waiting for the condition")
+
+// Deleting reports whether a status already says how the deletion of instances goes.
+func Deleting(s *apiextensions.CustomResourceDefinitionStatus) bool {
+	c := apihelpers.FindCRDCondition(holder(s), apiextensions.Terminating)
+	return c != nil && c.Status == apiextensions.ConditionTrue && c.Reason != TerminatingPending.Reason
+}
+
+// TerminatingSince is when a deletion began; zero if none has.
+func TerminatingSince(s *apiextensions.CustomResourceDefinitionStatus) time.Time {
+	if c := apihelpers.FindCRDCondition(holder(s), apiextensions.Terminating); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // SetCondition sets a condition and reports whether that changed anything.

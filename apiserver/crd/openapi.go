@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -52,6 +53,12 @@ func (v *Version) Schema(v2 bool) (*spec.Schema, error) {
 	}
 	out.SetProperty("metadata", reference(objectMeta, objectDescriptions["metadata"]))
 	return out, addEmbedded(out, v2)
+}
+
+// Fingerprint is the same for versions that are served in the same way: their
+// documents are equal.
+func (v *Version) Fingerprint() string {
+	return hex.EncodeToString(v.definition.serving[:]) + "/" + v.document.Name
 }
 
 // ListSchema is that of lists.

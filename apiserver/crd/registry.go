@@ -103,25 +103,42 @@ func (r *Registry) follow(was *snapshot, state *mvcc.State) (*snapshot, error) {
 		}
 		versions = page.Versions
 	}
-	same := was != nil && len(was.definitions) == len(versions)
-	for i, v := range versions {
-		var d *Definition
+	var gone, come []*kinds.Resource
+	for _, v := range versions {
+		var before *Definition
 		if was != nil {
-			d = was.byName[v.Key]
+			before = was.byName[v.Key]
 		}
+		d := before
 		if d == nil || d.Stored != v {
 			var err error
 			if d, err = read(v, &r.compiled); err != nil {
 				r.log.Error("a definition of a custom resource cannot be read", "err", err)
 				d = &Definition{Stored: v}
 			}
+			if before != nil {
+				gone = append(gone, before.Resources()...)
+				d.succeed(before)
+			}
+			come = append(come, d.Resources()...)
 		}
-		same = same && was.definitions[i] == d
 		next.definitions, next.byName[v.Key] = append(next.definitions, d), d
 	}
-	if same {
+	if was != nil && len(gone)+len(come) == 0 && len(was.definitions) == len(next.definitions) {
 		next.resources = was.resources
 		return next, nil
+	}
+	if was != nil {
+		for _, d := range was.definitions {
+			if next.byName[d.Stored.Key] == nil {
+				d.end()
+				gone = append(gone, d.Resources()...)
+			}
+		}
+		var ok bool
+		if next.resources, ok = was.resources.Replaced(gone, come); ok {
+			return next, nil
+		}
 	}
 	// A kind that two definitions have, which names do not allow, is the first's;
 	// what is built in cannot be replaced.

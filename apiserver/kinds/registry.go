@@ -1,6 +1,9 @@
 package kinds
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sort"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +15,9 @@ type Registry struct {
 	byGVR map[schema.GroupVersionResource]*Resource
 	byGVK map[schema.GroupVersionKind]*Resource
 	all   []*Resource
+	// contested says that some resources had to give way to others of the same name or
+	// kind.
+	contested bool
 }
 
 // NewRegistry builds a registry; later entries with the same group, version and
@@ -24,25 +30,52 @@ func NewRegistry(resources []*Resource) *Registry {
 	for _, x := range resources {
 		r.byGVR[x.GVR()] = x
 	}
+	r.contested = len(r.byGVR) < len(resources)
 	for _, x := range r.byGVR {
 		r.all = append(r.all, x)
 	}
-	sort.Slice(r.all, func(i, j int) bool {
-		a, b := r.all[i], r.all[j]
-		if a.Group != b.Group {
-			return a.Group < b.Group
-		}
-		if a.Version != b.Version {
-			return a.Version < b.Version
-		}
-		return a.Plural < b.Plural
-	})
+	slices.SortFunc(r.all, compare)
 	for _, x := range r.all {
 		if r.byGVK[x.GVK()] == nil {
 			r.byGVK[x.GVK()] = x
+		} else {
+			r.contested = true
 		}
 	}
 	return r
+}
+
+// compare is the order of All.
+func compare(a, b *Resource) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
+}
+
+// Replaced returns a registry without some of the resources and with others, at the
+// cost of a copy. ok is false if that is not all that changes, because resources have
+// given way to others or would have to; then it is to be built from all.
+func (r *Registry) Replaced(gone, come []*Resource) (n *Registry, ok bool) {
+	if r.contested {
+		return nil, false
+	}
+	n = &Registry{byGVR: maps.Clone(r.byGVR), byGVK: maps.Clone(r.byGVK), all: slices.Clone(r.all)}
+	for _, x := range gone {
+		at, found := slices.BinarySearchFunc(n.all, x, compare)
+		if !found || n.all[at] != x {
+			return nil, false
+		}
+		n.all = slices.Delete(n.all, at, at+1)
+		delete(n.byGVR, x.GVR())
+		delete(n.byGVK, x.GVK())
+	}
+	for _, x := range come {
+		at, found := slices.BinarySearchFunc(n.all, x, compare)
+		if found || n.byGVK[x.GVK()] != nil {
+			return nil, false
+		}
+		n.all = slices.Insert(n.all, at, x)
+		n.byGVR[x.GVR()], n.byGVK[x.GVK()] = x, x
+	}
+	return n, true
 }
 
 // Lookup returns a resource by group, version and plural, or nil.

@@ -45,8 +45,13 @@ func (b *blob) compressed() []byte {
 type document struct {
 	json, protobuf blob
 
+	// name, if set, makes what stands for the content, so that this need not be built to
+	// know whether it is another one. Otherwise the content itself does.
+	name func() (string, error)
+
 	hashOnce sync.Once
 	sum      string
+	err      error
 }
 
 func newDocument(build func() ([]byte, error), toProtobuf func([]byte) ([]byte, error)) *document {
@@ -65,13 +70,21 @@ func newDocument(build func() ([]byte, error), toProtobuf func([]byte) ([]byte, 
 	return d
 }
 
-// hash is the SHA-512 of the JSON form, upper-case hex. It names both forms: the
-// answers vary by Accept.
+// hash is the SHA-512 of the JSON form, or of what stands for it, in upper-case hex. It
+// names both forms: the answers vary by Accept.
 func (d *document) hash() (string, error) {
-	data, err := d.json.plain()
-	if err != nil {
-		return "", err
-	}
-	d.hashOnce.Do(func() { d.sum = fmt.Sprintf("%X", sha512.Sum512(data)) })
-	return d.sum, nil
+	d.hashOnce.Do(func() {
+		var data []byte
+		if d.name == nil {
+			data, d.err = d.json.plain()
+		} else {
+			var name string
+			name, d.err = d.name()
+			data = []byte(name)
+		}
+		if d.err == nil {
+			d.sum = fmt.Sprintf("%X", sha512.Sum512(data))
+		}
+	})
+	return d.sum, d.err
 }

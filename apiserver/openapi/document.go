@@ -30,6 +30,12 @@ var (
 func paths(resources []*kinds.Resource, f form, set *schemaSet) (object, error) {
 	out := object{}
 	seen := map[schema.GroupVersion]bool{}
+	if set.part {
+		// Those of the built-in part.
+		for _, r := range set.builtin {
+			seen[r.GroupVersion()] = true
+		}
+	}
 	for _, r := range resources {
 		all := operations(r)
 		if gv := r.GroupVersion(); !seen[gv] {
@@ -64,15 +70,10 @@ func responseModels(o *operation) []string {
 	return out
 }
 
-// documentV3 is the document of one group version.
-func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string, enums bool) ([]byte, error) {
-	var resources []*kinds.Resource
-	for _, r := range registry.All() {
-		if r.GroupVersion() == gv {
-			resources = append(resources, r)
-		}
-	}
-	set := newSchemaSet(registry, false, enums)
+// documentV3 is the document of one group version, whose resources are given; builtin
+// are all that are built in.
+func documentV3(builtin, resources []*kinds.Resource, gv schema.GroupVersion, version string, enums bool) ([]byte, error) {
+	set := newSchemaSet(builtin, resources, false, enums)
 	p, err := paths(resources, formV3, set)
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI v3 of %s: %w", gv, err)
@@ -86,26 +87,6 @@ func documentV3(registry *kinds.Registry, gv schema.GroupVersion, version string
 		"info":       object{"title": "Kubernetes", "version": version},
 		"paths":      p,
 		"components": object{"schemas": set.out, "securitySchemes": security},
-	})
-}
-
-// documentV2 is the one document of everything.
-func documentV2(registry *kinds.Registry, version string, enums bool) ([]byte, error) {
-	set := newSchemaSet(registry, true, enums)
-	p, err := paths(registry.All(), formV2, set)
-	if err != nil {
-		return nil, fmt.Errorf("OpenAPI v2: %w", err)
-	}
-	if err := set.add(modelWatchEvent); err != nil {
-		return nil, fmt.Errorf("OpenAPI v2: %w", err)
-	}
-	return json.Marshal(object{
-		"swagger":             "2.0",
-		"info":                object{"title": "Kubernetes", "version": version},
-		"paths":               p,
-		"definitions":         set.out,
-		"securityDefinitions": security,
-		"security":            []any{object{"BearerToken": []string{}}},
 	})
 }
 

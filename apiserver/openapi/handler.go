@@ -3,6 +3,7 @@ package openapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,7 +17,6 @@ import (
 	"github.com/munnerz/goautoneg"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/handler"
 	"k8s.io/kube-openapi/pkg/handler3"
 )
 
@@ -53,6 +53,8 @@ type documents struct {
 	groups   map[string]*document // by "api/v1", "apis/apps/v1"
 	of       map[string][]*kinds.Resource
 	v2       *document
+	builtin  *part
+	parts    map[string]*part // of custom resources, by group version
 }
 
 func (h *Handler) documents() *documents {
@@ -69,30 +71,101 @@ func (h *Handler) documents() *documents {
 	}
 }
 
-// newDocuments takes over from old the documents of the group versions whose
-// resources are the same.
+// newDocuments takes over from old what is about the same resources.
 func newDocuments(registry *kinds.Registry, version string, enums bool, old *documents) *documents {
-	d := &documents{registry: registry, groups: map[string]*document{}, of: map[string][]*kinds.Resource{}}
-	d.v2 = newDocument(func() ([]byte, error) { return documentV2(registry, version, enums) }, handler.ToProtoBinary)
+	d := &documents{registry: registry, groups: map[string]*document{}, of: map[string][]*kinds.Resource{}, parts: map[string]*part{}}
 	versions := map[string]schema.GroupVersion{}
+	var names []string // in the order of the registry
+	var builtin []*kinds.Resource
+	custom := map[string][]*kinds.Resource{}
 	for _, r := range registry.All() {
 		name := prefixOf(r.Group, r.Version)[1:]
+		if d.of[name] == nil {
+			names = append(names, name)
+		}
 		versions[name] = r.GroupVersion()
 		d.of[name] = append(d.of[name], r)
-	}
-	for name, gv := range versions {
-		if old != nil && old.groups[name] != nil && slices.Equal(old.of[name], d.of[name]) {
-			d.groups[name] = old.groups[name]
-			continue
+		if fingerprint(r) == "" {
+			builtin = append(builtin, r)
+		} else {
+			custom[name] = append(custom[name], r)
 		}
-		d.groups[name] = newDocument(func() ([]byte, error) { return documentV3(registry, gv, version, enums) }, handler3.ToV3ProtoBinary)
 	}
+	if old == nil || !slices.Equal(old.builtin.resources, builtin) {
+		old = nil // options and events are of all group versions
+		d.builtin = newPart(builtin, builtin, false, enums)
+	} else {
+		d.builtin = old.builtin
+	}
+	parts := []*part{d.builtin}
+	for _, name := range names {
+		gv, resources := versions[name], d.of[name]
+		if old != nil && old.groups[name] != nil && sameResources(old.of[name], resources) {
+			d.groups[name], d.parts[name] = old.groups[name], old.parts[name]
+		} else {
+			d.groups[name] = newDocument(func() ([]byte, error) { return documentV3(builtin, resources, gv, version, enums) }, handler3.ToV3ProtoBinary)
+			if known := nameOf(version, enums, resources); known != "" {
+				d.groups[name].name = func() (string, error) { return known, nil }
+			}
+			if custom[name] != nil {
+				d.parts[name] = newPart(builtin, custom[name], true, enums)
+			}
+		}
+		if p := d.parts[name]; p != nil {
+			parts = append(parts, p)
+		}
+	}
+	d.v2 = newDocument(func() ([]byte, error) { return wholeV2(parts, version, true) }, nil)
+	d.v2.protobuf.build = func() ([]byte, error) { return wholeProtobuf(parts, version) }
+	d.v2.name = func() (string, error) { return d.nameV2(names) }
 	d.root = newDocument(d.buildRoot, nil)
 	return d
 }
 
-// buildRoot needs the hash of every document, so the first client that asks has all
-// of them built.
+// fingerprint is what a custom resource's documents follow from; empty for built-in
+// ones.
+func fingerprint(r *kinds.Resource) string {
+	if d, ok := r.Origin.(definition); ok {
+		return d.Fingerprint()
+	}
+	return ""
+}
+
+func sameResources(a, b []*kinds.Resource) bool {
+	return slices.EqualFunc(a, b, func(x, y *kinds.Resource) bool {
+		return x == y || fingerprint(x) != "" && fingerprint(x) == fingerprint(y)
+	})
+}
+
+// nameOf stands for the document of custom resources; empty if some are built in. The
+// number is to be raised when the same resources get another document.
+func nameOf(version string, enums bool, resources []*kinds.Resource) string {
+	name := fmt.Sprintf("1 %s %v", version, enums)
+	for _, r := range resources {
+		f := fingerprint(r)
+		if f == "" {
+			return ""
+		}
+		name += " " + f
+	}
+	return name
+}
+
+// nameV2 stands for the document of everything: the hashes of all others.
+func (d *documents) nameV2(names []string) (string, error) {
+	var b strings.Builder
+	for _, name := range names {
+		hash, err := d.groups[name].hash()
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(name + " " + hash + "\n")
+	}
+	return b.String(), nil
+}
+
+// buildRoot needs the hash of every document, so the first client that asks has those
+// of the built-in resources built; custom ones are known by their definitions.
 func (d *documents) buildRoot() ([]byte, error) {
 	root := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
 	for name, doc := range d.groups {

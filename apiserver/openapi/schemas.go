@@ -27,6 +27,11 @@ type schemaSet struct {
 	gvks map[string][]schema.GroupVersionKind
 	own  map[string]func() (any, error) // models that package schema does not have
 	out  map[string]any
+
+	builtin []*kinds.Resource
+	// part says that the set is beside that of the built-in resources, and leaves out
+	// what is in there.
+	part bool
 }
 
 // definition is what a custom resource is made of; *crd.Version satisfies it.
@@ -35,16 +40,26 @@ type definition interface {
 	Schema(v2 bool) (*openapispec.Schema, error)
 	// ListSchema is that of lists.
 	ListSchema() (*openapispec.Schema, error)
+	// Fingerprint is the same for those whose documents are equal.
+	Fingerprint() string
 	// SelectableFields is the value of an extension of both.
 	SelectableFields() []map[string]string
 }
 
-// newSchemaSet prepares a set for the documents of a registry. The kinds of
-// options and events belong to every group version.
-func newSchemaSet(registry *kinds.Registry, v2, enums bool) *schemaSet {
-	s := &schemaSet{v2: v2, enum: enums, gvks: map[string][]schema.GroupVersionKind{}, own: map[string]func() (any, error){}, out: map[string]any{}}
+// newSchemaSet prepares a set for the document of some resources. The kinds of options
+// and events belong to every group version that is built in.
+func newSchemaSet(builtin, resources []*kinds.Resource, v2, enums bool) *schemaSet {
+	s := &schemaSet{
+		v2: v2, enum: enums, gvks: map[string][]schema.GroupVersionKind{}, own: map[string]func() (any, error){}, out: map[string]any{}, builtin: builtin,
+	}
+	all := slices.Clone(builtin)
+	for _, r := range resources {
+		if _, custom := r.Origin.(definition); custom {
+			all = append(all, r)
+		}
+	}
 	seen := map[schema.GroupVersion]bool{}
-	for _, r := range registry.All() {
+	for _, r := range all {
 		s.kind(r.Model, r.GVK())
 		if r.HasVerb("list") {
 			s.kind(listModel(r), r.GroupVersion().WithKind(r.ListKindName()))
@@ -80,7 +95,7 @@ func (s *schemaSet) kind(model string, gvk schema.GroupVersionKind) {
 
 // add puts a model and its closure into the set.
 func (s *schemaSet) add(name string) error {
-	if _, ok := s.out[name]; ok {
+	if _, ok := s.out[name]; ok || s.part && s.own[name] == nil {
 		return nil
 	}
 	raw, err := s.raw(name)
