@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/status"
@@ -199,6 +200,9 @@ func (c *call) insert(ch change) (written, error) {
 
 // refusedHere says why the local state would refuse a create, or nil.
 func (c *call) refusedHere(key string) error {
+	if err := c.definitionError(); err != nil {
+		return err
+	}
 	if c.res.Namespaced {
 		ns, err := c.s.current(namespacesTable, c.info.objectNamespace)
 		switch {
@@ -267,6 +271,9 @@ func generatedName(base string) string {
 // guardError is the answer to a create in a namespace that is not there or on
 // its way out.
 func (c *call) guardError(outcome proto.Outcome) error {
+	if err := c.definitionError(); err != nil {
+		return err
+	}
 	ns := c.info.objectNamespace
 	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
 		return status.NotFound(namespacesResource, ns)
@@ -279,6 +286,25 @@ func (c *call) guardError(outcome proto.Outcome) error {
 		Field:   "metadata.namespace",
 	})
 	return e
+}
+
+// definitionError says why the definition of a custom resource refuses creates, nil if
+// it does not: it is on its way out, or gone.
+func (c *call) definitionError() error {
+	of := crd.Of(c.res)
+	if of == nil {
+		return nil
+	}
+	v, err := c.s.current(crd.Table, of.Definition().Metadata.Name)
+	switch {
+	case err != nil:
+		return err
+	case v == nil:
+		return status.NoSuchResource()
+	case v.Flags&proto.FlagTerminating != 0:
+		return definitionTerminating(c.res)
+	}
+	return nil
 }
 
 // shallow returns a copy of an object with metadata of its own, so that one

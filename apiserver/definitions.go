@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
@@ -137,20 +138,31 @@ func (s *Server) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.
 		crd.SetCondition(state, crd.TerminatingNever, s.cfg.Now())
 		return false, s.writeDefinition(ctx, res, d, state, true)
 	}
-	if crd.SetCondition(state, crd.TerminatingNow, s.cfg.Now()) {
+	if !crd.Deleting(state) {
 		// The next round finds it written.
+		crd.SetCondition(state, crd.TerminatingNow, s.cfg.Now())
 		return true, s.writeDefinition(ctx, res, d, state, false)
 	}
 	remaining, err := s.deleteObjects(ctx, d.Storage())
 	switch {
 	case err != nil:
+		if crd.SetCondition(state, crd.TerminatingFailed(err), s.cfg.Now()) && ctx.Err() == nil {
+			err = errors.Join(err, s.writeDefinition(ctx, res, d, state, false))
+		}
 		return true, err
 	case remaining > 0:
+		if s.cfg.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, s.cfg.Now()) {
+			return true, s.writeDefinition(ctx, res, d, state, false)
+		}
 		return true, nil
 	}
 	crd.SetCondition(state, crd.TerminatingDone, s.cfg.Now())
 	return false, s.writeDefinition(ctx, res, d, state, true)
 }
+
+// heldInstances is how long instances may be held by their finalizers before the
+// definition's condition says so.
+const heldInstances = 5 * time.Second
 
 // deleteObjects deletes all objects of a resource, in the way of an ordinary delete,
 // and returns how many are still there.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
@@ -131,10 +132,14 @@ func newRequestID() []byte {
 // namespacesTable is what namespaced creates are guarded by.
 const namespacesTable = "namespaces"
 
-// guard makes a create depend on its namespace.
+// guard makes a create depend on its namespace, and that of a custom resource on its
+// definition: neither can be emptied while objects come.
 func (c *call) guard(w *proto.Write) {
 	if c.res.Namespaced {
 		w.Guard = &proto.Guard{Table: namespacesTable, Key: c.info.objectNamespace}
+	}
+	if v := crd.Of(c.res); v != nil {
+		w.Also = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
 	}
 }
 

@@ -371,7 +371,7 @@ func (x *Attribute) GetValue() string {
 
 // Guard makes a Write depend on another key: that key must have a live version
 // without FLAG_TERMINATING (see words.go). Namespaced creates are guarded by
-// their namespace.
+// their namespace, those of custom resources by their definition too.
 type Guard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
@@ -455,7 +455,9 @@ type Write struct {
 	Since uint64 `protobuf:"varint,15,opt,name=since,proto3" json:"since,omitempty"`
 	// The term whose leader was to take this copy of the entry. In another term it is
 	// refused. Zero: not checked.
-	Term          uint64 `protobuf:"varint,16,opt,name=term,proto3" json:"term,omitempty"`
+	Term uint64 `protobuf:"varint,16,opt,name=term,proto3" json:"term,omitempty"`
+	// A second guard, looked at after the first.
+	Also          *Guard `protobuf:"bytes,17,opt,name=also,proto3" json:"also,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -600,6 +602,13 @@ func (x *Write) GetTerm() uint64 {
 		return x.Term
 	}
 	return 0
+}
+
+func (x *Write) GetAlso() *Guard {
+	if x != nil {
+		return x.Also
+	}
+	return nil
 }
 
 // Compact moves the floor: history at or below it can no longer be read.
@@ -2312,7 +2321,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\x83\x04\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xaa\x04\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2332,7 +2341,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x0e \x01(\fR\trequestId\x12\x14\n" +
 	"\x05since\x18\x0f \x01(\x04R\x05since\x12\x12\n" +
-	"\x04term\x18\x10 \x01(\x04R\x04term\"\x1f\n" +
+	"\x04term\x18\x10 \x01(\x04R\x04term\x12%\n" +
+	"\x04also\x18\x11 \x01(\v2\x11.quorate.v1.GuardR\x04also\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2570,42 +2580,43 @@ var file_quorate_proto_depIdxs = []int32{
 	6,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
 	5,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
 	5,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
-	5,  // 5: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
-	5,  // 6: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	16, // 7: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	18, // 8: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	15, // 9: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	17, // 10: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	19, // 11: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
-	3,  // 12: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
-	2,  // 13: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	24, // 14: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	25, // 15: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	25, // 16: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	25, // 17: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	25, // 18: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	25, // 19: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	25, // 20: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	4,  // 21: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	25, // 22: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	25, // 23: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	13, // 24: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	20, // 25: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	22, // 26: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	26, // 27: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	28, // 28: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	30, // 29: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	14, // 30: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	21, // 31: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	23, // 32: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	27, // 33: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	29, // 34: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	31, // 35: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	6,  // 5: quorate.v1.Write.also:type_name -> quorate.v1.Guard
+	5,  // 6: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
+	5,  // 7: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
+	16, // 8: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	18, // 9: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	15, // 10: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	17, // 11: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	19, // 12: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	3,  // 13: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
+	2,  // 14: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
+	24, // 15: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	25, // 16: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	25, // 17: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	25, // 18: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	25, // 19: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	25, // 20: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	25, // 21: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	4,  // 22: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	25, // 23: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	25, // 24: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	13, // 25: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	20, // 26: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	22, // 27: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	26, // 28: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	28, // 29: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	30, // 30: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	14, // 31: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	21, // 32: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	23, // 33: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	27, // 34: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	29, // 35: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	31, // 36: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	31, // [31:37] is the sub-list for method output_type
+	25, // [25:31] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }

@@ -244,7 +244,10 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 // check returns OUTCOME_APPLIED, or why the write is refused. live is the key's
 // live version or nil.
 func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
-	if g := w.Guard; g != nil {
+	for _, g := range [...]*proto.Guard{w.Guard, w.Also} {
+		if g == nil {
+			continue
+		}
 		var guard *Version
 		if t := s.Table(g.Table); t != nil {
 			_, guard = t.newest(g.Key)

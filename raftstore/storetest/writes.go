@@ -156,6 +156,30 @@ func guard(t *testing.T, e *env) {
 	gone.Table += "/namespaces"
 	e.apply(gone)
 	e.do(guarded("b"), guardAbsent)
+	// A second guard counts as much as the first, and alone.
+	for _, both := range []bool{true, false} {
+		also := guarded("c")
+		also.Also = &proto.Guard{Table: e.table + "/definitions", Key: "d"}
+		definition := func(flags uint32) *proto.Write {
+			w := e.put("d", "d")
+			w.Table, w.Flags = e.table+"/definitions", flags
+			return w
+		}
+		if both {
+			e.apply(namespace(0))
+		} else {
+			also.Guard = nil
+		}
+		e.apply(definition(proto.FlagTerminating))
+		e.do(also, guardTerminating)
+		gone := e.del("d")
+		gone.Table += "/definitions"
+		e.apply(gone)
+		e.do(also, guardAbsent)
+	}
+	gone = e.del("ns")
+	gone.Table += "/namespaces"
+	e.apply(gone)
 	if v := e.get("ns/b", e.s.State().Applied()); v != nil {
 		t.Errorf("a refused write left %+v", v)
 	}
