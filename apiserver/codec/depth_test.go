@@ -51,6 +51,19 @@ func TestDepthOfProtobuf(t *testing.T) {
 	}
 }
 
+// TestNumberOfMessages: a million empty containers are two megabytes, and would be a
+// gigabyte.
+func TestNumberOfMessages(t *testing.T) {
+	for n, ok := range map[int]bool{1000: true, maxMessages + 1: false, 1_500_000: false} {
+		spec := bytes.Repeat([]byte{0x12, 0x00}, n)
+		spec = append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...)
+		_, err := Decode(Protobuf, appendDocument(nil, "v1", "Pod", spec), pods)
+		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), errTooMany.Error()) {
+			t.Errorf("%d containers: %.200v", n, err)
+		}
+	}
+}
+
 // FuzzDepth: what checkDepth finds is what nested made, with anything around it.
 func FuzzDepth(f *testing.F) {
 	f.Add([]byte("abc"), uint16(5), []byte{0x08, 0x01})

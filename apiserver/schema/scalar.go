@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -162,6 +163,10 @@ func fitTime(v any, text, layout string) (any, bool, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return nil, false, err
+	}
+	// The first and last hours of time are in other years in UTC, that nobody can read.
+	if year := t.UTC().Year(); year < 0 || year > 9999 {
+		return nil, false, fmt.Errorf("parsing time %q: year outside of range [0,9999]", text)
 	}
 	var buf [40]byte
 	canonical := t.UTC().AppendFormat(buf[:0], layout)

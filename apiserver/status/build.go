@@ -255,9 +255,19 @@ func UnsupportedMediaType(accepted []string) *apierrors.StatusError {
 		"the body of the request was in an unknown format - accepted media types include: "+join(accepted))
 }
 
+// maxFindings are how many things that are wrong one refusal tells. Upstream tells all of
+// them, in time that grows with the square of their number: a body of 3 MB can have
+// millions.
+const maxFindings = 1000
+
 // Invalid is the 422 of validation; it names the kind, not the resource.
 func Invalid(kind schema.GroupKind, name string, list field.ErrorList) *apierrors.StatusError {
-	return apierrors.NewInvalid(kind, name, list)
+	if len(list) <= maxFindings {
+		return apierrors.NewInvalid(kind, name, list)
+	}
+	e := apierrors.NewInvalid(kind, name, list[:maxFindings])
+	e.ErrStatus.Message += fmt.Sprintf(" and %d more", len(list)-maxFindings)
+	return e
 }
 
 // MustSpecifyVersion is the 422 of a PUT without a resourceVersion where one is

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore"
@@ -174,5 +175,21 @@ func TestPlainAnswers(t *testing.T) {
 	PlainTooManyRequests(w, 1)
 	if w.Code != 429 || w.Header().Get("Retry-After") != "1" || w.Body.String() != "Too many requests, please try again later.\n" {
 		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+}
+
+// TestManyFindings: a refusal tells a thousand of a million mistakes, soon.
+func TestManyFindings(t *testing.T) {
+	var list field.ErrorList
+	for i := range 1_000_000 {
+		list = append(list, field.Required(field.NewPath("spec", "containers").Index(i), ""))
+	}
+	began := time.Now()
+	e := Invalid(schema.GroupKind{Kind: "Pod"}, "p", list)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if m := e.ErrStatus.Message; len(e.ErrStatus.Details.Causes) != maxFindings || !strings.HasSuffix(m, " and 999000 more") || len(m) > 100_000 {
+		t.Errorf("%d causes, %d bytes: ...%s", len(e.ErrStatus.Details.Causes), len(m), m[len(m)-100:])
 	}
 }
