@@ -62,6 +62,11 @@ func (c *call) createObject(obj tree) (written, error) {
 	if err := matchNamespace(meta, c.res, c.info.objectNamespace); err != nil {
 		return written{}, err
 	}
+	if c.q.isDryRun() {
+		// It is storage that refuses it upstream, where no dry run comes by: clients try
+		// copies of objects that they have read.
+		delete(meta, "resourceVersion")
+	}
 	if err := prepareCreate(meta, c.res, c.s.cfg.Now()); err != nil {
 		return written{}, err
 	}
