@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// maxMessages is how many messages a message may have. Each can be two bytes that become
-// a kilobyte of Go, so 3 MB would be gigabytes; an object that could be stored has fewer.
+// maxMessages is how many messages a message may have, and how many objects and arrays a
+// JSON document. Each can be two bytes that become a kilobyte of Go, so 3 MB would be
+// gigabytes; an object that could be stored has fewer.
 const maxMessages = 1 << 19
 
 var (

@@ -64,6 +64,20 @@ func TestNumberOfMessages(t *testing.T) {
 	}
 }
 
+// TestNumberOfNodes is TestNumberOfMessages for JSON, and for YAML, which becomes JSON.
+func TestNumberOfNodes(t *testing.T) {
+	for _, kind := range []string{JSON, YAML} {
+		for n, ok := range map[int]bool{1000: true, maxMessages: false} {
+			for _, node := range []string{map[string]string{JSON: "[],", YAML: "{},"}[kind]} {
+				_, err := Decode(kind, []byte(`{"metadata":{"x":[`+strings.Repeat(node, n)+`[]]}}`), pods)
+				if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), errTooMany.Error()) {
+					t.Errorf("%s, %d of %s: %.200v", kind, n, node, err)
+				}
+			}
+		}
+	}
+}
+
 // FuzzDepth: what checkDepth finds is what nested made, with anything around it.
 func FuzzDepth(f *testing.F) {
 	f.Add([]byte("abc"), uint16(5), []byte{0x08, 0x01})

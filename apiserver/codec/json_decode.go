@@ -25,6 +25,7 @@ type parser struct {
 	i     int
 	dup   bool  // an object had a name twice
 	float bool  // a number was no int64
+	nodes int   // objects and arrays
 	stack []any // elements of the arrays that are still open
 	buf   []byte
 }
@@ -38,6 +39,9 @@ func parseJSON(s string) (tree any, duplicates []string, err error) {
 	if ok && !dup {
 		return tree, nil, nil
 	}
+	if tree == errTooMany {
+		return nil, nil, errTooMany
+	}
 	tree = nil
 	strict, err := kjson.UnmarshalStrict([]byte(s), &tree, kjson.DisallowDuplicateFields)
 	if err != nil {
@@ -50,11 +54,15 @@ func parseJSON(s string) (tree any, duplicates []string, err error) {
 }
 
 // parseFast parses a right document: whether objects had a name twice, and whether
-// there was a number that is no int64.
+// there was a number that is no int64. If it has too many nodes, tree is errTooMany, and
+// nobody else should try.
 func parseFast(s string) (tree any, dup, float, ok bool) {
 	p := parsers.Get().(*parser)
-	p.s, p.i, p.dup, p.float = s, 0, false, false
+	p.s, p.i, p.dup, p.float, p.nodes = s, 0, false, false, 0
 	tree, ok = p.document()
+	if p.nodes > maxMessages {
+		tree, ok = errTooMany, false
+	}
 	dup, float = p.dup, p.float
 	p.s = ""
 	clear(p.stack[:cap(p.stack)])
@@ -113,10 +121,14 @@ func (p *parser) value(depth int) (any, bool) {
 	case c == '"':
 		s, ok := p.str()
 		return s, ok
-	case c == '{':
+	case c == '{' || c == '[':
+		if p.nodes++; p.nodes > maxMessages {
+			return nil, false
+		}
+		if c == '[' {
+			return p.array(depth + 1)
+		}
 		return p.object(depth + 1)
-	case c == '[':
-		return p.array(depth + 1)
 	case c == '-' || c >= '0' && c <= '9':
 		return p.number()
 	case c == 't':
