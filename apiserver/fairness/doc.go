@@ -7,7 +7,8 @@
 // takes one or more of them while it runs (estimate.go). What finds no free seat
 // waits in one of the level's queues, chosen so that flows disturb each other
 // little (shuffle.go), and the queues take turns by the work that they have been
-// given (level.go). Levels lend each other what they do not use (share.go).
+// given (level.go); requests of several seats leave some for the others (wide.go).
+// Levels lend each other what they do not use (share.go).
 //
 // The types to know:
 //

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,6 +243,78 @@ func TestElephantAndMouse(t *testing.T) {
 			t.Errorf("%d requests on %d seats in 5 s: seats were idle", total, seats)
 		}
 	})
+}
+
+// TestWideLeavesRoom: lists without end make nobody wait who needs one seat, and
+// requests of one seat without end do not keep a list waiting for ever.
+func TestWideLeavesRoom(t *testing.T) {
+	const seats = 24
+	wide := Work{Seats: 10}
+	for _, c := range []struct {
+		name                    string
+		many, one               Work
+		manyTake, oneTakes      time.Duration
+		manyClients             int
+		waits                   time.Duration
+		manyAtLeast, oneAtLeast int
+	}{
+		// Two lists at a time, for five seconds of one second each.
+		{"lists", wide, One, time.Second, 5 * time.Millisecond, 40, 0, 10, 90},
+		{"wider than the level", Work{Seats: 100}, One, time.Second, 5 * time.Millisecond, 40, 0, 5, 90},
+		// A list waits until narrow requests have left the seats that it may have.
+		{"narrow", One, wide, 20 * time.Millisecond, 50 * time.Millisecond, 100, 200 * time.Millisecond, 4000, 35},
+		// It is charged with a hundred seats, so its turn comes seldom.
+		{"narrow, and one wider than the level", One, Work{Seats: 100}, 20 * time.Millisecond, 50 * time.Millisecond, 100, 500 * time.Millisecond, 2000, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, class := limited(seats, 64, 6, 50)
+				ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+				defer stop()
+				var wg sync.WaitGroup
+				var many, one atomic.Int64
+				var waited time.Duration
+				run := func(user string, w Work, takes time.Duration) (waited time.Duration, ok bool) {
+					k := class(user)
+					var ticket Ticket
+					began := time.Now()
+					if k.Enter(ctx, &ticket, w, 15*time.Second, false) != Admitted {
+						return 0, false
+					}
+					waited = time.Since(began)
+					time.Sleep(takes)
+					ticket.Release()
+					return waited, true
+				}
+				for i := range c.manyClients {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							if _, ok := run(fmt.Sprint("many-", i%3), c.many, c.manyTake); ok {
+								many.Add(1)
+							}
+						}
+					})
+				}
+				wg.Go(func() {
+					time.Sleep(10 * time.Millisecond)
+					for ctx.Err() == nil {
+						if w, ok := run("one", c.one, c.oneTakes); ok {
+							waited = max(waited, w)
+							one.Add(1)
+						}
+						time.Sleep(45 * time.Millisecond)
+					}
+				})
+				wg.Wait()
+				if waited > c.waits {
+					t.Errorf("the one waited for up to %s, want at most %s", waited, c.waits)
+				}
+				if one.Load() < int64(c.oneAtLeast) || many.Load() < int64(c.manyAtLeast) {
+					t.Errorf("%d of the one, %d of the many, want %d and %d", one.Load(), many.Load(), c.oneAtLeast, c.manyAtLeast)
+				}
+			})
+		})
+	}
 }
 
 // TestBounds: what is refused, and why.

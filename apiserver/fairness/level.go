@@ -33,6 +33,7 @@ type level struct {
 
 	limit          int // seats now
 	inUse          int // seats of requests that run or linger
+	wideInUse      int // of these, those of wide requests
 	waitingSeats   int
 	running        int
 	waiting        int
@@ -149,30 +150,22 @@ func (l *level) choose(hash uint64) *queue {
 	return best
 }
 
-// fits reports whether a request of so many seats may run now. One that is wider
-// than the level runs alone.
-func (l *level) fits(seats int) bool {
-	if seats > l.limit {
-		return l.running == 0
-	}
-	return l.inUse+seats <= l.limit
-}
-
 // dispatch starts what may run.
 func (l *level) dispatch(now time.Duration) {
-	for l.waiting > 0 && l.inUse < max(l.limit, 1) && l.dispatchOne(now) {
+	for l.waiting > 0 && l.dispatchOne(now) {
 	}
 	l.awaitLingering(now)
 }
 
 func (l *level) dispatchOne(now time.Duration) bool {
-	at := l.nextBusy()
-	q := l.busy[at]
-	t := q.waiting[0]
-	if !l.fits(t.seats) {
+	q := l.busy[l.nextBusy(false)]
+	if t := q.waiting[0]; !l.fits(t.seats) {
 		t.flow.noSeats++
-		return false
+		if q = l.besideWide(t); q == nil {
+			return false
+		}
 	}
+	t := q.waiting[0]
 	l.take(t, now)
 	l.dispatched(t, now)
 	l.bound(q)
@@ -180,19 +173,25 @@ func (l *level) dispatchOne(now time.Duration) bool {
 	return true
 }
 
-// nextBusy finds the queue whose oldest request would be the first to end. Equal
-// ones take turns.
-func (l *level) nextBusy() int {
-	best, end := 0, 0.0
+// nextBusy finds the queue whose oldest request would be the first to end; of those
+// whose oldest request is narrow, if so wanted (-1: there is none). Equal ones take
+// turns.
+func (l *level) nextBusy(narrow bool) int {
+	best, end := -1, 0.0
 	n := len(l.busy)
 	for i := range n {
 		at := (l.turn + 1 + i) % n
 		q := l.busy[at]
-		if e := q.next + q.waiting[0].work; i == 0 || e < end {
+		if narrow && isWide(q.waiting[0].seats) {
+			continue
+		}
+		if e := q.next + q.waiting[0].work; best < 0 || e < end {
 			best, end = at, e
 		}
 	}
-	l.turn = best
+	if best >= 0 {
+		l.turn = best
+	}
 	return best
 }
 
@@ -245,6 +244,9 @@ func (l *level) start(t *Ticket, now time.Duration) {
 
 func (l *level) useSeats(f *flow, seats int, now time.Duration) {
 	l.inUse += seats
+	if isWide(seats) {
+		l.wideInUse += seats
+	}
 	f.seats += seats
 	l.seatsUsed.set(now, l.inUse, l.limit)
 	l.runs.set(now, l.running, l.limit)
