@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // readObject reads and decodes a request's body as an object of res, checks its
@@ -34,6 +35,12 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...stri
 	}
 	gvk, err := checkKind(body.Object, res.GVK())
 	if err != nil {
+		if res.Custom && gvk.Kind != res.Kind {
+			// Upstream takes any kind of its group when it decodes, and validates it.
+			err = status.Invalid(gvk.GroupKind(), text(asTree(body.Object["metadata"]), "name"), field.ErrorList{
+				field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+res.Kind),
+			})
+		}
 		return nil, err
 	}
 	return body.Object, c.fit(body, gvk, res.Kind, model)
@@ -72,7 +79,7 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 		return status.CannotBeHandled(gvk, kind, err)
 	}
 	findings := findingsOf(body.Duplicates, unknown)
-	if len(findings) > 1 {
+	if len(findings) > 1 && !c.res.Custom { // whose are in upstream's order
 		findings = body.InOrder(findings)
 	}
 	switch c.q.strictness() {

@@ -120,7 +120,10 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 			return err
 		}
 	}
-	found, err := c.checkModel(model, obj)
+	var found field.ErrorList
+	if !h.validatesAll {
+		found, err = c.checkModel(model, obj)
+	}
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ var definitionHooks = objectHooks{
 	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
 		return crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
 	},
-	startDelete: startDeleteDefinition,
+	validatesAll: true,
+	startDelete:  startDeleteDefinition,
 }
 
 // customHooks are those of all custom resources.

@@ -20,8 +20,9 @@ type objectHooks struct {
 	// anybody owns the fields. old is nil for a create. Values of obj may be shared and
 	// are replaced, not changed.
 	complete func(c *call, obj, old tree) error
-	// validate adds to what the model says of an object that is complete.
-	validate func(c *call, obj, old tree) (field.ErrorList, error)
+	// validate adds to what the model says of an object that is complete, or says it all.
+	validate     func(c *call, obj, old tree) (field.ErrorList, error)
+	validatesAll bool
 	// prepare completes an object before it is validated. old is nil for a
 	// create. Values of obj may be shared and are replaced, not changed.
 	prepare func(obj, old tree)

@@ -210,7 +210,7 @@ func (c *call) applyScale(cur *mvcc.Version, sent, old tree) (change, error) {
 // rescale writes a number of replicas into obj, which has metadata of its own.
 func (c *call) rescale(cur *mvcc.Version, obj, old tree, wanted any) (change, error) {
 	replicas, _ := wholeNumber(wanted)
-	if replicas < 0 {
+	if replicas < 0 && !c.res.Custom { // whose validation looks at the field
 		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), c.info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})

@@ -95,7 +95,7 @@ requirements:
 				continue requirements
 			}
 		}
-		if len(c.res.SelectableFields) == 0 {
+		if len(c.res.SelectableFields) == 0 && !c.res.Custom {
 			// The words of upstream's default for kinds without fields of their own.
 			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, fieldName, fieldNamespace)
 		}

@@ -9,18 +9,17 @@ import (
 	"testing"
 )
 
-const upstreamDir = "testdata/upstream/"
-
-// exchange is a request of testdata/upstream/requests.txt.
+// exchange is a request of a requests.txt.
 type exchange struct {
 	name, method, path string
+	await              string // a path that answers 200 before the next request
 	header             http.Header
 	body               string
 }
 
-func exchanges(t *testing.T) (list []exchange) {
+func exchanges(t *testing.T, dir string) (list []exchange) {
 	t.Helper()
-	text, err := os.ReadFile(upstreamDir + "requests.txt")
+	text, err := os.ReadFile(dir + "requests.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +30,10 @@ func exchanges(t *testing.T) (list []exchange) {
 		x.method, x.path, _ = strings.Cut(lines[1], " ")
 		for _, l := range lines[2:] {
 			name, value, _ := strings.Cut(l, ": ")
+			if name == "await" {
+				x.await = value
+				continue
+			}
 			x.header.Set(name, value)
 		}
 		list = append(list, x)
@@ -54,11 +57,24 @@ func repeated(s string) string {
 // answers, byte for byte, with those of upstream's server in upstream.txt: status,
 // media type, warnings, Retry-After and body. Answers that differ on purpose are in
 // differences.txt, each with a reason, and docs/differences.md says so to users.
-func TestUpstream(t *testing.T) {
+func TestUpstream(t *testing.T) { compareAnswers(t, judged(t, nil), "testdata/upstream/") }
+
+// TestDefinitionsUpstream is TestUpstream for bad definitions of custom resources and
+// bad objects of good ones.
+func TestDefinitionsUpstream(t *testing.T) {
 	e := judged(t, nil)
+	if *reference == "" {
+		e.lead()
+	}
+	compareAnswers(t, e, "testdata/definitions/")
+}
+
+// compareAnswers asks what is in a directory's requests.txt.
+func compareAnswers(t *testing.T, e *env, dir string) {
+	t.Helper()
 	got := map[string]string{}
 	var order []string
-	for _, x := range exchanges(t) {
+	for _, x := range exchanges(t, dir) {
 		w, answer := e.do(x.method, x.path, x.header, x.body)
 		var b strings.Builder
 		fmt.Fprintf(&b, "%d", w.StatusCode)
@@ -72,6 +88,9 @@ func TestUpstream(t *testing.T) {
 		}
 		got[x.name] = b.String()
 		order = append(order, x.name)
+		if x.await != "" {
+			e.await(x.await, http.StatusOK)
+		}
 	}
 	if *update {
 		var b strings.Builder
@@ -79,10 +98,10 @@ func TestUpstream(t *testing.T) {
 		for _, name := range order {
 			fmt.Fprintf(&b, "\n### %s\n%s\n", name, got[name])
 		}
-		golden(t, upstreamDir+"upstream.txt", b.String())
+		golden(t, dir+"upstream.txt", b.String())
 		return
 	}
-	want, ours := answers(t, "upstream.txt"), answers(t, "differences.txt")
+	want, ours := answers(t, dir+"upstream.txt"), answers(t, dir+"differences.txt")
 	for _, name := range order {
 		reason, expected, different := strings.Cut(ours[name], "\n")
 		switch {
@@ -105,7 +124,7 @@ func TestUpstream(t *testing.T) {
 
 func answers(t *testing.T, file string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(upstreamDir + file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
