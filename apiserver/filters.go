@@ -106,6 +106,9 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{ResponseWriter: w, s: s, r: r, ctx: r.Context(), start: time.Now()}
 	s.setHeaders(w.Header(), r)
+	// Counted first: who is not seen by Drain has seen the shutdown.
+	s.active.Add(1)
+	defer s.active.Add(-1)
 	if s.shutdown.Load() {
 		w.Header().Set("Connection", "close")
 		if s.cfg.ShutdownTooMany {
@@ -368,6 +371,8 @@ func (c *call) mounted() {
 		h = c.s.cfg.Health
 	case "/metrics":
 		h = c.s.cfg.Metrics
+	case "/flagz", "/statusz":
+		h = c.s.cfg.ZPages
 	case "/.well-known", "/openid":
 		h = c.s.cfg.OpenID
 	}

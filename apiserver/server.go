@@ -208,6 +208,7 @@ type Server struct {
 	life     context.Context
 	end      context.CancelFunc
 	shutdown atomic.Bool
+	active   atomic.Int64 // requests that are served
 	once     sync.Once
 	wg       sync.WaitGroup
 }
@@ -279,4 +280,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// drainGlance is how often Drain looks.
+const drainGlance = 10 * time.Millisecond
+
+// Drain waits, after Shutdown, until no request is served any more or ctx ends.
+func (s *Server) Drain(ctx context.Context) error {
+	tick := time.NewTicker(drainGlance)
+	defer tick.Stop()
+	for s.active.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
 }

@@ -152,7 +152,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.IntVar(&c.AuditMaxAge, "audit-log-maxage", 0, "days for which audit logs that were set aside are kept; 0 is for ever")
 	f.DurationVar(&c.LivezGrace, "livez-grace-period", 0, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
 	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", 0, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
-	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", false, "after that, answer new requests on open connections with 429 and Retry-After instead of 503")
+	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", false, "after that, and until all requests are finished, take connections and answer new requests with 429 and Retry-After")
 	f.StringSliceVar(&c.Controllers, "controllers", []string{"*"}, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
 	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", false, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", true, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")

@@ -482,17 +482,29 @@ func (n *node) stop() {
 		}
 		cancel()
 	}
+	if n.cfg.ShutdownRetryAfter {
+		// Whoever comes is told to come again, as long as requests are not finished.
+		n.endRequests(ctx)
+		if err := n.api.Drain(ctx); err != nil {
+			n.log.Warn("not all requests have ended", "error", err)
+		}
+	}
 	// Clients hear that their connections end before their watches do. In the other
 	// order they would ask for the next watch here, be refused, and lose a second.
 	ended := make(chan error, 1)
 	go func() { ended <- n.http.Shutdown(ctx) }()
 	pause(ctx, goingAway)
-	if err := n.api.Shutdown(ctx); err != nil {
-		n.log.Warn("not all watches have ended", "error", err)
-	}
+	n.endRequests(ctx)
 	if err := <-ended; err != nil {
 		n.log.Warn("not all requests have ended", "error", err)
 		_ = n.http.Close()
+	}
+}
+
+// endRequests refuses new requests and ends the watches.
+func (n *node) endRequests(ctx context.Context) {
+	if err := n.api.Shutdown(ctx); err != nil {
+		n.log.Warn("not all watches have ended", "error", err)
 	}
 }
 
