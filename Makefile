@@ -55,6 +55,12 @@ bin/helm: tools/helm/go.mod
 bin/helm-3: tools/helm/3.mod
 	cd tools/helm && go build -trimpath -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
 
+.PHONY: kwok
+kwok: bin/kwok ## Build KWOK, which plays kubelets, from its Go module into bin/
+
+bin/kwok: tools/kwok/go.mod
+	cd tools/kwok && go build -trimpath -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
+
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
 
@@ -90,7 +96,7 @@ test-deps:
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
-test: test-deps build kubectls helms ## Run every test; installs what is missing (as root, with apt)
+test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
 	go test -race -tags invariants -timeout 20m ./...
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && go test -timeout 15m ./...
