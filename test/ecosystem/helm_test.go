@@ -164,6 +164,9 @@ func TestHelm(t *testing.T) {
 		{"three", "HELM3", "helm-3", false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
+			if x.name == "client" {
+				onlyInFull(t)
+			}
 			h := &helm{turns: &turns{c: c}, binary: binary(t, x.variable, x.binary), home: t.TempDir(), ns: "helm-" + x.name, release: "mill", applies: x.applies}
 			helmLife(t, h)
 		})
