@@ -57,7 +57,7 @@ func (e *env) eventually(what string, look func() string) {
 // endpoints is where the Service kubernetes leads to: by its Endpoints, and by its
 // slices.
 func (e *env) endpoints() (legacy, sliced string) {
-	var eps corev1.Endpoints
+	var eps corev1.Endpoints //lint:ignore SA1019 it is what is asked for
 	if w, answer := e.do("GET", "/api/v1/namespaces/default/endpoints/kubernetes", nil, ""); w.StatusCode == 200 {
 		if err := json.Unmarshal([]byte(answer), &eps); err != nil {
 			e.t.Fatal(err)

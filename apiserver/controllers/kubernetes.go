@@ -198,20 +198,6 @@ func groups(endpoints []netip.AddrPort) []endpointGroup {
 	return out
 }
 
-func endpointsFor(endpoints []netip.AddrPort) *corev1.Endpoints {
-	e := &corev1.Endpoints{}
-	e.Namespace, e.Name = corev1.NamespaceDefault, kubernetesService
-	e.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}
-	for _, g := range groups(endpoints) {
-		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: portName, Port: int32(g.port), Protocol: corev1.ProtocolTCP}}}
-		for _, a := range g.addrs {
-			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
-		}
-		e.Subsets = append(e.Subsets, subset)
-	}
-	return e
-}
-
 // slicesFor are the slices of the Service. The first one has upstream's name; more are
 // needed only for members on different ports or of both families.
 func slicesFor(endpoints []netip.AddrPort) []*discoveryv1.EndpointSlice {

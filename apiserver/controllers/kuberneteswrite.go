@@ -10,21 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func ensureEndpoints(ctx context.Context, api Objects, want *corev1.Endpoints) error {
-	var has corev1.Endpoints
-	err := api.Get(ctx, endpointsResource, want.Namespace, want.Name, &has)
-	switch {
-	case apierrors.IsNotFound(err):
-		return api.Create(ctx, endpointsResource, want.Namespace, want)
-	case err != nil:
-		return err
-	case equality.Semantic.DeepEqual(has.Subsets, want.Subsets) && equality.Semantic.DeepEqual(has.Labels, want.Labels):
-		return nil
-	}
-	has.Subsets, has.Labels = want.Subsets, want.Labels
-	return api.Update(ctx, endpointsResource, want.Namespace, want.Name, &has)
-}
-
 // ensureSlices makes the slices of the Service what they should be, and deletes those
 // that were made here before and are none of them any more.
 func ensureSlices(ctx context.Context, api Objects, want []*discoveryv1.EndpointSlice) error {
