@@ -120,6 +120,19 @@ fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
 		for f in $$(grep -h -o '^func Fuzz[A-Za-z0-9]*' $$p/*_test.go | cut -c6-); do \
 			echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-30s} $$p || exit 1; done; done
 
+.PHONY: peers
+peers: bin/etcd bin/kube-apiserver ## Build etcd and kube-apiserver from their Go modules into bin/
+
+bin/etcd: tools/peers/go.mod
+	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
+
+bin/kube-apiserver: tools/peers/go.mod
+	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/kube-apiserver
+
+.PHONY: bench-peers
+bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)
+	bash bench/peers.sh
+
 .PHONY: bench
 bench: build ## Measure three nodes on this machine: CPU per operation, latency
 	bash bench/run.sh

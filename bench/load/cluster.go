@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// cluster is what this program needs of a playground's cluster.json.
+// cluster is what this program needs of a playground's cluster.json. A node without
+// an API is not asked anything: only what it costs counts.
 type cluster struct {
 	Nodes []struct {
 		Name string `json:"name"`
@@ -65,6 +66,17 @@ func (c *cluster) tls() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}, nil
 }
 
+// servers are the indexes of the nodes with an API.
+func (c *cluster) servers() []int {
+	var list []int
+	for i, n := range c.Nodes {
+		if n.API != "" {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
 // connections is how many connections the load comes over.
 const connections = 8
 
@@ -74,9 +86,13 @@ func (c *cluster) connect(ctx context.Context, n int) ([]*client.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	servers := c.servers()
+	if len(servers) == 0 {
+		return nil, errors.New("connect: no node has an API")
+	}
 	var conns []*client.Conn
 	for i := range n {
-		node := c.Nodes[i%len(c.Nodes)]
+		node := c.Nodes[servers[i%len(servers)]]
 		u, err := url.Parse(node.API)
 		if err == nil {
 			var one *client.Conn

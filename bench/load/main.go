@@ -26,6 +26,7 @@ type options struct {
 	namespace string
 	keep      bool
 	calibrate bool
+	against   string
 	output    string
 }
 
@@ -64,6 +65,7 @@ func parse(args []string, errOut io.Writer) (options, error) {
 	f.StringVar(&o.namespace, "namespace", "", "namespace to use; one that is there already keeps its objects (default: a new one)")
 	f.BoolVar(&o.keep, "keep", false, "leave the namespace and its objects behind")
 	f.BoolVar(&o.calibrate, "calibrate", true, "measure a bare Go HTTPS server too, and judge by CPU times at the speed of the peer's machine")
+	f.StringVar(&o.against, "against", "", "report of another cluster (-o json) to print beside this one")
 	f.StringVar(&o.output, "o", "table", "output: table or json")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -113,6 +115,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		err = report.writeJSON(out)
 	} else {
 		err = report.writeTable(out)
+	}
+	if err == nil && o.against != "" && o.output != "json" {
+		err = report.writeAgainst(out, o.against)
 	}
 	if err == nil && !report.passed() {
 		err = errAbove
