@@ -122,7 +122,7 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 // configuration that is none. live and patch are not changed; the result shares
 // parts with live, and has its managedFields where nothing changes.
 func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) (map[string]any, error) {
-	if out, ok := m.quickApply(live, patch, manager); ok {
+	if out, ok := m.quickApply(live, patch, manager, force); ok {
 		return out, nil
 	}
 	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)

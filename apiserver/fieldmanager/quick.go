@@ -16,7 +16,7 @@ import (
 //   - a create: the only manager has set everything that the object has;
 //   - an update that gives other values to fields which its manager, and nobody else,
 //     owns already, or changes nothing: only the time of one entry changes;
-//   - an apply of the fields that its manager has applied before (quickapply.go).
+//   - an apply that adds no fields to the object and removes none (quickapply.go).
 //
 // They work on managedFields as they are stored, decoded JSON. Everything else is left
 // to the library, and what is done here is what it would do: the tests compare them.
@@ -51,7 +51,7 @@ func (m *Manager) quick(live, obj map[string]any, manager string) bool {
 		return false
 	}
 	if len(changed) > 0 {
-		if entries, ok = m.touch(entries, changed, manager, metav1.ManagedFieldsOperationUpdate); !ok {
+		if entries, ok = m.touch(entries, changed, manager); !ok {
 			return false
 		}
 	}
@@ -82,7 +82,7 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // touch renews the entry of the manager that owns all the changed fields. ok is false
 // if there is none, or if others own some of them too.
-func (m *Manager) touch(entries []any, changed []path, manager string, op metav1.ManagedFieldsOperationType) (out []any, ok bool) {
+func (m *Manager) touch(entries []any, changed []path, manager string) (out []any, ok bool) {
 	mine := -1
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
@@ -90,7 +90,7 @@ func (m *Manager) touch(entries []any, changed []path, manager string, op metav1
 		if fields == nil || entry["apiVersion"] != m.apiVersion {
 			return nil, false
 		}
-		if m.isEntry(entry, manager, op) {
+		if m.isEntry(entry, manager, metav1.ManagedFieldsOperationUpdate) {
 			mine = i
 		}
 		for _, p := range changed {

@@ -10,48 +10,28 @@ import (
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// quickApply merges a configuration that names the fields which its manager has
-// applied before, all of them and no others: what controllers send all day. Then
-// nothing is to be removed, and the merge gives some fields other values, which must
-// be the manager's alone. Not ok: it is for the library, conflicts and everything wrong
-// included.
-func (m *Manager) quickApply(live, patch map[string]any, manager string) (out map[string]any, ok bool) {
+// quickApply merges a configuration that drops nothing of what its manager has applied
+// before, and whose fields are all there: what controllers send all day. Then nothing
+// is added or removed, and the merge only gives some fields other values. If they are
+// somebody else's too, force takes them away there. Not ok: it is for the library,
+// conflicts and everything wrong included.
+func (m *Manager) quickApply(live, patch map[string]any, manager string, force bool) (out map[string]any, ok bool) {
 	liveMeta, _ := live["metadata"].(map[string]any)
-	meta, _ := patch["metadata"].(map[string]any)
 	entries, _ := liveMeta["managedFields"].([]any)
-	if uid, _ := liveMeta["uid"].(string); uid == "" || meta == nil || patch["apiVersion"] != m.apiVersion || patch["kind"] != m.of.Kind {
+	if !m.mergeable(live, liveMeta, patch) || len(entries) == 0 {
 		return nil, false
 	}
-	if annotations, _ := liveMeta["annotations"].(map[string]any); annotations[corev1.LastAppliedConfigAnnotation] != nil {
-		return nil, false // it may have to be kept up to date
-	}
-	for name, v := range meta {
-		if unmanaged[name] && !equal(v, liveMeta[name]) {
-			return nil, false
-		}
-	}
-	for name := range m.reset {
-		// Nobody owns it, but it is merged.
-		if v, sent := patch[name]; sent {
-			_, there := live[name].(map[string]any)
-			if part, ok := v.(map[string]any); !ok || len(part) > 0 || !there {
-				return nil, false
-			}
-		}
-	}
-	fields, ok := m.appliedBy(entries, manager)
-	if !ok {
+	fields, ok := m.configured(m.root, patch, false, 0, "")
+	if !ok || fields == nil {
 		return nil, false
 	}
 	w := merger{m: m}
-	merged, ok := w.value(m.root, live, patch, place{set: fields, there: true})
+	merged, ok := w.value(m.root, live, patch, 0, "")
 	if !ok {
 		return nil, false
 	}
-	if len(w.changed) > 0 {
-		if entries, ok = m.touch(entries, w.changed, manager, metav1.ManagedFieldsOperationApply); !ok {
-			return nil, false
-		}
+	if entries, ok = m.take(entries, fields, w.changed, manager, force); !ok {
+		return nil, false
 	}
 	out = maps.Clone(merged.(map[string]any))
 	outMeta := maps.Clone(out["metadata"].(map[string]any))
@@ -60,60 +40,190 @@ func (m *Manager) quickApply(live, patch map[string]any, manager string) (out ma
 	return out, true
 }
 
-// appliedBy returns the fields that a manager has applied.
-func (m *Manager) appliedBy(entries []any, manager string) (map[string]any, bool) {
-	for _, e := range entries {
-		if entry, _ := e.(map[string]any); m.isEntry(entry, manager, metav1.ManagedFieldsOperationApply) {
-			fields, ok := entry["fieldsV1"].(map[string]any)
-			return fields, ok && entry["apiVersion"] == m.apiVersion
+// mergeable reports whether a configuration is of an object that there is, and has
+// nothing that is merged but not owned, or kept up to date on the way.
+func (m *Manager) mergeable(live, liveMeta, patch map[string]any) bool {
+	meta, _ := patch["metadata"].(map[string]any)
+	if uid, _ := liveMeta["uid"].(string); uid == "" || meta == nil || patch["apiVersion"] != m.apiVersion || patch["kind"] != m.of.Kind {
+		return false
+	}
+	if annotations, _ := liveMeta["annotations"].(map[string]any); annotations[corev1.LastAppliedConfigAnnotation] != nil {
+		return false
+	}
+	for name, v := range meta {
+		if unmanaged[name] && !equal(v, liveMeta[name]) {
+			return false
 		}
 	}
-	return nil, false
+	for name := range m.reset {
+		if v, sent := patch[name]; sent {
+			_, there := live[name].(map[string]any)
+			if part, ok := v.(map[string]any); !ok || len(part) > 0 || !there {
+				return false
+			}
+		}
+	}
+	return true
 }
 
-// merger merges a configuration into a live object, and compares it with the set of
-// fields that it had before. Live values are not changed: what is on the way to a
-// change is copied.
+// configured is the set of what a configuration names; nil if that is nothing. itself:
+// a value here is in the set also if it has fields of its own there. So are items of
+// lists, and what a map's keys lead to.
+func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, depth int, name string) (fields map[string]any, ok bool) {
+	atom, ok := m.atomOf(ref, v)
+	switch {
+	case !ok:
+		return nil, false
+	case atom.Map != nil && atom.Map.ElementRelationship != smdschema.Atomic && len(v.(map[string]any)) > 0:
+		for key, x := range v.(map[string]any) {
+			if m.ignored(depth, name, key) {
+				continue
+			}
+			_, known := atom.Map.FindField(key)
+			below, ok := m.configured(fieldType(atom.Map, key), x, !known, depth+1, key)
+			if !ok {
+				return nil, false
+			}
+			if below == nil {
+				continue
+			}
+			if fields == nil {
+				fields = make(map[string]any, len(v.(map[string]any))+1)
+			}
+			fields["f:"+key] = below
+		}
+		if fields == nil && !itself {
+			return nil, true
+		}
+	case atom.List != nil && atom.List.ElementRelationship != smdschema.Atomic:
+		list := v.([]any)
+		if len(list) == 0 {
+			return nil, false
+		}
+		fields = make(map[string]any, len(list)+1)
+		for _, x := range list {
+			element, ok := elementOf(atom.List, x)
+			if !ok || fields[element] != nil {
+				return nil, false
+			}
+			if fields[element], ok = m.configured(atom.List.ElementType, x, true, inItem, ""); !ok {
+				return nil, false
+			}
+		}
+	}
+	if fields == nil {
+		return leaf, true
+	}
+	if itself {
+		fields["."] = leaf
+	}
+	return fields, true
+}
+
+// take gives the fields of a configuration to its manager, and takes those that have
+// changed away from others. ok is false where that is more than this, or a conflict.
+func (m *Manager) take(entries []any, fields map[string]any, changed []path, manager string, force bool) (out []any, ok bool) {
+	mine := -1
+	out = make([]any, 0, len(entries)+1)
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		theirs, _ := entry["fieldsV1"].(map[string]any)
+		if theirs == nil || entry["apiVersion"] != m.apiVersion {
+			return nil, false
+		}
+		if m.isEntry(entry, manager, metav1.ManagedFieldsOperationApply) {
+			if !subset(theirs, fields) {
+				return nil, false
+			}
+			mine = len(out)
+			out = append(out, entry)
+			continue
+		}
+		left, there := theirs, true
+		for _, p := range changed {
+			if !there || !owns(left, p) {
+				continue
+			}
+			if !force {
+				return nil, false
+			}
+			left, there = without(left, p)
+		}
+		if !there {
+			continue
+		}
+		if !same(left, theirs) {
+			entry = maps.Clone(entry)
+			entry["fieldsV1"] = left
+		}
+		out = append(out, entry)
+	}
+	if mine >= 0 && len(changed) == 0 && equal(out[mine].(map[string]any)["fieldsV1"], fields) {
+		return entries, true
+	}
+	entry := map[string]any{
+		"manager": manager, "operation": string(metav1.ManagedFieldsOperationApply),
+		"apiVersion": m.apiVersion, "fieldsType": "FieldsV1", "fieldsV1": fields, "time": now(),
+	}
+	if m.subresource != "" {
+		entry["subresource"] = m.subresource
+	}
+	if mine >= 0 {
+		out[mine] = entry
+	} else {
+		out = append(out, entry)
+	}
+	slices.SortFunc(out, byTime)
+	return out, true
+}
+
+// subset reports whether all of a set, as stored, is in another.
+func subset(a, b map[string]any) bool {
+	if len(a) == 0 {
+		// A field without fields of its own is in the other if that has the field itself.
+		return len(b) == 0 || b["."] != nil
+	}
+	for element, x := range a {
+		y, ok := b[element].(map[string]any)
+		if !ok || element != "." && !subset(x.(map[string]any), y) {
+			return false
+		}
+	}
+	return true
+}
+
+// without returns a set that lacks a field, and what led to this field alone. Not
+// there: nothing is left. The set itself is not changed.
+func without(fields map[string]any, p path) (out map[string]any, there bool) {
+	if len(p) == 0 {
+		out = maps.Clone(fields)
+		delete(out, ".")
+		return out, len(out) > 0
+	}
+	below, _ := fields[p[0]].(map[string]any)
+	left, there := without(below, p[1:])
+	out = maps.Clone(fields)
+	if there {
+		out[p[0]] = left
+		return out, true
+	}
+	delete(out, p[0])
+	if len(out) == 1 && out["."] != nil {
+		return leaf, true // a field without fields of its own
+	}
+	return out, len(out) > 0
+}
+
+// merger merges a configuration into a live object. Live values are not changed: what
+// is on the way to a change is copied.
 type merger struct {
 	m       *Manager
 	at      path
 	changed []path
 }
 
-// place is where in the objects and in the set the merger is.
-type place struct {
-	set   any  // what the set has there
-	there bool // whether it has anything
-	// itself: a value here is in the set also if it has fields of its own there. So
-	// are items of lists, and what a map's keys lead to.
-	itself bool
-	depth  int
-	name   string
-}
-
-// whole reports whether the set has nothing below a place, but the place.
-func (p place) whole() bool {
-	below, ok := p.set.(map[string]any)
-	return ok && len(below) == 0
-}
-
-// has reports whether the set has n fields below a place, no more, and the place if
-// it should.
-func (p place) has(n int) bool {
-	below, ok := p.set.(map[string]any)
-	switch {
-	case n == 0 && p.itself:
-		return p.whole()
-	case n == 0:
-		return !p.there
-	case p.itself:
-		return ok && below["."] != nil && len(below) == n+1
-	}
-	return ok && below["."] == nil && len(below) == n
-}
-
 // value merges v into live.
-func (w *merger) value(ref smdschema.TypeRef, live, v any, p place) (any, bool) {
+func (w *merger) value(ref smdschema.TypeRef, live, v any, depth int, name string) (any, bool) {
 	atom, ok := w.m.atomOf(ref, v)
 	if !ok {
 		return nil, false
@@ -121,36 +231,25 @@ func (w *merger) value(ref smdschema.TypeRef, live, v any, p place) (any, bool) 
 	switch {
 	case atom.Map != nil:
 		x, ok := live.(map[string]any)
-		y := v.(map[string]any)
-		switch {
-		case !ok:
+		if !ok {
 			return nil, false
-		case atom.Map.ElementRelationship == smdschema.Atomic:
-		case len(y) == 0:
-			return live, p.whole()
-		default:
-			return w.maps(atom.Map, x, y, p)
+		}
+		if atom.Map.ElementRelationship != smdschema.Atomic {
+			return w.maps(atom.Map, x, v.(map[string]any), depth, name)
 		}
 	case atom.List != nil:
 		x, ok := live.([]any)
-		y := v.([]any)
-		switch {
-		case !ok:
+		if !ok {
 			return nil, false
-		case atom.List.ElementRelationship == smdschema.Atomic:
-		case len(y) == 0:
-			return nil, false
-		default:
-			return w.lists(atom.List, x, y, p)
+		}
+		if atom.List.ElementRelationship != smdschema.Atomic {
+			return w.lists(atom.List, x, v.([]any))
 		}
 	default:
 		switch live.(type) {
 		case map[string]any, []any, nil:
 			return nil, false
 		}
-	}
-	if !p.whole() {
-		return nil, false
 	}
 	if equal(live, v) {
 		return live, true
@@ -159,29 +258,21 @@ func (w *merger) value(ref smdschema.TypeRef, live, v any, p place) (any, bool) 
 	return runtime.DeepCopyJSONValue(v), true
 }
 
-func (w *merger) maps(t *smdschema.Map, live, v map[string]any, p place) (any, bool) {
-	set, _ := p.set.(map[string]any)
-	out, n := live, 0
+func (w *merger) maps(t *smdschema.Map, live, v map[string]any, depth int, name string) (any, bool) {
+	out := live
 	for key, y := range v {
-		if w.m.ignored(p.depth, p.name, key) {
+		if w.m.ignored(depth, name, key) {
 			continue
 		}
 		x, ok := live[key]
 		if !ok {
 			return nil, false
 		}
-		_, known := t.FindField(key)
-		element := "f:" + key
-		below, there := set[element]
-		depth := len(w.at)
-		w.at = append(w.at, element)
-		z, ok := w.value(fieldType(t, key), x, y, place{set: below, there: there, itself: !known, depth: p.depth + 1, name: key})
-		w.at = w.at[:depth]
+		w.at = append(w.at, "f:"+key)
+		z, ok := w.value(fieldType(t, key), x, y, depth+1, key)
+		w.at = w.at[:len(w.at)-1]
 		if !ok {
 			return nil, false
-		}
-		if there {
-			n++
 		}
 		if !same(x, z) {
 			if same(out, live) {
@@ -190,31 +281,25 @@ func (w *merger) maps(t *smdschema.Map, live, v map[string]any, p place) (any, b
 			out[key] = z
 		}
 	}
-	return out, p.has(n)
+	return out, true
 }
 
 // lists merges lists of the same items in the same order.
-func (w *merger) lists(t *smdschema.List, live, v []any, p place) (any, bool) {
-	set, _ := p.set.(map[string]any)
+func (w *merger) lists(t *smdschema.List, live, v []any) (any, bool) {
 	if len(live) != len(v) {
 		return nil, false
 	}
 	out := live
 	for i, y := range v {
 		x := live[i]
-		if !sameItem(t, x, y) {
-			return nil, false
-		}
 		element, ok := elementOf(t, y)
-		if !ok {
+		if !ok || !sameItem(t, x, y) {
 			return nil, false
 		}
-		below, there := set[element]
-		depth := len(w.at)
 		w.at = append(w.at, element)
-		z, ok := w.value(t.ElementType, x, y, place{set: below, there: there, itself: true, depth: inItem})
-		w.at = w.at[:depth]
-		if !ok || !there {
+		z, ok := w.value(t.ElementType, x, y, inItem, "")
+		w.at = w.at[:len(w.at)-1]
+		if !ok {
 			return nil, false
 		}
 		if !same(x, z) {
@@ -224,7 +309,7 @@ func (w *merger) lists(t *smdschema.List, live, v []any, p place) (any, bool) {
 			out[i] = z
 		}
 	}
-	return out, p.has(len(v))
+	return out, true
 }
 
 // sameItem reports whether two items of a set or a map list have the same key.

@@ -14,7 +14,7 @@ import (
 func bothApply(t testing.TB, s sample, live, config map[string]any, manager string, force bool) (map[string]any, bool) {
 	t.Helper()
 	before, sent := copied(t, live), copied(t, config)
-	fast, quick := s.m.quickApply(live, config, manager)
+	fast, quick := s.m.quickApply(live, config, manager, force)
 	if d := cmp.Diff(before, live); d != "" {
 		t.Fatalf("the live object has changed: %s", d)
 	}
