@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/scheme"
 )
 
 // Mill is the custom resource of the operator: it wants stones, which are
@@ -52,7 +51,11 @@ func (l *MillList) DeepCopyObject() runtime.Object {
 
 var (
 	millVersion = schema.GroupVersion{Group: "operator.example.com", Version: "v1"}
-	millScheme  = (&scheme.Builder{GroupVersion: millVersion}).Register(&Mill{}, &MillList{})
+	millScheme  = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
+		s.AddKnownTypes(millVersion, &Mill{}, &MillList{})
+		metav1.AddToGroupVersion(s, millVersion)
+		return nil
+	})
 )
 
 const millDefinition = `{
