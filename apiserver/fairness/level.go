@@ -248,6 +248,10 @@ func (l *level) useSeats(f *flow, seats int, now time.Duration) {
 		l.wideInUse += seats
 	}
 	f.seats += seats
+	l.noteUse(now)
+}
+
+func (l *level) noteUse(now time.Duration) {
 	l.seatsUsed.set(now, l.inUse, l.limit)
 	l.runs.set(now, l.running, l.limit)
 	l.noteDemand(now)
@@ -362,12 +366,9 @@ func (l *level) setLimit(seats int) {
 	defer l.mu.Unlock()
 	now := l.sync()
 	l.limit = seats
-	l.useSeats(noFlow, 0, now)
+	l.noteUse(now)
 	l.dispatch(now)
 }
-
-// noFlow is where changes of no flow are counted.
-var noFlow = &flow{}
 
 func (l *level) idle() bool {
 	l.mu.Lock()
