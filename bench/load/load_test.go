@@ -171,8 +171,8 @@ func TestReport(t *testing.T) {
 		{"errors", outcome{latency: done(1000).latency, elapsed: time.Second, errors: 1, first: errNoVersion}, spent, nil, "ERRORS", false},
 	} {
 		r := &report{Nodes: []string{"n1", "n2"}, Bare: c.bare, Rows: []row{newRow(create, c.ops, zero, c.spent)}}
-		if got := r.Rows[0].verdict(r.slower()); got != c.verdict || r.passed() != c.passed {
-			t.Errorf("%s: %s, passed %t", c.what, got, r.passed())
+		if got := r.Rows[0].verdict(r.slower()); got != c.verdict || r.passed(nil) != c.passed {
+			t.Errorf("%s: %s, passed %t", c.what, got, r.passed(nil))
 		}
 		var table, raw bytes.Buffer
 		if err := r.writeTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
@@ -181,6 +181,34 @@ func TestReport(t *testing.T) {
 		var back report
 		if err := r.writeJSON(&raw); err != nil || json.Unmarshal(raw.Bytes(), &back) != nil || back.Rows[0].CPU != r.Rows[0].CPU {
 			t.Errorf("%s: %v in %s", c.what, err, raw.String())
+		}
+	}
+}
+
+// TestAgainst: beside a peer that was measured here the share decides, not the
+// figures of another machine.
+func TestAgainst(t *testing.T) {
+	peer := &report{Rows: []row{{Scenario: "update", Ops: 10, CPU: 1000}, {Scenario: "get", Ops: 10, CPU: 1000}, {Scenario: "list", Ops: 10, CPU: 1000}}}
+	ours := func(cpu float64, errors int64) *report {
+		return &report{Rows: []row{{Scenario: "update", Title: "update", Ops: 10, CPU: cpu, Errors: errors, Peer: figures{Limit: 1}}, {Scenario: "watch", Ops: 10, CPU: 1e9}}}
+	}
+	for _, c := range []struct {
+		ours   *report
+		want   string
+		passed bool
+	}{
+		{ours(200, 0), "goal", true}, {ours(201, 0), "within limit", true}, {ours(500, 0), "within limit", true},
+		{ours(501, 0), "ABOVE LIMIT", false}, {ours(100, 1), "ERRORS", false},
+	} {
+		var b strings.Builder
+		if err := c.ours.writeAgainst(&b, peer); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ours.passed(peer); got != c.passed || !strings.Contains(b.String(), c.want) {
+			t.Errorf("passed %v, want %v and %q in\n%s", got, c.passed, c.want, b.String())
+		}
+		if strings.Contains(b.String(), "watch") {
+			t.Errorf("a row that the peer lacks:\n%s", b.String())
 		}
 	}
 }

@@ -97,6 +97,12 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var peer *report
+	if o.against != "" {
+		if peer, err = readReport(o.against); err != nil {
+			return err
+		}
+	}
 	conns, err := cluster.connect(ctx, connections)
 	if err != nil {
 		return err
@@ -111,15 +117,15 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
+	switch {
+	case o.output == "json":
 		err = report.writeJSON(out)
-	} else {
+	case peer != nil:
+		err = errors.Join(report.writeTable(out), report.writeAgainst(out, peer))
+	default:
 		err = report.writeTable(out)
 	}
-	if err == nil && o.against != "" && o.output != "json" {
-		err = report.writeAgainst(out, o.against)
-	}
-	if err == nil && !report.passed() {
+	if err == nil && !report.passed(peer) {
 		err = errAbove
 	}
 	return err

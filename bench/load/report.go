@@ -111,8 +111,17 @@ func command() string {
 	return strings.Join(os.Args, " ")
 }
 
-// passed says whether every row is free of errors and within its limit.
-func (r *report) passed() bool {
+// passed says whether every row is free of errors and within its limit: that of the
+// peer beside it, if there is one.
+func (r *report) passed(peer *report) bool {
+	if peer != nil {
+		for _, a := range r.beside(peer) {
+			if v := a.verdict(); v == "ERRORS" || v == "ABOVE LIMIT" {
+				return false
+			}
+		}
+		return true
+	}
 	for _, row := range r.Rows {
 		if v := row.verdict(r.slower()); v == "ERRORS" || v == "ABOVE LIMIT" {
 			return false
