@@ -184,8 +184,9 @@ func subset(a, b map[string]any) bool {
 		return len(b) == 0 || b["."] != nil
 	}
 	for element, x := range a {
-		y, ok := b[element].(map[string]any)
-		if !ok || element != "." && !subset(x.(map[string]any), y) {
+		below, ok := x.(map[string]any)
+		other, ok2 := b[element].(map[string]any)
+		if !ok || !ok2 || element != "." && !subset(below, other) {
 			return false
 		}
 	}
