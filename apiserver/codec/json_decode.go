@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -75,11 +76,18 @@ func parseFast(s string) (tree any, dup, float, ok bool) {
 
 // parseJSONAsYAML parses a YAML document that is JSON, an object, and means the same
 // in both. YAML is what the Content-Type of an apply says, JSON is what its clients
-// send, and a parser of YAML takes ten times as long. Numbers with a fraction are
-// left to it: 1.0 is whole in YAML.
+// send, and a parser of YAML takes ten times as long. What YAML reads otherwise or not at
+// all is left to it: numbers with a fraction (1.0 is whole), some characters and escapes.
+// Two things it would refuse pass: keys of more than 1024 bytes, and lines that end
+// before a colon.
 func parseJSONAsYAML(body []byte) (map[string]any, bool) {
-	if len(body) == 0 || body[0] != '{' {
+	if len(body) == 0 || body[0] != '{' || !utf8.Valid(body) {
 		return nil, false
+	}
+	for _, other := range otherInYAML {
+		if bytes.Contains(body, other) {
+			return nil, false
+		}
 	}
 	tree, dup, float, ok := parseFast(string(body))
 	if !ok || dup || float {
@@ -87,6 +95,12 @@ func parseJSONAsYAML(body []byte) (map[string]any, bool) {
 	}
 	obj, err := object(tree)
 	return obj, err == nil
+}
+
+// otherInYAML is what strings of JSON may have and those of YAML may not, or have
+// another meaning for.
+var otherInYAML = [][]byte{
+	[]byte(`\/`), []byte(`\ud`), []byte(`\uD`), {0x7f}, []byte("\u0085"), []byte("\u2028"), []byte("\u2029"), []byte("\ufeff"), []byte("\ufffe"), []byte("\uffff"),
 }
 
 // stringOf is b as a string without a copy; b must never change again.

@@ -19,7 +19,9 @@ import (
 //   - an apply that adds no fields to the object and removes none (quickapply.go).
 //
 // They work on managedFields as they are stored, decoded JSON. Everything else is left
-// to the library, and what is done here is what it would do: the tests compare them.
+// to the library, and what is done here is what it would do: the tests compare them. Two
+// things differ: sets that another schema has made stay as they are until the library has
+// to look at them, and an entry that changes without its object has a new time.
 
 // unmanaged is what of the metadata nobody owns.
 var unmanaged = map[string]bool{
@@ -94,7 +96,7 @@ func (m *Manager) touch(entries []any, changed []path, manager string) (out []an
 			mine = i
 		}
 		for _, p := range changed {
-			if owns(fields, p) != (mine == i) {
+			if owned, ok := owns(fields, p); !ok || owned != (mine == i) {
 				return nil, false
 			}
 		}
@@ -129,15 +131,23 @@ func byTime(a, b any) int {
 	return 0
 }
 
-// owns reports whether a set of fields, as stored, has a path.
-func owns(fields map[string]any, p path) bool {
+// owns reports whether a set of fields, as stored, has a path. Not ok: it has something
+// below the path, or the whole of what the path leads into; the schema may have been
+// another when it was made, and the library knows what that means.
+func owns(fields map[string]any, p path) (owned, ok bool) {
 	for _, element := range p {
-		below, ok := fields[element].(map[string]any)
-		if !ok {
-			return false
+		below, there := fields[element].(map[string]any)
+		if !there {
+			return false, len(fields) > 0
 		}
 		fields = below
 	}
 	_, itself := fields["."]
-	return itself || len(fields) == 0
+	switch {
+	case len(fields) == 0:
+		return true, true
+	case itself:
+		return true, len(fields) == 1
+	}
+	return false, false
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
 // quickApply merges a configuration that drops nothing of what its manager has applied
@@ -48,6 +49,9 @@ func (m *Manager) mergeable(live, liveMeta, patch map[string]any) bool {
 		return false
 	}
 	if annotations, _ := liveMeta["annotations"].(map[string]any); annotations[corev1.LastAppliedConfigAnnotation] != nil {
+		return false
+	}
+	if _, sent := meta["managedFields"]; sent {
 		return false
 	}
 	for name, v := range meta {
@@ -95,6 +99,8 @@ func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, depth in
 		if fields == nil && !itself {
 			return nil, true
 		}
+	case atom.Scalar != nil && !isScalar(*atom.Scalar, v):
+		return nil, false
 	case atom.List != nil && atom.List.ElementRelationship != smdschema.Atomic:
 		list := v.([]any)
 		if len(list) == 0 {
@@ -120,6 +126,24 @@ func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, depth in
 	return fields, true
 }
 
+// isScalar reports whether a value is of a scalar type.
+func isScalar(t smdschema.Scalar, v any) (ok bool) {
+	switch t {
+	case smdschema.String:
+		_, ok = v.(string)
+	case smdschema.Boolean:
+		_, ok = v.(bool)
+	case smdschema.Numeric:
+		switch v.(type) {
+		case int64, float64:
+			ok = true
+		}
+	default:
+		ok = true
+	}
+	return ok
+}
+
 // take gives the fields of a configuration to its manager, and takes those that have
 // changed away from others. ok is false where that is more than this, or a conflict.
 func (m *Manager) take(entries []any, fields map[string]any, changed []path, manager string, force bool) (out []any, ok bool) {
@@ -141,11 +165,15 @@ func (m *Manager) take(entries []any, fields map[string]any, changed []path, man
 		}
 		left, there := theirs, true
 		for _, p := range changed {
-			if !there || !owns(left, p) {
-				continue
+			if !there {
+				break
 			}
-			if !force {
+			owned, clear := owns(left, p)
+			if !clear || owned && !force {
 				return nil, false
+			}
+			if !owned {
+				continue
 			}
 			left, there = without(left, p)
 		}
@@ -252,8 +280,8 @@ func (w *merger) value(ref smdschema.TypeRef, live, v any, depth int, name strin
 			return nil, false
 		}
 	}
-	if equal(live, v) {
-		return live, true
+	if value.Equals(value.NewValueInterface(live), value.NewValueInterface(v)) {
+		return live, true // 1 is 1.0
 	}
 	w.changed = append(w.changed, slices.Clone(w.at))
 	return runtime.DeepCopyJSONValue(v), true

@@ -1,12 +1,17 @@
 package fieldmanager
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // bothApply applies a configuration in both ways and compares what comes of it. It
@@ -126,4 +131,45 @@ func partOf(rng *rand.Rand, v any, depth int) any {
 		}
 	}
 	return v
+}
+
+// TestSchemaChange: fields that were owned one by one, in what is one value now, are
+// still their owner's.
+func TestSchemaChange(t *testing.T) {
+	gvk := apischema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "E"}
+	manager := func(mapType string) *Manager {
+		s := &spec.Schema{}
+		raw := `{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+			"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+			"spec":{"type":"object","properties":{"m":{"type":"object","x-kubernetes-map-type":"` + mapType + `","additionalProperties":{"type":"string"}}}}}}`
+		if err := json.Unmarshal([]byte(raw), s); err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(Config{Versions: []Version{{GVK: gvk, Model: "com.example.v1.E", Schema: s}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	configuration := func(value string) map[string]any {
+		return map[string]any{"apiVersion": "example.com/v1", "kind": "E", "metadata": map[string]any{"name": "e"}, "spec": map[string]any{"m": map[string]any{"a": value}}}
+	}
+	before, now := manager("granular"), manager("atomic")
+	live, err := before.Apply(before.Nothing(), configuration("1"), "b", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live["metadata"].(map[string]any)["uid"] = "x"
+	if _, err := now.Apply(copied(t, live), configuration("2"), "a", false); !apierrors.IsConflict(err) {
+		t.Errorf("what b has applied is a's to change: %v", err)
+	}
+	obj := copied(t, live)
+	obj["spec"] = configuration("2")["spec"]
+	out, err := now.Update(live, obj, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if managed := managedOf(t, out); strings.Count(managed, `"f:m"`) != 1 || !strings.Contains(managed, `"manager":"c"`) {
+		t.Errorf("after an update by c: %s", managed)
+	}
 }
