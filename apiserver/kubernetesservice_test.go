@@ -125,7 +125,7 @@ func TestKubernetesService(t *testing.T) {
 	urls.Store([]string{"https://[2001:db8::1]:6443", "https://192.0.2.2:6443", "https://192.0.2.1:7443"})
 	leadsTo("192.0.2.1:7443 192.0.2.2:6443 2001:db8::1:6443 ", "kubernetes=192.0.2.1:7443 kubernetes-ipv4-6443=192.0.2.2:6443 kubernetes-ipv6-6443=2001:db8::1:6443 ")
 	// Names are resolved before anything is changed.
-	urls.Store([]string{"https://nowhere.example:6443"})
+	urls.Store([]string{"https://no..where:6443"}) // no name at all: nobody is asked for it
 	time.Sleep(1500 * time.Millisecond)
 	leadsTo("192.0.2.1:7443 192.0.2.2:6443 2001:db8::1:6443 ", "kubernetes=192.0.2.1:7443 kubernetes-ipv4-6443=192.0.2.2:6443 kubernetes-ipv6-6443=2001:db8::1:6443 ")
 	// The next leader takes away what this one made, and what of it was deleted comes back.

@@ -141,7 +141,9 @@ func (o *output) begin() {
 	o.w.WriteHeader(o.code)
 	for _, b := range o.early {
 		o.writeOf(b)
-		putChunk(b)
+		if o.err == nil {
+			putChunk(b)
+		}
 	}
 	o.early, o.waiting = nil, 0
 }
@@ -195,9 +197,15 @@ func (o *output) finish() error {
 	return err
 }
 
-// release gives up an output of which nothing may be sent any more.
+// release gives up an output of which nothing may be sent any more. After a failed
+// write its buffers are not used again: on HTTP/2 a write returns when its stream is
+// closed, while the connection may still be sending what it was given, and that must
+// not become somebody else's answer.
 func (o *output) release() {
 	buf, zipped := o.buf, o.zipped
+	if o.err != nil {
+		buf, zipped = nil, nil
+	}
 	if cap(buf) > 4*chunk {
 		buf = nil
 	}

@@ -117,8 +117,12 @@ func (e *EventWriter) send() (err error) {
 	default:
 		err = e.message(*e.buf)
 	}
+	if err != nil {
+		e.buf = nil // not for others: see output.release
+		return err
+	}
 	*e.buf = (*e.buf)[:0]
-	return err
+	return nil
 }
 
 func appendFrameStart(b []byte, eventType string) []byte {
@@ -286,7 +290,7 @@ func (e *EventWriter) Flush() (err error) {
 		if len(*e.buf) > 0 {
 			err = e.send()
 		}
-		if cap(*e.buf) <= 2*chunk {
+		if e.buf != nil && cap(*e.buf) <= 2*chunk {
 			frames.Put(e.buf)
 		}
 		e.buf = nil

@@ -6,5 +6,7 @@
 // sigs.k8s.io/structured-merge-diff's, and what surrounds them (the cap on
 // managers, before-first-apply, the way from client-side apply, what of the
 // metadata nobody owns) is k8s.io/apimachinery's managedfields. This package
-// gives them our decoded trees and our schemas.
+// gives them our decoded trees and our schemas. What nearly all writes do is decided on
+// the stored form, without the libraries, and compared with them in tests: quick.go,
+// quickapply.go and walk.go.
 package fieldmanager
