@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 
 	"github.com/quorate/quorate/apiserver/auth"
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Nobody grants what he does not have himself: neither by writing a role, unless he
@@ -27,8 +29,8 @@ type Roles interface {
 	// of the cluster, refers to. Errors: NotFound.
 	RulesOfRole(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
 	// ConfirmNoEscalation is nil if a user has all that the rules allow. The error
-	// is the reason of a refusal.
-	ConfirmNoEscalation(u *auth.User, namespace string, rules []rbacv1.PolicyRule) error
+	// is the reason of a refusal, or rbac.ErrTooManyCombinations, or the context's.
+	ConfirmNoEscalation(ctx context.Context, u *auth.User, namespace string, rules []rbacv1.PolicyRule) error
 }
 
 // unchecked reports whether a write of roles or bindings needs no check: without
@@ -70,18 +72,32 @@ func (c *call) storeRole(obj, old tree) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &role); err != nil {
 		return err
 	}
-	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, role.Rules); err != nil {
-		return apierrors.NewForbidden(c.res.GroupResource(), name, err)
+	if err := c.confirmNoEscalation(name, "rules", role.Rules, ""); err != nil {
+		return err
 	}
 	// Who decides what is collected can gather anything, and keep others from taking
 	// it away.
 	if !collects(obj) && !collects(old) {
 		return nil
 	}
-	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, rbac.Everything); err != nil {
-		return apierrors.NewForbidden(c.res.GroupResource(), name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+	return c.confirmNoEscalation(name, "aggregationRule", rbac.Everything, "must have cluster-admin privileges to use the aggregationRule")
+}
+
+// confirmNoEscalation refuses to give rules that the user has not. at is the field of the
+// object that gives them; instead, if it is not empty, is said instead of what is missing.
+func (c *call) confirmNoEscalation(name, at string, rules []rbacv1.PolicyRule, instead string) error {
+	err := c.s.cfg.Roles.ConfirmNoEscalation(c.ctx, c.user, c.info.objectNamespace, rules)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rbac.ErrTooManyCombinations):
+		return c.invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
+	case c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
+		return err
+	case instead != "":
+		err = errors.New(instead)
 	}
-	return nil
+	return apierrors.NewForbidden(c.res.GroupResource(), name, err)
 }
 
 func collects(obj tree) bool {
@@ -111,10 +127,7 @@ func (c *call) storeBinding(obj, old tree) error {
 	if err != nil {
 		return err
 	}
-	if err := c.s.cfg.Roles.ConfirmNoEscalation(c.user, c.info.objectNamespace, rules); err != nil {
-		return apierrors.NewForbidden(c.res.GroupResource(), text(asTree(obj["metadata"]), "name"), err)
-	}
-	return nil
+	return c.confirmNoEscalation(text(asTree(obj["metadata"]), "name"), "roleRef", rules, "")
 }
 
 // mayAlso asks for a permission that is not the request's own, in its namespace.

@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
 // RulesFor returns the rules that a user has in a namespace and in the whole
@@ -51,19 +51,38 @@ var Everything = []rbacv1.PolicyRule{
 	{Verbs: []string{all}, NonResourceURLs: []string{all}},
 }
 
+// maxReason bounds what a refusal says of what is missing, in bytes.
+const maxReason = 4 << 10
+
 // ConfirmNoEscalation is nil if a user has, in a namespace (or in the whole cluster
 // if that is empty), all that the rules allow. Else the error says what is missing,
-// in upstream's words.
-func (z *Authorizer) ConfirmNoEscalation(u *auth.User, namespace string, rules []rbacv1.PolicyRule) error {
+// in upstream's words, as far as maxReason goes. Other errors: ErrTooManyCombinations and
+// the context's.
+func (z *Authorizer) ConfirmNoEscalation(ctx context.Context, u *auth.User, namespace string, rules []rbacv1.PolicyRule) error {
 	own, failed := z.RulesFor(u, namespace)
-	covered, missing := validation.Covers(own, rules)
-	if covered {
+	missing, more, err := covers(ctx, own, rules)
+	if err != nil {
+		return err
+	}
+	if len(missing) == 0 {
 		return nil
 	}
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		u.Name, u.Groups, strings.Join(describeAll(missing), "\n"))
+		u.Name, u.Groups, reasonOf(describeAll(missing), more))
 	if failed != nil {
-		text += fmt.Sprintf("; resolution errors: %v", []error{failed})
+		text += "; resolution errors: " + reasonOf([]string{fmt.Sprint([]error{failed})}, false)
 	}
 	return errors.New(text)
+}
+
+// reasonOf joins lines and cuts what is longer than maxReason. more says that there are others.
+func reasonOf(lines []string, more bool) string {
+	text := strings.Join(lines, "\n")
+	if len(text) > maxReason {
+		text, more = strings.ToValidUTF8(text[:maxReason], ""), true
+	}
+	if more {
+		text += "... and more"
+	}
+	return text
 }

@@ -322,7 +322,7 @@ func TestEscalation(t *testing.T) {
 		{"update core pods named x", `{APIGroups:[""], Resources:["pods"], ResourceNames:["x"], Verbs:["update"]}`},
 		{"get,put at /x", `{NonResourceURLs:["/x"], Verbs:["get"]}` + "\n" + `{NonResourceURLs:["/x"], Verbs:["put"]}`},
 	} {
-		err := s.z.ConfirmNoEscalation(u, "", rule(row.rule))
+		err := s.z.ConfirmNoEscalation(context.Background(), u, "", rule(row.rule))
 		want := ""
 		if row.missing != "" {
 			want = `user "u" (groups=["g" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:` + "\n" + row.missing

@@ -1,0 +1,149 @@
+package rbac
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// randomRules draws rules of few words, so that they often cover each other.
+func randomRules(r *rand.Rand, most int) []rbacv1.PolicyRule {
+	pick := func(least, most int, of ...string) []string {
+		var out []string
+		for range least + r.IntN(most-least+1) {
+			out = append(out, of[r.IntN(len(of))])
+		}
+		return out
+	}
+	rules := make([]rbacv1.PolicyRule, 1+r.IntN(most))
+	for i := range rules {
+		rules[i] = rbacv1.PolicyRule{
+			Verbs:         pick(0, 3, "get", "list", "put", "get", "list", "*"),
+			APIGroups:     pick(0, 2, "", "apps", "batch", "*"),
+			Resources:     pick(0, 3, "pods", "pods/log", "*/log", "jobs", "jobs/log", "a/b/c", "*/b/c", "*"),
+			ResourceNames: pick(0, max(0, r.IntN(4)-1), "a", "b", "*", ""),
+		}
+		if r.IntN(3) == 0 {
+			rules[i].NonResourceURLs = pick(1, 2, "/x", "/x/*", "/x/y", "/*", "*", "/x**", "")
+		}
+	}
+	return rules
+}
+
+// TestCoversAsUpstream: the answer, and what is missing, are upstream's.
+func TestCoversAsUpstream(t *testing.T) {
+	covered := 0
+	for seed := range uint64(20_000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		own, others := randomRules(r, 5), randomRules(r, 2)
+		if r.IntN(20) == 0 {
+			for range 7 { // more than a word of bits
+				own = append(own, randomRules(r, 20)...)
+			}
+		}
+		want, left := validation.Covers(own, others)
+		missing, more, err := covers(context.Background(), own, others)
+		if err != nil || more || want != (len(missing) == 0) || fmt.Sprint(describeAll(missing)) != fmt.Sprint(describeAll(left)) {
+			t.Fatalf("seed %d: own %v\nothers %v\nmissing %v, more %t, %v\nupstream %t %v", seed, own, others, missing, more, err, want, left)
+		}
+		if want {
+			covered++
+		}
+	}
+	if covered < 1000 || covered > 19_000 {
+		t.Errorf("%d of 20000 were covered: the rules say little", covered)
+	}
+}
+
+// manyWords is n words.
+func manyWords(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprint(prefix, i)
+	}
+	return out
+}
+
+// TestLargeRules: rules of many combinations are compared at once, whoever writes them.
+func TestLargeRules(t *testing.T) {
+	wide := []rbacv1.PolicyRule{{Verbs: manyWords("v", 400), APIGroups: manyWords("g", 400), Resources: manyWords("r", 400), ResourceNames: manyWords("n", 400)}}
+	named := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: manyWords("g", 400), Resources: []string{"*"}}
+	// Each rule has other words than the others, of each list.
+	var scattered []rbacv1.PolicyRule
+	for range 300 {
+		r := rbacv1.PolicyRule{}
+		for i := range 400 {
+			n := len(scattered)
+			if (i*2654435761+n*40503)>>7%2 == 0 {
+				r.Verbs, r.APIGroups = append(r.Verbs, fmt.Sprint("v", i)), append(r.APIGroups, fmt.Sprint("g", (i+n)%400))
+				r.Resources, r.ResourceNames = append(r.Resources, fmt.Sprint("r", (i+2*n)%400)), append(r.ResourceNames, fmt.Sprint("n", (i+3*n)%400))
+			}
+		}
+		scattered = append(scattered, r)
+	}
+	for _, row := range []struct {
+		name string
+		own  []rbacv1.PolicyRule
+		say  string // nothing: covered
+	}{
+		{"an administrator", Everything, ""},
+		{"all groups by name", []rbacv1.PolicyRule{named}, ""},
+		{"all but one", []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: manyWords("g", 399), Resources: []string{"*"}}}, `{APIGroups:["g399"], Resources:["r0"]`},
+		{"nothing", nil, "... and more"},
+		{"scattered", scattered, "not currently held"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			began := time.Now()
+			missing, more, err := covers(context.Background(), row.own, wide)
+			took := time.Since(began)
+			switch text := reasonOf(describeAll(missing), more); {
+			case errors.Is(err, ErrTooManyCombinations) && row.name == "scattered":
+			case err != nil:
+				t.Fatal(err)
+			case row.say == "" && len(missing) > 0, !strings.Contains("not currently held\n"+text, row.say), len(text) > maxReason+100:
+				t.Errorf("%d missing, %d bytes: %.300s", len(missing), len(text), text)
+			}
+			// It was minutes.
+			if took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	s := newStored(t)
+	err := s.z.ConfirmNoEscalation(context.Background(), &auth.User{Name: "u"}, "", wide)
+	if err == nil || len(err.Error()) > maxReason+200 || !strings.HasSuffix(err.Error(), "... and more") {
+		t.Errorf("the refusal: %.300v", err)
+	}
+}
+
+// TestCoversEnds: a check ends with its request, and is bounded.
+func TestCoversEnds(t *testing.T) {
+	// Word i is allowed by all rules but i, so no two are alike, and what one rule
+	// lacks another has: all combinations have to be looked at.
+	const n = 90
+	own := make([]rbacv1.PolicyRule, n)
+	for i := range own {
+		but := func(prefix string) []string {
+			words := manyWords(prefix, n)
+			return append(words[:i:i], words[i+1:]...)
+		}
+		own[i] = rbacv1.PolicyRule{Verbs: but("v"), APIGroups: but("g"), Resources: but("r"), ResourceNames: but("n")}
+	}
+	others := []rbacv1.PolicyRule{{Verbs: manyWords("v", n), APIGroups: manyWords("g", n), Resources: manyWords("r", n), ResourceNames: manyWords("n", n)}}
+	if _, _, err := covers(context.Background(), own, others); !errors.Is(err, ErrTooManyCombinations) {
+		t.Errorf("without an end: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, _, err := covers(ctx, own, others); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a request that has ended: %v", err)
+	}
+}
