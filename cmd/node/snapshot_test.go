@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
@@ -59,7 +60,8 @@ func TestRestoreRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := restoreSnapshot(backupFile(t), dir, "n1", "127.0.0.1:7443"); !errors.Is(err, disk.ErrNotEmpty) {
+	r := restore{dir: dir, name: "n1", peerAddress: "127.0.0.1:7443"}
+	if _, err := r.run(backupFile(t)); !errors.Is(err, disk.ErrNotEmpty) {
 		t.Errorf("got %v", err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
@@ -75,7 +77,8 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(t.TempDir(), "n1")
-	if _, err := restoreSnapshot(torn, dir, "n1", "127.0.0.1:7443"); err == nil {
+	r.dir = dir
+	if _, err := r.run(torn); err == nil {
 		t.Error("a torn backup was restored")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
@@ -83,6 +86,33 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	if _, err := tryCommand(t, "snapshot", "verify", torn); err == nil {
 		t.Error("a torn backup is said to be whole")
+	}
+}
+
+// TestRestoreSaysWhereItBegins: the revision is on standard output, and why.
+func TestRestoreSaysWhereItBegins(t *testing.T) {
+	file := backupFile(t)
+	for name, c := range map[string]struct{ flag, want string }{
+		"by the clock": {"", "where this machine's clock says"},
+		"by hand":      {"--bump-revision=7000000000", "at revision 7000000000\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1")}
+			if c.flag != "" {
+				args = append(args, c.flag)
+			}
+			if out := runCommand(t, args...); !strings.Contains(out, c.want) {
+				t.Errorf("%q is not in\n%s", c.want, out)
+			}
+		})
+	}
+	if _, err := tryCommand(t, "snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1"), "--bump-revision", "9007199254740992"); !errors.Is(err, disk.ErrTooHigh) {
+		t.Errorf("a bump to above what JSON numbers hold: %v", err)
+	}
+	for why, want := range map[disk.Why]string{disk.ByClock: "clock says", disk.BehindBackup: "ahead of this machine's clock", disk.ByBump: "--bump-revision adds 5"} {
+		if got := beginning(disk.Restored{State: &proto.StateRecord{Applied: 12}, Backup: 7, Why: why}); !strings.Contains(got, want) {
+			t.Errorf("%d: %s", why, got)
+		}
 	}
 }
 

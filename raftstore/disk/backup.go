@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/internal/planted"
@@ -31,79 +32,93 @@ func Verify(r io.Reader) error {
 	return err
 }
 
-// DefaultBump is added to the revision when a backup is restored: more than any
-// cluster can have gone on since the backup was made.
-const DefaultBump = 1_000_000_000
-
 // RestoreOptions say what a backup becomes.
 type RestoreOptions struct {
 	// Cluster is the id of the new cluster. It must differ from the backup's:
 	// members of the old cluster must not take the new one's nodes for theirs.
 	Cluster proto.ClusterID
-	// Bump is added to the applied index, so that revisions never go back.
-	// Default DefaultBump.
+	// Bump, if not zero, is added to the backup's revision, and the clock is not
+	// looked at: for operators who know better. See begin for the default.
 	Bump uint64
+	// Now is the time, from which revisions follow. Default time.Now().
+	Now time.Time
 	// Configuration of the new cluster. It needs a voter.
 	Configuration raft.Configuration
 }
 
-// RestoreBackup makes a new data directory out of a backup file, for the first
-// start of a node of a new cluster. Its state is at the old index plus Bump, and
-// so is its floor: every older revision answers as compacted. Only live keys
-// are taken over. dir must be empty or absent. If it fails midway, the
-// directory says so, and no node starts from it.
-func RestoreBackup(dir string, r io.Reader, o RestoreOptions) (*proto.StateRecord, error) {
-	rec, err := restoreBackup(dir, r, o)
-	if err != nil {
-		return nil, fmt.Errorf("restore backup into %s: %w", dir, err)
-	}
-	return rec, nil
+// Restored says what a backup has become.
+type Restored struct {
+	// State of the new data directory. Its floor is its applied index.
+	State *proto.StateRecord
+	// Backup is the revision of the backup.
+	Backup proto.Revision
+	// Why the cluster begins where it does.
+	Why Why
 }
 
-func restoreBackup(dir string, r io.Reader, o RestoreOptions) (*proto.StateRecord, error) {
-	if o.Bump == 0 {
-		o.Bump = DefaultBump
+// RestoreBackup makes a new data directory out of a backup file, for the first
+// start of the first node of a new cluster; the others join it. Its state is at a
+// revision that no cluster has given out (see begin), and so is its floor: every
+// older revision answers as compacted. Only live keys are taken over. dir must be
+// empty or absent. If it fails midway, the directory says so, and no node starts
+// from it. Errors: ErrNotEmpty, ErrDamaged, ErrClock, ErrTooHigh.
+func RestoreBackup(dir string, r io.Reader, o RestoreOptions) (Restored, error) {
+	done, err := restoreBackup(dir, r, o)
+	if err != nil {
+		return Restored{}, fmt.Errorf("restore backup into %s: %w", dir, err)
+	}
+	return done, nil
+}
+
+func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, err error) {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
 	}
 	voter := slices.ContainsFunc(o.Configuration.Servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter })
 	if o.Cluster == "" || !voter {
-		return nil, errors.New("the new cluster needs an id and a voter")
+		return done, errors.New("the new cluster needs an id and a voter")
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, err
+		return done, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	if len(entries) > 0 {
-		return nil, fmt.Errorf("it has %s in it: %w", entries[0].Name(), ErrNotEmpty)
+		return done, fmt.Errorf("it has %s in it: %w", entries[0].Name(), ErrNotEmpty)
 	}
 	if err := writeFile(dir, restoringFile, nil); err != nil {
-		return nil, err
+		return done, err
 	}
 	_, state, err := loadBackup(r)
 	if err != nil {
 		// Nothing is there yet: the directory stays usable.
-		return nil, errors.Join(err, remove(dir, restoringFile))
+		return done, errors.Join(err, remove(dir, restoringFile))
 	}
 	rec := state.StateRecord()
 	if rec.ClusterId == string(o.Cluster) {
-		return nil, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
+		return done, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
 	}
-	if !planted.On(planted.ReusedRevision) {
-		rec.Applied += o.Bump
+	done = Restored{State: rec, Backup: proto.Revision(rec.Applied)}
+	first, why, err := begin(done.Backup, o.Now, o.Bump)
+	if err != nil {
+		return done, errors.Join(err, remove(dir, restoringFile))
+	}
+	if done.Why = why; !planted.On(planted.ReusedRevision) {
+		rec.Applied = uint64(first)
 	}
 	rec.Floor = rec.Applied
 	rec.AppliedTerm = max(rec.AppliedTerm, 1)
 	rec.ClusterId = string(o.Cluster)
 	if err := writeRestored(dir, state, rec, o.Configuration); err != nil {
-		return nil, err
+		return done, err
 	}
 	failpoint("restored")
 	if err := errors.Join(remove(dir, restoringFile), syncDir(dir)); err != nil {
-		return nil, err
+		return done, err
 	}
-	return rec, nil
+	return done, nil
 }
 
 // loadBackup returns the state in a backup file, when all of it is verified:

@@ -17,15 +17,15 @@ func TestRestoreBackup(t *testing.T) {
 	const at = 700
 	stream := backup(t, at)
 	dir := filepath.Join(t.TempDir(), "new", "node")
-	rec, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers})
+	done, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
 	must(t, err)
-	want := proto.Revision(at + DefaultBump)
+	rec, want := done.State, proto.Revision(noonTicks)
 	db := mustOpen(t, dir, Options{})
 	s, err := db.Load()
 	must(t, err)
 	must(t, s.Check())
 	m := s.Mark()
-	if m.Applied != want || s.Floor() != want || m.Cluster != "second" || m.Feature != 3 || rec.Applied != uint64(want) {
+	if m.Applied != want || s.Floor() != want || m.Cluster != "second" || m.Feature != 3 || rec.Applied != uint64(want) || done.Backup != at {
 		t.Fatalf("%+v floor %d, %v", m, s.Floor(), rec)
 	}
 	old := modelAt(at)

@@ -18,7 +18,7 @@ import (
 type Result struct {
 	Seed    uint64
 	Profile string
-	// History of the run; a second one of the cluster that a backup was restored into.
+	// Histories of the run, and of the clusters that backups were restored into.
 	Histories []*history.History
 	// Broken are violations that the run itself has found: Raft's invariants, nodes
 	// that end or do not start without a reason, clusters that do not recover.
@@ -51,9 +51,7 @@ func Run(seed uint64, scratch string, output io.Writer) *Result {
 		r.Histories = append(r.Histories, h)
 		if p.restore {
 			again, broken := c.restore(seed, h)
-			if again != nil {
-				r.Histories = append(r.Histories, again)
-			}
+			r.Histories = append(r.Histories, again...)
 			r.Broken = append(r.Broken, broken...)
 		}
 	}
