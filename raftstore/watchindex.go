@@ -68,7 +68,13 @@ const routeBatch = 64
 // (since, upTo]. The versions are read from the history: there is no queue.
 func (t *interests) route(table *mvcc.Table, since, upTo proto.Revision) {
 	t.groups[mvcc.Interest{}].wake(since + 1)
-	if t.narrow == 0 || table == nil {
+	if t.narrow == 0 {
+		return
+	}
+	if table == nil {
+		// The table has changed and is gone: its last deletion has left the history, in
+		// the state that has just been swapped in. They have to look at the floor.
+		t.wakeAll(since + 1)
 		return
 	}
 	cursor, err := table.Watch(since)

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -135,6 +136,46 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 			}
 		case <-time.After(5 * time.Second):
 			t.Fatalf("batch %d woke nobody", i)
+		}
+	}
+}
+
+// A received state replaces the old one while the hub looks through a batch of it.
+// The batch's deletion has emptied the table, and the new state, whose floor is that
+// very revision, does not have the table any more: a watcher of one key must not be
+// moved across the deletion as if it did not concern it.
+func TestRoundAfterTheTableIsGone(t *testing.T) {
+	const emptied = 100
+	old := mvcc.New()
+	apply := func(at proto.RaftIndex, kind proto.Kind, m proto.Message) mvcc.Result {
+		t.Helper()
+		b, err := proto.Encode(kind, m)
+		noError(t, err)
+		r, err := old.Apply(at, 1, b)
+		noError(t, err)
+		old.Publish()
+		return r
+	}
+	apply(50, proto.KindWrite, write("a/k", "v"))
+	apply(emptied-1, proto.KindNewTerm, &proto.NewTerm{Term: 1})
+	for _, only := range interesting() {
+		h := newHub(old)
+		w, err := h.watch("t", emptied-1, only)
+		noError(t, err)
+		var buf [8]*mvcc.Version
+		if n, at, err := w.Next(buf[:]); n != 0 || at != emptied-1 || err != nil {
+			t.Fatal(n, at, err)
+		}
+		h.close() // its goroutine: the test makes the rounds
+
+		received := mvcc.New()
+		noError(t, received.LoadState(&proto.StateRecord{Applied: 500, Floor: emptied}))
+		received.Publish()
+		h.state.Store(received) // the first line of replace
+		h.published(emptied, []disk.Added{{Table: "t"}})
+		h.round()
+		if n, at, err := w.Next(buf[:]); !errors.Is(err, mvcc.ErrCompacted) {
+			t.Errorf("%+v: %d events up to %d, %v, want %v", only, n, at, err, mvcc.ErrCompacted)
 		}
 	}
 }
