@@ -228,15 +228,22 @@ func (s *Store) leaderLost(_ context.Context, req *proto.LeaderLostRequest) *pro
 	return r
 }
 
-func (s *Store) lastLog() (term, index uint64) {
-	index, err := s.log.LastIndex()
-	if err != nil {
-		return 0, 0
+func (s *Store) lastLog() (term, index uint64) { return lastEntry(s.log, s.snapshots) }
+
+// lastEntry returns the end of a log as elections compare it: of its newest entry,
+// or of the newest snapshot if that is ahead, as after an install or when
+// everything was cut. Zeros stand for what cannot be read.
+func lastEntry(log raft.LogStore, snapshots raft.SnapshotStore) (term, index uint64) {
+	if list, err := snapshots.List(); err == nil && len(list) > 0 {
+		term, index = list[0].Term, list[0].Index
+	}
+	last, err := log.LastIndex()
+	if err != nil || last <= index {
+		return term, index
 	}
 	var l raft.Log
-	if err := s.log.GetLog(index, &l); err != nil {
-		// The log was cut behind a snapshot.
-		return 0, s.raft.LastIndex()
+	if err := log.GetLog(last, &l); err != nil {
+		return term, index // cut or replaced between the two calls
 	}
-	return l.Term, index
+	return l.Term, last
 }

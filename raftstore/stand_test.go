@@ -3,6 +3,11 @@ package raftstore
 import (
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // With timeouts far above what is allowed here, a leader whose process is gone
@@ -32,5 +37,65 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 		if err := leader.WaitApplied(c.ctx(), survivor.Applied()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What voters compare before they stand is what raft compares in an election: the
+// end of the log, or of the snapshot if that is ahead.
+func TestLastEntry(t *testing.T) {
+	const none = 0
+	for _, row := range []struct {
+		name               string
+		from, to, logTerm  uint64
+		snapshot, snapTerm uint64
+		term, index        uint64
+	}{
+		{"nothing", none, none, none, none, none, 0, 0},
+		{"only a log", 1, 7, 2, none, none, 2, 7},
+		{"only a snapshot: the log was cut or dropped behind it", none, none, none, 9, 3, 3, 9},
+		{"a log that goes on behind the snapshot", 5, 12, 4, 9, 3, 4, 12},
+		{"a log up to the snapshot", 5, 9, 3, 9, 3, 3, 9},
+		{"a log that ends before a received snapshot", 1, 7, 2, 9, 3, 3, 9},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+			for i := row.from; i <= row.to && i > 0; i++ {
+				noError(t, log.StoreLog(&raft.Log{Index: i, Term: row.logTerm}))
+			}
+			if row.snapshot > 0 {
+				sink, err := snapshots.Create(1, row.snapshot, row.snapTerm, raft.Configuration{}, 1, nil)
+				noError(t, err)
+				noError(t, sink.Close())
+			}
+			if term, index := lastEntry(log, snapshots); term != row.term || index != row.index {
+				t.Errorf("term %d, index %d, want %d, %d", term, index, row.term, row.index)
+			}
+		})
+	}
+}
+
+// A voter whose log is empty behind its snapshot, as one that left an install loop,
+// says where the snapshot ends.
+func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	_, err := l.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	m := c.other(l)
+	noError(t, m.WaitApplied(c.ctx(), l.Applied()))
+	for _, other := range c.nodes {
+		if other != m {
+			c.close(other)
+		}
+	}
+	noError(t, m.raft.Snapshot().Error())
+	list, err := m.snapshots.List()
+	noError(t, err)
+	c.close(m)
+	noError(t, disk.WipeLog(m.dir))
+	c.open(m)
+	r := m.leaderLost(c.ctx(), &proto.LeaderLostRequest{Term: m.raft.CurrentTerm(), LeaderId: string(l.id)})
+	if r.LastLogTerm != list[0].Term || r.LastLogIndex != list[0].Index {
+		t.Errorf("term %d, index %d, the snapshot is of term %d, index %d", r.LastLogTerm, r.LastLogIndex, list[0].Term, list[0].Index)
 	}
 }

@@ -24,8 +24,10 @@ type Store struct {
 	raft *raft.Raft
 	db   *disk.DB
 	log  *disk.Log
-	fsm  *fsm
-	hub  *hub
+	// snapshots are raft's; there is only the newest.
+	snapshots *disk.SnapshotStore
+	fsm       *fsm
+	hub       *hub
 
 	waiters  waiters
 	leader   leadership
@@ -99,6 +101,7 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
+	s.snapshots = snapshots
 	if err := checkLog(s.log, snapshots); err != nil {
 		return err
 	}
