@@ -88,8 +88,13 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	if err := checkTerms(req); err != nil {
 		return s.turnAway(req, err, t.timeout)
 	}
-	if entries, ok := req.(*raft.AppendEntriesRequest); ok {
-		vouched(entries)
+	switch r := req.(type) {
+	case *raft.AppendEntriesRequest:
+		vouched(r)
+	case *raft.RequestVoteRequest:
+		if err := nameCandidate(r); err != nil {
+			return s.turnAway(req, err, t.timeout)
+		}
 	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	var snapshot *patientReader

@@ -43,6 +43,7 @@ const (
 //     new leader's term, and the state machines differ for ever.
 //   - A failed answer in a pipeline is not handed to Raft, which would count it
 //     as contact with a follower and prolong the leader's lease.
+//   - Votes belong to nodes, not to addresses: see EncodePeer.
 //   - Peers are dialled by node id: another node at the address is refused.
 //   - What is read and sent at once is bounded in bytes.
 //   - A call on an idle stream that turns out to be dead is made again on a
@@ -120,12 +121,6 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.consumer }
 func (t *Transport) LocalAddr() raft.ServerAddress {
 	return raft.ServerAddress(t.layer.Addr().String())
 }
-
-// EncodePeer and DecodePeer convert an address to what messages carry: itself.
-func (*Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
-
-// DecodePeer is the inverse of EncodePeer.
-func (*Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler does nothing, which leaves the fast path off.
 func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {

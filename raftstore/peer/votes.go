@@ -1,0 +1,52 @@
+package peer
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// EncodePeer returns what messages name a node by: <node-id>@<host:port>.
+//
+// Raft stores these bytes of a candidate as its vote, and answers a second request
+// in the same term with yes if they are the same, without a look at the candidate's
+// log. An address alone would let another node have the vote that was given to the
+// one which had the address before it.
+func (*Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
+	return []byte(nodeAddress(proto.NodeID(id), string(addr)))
+}
+
+// DecodePeer returns the address in what EncodePeer made, of this version or of an
+// earlier one, which was the address alone. So what Raft says about the leader has
+// the address as it is in the configuration.
+func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
+	if _, addr, ok := bytes.Cut(b, []byte{'@'}); ok {
+		return raft.ServerAddress(addr)
+	}
+	return raft.ServerAddress(b)
+}
+
+// nameCandidate makes sure that a vote is stored under the id of the node that asks
+// for it, which checkSender has compared with its certificate. A request of an
+// earlier version has the address alone, and is completed. A vote in raft.db that an
+// earlier version gave to an address is then nobody's: it is not given again in its
+// term, to whoever asks.
+func nameCandidate(r *raft.RequestVoteRequest) error {
+	said := r.Addr
+	if len(said) == 0 {
+		said = r.Candidate // what raft falls back on
+	}
+	id, addr, ok := bytes.Cut(said, []byte{'@'})
+	switch {
+	case !ok:
+		r.Addr = []byte(nodeAddress(proto.NodeID(r.ID), string(said)))
+	case !bytes.Equal(id, r.ID):
+		return fmt.Errorf("%w: node %.200q asks for a vote for node %.200q at %.200q", ErrWrongNode, r.ID, id, addr)
+	default:
+		r.Addr = said
+	}
+	return nil
+}

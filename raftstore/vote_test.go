@@ -1,0 +1,99 @@
+package raftstore
+
+import (
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/disk"
+)
+
+// voterFor returns a node that has voted for the leader of this term, by request.
+func (c *cluster) voterFor(l *testNode) *testNode {
+	c.t.Helper()
+	for _, m := range c.nodes {
+		term, _ := m.log.GetUint64([]byte("LastVoteTerm"))
+		cand, _ := m.log.Get([]byte("LastVoteCand"))
+		if m != l && term == l.raft.CurrentTerm() && l.rpc.DecodePeer(cand) == raft.ServerAddress(l.addr) {
+			return m
+		}
+	}
+	c.t.Fatalf("nobody has voted for %s in term %d", l.id, l.raft.CurrentTerm())
+	return nil
+}
+
+// asks sends a request for a vote that compares badly with every log that has an
+// entry, in a term, from one node, and names it by addr. It returns the answer.
+func (c *cluster) asks(from, voter *testNode, term uint64, addr []byte) bool {
+	c.t.Helper()
+	var resp raft.RequestVoteResponse
+	if err := from.rpc.RequestVote(raft.ServerID(voter.id), raft.ServerAddress(voter.addr), &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from.id), Addr: addr},
+		Term:      term, LeadershipTransfer: true,
+	}, &resp); err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.Granted
+}
+
+// A vote belongs to the node that it was given to. Another node that has its address
+// by now (both were started again) must not get it a second time in the same term:
+// for a repetition logs are not compared.
+func TestVoteBelongsToANode(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	term, voter := l.raft.CurrentTerm(), c.voterFor(l)
+	var third *testNode
+	for _, m := range c.nodes {
+		if m != l && m != voter {
+			third = m
+		}
+	}
+	for name, addr := range map[string][]byte{
+		"this version":       third.rpc.EncodePeer(raft.ServerID(third.id), raft.ServerAddress(l.addr)),
+		"an earlier version": []byte(l.addr),
+	} {
+		if c.asks(third, voter, term, addr) {
+			t.Errorf("%s: %s has voted for %s in term %d, and now for %s, whose log is empty", name, voter.id, l.id, term, third.id)
+		}
+	}
+	if !c.asks(l, voter, term, l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))) {
+		t.Errorf("%s, whose answer was lost, does not get its vote again", l.id)
+	}
+	// What raft says of the leader is an address that can be dialled.
+	for _, m := range c.nodes {
+		c.eventually("the leader is known", func() error { return m.WaitApplied(c.ctx(), l.Applied()) })
+		if id, addr := m.Leader(); id != l.id || addr != l.addr {
+			t.Errorf("%s knows the leader as %s at %s, it is %s at %s", m.id, id, addr, l.id, l.addr)
+		}
+	}
+}
+
+// A raft.db of an earlier version names the candidate by its address alone. That vote
+// is kept: it is given to nobody else in its term, and not again.
+func TestVoteOfAnEarlierVersion(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	term, voter := l.raft.CurrentTerm(), c.voterFor(l)
+	_, err := l.Propose(c.ctx(), write("k", "u"))
+	noError(t, err)
+	noError(t, voter.WaitApplied(c.ctx(), l.Applied())) // it knows its cluster
+	c.close(voter)
+	log, err := disk.OpenLog(voter.dir, disk.LogOptions{})
+	noError(t, err)
+	noError(t, log.SetUint64([]byte("LastVoteTerm"), term))
+	noError(t, log.Set([]byte("LastVoteCand"), []byte(l.addr)))
+	noError(t, log.Close())
+	c.open(voter)
+	for _, m := range c.nodes {
+		for _, addr := range []string{l.addr, string(m.rpc.EncodePeer(raft.ServerID(m.id), raft.ServerAddress(l.addr)))} {
+			if m != voter && c.asks(m, voter, term, []byte(addr)) {
+				t.Errorf("%s gave the vote of term %d that was stored for the address %s to %s, which asked as %s", voter.id, term, l.addr, m.id, addr)
+			}
+		}
+	}
+	// The next term is another vote.
+	c.close(l)
+	_, err = voter.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+}
