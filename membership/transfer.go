@@ -51,21 +51,34 @@ func (m *Manager) Transfer(ctx context.Context, to string) error {
 	return err
 }
 
-// StepDown hands leadership away before an orderly stop. It does nothing on a
-// node that does not lead or is alone.
+// stepDownShare is the part of the time of a StepDown that the members have to
+// answer in: one that is paused must not cost the time that the transfer needs.
+const stepDownShare = 3
+
+// StepDown hands leadership to the best live voter before an orderly stop. It
+// does nothing on a node that does not lead, or that is the only voter: then there
+// is nobody to lead. It takes no longer than ctx.
 func (m *Manager) StepDown(ctx context.Context) error {
 	if !m.raft.IsLeader() {
 		return nil
 	}
-	if conf, err := m.raft.Members(); err != nil || len(conf.Servers) < 2 {
-		return err
-	}
-	err := m.lockChanges(ctx)
+	conf, err := m.raft.Members()
 	if err != nil {
+		return fmt.Errorf("step down: %w", err)
+	}
+	if !slices.ContainsFunc(conf.Servers, func(s Server) bool { return s.Voter && s.ID != m.id.ID() }) {
+		return nil
+	}
+	if err := m.lockChanges(ctx); err != nil {
 		return err
 	}
 	defer m.unlockChanges()
-	f, err := m.survey(ctx)
+	ask, cancel := ctx, func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		ask, cancel = context.WithTimeout(ctx, time.Until(deadline)/stepDownShare)
+	}
+	f, err := m.survey(ask)
+	cancel()
 	if err != nil {
 		return err
 	}

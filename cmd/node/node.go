@@ -253,7 +253,12 @@ func (n *node) openMembership(context.Context) (err error) {
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
-		Limits: membership.Limits{Stable: n.cfg.PromoteAfter}, Logger: n.log,
+		Limits: membership.Limits{
+			Stable: n.cfg.PromoteAfter,
+			// A leader sends at least every fifth of this.
+			Contact: max(time.Second, n.cfg.HeartbeatTimeout/2),
+		},
+		Logger: n.log,
 	})
 	if err != nil {
 		return err
@@ -475,13 +480,11 @@ func (n *node) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownGrace)
 	defer cancel()
 	// Leadership first: while it moves, requests still find a leader through us.
-	if n.store.IsLeader() {
-		t, cancel := context.WithTimeout(ctx, transferBound)
-		if err := n.store.TransferLeadership(t, ""); err != nil {
-			n.log.Warn("leadership was not handed over", "error", err)
-		}
-		cancel()
+	t, cancelTransfer := context.WithTimeout(ctx, transferBound)
+	if err := n.manager.StepDown(t); err != nil {
+		n.log.Warn("leadership was not handed over", "error", err)
 	}
+	cancelTransfer()
 	if n.cfg.ShutdownRetryAfter {
 		// Whoever comes is told to come again, as long as requests are not finished.
 		n.endRequests(ctx)

@@ -1,0 +1,78 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestStepDown stops leaders in clusters of several kinds: leadership goes to a
+// voter that answers, whatever the others do, and a leader without another voter
+// has nobody to hand over to, which is no error.
+func TestStepDown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, script string
+		stopped      string // of the followers
+		to           string // who leads afterwards; empty: as before
+	}{
+		{name: "alone", script: "start a expect=1 / formed a"},
+		{name: "with a non-voter", script: "start a expect=1 / formed a / start b join=a nonvoter / formed b / members a -b"},
+		{name: "one of three is dead", script: "start a expect=3 join=a,b,c / start b expect=3 join=a,b,c / start c expect=3 join=a,b,c / formed a b c", stopped: "1", to: "2"},
+		{name: "the other one of three is dead", script: "start a expect=3 join=a,b,c / start b expect=3 join=a,b,c / start c expect=3 join=a,b,c / formed a b c", stopped: "2", to: "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for line := range strings.SplitSeq(c.script, " / ") {
+				w.run(strings.Fields(line))
+			}
+			var leader *machine
+			var followers []*machine
+			w.await("a leader", func() bool {
+				leader, followers = nil, nil
+				for _, name := range []string{"a", "b", "c"} {
+					if mc := w.machines[name]; mc == nil {
+						continue
+					} else if mc.node.raft.IsLeader() {
+						leader = mc
+					} else {
+						followers = append(followers, mc)
+					}
+				}
+				return leader != nil
+			})
+			follower := func(number string) *machine { return followers[number[0]-'1'] }
+			if c.stopped != "" {
+				w.stop(follower(c.stopped))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if err := leader.node.StepDown(ctx); err != nil {
+				t.Fatal(err)
+			}
+			next := leader
+			if c.to != "" {
+				next = follower(c.to)
+			}
+			if !next.node.raft.IsLeader() {
+				t.Errorf("%s does not lead", next.name)
+			}
+		})
+	}
+	w, all := three(t)
+	w.stop(all[1])
+	lead := all[0].node
+	f, err := lead.survey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := f.health[all[2].id]
+	dead.alive = false
+	f.health[all[2].id] = dead
+	if err := lead.transferLocked(t.Context(), f, "", ""); !errors.Is(err, ErrRefused) {
+		t.Errorf("nobody is alive to take over: %v", err)
+	}
+}
