@@ -105,7 +105,7 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 		}
 	}
 	r := &rules.Rules{}
-	if c.sub == nil || c.sub.Name == "scale" {
+	if !c.res.Custom && (c.sub == nil || c.sub.Name == "scale") {
 		// Other subresources have rules of their own.
 		r = rules.Of(c.res.GroupResource())
 	}

@@ -38,7 +38,7 @@ func (c *call) route() error {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
-	if c.sub == nil && needKubelet[c.res.GroupResource().String()+"/"+c.info.Subresource] {
+	if c.sub == nil && needKubelet[c.res.CodeName()+"/"+c.info.Subresource] {
 		return withoutKubelet(c.res.GroupResource(), c.info.Subresource)
 	}
 	if !c.placed() {
@@ -128,10 +128,10 @@ func (c *call) subresource() error {
 	if !hasVerb(c.sub.Verbs, c.info.Verb) {
 		return status.NoSuchMethod()
 	}
-	if f := subresourceHooks[c.res.GroupResource().String()+"/"+c.sub.Name]; f != nil {
+	if f := subresourceHooks[c.res.CodeName()+"/"+c.sub.Name]; f != nil {
 		return f(c)
 	}
-	if take := partHooks[c.res.GroupResource().String()+"/"+c.sub.Name]; take != nil {
+	if take := partHooks[c.res.CodeName()+"/"+c.sub.Name]; take != nil {
 		return c.partOf(take)
 	}
 	switch c.sub.Name {

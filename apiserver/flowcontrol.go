@@ -58,7 +58,7 @@ func (s *Server) KeepFlowControl(ctx context.Context) error {
 func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func() error) error {
 	var wakes [2]<-chan struct{}
 	for i, resource := range []schema.GroupVersionResource{flowSchemas, priorityLevels} {
-		w, err := s.cfg.Store.Watch(resource.GroupResource().String(), s.cfg.Store.State().Applied())
+		w, err := s.cfg.Store.Watch(kinds.BuiltinTable(resource.GroupResource()), s.cfg.Store.State().Applied())
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource.Resource, err)
 		}
@@ -105,7 +105,7 @@ func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func(
 // are left out.
 func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flowcontrol.PriorityLevelConfiguration, err error) {
 	read := func(resource schema.GroupVersionResource, into func() any) error {
-		versions, err := s.rangeNow(resource.GroupResource().String(), "")
+		versions, err := s.rangeNow(kinds.BuiltinTable(resource.GroupResource()), "")
 		for _, v := range versions {
 			if err := json.Unmarshal(v.Value, into()); err != nil {
 				s.cfg.Log.Warn("an object of flow control cannot be read", "resource", resource.Resource, "name", v.Key, "err", err)

@@ -45,7 +45,7 @@ type objectHooks struct {
 	holds func(obj tree) bool
 }
 
-// byResource is keyed by GroupResource.String.
+// byResource is keyed by Resource.CodeName.
 var byResource = map[string]*objectHooks{
 	"namespaces": &namespaceHooks,
 	"secrets":    &secretHooks,
@@ -105,14 +105,14 @@ func (c *call) hooks() *objectHooks {
 	if c.res.Custom {
 		return &customHooks
 	}
-	if h := byResource[c.res.GroupResource().String()]; h != nil {
+	if h := byResource[c.res.CodeName()]; h != nil {
 		return h
 	}
 	return &noHooks
 }
 
 func (c *call) virtual() error {
-	if f := virtualHooks[c.res.GroupResource().String()]; f != nil {
+	if f := virtualHooks[c.res.CodeName()]; f != nil {
 		return f(c)
 	}
 	return notImplemented(c.res.GroupResource(), "")

@@ -65,7 +65,7 @@ func (s *Server) RepairClaims(ctx context.Context) error {
 			continue
 		}
 		for _, res := range s.cfg.Kinds().All() {
-			if res.GroupResource().String() == name {
+			if res.CodeName() == name {
 				failed = append(failed, s.repairClaimsOf(ctx, res, h))
 				break
 			}

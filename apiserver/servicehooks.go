@@ -139,7 +139,7 @@ func heldByService(obj tree) []claimKey {
 	return keys
 }
 
-var addressesTable = (&kinds.Resource{Group: addressesResource.Group, Plural: addressesResource.Resource}).Table()
+var addressesTable = kinds.BuiltinTable(addressesResource.GroupResource())
 
 func canonicalAddress(s string) string {
 	if a, err := netip.ParseAddr(s); err == nil {

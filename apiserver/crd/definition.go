@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -34,6 +35,9 @@ type Definition struct {
 	// named says that the accepted names are those that are wanted, and that a condition
 	// says so.
 	named bool
+	// sound says that the resources are called like the definition. Whoever may write
+	// the status could call them otherwise, and have another definition's objects.
+	sound bool
 	// serving is what the resources are made of, in short.
 	serving [sha256.Size]byte
 	// ended is closed when the registry has another definition in its place, or none.
@@ -85,6 +89,8 @@ func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 	d.serving = sha256.Sum256(served)
 	d.named = reflect.DeepEqual(d.Spec.Names, d.Status.AcceptedNames) &&
 		apihelpers.FindCRDCondition(holder(&d.Status), apiextensions.NamesAccepted) != nil
+	d.sound = d.Spec.Group != "" && d.Status.AcceptedNames.Plural == d.Spec.Names.Plural &&
+		len(validation.IsDNS1035Label(d.Spec.Names.Plural)) == 0 && v.Key == d.Spec.Names.Plural+"."+d.Spec.Group
 	d.webhook = conversion.Of(d.Metadata.Name, d.Spec.Conversion)
 	d.Spec.Conversion = nil
 	for i := range d.Spec.Versions {
@@ -114,14 +120,15 @@ func (d *Definition) Established() bool { return d.condition(apiextensions.Estab
 func (d *Definition) Terminating() bool { return d.Metadata.DeletionTimestamp != "" }
 
 // Resources are the versions as they are served, none before the definition is
-// established.
+// established, and none in a group version that is built in: as upstream, which looks
+// for custom resources where it has nothing of its own.
 func (d *Definition) Resources() []*kinds.Resource {
-	if !d.Established() {
+	if !d.Established() || !d.sound {
 		return nil
 	}
 	var out []*kinds.Resource
 	for _, v := range d.versions {
-		if v.document.Served {
+		if v.document.Served && !kinds.IsBuiltinVersion(v.resource.GroupVersion()) {
 			out = append(out, v.resource)
 		}
 	}
@@ -129,9 +136,10 @@ func (d *Definition) Resources() []*kinds.Resource {
 }
 
 // Storage is the resource in the version that is stored, served or not; nil if
-// there is none.
+// there is none, or if it is not called like the definition and its objects are
+// therefore not known to be the definition's.
 func (d *Definition) Storage() *kinds.Resource {
-	if v := d.StorageVersion(); v != nil {
+	if v := d.StorageVersion(); v != nil && d.sound {
 		return v.resource
 	}
 	return nil
@@ -256,11 +264,19 @@ func fingerprint(schema []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// modelName is upstream's name of a custom resource's schema in OpenAPI.
+// modelName is upstream's name of a custom resource's schema in OpenAPI. The names of
+// the types that are built in are not to be had: by "io.k8s.api.core.v1.Pod" clients
+// would look at Pods.
 func modelName(group, version, kind string) string {
 	parts := strings.Split(group, ".")
 	slices.Reverse(parts)
-	return strings.Join(parts, ".") + "." + version + "." + kind
+	name := strings.Join(parts, ".") + "." + version + "." + kind
+	for _, module := range [...]string{"io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver."} {
+		if strings.HasPrefix(name, module) {
+			return "custom." + name
+		}
+	}
+	return name
 }
 
 func selectable(in []apiextensions.SelectableField) []kinds.SelectableField {

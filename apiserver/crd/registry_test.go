@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,36 @@ func TestRegistryFollows(t *testing.T) {
 		if x.Group > y.Group || x.Group == y.Group && (x.Version > y.Version || x.Version == y.Version && x.Plural >= y.Plural) {
 			t.Errorf("out of order: %v, %v", x.GVR(), y.GVR())
 		}
+	}
+}
+
+// TestRegistryRefuses: what could be another resource's is not served, and nothing is
+// deleted for it.
+func TestRegistryRefuses(t *testing.T) {
+	for _, c := range []struct{ why, name, value string }{
+		{"a version that is built in", "aaas.networking.k8s.io", established("aaas", "Ingress", "networking.k8s.io", "")},
+		{"the core group", "pods.", established("pods", "Pod", "", "")},
+		{"another name than the definition's", "xs.example.com", established("ys", "Y", "example.com", "")},
+		{"accepted names that are another definition's", "xs.example.com", strings.Replace(established("ys", "Y", "example.com", ""), `"plural":"ys"`, `"plural":"xs"`, 1)},
+		{"a plural with a slash", "quorate/xs.example.com", established("quorate/xs", "X", "example.com", "")},
+		{"a plural with a dot", "a.xs.example.com", established("a.xs", "X", "example.com", "")},
+	} {
+		w := newWorld(t)
+		before := w.Current()
+		w.put(c.name, c.value)
+		if all := w.Current().All(); len(all) != len(before.All()) {
+			t.Errorf("%s: it is served", c.why)
+		}
+		d := w.Definitions()[0]
+		if s := d.Storage(); s != nil && (c.name != s.GroupResource().String() || s.Table() != c.name) {
+			t.Errorf("%s: its objects would be those of %s", c.why, s.Table())
+		}
+	}
+	w := newWorld(t)
+	w.put("roles.rbac.authorization.k8s.io", strings.ReplaceAll(established("roles", "Role", "rbac.authorization.k8s.io", ""), `"name":"v1"`, `"name":"v3"`))
+	group := schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v3"}
+	if r := w.Current().Lookup(group.WithResource("roles")); r == nil || r.Table() != "custom/roles.rbac.authorization.k8s.io" {
+		t.Errorf("another version of a built-in group: %v", r)
 	}
 }
 

@@ -318,3 +318,20 @@ func TestGroupOrder(t *testing.T) {
 		at = i
 	}
 }
+
+// TestBuiltinVersionsFirst: a definition in a group that is built in does not become
+// what clients mean when they name no version.
+func TestBuiltinVersionsFirst(t *testing.T) {
+	all := kinds.NewRegistry([]*kinds.Resource{
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", Plural: "roles", Verbs: []string{"list"}},
+		{Group: "rbac.authorization.k8s.io", Version: "v2", Kind: "Evil", Plural: "roles", Verbs: []string{"list"}, Custom: true},
+		{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "Role", Plural: "roles", Verbs: []string{"list"}},
+	})
+	var got []string
+	for _, gv := range groupsOf(all)[0].versions {
+		got = append(got, gv.version)
+	}
+	if want := []string{"v1", "v1beta1", "v2"}; !slices.Equal(got, want) {
+		t.Errorf("versions in the order %v, want %v", got, want)
+	}
+}

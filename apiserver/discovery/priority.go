@@ -52,6 +52,9 @@ type groupVersion struct {
 	resources      []*kinds.Resource
 }
 
+// custom reports whether nothing in the version is built in.
+func (gv groupVersion) custom() bool { return gv.resources[0].Custom }
+
 func (gv groupVersion) String() string {
 	if gv.group == "" {
 		return gv.version
@@ -60,7 +63,9 @@ func (gv groupVersion) String() string {
 }
 
 // groupsOf sorts the registry: groups by priority, versions as Kubernetes
-// compares them (v2, v1, v1beta1), so that the first is the preferred one.
+// compares them (v2, v1, v1beta1), so that the first is the preferred one. What is
+// built in comes before custom resources of the same group: no definition decides
+// which resource `kubectl get roles` means.
 func groupsOf(r *kinds.Registry) []group {
 	var groups []group
 	for _, x := range r.All() { // sorted by group, version, plural
@@ -76,6 +81,12 @@ func groupsOf(r *kinds.Registry) []group {
 	}
 	for _, g := range groups {
 		slices.SortStableFunc(g.versions, func(a, b groupVersion) int {
+			if x, y := a.custom(), b.custom(); x != y {
+				if x {
+					return 1
+				}
+				return -1
+			}
 			return version.CompareKubeAwareVersionStrings(b.version, a.version)
 		})
 	}

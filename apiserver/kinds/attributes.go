@@ -5,12 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/quorate/quorate/proto"
 )
 
 // derived is what a resource works out once, on first use.
 type derived struct {
+	table atomic.Pointer[string]
+
 	attributesOnce sync.Once
 	attributes     []attribute
 

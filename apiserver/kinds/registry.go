@@ -21,7 +21,8 @@ type Registry struct {
 }
 
 // NewRegistry builds a registry; later entries with the same group, version and
-// plural replace earlier ones.
+// plural replace earlier ones. Of several with one kind, LookupKind gives a built-in
+// one before a custom one, and otherwise the first by plural.
 func NewRegistry(resources []*Resource) *Registry {
 	r := &Registry{
 		byGVR: make(map[schema.GroupVersionResource]*Resource, len(resources)),
@@ -35,11 +36,15 @@ func NewRegistry(resources []*Resource) *Registry {
 		r.all = append(r.all, x)
 	}
 	slices.SortFunc(r.all, compare)
-	for _, x := range r.all {
-		if r.byGVK[x.GVK()] == nil {
-			r.byGVK[x.GVK()] = x
-		} else {
-			r.contested = true
+	for _, custom := range [...]bool{false, true} {
+		for _, x := range r.all {
+			switch {
+			case x.Custom != custom:
+			case r.byGVK[x.GVK()] == nil:
+				r.byGVK[x.GVK()] = x
+			default:
+				r.contested = true
+			}
 		}
 	}
 	return r

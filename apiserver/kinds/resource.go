@@ -190,19 +190,6 @@ func (r *Resource) ListKindName() string {
 	return r.Kind + "List"
 }
 
-// Table is the name of the store's table: "pods", "deployments.apps". All
-// versions of a resource share one.
-func (r *Resource) Table() string {
-	g := r.Group
-	if r.StorageVersion != "" {
-		g = r.StorageGroup
-	}
-	if g == "" {
-		return r.Plural
-	}
-	return r.Plural + "." + g
-}
-
 // Key of an object in the table: namespace/name, or name for cluster scope.
 func (r *Resource) Key(namespace, name string) string {
 	if r.Namespaced {

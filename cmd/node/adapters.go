@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
@@ -35,8 +35,8 @@ func (s timedStore) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, e
 	case w.Condition == proto.Condition_CONDITION_ABSENT:
 		op = "create"
 	}
-	resource, group, _ := strings.Cut(w.Table, ".")
-	s.m.StoreOperation(op, group, resource, time.Since(began))
+	resource, _ := kinds.OfTable(w.Table)
+	s.m.StoreOperation(op, resource.Group, resource.Resource, time.Since(began))
 	return r, err
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -276,12 +277,12 @@ func (n *node) storeStats() metrics.StoreStats {
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
 	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
 	for name, t := range n.store.State().Tables() {
-		if strings.Contains(name, "/") {
-			continue // ours, not the API's
+		resource, ofAPI := kinds.OfTable(name)
+		if !ofAPI {
+			continue
 		}
 		live, _ := t.Live()
-		resource, group, _ := strings.Cut(name, ".")
-		out.Tables = append(out.Tables, metrics.TableStats{Group: group, Resource: resource, Objects: live})
+		out.Tables = append(out.Tables, metrics.TableStats{Group: resource.Group, Resource: resource.Resource, Objects: live})
 	}
 	return out
 }
