@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"strings"
@@ -33,7 +34,7 @@ func (c *call) audited() {
 	i := &c.info
 	a := &audit.Attributes{User: auditUser(c.user), Verb: i.Verb, Path: i.Path}
 	if i.IsResource {
-		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, i.Name, i.Group, i.Version
+		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.selected), i.Group, i.Version
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
 	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.start, a)

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/http"
@@ -253,6 +254,7 @@ func (c *call) identify() bool {
 			c.partFrom()
 		}
 	}
+	c.info.selected = c.info.selectedName(c.r.URL.RawQuery)
 	c.audited()
 	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
 	if err != nil {
@@ -297,7 +299,7 @@ func (c *call) attributes() auth.Attributes {
 	return auth.Attributes{
 		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
 		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
-		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
+		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.selected),
 	}
 }
 

@@ -2,7 +2,11 @@ package apiserver
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
+
+	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // RequestInfo is what a path and a method ask for, in the words of RBAC.
@@ -21,6 +25,10 @@ type RequestInfo struct {
 	Subresource string
 	Namespace   string
 	Name        string
+	// selected is the name to which the field selector of a list or a watch restricts
+	// it; empty if it does not. Permissions are asked for with it. It is read once it is
+	// known who asks.
+	selected string
 	// legacyWatch marks /api/v1/watch/... paths.
 	legacyWatch bool
 	// trailing holds segments after the subresource (proxy paths).
@@ -55,6 +63,28 @@ func (i *RequestInfo) parse(r *http.Request) bool {
 	}
 	i.Verb = verbOf(r, i)
 	return true
+}
+
+// selectedName is the name that a query's field selector asks for, if that can be one.
+// The selector counts as it stands here: a second one that says something else is
+// refused with the query. Paths below /watch/ name their object themselves.
+func (i *RequestInfo) selectedName(query string) string {
+	if i.Name != "" || i.legacyWatch || i.Verb != "list" && i.Verb != "watch" || !strings.Contains(query, "fieldSelector=") {
+		return ""
+	}
+	value, err := url.QueryUnescape(rawParameter(query, "fieldSelector"))
+	if err != nil {
+		return ""
+	}
+	selector, err := fields.ParseSelector(value)
+	if err != nil {
+		return ""
+	}
+	name, ok := selector.RequiresExactMatch(fieldName)
+	if !ok || len(namecontent.IsPathSegmentName(name)) > 0 {
+		return ""
+	}
+	return name
 }
 
 // groupVersion cuts /api/V/ or /apis/G/V/ off. A group version without
