@@ -41,7 +41,7 @@ func (c *call) requestedBy(obj, old tree) error {
 		spec["extra"] = extra
 	}
 	obj["spec"], obj["status"] = spec, tree{}
-	return nil
+	return c.checkSubject(obj)
 }
 
 func anyList(list []string) []any {
@@ -71,6 +71,9 @@ func takeApproval(c *call, obj, sent, old tree) error {
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
 		return c.invalid(c.info.Name, errs)
+	}
+	if err := c.mayApprove(old); err != nil {
+		return err
 	}
 	return carryLabels(obj, sent)
 }
@@ -110,6 +113,9 @@ func takeRequestStatus(c *call, obj, sent, old tree) error {
 	}
 	setList(state, "conditions", list)
 	obj["status"] = state
+	if err := c.maySign(obj, old); err != nil {
+		return err
+	}
 	return carryLabels(obj, sent)
 }
 

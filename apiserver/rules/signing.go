@@ -62,20 +62,26 @@ func signingRequest(obj, old tree) field.ErrorList {
 
 // checkRequest checks the form and the signature of a PKCS#10 request.
 func checkRequest(v any) error {
-	s, _ := v.(string)
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		return err
-	}
-	block, _ := pem.Decode(raw)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return errors.New("PEM block type must be CERTIFICATE REQUEST")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+	request, err := Request(v)
 	if err != nil {
 		return err
 	}
 	return request.CheckSignature()
+}
+
+// Request reads spec.request of a decoded signing request. The signature is not
+// checked.
+func Request(v any) (*x509.CertificateRequest, error) {
+	s, _ := v.(string)
+	raw, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
 }
 
 func checkUsages(now, old []any, path *field.Path) (errs field.ErrorList) {

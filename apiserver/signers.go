@@ -1,0 +1,65 @@
+package apiserver
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/rules"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Signers are not stored anywhere: they are names that roles speak of. Who may write
+// the approval of a request, or its certificate, needs the signer's permission besides,
+// because signers and clients take what is written there for decided. The rules and
+// texts are those of upstream's admission plugins CertificateApproval,
+// CertificateSigning and CertificateSubjectRestriction.
+
+var signers = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "signers"}
+
+// mayUseSigner refuses users who lack a verb on a signer and on its whole domain.
+func (c *call) mayUseSigner(verb, signer, what string) error {
+	domain, _, _ := strings.Cut(signer, "/")
+	if c.mayAlso(verb, signers, signer) || c.mayAlso(verb, signers, domain+"/*") {
+		return nil
+	}
+	return apierrors.NewForbidden(c.res.GroupResource(), c.info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))
+}
+
+// mayApprove refuses users who may not approve for the signer of a stored request.
+func (c *call) mayApprove(stored tree) error {
+	return c.mayUseSigner("approve", text(asTree(stored["spec"]), "signerName"), "approve")
+}
+
+// maySign refuses users who may not sign for the signer of a stored request, if the
+// certificate or the conditions change.
+func (c *call) maySign(obj, stored tree) error {
+	now, was := asTree(obj["status"]), asTree(stored["status"])
+	if treeEqual(now["certificate"], was["certificate"]) && sameList(conditionsOf(obj), conditionsOf(stored)) {
+		return nil
+	}
+	return c.mayUseSigner("sign", text(asTree(stored["spec"]), "signerName"), "sign")
+}
+
+func sameList(a, b []any) bool { return len(a) == 0 && len(b) == 0 || treeEqual(a, b) }
+
+// checkSubject refuses requests for certificates that would be above all roles.
+func (c *call) checkSubject(obj tree) error {
+	spec := asTree(obj["spec"])
+	if text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
+		return nil
+	}
+	request, err := rules.Request(spec["request"])
+	if err != nil {
+		return nil // it is refused for that
+	}
+	for _, group := range request.Subject.Organization {
+		if group == auth.Masters {
+			return apierrors.NewForbidden(c.res.GroupResource(), text(asTree(obj["metadata"]), "name"),
+				fmt.Errorf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, auth.Masters))
+		}
+	}
+	return nil
+}
