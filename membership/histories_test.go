@@ -79,7 +79,7 @@ func (w *world) run(f []string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for _, other := range w.machines {
-				if s, _ := other.conf.Find(mc.id); s.Address != mc.address || !s.Voter {
+				if s, _ := other.conf.Find(mc.id); other.up && (s.Address != mc.address || !s.Voter) {
 					return false
 				}
 			}

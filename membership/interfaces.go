@@ -100,4 +100,11 @@ type Peers interface {
 	// accepted at the address. With an empty id, any node is that has a peer
 	// certificate, and the connection is kept per address.
 	Conn(id proto.NodeID, address string) (*grpc.ClientConn, error)
+	// Found notes that the member which the configuration has at configured was
+	// found at address: Conn and Raft dial it there from then on, as long as the
+	// configuration says the same. Equal addresses take the note back.
+	Found(id proto.NodeID, configured, address string)
+	// ForgetAddress closes the connection that was made to an address with an
+	// empty id.
+	ForgetAddress(address string)
 }

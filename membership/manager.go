@@ -60,7 +60,8 @@ type Options struct {
 	// BootstrapExpect is how many nodes must have found each other before they
 	// start a cluster. 0: never start one, only join.
 	BootstrapExpect int
-	// Join are peer addresses of nodes, with or without this one.
+	// Join are peer addresses of nodes, with or without this one: of the cluster to
+	// join, and later of members that may have moved.
 	Join []string
 	// NonVoter says that the node wants to stay without a vote.
 	NonVoter bool
@@ -151,8 +152,8 @@ func (m *Manager) self() *proto.Member {
 // at once for one that was before.
 func (m *Manager) Formed() <-chan struct{} { return m.formed }
 
-// Run finds or starts the node's cluster, then announces the node and, while it
-// leads, runs autopilot. It returns nil when ctx ends, or the reason why the
+// Run finds or starts the node's cluster, then announces the node, searches for
+// the members while there is no leader and, while it leads, runs autopilot. It returns nil when ctx ends, or the reason why the
 // node can never take part.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := m.form(ctx); err != nil {
@@ -165,6 +166,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
+	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.compare(ctx) })
 	wg.Wait()
 	return nil

@@ -54,6 +54,9 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 			return resp, nil
 		}
 	}
+	if req.ClusterId != "" && req.ClusterId == string(m.id.Cluster()) {
+		m.found(req.Self) // a member that searches: see search
+	}
 	cluster, members, err := m.announced()
 	if err != nil {
 		return nil, toStatus(err)

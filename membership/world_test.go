@@ -31,8 +31,8 @@ import (
 const testSecret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // world is a set of machines with real gRPC over TLS between them and a model of
-// Raft: what a leader has, every running member of its configuration has at
-// once; there is a leader when a majority of the voters runs.
+// Raft: what a leader has, every running member of its configuration that it can
+// dial has at once; there is a leader when a node can dial a majority of the voters.
 type world struct {
 	t *testing.T
 
@@ -70,7 +70,8 @@ type machine struct {
 	cancel context.CancelFunc
 	done   chan error
 	conns  map[string]*grpc.ClientConn
-	reason string // it waits for
+	found  map[proto.NodeID][2]string // configured, found
+	reason string                     // it waits for
 	logs   []string
 }
 
@@ -160,6 +161,7 @@ func (w *world) start(mc *machine, edit func(*Options)) {
 	w.mu.Lock()
 	mc.id, mc.node, mc.cert, mc.server, mc.cancel, mc.up = id.ID(), m, cert, server, cancel, true
 	mc.done, mc.conns, mc.reason = make(chan error, 1), map[string]*grpc.ClientConn{}, ""
+	mc.found = map[proto.NodeID][2]string{}
 	done := mc.done
 	w.mu.Unlock()
 	go func() { done <- m.Run(ctx) }()
@@ -172,7 +174,7 @@ func (w *world) stop(mc *machine) {
 		return
 	}
 	mc.up = false
-	conns := mc.conns
+	conns := maps.Clone(mc.conns)
 	w.mu.Unlock()
 	mc.cancel()
 	mc.server.Stop()
@@ -262,7 +264,15 @@ func (w *world) reignLocked(c proto.ClusterID) *machine {
 	if 2*len(live) <= voters {
 		return nil
 	}
-	can := slices.DeleteFunc(live, func(mc *machine) bool { return !mc.state || mc.conf.Index < newest.conf.Index })
+	can := slices.DeleteFunc(slices.Clone(live), func(mc *machine) bool {
+		reached := 0
+		for _, s := range newest.conf.Servers {
+			if s.Voter && slices.ContainsFunc(live, func(v *machine) bool { return v.id == s.ID }) && mc.reachesLocked(s) {
+				reached++
+			}
+		}
+		return !mc.state || mc.conf.Index < newest.conf.Index || 2*reached <= voters
+	})
 	if len(can) == 0 {
 		return nil
 	}
@@ -278,11 +288,40 @@ func (w *world) reignLocked(c proto.ClusterID) *machine {
 		w.term++
 	}
 	for _, s := range lead.conf.Servers {
-		if mc := w.byID(s.ID); mc != nil && mc.up && mc.crash == "" && mc.address == s.Address && (mc.conf.Index < lead.conf.Index || !mc.state) {
+		if mc := w.byID(s.ID); mc != nil && mc.up && mc.crash == "" && lead.reachesLocked(s) && (mc.conf.Index < lead.conf.Index || !mc.state) {
 			mc.conf, mc.state, mc.cluster = lead.conf, true, lead.cluster
 		}
 	}
 	return lead
+}
+
+// reachesLocked says whether the machine dials a member where that is.
+func (mc *machine) reachesLocked(s Server) bool {
+	to := mc.w.byID(s.ID)
+	return to == mc || to != nil && mc.dialsLocked(s.ID, s.Address) == to.address
+}
+
+func (mc *machine) dialsLocked(id proto.NodeID, address string) string {
+	if f, ok := mc.found[id]; ok && f[0] == address {
+		return f[1]
+	}
+	return address
+}
+
+// Found and ForgetAddress implement Peers.
+func (mc *machine) Found(id proto.NodeID, configured, address string) {
+	mc.w.mu.Lock()
+	defer mc.w.mu.Unlock()
+	mc.found[id] = [2]string{configured, address}
+}
+
+func (mc *machine) ForgetAddress(address string) {
+	mc.w.mu.Lock()
+	defer mc.w.mu.Unlock()
+	if c := mc.conns["@"+address]; c != nil {
+		c.Close()
+		delete(mc.conns, "@"+address)
+	}
 }
 
 func (mc *machine) leaderLocked() *machine {
@@ -304,6 +343,7 @@ func (mc *machine) Conn(id proto.NodeID, address string) (*grpc.ClientConn, erro
 	if !mc.up {
 		return nil, errors.New("closed")
 	}
+	address = mc.dialsLocked(id, address)
 	key := string(id) + "@" + address
 	if c := mc.conns[key]; c != nil {
 		return c, nil
@@ -372,7 +412,9 @@ func (r fakeRaft) Members() (Configuration, error) {
 func (r fakeRaft) Leader() (proto.NodeID, string) {
 	defer r.lock()()
 	if l := r.mc.leaderLocked(); l != nil {
-		return l.id, l.address
+		if own, in := l.conf.Find(r.mc.id); in && l.reachesLocked(own) {
+			return l.id, l.address
+		}
 	}
 	return "", ""
 }

@@ -102,7 +102,7 @@ func (c *cluster) open(m *testNode) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	m.rpc = peer.NewTransport(m.host, func(proto.NodeID) (string, bool) { return "", false })
+	m.rpc = peer.NewTransport(m.host)
 	cfg := Config{
 		Dir: m.dir, Node: m.id, Name: string(m.id), Transport: m.rpc, Peers: m.host, Logger: logger,
 		Fatal: func(err error) {

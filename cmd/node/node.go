@@ -216,8 +216,7 @@ func (n *node) openPeers(context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("peer port: %w", err), listener.Close())
 	}
-	// raft hands every call the address of its configuration, which is ours too.
-	n.rpc = peer.NewTransport(n.peers, func(proto.NodeID) (string, bool) { return "", false })
+	n.rpc = peer.NewTransport(n.peers)
 	return nil
 }
 

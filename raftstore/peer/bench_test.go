@@ -73,8 +73,8 @@ func BenchmarkAppendEntries(b *testing.B) {
 			a := newAuthority(b)
 			server, _ := startHost(b, a, "b", nil)
 			client, _ := startHost(b, a, "a", nil)
-			to := func(proto.NodeID) (string, bool) { return server.Addr(), true }
-			from, at := NewTransport(client, to), NewTransport(server, to)
+			client.Found("b", "b", server.Addr())
+			from, at := NewTransport(client), NewTransport(server)
 			defer from.Close()
 			defer at.Close()
 			go func() {

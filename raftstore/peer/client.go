@@ -23,8 +23,8 @@ type grpcClient struct {
 	conn *grpc.ClientConn
 }
 
-// Conn returns the gRPC connection to the node id at addr; it connects when it
-// is first used. It is shared: do not close it. There is one per node, and when
+// Conn returns the gRPC connection to the node id at addr, or where Found says
+// that it is instead; it connects when it is first used. It is shared: do not close it. There is one per node, and when
 // a node's address changes the old one is closed, which fails its calls. With
 // id "" any peer may answer at addr; those connections are shared by address.
 //
@@ -33,7 +33,7 @@ type grpcClient struct {
 func (h *Host) Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 	key := id
 	if id == "" {
-		key = proto.NodeID("@" + addr) // no node id contains an @
+		key = anyoneAt(addr)
 	} else if !validNodeID(string(id)) {
 		return nil, fmt.Errorf("connect to %s: node id %q is not valid", addr, id)
 	}
@@ -42,6 +42,7 @@ func (h *Host) Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 		h.mu.Unlock()
 		return nil, ErrClosed
 	}
+	addr = h.whereaboutsLocked(key, addr)
 	old := h.clients[key]
 	if old != nil && old.addr == addr {
 		h.mu.Unlock()

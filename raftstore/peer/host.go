@@ -33,6 +33,7 @@ type Host struct {
 	closed  bool
 	layer   *Layer                       // the open one, if any
 	clients map[proto.NodeID]*grpcClient // see client.go
+	moved   map[proto.NodeID]moved       // see moved.go
 }
 
 // New starts to accept connections on cfg.Listener. Raft streams are refused
@@ -48,6 +49,7 @@ func New(cfg Config) (*Host, error) {
 		refusals: newLimiter(time.Second),
 		calls:    newQueue(cfg.Listener.Addr()),
 		clients:  map[proto.NodeID]*grpcClient{},
+		moved:    map[proto.NodeID]moved{},
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.tls = h.serverTLS()

@@ -88,8 +88,8 @@ func TestSenderIsChecked(t *testing.T) {
 	a := newAuthority(t)
 	from, _ := startHost(t, a, "a", nil)
 	at, _ := startHost(t, a, "b", nil)
-	to := func(proto.NodeID) (string, bool) { return at.Addr(), true }
-	sender, receiver := NewTransport(from, to), NewTransport(at, to)
+	from.Found("b", "", at.Addr())
+	sender, receiver := NewTransport(from), NewTransport(at)
 	defer sender.Close()
 	defer receiver.Close()
 	go respond(receiver, &raft.RequestVoteResponse{Term: 9})
@@ -121,9 +121,9 @@ func TestClose(t *testing.T) {
 		a := newAuthority(t)
 		from, _ := startHost(t, a, "a", nil)
 		at, _ := startHost(t, a, "b", nil)
-		to := func(proto.NodeID) (string, bool) { return at.Addr(), true }
-		sender := NewTransport(from, to)
-		NewTransport(at, to)
+		from.Found("b", "", at.Addr())
+		sender := NewTransport(from)
+		NewTransport(at)
 		busy := make(chan error, 4)
 		// A request that nobody consumes, a pipeline, a stream of calls, a
 		// watched connection, a half-open handshake.

@@ -89,5 +89,5 @@ func TestTraffic(t *testing.T) {
 }
 
 func newTestTransport(h *Host) *Transport {
-	return NewTransport(h, func(proto.NodeID) (string, bool) { return "", false })
+	return NewTransport(h)
 }

@@ -75,17 +75,13 @@ var (
 	_ raft.WithClose   = (*Transport)(nil)
 )
 
-// NewTransport starts the Raft transport of a Host, on its Layer. resolve
-// returns the current address of a node; while it knows none, the address in
-// Raft's configuration is used. Closing the transport closes the Layer; a Host
-// can have a new transport after that.
-func NewTransport(h *Host, resolve func(proto.NodeID) (addr string, ok bool)) *Transport {
+// NewTransport starts the Raft transport of a Host, on its Layer. Nodes are dialled
+// at the address in Raft's configuration, or where Found says that they are.
+// Closing the transport closes the Layer; a Host can have a new transport after
+// that.
+func NewTransport(h *Host) *Transport {
 	t := NewTransportOn(h.Layer(), func(id raft.ServerID, configured raft.ServerAddress) raft.ServerAddress {
-		addr, ok := resolve(proto.NodeID(id))
-		if !ok {
-			addr = string(configured)
-		}
-		return nodeAddress(proto.NodeID(id), addr)
+		return nodeAddress(proto.NodeID(id), h.whereabouts(proto.NodeID(id), string(configured)))
 	}, rpcTimeout, h.cfg.Logger)
 	if of := h.cfg.Traffic; of != nil {
 		t.failed = func(id raft.ServerID) { of(proto.NodeID(id)).Failed() }

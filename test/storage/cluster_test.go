@@ -103,7 +103,7 @@ func (n *node) openStore(t *testing.T, dir string, credentials peer.Credentials)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.rpc = peer.NewTransport(n.host, func(proto.NodeID) (string, bool) { return "", false })
+	n.rpc = peer.NewTransport(n.host)
 	n.store, err = raftstore.Open(raftstore.Config{
 		Dir: dir, Node: n.id, Name: string(n.id), Transport: n.rpc, Peers: n.host, Logger: log,
 		Fatal: func(err error) {

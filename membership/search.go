@@ -1,0 +1,88 @@
+package membership
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// searchAfter is how many ticks in a row a node knows no leader before it searches
+// for the members: an election ends sooner.
+const searchAfter = 2
+
+// search finds members that are not where the configuration says. A member that
+// comes back under a new address announces it, which takes a leader; when a
+// majority has moved there is none before the members have found each other. So a
+// node without a leader says hello to the --join addresses and to the members, and
+// notes who answers: the asked node learns the same of the caller. Addresses are
+// only hints: each connection proves the node id by certificate. When a leader is
+// there again it announces the new addresses, and the configuration takes the
+// notes' place.
+func (m *Manager) search(ctx context.Context) {
+	asked := map[string]bool{}
+	for missing := 0; sleep(ctx, m.opt.Tick, nil) == nil; {
+		if id, _ := m.raft.Leader(); id != "" {
+			missing = 0
+			m.leave(asked)
+			continue
+		}
+		if missing++; missing >= searchAfter {
+			m.searchOnce(ctx, asked)
+		}
+	}
+	m.leave(asked)
+}
+
+// leave closes the connections of a search. Otherwise they would be kept, or
+// tried again, for as long as the node runs.
+func (m *Manager) leave(asked map[string]bool) {
+	for addr := range asked {
+		m.peers.ForgetAddress(addr)
+		delete(asked, addr)
+	}
+}
+
+func (m *Manager) searchOnce(ctx context.Context, asked map[string]bool) {
+	conf, err := m.raft.Members()
+	if err != nil {
+		m.log.Debug("cannot search for the members", "error", err)
+		return
+	}
+	ask := map[string]bool{}
+	for _, addr := range m.opt.Join {
+		ask[addr] = true
+	}
+	for _, s := range conf.Servers {
+		ask[s.Address] = true // it may have moved back, or never have moved
+	}
+	delete(ask, m.opt.PeerAddress)
+	for addr := range ask {
+		asked[addr] = true
+	}
+	answers := map[string]*proto.HelloResponse{}
+	m.helloAll(ctx, ask, answers)
+	for _, r := range answers {
+		if r.ClusterId == string(m.id.Cluster()) {
+			m.found(r.Self)
+		}
+	}
+}
+
+// found notes where a member is that has just said so itself.
+func (m *Manager) found(p *proto.Member) {
+	conf, err := m.raft.Members()
+	if err != nil || p.PeerAddress == "" || p.NodeId == string(m.id.ID()) {
+		return
+	}
+	i := slices.IndexFunc(conf.Servers, func(s Server) bool { return string(s.ID) == p.NodeId })
+	if i < 0 {
+		return
+	}
+	configured := conf.Servers[i].Address
+	if configured != p.PeerAddress {
+		m.log.Info("a member was found at another address than the configuration's",
+			"node", p.NodeId, "name", p.Name, "configured", configured, "found", p.PeerAddress)
+	}
+	m.peers.Found(proto.NodeID(p.NodeId), configured, p.PeerAddress)
+}
