@@ -51,6 +51,7 @@ type call struct {
 	ticket    fairness.Ticket
 	pace      *pace        // of the answer; nil until it is long
 	held      int64        // bytes that the body is charged with
+	bodyRead  bool         // nothing of the body is left on the connection
 	audit     *audit.Event // nil: not audited
 	keep      bool         // the answer is kept for the audit log
 	kept      []byte
@@ -66,6 +67,7 @@ func (c *call) begun(code int) {
 		return
 	}
 	c.code = code
+	c.leaveBody()
 	if c.kind.LongRunning {
 		c.audit.Started(code)
 	}
@@ -233,6 +235,9 @@ func (c *call) end() {
 }
 
 func (c *call) done() {
+	if c.code == 0 {
+		c.leaveBody() // net/http answers for a handler that said nothing
+	}
 	c.auditEnd()
 	c.s.cfg.Observer.RequestDone(&c.kind, RequestEnd{
 		Code: c.code, Duration: time.Since(c.start), RequestBytes: c.bodySize, ResponseBytes: c.written,

@@ -38,12 +38,15 @@ type slowSet struct {
 type pace struct {
 	set   *slowSet
 	c     *call
-	until time.Time // when the request's time is over; zero: never
+	until time.Time // when the client's time is over; zero: never
 	cut   func(*http.ResponseController) error
 	timer *time.Timer
+	// patience is how long one read or write may wait; zero: as long as the request may.
+	patience time.Duration
 
 	mu    sync.Mutex
-	over  bool // the request has ended, or was cut
+	stall time.Time // guarded by mu: when patience is over
+	over  bool      // the request has ended, or was cut
 	slow  bool
 	bytes int64     // guarded by set.mu once it is slow
 	since time.Time // guarded by set.mu: when it became slow
@@ -59,11 +62,29 @@ func (s *slowSet) newPace(c *call, until time.Time, bytes int64, cut func(*http.
 
 // begin is called before what may have to wait for the client.
 func (p *pace) begin() {
-	wait := slowAfter
+	if p.patience > 0 {
+		p.mu.Lock()
+		p.stall = time.Now().Add(p.patience)
+		p.mu.Unlock()
+	}
+	p.timer.Reset(p.next(slowAfter))
+}
+
+// next is when to look again: after wait, and when the client's time is over.
+func (p *pace) next(wait time.Duration) time.Duration {
 	if !p.until.IsZero() {
 		wait = min(wait, time.Until(p.until))
 	}
-	p.timer.Reset(max(0, wait))
+	if p.patience > 0 {
+		wait = min(wait, time.Until(p.stall))
+	}
+	return max(0, wait)
+}
+
+// late reports whether the client's time is over.
+func (p *pace) late() bool {
+	now := time.Now()
+	return !p.until.IsZero() && !now.Before(p.until) || p.patience > 0 && !now.Before(p.stall)
 }
 
 // done is called when it has not.
@@ -79,14 +100,14 @@ func (p *pace) hold(bytes int64) {
 	p.bytes = bytes
 }
 
-// fire notices that the client is slow, and again when the request's time is over.
+// fire notices that the client is slow, and again when its time is over.
 func (p *pace) fire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
 		return
 	}
-	if !p.until.IsZero() && !time.Now().Before(p.until) {
+	if p.late() {
 		p.end()
 		return
 	}
@@ -102,10 +123,7 @@ func (p *pace) fire() {
 			again = slowAfter
 		}
 	}
-	if !p.until.IsZero() {
-		again = min(again, time.Until(p.until))
-	}
-	p.timer.Reset(max(0, again))
+	p.timer.Reset(p.next(again))
 }
 
 // evict ends a request that has to make room.
@@ -216,8 +234,10 @@ func (c *call) deadline() time.Time {
 	return c.start.Add(c.s.cfg.Limits.Request)
 }
 
-// pacedBody makes reading the body fail when the request's time is over, as
-// pacedWrite.
-func (c *call) pacedBody() *pace {
-	return c.s.slowBodies.newPace(c, c.deadline(), 0, func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+// pacedBody makes reading the body fail at until, and before that when the client
+// sends nothing for Limits.BodyPause, as pacedWrite.
+func (c *call) pacedBody(until time.Time) *pace {
+	p := c.s.slowBodies.newPace(c, until, 0, func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+	p.patience = c.s.cfg.Limits.BodyPause
+	return p
 }

@@ -40,8 +40,11 @@ func TestSlowRoom(t *testing.T) {
 		late := wait("bob", "late", began.Add(30*time.Second))
 		time.Sleep(time.Second)
 		synctest.Wait()
+		late.mu.Lock()
+		slow := late.slow
+		late.mu.Unlock()
 		mu.Lock()
-		if len(cut) != 0 || late.slow || set.held != 400 {
+		if len(cut) != 0 || slow || set.held != 400 {
 			t.Fatalf("after 5 s: %v were cut, %d bytes", cut, set.held)
 		}
 		mu.Unlock()

@@ -19,13 +19,14 @@ func (c *call) body() ([]byte, error) {
 	if c.r.ContentLength == 0 {
 		return nil, nil
 	}
-	p := c.pacedBody()
+	p := c.pacedBody(c.deadline())
 	b, err := c.readBody(limit, p)
 	slow := p.stop()
 	switch {
 	case err == nil && slow && !c.admitted():
 		return nil, status.TooMany(retryRefused)
 	case err == nil:
+		c.bodyRead = true
 		c.bodySize = int64(len(b))
 		c.auditBody(b)
 		return b, nil

@@ -136,6 +136,9 @@ type Limits struct {
 	WriteBytes int64
 	// Body of a request in bytes. Default 3 MiB.
 	Body int64
+	// BodyPause is how long a client may send nothing of a body that it has announced,
+	// and how long the answer waits for the rest of a body that nobody needs. Default 10 s.
+	BodyPause time.Duration
 	// Object as it is stored, in bytes. Default 1.5 MiB, less what the log entry
 	// needs around it.
 	Object int
@@ -166,6 +169,7 @@ func (l *Limits) defaults() {
 	set(&l.Writes, 200)
 	set(&l.WriteBytes, 256<<20)
 	set(&l.Body, 3<<20)
+	set(&l.BodyPause, 10*time.Second)
 	set(&l.Object, proto.MaxEntryBytes-16<<10)
 	set(&l.Request, 60*time.Second)
 	set(&l.Write, 34*time.Second)

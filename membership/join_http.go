@@ -40,8 +40,15 @@ const maxJoinBody = 4 << 10
 // authentication, but only through TLS with this node's serving certificate.
 func (m *Manager) JoinHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 5*m.opt.CallTimeout)
+		limit := 5 * m.opt.CallTimeout
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
+		// Nobody is known here: a body that does not come must not hold the connection,
+		// neither while it is read nor when its request was refused.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit)) // only connections have deadlines
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
 		grant, err := m.serveJoin(ctx, r)
 		if err != nil {
 			m.log.Warn("join token refused", "from", r.RemoteAddr, "error", err)

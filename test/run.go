@@ -36,6 +36,9 @@ func Main(m *testing.M) int {
 		reap(dir)
 		return 0
 	}
+	if what := os.Getenv(silentVariable); what != "" {
+		return beSilent(what)
+	}
 	end, err := begin()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "test:", err)

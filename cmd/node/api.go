@@ -80,7 +80,7 @@ func (n *node) serveAPI(context.Context) error {
 	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
-		Authenticator: authenticator, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Authenticator: greeter{authenticator}, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
@@ -99,8 +99,8 @@ func (n *node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.http = n.httpServer(beside(n.api, n.ownPaths(authenticator)))
-	n.http.ConnState = n.listener.state
+	n.http = n.httpServer(beside(n.api, n.ownPaths(greeter{authenticator})))
+	n.http.ConnState, n.http.ConnContext = n.listener.state, withConnection
 	return nil
 }
 
@@ -177,6 +177,8 @@ func (n *node) httpServer(h http.Handler) *http.Server {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: n.pki.ServingCertificate,
+			// Waits for the handshake's turn; the configuration is this one.
+			GetConfigForClient: n.listener.handshakes.begin,
 			// Clients may present a certificate; one that is presented must be ours.
 			ClientAuth: tls.VerifyClientCertIfGiven,
 			ClientCAs:  n.pki.APIRoots(),

@@ -139,7 +139,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", true, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", 400, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", 200, "changes at once (0: no bound)")
-	f.IntVar(&c.MaxConnections, "max-connections", 10_000, "connections to the API at once, and at most three quarters of the file descriptors; above it the one ends that has been idle for longest")
+	f.IntVar(&c.MaxConnections, "max-connections", 10_000, "connections to the API at once, and at most three quarters of the file descriptors; above it those end first on which nobody has authenticated, the oldest first, of the address that has the most")
 	f.IntVar(&c.MaxStreams, "http2-max-streams-per-connection", 250, "requests at once on one HTTP/2 connection")
 	f.Float64Var(&c.GoawayChance, "goaway-chance", 0, "fraction of HTTP/2 requests, at most 0.02, after which the client is asked to connect anew, so that a load balancer spreads clients again")
 	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", nil, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")

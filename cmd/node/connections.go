@@ -2,29 +2,55 @@ package main
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/auth"
 )
 
 // connections is the API's listener. It bounds how many connections there are: each
 // costs a descriptor, which the log and the other nodes need too, and memory (some
-// 90 kB on HTTP/2). Above the bound the one goes that has been idle for longest, which
-// its client notices least; if all are at work, the newest.
+// 90 kB on HTTP/2). Anybody can open one, so they are of two sorts: those of guests, on
+// which no request has been authenticated yet, and those of users.
+//
+// Guests make room first. One address may have half of all connections as guests; above
+// that its oldest goes. Above the bound of all, the oldest goes of the address that has
+// the most guests: addresses take turns, and who shares an address with an
+// attacker has as long to authenticate as it takes that one to open as many connections.
+// The newest would be the wrong one to refuse: silent connections would keep everybody
+// else out for as long as they may live.
+//
+// Users leave a tenth to guests, so that there is always a way in. Above that the
+// connection goes that has been idle for longest, which its client notices least; if all
+// are at work, the newest of the user who has the most.
 type connections struct {
 	net.Listener
-	limit int
+	limit      int // of all
+	perAddress int // guests
+	userLimit  int
 
-	mu   sync.Mutex
-	open int
-	idle list.List // of *connection, the longest idle one first; those in a handshake are idle
+	handshakes *handshakes
+
+	mu       sync.Mutex
+	accepted uint64
+	guests   *shares   // by address
+	users    *shares   // by name
+	idle     list.List // of *connection, users' only, the longest idle one first
 }
 
 func newConnections(l net.Listener, limit int) *connections {
-	return &connections{Listener: l, limit: limit}
+	return &connections{
+		Listener: l, limit: limit, perAddress: max(1, limit/2), userLimit: max(1, limit-max(1, limit/10)),
+		handshakes: newHandshakes(), guests: newShares(), users: newShares(),
+	}
 }
 
 // connectionLimit is how many connections the API may have of those that are asked for:
@@ -44,33 +70,69 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: raw, in: l}
-		victim, ok := l.add(c)
+		c := l.connection(raw)
+		victim := l.add(c)
 		if victim != nil {
 			_ = victim.Close()
 		}
-		if ok {
+		if victim != c {
 			return c, nil
 		}
-		_ = raw.Close()
 	}
 }
 
-// add counts a connection. victim is one that has to go for it.
-func (l *connections) add(c *connection) (victim *connection, ok bool) {
+func (l *connections) connection(raw net.Conn) *connection {
+	return &connection{Conn: raw, in: l, since: time.Now(), address: addressOf(raw)}
+}
+
+// add counts a connection. victim is the one that has to go for it, if any: already
+// forgotten, and to be closed.
+func (l *connections) add(c *connection) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.limit {
-		first := l.idle.Front()
-		if first == nil {
-			return nil, false
-		}
-		victim = first.Value.(*connection)
-		l.forget(victim)
+	l.accepted++
+	c.number = l.accepted
+	l.guests.add(c.address, c)
+	switch {
+	case c.holder.conns.Len() > l.perAddress:
+		victim = c.holder.oldest()
+	case l.guests.count+l.users.count <= l.limit:
+		return nil
+	case l.guests.count > 1:
+		victim = l.guests.most().oldest()
+	case l.idle.Len() > 0:
+		victim = l.idle.Front().Value.(*connection)
+	default:
+		victim = c
 	}
-	l.open++
-	c.idle = l.idle.PushBack(c)
-	return victim, true
+	l.forget(victim)
+	return victim
+}
+
+// known makes a guest's connection one of a user.
+func (l *connections) known(c *connection, user string) (victim *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.holder == nil || c.user.Load() {
+		return nil
+	}
+	l.guests.remove(c)
+	l.users.add(user, c)
+	c.user.Store(true)
+	if l.users.count <= l.userLimit {
+		return nil
+	}
+	most := l.users.most()
+	switch {
+	case l.idle.Len() > 0:
+		victim = l.idle.Front().Value.(*connection)
+	case most.conns.Len() > c.holder.conns.Len():
+		victim = most.newest()
+	default:
+		victim = c
+	}
+	l.forget(victim)
+	return victim
 }
 
 // forget no longer counts a connection; it may be called again.
@@ -79,49 +141,117 @@ func (l *connections) forget(c *connection) {
 		l.idle.Remove(c.idle)
 		c.idle = nil
 	}
-	if !c.gone {
-		c.gone = true
-		l.open--
+	if c.holder == nil {
+		return
+	}
+	if c.user.Load() {
+		l.users.remove(c)
+	} else {
+		l.guests.remove(c)
 	}
 }
 
 // state is the server's ConnState.
 func (l *connections) state(conn net.Conn, s http.ConnState) {
-	outer, ok := conn.(*tls.Conn)
-	if !ok {
-		return
+	if c := connectionOf(conn); c != nil && c.user.Load() {
+		l.moved(c, s)
 	}
-	c, ok := outer.NetConn().(*connection)
-	if !ok {
-		return
-	}
+}
+
+// moved notes whether a user's connection is idle.
+func (l *connections) moved(c *connection, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.gone:
+	case c.holder == nil:
 	case s == http.StateIdle && c.idle == nil:
 		c.idle = l.idle.PushBack(c)
-	case s != http.StateIdle && s != http.StateNew && c.idle != nil:
+	case s != http.StateIdle && c.idle != nil:
 		l.idle.Remove(c.idle)
 		c.idle = nil
 	}
 }
 
+// addressOf is whose guest a connection is: an IPv4 address, or the /64 of an IPv6
+// one, which is what a single host has.
+func addressOf(conn net.Conn) string {
+	from, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	address := from.AddrPort().Addr().Unmap()
+	if address.Is6() {
+		return netip.PrefixFrom(address.WithZone(""), 64).Masked().String()
+	}
+	return address.String()
+}
+
+func connectionOf(conn net.Conn) *connection {
+	outer, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	c, _ := outer.NetConn().(*connection)
+	return c
+}
+
+type connectionKey struct{}
+
+// withConnection is the server's ConnContext: requests know their connection.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	if c := connectionOf(conn); c != nil {
+		return context.WithValue(ctx, connectionKey{}, c)
+	}
+	return ctx
+}
+
+// greeter is an Authenticator that tells connections whose they are.
+type greeter struct{ apiserver.Authenticator }
+
+// Authenticate implements apiserver.Authenticator.
+func (g greeter) Authenticate(r *http.Request) (*auth.User, error) {
+	u, err := g.Authenticator.Authenticate(r)
+	if err != nil || u.Name == auth.Anonymous {
+		return u, err
+	}
+	if c, ok := r.Context().Value(connectionKey{}).(*connection); ok && !c.user.Load() {
+		if victim := c.in.known(c, u.Name); victim != nil {
+			_ = victim.Close()
+		}
+	}
+	return u, nil
+}
+
 // connection is one of them.
 type connection struct {
 	net.Conn
-	in *connections
+	in      *connections
+	since   time.Time
+	address string // as addressOf has it
+	number  uint64 // in the order of acceptance
 	// broken: a write has failed, and perhaps half of it is out.
 	broken atomic.Bool
+	// user: a request on it was authenticated. Written under in.mu.
+	user atomic.Bool
 
-	idle *list.Element // guarded by in.mu
-	gone bool          // guarded by in.mu
+	holder *holder       // nil: not counted any more; guarded by in.mu
+	place  *list.Element // among the holder's; guarded by in.mu
+	idle   *list.Element // guarded by in.mu
+
+	// shaking: it has a place among the handshakes. Written under their lock, as ended
+	// and waits.
+	shaking atomic.Bool
+	ended   bool
+	waits   *waiter
 }
 
 // Write implements net.Conn. After a write that failed there is no other: crypto/tls
 // says goodbye on a connection whose deadline cut a record, and the client would read that
 // as the record's rest and complain of a forgery instead of an end.
 func (c *connection) Write(b []byte) (int, error) {
+	if c.shaking.Load() {
+		c.in.handshakes.done(c) // the answer is there
+	}
 	if c.broken.Load() {
 		return 0, net.ErrClosed
 	}
@@ -137,5 +267,6 @@ func (c *connection) Close() error {
 	c.in.mu.Lock()
 	c.in.forget(c)
 	c.in.mu.Unlock()
+	c.in.handshakes.end(c)
 	return c.Conn.Close()
 }

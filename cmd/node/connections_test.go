@@ -2,15 +2,20 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -19,8 +24,9 @@ func serveConnections(t *testing.T, limit int, h http.Handler) (*connections, *h
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	l := newConnections(s.Listener, limit)
-	s.Listener, s.Config.ConnState = l, l.state
+	s.Listener, s.Config.ConnState, s.Config.ConnContext = l, l.state, withConnection
 	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{GetConfigForClient: l.handshakes.begin}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return l, s
@@ -40,58 +46,198 @@ func dialServer(t *testing.T, s *httptest.Server) *tls.Conn {
 	return c
 }
 
-// TestConnectionLimit: above the limit the connection goes that has been idle for
-// longest; one that is at work stays; if all are at work, the newest goes.
+// somewhere is a connection from an address, on which nothing happens.
+type somewhere struct {
+	net.Conn
+	from netip.Addr
+}
+
+func (c somewhere) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.from, 1))
+}
+func (c somewhere) Close() error { return nil }
+
+// TestWhoMakesRoom: which connection goes for a new one, or for one that becomes a
+// user's. A step is "open C ADDRESS", "user C NAME", "idle C", "busy C" or "close C", and "-> C" says
+// who goes.
+func TestWhoMakesRoom(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		limit int // half of it for the guests of one address, nine tenths for users
+		steps string
+	}{
+		{"the oldest guest of an address that has its share", 4, `
+			open a 10.0.0.1
+			open b 10.0.0.1
+			open c 10.0.0.1 -> a
+			open d 10.0.0.1 -> b
+			open e 10.0.0.2`},
+		{"guests before users, the address with the most first", 4, `
+			open u 10.0.0.1
+			user u alice
+			idle u
+			open a 10.0.0.1
+			open b 10.0.0.2
+			open c 10.0.0.2
+			open d 10.0.0.3 -> b
+			open e 10.0.0.3 -> d
+			open f 10.0.0.4 -> a`},
+		{"a guest that has become a user is no guest", 4, `
+			open a 10.0.0.1
+			user a alice
+			open b 10.0.0.1
+			user b bob
+			open c 10.0.0.1
+			open d 10.0.0.1
+			open e 10.0.0.1 -> c`},
+		{"what has ended is not counted", 4, `
+			open a 10.0.0.1
+			open b 10.0.0.1
+			close a
+			close a
+			open c 10.0.0.1
+			open d 10.0.0.1 -> b`},
+		{"an IPv6 host has a network", 4, `
+			open a 2001:db8::1
+			open b 2001:db8::2
+			open c 2001:db8::ffff:3 -> a
+			open d 2001:db8:0:1::1`},
+		{"an IPv4 address has two forms", 4, `
+			open a 10.0.0.1
+			open b ::ffff:10.0.0.1
+			open c 10.0.0.1 -> a`},
+		{"users leave room: the longest idle one goes", 3, `
+			open a 10.0.0.1
+			user a alice
+			idle a
+			open b 10.0.0.1
+			user b bob
+			idle b
+			busy a
+			idle a
+			open c 10.0.0.1
+			user c carol -> b`},
+		{"all users are at work: the newest of who has the most", 4, `
+			open a 10.0.0.1
+			user a alice
+			open b 10.0.0.1
+			user b mallory
+			open c 10.0.0.1
+			user c mallory
+			open d 10.0.0.1
+			user d bob -> c
+			open e 10.0.0.1
+			user e mallory -> e
+			open f 10.0.0.1
+			user f carol -> f`},
+		{"one that is said to be idle after its end", 3, `
+			open a 10.0.0.1
+			user a alice
+			close a
+			idle a
+			open b 10.0.0.1
+			user b bob
+			open c 10.0.0.1
+			user c bob
+			open d 10.0.0.1
+			user d bob -> d`},
+		{"a bound of one", 1, `
+			open a 10.0.0.1
+			open b 10.0.0.2 -> a
+			user b bob
+			open c 10.0.0.2 -> c
+			idle b
+			open d 10.0.0.2 -> b`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := newConnections(nil, x.limit)
+			conns := map[string]*connection{}
+			for step := range strings.Lines(strings.TrimSpace(x.steps)) {
+				step = strings.TrimSpace(step)
+				do, want, _ := strings.Cut(step, " -> ")
+				words := strings.Fields(do)
+				c := conns[words[1]]
+				var victim *connection
+				switch words[0] {
+				case "open":
+					c = l.connection(somewhere{from: netip.MustParseAddr(words[2])})
+					conns[words[1]] = c
+					victim = l.add(c)
+				case "user":
+					victim = l.known(c, words[2])
+				case "idle":
+					l.moved(c, http.StateIdle)
+				case "busy":
+					l.moved(c, http.StateActive)
+				case "close":
+					c.Close()
+				}
+				if victim != conns[want] {
+					t.Fatalf("%s: another one went", step)
+				}
+			}
+			for _, c := range conns {
+				c.Close()
+			}
+			if l.guests.count+l.users.count+l.idle.Len()+len(l.guests.holders)+len(l.users.holders) != 0 {
+				t.Errorf("all have ended, and there are %d guests, %d users, %d idle", l.guests.count, l.users.count, l.idle.Len())
+			}
+		})
+	}
+}
+
+// TestConnectionLimit: a silent connection goes for a new one, one that was
+// authenticated does not, on HTTP/1.1 and HTTP/2.
 func TestConnectionLimit(t *testing.T) {
-	release, begun := make(chan struct{}), make(chan struct{}, 10)
+	door := greeter{byHeader{}}
 	l, s := serveConnections(t, 3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
-			begun <- struct{}{}
-			<-release
-		}
+		_, _ = door.Authenticate(r)
 		_, _ = io.WriteString(w, "here")
 	}))
-	buffer := make([]byte, 1000)
-	ask := func(c net.Conn, path string) { _, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n") }
-	answered := func(c net.Conn) bool {
-		n, err := c.Read(buffer)
-		return err == nil && strings.HasSuffix(string(buffer[:n]), "here")
-	}
-	var conns []*tls.Conn
-	for range 3 {
-		c := dialServer(t, s)
-		ask(c, "/")
-		if !answered(c) {
-			t.Fatal("no answer below the limit")
+	ask := func(c *http.Client) error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
+		if err != nil {
+			return err
 		}
-		conns = append(conns, c)
-	}
-	ask(conns[0], "/wait")
-	<-begun
-	conns = append(conns, dialServer(t, s))
-	if _, err := conns[1].Read(buffer); err != io.EOF {
-		t.Errorf("the longest idle one: %v, want its end", err)
-	}
-	for _, i := range []int{2, 3} {
-		ask(conns[i], "/wait")
-		<-begun
-	}
-	if c, err := tls.Dial("tcp", s.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}); err == nil {
-		t.Error("one more than may be at work")
-		c.Close()
-	}
-	close(release)
-	for _, i := range []int{0, 2, 3} {
-		if !answered(conns[i]) {
-			t.Errorf("connection %d was at work and has no answer", i)
+		r.Header.Set("User", "alice")
+		resp, err := c.Do(r)
+		if err != nil {
+			return err
 		}
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
 	}
-	for _, c := range conns {
-		c.Close()
+	for _, http2 := range []bool{false, true} {
+		dials := 0
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials++
+				return new(net.Dialer).DialContext(ctx, network, address)
+			},
+		}
+		user := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+		if err := ask(user); err != nil {
+			t.Fatal(err)
+		}
+		silent := dialServer(t, s)
+		for range 5 {
+			next := dialServer(t, s)
+			if _, err := silent.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("the older silent one: %v, want its end", err)
+			}
+			if err := ask(user); err != nil || dials != 1 {
+				t.Errorf("the user: %v, %d connections", err, dials)
+			}
+			silent = next
+		}
+		silent.Close()
+		transport.CloseIdleConnections()
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
-		open, idle := l.open, l.idle.Len()
+		open, idle := l.guests.count+l.users.count, l.idle.Len()
 		l.mu.Unlock()
 		if open == 0 && idle == 0 {
 			break
@@ -145,4 +291,59 @@ func TestConnectionLimitOfDescriptors(t *testing.T) {
 	if got[0] != 1 || got[1] < 1 || got[1] >= 1<<40 || !slices.IsSorted(got) {
 		t.Error(got)
 	}
+}
+
+// TestHandshakesTakeTurns: a crowd at one address does not keep another address from its
+// turn, and who has gone has none.
+func TestHandshakesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newConnections(nil, 100)
+		l.handshakes.free = 1
+		var mu sync.Mutex
+		var order []string
+		conns := map[string]*connection{}
+		come := func(name, address string) {
+			c := l.connection(somewhere{from: netip.MustParseAddr(address)})
+			conns[name] = c
+			go func() {
+				_, err := l.handshakes.begin(&tls.ClientHelloInfo{Conn: c})
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					name += " refused"
+				}
+				order = append(order, name)
+			}()
+			synctest.Wait()
+		}
+		for _, name := range []string{"a1", "a2", "a3", "a4"} {
+			come(name, "10.0.0.1")
+		}
+		come("b1", "10.0.0.2")
+		come("b2", "10.0.0.2")
+		come("c1", "10.0.0.3")
+		conns["c1"].Close()
+		synctest.Wait()
+		answer := func(name string) {
+			l.handshakes.done(conns[name])
+			synctest.Wait()
+		}
+		answer("a1")
+		answer("a2")
+		conns["b1"].Close() // in the middle of its handshake
+		synctest.Wait()
+		answer("a3")
+		time.Sleep(readHeaderTimeout + time.Second)
+		answer("b2")
+		conns["a4"].Close()
+		come("d1", "10.0.0.4")
+		answer("d1")
+		want := "a1 c1 refused a2 b1 a3 b2 a4 refused d1"
+		if got := strings.Join(order, " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if h := l.handshakes; h.free != 1 || len(h.lines)+h.turns.Len() != 0 {
+			t.Errorf("all have ended, and %d may go, %d wait", h.free, len(h.lines))
+		}
+	})
 }
