@@ -40,6 +40,8 @@ type recorder struct {
 	mu       sync.Mutex
 	entries  map[uint64]string
 	restores int
+	// everApplied is what Apply was given, also what a snapshot has replaced since.
+	everApplied map[uint64]string
 	// restored, if set, is called after each Restore with their number so far.
 	restored func(n int)
 }
@@ -48,6 +50,10 @@ func (r *recorder) Apply(l *raft.Log) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries[l.Index] = string(l.Data)
+	if r.everApplied == nil {
+		r.everApplied = map[uint64]string{}
+	}
+	r.everApplied[l.Index] = string(l.Data)
 	return nil
 }
 
@@ -236,7 +242,9 @@ type cluster struct {
 // setup says how a cluster differs from three voters with the library's
 // default configuration on an in-memory network.
 type setup struct {
-	nonvoter  raft.ServerID
+	nonvoter raft.ServerID
+	// late is no member, and has no state, until the test adds it.
+	late      raft.ServerID
 	configure func(id raft.ServerID, c *raft.Config)
 	// logStore wraps the node's log.
 	logStore func(id raft.ServerID, s *raft.InmemStore) raft.LogStore
@@ -276,7 +284,9 @@ func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
 		if id == s.nonvoter {
 			suffrage = raft.Nonvoter
 		}
-		members.Servers = append(members.Servers, raft.Server{Suffrage: suffrage, ID: id, Address: n.addr})
+		if id != s.late {
+			members.Servers = append(members.Servers, raft.Server{Suffrage: suffrage, ID: id, Address: n.addr})
+		}
 	}
 	c.connect = func() {
 		for from, x := range memory {
@@ -300,8 +310,10 @@ func start(t *testing.T, s setup, ids ...raft.ServerID) *cluster {
 		if s.logStore != nil {
 			logs = s.logStore(id, n.logs)
 		}
-		if err := raft.BootstrapCluster(conf, logs, n.logs, n.snaps, n.net, members); err != nil {
-			t.Fatal(err)
+		if id != s.late {
+			if err := raft.BootstrapCluster(conf, logs, n.logs, n.snaps, n.net, members); err != nil {
+				t.Fatal(err)
+			}
 		}
 		n.open = func() (*raft.Raft, error) {
 			return raft.NewRaft(conf, n.fsm, logs, n.logs, n.snaps, n.net)
