@@ -13,11 +13,9 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// ErrInstallLoop is fatal: the leader sends the same snapshot again and again,
-// because this node's log has entries that were never committed (raft#697). The
-// remedy is to start again without the log; the snapshot, the term and the vote
-// are kept.
-var ErrInstallLoop = errors.New("the same snapshot was installed over and over: the log holds dead entries")
+// ErrInstallLoop is fatal: the leader sends the same snapshot again and again, and
+// nothing in this node's log explains why.
+var ErrInstallLoop = errors.New("the same snapshot was installed over and over")
 
 // ErrDiverged is fatal: this node's state holds an entry that is not the
 // cluster's. The remedy is to wipe the node and let it join again.
@@ -25,7 +23,8 @@ var ErrDiverged = errors.New("this node's state is not a state of the cluster: w
 
 // maxInstalls is how many snapshots may be installed without any log entry in
 // between and without a gain: a slow follower that always gets newer ones is not
-// in a loop.
+// in a loop. What is known to cause a loop is met before (see dropDead); this is for
+// what is not known.
 const maxInstalls = 3
 
 // fsm adapts the state machine to raft. All its methods but the statistics are
@@ -41,13 +40,15 @@ type fsm struct {
 	applied func()
 	// trace, if set, is told of each entry.
 	trace func(*raft.Log, mvcc.Result)
-	// loop is called when an install loop is suspected. It reports whether the log
-	// holds dead entries, and has the next start drop it then.
-	loop func() bool
+	// dropDead is called when a snapshot has been restored, while Raft waits: it makes
+	// the log agree with the snapshot. An error is fatal. Nil: there is no log.
+	dropDead func() error
 
-	installs int // since the last applied entry
-	idle     int // those of them that brought nothing new
+	idle     int // installs since the last applied entry that brought nothing new
 	restored atomic.Uint64
+	// fromLog is the index up to which the state machine has applied what this node's
+	// log holds. The state's own mark is higher when a snapshot has brought more.
+	fromLog atomic.Uint64
 
 	// configuration is the index of the newest committed configuration.
 	configuration atomic.Uint64
@@ -67,6 +68,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	results := make([]any, len(logs))
 	batch := disk.Batch{Added: make([]disk.Added, 0, len(logs))}
 	at := state.Applied() // what Publish has shown: nothing of this batch yet
+	f.fromLog.Store(logs[len(logs)-1].Index)
 	for i, l := range logs {
 		if l.Type == raft.LogConfiguration && l.Index > f.configuration.Load() {
 			f.configuration.Store(l.Index)
@@ -107,7 +109,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	if at == state.Applied() {
 		return results
 	}
-	f.installs, f.idle = 0, 0
+	f.idle = 0
 	state.Publish()
 	if invariants {
 		if err := state.Check(); err != nil {
@@ -133,10 +135,8 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore replaces the state by a snapshot that has been received.
 func (f *fsm) Restore(rc io.ReadCloser) error {
-	f.installs++
-	// Between one snapshot and the leader's next one the loop turns many times;
-	// with snapshots so large that each is newer, the dead entries tell.
-	if dead := f.installs > maxInstalls && f.loop(); dead || f.idle >= maxInstalls {
+	// A loop turns many times between one snapshot and the leader's next one.
+	if f.idle >= maxInstalls {
 		f.fatal(ErrInstallLoop)
 	}
 	before := f.hub.current().Applied()
@@ -147,6 +147,13 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 		return err
 	}
 	f.restored.Add(1)
+	// The state is durable. Raft keeps the log as it is, whatever it holds.
+	if f.dropDead != nil {
+		if err := f.dropDead(); err != nil {
+			f.fatal(fmt.Errorf("restore a snapshot: %w", err))
+			return err
+		}
+	}
 	if c := f.snapshotConfiguration(); c > f.configuration.Load() {
 		f.configuration.Store(c)
 	}

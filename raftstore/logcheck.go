@@ -3,41 +3,44 @@ package raftstore
 import (
 	"fmt"
 
-	"github.com/hashicorp/raft"
-
+	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // raftTerm is the key under which raft keeps its term in the stable store.
 var raftTerm = []byte("CurrentTerm")
 
-// checkLog refuses a raft.db that does not belong to the snapshot beside it.
-// Raft would start on it: without raft.db as a voter that has forgotten its term,
-// its vote, and every entry behind the snapshot, also those that it has helped to
-// commit; with a hole before the first entry it panics.
-func checkLog(log *disk.Log, snapshots raft.SnapshotStore) error {
-	list, err := snapshots.List()
-	if err != nil {
-		return err
-	}
-	first, err := log.FirstIndex()
+// checkLog refuses a raft.db that does not belong to what lies beside it: the snapshot,
+// the state, and the cluster that this node remembers to be a member of. Raft would
+// start on it: without raft.db as a voter that has forgotten its term, its vote, and
+// every entry that it has helped to commit; with a hole before the first entry it panics.
+// So it is asked before Raft is there to answer anybody: a node like that must not vote
+// for a millisecond.
+//
+// An old copy of the whole directory cannot be told from a short absence.
+func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, cluster proto.ClusterID) error {
+	at, snapshotTerm, data := snapshots.Newest()
+	first, last, err := bounds(log)
 	if err != nil {
 		return fmt.Errorf("check log: %w", err)
 	}
-	if len(list) == 0 {
-		if first > 1 {
-			return fmt.Errorf("the log begins at %d and there is no snapshot: wipe this node's directory and let it join again: %w", first, disk.ErrDamaged)
-		}
-		return nil
-	}
-	newest := list[0]
-	// A snapshot is of a term that this node had written down before. The error
-	// of a key that is absent is raft's to judge; then the term is zero.
-	if term, _ := log.GetUint64(raftTerm); term < newest.Term {
-		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, newest.Term, disk.ErrLogLost)
-	}
-	if first > newest.Index+1 {
-		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w", first, newest.Index, disk.ErrDamaged)
+	// The error of a key that is absent is raft's to judge; then the term is zero.
+	term, _ := log.GetUint64(raftTerm)
+	switch {
+	case cluster != "" && term == 0 && last == 0 && at == 0:
+		// The cluster's id reaches the disk after the Raft state did.
+		return fmt.Errorf("this node is a member of cluster %s, and raft.db is empty: %w", cluster, disk.ErrLogLost)
+	case term < snapshotTerm:
+		// A snapshot is of a term that this node had written down before.
+		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, disk.ErrLogLost)
+	case term < uint64(state.Term):
+		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, disk.ErrLogLost)
+	case uint64(state.Applied) > max(last, data):
+		// What is applied was in the log before, or came with a snapshot.
+		return fmt.Errorf("raft.db ends at %d, the snapshot at %d, and state.db has applied %d: %w", last, data, state.Applied, disk.ErrLogLost)
+	case first > at+1:
+		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w", first, at, disk.ErrDamaged)
 	}
 	return nil
 }

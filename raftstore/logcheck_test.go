@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
@@ -59,6 +60,69 @@ func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
 			c.close(n)
 			tt.damage(t, n.dir, old)
 			cfg := store.cfg
+			s, err := Open(cfg)
+			if err == nil {
+				noError(t, s.Close())
+			}
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("opened with %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// State that this node's log never held, and no snapshot covers, shows that the log was
+// lost too, and so does an empty directory of a node that knows its cluster.
+func TestLogThatDoesNotFitTheState(t *testing.T) {
+	const logFile, stateFile = "raft.db", "state.db"
+	for _, tt := range []struct {
+		name   string
+		damage func(t *testing.T, dir, old string)
+		member bool // node.json knows the cluster
+		want   error
+	}{
+		{"raft.db is gone, and there was no snapshot yet", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, logFile)))
+		}, false, disk.ErrLogLost},
+		{"raft.db is an old copy", func(t *testing.T, dir, old string) {
+			copyTo(t, old, filepath.Join(dir, logFile))
+		}, false, disk.ErrLogLost},
+		{"both are gone", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+		}, true, disk.ErrLogLost},
+		{"both are gone, of a node that never was a member", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+		}, false, nil},
+		{"state.db is gone: the log brings it back", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+		}, true, nil},
+		{"nothing happened", func(*testing.T, string, string) {}, true, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 1, nil)
+			n := c.leader()
+			writeSome := func() {
+				t.Helper()
+				for i := range 20 {
+					_, err := n.Propose(c.ctx(), write("k", fmt.Sprint(i)))
+					noError(t, err)
+				}
+			}
+			writeSome()
+			c.close(n)
+			old := filepath.Join(t.TempDir(), "old")
+			copyTo(t, filepath.Join(n.dir, logFile), old)
+			c.open(n)
+			c.leader()
+			writeSome()
+			cfg := n.cfg
+			c.close(n)
+			tt.damage(t, n.dir, old)
+			if tt.member {
+				cfg.Cluster = func() proto.ClusterID { return "test" }
+			}
 			s, err := Open(cfg)
 			if err == nil {
 				noError(t, s.Close())

@@ -215,7 +215,7 @@ func installLoopIsLeft(t *testing.T) bool {
 		select {
 		case err := <-a.fatal:
 			looped = true
-			if !errors.Is(err, ErrInstallLoop) {
+			if !errors.Is(err, ErrDeadEntries) {
 				t.Fatal(err)
 			}
 			return nil
@@ -235,7 +235,7 @@ func installLoopIsLeft(t *testing.T) bool {
 	}
 	a.Store = nil
 	for len(a.fatal) > 0 {
-		if err := <-a.fatal; !errors.Is(err, ErrInstallLoop) {
+		if err := <-a.fatal; !errors.Is(err, ErrDeadEntries) {
 			t.Error(err)
 		}
 	}
@@ -308,7 +308,7 @@ func newTestFSM(t *testing.T) *fsm {
 	}
 	f := &fsm{
 		db: db, hub: newHub(state), waiters: &waiters{}, fatal: fatal, applied: func() {},
-		loop: func() bool { return false }, snapshotConfiguration: func() uint64 { return 0 },
+		snapshotConfiguration: func() uint64 { return 0 },
 	}
 	t.Cleanup(func() {
 		f.hub.close()
@@ -348,7 +348,7 @@ func TestNudgeGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.log.DeleteRange(first, m.raft.CommitIndex()); err != nil {
+	if err := m.log.Drop(first, m.raft.CommitIndex()); err != nil {
 		t.Fatal(err)
 	}
 	m.nudge.wakeUp()

@@ -92,7 +92,10 @@ func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 	list, err := m.snapshots.List()
 	noError(t, err)
 	c.close(m)
-	noError(t, disk.WipeLog(m.dir))
+	log, err := disk.OpenLog(m.dir, disk.LogOptions{})
+	noError(t, err)
+	noError(t, log.Drop(1, list[0].Index))
+	noError(t, log.Close())
 	c.open(m)
 	r := m.leaderLost(c.ctx(), &proto.LeaderLostRequest{Term: m.raft.CurrentTerm(), LeaderId: string(l.id)})
 	if r.LastLogTerm != list[0].Term || r.LastLogIndex != list[0].Index {

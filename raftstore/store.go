@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,9 +50,6 @@ type Store struct {
 	tasks  sync.WaitGroup
 }
 
-// wipeMarker in the data directory asks the next start to drop the log.
-const wipeMarker = "wipe-log"
-
 // Open starts this node's part: it loads the state, then the log is replayed as
 // far as a leader says that it is committed. A node without any state waits
 // until Bootstrap is called or a leader sends it entries.
@@ -74,15 +70,6 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) open() (err error) {
 	cfg := &s.cfg
-	if _, err := os.Stat(filepath.Join(cfg.Dir, wipeMarker)); err == nil {
-		cfg.Logger.Warn("dropping the Raft log after an install loop; snapshot, term and vote stay")
-		if err := disk.WipeLog(cfg.Dir); err != nil {
-			return err
-		}
-		if err := os.Remove(filepath.Join(cfg.Dir, wipeMarker)); err != nil {
-			return err
-		}
-	}
 	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.Seams.Commit}); err != nil {
 		return err
 	}
@@ -91,9 +78,10 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.hub = newHub(state)
-	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, loop: s.markWipe}
+	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
+		Applied: s.fsm.fromLog.Load,
 	}); err != nil {
 		return err
 	}
@@ -102,9 +90,14 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.snapshots = snapshots
-	if err := checkLog(s.log, snapshots); err != nil {
+	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
 		return err
 	}
+	if err := s.dropDeadAtStart(snapshots); err != nil {
+		return err
+	}
+	s.fsm.dropDead = func() error { return dropDead(s.log, snapshots) }
+	s.fsm.noteApplied(s.log, state.Mark())
 	s.fsm.snapshotConfiguration = func() uint64 { return configurationOf(snapshots) }
 	s.fsm.configuration.Store(configurationOf(snapshots))
 	notify := make(chan bool, 16)
@@ -123,7 +116,7 @@ func (s *Store) open() (err error) {
 	s.leader.changed = make(chan struct{})
 	s.nudge = newNudger(cfg.Transport)
 	s.links = newLinks(s)
-	if s.raft, err = raft.NewRaft(rc, s.fsm, s.log, s.log, snapshots, s.nudge); err != nil {
+	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, snapshots}, s.log, snapshots, s.nudge); err != nil {
 		return err
 	}
 	s.nudge.start(s)
@@ -149,29 +142,6 @@ func (s *Store) start(task func()) {
 		defer s.tasks.Done()
 		task()
 	}()
-}
-
-// markWipe asks the next start to drop the log, if the entry at the snapshot's
-// index has another term than the snapshot: by Log Matching nothing behind it
-// was ever committed. In any other case dropping the log could lose entries.
-func (s *Store) markWipe() bool {
-	stats := s.raft.Stats()
-	index, err := parseUint(stats["last_snapshot_index"])
-	if err != nil {
-		return false
-	}
-	term, err := parseUint(stats["last_snapshot_term"])
-	if err != nil {
-		return false
-	}
-	var l raft.Log
-	if err := s.log.GetLog(index, &l); err != nil || l.Term == term {
-		return false
-	}
-	if err := os.WriteFile(filepath.Join(s.cfg.Dir, wipeMarker), nil, 0o600); err != nil {
-		s.cfg.Logger.Error("cannot ask the next start to drop the log", "error", err)
-	}
-	return true
 }
 
 // configurationOf returns the index of the newest snapshot's configuration.

@@ -15,6 +15,10 @@ var (
 	// vote and entries that this node has helped to commit are forgotten. The node
 	// has to be wiped and joined again as a new one.
 	ErrLogLost = errors.New("raft.db was lost or put back from an old copy")
+	// ErrAppliedCut is passed to Fatal when entries that this node has applied are to be
+	// cut off the end of its log: what it has applied is not what the cluster committed.
+	// The node has to be wiped and joined again.
+	ErrAppliedCut = errors.New("applied entries are to be cut off the log: this node's state is not a state of the cluster")
 	// ErrHungDisk is passed to Fatal when a write of the Raft log does not return.
 	ErrHungDisk = errors.New("hung disk: a log write does not return")
 	// ErrClosed is returned after Close, or when a snapshot was cancelled.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -29,6 +30,10 @@ type LogOptions struct {
 	Observe func(d time.Duration, entries, bytes int)
 	// Commit, if set, makes each durable change; see CommitFunc.
 	Commit CommitFunc
+	// Applied, if set, returns the index up to which entries of this log have been
+	// applied. To cut one of them off the end ends the process with ErrAppliedCut. It
+	// is called on Raft's main loop and must not wait.
+	Applied func() uint64
 }
 
 func (o *LogOptions) defaults() {
@@ -43,6 +48,9 @@ func (o *LogOptions) defaults() {
 	}
 	if o.Observe == nil {
 		o.Observe = func(time.Duration, int, int) {}
+	}
+	if o.Applied == nil {
+		o.Applied = func() uint64 { return 0 }
 	}
 }
 
@@ -59,6 +67,7 @@ type Log struct {
 	backend logBackend
 	o       LogOptions
 	cache   *logCache
+	run     uint64       // see Run
 	late    lateStore    // only used where its bug is planted
 	last    atomic.Int64 // when a write last returned, in ns since 1970
 }
@@ -70,33 +79,46 @@ var (
 
 // OpenLog opens dir/raft.db, or creates it.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
-	backend, err := openBackend(dir)
+	backend, run, err := openBackend(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
+	var stored logBackend = backend
 	if o.Commit != nil {
-		return newLog(summed{committer{backend, o.Commit}}, o), nil
+		stored = committer{backend, o.Commit}
 	}
-	return newLog(summed{backend}, o), nil
+	l := newLog(summed{stored}, o)
+	l.run = run
+	return l, nil
 }
 
-func openBackend(dir string) (*raftboltdb.BoltStore, error) {
+// openBackend also returns what Log.Run does.
+func openBackend(dir string) (*raftboltdb.BoltStore, uint64, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := remove(dir, logFile+newSuffix); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	there, err := exists(dir, logFile)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !there {
 		if err := createLog(dir); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return openBolt(filepath.Join(dir, logFile))
+	path := filepath.Join(dir, logFile)
+	if err := checkPages(path); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	var run uint64
+	if err := guard(func() (err error) { run, err = lastRun(path); return err }); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	b, err := openBolt(path)
+	return b, run, err
 }
 
 // createLog makes an empty log. It gets its name when it is complete.
@@ -114,9 +136,6 @@ func createLog(dir string) error {
 }
 
 func openBolt(path string) (b *raftboltdb.BoltStore, err error) {
-	if err := checkPages(path); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	err = guard(func() error {
 		b, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
 		return err
@@ -125,6 +144,39 @@ func openBolt(path string) (b *raftboltdb.BoltStore, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
+}
+
+// logsBucket is raft-boltdb's name for the entries.
+var logsBucket = []byte("logs")
+
+// lastRun reads the keys of the entries backwards, up to the first hole. raft-boltdb
+// has no call for it; it looks at the ends and at single entries.
+func lastRun(path string) (first uint64, err error) {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return 0, err // raft-boltdb makes a log of an empty file
+	}
+	o := boltOptions()
+	o.ReadOnly = true
+	db, err := bbolt.Open(path, fileMode, o)
+	if err != nil {
+		return 0, err
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		entries := tx.Bucket(logsBucket)
+		if entries == nil {
+			return nil // an empty file, which raft-boltdb fills
+		}
+		c := entries.Cursor()
+		for k, _ := c.Last(); len(k) == 8; k, _ = c.Prev() {
+			index := binary.BigEndian.Uint64(k)
+			if first != 0 && index != first-1 {
+				break
+			}
+			first = index
+		}
+		return nil
+	})
+	return first, errors.Join(err, db.Close())
 }
 
 func newLog(backend logBackend, o LogOptions) *Log {
@@ -179,14 +231,36 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore.
+// Run is the first index of the entries that stand, without a hole, up to the newest
+// one, as they were when the log was opened. Zero if there was none. Only an installed
+// snapshot leaves a hole, below its index.
+func (l *Log) Run() uint64 { return l.run }
+
+// DeleteRange implements raft.LogStore. Raft cuts the log's beginning behind a snapshot,
+// and a tail that its leader does not have. A tail with entries that were applied is
+// fatal, and stays as it is (ErrAppliedCut).
 func (l *Log) DeleteRange(min, max uint64) error {
-	// Before the disk, so that nobody is given what is gone. Raft never stores
-	// into a range that it is deleting.
-	l.cache.remove(min, max)
 	if planted.On(planted.AckBeforeSync) {
 		l.late.flush()
 	}
+	last, err := l.backend.LastIndex()
+	if err != nil {
+		return err
+	}
+	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied {
+		err := fmt.Errorf("entries %d to %d, and %d is applied: %w", min, last, applied, ErrAppliedCut)
+		l.o.Fatal(err)
+		return err
+	}
+	return l.Drop(min, max)
+}
+
+// Drop deletes entries, applied or not: the caller knows that a snapshot covers them, or
+// that they were never committed. Both bounds are inclusive.
+func (l *Log) Drop(min, max uint64) error {
+	// Before the disk, so that nobody is given what is gone. Raft never stores
+	// into a range that it is deleting.
+	l.cache.remove(min, max)
 	return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
 }
 
@@ -245,41 +319,4 @@ func (l *Log) Close() error {
 		return fmt.Errorf("close log: %w", err)
 	}
 	return nil
-}
-
-// WipeLog drops all entries of the log in dir and keeps the term, the vote and
-// the snapshot: the remedy when a log holds entries that were never committed
-// and no snapshot cures it. The log must not be open.
-func WipeLog(dir string) error {
-	there, err := exists(dir, logFile)
-	if err == nil && there {
-		err = wipeLog(filepath.Join(dir, logFile))
-	}
-	if err != nil {
-		return fmt.Errorf("wipe log: %w", err)
-	}
-	return nil
-}
-
-// logsBucket is raft-boltdb's name for the entries.
-var logsBucket = []byte("logs")
-
-func wipeLog(path string) error {
-	if err := checkPages(path); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	db, err := bbolt.Open(path, fileMode, boltOptions())
-	if err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		if tx.Bucket(logsBucket) != nil {
-			if err := tx.DeleteBucket(logsBucket); err != nil {
-				return err
-			}
-		}
-		_, err := tx.CreateBucket(logsBucket)
-		return err
-	})
-	return errors.Join(err, db.Close())
 }

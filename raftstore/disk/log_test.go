@@ -192,30 +192,73 @@ func TestLogErrorsAreFatal(t *testing.T) {
 	}
 }
 
-func TestWipeLog(t *testing.T) {
-	dir := t.TempDir()
-	must(t, WipeLog(dir)) // nothing there
-	l, err := OpenLog(dir, LogOptions{})
-	must(t, err)
-	must(t, l.StoreLogs(logs(4, 10, 900, 100)))
-	must(t, l.SetUint64([]byte("CurrentTerm"), 4))
-	must(t, l.Set([]byte("LastVoteCand"), []byte("a")))
-	must(t, l.Close())
-	must(t, WipeLog(dir))
-	l, err = OpenLog(dir, LogOptions{})
-	must(t, err)
-	first, err := l.FirstIndex()
-	must(t, err)
-	last, err := l.LastIndex()
-	must(t, err)
-	term, err := l.GetUint64([]byte("CurrentTerm"))
-	must(t, err)
-	vote, err := l.Get([]byte("LastVoteCand"))
-	must(t, err)
-	if first != 0 || last != 0 || term != 4 || string(vote) != "a" {
-		t.Fatalf("%d..%d, term %d, vote %s", first, last, term, vote)
+// What stands below a hole is told apart, and can be dropped; the stable store stays.
+func TestLogWithAHole(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		ranges [][2]uint64 // of entries
+		run    uint64
+	}{
+		{"empty", nil, 0},
+		{"whole", [][2]uint64{{1, 40}}, 1},
+		{"begins behind a snapshot", [][2]uint64{{900, 1000}}, 900},
+		{"one entry is missing", [][2]uint64{{4, 10}, {12, 20}}, 12},
+		{"two holes", [][2]uint64{{4, 10}, {100, 120}, {1000, 1300}}, 1000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			l, err := OpenLog(dir, LogOptions{})
+			must(t, err)
+			for _, r := range tt.ranges {
+				must(t, l.StoreLogs(logs(4, r[0], r[1], 10)))
+			}
+			must(t, l.SetUint64([]byte("CurrentTerm"), 4))
+			must(t, l.Close())
+			l, err = OpenLog(dir, LogOptions{})
+			must(t, err)
+			if got := l.Run(); got != tt.run {
+				t.Fatalf("the newest entries begin at %d, want %d", got, tt.run)
+			}
+			first, err := l.FirstIndex()
+			must(t, err)
+			if first != tt.run {
+				must(t, l.Drop(first, tt.run-1))
+			}
+			first, err = l.FirstIndex()
+			must(t, err)
+			term, err := l.GetUint64([]byte("CurrentTerm"))
+			must(t, err)
+			if first != tt.run || term != 4 {
+				t.Errorf("the log begins at %d, term %d", first, term)
+			}
+			must(t, l.Close())
+			must(t, checkPages(filepath.Join(dir, logFile)))
+		})
 	}
-	must(t, l.StoreLogs(logs(5, 901, 910, 10)))
-	must(t, l.Close())
-	must(t, checkPages(filepath.Join(dir, logFile)))
+}
+
+// Raft truncates a tail that its leader does not have. What was applied is not such a
+// tail; the beginning of the log is.
+func TestAppliedEntriesAreNotCut(t *testing.T) {
+	for _, tt := range []struct {
+		min, max uint64
+		fatal    bool
+	}{
+		{1, 50, false}, {21, 50, false}, {1, 20, false}, {30, 40, false},
+		{20, 50, false}, {1, 60, true}, {1, 99, true}, {5, 60, true}, {21, 60, false}, {60, 60, false},
+	} {
+		var fatal error
+		l, err := OpenLog(t.TempDir(), LogOptions{Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
+		must(t, err)
+		must(t, l.StoreLogs(logs(1, 1, 60, 10)))
+		err = l.DeleteRange(tt.min, tt.max)
+		var entry raft.Log
+		there := l.GetLog(tt.min, &entry) == nil
+		if errors.Is(err, ErrAppliedCut) != tt.fatal || errors.Is(fatal, ErrAppliedCut) != tt.fatal || there != tt.fatal {
+			t.Errorf("%d to %d: %v, fatal %v, still there: %v", tt.min, tt.max, err, fatal, there)
+		}
+		must(t, l.Drop(1, 60))
+		must(t, l.DeleteRange(1, 60)) // nothing is there
+		must(t, l.Close())
+	}
 }

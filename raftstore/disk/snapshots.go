@@ -75,6 +75,17 @@ func (s *SnapshotStore) NeedsRestore() (bool, error) {
 	return true, nil
 }
 
+// Newest returns the index and the term of the newest snapshot, and the applied index
+// that its data had at least. All are zero if there is none.
+func (s *SnapshotStore) Newest() (index, term, data uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meta == nil {
+		return 0, 0, 0
+	}
+	return s.meta.Index, s.meta.Term, s.meta.DataIndex
+}
+
 // Create begins a snapshot. If nothing is written to the sink before Close, it
 // is a local one.
 func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
@@ -143,12 +154,12 @@ func (s *SnapshotStore) finish(m *meta, in *Incoming) error {
 func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Of a local snapshot the index may exceed it: the state machine does not see
+	// entries without a command. FSM.Snapshot has synced everything below. A received
+	// one that is older than the state will be dropped by Restore.
+	m.DataIndex = uint64(s.db.Durable())
 	if in != nil {
-		m.DataIndex = in.state.Applied
-	} else {
-		// The index may exceed it: the state machine does not see entries
-		// without a command. FSM.Snapshot has synced everything below.
-		m.DataIndex = uint64(s.db.Durable())
+		m.DataIndex = max(m.DataIndex, in.state.Applied)
 	}
 	if s.meta != nil && s.meta.Index > m.Index && s.meta.DataIndex <= uint64(s.db.Durable()) {
 		// The log may have been cut up to the newer one: it must stay the one

@@ -1,0 +1,165 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Dead entries are entries of a log that were never committed, and never can be: the
+// cluster has committed others in their place. When a snapshot is installed, the Raft
+// paper (figure 13, rules 6 and 7) keeps what stands behind the snapshot's last entry
+// if the log holds that very entry, and discards the entire log otherwise. The library
+// keeps the newest TrailingLogs entries, whatever they are. So:
+//
+//   - Dead entries below the snapshot would be replicated by this node when it leads,
+//     to a node that is further behind, and its commit index covers them: state
+//     machines that differ for good. Nothing would notice.
+//   - Dead entries above it make the leader send the same snapshot again, for ever
+//     (raft#697).
+//
+// dropDead does what the paper says, in the moment of the install and at every start.
+
+// ErrDeadEntries is fatal: the log holds entries from the newest snapshot's index on
+// that were never committed, and Raft, which knows where its log ends, must not see
+// them go. The next start drops them; snapshot, term and vote are kept.
+var ErrDeadEntries = errors.New("the log holds entries that were never committed; the next start drops them")
+
+// dropDead makes the log agree with the newest snapshot, as far as that can be done
+// while Raft runs: what ends below the snapshot's index is dropped. The state that the
+// snapshot stands for must be durable. Errors: ErrDeadEntries.
+func dropDead(log *disk.Log, snapshots *disk.SnapshotStore) error {
+	at, term, _ := snapshots.Newest()
+	agrees, err := agree(log, at, term)
+	if err != nil || agrees {
+		return err
+	}
+	first, last, err := bounds(log)
+	switch {
+	case err != nil:
+		return err
+	case last == 0 || first > at:
+		// Nothing, or only what was appended behind a snapshot.
+		return nil
+	case last >= at:
+		return fmt.Errorf("entries %d to %d, a snapshot at %d of term %d: %w", first, last, at, term, ErrDeadEntries)
+	}
+	if err := log.Drop(first, last); err != nil {
+		return fmt.Errorf("drop dead entries: %w", err)
+	}
+	return nil
+}
+
+// dropDeadAtStart is dropDead before Raft has looked at its log: dead entries above the
+// snapshot go as well, and what a release without dropDead has left, which may lie
+// below a hole, with later snapshots and entries above it.
+func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore) error {
+	at, term, _ := snapshots.Newest()
+	first, last, err := bounds(s.log)
+	if err != nil || last == 0 {
+		return err
+	}
+	drop := func(upTo uint64) error {
+		s.cfg.Logger.Warn("dropping entries of the Raft log that no snapshot vouches for; snapshot, term and vote stay",
+			"first", first, "last", upTo, "snapshot", at)
+		if err := s.log.Drop(first, upTo); err != nil {
+			return fmt.Errorf("drop dead entries: %w", err)
+		}
+		return nil
+	}
+	if run := s.log.Run(); run > first {
+		if run > at+1 {
+			return fmt.Errorf("the log has a hole before %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w",
+				run, at, disk.ErrDamaged)
+		}
+		if err := drop(run - 1); err != nil {
+			return err
+		}
+		first = run
+	}
+	agrees, err := agree(s.log, at, term)
+	if err != nil || agrees || first > at {
+		return err
+	}
+	return drop(last)
+}
+
+// agree reports whether the log holds the snapshot's last entry. By Log Matching it
+// then agrees with the cluster's up to there.
+func agree(log *disk.Log, at, term uint64) (bool, error) {
+	if at == 0 {
+		return true, nil
+	}
+	var l raft.Log
+	switch err := log.GetLog(at, &l); {
+	case errors.Is(err, raft.ErrLogNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("compare the log with the snapshot: %w", err)
+	}
+	return l.Term == term, nil
+}
+
+func bounds(log *disk.Log) (first, last uint64, err error) {
+	if first, err = log.FirstIndex(); err != nil {
+		return 0, 0, fmt.Errorf("first entry of the log: %w", err)
+	}
+	if last, err = log.LastIndex(); err != nil {
+		return 0, 0, fmt.Errorf("last entry of the log: %w", err)
+	}
+	return first, last, nil
+}
+
+// logBehind is the log as Raft sees it: the newest snapshot's last entry is part of it,
+// though the log that begins behind the snapshot does not hold it. Otherwise
+//
+//   - a leader that asks whether this node has that entry is told no when there are
+//     entries behind it, walks back, and sends the snapshot again, for ever, and
+//   - a node whose log is empty behind a snapshot takes a new snapshot every time it
+//     looks (the library subtracts the snapshot's index from zero).
+//
+// The entry is only ever compared, never sent: a leader that sends it needs the entry
+// before it, which is not there.
+type logBehind struct {
+	*disk.Log
+	snapshots *disk.SnapshotStore
+}
+
+// GetLog implements raft.LogStore.
+func (l logBehind) GetLog(index uint64, out *raft.Log) error {
+	err := l.Log.GetLog(index, out)
+	// There is nothing before the first entry, so that one could be sent.
+	if index > 1 && errors.Is(err, raft.ErrLogNotFound) {
+		if at, term, _ := l.snapshots.Newest(); at == index {
+			*out = raft.Log{Index: at, Term: term, Type: raft.LogNoop}
+			return nil
+		}
+	}
+	return err
+}
+
+// LastIndex implements raft.LogStore.
+func (l logBehind) LastIndex() (uint64, error) {
+	last, err := l.Log.LastIndex()
+	if err != nil || last > 0 {
+		return last, err
+	}
+	at, _, _ := l.snapshots.Newest()
+	if at == 1 {
+		return 0, nil // see GetLog
+	}
+	return at, nil
+}
+
+// noteApplied sets fromLog at a start: the state's newest entry counts if the log holds
+// it, with its term.
+func (f *fsm) noteApplied(log *disk.Log, m mvcc.Mark) {
+	var l raft.Log
+	if err := log.GetLog(uint64(m.Applied), &l); err == nil && l.Term == uint64(m.Term) {
+		f.fromLog.Store(l.Index)
+	}
+}

@@ -1,0 +1,344 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// What is kept of a log beside a snapshot at 100 of term 3. A log is written as its
+// runs, "FROM-TO/TERM".
+func TestDropDead(t *testing.T) {
+	const at, term = 100, 3
+	for _, tt := range []struct {
+		name         string
+		log          string
+		installed    string // what is left when the snapshot has just been installed
+		errInstalled error
+		start        string // what is left after a start
+		errStart     error
+	}{
+		{"nothing", "", "", nil, "", nil},
+		{"the snapshot's entry is there", "1-120/3", "1-120/3", nil, "1-120/3", nil},
+		{"it is the last", "50-100/3", "50-100/3", nil, "50-100/3", nil},
+		{"the log begins behind the snapshot", "101-140/3", "101-140/3", nil, "101-140/3", nil},
+		{"the log begins further back than the terms change", "1-40/1 41-99/2 100-110/3", "1-40/1 41-99/2 100-110/3", nil, "1-40/1 41-99/2 100-110/3", nil},
+		{"the log ends below", "1-60/2", "", nil, "", nil},
+		{"the log ends right below", "1-99/3", "", nil, "", nil},
+		{"another term, at the log's end", "1-100/2", "1-100/2", ErrDeadEntries, "", nil},
+		{"another term, and entries behind it", "1-40/1 41-150/2", "1-40/1 41-150/2", ErrDeadEntries, "", nil},
+		{"left by an earlier release: a hole up to the snapshot", "1-60/2 101-110/3", "1-60/2 101-110/3", ErrDeadEntries, "101-110/3", nil},
+		{"a hole below the snapshot, which the log agrees with", "1-60/2 81-110/3", "1-60/2 81-110/3", nil, "81-110/3", nil},
+		{"two holes", "1-20/1 30-60/2 101-104/3", "1-20/1 30-60/2 101-104/3", ErrDeadEntries, "101-104/3", nil},
+		{"a hole that no snapshot covers", "1-110/3 120-130/3", "1-110/3 120-130/3", nil, "1-110/3 120-130/3", disk.ErrDamaged},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, start := range []bool{false, true} {
+				dir := t.TempDir()
+				fatal := func(err error) { t.Error(err) }
+				db, err := disk.Open(dir, disk.Options{Fatal: fatal})
+				noError(t, err)
+				_, err = db.Load()
+				noError(t, err)
+				snapshots, err := disk.NewSnapshotStore(db, dir)
+				noError(t, err)
+				sink, err := snapshots.Create(1, at, term, raft.Configuration{}, 1, nil)
+				noError(t, err)
+				noError(t, sink.Close())
+				log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+				noError(t, err)
+				for run := range strings.FieldsSeq(tt.log) {
+					var from, to, term uint64
+					_, err := fmt.Sscanf(run, "%d-%d/%d", &from, &to, &term)
+					noError(t, err)
+					for i := from; i <= to; i++ {
+						noError(t, log.StoreLog(&raft.Log{Index: i, Term: term}))
+					}
+				}
+				want, wantErr := tt.installed, tt.errInstalled
+				if start {
+					noError(t, log.Close())
+					log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+					noError(t, err)
+					want, wantErr = tt.start, tt.errStart
+					s := &Store{log: log, cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
+					err = s.dropDeadAtStart(snapshots)
+				} else {
+					err = dropDead(log, snapshots)
+				}
+				if !errors.Is(err, wantErr) {
+					t.Errorf("start %v: %v, want %v", start, err, wantErr)
+				}
+				if got := runs(t, log); got != want {
+					t.Errorf("start %v: %s is left, want %s", start, got, want)
+				}
+				noError(t, log.Close())
+				noError(t, db.Close())
+			}
+		})
+	}
+}
+
+// runs writes a log as TestDropDead does.
+func runs(t *testing.T, log *disk.Log) string {
+	t.Helper()
+	first, last, err := bounds(log)
+	noError(t, err)
+	var out []string
+	var from, to, term uint64
+	end := func() {
+		if from > 0 {
+			out = append(out, fmt.Sprintf("%d-%d/%d", from, to, term))
+		}
+		from = 0
+	}
+	for i := first; i <= last && last > 0; i++ {
+		var l raft.Log
+		if err := log.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
+			end()
+			continue
+		}
+		if l.Term != term {
+			end()
+		}
+		if from == 0 {
+			from, term = i, l.Term
+		}
+		to = i
+	}
+	end()
+	return strings.Join(out, " ")
+}
+
+// The scenario that regress/TestDeadEntriesBelowSnapshot plays with the bare library,
+// on our store, with small batches and with the default ones: a leader is cut off with
+// writes in flight, comes back by a snapshot, leads again, and a fresh node joins. What
+// the fresh node applies was committed. When the next leader's log reaches further
+// back, what it has applied stays what the others have.
+func TestDeadEntriesAreDropped(t *testing.T) {
+	for _, tt := range []struct {
+		name                       string
+		batch, trailing, threshold int
+		dead                       int // more than a batch, so that one can end among them
+	}{
+		{"small batches", 8, 128, 64, 2 * 8},
+		{"default batches", 256, 1024, 512, 256 + 44},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFaults()
+			ledger := newLedger()
+			c := newCluster(t, 3, func(cfg *Config) {
+				f.install(cfg)
+				cfg.Limits.MaxAppendEntries = tt.batch
+				cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = uint64(tt.trailing), uint64(tt.threshold)
+				cfg.Timing.SnapshotInterval = 20 * time.Millisecond
+				switch cfg.Node {
+				case "a": // stands for a pause, or for load, during the lease
+					cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = 5*time.Second, 5*time.Second, 5*time.Second
+				case "b":
+					cfg.Timing.SnapshotInterval = time.Hour // its log reaches back to the beginning
+				}
+				cfg.Seams.Applied = ledger.of(cfg.Node)
+			})
+			a, b, l := c.nodes["a"], c.nodes["b"], c.nodes["c"]
+			c.lead(a)
+			for i := range 4 {
+				_, err := a.Propose(c.ctx(), write("k", fmt.Sprint("kept", i)))
+				noError(t, err)
+			}
+			end := c.cutOffWithDeadEntries(f, a, tt.dead)
+			c.lead(l)
+			c.eventually("the leader's log is cut behind a's end", func() error {
+				var some sync.WaitGroup
+				for w := range 20 {
+					some.Go(func() { _, _ = l.Propose(c.ctx(), write(fmt.Sprint("k", w), "new")) })
+				}
+				some.Wait()
+				if first, err := l.log.FirstIndex(); err != nil || first <= end+1 {
+					return fmt.Errorf("it begins at %d: %w", first, err)
+				}
+				return nil
+			})
+			f.heal("a", "b", "c")
+			c.eventually("a catches up by a snapshot", func() error {
+				if a.Applied() < l.Applied() || a.fsm.restored.Load() == 0 {
+					return fmt.Errorf("%d of %d, %d restored", a.Applied(), l.Applied(), a.fsm.restored.Load())
+				}
+				return nil
+			})
+			var gone raft.Log
+			for i := end - uint64(tt.dead) + 1; i <= end; i++ {
+				if err := a.log.GetLog(i, &gone); !errors.Is(err, raft.ErrLogNotFound) {
+					t.Fatalf("entry %d is still in a's log: term %d, %v", i, gone.Term, err)
+				}
+			}
+
+			c.lead(a)
+			n := c.add("n")
+			noError(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
+			c.eventually("n catches up", func() error { return n.WaitApplied(c.ctx(), a.Applied()) })
+			c.lead(b)
+			r, err := b.Propose(c.ctx(), write("k", "last"))
+			noError(t, err)
+			for _, m := range c.nodes {
+				noError(t, m.WaitApplied(c.ctx(), r.Revision))
+			}
+			c.sameHash()
+			ledger.compare(t)
+		})
+	}
+}
+
+// A node whose log has nothing up to a snapshot, and dead entries right behind it, is
+// asked for the snapshot's own entry. It knows that one.
+func TestDeadEntriesBehindASnapshot(t *testing.T) {
+	f := newFaults()
+	c := newCluster(t, 3, func(cfg *Config) {
+		f.install(cfg)
+		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 4, 100_000 // snapshots are taken by hand
+		if cfg.Node == "a" {
+			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = 4*time.Second, 4*time.Second, 4*time.Second
+		}
+	})
+	a, l := c.nodes["a"], c.nodes["c"]
+	c.lead(a)
+	n := c.add("n")
+	noError(t, a.AddNonvoter(c.ctx(), n.id, n.addr, 0))
+	c.eventually("n follows", func() error { return n.WaitApplied(c.ctx(), a.Applied()) })
+	c.close(n)
+	for i := range 40 {
+		_, err := a.Propose(c.ctx(), write("k", fmt.Sprint("without n ", i)))
+		noError(t, err)
+	}
+	for _, id := range []proto.NodeID{"a", "b", "c"} {
+		m := c.nodes[id]
+		noError(t, m.WaitApplied(c.ctx(), a.Applied()))
+		c.eventually("a snapshot at the end of the log", func() error { return m.raft.Snapshot().Error() })
+	}
+	c.open(n)
+	c.eventually("n has the snapshot", func() error {
+		if n.fsm.restored.Load() == 0 || n.Applied() < a.Applied() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	from := n.raft.LastIndex()
+	end := c.cutOffWithDeadEntries(f, a, 8) // from the voters, not from n
+	c.eventually("n has dead entries", func() error {
+		if got := n.raft.LastIndex(); got < end {
+			return fmt.Errorf("its log ends at %d, of %d", got, end)
+		}
+		return nil
+	})
+	c.lead(l)
+	f.heal("a", "b", "c")
+	r, err := l.Propose(c.ctx(), write("k", "new"))
+	noError(t, err)
+	c.eventually("n catches up", func() error {
+		select {
+		case err := <-n.fatal:
+			t.Fatalf("n has ended: %v", err)
+		default:
+		}
+		if n.Applied() < r.Revision {
+			return fmt.Errorf("%d of %d, %d installs", n.Applied(), r.Revision, n.fsm.restored.Load())
+		}
+		return nil
+	})
+	if got := n.fsm.restored.Load(); got != 1 {
+		t.Errorf("n got %d snapshots; its log went from %d on", got, from)
+	}
+	c.sameHash()
+}
+
+// cutOffWithDeadEntries takes the other voters from a leader and gives it entries that
+// are never committed. It returns the index of the last one.
+func (c *cluster) cutOffWithDeadEntries(f *faults, a *testNode, dead int) uint64 {
+	c.t.Helper()
+	f.part(f.raft, true, a.id, "b", "c")
+	f.part(f.calls, true, a.id, "b", "c")
+	end := a.raft.LastIndex() + uint64(dead)
+	ctx, cancel := context.WithCancel(context.Background())
+	var writers sync.WaitGroup
+	c.t.Cleanup(writers.Wait)
+	c.t.Cleanup(cancel)
+	for i := range dead {
+		writers.Go(func() { _, _ = a.Propose(ctx, write(fmt.Sprint("dead", i), "dead")) })
+	}
+	c.eventually("dead entries", func() error {
+		if got := a.raft.LastIndex(); got != end {
+			return fmt.Errorf("the log ends at %d, not %d", got, end)
+		}
+		return nil
+	})
+	return end
+}
+
+// lead makes a node the leader.
+func (c *cluster) lead(m *testNode) {
+	c.t.Helper()
+	c.eventually(string(m.id)+" leads", func() error {
+		if m.IsLeader() {
+			return nil
+		}
+		for _, x := range c.nodes {
+			if x.Store != nil && x.IsLeader() {
+				_ = x.TransferLeadership(c.ctx(), m.id)
+			}
+		}
+		return errors.New("not yet")
+	})
+}
+
+func (f *faults) heal(one proto.NodeID, others ...proto.NodeID) {
+	f.part(f.raft, false, one, others...)
+	f.part(f.calls, false, one, others...)
+}
+
+// ledger is what each state machine was given, by index.
+type ledger struct {
+	mu      sync.Mutex
+	applied map[proto.NodeID]map[uint64]string
+}
+
+func newLedger() *ledger { return &ledger{applied: map[proto.NodeID]map[uint64]string{}} }
+
+func (d *ledger) of(id proto.NodeID) func(*raft.Log, mvcc.Result) {
+	return func(l *raft.Log, _ mvcc.Result) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.applied[id] == nil {
+			d.applied[id] = map[uint64]string{}
+		}
+		d.applied[id][l.Index] = fmt.Sprintf("term %d: %.60q", l.Term, l.Data)
+	}
+}
+
+// compare fails if two state machines were given different entries at one index.
+func (d *ledger) compare(t *testing.T) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first := map[uint64]proto.NodeID{}
+	for _, id := range slices.Sorted(maps.Keys(d.applied)) {
+		for index, entry := range d.applied[id] {
+			if other, ok := first[index]; ok && d.applied[other][index] != entry {
+				t.Errorf("index %d: %s applied %s, %s applied %s", index, id, entry, other, d.applied[other][index])
+			}
+			first[index] = id
+		}
+	}
+}
