@@ -5,12 +5,17 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/url"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/gzip"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // maxAudited bounds what is kept of an answer for the audit log, in bytes. Longer
@@ -38,7 +43,55 @@ func (c *call) audited() {
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
 	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.start, a)
-	c.keep = c.audit.WantsResponse() && !c.kind.LongRunning
+	// Answers of other paths are none of the API's objects: among ours are secrets.
+	c.keep = i.IsResource && c.audit.WantsResponse() && !c.kind.LongRunning
+}
+
+// Users in whose name the node's own loops delete, as far as the audit log is
+// concerned. Upstream's controllers are clients with these accounts; what ends the objects of a
+// definition runs in the API server there too.
+var (
+	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
+	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
+	asServer              = ownUser("system:apiserver", auth.Masters)
+)
+
+func ownUser(name string, groups ...string) *audit.User {
+	return &audit.User{Name: name, Groups: append(groups, auth.Authenticated)}
+}
+
+// deleteAs is deleteOne of a call that no client made, with the audit event that the
+// request of a controller would have.
+func (c *call) deleteAs(user *audit.User, o *metav1.DeleteOptions) (w written, err error) {
+	if c.s.cfg.Audit != nil {
+		i := &c.info
+		r := &http.Request{URL: &url.URL{Path: i.ownPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
+		c.audit = c.s.cfg.Audit.Begin(r, uuid.NewString(), c.start, &audit.Attributes{
+			User: user, Verb: i.Verb, Path: r.URL.Path, Namespace: i.Namespace, Name: i.Name,
+			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
+		})
+	}
+	w, _, err = c.deleteOne(o)
+	code := http.StatusOK
+	if err != nil {
+		answer := status.ForRequest(err, c.info.Verb, c.res.GroupResource())
+		c.audit.Refused(answer)
+		code = int(answer.Code)
+	}
+	c.audit.Completed(code)
+	return w, err
+}
+
+// ownPath is the path by which a client would name the object.
+func (i *RequestInfo) ownPath() string {
+	path := "/apis/" + i.Group + "/" + i.Version
+	if i.Group == "" {
+		path = "/api/" + i.Version
+	}
+	if i.Namespace != "" {
+		path += "/namespaces/" + i.Namespace
+	}
+	return path + "/" + i.Resource + "/" + i.Name
 }
 
 func auditUser(u *auth.User) *audit.User {

@@ -180,7 +180,7 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	for _, v := range versions {
 		view := fieldView{version: v, namespaced: res.Namespaced}
 		c := s.internal(ctx, res, view.Get(fieldNamespace), view.Get(fieldName), "delete")
-		w, _, err := c.deleteOne(options)
+		w, err := c.deleteAs(asServer, options)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:

@@ -165,8 +165,14 @@ func (s *Server) setHeaders(h http.Header, r *http.Request) {
 	if chance := s.cfg.GoawayChance; chance > 0 && r.ProtoMajor == 2 && rand.Float64() < chance {
 		h["Connection"] = []string{"close"} // net/http makes a GOAWAY of it
 	}
-	h[HeaderNode] = []string{s.cfg.Store.NodeName()}
-	h[HeaderRole] = []string{s.cfg.Store.Role()}
+}
+
+// introduce says which node answers, and whether it leads. Who is nobody does not need
+// to know which node to attack.
+func (c *call) introduce() {
+	h := c.Header()
+	h[HeaderNode] = []string{c.s.cfg.Store.NodeName()}
+	h[HeaderRole] = []string{c.s.cfg.Store.Role()}
 }
 
 // noCache is shared by all responses; nobody writes to it.
@@ -179,6 +185,7 @@ func (c *call) classify(registry *kinds.Registry) {
 	c.kind = RequestKind{Verb: i.Verb, Component: "apiserver"}
 	if !i.IsResource {
 		c.kind.Subresource = firstSegment(i.Path)
+		c.kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
 		return
 	}
 	c.res = registry.Lookup(gvr(i))
@@ -207,7 +214,7 @@ func (c *call) classify(registry *kinds.Registry) {
 func firstSegment(path string) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch first {
-	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", "flagz", "statusz", ".well-known", "openid":
+	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", "flagz", "statusz", ".well-known", "openid", "quorate", "debug":
 		return "/" + first
 	}
 	return ""
@@ -257,6 +264,8 @@ func (c *call) identify() bool {
 		}
 		if c.user = u; u.Name == auth.Anonymous {
 			c.partFrom()
+		} else {
+			c.introduce()
 		}
 	}
 	c.info.selected = c.info.selectedName(c.r.URL.RawQuery)
@@ -382,12 +391,31 @@ func (c *call) mounted() {
 		h = c.s.cfg.ZPages
 	case "/.well-known", "/openid":
 		h = c.s.cfg.OpenID
+	case "/quorate", "/debug":
+		if c.s.cfg.Own != nil {
+			c.own()
+			return
+		}
 	}
 	if h == nil {
 		status.PlainNotFound(c, c.r)
 		return
 	}
 	h.ServeHTTP(c, c.r.WithContext(auth.WithUser(c.ctx, c.user)))
+}
+
+// own serves our own paths. Their handlers read bodies by themselves.
+func (c *call) own() {
+	if c.kind.LongRunning {
+		c.ticket.Release()
+	}
+	r := c.r.WithContext(auth.WithUser(c.ctx, c.user))
+	if r.ContentLength != 0 {
+		p := c.pacedBody(c.deadline())
+		defer p.stop()
+		r.Body = pacedReader{r.Body, p}
+	}
+	c.s.cfg.Own.ServeHTTP(c, r)
 }
 
 // fail answers with an error's Status.

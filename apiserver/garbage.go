@@ -272,7 +272,7 @@ func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy
 		return err
 	}
 	uid, propagation := types.UID(o.UID), metav1.DeletionPropagation(policy)
-	_, _, err = c.deleteOne(&metav1.DeleteOptions{
+	_, err = c.deleteAs(asGarbageCollector, &metav1.DeleteOptions{
 		PropagationPolicy: &propagation,
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
 	})

@@ -79,7 +79,7 @@ func (s *Server) emptyTable(ctx context.Context, res *kinds.Resource, namespace 
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
 		err = eachOf(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
-			_, _, err := s.internal(ctx, res, namespace, v.Key[len(prefix):], "delete").deleteOne(options)
+			_, err := s.internal(ctx, res, namespace, v.Key[len(prefix):], "delete").deleteAs(asNamespaceController, options)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}

@@ -86,7 +86,7 @@ func (o Objects) Delete(ctx context.Context, gvr apischema.GroupVersionResource,
 		return err
 	}
 	background := metav1.DeletePropagationBackground
-	_, _, err = c.deleteOne(&metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	_, err = c.deleteAs(asServer, &metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	return err
 }
 

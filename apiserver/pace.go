@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -240,4 +241,17 @@ func (c *call) pacedBody(until time.Time) *pace {
 	p := c.s.slowBodies.newPace(c, until, 0, func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
 	p.patience = c.s.cfg.Limits.BodyPause
 	return p
+}
+
+// pacedReader is a body that a handler of its own reads.
+type pacedReader struct {
+	io.ReadCloser
+	p *pace
+}
+
+// Read implements io.Reader.
+func (r pacedReader) Read(b []byte) (int, error) {
+	r.p.begin()
+	defer r.p.done()
+	return r.ReadCloser.Read(b)
 }

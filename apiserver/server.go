@@ -74,6 +74,12 @@ type Config struct {
 	Metrics   http.Handler // /metrics
 	OpenID    http.Handler // /.well-known/openid-configuration, /openid
 	ZPages    http.Handler // /flagz, /statusz
+	// Own serves what is not Kubernetes', below /quorate/ and /debug/. Its requests
+	// have a user in their context, a deadline on their body, and no other bound in time.
+	Own http.Handler
+	// LongRunning says which of Own's paths take as long as they take: they give their
+	// seats back when they begin. May be nil.
+	LongRunning func(path string) bool
 
 	// ServiceBlocks are the addresses of Services, one block of a family or one of
 	// each; the first is the default family's. Default: 10.0.0.0/24.

@@ -47,7 +47,7 @@ var (
 )
 
 // AdminHandler serves AdminPath. It does not ask who calls: mount it behind
-// authentication, for the group system:masters only.
+// authentication and authorization.
 //
 //	GET    members                     MemberList
 //	POST   members                     AddRequest -> MemberList

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -16,7 +17,6 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -69,6 +69,7 @@ func (n *node) serveAPI(context.Context) error {
 	authenticator := &auth.Authentication{
 		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate}},
 		Tokens:         []auth.TokenAuthenticator{accounts},
+		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
 	}
 	n.roles = rbac.New(n.store, n.log)
@@ -84,7 +85,7 @@ func (n *node) serveAPI(context.Context) error {
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
+		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
 		EndpointRouting:  n.cfg.EndpointRouting,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,
@@ -99,7 +100,7 @@ func (n *node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.http = n.httpServer(beside(n.api, n.ownPaths(greeter{authenticator})))
+	n.http = n.httpServer(beside(n.api, n.manager.JoinHandler()))
 	n.http.ConnState, n.http.ConnContext = n.listener.state, withConnection
 	return nil
 }
@@ -123,35 +124,59 @@ func orUnbounded(limit int) int {
 	return limit
 }
 
-// beside serves our own paths next to the API, which sees all others as they
-// came: a mux in front of it would redirect unclean paths, and cost each request.
-func beside(api, own http.Handler) http.Handler {
+// beside serves the exchange of join tokens next to the API: it is for nodes that are
+// nobody yet. The API sees all other paths as they came; a mux in front of it would redirect unclean
+// ones, and cost each request.
+func beside(api, join http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p := r.URL.Path; strings.HasPrefix(p, "/quorate/") || strings.HasPrefix(p, "/debug/") {
-			own.ServeHTTP(w, r)
+		if r.URL.Path == membership.JoinPath {
+			join.ServeHTTP(w, r)
 			return
 		}
 		api.ServeHTTP(w, r)
 	})
 }
 
-// ownPaths are those that are not Kubernetes'. What is not among them is the
-// API's to refuse.
-func (n *node) ownPaths(authenticator apiserver.Authenticator) http.Handler {
+const profilesPath = "/debug/pprof/"
+
+// ownPaths are those that are not Kubernetes'. Who may use which is a matter of roles.
+func (n *node) ownPaths() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", n.api)
-	mux.Handle(membership.JoinPath, n.manager.JoinHandler())
-	mux.Handle(membership.AdminPath, adminsOnly(authenticator, n.manager.AdminHandler()))
-	mux.Handle(snapshotPath, adminsOnly(authenticator, http.HandlerFunc(n.saveSnapshot)))
+	mux.HandleFunc("/", status.PlainNotFound)
+	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler()))
+	mux.HandleFunc(snapshotPath, n.saveSnapshot)
 	if n.cfg.Profiling {
-		profiles := http.NewServeMux()
-		profiles.HandleFunc("/debug/pprof/", pprof.Index)
-		profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.Handle("/debug/pprof/", adminsOnly(authenticator, profiles))
+		mux.HandleFunc(profilesPath, pprof.Index)
+		mux.HandleFunc(profilesPath+"profile", pprof.Profile)
+		mux.HandleFunc(profilesPath+"symbol", pprof.Symbol)
+		mux.HandleFunc(profilesPath+"trace", pprof.Trace)
 	}
 	return mux
+}
+
+// longRunning are the own paths whose answers take as long as they take.
+func longRunning(path string) bool {
+	return path == snapshotPath || strings.HasPrefix(path, profilesPath)
+}
+
+// noted logs what changes the cluster, or hands its secret out: members, leadership and
+// join tokens.
+func noted(log *slog.Logger, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			h.ServeHTTP(w, r)
+			return
+		}
+		log.Info("administration", "method", r.Method, "path", r.URL.Path, "user", userName(r), "from", r.RemoteAddr)
+		h.ServeHTTP(w, r)
+	})
+}
+
+func userName(r *http.Request) string {
+	if u := auth.UserFrom(r.Context()); u != nil {
+		return u.Name
+	}
+	return ""
 }
 
 // Bounds of connections. Requests have their own limits in package apiserver, all
@@ -186,28 +211,6 @@ func (n *node) httpServer(h http.Handler) *http.Server {
 		},
 	}
 	return s
-}
-
-// adminsOnly guards our own administration paths: system:masters alone, until
-// roles say more.
-func adminsOnly(a apiserver.Authenticator, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, err := a.Authenticate(r)
-		if err != nil {
-			codec.WriteStatus(w, r, status.From(auth.ErrUnauthorized))
-			return
-		}
-		if user, err = auth.Impersonate(r.Context(), auth.Default(), user, r.Header); err != nil {
-			codec.WriteStatus(w, r, status.From(err))
-			return
-		}
-		if !user.InGroup(auth.Masters) {
-			attributes := auth.Attributes{User: user, Verb: strings.ToLower(r.Method), Path: r.URL.Path}
-			codec.WriteStatus(w, r, status.From(auth.Forbidden(attributes, "only "+auth.Masters+" may")))
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // healthChecks say when this node is alive (never a matter of other nodes) and

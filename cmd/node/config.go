@@ -79,6 +79,8 @@ type Config struct {
 	FeatureGates   []string
 	ShowHidden     string
 
+	AnonymousAuth bool
+
 	AuditPolicy     string
 	AuditPath       string
 	AuditMaxSize    int
@@ -145,6 +147,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", nil, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")
 	f.StringSliceVar(&c.FeatureGates, "feature-gates", nil, "feature gates, NAME=true|false; must be the same on every node ("+strings.Join(features.Names(), ", ")+")")
 	f.StringVar(&c.ShowHidden, "show-hidden-metrics-for-version", "", "the previous minor version (such as 1.35), to show metrics that are hidden since")
+	f.BoolVar(&c.AnonymousAuth, "anonymous-auth", true, "serve requests without a credential as the user system:anonymous of the group system:unauthenticated, as far as roles let it; false: 401, health checks included")
 	f.StringVar(&c.AuditPolicy, "audit-policy-file", "", "audit policy (audit.k8s.io/v1); needs --audit-log-path")
 	f.StringVar(&c.AuditPath, "audit-log-path", "", "file that audit events are appended to as lines of JSON, - for standard output; needs --audit-policy-file")
 	f.IntVar(&c.AuditMaxSize, "audit-log-maxsize", 100, "MiB above which the audit log is set aside for a new one; 0 is never")
@@ -160,7 +163,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", 10*time.Second, "how long requests may take to finish at shutdown")
 	f.StringVar(&c.LogFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&c.LogLevel, "log-level", "info", "debug, info, warn or error")
-	f.BoolVar(&c.Profiling, "profiling", true, "serve /debug/pprof to administrators")
+	f.BoolVar(&c.Profiling, "profiling", true, "serve /debug/pprof to those whose roles let them")
 	return f
 }
 

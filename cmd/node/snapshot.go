@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,7 +32,8 @@ func (n *node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the server does not allow this method", http.StatusMethodNotAllowed)
 		return
 	}
-	// A backup takes as long as it takes.
+	n.log.Info("a backup is sent: it holds everything, Secrets in clear included", "user", userName(r), "from", r.RemoteAddr)
+	// It takes as long as it takes.
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -148,8 +150,12 @@ func downloadSnapshot(cmd *cobra.Command, k pki.Kubeconfig, to string) (err erro
 			errs = append(errs, fmt.Errorf("%s: %s: %s", e.Server, resp.Status, strings.TrimSpace(string(text))))
 			continue
 		}
-		// The backup holds everything, secrets included.
-		f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		// The backup holds everything, secrets included: no file or link that lies there is
+		// written to, with whatever mode it has.
+		if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,70 @@
+package test
+
+import (
+	"crypto/tls"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// TestAdministration: a node without anonymous requests refuses all of them, says in its
+// log who has taken the state or the cluster's secret away, and the backup is its owner's alone,
+// whatever lay at its place.
+func TestAdministration(t *testing.T) {
+	c := Start(t, 1, "anonymous-auth=false")
+	n := c.Nodes()[0]
+	config, err := n.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: config.RootCAs}, DisableKeepAlives: true}}
+	for _, path := range []string{"/livez", "/version", "/api", "/quorate/v1/status", "/metrics"} {
+		resp, err := nobody.Get(n.API + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %s, want 401", path, resp.Status)
+		}
+	}
+	dir := t.TempDir()
+	file, other := filepath.Join(dir, "backup"), filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, lies := range []func(string) error{
+		func(at string) error { return os.WriteFile(at, nil, 0o666) },
+		func(at string) error { return os.Symlink(other, at) },
+	} {
+		if err := lies(file + ".partial"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file+".partial", 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c.Admin(t, "snapshot", "save", file)
+		if info, err := os.Lstat(file); err != nil || info.Mode() != 0o600 {
+			t.Errorf("the backup: %v (%v), want a file of mode 0600", info.Mode(), err)
+		}
+		if b, err := os.ReadFile(other); err != nil || string(b) != "mine" {
+			t.Errorf("another file was written to: %.20q (%v)", b, err)
+		}
+	}
+	c.Admin(t, "token", "create")
+	log, err := os.ReadFile(n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`level=INFO msg="a backup is sent.*" user=\S+ from=127\.0\.0\.1:\d+`,
+		`level=INFO msg=administration method=POST path=/quorate/v1/tokens user=\S+ from=127\.0\.0\.1:\d+`,
+	} {
+		if !regexp.MustCompile(want).Match(log) {
+			t.Errorf("no line %s in\n%s", want, log)
+		}
+	}
+}
