@@ -146,7 +146,18 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 			return err
 		}
 	}
+	if len(errs) == 0 {
+		c.unheeded(obj)
+	}
 	return c.invalid(c.info.Name, errs)
+}
+
+// unheeded tells who writes an object what it asks for in vain.
+func (c *call) unheeded(obj tree) {
+	if c.r == nil || c.sub != nil || len(c.res.Unenforced) == 0 {
+		return // nobody is there to be told, or a controller that writes a status
+	}
+	c.warn(c.res.Unheeded(obj))
 }
 
 // without returns the errors that are not among others.
