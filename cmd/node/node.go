@@ -30,6 +30,7 @@ import (
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/peer"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -127,15 +128,25 @@ func (n *node) openDir(context.Context) error {
 	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(n.cfg.DataDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockDir(n.cfg.DataDir)
 	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.Join(fmt.Errorf("data directory %s is in use by another process", n.cfg.DataDir), lock.Close())
+		return err
 	}
 	n.lock = lock
-	return nil
+	// Before the identity: half way through a recovery there may be none.
+	return disk.Unfinished(n.cfg.DataDir)
+}
+
+// lockDir takes a data directory for this process, until the file is closed.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s is in use by another process", dir), lock.Close())
+	}
+	return lock, nil
 }
 
 // openIdentity finds out who this node is and makes what proves it.

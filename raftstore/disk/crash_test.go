@@ -33,7 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	program, ok := map[string]func(string) error{
-		"random": childRandom, "script": childScript, "backup": childBackup, "full": childFull, "open": childOpen,
+		"random": childRandom, "script": childScript, "backup": childBackup, "recover": childRecover, "full": childFull, "open": childOpen,
 	}[os.Getenv(childMode)]
 	if !ok {
 		os.Exit(m.Run())

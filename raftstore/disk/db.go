@@ -123,17 +123,14 @@ func boltOptions() *bbolt.Options {
 
 // Open opens dir/state.db, or creates it. It removes what an interrupted
 // snapshot has left behind; a complete state.db.incoming stays, for
-// NewSnapshotStore to decide on. Errors: ErrDamaged, ErrUnfinished.
+// NewSnapshotStore to decide on. Errors: ErrDamaged, ErrUnfinished, ErrRecovering.
 func Open(dir string, o Options) (*DB, error) {
 	o.defaults()
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
 	}
-	switch unfinished, err := exists(dir, restoringFile); {
-	case err != nil:
+	if err := Unfinished(dir); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)
-	case unfinished:
-		return nil, fmt.Errorf("open state in %s: %w", dir, ErrUnfinished)
 	}
 	if err := errors.Join(remove(dir, receivingFile), remove(dir, stateFile+newSuffix)); err != nil {
 		return nil, fmt.Errorf("open state: %w", err)

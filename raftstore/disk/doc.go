@@ -8,6 +8,9 @@
 //	snapshot.meta        index, term and configuration of the newest snapshot
 //	raft.db              Raft's log, term and vote (raft-boltdb), each entry and value with a checksum
 //	restoring            a backup is being restored here, or was: no node starts from it
+//	recovering           the files of a recovery are changing places: no node starts from it
+//	recovery.new         the new files of a recovery, until they have their places
+//	before-recovery      what a recovery has replaced
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //
 // Every file gets its name by a rename when it is complete and synced, and the

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/spf13/cobra"
+)
+
+// recovery is what 'quorate recover' is told.
+type recovery struct {
+	dir, peerAddress string
+	inspect, yes     bool
+	bump             uint64
+
+	in  io.Reader
+	out io.Writer
+}
+
+func recoverCommand() *cobra.Command {
+	var r recovery
+	c := &cobra.Command{
+		Use:   "recover --data-dir DIR",
+		Short: "Make a new cluster of one survivor when the majority is lost for good",
+		Long: `Turns the data directory of ONE survivor into that of the only voter of a NEW
+cluster, when a majority of the voters can never come back. The node must not run.
+Start it afterwards as always; the other hosts get empty data directories and join.
+
+What the survivor's log holds is kept, also entries that it was not told to be
+committed: an acknowledged write may be among them. Writes that only lost nodes had
+are gone, and nothing on this disk says whether there were any.
+
+With several survivors, stop them all, run --inspect on each, and recover the one
+whose log ends highest: by term first, then by index.
+
+The new cluster has an id and a node id of its own, so that nodes of the old one are
+refused for ever. New revisions begin at what the clock says, as after 'quorate
+snapshot restore' and for the same reason: the lost nodes may have given out
+revisions that this log does not know. Watches and exact reads from before answer
+410, so that every client lists again.
+
+It may be killed at any time and run again. The files that it replaces stay in
+DIR/before-recovery until you delete them.`,
+		Example: `  quorate recover --data-dir /var/lib/quorate/n1 --inspect
+  quorate recover --data-dir /var/lib/quorate/n1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r.in, r.out = cmd.InOrStdin(), cmd.OutOrStdout()
+			return r.run()
+		},
+	}
+	c.Flags().StringVar(&r.dir, "data-dir", "", "the survivor's data directory")
+	c.Flags().BoolVar(&r.inspect, "inspect", false, "only say what the directory holds, to compare survivors")
+	c.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
+	c.Flags().StringVar(&r.peerAddress, "peer-advertise-address", "", "peer address of the node (default: the one that it had)")
+	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the end of the log, whatever the clock says (default: the clock decides)")
+	_ = c.MarkFlagRequired("data-dir")
+	return c
+}
+
+func (r recovery) run() error {
+	if _, err := os.Stat(filepath.Join(r.dir, "node.json")); err != nil && disk.Unfinished(r.dir) == nil {
+		return fmt.Errorf("%s is not the data directory of a node: %w", r.dir, err)
+	}
+	lock, err := lockDir(r.dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	switch err := disk.Unfinished(r.dir); {
+	case errors.Is(err, disk.ErrRecovering) && !r.inspect:
+		if _, err := disk.FinishRecovery(r.dir); err != nil {
+			return err
+		}
+		r.say("A recovery of %s had been interrupted; it is finished now.\n", r.dir)
+		return r.next()
+	case err != nil:
+		return err
+	}
+	identity, err := membership.LoadIdentity(r.dir, "")
+	if err != nil {
+		return err
+	}
+	s, err := disk.InspectSurvivor(r.dir)
+	if err != nil {
+		return err
+	}
+	own, lost := r.report(identity, s)
+	if r.inspect {
+		return nil
+	}
+	switch {
+	case r.peerAddress == "" && own == "":
+		return fmt.Errorf("the configuration does not name node %s (%s): say with --peer-advertise-address where the others will reach it", identity.Name(), identity.ID())
+	case r.peerAddress == "":
+		r.peerAddress = own
+	}
+	if lost == 0 {
+		return fmt.Errorf("node %s is the only voter of its cluster: there is nothing to recover; start it", identity.Name())
+	}
+	if err := r.confirm(identity.Name()); err != nil {
+		return err
+	}
+	return r.recover(identity)
+}
+
+// report says what there is and what a recovery keeps and loses. It returns the
+// node's address in the configuration and how many other voters that has.
+func (r recovery) report(identity *membership.Identity, s disk.Survivor) (own string, others int) {
+	r.say("node:       %s (%s)\n", identity.Name(), identity.ID())
+	r.say("cluster:    %s\n", s.Cluster)
+	for _, m := range s.Configuration.Servers {
+		kind := "voter"
+		if m.Suffrage != raft.Voter {
+			kind = "no vote"
+		}
+		mine := ""
+		if string(m.ID) == string(identity.ID()) {
+			own, mine = string(m.Address), ", this node"
+		} else if m.Suffrage == raft.Voter {
+			others++
+		}
+		r.say("member:     %s at %s (%s%s)\n", m.ID, m.Address, kind, mine)
+	}
+	r.say("applied:    %d, of term %d\n", s.Applied, s.Term)
+	r.say("log ends:   %d, of term %d    <- of several survivors the highest counts: term first, then index\n", s.LastIndex, s.LastTerm)
+	r.say("objects:    %d\n", s.Objects)
+	r.say("kept:       all that was applied, and the %d entries behind it, %d of them writes; these may or may not\n            have been committed, and take effect\n", s.Tail, s.Writes)
+	if s.Dead > 0 {
+		r.say("not kept:   %d entries at the end of the log: they are of a term that lost, and were never committed\n", s.Dead)
+	}
+	if s.LogLost {
+		r.say("not there:  raft.db is gone or an old copy; writes of the last second before the end may be missing\n")
+	}
+	r.say("lost:       what other nodes committed behind entry %d without this one; nothing here says whether there is any\n", s.LastIndex)
+	return own, others
+}
+
+// confirm asks, unless --yes was given.
+func (r recovery) confirm(name string) error {
+	if r.yes {
+		return nil
+	}
+	r.say("\nThis makes a NEW cluster of this one node. The other nodes of the old one can never come back into it:\ntheir data directories have to be moved away. If a majority can still be brought back, do that instead.\nType the name of the node, %s, to go on: ", name)
+	answer, err := bufio.NewReader(r.in).ReadString('\n')
+	switch {
+	case strings.TrimSpace(answer) == name:
+		return nil
+	case err != nil && answer == "":
+		return errors.New("nothing was changed: there is nobody to ask; --yes says that you mean it")
+	}
+	return errors.New("nothing was changed")
+}
+
+// recover makes the new cluster. The node gets a new id: a node of the old cluster
+// that comes back finds another node where the survivor was, whatever it asks.
+func (r recovery) recover(old *membership.Identity) error {
+	id := make([]byte, 16)
+	rand.Read(id)
+	scratch, err := os.MkdirTemp(r.dir, ".recover-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	identity, err := membership.LoadIdentity(scratch, old.Name())
+	if err != nil {
+		return err
+	}
+	done, err := disk.Recover(r.dir, disk.RecoverOptions{
+		Cluster: proto.ClusterID(hex.EncodeToString(id)),
+		Bump:    r.bump,
+		Configuration: raft.Configuration{Servers: []raft.Server{
+			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
+		}},
+		Stage: func(dir string) error {
+			return os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
+		},
+	})
+	if errors.Is(err, disk.ErrClock) {
+		return fmt.Errorf("%w; set it, or say with --bump-revision where to begin", err)
+	}
+	if err != nil {
+		return err
+	}
+	r.say("\n%s is now the only voter of cluster %s, as node %s at %s.\nNew revisions begin at %d. What was there before is in %s.\n",
+		old.Name(), done.State.ClusterId, identity.ID(), r.peerAddress, done.State.Applied, done.Aside)
+	return r.next()
+}
+
+func (r recovery) next() error {
+	r.say("Start the node as always, then the other hosts with empty data directories and their usual settings: they join.\nFiles that root has made need the owner of the others: chown -R quorate: %s\n", r.dir)
+	return nil
+}
+
+func (r recovery) say(format string, args ...any) { fmt.Fprintf(r.out, format, args...) }

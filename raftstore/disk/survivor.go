@@ -1,0 +1,231 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Survivor is what the directory of a node holds that is left of a cluster.
+//
+// Of several survivors the one with the highest (LastTerm, LastIndex) is the best:
+// it has every entry that a majority with any of them had, by Raft's own rule for
+// votes.
+type Survivor struct {
+	Cluster proto.ClusterID
+	// Applied is what state.db holds, and Term the term of that entry. All of it was
+	// committed.
+	Applied proto.Revision
+	Term    proto.Term
+	// LastIndex and LastTerm are the end of the log, or of the state if that is
+	// further.
+	LastIndex uint64
+	LastTerm  uint64
+	// Tail is how many entries the log holds beyond the state, Writes how many of
+	// them are writes. Nothing on one disk says how many of these were committed.
+	Tail, Writes int
+	// Dead entries are at the log's end, but were never committed: the newest
+	// snapshot has another history there.
+	Dead uint64
+	// LogLost says that the log ends before the state: raft.db is gone, or an old
+	// copy, and has no tail to offer.
+	LogLost bool
+	// Objects is the number of live keys, with the tail.
+	Objects int
+	// Configuration is the newest one on disk, committed or not.
+	Configuration raft.Configuration
+}
+
+// ErrNoState is returned for a directory that no node has kept a state in.
+var ErrNoState = errors.New("there is no state of a node in it")
+
+// ErrDivided is returned when raft.db has another entry at the index that state.db
+// has applied than the one that was applied.
+var ErrDivided = errors.New("state.db and raft.db are of different histories")
+
+// InspectSurvivor says what the directory of a stopped node holds. It makes what a
+// start of the node would make of the directory, and no other change: a snapshot
+// that was received is taken in.
+// Errors: ErrNoState, ErrUnfinished, ErrRecovering, ErrDamaged, ErrBehind,
+// ErrDivided; proto.ErrUnknownKind if the log is of a newer release.
+func InspectSurvivor(dir string) (Survivor, error) {
+	s, _, err := survivorIn(dir)
+	if err != nil {
+		return s, fmt.Errorf("inspect %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// survivorIn returns also the state with the log's tail applied.
+func survivorIn(dir string) (s Survivor, state *mvcc.State, err error) {
+	for _, name := range []string{stateFile, incomingFile} {
+		there, err := exists(dir, name)
+		if err != nil {
+			return s, nil, err
+		}
+		if there {
+			break
+		}
+		if name == incomingFile {
+			return s, nil, ErrNoState
+		}
+	}
+	// Nothing may end the process: errors are returned.
+	db, err := Open(dir, Options{Fatal: func(error) {}})
+	if err != nil {
+		return s, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	snapshots, err := NewSnapshotStore(db, dir)
+	if err != nil {
+		return s, nil, err
+	}
+	if state, err = startingState(db, snapshots); err != nil {
+		return s, nil, err
+	}
+	m := state.Mark()
+	s.Cluster, s.Applied, s.Term = m.Cluster, m.Applied, m.Term
+	s.LastIndex, s.LastTerm = uint64(m.Applied), uint64(m.Term)
+	var newest *raft.SnapshotMeta
+	if list, err := snapshots.List(); err != nil {
+		return s, nil, err
+	} else if len(list) > 0 {
+		newest = list[0]
+		s.Configuration = newest.Configuration
+	}
+	switch there, err := exists(dir, logFile); {
+	case err != nil:
+		return s, nil, err
+	case !there:
+		s.LogLost = true
+	default:
+		if err := s.applyTail(dir, state, newest); err != nil {
+			return s, nil, err
+		}
+	}
+	live, err := liveVersions(state)
+	s.Objects = len(live)
+	return s, state, err
+}
+
+// startingState is the state that a node would start with.
+func startingState(db *DB, snapshots *SnapshotStore) (*mvcc.State, error) {
+	restore, err := snapshots.NeedsRestore()
+	if err != nil {
+		return nil, err
+	}
+	if !restore {
+		return db.Load()
+	}
+	list, err := snapshots.List()
+	if err != nil {
+		return nil, err
+	}
+	_, data, err := snapshots.Open(list[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	state, err := db.Restore(data)
+	return state, errors.Join(err, data.Close())
+}
+
+// applyTail applies what the log has beyond the state, as its leader would have
+// committed it: in order, without gaps, of terms that never fall.
+func (s *Survivor) applyTail(dir string, state *mvcc.State, newest *raft.SnapshotMeta) (err error) {
+	log, err := OpenLog(dir, LogOptions{Fatal: func(error) {}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	first, err := log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	var entry raft.Log
+	get := func(index uint64) (there bool, err error) {
+		err = log.GetLog(index, &entry)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	at := uint64(s.Applied)
+	if newest != nil {
+		switch there, err := get(newest.Index); {
+		case err != nil:
+			return err
+		case there && entry.Term != newest.Term:
+			// By Log Matching no entry behind it is of the snapshot's history.
+			if last > newest.Index {
+				s.Dead = last - newest.Index
+			}
+			last = min(last, newest.Index)
+		case newest.Index > uint64(s.Applied):
+			// The entries up to the snapshot that the state has not seen carry nothing.
+			at = newest.Index
+			s.LastIndex, s.LastTerm = newest.Index, newest.Term
+		}
+	}
+	if last < at {
+		// Behind a snapshot that was received there may be no log yet.
+		s.LogLost = last < uint64(s.Applied) && (newest == nil || uint64(s.Applied) > newest.Index)
+		return nil
+	}
+	// The entry that was applied last must be the log's, unless the log was cut
+	// there behind a snapshot.
+	switch there, err := get(uint64(s.Applied)); {
+	case err != nil:
+		return err
+	case there && entry.Term != uint64(s.Term):
+		return fmt.Errorf("entry %d is of term %d, the state has applied one of term %d: %w", s.Applied, entry.Term, s.Term, ErrDivided)
+	}
+	for index := first; index <= min(at, last) && index > 0; index++ {
+		if there, err := get(index); err != nil {
+			return err
+		} else if there {
+			s.configuration(&entry)
+		}
+	}
+	for index := at + 1; index <= last; index++ {
+		switch there, err := get(index); {
+		case err != nil:
+			return err
+		case !there:
+			return fmt.Errorf("entry %d is missing between %d and %d: %w", index, at, last, ErrDamaged)
+		case entry.Term < s.LastTerm:
+			s.Dead += last - index + 1
+			state.Publish()
+			return nil
+		}
+		s.LastIndex, s.LastTerm = index, entry.Term
+		s.Tail++
+		s.configuration(&entry)
+		if entry.Type != raft.LogCommand {
+			continue
+		}
+		r, err := state.Apply(proto.RaftIndex(index), proto.Term(entry.Term), entry.Data)
+		if err != nil {
+			return fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		if r.Version != nil {
+			s.Writes++
+		}
+	}
+	state.Publish()
+	s.Cluster = state.Mark().Cluster
+	return nil
+}
+
+// configuration takes note of a configuration in the log.
+func (s *Survivor) configuration(l *raft.Log) {
+	if l.Type == raft.LogConfiguration {
+		s.Configuration = raft.DecodeConfiguration(l.Data)
+	}
+}
