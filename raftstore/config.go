@@ -59,6 +59,9 @@ type Peers interface {
 	// WatchConn keeps a connection to a node until ctx ends, and calls lost each
 	// time it breaks after it was up, and if it does not come up in the first place.
 	WatchConn(ctx context.Context, id proto.NodeID, addr string, lost func())
+	// Offer gives a node, until ctx ends, a way to ask this one without a dial of its
+	// own; Conn on that node takes it when its dial fails. It returns when ctx ends.
+	Offer(ctx context.Context, id proto.NodeID, addr string)
 }
 
 // Timing are the durations of a store.

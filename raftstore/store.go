@@ -123,6 +123,7 @@ func (s *Store) open() (err error) {
 	s.start(func() { s.lead(notify) })
 	s.start(s.observe)
 	s.start(s.standIn)
+	s.start(s.offer)
 	s.start(s.compactor)
 	s.start(s.refresher)
 	return nil

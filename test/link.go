@@ -19,6 +19,9 @@ type Link struct {
 
 	target   string
 	delay    atomic.Int64 // time.Duration
+	silent   atomic.Bool
+	silence  context.Context // ends with Silence
+	silenced context.CancelFunc
 	listener net.Listener
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -39,6 +42,7 @@ func NewLink(target string) (*Link, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Link{Addr: listener.Addr().String(), target: target, listener: listener, ctx: ctx, stop: stop}
+	l.silence, l.silenced = context.WithCancel(ctx)
 	l.wg.Go(l.accept)
 	return l, nil
 }
@@ -50,6 +54,14 @@ func (l *Link) Delay(d time.Duration) { l.delay.Store(int64(d)) }
 func (l *Link) Delayed(t testing.TB, d time.Duration) {
 	l.Delay(d)
 	t.Cleanup(func() { l.Delay(0) })
+}
+
+// Silence ends what goes over the link now; connections that begin later are
+// accepted and get no answer. Nobody can dial the node any more, while it can dial
+// others.
+func (l *Link) Silence() {
+	l.silent.Store(true)
+	l.silenced()
 }
 
 // Close ends all connections and returns when that is done.
@@ -72,7 +84,12 @@ func (l *Link) accept() {
 
 // connect serves one connection until either side ends it.
 func (l *Link) connect(from net.Conn) {
-	ctx, cancel := context.WithCancel(l.ctx)
+	if l.silent.Load() {
+		<-l.ctx.Done()
+		from.Close()
+		return
+	}
+	ctx, cancel := context.WithCancel(l.silence)
 	defer cancel()
 	to, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", l.target)
 	if err != nil {

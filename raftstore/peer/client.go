@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -75,8 +74,8 @@ func (h *Host) Forget(id proto.NodeID) {
 
 func (h *Host) newClient(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(clientCreds{host: h, want: id}),
-		grpc.WithContextDialer(dialTCP),
+		grpc.WithTransportCredentials(clientCreds{}),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return h.dialCalls(ctx, id, addr) }),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
@@ -103,26 +102,16 @@ func (h *Host) signed(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, metaNode, string(h.cfg.NodeID), metaCluster, string(h.cfg.Cluster()))
 }
 
-// clientCreds dials one node.
-type clientCreds struct {
-	creds
-	host *Host
-	want proto.NodeID
-}
+// clientCreds takes connections that Host.dialCalls has authenticated.
+type clientCreds struct{ creds }
 
-func (c clientCreds) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn := tls.Client(raw, c.host.clientTLS(alpnGRPC, c.want))
-	if err := conn.HandshakeContext(ctx); err != nil {
-		raw.Close()
-		return nil, nil, err
+func (clientCreds) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	known, ok := c.(*tlsConn)
+	if !ok {
+		c.Close()
+		return nil, nil, errors.New("connection was not authenticated")
 	}
-	node, err := NodeIDOf(conn.ConnectionState().PeerCertificates[0])
-	if err != nil {
-		raw.Close()
-		return nil, nil, err
-	}
-	c.host.meter(raw, node)
-	return conn, authInfoOf(node), nil
+	return known, authInfoOf(known.node), nil
 }
 
 func (clientCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {

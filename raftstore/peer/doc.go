@@ -19,6 +19,9 @@
 // stream begins with the cluster; a node of another cluster is refused. So a
 // member of a cluster from before a restore cannot disturb the restored one.
 //
+// A leader keeps one connection open to each member on which that member may ask
+// it: Host.Offer. It is used where the member's own dial fails. See reverse.go.
+//
 // Before TLS is complete nobody has proved anything, so connections in that
 // state are few, short-lived, counted per address, and the oldest gives way to
 // the newest: whoever holds connections half open pushes out only themselves.

@@ -34,6 +34,7 @@ type Host struct {
 	layer   *Layer                       // the open one, if any
 	clients map[proto.NodeID]*grpcClient // see client.go
 	moved   map[proto.NodeID]moved       // see moved.go
+	parked  map[proto.NodeID]*parked     // see reverse.go
 }
 
 // New starts to accept connections on cfg.Listener. Raft streams are refused
@@ -50,6 +51,7 @@ func New(cfg Config) (*Host, error) {
 		calls:    newQueue(cfg.Listener.Addr()),
 		clients:  map[proto.NodeID]*grpcClient{},
 		moved:    map[proto.NodeID]moved{},
+		parked:   map[proto.NodeID]*parked{},
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.tls = h.serverTLS()
@@ -141,7 +143,11 @@ func (h *Host) welcome(t *ticket) {
 	}
 	t.conn.SetDeadline(time.Time{})
 	h.meter(raw, conn.node)
-	if conn.protocol == alpnGRPC {
+	switch conn.protocol {
+	case alpnReverse:
+		h.park(conn)
+		return
+	case alpnGRPC:
 		if !h.calls.put(conn, h.cfg.HandshakeTimeout) {
 			h.refuse(conn, errNotServed)
 		}
@@ -167,7 +173,7 @@ func (h *Host) handshake(c *inbound) error {
 		return err
 	}
 	c.node, c.protocol = id, state.NegotiatedProtocol
-	if c.protocol == alpnRaft {
+	if c.protocol == alpnRaft || c.protocol == alpnReverse {
 		theirs, err := readPreface(c.Conn)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -78,32 +77,21 @@ func (l *Layer) DialNode(want proto.NodeID, addr string, timeout time.Duration) 
 }
 
 func (l *Layer) dial(ctx context.Context, want proto.NodeID, addr string) (net.Conn, error) {
-	raw, err := dialTCP(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
 	preface, err := appendPreface(nil, l.host.cfg.Cluster())
 	if err != nil {
-		raw.Close()
 		return nil, err
 	}
-	conn := tls.Client(raw, l.host.clientTLS(alpnRaft, want))
-	hello, cancel := context.WithTimeout(ctx, l.host.cfg.HandshakeTimeout)
-	defer cancel()
-	if err := conn.HandshakeContext(hello); err != nil {
-		raw.Close()
+	conn, err := l.host.dialTLS(ctx, alpnRaft, want, addr)
+	if err != nil {
 		return nil, err
-	}
-	if node, err := NodeIDOf(conn.ConnectionState().PeerCertificates[0]); err == nil {
-		l.host.meter(raw, node)
 	}
 	if _, err := conn.Write(preface); err != nil {
-		raw.Close()
+		conn.Close()
 		return nil, err
 	}
 	tracked := l.track(conn)
 	if tracked == nil {
-		raw.Close()
+		conn.Close()
 		return nil, ErrClosed
 	}
 	return tracked, nil

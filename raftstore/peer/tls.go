@@ -28,7 +28,7 @@ var ErrWrongNode = errors.New("another node answers at this address")
 func (h *Host) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
-		NextProtos:                  []string{alpnRaft, alpnGRPC},
+		NextProtos:                  []string{alpnRaft, alpnGRPC, alpnReverse},
 		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies it
 		SessionTicketsDisabled:      true,
 		DynamicRecordSizingDisabled: true,

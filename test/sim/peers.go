@@ -72,6 +72,9 @@ func (p *peers) WatchConn(ctx context.Context, id proto.NodeID, addr string, los
 	}
 }
 
+// Offer implements raftstore.Peers: who can dial can be dialled, here.
+func (p *peers) Offer(ctx context.Context, _ proto.NodeID, _ string) { <-ctx.Done() }
+
 func (p *peers) close() {
 	p.mu.Lock()
 	p.closed = true
