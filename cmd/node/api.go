@@ -144,6 +144,7 @@ func (n *node) ownPaths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", status.PlainNotFound)
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler()))
+	mux.Handle(processPath, serveProcess(n.cfg.Name))
 	mux.HandleFunc(snapshotPath, n.saveSnapshot)
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
