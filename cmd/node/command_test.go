@@ -88,7 +88,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		{[]string{"node", "--nmae=a"}, "unknown flag: --nmae"},
 		{[]string{"node", "--api-address=nowhere"}, "api-address"},
 		{[]string{"config", "validate", "--log-level=loud"}, "log-level"},
-		{[]string{"dev", "start"}, "accepts 1 arg"},
+		{[]string{"dev", "start", "--data-dir", t.TempDir()}, "there is no playground cluster"},
 		{[]string{"dev", "stop", "--data-dir", t.TempDir()}, "there is no playground cluster"},
 		{[]string{"status"}, ".kube/config"},
 		{[]string{"status", "-o", "yaml"}, "must be table or json"},

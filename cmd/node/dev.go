@@ -1,19 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // devOptions are the flags of `quorate dev`.
@@ -25,10 +19,22 @@ type devOptions struct {
 	apiPort    int
 	detach     bool
 	set        []string
+
+	// given are the flags on the command line. An existing playground has its own
+	// layout, and whoever asks for another is told.
+	given map[string]bool
 }
 
 // readyWithin is how long a playground may take to become ready.
 const readyWithin = 60 * time.Second
+
+// kubeconfigFile is where the administrator's kubeconfig is written.
+func (o devOptions) kubeconfigFile() string {
+	if o.kubeconfig == "" {
+		return filepath.Join(o.dataDir, "kubeconfig")
+	}
+	return o.kubeconfig
+}
 
 // devCommand runs a playground cluster: real node processes on loopback, started
 // in the same way as nodes on hosts of their own.
@@ -38,154 +44,128 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a playground cluster on loopback",
 		Long: `Starts N real node processes on this machine, makes their certificates and a
-kubeconfig, waits until they serve, and prints what to do next. Node i has its API
-on 127.0.0.1:P+i-1. The data stays in the data directory: the same command starts
-the same cluster again.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd.Context(), o, cmd.OutOrStdout()) },
+kubeconfig, waits until they serve, and prints what to do next. The first node has
+its API on 127.0.0.1 at --api-port, the next ones at the ports that follow; their
+peer ports are 1000 higher.
+
+The data stays in the data directory: the same command starts the same cluster
+again. Without --detach the nodes stop with this command, at Ctrl-C or with its
+terminal.`,
+		Example: `  quorate dev                          # three nodes; Ctrl-C stops them
+  quorate dev --detach && quorate dev status
+  quorate dev stop n1 && quorate dev logs n2 --follow
+  quorate dev start n1
+  quorate dev stop && quorate dev delete`,
+		Args: onlySubcommands,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.given = map[string]bool{}
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.given[f.Name] = true })
+			return runDev(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
+	c.SetFlagErrorFunc(flagError)
+	// What other programs call it.
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "port" {
+			name = "api-port"
+		}
+		return pflag.NormalizedName(name)
+	})
 	c.PersistentFlags().StringVar(&o.dataDir, "data-dir", ".quorate", "where the cluster keeps everything")
 	c.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes; an existing cluster keeps its own")
 	c.Flags().IntVar(&o.nonvoters, "nonvoters", 0, "number of nodes without a vote, beside those of --nodes; an existing cluster keeps its own")
 	c.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig (default: DATA-DIR/kubeconfig)")
-	c.Flags().IntVar(&o.apiPort, "api-port", 6443, "port of the first node's API; node i listens on P+i-1, its peer port is 1000 higher")
+	c.Flags().IntVarP(&o.apiPort, "api-port", "p", 6443, "port of the first node's API (also --port); an existing cluster keeps its own")
 	c.Flags().BoolVar(&o.detach, "detach", false, "return when the cluster is ready and leave it running")
 	c.Flags().StringArrayVar(&o.set, "set", nil, "setting for every node, as flag=value (see 'quorate node --help')")
-	c.AddCommand(
-		&cobra.Command{
-			Use: "stop", Short: "Stop a playground cluster", Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				cluster, err := readCluster(o.dataDir)
-				if err != nil {
-					return err
-				}
-				return cluster.stop(cmd.Context(), cmd.OutOrStdout())
-			},
-		},
-		&cobra.Command{
-			Use: "start NODE", Short: "Start a stopped or killed node of a playground cluster", Args: cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				cluster, err := readCluster(o.dataDir)
-				if err != nil {
-					return err
-				}
-				n := cluster.node(args[0])
-				if n == nil {
-					return fmt.Errorf("there is no node %q in %s: it has %s", args[0], o.dataDir, strings.Join(cluster.names(), ", "))
-				}
-				if n.running() {
-					return fmt.Errorf("%s is running (pid %d)", n.Name, n.PID)
-				}
-				if err := cluster.start(n); err != nil {
-					return err
-				}
-				if err := cluster.waitReady(cmd.Context(), n); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is ready (pid %d)\n", n.Name, n.PID)
-				return nil
-			},
-		},
-	)
+	c.AddCommand(devStartCommand(&o), devStopCommand(&o), devStatusCommand(&o), devLogsCommand(&o), devDeleteCommand(&o))
 	return c
 }
 
-func runDev(ctx context.Context, o devOptions, out io.Writer) error {
-	began := time.Now()
-	if o.kubeconfig == "" {
-		o.kubeconfig = filepath.Join(o.dataDir, "kubeconfig")
-	}
-	cluster, err := openCluster(o)
-	if err != nil {
-		return err
-	}
-	for _, n := range cluster.Nodes {
-		if n.running() {
-			return fmt.Errorf("%s of %s is running already (pid %d); stop it with: %s dev stop --data-dir %s", n.Name, o.dataDir, n.PID, self(), o.dataDir)
-		}
-	}
-	var children sync.WaitGroup
-	exited := make(chan *devNode, len(cluster.Nodes))
-	for _, n := range cluster.Nodes {
-		if err := cluster.start(n); err != nil {
-			return errors.Join(err, cluster.stop(context.WithoutCancel(ctx), io.Discard))
-		}
-		if o.detach {
-			continue
-		}
-		children.Add(1)
-		go func() {
-			defer children.Done()
-			_ = n.child.Wait() // reaps it; how it ended is in its log
-			exited <- n
-		}()
-	}
-	if err := cluster.waitReady(ctx, cluster.Nodes...); err != nil {
-		return errors.Join(err, cluster.stop(context.WithoutCancel(ctx), io.Discard))
-	}
-	cluster.printNextSteps(out, time.Since(began), o.detach)
-	if o.detach {
-		return nil
-	}
-	stop, cancel := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer cancel()
-	for {
-		select {
-		case n := <-exited:
-			fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  %s dev start %s --data-dir %s\n", n.Name, rel(n.Log), self(), n.Name, o.dataDir)
-			// `dev stop` in another terminal ends this one too. A node that was started
-			// again meanwhile is in cluster.json.
-			if current, err := readCluster(o.dataDir); err == nil && current.down() {
-				children.Wait()
-				fmt.Fprintln(out, "all nodes have stopped")
-				return nil
-			}
-		case <-stop.Done():
-			fmt.Fprintln(out, "stopping")
-			// A node that was started again meanwhile is in cluster.json.
-			if current, err := readCluster(o.dataDir); err == nil {
-				cluster = current
-			}
-			err := cluster.stop(context.WithoutCancel(ctx), io.Discard)
-			children.Wait()
-			return err
-		}
-	}
+// layout says what a cluster's first start has decided.
+func (c *devCluster) layout() string {
+	return count(len(c.Nodes), "node", "nodes") + ", with APIs from port " + c.firstPort() + " on"
 }
 
-func (c *devCluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
-	fmt.Fprintf(out, "\nQuorate is ready: %d nodes in %.1f s\n\n", len(c.Nodes), took.Seconds())
+func (c *devCluster) firstPort() string {
+	return c.Nodes[0].API[strings.LastIndex(c.Nodes[0].API, ":")+1:]
+}
+
+// ignoredBy are the flags that were given and that a cluster does not heed, since its
+// first start has decided otherwise.
+func (o devOptions) ignoredBy(c *devCluster) (out []string) {
+	voters := 0
+	nonvoters := 0
 	for _, n := range c.Nodes {
-		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
-	}
-	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
-	last := c.Nodes[len(c.Nodes)-1].Name
-	fmt.Fprintf(out, `
-Use it:          export KUBECONFIG=%s
-                 kubectl create configmap hello --from-literal=to=world
-Another node:    kubectl --context quorate-%s get configmap hello -o yaml
-See the nodes:   %s status --kubeconfig %s
-Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
-Mend it:         %s dev start %s --data-dir %s
-`, kubeconfig, last, self(), kubeconfig, c.Nodes[0].PID, last, self(), c.Nodes[0].Name, dir)
-	if detached {
-		fmt.Fprintf(out, "Stop:            %s dev stop --data-dir %s\n", self(), dir)
-	} else {
-		fmt.Fprintf(out, "Stop:            Ctrl-C\n")
-	}
-	fmt.Fprintln(out)
-}
-
-// self is this program as it was called, so that what is printed can be pasted
-// where it is not on the PATH.
-func self() string { return os.Args[0] }
-
-// rel shortens a path for people if it lies below the working directory.
-func rel(path string) string {
-	if wd, err := os.Getwd(); err == nil {
-		if r, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(r, "..") {
-			return r
+		if c.isNonvoter(n) {
+			nonvoters++
+		} else {
+			voters++
 		}
 	}
-	return path
+	for _, f := range []struct {
+		name       string
+		asked, has string
+	}{
+		{"nodes", fmt.Sprint(o.nodes), fmt.Sprint(voters)},
+		{"nonvoters", fmt.Sprint(o.nonvoters), fmt.Sprint(nonvoters)},
+		{"api-port", fmt.Sprint(o.apiPort), c.firstPort()},
+	} {
+		if o.given[f.name] && f.asked != f.has {
+			out = append(out, "--"+f.name+" "+f.asked)
+		}
+	}
+	for _, s := range o.set {
+		if name, _, _ := strings.Cut(s, "="); firstStartOnly[name] && c.formed() {
+			out = append(out, "--set "+s)
+		}
+	}
+	return out
+}
+
+// completeNodes completes names of nodes, those that a command can do something with.
+func completeNodes(o *devOptions, wanted func(*devNode) bool) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		c, err := readCluster(o.dataDir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c.refresh()
+		for _, n := range c.Nodes {
+			given := false
+			for _, a := range args {
+				given = given || a == n.Name
+			}
+			if !given && wanted(n) {
+				state := "stopped"
+				if n.running() {
+					state = fmt.Sprintf("runs, pid %d", n.PID)
+				}
+				out = append(out, cobra.CompletionWithDesc(n.Name, state))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// choose returns the nodes with the given names.
+func (c *devCluster) choose(names []string) (out []*devNode, err error) {
+	for _, name := range names {
+		n := c.node(name)
+		if n == nil {
+			return nil, fmt.Errorf("there is no node %q in %s: it has %s", name, rel(c.dir), inWords(c.names()))
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// choice says which names there are, for who has given none.
+func (c *devCluster) choice() string {
+	names := c.names()
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

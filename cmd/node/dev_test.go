@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,18 +163,162 @@ func TestOpenClusterRefuses(t *testing.T) {
 	openPlayground(t, o)
 }
 
-// TestDamagedClusterFile: a cluster.json that cannot be read is no reason to make
-// another cluster over the data of the first.
+// TestDamagedClusterFile: a cluster.json that no playground has written is no reason to
+// make another cluster over the data of the first, and nothing is ended or removed by it.
 func TestDamagedClusterFile(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(clusterFile(dir), []byte(`{"nodes":`), 0o600); err != nil {
-		t.Fatal(err)
+	for _, x := range []struct{ content, want string }{
+		{`{"nodes":`, "unexpected end of JSON input"},
+		{``, "unexpected end of JSON input"},
+		{`{}`, "it has no nodes"},
+		{`{"nodes":[null]}`, "node 1 has no name"},
+		{`{"nodes":[{"name":"../n1","dataDir":"DIR/n1"}]}`, "node 1 has no name"},
+		{`{"nodes":[{"name":"n1","dataDir":"DIR/n1"},{"name":"n1","dataDir":"DIR/n1"}]}`, "node 2 has no name"},
+		{`{"nodes":[{"name":"n1","dataDir":"/etc"}]}`, `the directory of n1 is "/etc"`},
+		{`{"nodes":[{"name":"n1","dataDir":"DIR/n1"},{"name":"n2","dataDir":"/etc/n2"}]}`, `the directory of n2 is "/etc/n2"`},
+		{`{"nodes":[{"name":"n1","dataDir":"/elsewhere/n1"}]}`, "made in /elsewhere"},
+	} {
+		dir := t.TempDir()
+		content := strings.ReplaceAll(x.content, "DIR", dir)
+		if err := os.WriteFile(clusterFile(dir), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openCluster(devIn(dir)); err == nil || errors.Is(err, errNoCluster) || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "rm -r "+dir) {
+			t.Errorf("%s: %v, want %q in it", x.content, err, x.want)
+		}
+		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+			t.Errorf("%s: made %v", x.content, entries)
+		}
 	}
-	if _, err := openCluster(devIn(dir)); err == nil || errors.Is(err, errNoCluster) {
+}
+
+// TestOpenClusterOfOthers: a directory that holds anything else is nobody's playground.
+func TestOpenClusterOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{devLockFile, "lost+found"} { // ours, and a file system's
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := planCluster(devIn(dir)); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := openCluster(devIn(dir)); err == nil || !strings.Contains(err.Error(), "not empty: it has a, b, c and 2 more.") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "token")); err == nil {
-		t.Error("a secret was made")
+	if entries, _ := os.ReadDir(dir); len(entries) != 7 {
+		t.Errorf("made %v", entries)
+	}
+}
+
+// pretendData writes what a node notes of its cluster.
+func pretendData(t *testing.T, n *devNode, cluster string) {
+	t.Helper()
+	if err := os.MkdirAll(n.DataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"version":1,"nodeID":"%032d","name":%q,"clusterID":%q}`, 1, n.Name, cluster)
+	if err := os.WriteFile(filepath.Join(n.DataDir, "node.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOtherLayout: a playground that never formed, because a port was taken for instance,
+// can be asked for with other nodes and ports. One that has, keeps them and says so.
+func TestOtherLayout(t *testing.T) {
+	o := devIn(t.TempDir())
+	o.set = []string{"snapshot-entries=77"}
+	first := openPlayground(t, o)
+	pretendData(t, first.Nodes[0], "") // started, and never part of a cluster
+	if err := os.WriteFile(first.Nodes[2].Log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	o.nodes, o.nonvoters, o.apiPort, o.set = 1, 1, 30000, nil
+	o.given = map[string]bool{"nodes": true, "nonvoters": true, "api-port": true}
+	second := openPlayground(t, o)
+	if len(second.Nodes) != 2 || second.Nodes[0].API != "https://127.0.0.1:30000" || second.note != "" {
+		t.Fatalf("%+v, note %q", second.Nodes[0], second.note)
+	}
+	if cfg := settingsOf(t, second, second.Nodes[0]); cfg.BootstrapExpect != 1 || cfg.SnapshotEntries == 77 {
+		t.Errorf("expects %d, snapshot-entries %d", cfg.BootstrapExpect, cfg.SnapshotEntries)
+	}
+	for _, name := range []string{"n1", "n3.yaml", "n3.log"} {
+		if _, err := os.Stat(filepath.Join(o.dataDir, name)); err == nil {
+			t.Errorf("%s of the first is left", name)
+		}
+	}
+
+	pretendData(t, second.Nodes[0], "one")
+	o.nodes, o.nonvoters, o.apiPort, o.set = 3, 0, 40000, []string{"nonvoter=true", "trailing-logs=88"}
+	third := openPlayground(t, o)
+	if len(third.Nodes) != 2 || third.Nodes[0].API != "https://127.0.0.1:30000" {
+		t.Errorf("%+v", third.Nodes[0])
+	}
+	want := "has 2 nodes, with APIs from port 30000 on; ignored: --nodes 3, --nonvoters 0, --api-port 40000, --set nonvoter=true\n"
+	if !strings.Contains(third.note, want) {
+		t.Errorf("it says %q, want %q in it", third.note, want)
+	}
+	if cfg := settingsOf(t, third, third.Nodes[0]); cfg.TrailingLogs != 88 {
+		t.Errorf("trailing-logs %d", cfg.TrailingLogs)
+	}
+	o.nodes, o.nonvoters, o.apiPort, o.set = 1, 1, 30000, nil
+	if again := openPlayground(t, o); again.note != "" {
+		t.Errorf("the same flags: %q", again.note)
+	}
+}
+
+// TestDataOfAnotherCluster is seen before anything is started.
+func TestDataOfAnotherCluster(t *testing.T) {
+	c := openPlayground(t, devIn(t.TempDir()))
+	for _, x := range []struct {
+		clusters []string // "": none yet
+		want     string
+	}{
+		{[]string{"", "", ""}, ""},
+		{[]string{"one", "", "one"}, ""},
+		{[]string{"one", "two", "one"}, "the data of n2 belongs to cluster two, that of n1 and n3 to one: put its own directory back to " + c.Nodes[1].DataDir},
+		{[]string{"one", "", "two"}, "the data of n3 belongs to cluster two, that of n1 to one"},
+	} {
+		for i, cluster := range x.clusters {
+			pretendData(t, c.Nodes[i], cluster)
+		}
+		err := c.checkData()
+		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.HasPrefix(err.Error(), x.want)) {
+			t.Errorf("%q: %v, want %q", x.clusters, err, x.want)
+		}
+	}
+}
+
+// TestRemove removes what a playground has made, and nothing else.
+func TestRemove(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "play")
+	c := openPlayground(t, devIn(dir))
+	pretendData(t, c.Nodes[1], "one")
+	for _, name := range []string{devLockFile, "mine.txt", "n4.log"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := c.remove()
+	if err != nil || strings.Join(left, " ") != "mine.txt n4.log" {
+		t.Errorf("left %q, %v", left, err)
+	}
+	for _, name := range left {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c = openPlayground(t, devIn(dir))
+	if left, err := c.remove(); err != nil || len(left) > 0 {
+		t.Errorf("left %q, %v", left, err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory is left")
 	}
 }
 
@@ -206,15 +351,31 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(file, []byte("0123456789"), 0o600); err != nil {
+// TestReason: of a log's end the error that ended the process, or else its last lines.
+func TestReason(t *testing.T) {
+	for _, c := range []struct{ log, want string }{
+		{"", ""},
+		{"time=1 msg=a\nerror: peer port: taken\n", ": peer port: taken"},
+		{"error: old\ntime=1 msg=a\nerror: no secret\n  do this\n  or that\n", ": no secret\n  do this\n  or that"},
+		{"error: the only line", ": the only line"},
+		{"time=1 msg=a\ntime=2 msg=\"error: b\"\n", "; its last lines:\n  time=1 msg=a\n  time=2 msg=\"error: b\""},
+		{"1\n2\n3\n4\n5\n6\n7\n8\n9\n", "; its last lines:\n  2\n  3\n  4\n  5\n  6\n  7\n  8\n  9"},
+	} {
+		if got := reason(c.log); got != c.want {
+			t.Errorf("%q: %q, want %q", c.log, got, c.want)
+		}
+	}
+}
+
+// TestWhy shows whole lines of this run alone, of a long log the last ones.
+func TestWhy(t *testing.T) {
+	n := &devNode{Log: filepath.Join(t.TempDir(), "log")}
+	if err := os.WriteFile(n.Log, []byte("error: of the run before\n"+strings.Repeat("a line\n", whyBytes)+"the last line\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := tail(file, 4); got != "6789" {
-		t.Errorf("got %q", got)
-	}
-	if got := tail(file, 40); got != "0123456789" {
-		t.Errorf("got %q", got)
+	want := "; its last lines:\n" + strings.Repeat("  a line\n", whyLines-1) + "  the last line\nIts log: " + n.Log
+	n.logStart = int64(len("error: of the run before\n"))
+	if got := n.why(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,25 +1,20 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
+	"regexp"
+	"slices"
 	"strings"
-	"syscall"
-	"time"
 
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/proto"
 )
 
 // devCluster is cluster.json: what programs need to know of a playground.
@@ -34,22 +29,36 @@ type devCluster struct {
 	dir string
 	// tied nodes end with this process, however it ends.
 	tied bool
+	// note says which flags a playground that exists has not heeded.
+	note string
+	// fresh is a cluster that is not on disk yet, replaced are the nodes in whose place
+	// it is made.
+	fresh    bool
+	replaced []*devNode
 }
 
 // devNode is one node of a playground.
 type devNode struct {
 	Name    string `json:"name"`
-	PID     int    `json:"pid"`
+	PID     int    `json:"pid"` // 0: it does not run
 	API     string `json:"api"`
 	Peer    string `json:"peer"`
 	DataDir string `json:"dataDir"`
 	Log     string `json:"log"`
 
-	child *exec.Cmd
+	child    *exec.Cmd
+	logStart int64 // where this run's lines begin in the log
+	more     []int // other processes of this node, which should not be
 }
 
 // errNoCluster is returned for a directory without a cluster.json.
 var errNoCluster = errors.New("there is no playground cluster")
+
+// Bounds of a playground.
+const (
+	maxDevNodes = 9
+	peerOffset  = 1000 // from a node's API port to its peer port
+)
 
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster.json") }
 
@@ -67,10 +76,47 @@ func readCluster(dir string) (*devCluster, error) {
 		return nil, err
 	}
 	c := &devCluster{dir: dir}
-	if err := json.Unmarshal(b, c); err != nil {
-		return nil, fmt.Errorf("%s: %w", clusterFile(dir), err)
+	if err = json.Unmarshal(b, c); err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged (%w). To begin again without its data: rm -r %s", clusterFile(dir), err, dir)
 	}
 	return c, nil
+}
+
+var devNodeName = regexp.MustCompile(`^n[1-9]$`)
+
+// check refuses a cluster.json that no playground has written. Processes are ended and
+// directories removed by what it says.
+func (c *devCluster) check() error {
+	if len(c.Nodes) == 0 {
+		return errors.New("it has no nodes")
+	}
+	for i, n := range c.Nodes {
+		if n == nil || !devNodeName.MatchString(n.Name) || c.node(n.Name) != n {
+			return fmt.Errorf("its node %d has no name of its own", i+1)
+		}
+		if filepath.Base(n.DataDir) != n.Name || filepath.Dir(n.DataDir) != filepath.Dir(c.Nodes[0].DataDir) {
+			return fmt.Errorf("the directory of %s is %q", n.Name, n.DataDir)
+		}
+	}
+	made := filepath.Dir(c.Nodes[0].DataDir)
+	if made == c.dir {
+		return nil
+	}
+	// Another name of the same directory, a symbolic link for example.
+	if sameDir(made, c.dir) {
+		c.dir = made
+		return nil
+	}
+	return fmt.Errorf("the playground was made in %s, and its files name that directory: move it back there", made)
+}
+
+func sameDir(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
 func (c *devCluster) write() error {
@@ -81,61 +127,136 @@ func (c *devCluster) write() error {
 	return pki.WriteFile(clusterFile(c.dir), append(b, '\n'), 0o600)
 }
 
-// openCluster returns the cluster of a data directory, made anew if it has none:
-// the shared secret, a configuration file per node, certificates, kubeconfig.
+// openCluster returns the cluster of a data directory. A directory that has none gets
+// one: the shared secret, a configuration file per node, certificates, kubeconfig. The
+// caller has locked the directory, or made it.
 func openCluster(o devOptions) (*devCluster, error) {
+	c, err := planCluster(o)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.commit(o)
+}
+
+// planCluster is the first half of openCluster, which changes nothing: it returns the
+// cluster that there is, or the one that is to be made.
+func planCluster(o devOptions) (*devCluster, error) {
 	dir, err := filepath.Abs(o.dataDir)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := filepath.Abs(o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	set, err := parseSettings(o.set)
-	if err != nil {
+	if _, err := parseSettings(o.set); err != nil {
 		return nil, err
 	}
 	c, err := readCluster(dir)
-	if err == nil {
-		c.Kubeconfig = kubeconfig
-		return c, errors.Join(c.changeSettings(set), c.credentials())
+	if errors.Is(err, errNoCluster) {
+		if err := checkOwn(dir); err != nil {
+			return nil, err
+		}
+		return newCluster(dir, o)
 	}
-	if !errors.Is(err, errNoCluster) {
+	if err != nil {
 		return nil, err
 	}
-	if o.nodes < 1 || o.nodes > 9 {
-		return nil, fmt.Errorf("--nodes %d: must be 1 to 9", o.nodes)
+	c.refresh()
+	if len(c.runningNodes()) > 0 {
+		return nil, c.alreadyRuns()
 	}
+	ignored := o.ignoredBy(c)
+	if len(ignored) > 0 && !c.formed() {
+		// Nothing but its files was made: the ports that were taken at the first start are
+		// no reason to stay with them.
+		fresh, err := newCluster(c.dir, o)
+		if err == nil {
+			fresh.replaced = c.Nodes
+		}
+		return fresh, err
+	}
+	if len(ignored) > 0 {
+		c.note = fmt.Sprintf("%s has %s; ignored: %s\nFor another playground: --data-dir DIR. To make this one again, without its data: %s dev delete --data-dir %s",
+			rel(c.dir), c.layout(), strings.Join(ignored, ", "), self(), rel(c.dir))
+	}
+	return c, nil
+}
+
+// commit is the second half of openCluster. Of a cluster that is made, cluster.json is
+// written first, so that the directory is known for what it is, whatever happens to this
+// process.
+func (c *devCluster) commit(o devOptions) error {
+	set, err := parseSettings(o.set)
+	if err != nil {
+		return err
+	}
+	if c.Kubeconfig, err = filepath.Abs(o.kubeconfigFile()); err != nil {
+		return err
+	}
+	if !c.fresh {
+		if c.formed() {
+			maps.DeleteFunc(set, func(name, _ string) bool { return firstStartOnly[name] })
+		}
+		return errors.Join(c.changeSettings(set), c.credentials())
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	for _, n := range c.replaced {
+		if err := c.removeNode(n); err != nil {
+			return err
+		}
+	}
+	if err := c.write(); err != nil {
+		return err
+	}
+	var voters []string
+	for _, n := range c.Nodes[:o.nodes] {
+		voters = append(voters, n.Peer)
+	}
+	for i, n := range c.Nodes {
+		if err := c.writeSettings(n, voters, i >= o.nodes, set); err != nil {
+			return err
+		}
+	}
+	return c.credentials()
+}
+
+// checkLayout refuses what no playground can have.
+func (o devOptions) checkLayout() error {
 	all := o.nodes + o.nonvoters
-	if o.nonvoters < 0 || all > 9 {
-		return nil, fmt.Errorf("--nonvoters %d: must be 0 to %d with --nodes %d", o.nonvoters, 9-o.nodes, o.nodes)
+	switch last := 65535 - peerOffset - all + 1; {
+	case o.nodes < 1 || o.nodes > maxDevNodes:
+		return fmt.Errorf("--nodes %d: must be 1 to %d", o.nodes, maxDevNodes)
+	case o.nonvoters < 0 || all > maxDevNodes:
+		return fmt.Errorf("--nonvoters %d: must be 0 to %d with --nodes %d", o.nonvoters, maxDevNodes-o.nodes, o.nodes)
+	case o.apiPort < 1 || o.apiPort > last:
+		return fmt.Errorf("--api-port %d: must be 1 to %d: it needs %s from there on, and %d more %d higher", o.apiPort, last, count(all, "port", "ports"), all, peerOffset)
 	}
-	if o.apiPort < 1 || o.apiPort+1000+all-1 > 65535 {
-		return nil, fmt.Errorf("--api-port %d: must leave room for %d ports here and 1000 higher", o.apiPort, all)
+	return nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-	c = &devCluster{dir: dir, Kubeconfig: kubeconfig}
-	peers := make([]string, all)
-	for i := range all {
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// newCluster is a cluster that is to be made.
+func newCluster(dir string, o devOptions) (*devCluster, error) {
+	if err := o.checkLayout(); err != nil {
+		return nil, err
+	}
+	c := &devCluster{dir: dir, fresh: true}
+	for i := range o.nodes + o.nonvoters {
 		name := fmt.Sprintf("n%d", i+1)
-		peers[i] = fmt.Sprintf("127.0.0.1:%d", o.apiPort+1000+i)
 		c.Nodes = append(c.Nodes, &devNode{
 			Name:    name,
 			API:     fmt.Sprintf("https://127.0.0.1:%d", o.apiPort+i),
-			Peer:    peers[i],
+			Peer:    fmt.Sprintf("127.0.0.1:%d", o.apiPort+peerOffset+i),
 			DataDir: filepath.Join(dir, name),
 			Log:     filepath.Join(dir, name+".log"),
 		})
 	}
-	for i, n := range c.Nodes {
-		if err := c.writeSettings(n, peers[:o.nodes], i >= o.nodes, set); err != nil {
-			return nil, err
-		}
-	}
-	return c, c.credentials()
+	return c, nil
 }
 
 // credentials makes the shared secret, if there is none, and from it the
@@ -160,6 +281,60 @@ func (c *devCluster) credentials() error {
 	return k.Write(c.Kubeconfig)
 }
 
+// clusters are those that the data of the nodes belongs to: none before the cluster has
+// formed, and one.
+func (c *devCluster) clusters() (map[*devNode]proto.ClusterID, error) {
+	out := map[*devNode]proto.ClusterID{}
+	for _, n := range c.Nodes {
+		id, err := membership.ReadCluster(n.DataDir)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+		if id != "" {
+			out[n] = id
+		}
+	}
+	return out, nil
+}
+
+// formed reports whether a node has data of a cluster. What cannot be read may be such
+// data.
+func (c *devCluster) formed() bool {
+	clusters, err := c.clusters()
+	return err != nil || len(clusters) > 0
+}
+
+// checkData refuses nodes with the data of another cluster than the others': they would
+// wait for each other for ever.
+func (c *devCluster) checkData() error {
+	clusters, err := c.clusters()
+	if err != nil {
+		return err
+	}
+	of := map[proto.ClusterID][]string{}
+	var ids []proto.ClusterID
+	for _, n := range c.Nodes {
+		if id, ok := clusters[n]; ok {
+			if of[id] == nil {
+				ids = append(ids, id)
+			}
+			of[id] = append(of[id], n.Name)
+		}
+	}
+	if len(ids) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(ids, func(a, b proto.ClusterID) int { return len(of[b]) - len(of[a]) })
+	var errs []error
+	for _, id := range ids[1:] {
+		for _, name := range of[id] {
+			errs = append(errs, fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s, or remove that and it joins again, empty",
+				name, id, inWords(of[ids[0]]), ids[0], rel(c.node(name).DataDir)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (c *devCluster) node(name string) *devNode {
 	for _, n := range c.Nodes {
 		if n.Name == name {
@@ -167,16 +342,6 @@ func (c *devCluster) node(name string) *devNode {
 		}
 	}
 	return nil
-}
-
-// down reports whether no node runs.
-func (c *devCluster) down() bool {
-	for _, n := range c.Nodes {
-		if n.running() {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *devCluster) names() []string {
@@ -187,200 +352,11 @@ func (c *devCluster) names() []string {
 	return names
 }
 
-// start starts a node's process in a session of its own, so that it outlives
-// this one, and notes its pid.
-func (c *devCluster) start(n *devNode) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+// inWords is how people write a list: a, b and c.
+func inWords(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
 	}
-	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	n.child = exec.Command(self, "node", "--config", c.settingsFile(n))
-	n.child.Stdout, n.child.Stderr = log, log
-	n.child.Env = c.environment(os.Environ(), runtime.NumCPU())
-	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.tied {
-		dieWithParent(n.child.SysProcAttr)
-	}
-	if err := n.child.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", n.Name, err)
-	}
-	n.PID = n.child.Process.Pid
-	return c.write()
-}
-
-// environment is that of a playground's node: without our own variables, since
-// the nodes have files, and with a fair share of the processors. Nodes that may
-// each use all of them wake and spin them for each other. But never one alone:
-// then everything waits while a sync of the disk blocks it, and writes cost an
-// eighth more. GOMAXPROCS of the caller goes before it.
-func (c *devCluster) environment(env []string, processors int) []string {
-	share := "GOMAXPROCS=" + strconv.Itoa(max(2, (processors+len(c.Nodes)-1)/len(c.Nodes)))
-	var out []string
-	for _, e := range env {
-		if strings.HasPrefix(e, "GOMAXPROCS=") {
-			share = e
-		}
-		if !strings.HasPrefix(e, envPrefix) {
-			out = append(out, e)
-		}
-	}
-	return append(out, share)
-}
-
-// running reports whether the noted process is alive and a node of this
-// directory, not another program that got its pid.
-func (n *devNode) running() bool {
-	if n.PID == 0 {
-		return false
-	}
-	proc := filepath.Join("/proc", strconv.Itoa(n.PID))
-	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-	if err != nil || len(line) > 0 {
-		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
-	}
-	// A process that has ended and waits for its parent has no command line, and for
-	// a moment neither has one that is being started.
-	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
-	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
-}
-
-// waitReady waits until the nodes answer /readyz. It fails at once when one of
-// them exits, with the end of its log.
-func (c *devCluster) waitReady(ctx context.Context, nodes ...*devNode) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	defer client.CloseIdleConnections()
-	for _, n := range nodes {
-		for {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/readyz", nil)
-			if err != nil {
-				return err
-			}
-			if resp, err := client.Do(req); err == nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
-				resp.Body.Close()
-				if resp.StatusCode == http.StatusOK {
-					break
-				}
-			}
-			if !n.running() {
-				return fmt.Errorf("%s has exited; the end of %s:\n%s", n.Name, n.Log, tail(n.Log, 2000))
-			}
-			select {
-			case <-ctx.Done():
-				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					return context.Cause(ctx)
-				}
-				return fmt.Errorf("%s is not ready after %s (%w); the end of %s:\n%s", n.Name, readyWithin, ctx.Err(), n.Log, tail(n.Log, 2000))
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}
-	return nil
-}
-
-// client trusts the cluster's CA and presents the administrator's certificate.
-func (c *devCluster) client() (*http.Client, error) {
-	config, err := c.tls()
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
-}
-
-func (c *devCluster) tls() (*tls.Config, error) {
-	ca, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("%s holds no certificate", c.CAFile)
-	}
-	cert, err := tls.LoadX509KeyPair(c.AdminCertFile, c.AdminKeyFile)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
-}
-
-// stopWithin is how long the nodes may take to shut down before they are killed,
-// goneWithin how long a killed one may take to be gone.
-const (
-	stopWithin = 30 * time.Second
-	goneWithin = 5 * time.Second
-)
-
-// stop ends all nodes, gently first, and waits until they are gone.
-func (c *devCluster) stop(ctx context.Context, out io.Writer) error {
-	gently, cancel := context.WithTimeout(ctx, stopWithin)
-	defer cancel()
-	var errs []error
-	for _, n := range c.Nodes {
-		if n.running() {
-			// A node that somebody has paused hears nothing before it goes on.
-			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
-		}
-	}
-	for _, n := range c.Nodes {
-		if n.waitGone(gently) {
-			fmt.Fprintf(out, "%s has stopped\n", n.Name)
-			continue
-		}
-		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), n.signal(syscall.SIGKILL))
-		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
-		if !n.waitGone(killed) {
-			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", n.Name, n.PID))
-		}
-		cancel()
-	}
-	return errors.Join(errs...)
-}
-
-// signal sends a signal; a process that has gone meanwhile needs none.
-func (n *devNode) signal(s syscall.Signal) error {
-	if err := syscall.Kill(n.PID, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("%s to %s: %w", s, n.Name, err)
-	}
-	return nil
-}
-
-// waitGone waits until the node's process is gone, at most until ctx ends.
-func (n *devNode) waitGone(ctx context.Context) bool {
-	for n.running() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return true
-}
-
-// tail returns the end of a file, for error messages.
-func tail(path string, n int64) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > n {
-		if _, err := f.Seek(-n, io.SeekEnd); err != nil {
-			return err.Error()
-		}
-	}
-	b, err := io.ReadAll(io.LimitReader(f, n))
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -67,6 +67,19 @@ func (c *devCluster) saveSettings(n *devNode, settings map[string]any, set map[s
 	return pki.WriteFile(c.settingsFile(n), b, 0o600)
 }
 
+// firstStartOnly are the settings that a cluster heeds when it forms, and never again.
+var firstStartOnly = map[string]bool{"bootstrap-expect": true, "join": true, "nonvoter": true}
+
+// isNonvoter reports whether the playground has started a node without a vote.
+func (c *devCluster) isNonvoter(n *devNode) bool {
+	settings := map[string]any{}
+	b, err := os.ReadFile(c.settingsFile(n))
+	if err != nil || yaml.Unmarshal(b, &settings) != nil {
+		return false
+	}
+	return fmt.Sprint(settings["nonvoter"]) == "true"
+}
+
 // playgroundOwn are the settings that a playground decides for its nodes.
 var playgroundOwn = []string{"name", "data-dir", "api-address", "peer-address", "token-file"}
 
@@ -81,12 +94,12 @@ func parseSettings(set []string) (map[string]string, error) {
 		case !ok:
 			return nil, fmt.Errorf("--set %s: must be flag=value", s)
 		case f.Lookup(name) == nil:
-			return nil, fmt.Errorf("--set %s: there is no setting %q, see 'quorate node --help'", s, name)
+			return nil, fmt.Errorf("--set %s: there is no setting %q%s, see 'quorate node --help'", s, name, didYouMean(f, name))
 		case slices.Contains(playgroundOwn, name):
 			return nil, fmt.Errorf("--set %s: a playground decides %s by itself", s, name)
 		}
 		if err := f.Set(name, value); err != nil {
-			return nil, fmt.Errorf("--set %s: %w", s, err)
+			return nil, fmt.Errorf("--set %s: %s", s, invalidValue(f.Lookup(name), err))
 		}
 		out[name] = value
 	}

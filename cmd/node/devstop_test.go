@@ -1,7 +1,7 @@
 package main
 
 import (
-	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -17,7 +17,7 @@ func TestStop(t *testing.T) {
 	c := &devCluster{dir: t.TempDir()}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := &devNode{Name: name, DataDir: filepath.Join(c.dir, name)}
-		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", n.DataDir+".yaml")
+		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", "node", "--config", n.DataDir+".yaml")
 		if err := n.child.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +35,13 @@ func TestStop(t *testing.T) {
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
+	// cluster.json may have a pid that is gone, or none: the processes count.
+	gone := c.Nodes[0].PID
+	c.Nodes[0].PID, c.Nodes[1].PID = 0, os.Getpid()
+	c.refresh()
+	if c.Nodes[0].PID != gone || !c.Nodes[1].running() {
+		t.Fatalf("n1 is %d, want %d; n2 is %d", c.Nodes[0].PID, gone, c.Nodes[1].PID)
+	}
 	var out strings.Builder
 	if err := c.stop(t.Context(), &out); err != nil {
 		t.Fatal(err)
@@ -44,7 +51,14 @@ func TestStop(t *testing.T) {
 			t.Errorf("%s runs: %t; said: %s", n.Name, n.running(), out.String())
 		}
 	}
-	if err := c.stop(t.Context(), io.Discard); err != nil {
-		t.Errorf("a second stop: %v", err)
+	out.Reset()
+	if err := c.stop(t.Context(), &out); err != nil || out.String() != "" {
+		t.Errorf("a second stop: %v, said %q", err, out.String())
+	}
+	c.refresh()
+	for _, n := range c.Nodes {
+		if n.PID != 0 {
+			t.Errorf("%s has pid %d", n.Name, n.PID)
+		}
 	}
 }

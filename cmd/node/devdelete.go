@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func devDeleteCommand(o *devOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete", Short: "Stop a playground cluster and remove its data", Args: cobra.NoArgs,
+		Long: `Stops the nodes of a playground and removes what 'quorate dev' has made: cluster.json,
+the secret, certificates, kubeconfig, and each node's file, data and log. Other files
+in the directory stay, and so does a directory that is not a playground.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, unlock, err := lockCluster(cmd.Context(), o.dataDir)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			if err := c.stopAndNote(cmd.Context(), cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			left, err := c.remove()
+			if err != nil {
+				return err
+			}
+			if len(left) > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "the playground in %s is deleted; not its own and still there: %s\n", rel(c.dir), some(left))
+				return nil
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", rel(c.dir))
+			return nil
+		},
+	}
+}
+
+// checkOwn refuses a directory for a new playground that holds anything: it is
+// somebody's, who would have to pick our files out of it.
+func checkOwn(dir string) error {
+	names, err := foreign(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is not a playground, and not empty: it has %s. Give a new directory, or an empty one: --data-dir DIR", rel(dir), some(names))
+}
+
+// foreign are the names in a directory without those that a playground has before its
+// cluster.json.
+func foreign(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		name := e.Name()
+		// A directory that is a file system's root has lost+found.
+		if name != devLockFile && name != "lost+found" && !strings.HasPrefix(name, ".cluster.json.") {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// some is the beginning of a long list of names.
+func some(names []string) string {
+	const most = 3
+	if len(names) > most+1 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return inWords(names)
+}
+
+// removeNode removes what a node has: its settings, data and log.
+func (c *devCluster) removeNode(n *devNode) error {
+	// The names are checked when cluster.json is read: they lead nowhere else.
+	return errors.Join(os.RemoveAll(filepath.Join(c.dir, n.Name)), removeFile(c.settingsFile(n)), removeFile(filepath.Join(c.dir, n.Name+".log")))
+}
+
+// remove removes a playground whose nodes do not run, and returns what is left in its
+// directory, which others have put there. cluster.json goes last: until then the command
+// can be repeated.
+func (c *devCluster) remove() (left []string, err error) {
+	var errs []error
+	for _, n := range c.Nodes {
+		errs = append(errs, c.removeNode(n))
+	}
+	if filepath.Dir(c.Kubeconfig) == c.dir {
+		errs = append(errs, removeFile(c.Kubeconfig))
+	}
+	errs = append(errs, removeFile(filepath.Join(c.dir, "token")), os.RemoveAll(filepath.Join(c.dir, "pki")))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := removeFile(clusterFile(c.dir)); err != nil {
+		return nil, err
+	}
+	if err := removeFile(filepath.Join(c.dir, devLockFile)); err != nil {
+		return nil, err
+	}
+	if left, err = foreign(c.dir); err == nil && len(left) == 0 {
+		// What cannot be removed, where another file system is mounted, is empty: that was
+		// all that was asked.
+		_ = os.Remove(c.dir)
+	}
+	return left, err
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

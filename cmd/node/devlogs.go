@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// devLogsOptions are the flags of `quorate dev logs`.
+type devLogsOptions struct {
+	follow bool
+	tail   int
+}
+
+func devLogsCommand(o *devOptions) *cobra.Command {
+	l := devLogsOptions{}
+	c := &cobra.Command{
+		Use: "logs [NODE...]", Short: "Show the logs of a playground's nodes", Args: cobra.ArbitraryArgs,
+		Long: `Shows the last lines of the logs of a playground's nodes, or of those that are named.
+Lines of several nodes are in the order of their times, each with its node's name.`,
+		Example: `  quorate dev logs n1 --follow
+  quorate dev logs --tail -1 | grep -i election`,
+		ValidArgsFunction: completeNodes(o, func(*devNode) bool { return true }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if l.tail < -1 {
+				return fmt.Errorf("--tail %d: must be a number of lines, or -1 for all", l.tail)
+			}
+			c, err := readCluster(o.dataDir)
+			if err != nil {
+				return err
+			}
+			nodes, err := c.choose(args)
+			if err != nil {
+				return err
+			}
+			if len(nodes) == 0 {
+				nodes = c.Nodes
+			}
+			return l.run(cmd.Context(), nodes, cmd.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
+	c.Flags().IntVar(&l.tail, "tail", 100, "how many lines of each node; -1 for all")
+	return c
+}
+
+// nodeLog is how far a log has been shown.
+type nodeLog struct {
+	name, file string
+	at         int64
+	part       []byte // of a line whose end is not there yet
+}
+
+type logLine struct {
+	name string
+	time []byte // as it is in the line, or in the one before
+	text []byte
+}
+
+func (l devLogsOptions) run(ctx context.Context, nodes []*devNode, out io.Writer) error {
+	var logs []*nodeLog
+	for _, n := range nodes {
+		log := &nodeLog{name: n.Name, file: n.Log}
+		if err := log.skipTo(l.tail); err != nil {
+			return err
+		}
+		logs = append(logs, log)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err := showLogs(logs, out, !l.follow); err != nil || !l.follow {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// logRound bounds what is read of a log at once: what is sorted is held.
+const logRound = 16 << 20
+
+// showLogs prints what the logs have beyond what was shown, in the order of the times.
+// Parts of lines wait for their ends, except at the end.
+func showLogs(logs []*nodeLog, out io.Writer, last bool) error {
+	for more := true; more; {
+		more = false
+		var lines []logLine
+		for _, log := range logs {
+			got, again, err := log.read(last)
+			if err != nil {
+				return err
+			}
+			more = more || again
+			lines = append(lines, got...)
+		}
+		slices.SortStableFunc(lines, func(a, b logLine) int { return bytes.Compare(a.time, b.time) })
+		for _, line := range lines {
+			if len(logs) > 1 {
+				if _, err := fmt.Fprintf(out, "%s | ", line.name); err != nil {
+					return err
+				}
+			}
+			if _, err := out.Write(append(line.text, '\n')); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lineTime is where a line has its time, in both formats.
+var lineTime = regexp.MustCompile(`^(?:time=|\{"time":")([0-9TZ:.+-]+)`)
+
+// read returns the whole lines that have come since the last call, and whether there are
+// more. last takes the part of a line for one.
+func (log *nodeLog) read(last bool) (lines []logLine, more bool, err error) {
+	f, err := os.Open(log.file)
+	if errors.Is(err, fs.ErrNotExist) { // it was never started
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() < log.at {
+		log.at, log.part = 0, nil // it was begun again
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, log.at, logRound))
+	if err != nil {
+		return nil, false, err
+	}
+	log.at += int64(len(b))
+	more = len(b) == logRound
+	b = append(log.part, b...)
+	log.part = nil
+	var at []byte
+	for len(b) > 0 {
+		line, rest, whole := bytes.Cut(b, []byte("\n"))
+		if !whole && (more || !last) {
+			log.part = b
+			break
+		}
+		if m := lineTime.FindSubmatch(line); m != nil {
+			at = m[1]
+		}
+		lines = append(lines, logLine{log.name, at, line})
+		b = rest
+	}
+	return lines, more, nil
+}
+
+// skipTo leaves the given number of lines to show; -1 leaves all.
+func (log *nodeLog) skipTo(lines int) error {
+	if lines < 0 {
+		return nil
+	}
+	f, err := os.Open(log.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if lines == 0 {
+		log.at = size
+		return nil
+	}
+	const block = 64 << 10
+	buf := make([]byte, block)
+	left := lines
+	for end := size; end > 0; {
+		from := max(0, end-block)
+		b := buf[:end-from]
+		if _, err := f.ReadAt(b, from); err != nil {
+			return err
+		}
+		for i := len(b) - 1; i >= 0; i-- {
+			if b[i] != '\n' || from+int64(i) == size-1 { // the last line's own end
+				continue
+			}
+			if left--; left <= 0 {
+				log.at = from + int64(i) + 1
+				return nil
+			}
+		}
+		end = from
+	}
+	return nil
+}

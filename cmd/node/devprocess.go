@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// start starts a node's process in a session of its own, so that it outlives
+// this one, and notes its pid.
+func (c *devCluster) start(n *devNode) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if info, err := log.Stat(); err == nil {
+		n.logStart = info.Size()
+	}
+	n.child = exec.Command(self, "node", "--config", c.settingsFile(n))
+	n.child.Stdout, n.child.Stderr = log, log
+	n.child.Env = c.environment(os.Environ(), runtime.NumCPU())
+	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.tied {
+		dieWithParent(n.child.SysProcAttr)
+	}
+	if err := n.child.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", n.Name, err)
+	}
+	n.PID = n.child.Process.Pid
+	return c.write()
+}
+
+// environment is that of a playground's node: without our own variables, since
+// the nodes have files, and with a fair share of the processors. Nodes that may
+// each use all of them wake and spin them for each other. But never one alone:
+// then everything waits while a sync of the disk blocks it, and writes cost an
+// eighth more. GOMAXPROCS of the caller goes before it.
+func (c *devCluster) environment(env []string, processors int) []string {
+	share := "GOMAXPROCS=" + strconv.Itoa(max(2, (processors+len(c.Nodes)-1)/len(c.Nodes)))
+	var out []string
+	for _, e := range env {
+		if strings.HasPrefix(e, "GOMAXPROCS=") {
+			share = e
+		}
+		if !strings.HasPrefix(e, envPrefix) {
+			out = append(out, e)
+		}
+	}
+	return append(out, share)
+}
+
+// running reports whether the noted process is alive and a node of this
+// directory, not another program that got its pid.
+func (n *devNode) running() bool {
+	if n.PID == 0 {
+		return false
+	}
+	proc := filepath.Join("/proc", strconv.Itoa(n.PID))
+	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil || len(line) > 0 {
+		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
+	}
+	// A process that has ended and waits for its parent has no command line, and for
+	// a moment neither has one that is being started.
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
+}
+
+// processes are the nodes' processes that live, whatever cluster.json says: a command
+// that was killed may have started one and not noted it.
+func (c *devCluster) processes() map[*devNode][]int {
+	out := map[*devNode][]int{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if file := nodeFile(pid); file != "" {
+			for _, n := range c.Nodes {
+				if file == c.settingsFile(n) {
+					out[n] = append(out[n], pid)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// nodeFile is the configuration file of the process that runs a node with one, or "". An
+// editor of the file is none.
+func nodeFile(pid int) string {
+	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	args := strings.Split(string(line), "\x00")
+	for i := 0; i+2 < len(args); i++ {
+		if args[i] == "node" && args[i+1] == "--config" {
+			return args[i+2]
+		}
+	}
+	return ""
+}
+
+// refresh corrects the pids: those of processes that live, 0 for the nodes without one.
+func (c *devCluster) refresh() {
+	living := c.processes()
+	for _, n := range c.Nodes {
+		pids := living[n]
+		if len(pids) == 0 {
+			n.PID, n.more = 0, nil
+			continue
+		}
+		if !slices.Contains(pids, n.PID) {
+			n.PID = pids[0]
+		}
+		n.more = slices.DeleteFunc(pids, func(pid int) bool { return pid == n.PID })
+	}
+}
+
+// runningNodes are those of which a process lives.
+func (c *devCluster) runningNodes() (out []*devNode) {
+	for _, n := range c.Nodes {
+		if n.running() {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// stopWithin is how long the nodes may take to shut down before they are killed,
+// goneWithin how long a killed one may take to be gone.
+const (
+	stopWithin = 30 * time.Second
+	goneWithin = 5 * time.Second
+)
+
+// stop ends nodes, gently first, waits until they are gone, and says which were
+// stopped. Without nodes it is all.
+func (c *devCluster) stop(ctx context.Context, out io.Writer, nodes ...*devNode) error {
+	if len(nodes) == 0 {
+		nodes = c.Nodes
+	}
+	gently, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	var errs []error
+	var stopped []*devNode
+	for _, n := range nodes {
+		if n.running() {
+			stopped = append(stopped, n)
+			// A node that somebody has paused hears nothing before it goes on.
+			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
+		}
+	}
+	for _, n := range stopped {
+		if n.waitGone(gently) {
+			fmt.Fprintf(out, "%s has stopped\n", n.Name)
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s did not stop within %s and was killed", n.Name, stopWithin), n.signal(syscall.SIGKILL))
+		killed, cancel := context.WithTimeout(context.WithoutCancel(ctx), goneWithin)
+		if !n.waitGone(killed) {
+			errs = append(errs, fmt.Errorf("%s is still there (pid %d)", n.Name, n.PID))
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// signal sends a signal; a process that has gone meanwhile needs none.
+func (n *devNode) signal(s syscall.Signal) error {
+	for _, pid := range append([]int{n.PID}, n.more...) {
+		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("%s to %s: %w", s, n.Name, err)
+		}
+	}
+	return nil
+}
+
+// waitGone waits until the node's processes are gone, at most until ctx ends.
+func (n *devNode) waitGone(ctx context.Context) bool {
+	for _, pid := range append([]int{n.PID}, n.more...) {
+		for one := (&devNode{DataDir: n.DataDir, PID: pid}); one.running(); {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	return true
+}

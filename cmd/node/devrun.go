@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// runDev starts a playground and, unless it is detached, stays until its end.
+func runDev(ctx context.Context, o devOptions, out, messages io.Writer) error {
+	ctx, end := untilHangup(ctx)
+	defer end()
+	began := time.Now()
+	var children sync.WaitGroup
+	exited := make(chan struct{}, 1)
+	cluster, err := startDev(ctx, o, messages, func(n *devNode) {
+		if o.detach {
+			return
+		}
+		children.Go(func() {
+			_ = n.child.Wait() // reaps it; how it ended is in its log
+			select {
+			case exited <- struct{}{}:
+			default:
+			}
+		})
+	})
+	if err == nil {
+		if err = cluster.waitReady(ctx, cluster.Nodes...); err == nil {
+			cluster.printNextSteps(out, time.Since(began), o.detach)
+		}
+	}
+	if err != nil {
+		if cluster != nil {
+			err = errors.Join(err, endDev(ctx, cluster, io.Discard))
+		}
+		children.Wait()
+		if ctx.Err() != nil {
+			return exitError{code: exitStopped, text: "stopped before the playground was ready"}
+		}
+		return err
+	}
+	if o.detach {
+		return nil
+	}
+	err = watchDev(ctx, cluster, exited, out)
+	children.Wait()
+	return err
+}
+
+// startDev makes or opens the playground and starts its nodes. With an error it may
+// return a cluster too: of that some nodes may run.
+func startDev(ctx context.Context, o devOptions, messages io.Writer, started func(*devNode)) (*devCluster, error) {
+	dir, err := filepath.Abs(o.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	// What cannot be made leaves nothing behind, not even the lock.
+	if _, err := parseSettings(o.set); err != nil {
+		return nil, err
+	}
+	made := false
+	if _, err := readCluster(dir); errors.Is(err, errNoCluster) {
+		if err := errors.Join(checkOwn(dir), o.checkLayout()); err != nil {
+			return nil, err
+		}
+		_, statErr := os.Stat(dir)
+		made = errors.Is(statErr, fs.ErrNotExist)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	unlock, err := lockPlayground(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := planCluster(o)
+	if err == nil {
+		err = errors.Join(c.checkData(), c.checkPorts(o, c.Nodes...))
+	}
+	if err != nil {
+		if _, none := os.Stat(clusterFile(dir)); errors.Is(none, fs.ErrNotExist) {
+			err = errors.Join(err, removeFile(filepath.Join(dir, devLockFile)))
+			if made {
+				err = errors.Join(err, os.Remove(dir))
+			}
+		}
+		return nil, err
+	}
+	if c.note != "" {
+		fmt.Fprintln(messages, c.note)
+	}
+	if err := c.commit(o); err != nil {
+		return nil, err
+	}
+	for _, n := range c.Nodes {
+		if err := c.start(n); err != nil {
+			return c, err
+		}
+		started(n)
+	}
+	return c, nil
+}
+
+// endDev ends the processes that this one has started, and no others: the playground may
+// have been stopped and started again meanwhile.
+func endDev(ctx context.Context, ours *devCluster, out io.Writer) error {
+	ctx = context.WithoutCancel(ctx)
+	unlock, err := lockPlayground(ctx, ours.dir)
+	if err != nil { // its directory may be gone; they must end all the same
+		return ours.stop(ctx, out)
+	}
+	defer unlock()
+	err = ours.stop(ctx, out)
+	if now, readErr := readCluster(ours.dir); readErr == nil {
+		now.refresh()
+		err = errors.Join(err, now.write())
+	}
+	return err
+}
+
+// supervisePoll is how often a playground in the foreground looks at nodes that are not
+// its children, because they were started again.
+const supervisePoll = 500 * time.Millisecond
+
+// watchDev stays until the end of a playground in the foreground, and says which nodes
+// exit and come back. When ctx ends, it stops them all.
+func watchDev(ctx context.Context, c *devCluster, exited <-chan struct{}, out io.Writer) error {
+	tick := time.NewTicker(supervisePoll)
+	defer tick.Stop()
+	pids := map[string]int{} // of those that ran when they were last looked at
+	for _, n := range c.Nodes {
+		pids[n.Name] = n.PID
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(out, "stopping")
+			// Nodes that were started again meanwhile are this playground's too.
+			now, unlock, err := lockCluster(context.WithoutCancel(ctx), c.dir)
+			if err != nil {
+				return c.stop(context.WithoutCancel(ctx), io.Discard)
+			}
+			defer unlock()
+			return now.stopAndNote(context.WithoutCancel(ctx), io.Discard)
+		case <-exited:
+		case <-tick.C:
+		}
+		now, err := readCluster(c.dir)
+		if err != nil { // deleted, which stops it first
+			now = c
+		}
+		now.refresh()
+		for _, n := range now.Nodes {
+			switch before := pids[n.Name]; {
+			case n.PID == before:
+			case n.PID == 0:
+				fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  %s dev start %s --data-dir %s\n", n.Name, rel(n.Log), self(), n.Name, rel(c.dir))
+			default:
+				fmt.Fprintf(out, "%s runs again (pid %d)\n", n.Name, n.PID)
+			}
+			pids[n.Name] = n.PID
+		}
+		// `dev stop` in another terminal ends this one too.
+		if len(now.runningNodes()) == 0 {
+			fmt.Fprintln(out, "all nodes have stopped")
+			return nil
+		}
+	}
+}
+
+// alreadyRuns is the refusal to start a playground of which nodes run.
+func (c *devCluster) alreadyRuns() error {
+	var who, not []string
+	for _, n := range c.Nodes {
+		if n.running() {
+			who = append(who, fmt.Sprintf("%s (pid %d)", n.Name, n.PID))
+		} else {
+			not = append(not, n.Name)
+		}
+	}
+	dir := rel(c.dir)
+	if len(not) > 0 {
+		return fmt.Errorf("%s is running already: %s. To start the rest: %s dev start %s --data-dir %s", dir, inWords(who), self(), strings.Join(not, " "), dir)
+	}
+	return fmt.Errorf("%s is running already: %s. To stop it: %s dev stop --data-dir %s", dir, inWords(who), self(), dir)
+}
+
+func (c *devCluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
+	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", count(len(c.Nodes), "node", "nodes"), took.Seconds())
+	for _, n := range c.Nodes {
+		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
+	}
+	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
+	last := c.Nodes[len(c.Nodes)-1].Name
+	fmt.Fprintf(out, `
+Use it:          export KUBECONFIG=%s
+                 kubectl create configmap hello --from-literal=to=world
+Another node:    kubectl --context quorate-%s get configmap hello -o yaml
+See the nodes:   %s status --kubeconfig %s
+Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
+Mend it:         %s dev start %s --data-dir %s
+`, kubeconfig, last, self(), kubeconfig, c.Nodes[0].PID, last, self(), c.Nodes[0].Name, dir)
+	if detached {
+		fmt.Fprintf(out, "Stop:            %s dev stop --data-dir %s\n", self(), dir)
+	} else {
+		fmt.Fprintf(out, "Stop:            Ctrl-C\n")
+	}
+	fmt.Fprintln(out)
+}
+
+// self is this program as it was called, so that what is printed can be pasted
+// where it is not on the PATH.
+func self() string { return os.Args[0] }
+
+// rel shortens a path for people if it lies below the working directory.
+func rel(path string) string {
+	if wd, err := os.Getwd(); err == nil {
+		if r, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(r, "..") {
+			return r
+		}
+	}
+	return path
+}

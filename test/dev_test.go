@@ -1,0 +1,310 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// atOnce runs the same command several times at once and returns what each has printed,
+// and which have succeeded.
+func (c *Cluster) atOnce(t *testing.T, times int, args ...string) (outputs []string, ok int) {
+	t.Helper()
+	outputs = make([]string, times)
+	errs := make([]error, times)
+	var wg sync.WaitGroup
+	for i := range times {
+		wg.Go(func() { outputs[i], errs[i] = c.TryQuorate(t, args...) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		var exit *exec.ExitError
+		if err == nil {
+			ok++
+		} else if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%v: %v: %s", args, err, outputs[i])
+		}
+	}
+	return outputs, ok
+}
+
+// nodeProcesses are the processes of the cluster's nodes.
+func (c *Cluster) nodeProcesses(t *testing.T) (pids []int) {
+	t.Helper()
+	for _, pid := range processesOf(c.dir) {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), "\x00--config\x00") {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// noted are the pids of cluster.json.
+func (c *Cluster) noted(t *testing.T) (pids []int) {
+	t.Helper()
+	c.reread(t)
+	for _, n := range c.nodes {
+		if n.pid != 0 {
+			pids = append(pids, n.pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// TestDevTogether: of several commands at once on one playground one starts what is to be
+// started, the others say that it runs, and no process is left that cluster.json does
+// not know.
+func TestDevTogether(t *testing.T) {
+	dir, err := os.MkdirTemp(theRun.dir, "together-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{dir: dir}
+	t.Cleanup(func() {
+		if err := c.destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	port, err := freePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(nodes int) {
+		t.Helper()
+		if noted, living := c.noted(t), c.nodeProcesses(t); len(living) != nodes || !slices.Equal(noted, living) {
+			t.Fatalf("these live: %v, cluster.json has %v, want %d", living, noted, nodes)
+		}
+	}
+
+	outputs, ok := c.atOnce(t, 3, "dev", "--data-dir", dir, "--api-port", strconv.Itoa(port), "--detach")
+	refused := 0
+	for _, out := range outputs {
+		if strings.Contains(out, dir+" is running already: n1 (pid ") {
+			refused++
+		}
+	}
+	if ok != 1 || refused != 2 {
+		t.Fatalf("%d have started it, %d have said that it runs:\n%s", ok, refused, strings.Join(outputs, "\n"))
+	}
+	check(3)
+
+	for range 3 {
+		c.Kill(t, c.Node(t, "n1"))
+		outputs, ok := c.atOnce(t, 4, "dev", "start", "n1", "--data-dir", dir)
+		c.reread(t)
+		pid := strconv.Itoa(c.Node(t, "n1").pid)
+		ready, refused := 0, 0
+		for _, out := range outputs {
+			switch strings.TrimSpace(out) {
+			case "n1 is ready (pid " + pid + ")":
+				ready++
+			case "error: n1 is running already (pid " + pid + ")":
+				refused++
+			}
+		}
+		if ok != 1 || ready != 1 || refused != 3 {
+			t.Fatalf("%d have started n1 with pid %s:\n%s", ok, pid, strings.Join(outputs, "\n"))
+		}
+		check(3)
+	}
+
+	// Starts and stops in any order: in the end nothing is left of what one of them started.
+	var wg sync.WaitGroup
+	for range 3 {
+		for _, args := range [][]string{{"stop"}, {"start", "n2"}, {"stop", "n3"}, {"start", "n1", "n3"}} {
+			wg.Go(func() { _, _ = c.TryQuorate(t, slices.Concat([]string{"dev"}, args, []string{"--data-dir", dir})...) })
+		}
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	for done := false; !done; {
+		// A start waits until its node is ready, which alone it never is, or is stopped.
+		c.Quorate(t, "dev", "stop", "--data-dir", dir)
+		select {
+		case <-ended:
+			done = true
+		default:
+		}
+	}
+	c.Quorate(t, "dev", "stop", "--data-dir", dir)
+	check(0)
+	if out := c.Quorate(t, "dev", "stop", "--data-dir", dir); out != "nothing runs in "+dir+"\n" {
+		t.Errorf("a second stop says %q", out)
+	}
+	c.Quorate(t, "dev", "delete", "--data-dir", dir)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// foreground starts a playground that stays in the foreground of a program of bash, which
+// has a terminal of its own, and returns when it is ready.
+func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, done <-chan error) {
+	t.Helper()
+	dir, err := os.MkdirTemp(theRun.dir, "foreground-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = &Cluster{dir: dir}
+	t.Cleanup(func() {
+		if err := c.destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	port, err := freePorts(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master, slave := openTerminal(t)
+	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "bash", "-c", program)
+	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", theRun.quorate, dir, port), "DIR="+dir)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the program, at the latest with ctx
+	Await(t, 30*time.Second, "the playground is ready", func() string {
+		out, err := c.TryQuorate(t, "dev", "status", "--data-dir", dir)
+		if err != nil {
+			return out
+		}
+		return ""
+	})
+	return c, master, ended
+}
+
+// openTerminal makes a pseudo-terminal. Closing the master hangs it up.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// TestDevEndsWithItsTerminal: a playground in the foreground ends when its terminal is
+// closed, also below a session's leader that hears of it, waits and passes nothing on, as
+// make does.
+func TestDevEndsWithItsTerminal(t *testing.T) {
+	c, terminal, done := foreground(t, "trap : HUP; $DEV; echo $? >$DIR/code")
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	Await(t, 30*time.Second, "the playground has ended", func() string {
+		if pids := processesOf(c.dir); len(pids) > 0 {
+			return fmt.Sprint("these live: ", pids)
+		}
+		return ""
+	})
+	<-done
+	if code, err := os.ReadFile(filepath.Join(c.dir, "code")); err != nil || string(code) != "0\n" {
+		t.Errorf("it ended with %q (%v)", code, err)
+	}
+	if pids := c.noted(t); len(pids) != 0 {
+		t.Errorf("cluster.json has %v", pids)
+	}
+}
+
+// TestDevOutlivesItsTerminal: not so under nohup and when it was put aside: those are
+// for that.
+func TestDevOutlivesItsTerminal(t *testing.T) {
+	for name, program := range map[string]string{
+		"nohup":  "trap : HUP; nohup $DEV >$DIR.out 2>&1",
+		"disown": "set -m; $DEV >$DIR.out 2>&1 & disown; trap : HUP; read line; while [ ! -e $DIR/go ]; do sleep 0.1; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, terminal, done := foreground(t, program)
+			t.Cleanup(func() { os.Remove(c.dir + ".out") })
+			if err := terminal.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if name == "disown" {
+				if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				<-done // the leader has ended, and with it the session
+			}
+			// Nothing is to happen: this is some times as long as it takes to see that a
+			// terminal is gone.
+			time.Sleep(2 * time.Second)
+			if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.dir); err != nil {
+				t.Fatalf("it has ended with its terminal: %s", out)
+			}
+			c.Quorate(t, "dev", "stop", "--data-dir", c.dir)
+			Await(t, 10*time.Second, "all has ended", func() string {
+				if pids := processesOf(c.dir); len(pids) > 0 {
+					return fmt.Sprint("these live: ", pids)
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// TestDevForeground: a node that was killed and started again, by another command, belongs
+// to the playground in the foreground: that says so, and ends with it.
+func TestDevForeground(t *testing.T) {
+	c, _, done := foreground(t, "$DEV --nodes 3 --set log-level=warn >$DIR.out 2>&1")
+	out := c.dir + ".out"
+	t.Cleanup(func() { os.Remove(out) })
+	says := func(what string) {
+		t.Helper()
+		Await(t, 10*time.Second, what, func() string {
+			b, _ := os.ReadFile(out)
+			if !strings.Contains(string(b), what) {
+				return string(b)
+			}
+			return ""
+		})
+	}
+	c.reread(t)
+	n1 := c.Node(t, "n1")
+	c.Kill(t, n1)
+	says("n1 has exited.")
+	c.Restart(t, n1)
+	says(fmt.Sprintf("n1 runs again (pid %d)", n1.pid))
+	c.Quorate(t, "dev", "stop", "n2", "n3", "--data-dir", c.dir)
+	says("n3 has exited.")
+	c.Quorate(t, "dev", "stop", "--data-dir", c.dir)
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it does not end with its last node")
+	}
+	says("all nodes have stopped")
+}
