@@ -33,7 +33,7 @@ func (c *devCluster) checkPorts(o devOptions, nodes ...*devNode) error {
 			}
 			switch {
 			case errors.Is(err, syscall.EADDRINUSE):
-				err = fmt.Errorf("port %s (%s) is taken%s", port, p.what, holder(port))
+				err = fmt.Errorf("port %s (%s) is taken%s", port, p.what, hasPort(port))
 			case errors.Is(err, fs.ErrPermission):
 				err = fmt.Errorf("port %s (%s): you may not listen there", port, p.what)
 			default:
@@ -73,8 +73,8 @@ func freePortsAfter(port, n int) int {
 	return 0
 }
 
-// holder says who listens on a port of this machine, as far as that can be seen.
-func holder(port string) string {
+// hasPort says who listens on a port of this machine, as far as that can be seen.
+func hasPort(port string) string {
 	pid := listener(port)
 	if pid == 0 {
 		return ""
