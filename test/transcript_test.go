@@ -184,8 +184,9 @@ func (s *section) run(t *testing.T, command string, within time.Duration) (lines
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(b) {
-			if line = bytes.TrimRight(line, " \t\r\n"); len(line) > 0 {
-				lines = append(lines, []string{"", "! "}[i]+string(line))
+			// Columns are as wide as what is in them, which differs from run to run.
+			if words := bytes.Fields(line); len(words) > 0 {
+				lines = append(lines, []string{"", "! "}[i]+string(bytes.Join(words, []byte(" "))))
 			}
 		}
 	}
@@ -257,7 +258,7 @@ func (s *section) expand(line string) (string, error) {
 
 var (
 	number  = regexp.MustCompile(`\b[0-9]{4,5}\b`)
-	process = regexp.MustCompile(`\bpid( +)[0-9]+`)
+	process = regexp.MustCompile(`\b(pid|process|kill -9) [0-9]+`)
 	longID  = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	seconds = regexp.MustCompile(`\b[0-9]+\.[0-9]+ s\b`)
 )
@@ -266,7 +267,7 @@ var (
 // values and placeholders for what differs from run to run.
 func (s *section) generalize(line string) string {
 	line = strings.ReplaceAll(line, s.here(), "{DIR}")
-	line = process.ReplaceAllString(line, "pid${1}<pid>")
+	line = process.ReplaceAllString(line, "$1 <pid>")
 	line = number.ReplaceAllStringFunc(line, func(n string) string {
 		value, _ := strconv.Atoi(n)
 		for _, name := range []string{"A", "B", "TAKEN"} {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -54,6 +55,10 @@ type devNode struct {
 // errNoCluster is returned for a directory without a cluster.json.
 var errNoCluster = errors.New("there is no playground cluster")
 
+// errMoved is returned for a playground that was moved or copied: its nodes' files have the
+// paths of the first place.
+var errMoved = errors.New("was made in")
+
 // Bounds of a playground.
 const (
 	maxDevNodes = 9
@@ -69,6 +74,9 @@ func readCluster(dir string) (*devCluster, error) {
 		return nil, err
 	}
 	b, err := os.ReadFile(clusterFile(dir))
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%s is not a directory: give another with --data-dir", rel(dir))
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w in %s: start one with 'quorate dev --data-dir %s'", errNoCluster, dir, dir)
 	}
@@ -78,6 +86,9 @@ func readCluster(dir string) (*devCluster, error) {
 	c := &devCluster{dir: dir}
 	if err = json.Unmarshal(b, c); err == nil {
 		err = c.check()
+	}
+	if errors.Is(err, errMoved) {
+		return nil, fmt.Errorf("%s %w", rel(dir), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s is damaged (%w). To begin again without its data: rm -r %s", clusterFile(dir), err, dir)
@@ -110,7 +121,7 @@ func (c *devCluster) check() error {
 		c.dir = made
 		return nil
 	}
-	return fmt.Errorf("the playground was made in %s, and its files name that directory: move it back there", made)
+	return fmt.Errorf("%w %s, which its files name: move it back there", errMoved, made)
 }
 
 func sameDir(a, b string) bool {
@@ -328,8 +339,8 @@ func (c *devCluster) checkData() error {
 	var errs []error
 	for _, id := range ids[1:] {
 		for _, name := range of[id] {
-			errs = append(errs, fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s, or remove that and it joins again, empty",
-				name, id, inWords(of[ids[0]]), ids[0], rel(c.node(name).DataDir)))
+			errs = append(errs, fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s. If it is lost: remove that one, start the others, and start %s after 'quorate member remove %s'",
+				name, id, inWords(of[ids[0]]), ids[0], rel(c.node(name).DataDir), name, name))
 		}
 	}
 	return errors.Join(errs...)

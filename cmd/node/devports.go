@@ -49,7 +49,7 @@ func (c *devCluster) checkPorts(o devOptions, nodes ...*devNode) error {
 		return nil
 	}
 	if len(taken) > 1 {
-		first = fmt.Errorf("%w, and so are %d more", first, len(taken)-1)
+		first = fmt.Errorf("%w, and %d more of the ports that it needs", first, len(taken)-1)
 	}
 	if c.formed() {
 		return fmt.Errorf("%w; a playground keeps its ports: end what has them", first)

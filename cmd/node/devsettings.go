@@ -94,7 +94,7 @@ func parseSettings(set []string) (map[string]string, error) {
 		case !ok:
 			return nil, fmt.Errorf("--set %s: must be flag=value", s)
 		case f.Lookup(name) == nil:
-			return nil, fmt.Errorf("--set %s: there is no setting %q%s, see 'quorate node --help'", s, name, didYouMean(f, name))
+			return nil, fmt.Errorf("--set %s: there is no setting %q, see 'quorate node --help'%s", s, name, didYouMean(f, name))
 		case slices.Contains(playgroundOwn, name):
 			return nil, fmt.Errorf("--set %s: a playground decides %s by itself", s, name)
 		}
