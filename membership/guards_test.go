@@ -517,3 +517,73 @@ func TestBucket(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestJoinBesideWrongTokens: tries with what is no token do not keep a token from being
+// used.
+func TestJoinBesideWrongTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(strings.Fields("start a expect=1"))
+	w.formed([]string{"a"})
+	mc := w.machine("a")
+	c := client(t, mc)
+	made, err := c.CreateToken(t.Context(), TokenRequest{TTLSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := ParseJoinToken(made.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := tok
+	wrong.Secret = strings.Repeat("0", len(tok.Secret))
+	busy := 0
+	for range 100 {
+		switch _, err := joinAt(t.Context(), wrong, c.servers[0], "x"); {
+		case errors.Is(err, errBusy):
+			busy++
+		case !errors.Is(err, ErrToken):
+			t.Fatal(err)
+		}
+	}
+	if busy == 0 {
+		t.Error("wrong tokens may be tried as often as one likes")
+	}
+	if _, err := joinAt(t.Context(), tok, c.servers[0], "x"); err != nil {
+		t.Errorf("a right token: %v", err)
+	}
+}
+
+// TestJoinTriesAgain: a server that has too much to do is asked again until it has
+// time, or the joiner has none left.
+func TestJoinTriesAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(strings.Fields("start a expect=1"))
+	w.formed([]string{"a"})
+	mc := w.machine("a")
+	c := client(t, mc)
+	made, err := c.CreateToken(t.Context(), TokenRequest{TTLSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := ParseJoinToken(made.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mc.node.joins = bucket{rate: 1, burst: 1, now: time.Now}
+	if !mc.node.joins.take() {
+		t.Fatal("the bucket is empty")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := JoinWithToken(ctx, tok, c.servers, "x"); err != nil {
+		t.Errorf("join at a busy server: %v", err)
+	}
+	mc.node.joins = bucket{now: time.Now}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := JoinWithToken(ctx, tok, c.servers, "x"); !errors.Is(err, errBusy) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("join at a server that stays busy: %v", err)
+	}
+}

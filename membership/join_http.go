@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -51,7 +52,7 @@ func (m *Manager) JoinHandler() http.Handler {
 		}
 		grant, err := m.serveJoin(ctx, r)
 		if err != nil {
-			m.log.Warn("join token refused", "from", r.RemoteAddr, "error", err)
+			m.refusals.Warn(m.log, "join token refused", "from", r.RemoteAddr, "error", err)
 			answer(w, nil, err)
 			return
 		}
@@ -65,8 +66,6 @@ func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, er
 		return joinGrant{}, fmt.Errorf("%w: POST is needed", errBadRequest)
 	case r.TLS == nil || r.TLS.Version < tls.VersionTLS12:
 		return joinGrant{}, fmt.Errorf("%w: TLS is needed", errBadRequest)
-	case !m.joins.take():
-		return joinGrant{}, errBusy
 	case m.opt.Certificates == nil || m.id.Cluster() == "":
 		return joinGrant{}, ErrNoLeader
 	}
@@ -78,8 +77,16 @@ func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, er
 	if err := decodeJSON(data, &req); err != nil {
 		return joinGrant{}, err
 	}
-	if !isHex(req.TokenID, tokenIDBytes) || len(req.Node) > 128 {
-		return joinGrant{}, ErrToken
+	// Whoever has no token cannot keep one who has from using it: the two have buckets of
+	// their own. To look at a token costs less than the handshake before; to use one, a write.
+	if err := m.tryToken(req); err != nil {
+		if errors.Is(err, ErrToken) && !m.wrong.take() {
+			return joinGrant{}, errBusy
+		}
+		return joinGrant{}, err
+	}
+	if !m.joins.take() {
+		return joinGrant{}, errBusy
 	}
 	if err := m.useToken(ctx, req.TokenID, req.Secret, req.Node); err != nil {
 		return joinGrant{}, err
@@ -96,6 +103,15 @@ func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, er
 	return g, err
 }
 
+// tryToken looks at a token without using it.
+func (m *Manager) tryToken(req joinBody) error {
+	if !isHex(req.TokenID, tokenIDBytes) || len(req.Node) > 128 {
+		return ErrToken
+	}
+	_, err := m.checkToken(req.TokenID, req.Secret)
+	return err
+}
+
 // Grant is what a join token was exchanged for. Save Secrets with
 // pki.SaveSecrets, then start as any other node, with Peers to join.
 type Grant struct {
@@ -107,11 +123,27 @@ type Grant struct {
 // JoinWithToken exchanges a join token at the first of the API addresses
 // (https://host:port or host:port) that grants it. The token's secret is sent
 // only after the server has proved that its CA is the one that the token pins.
-// node is for the cluster's records: name or id of this node.
+// node is for the cluster's records: name or id of this node. As long as a server has
+// too much to do, it tries again until ctx ends.
 func JoinWithToken(ctx context.Context, token JoinToken, servers []string, node string) (Grant, error) {
 	if len(servers) == 0 {
 		return Grant{}, errors.New("join: no API address given")
 	}
+	for wait := joinRetry; ; wait = min(2*wait, maxJoinRetry) {
+		g, err := joinAtAny(ctx, token, servers, node)
+		if err == nil || !errors.Is(err, errBusy) || sleep(ctx, wait/2+rand.N(wait), nil) != nil {
+			return g, err
+		}
+	}
+}
+
+// Between two tries of a join: half of it to one and a half.
+const (
+	joinRetry    = 500 * time.Millisecond
+	maxJoinRetry = 4 * time.Second
+)
+
+func joinAtAny(ctx context.Context, token JoinToken, servers []string, node string) (Grant, error) {
 	var errs []error
 	for _, s := range servers {
 		g, err := joinAt(ctx, token, s, node)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
@@ -92,8 +93,9 @@ type Manager struct {
 	formed        chan struct{} // closed when the node is part of a cluster
 	health        health
 	transfers     transferGuard
-	changing      chan struct{} // holds one token: one change at a time
-	joins         bucket
+	changing      chan struct{}     // holds one token: one change at a time
+	joins, wrong  bucket            // uses of join tokens, and tries with what is none
+	refusals      *loglimit.Limiter // log lines about those
 	divergences   atomic.Int64
 }
 
@@ -131,6 +133,8 @@ func New(opt Options) (*Manager, error) {
 		formed:   make(chan struct{}),
 		changing: make(chan struct{}, 1),
 		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
+		wrong:    bucket{rate: 20, burst: 50, now: opt.Now},
+		refusals: loglimit.New(time.Second),
 	}
 	var err error
 	m.acquaintances, err = loadAcquaintances(filepath.Join(opt.Dir, acquaintancesFile), m.self())

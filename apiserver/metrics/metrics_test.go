@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -220,6 +221,18 @@ func TestHandshakeErrors(t *testing.T) {
 	l.Print("http: something else")
 	if got := find(t, m, "apiserver_tls_handshake_errors_total", nil).GetCounter().GetValue(); got != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestBrokenConnectionsDoNotFillTheLog: anybody can break as many as he can open.
+func TestBrokenConnectionsDoNotFillTheLog(t *testing.T) {
+	var said bytes.Buffer
+	l := newMetrics(t).ErrorLog(slog.New(slog.NewTextHandler(&said, nil)))
+	for range 1000 {
+		l.Print("http2: server: error reading preface from client 127.0.0.1:1: EOF")
+	}
+	if lines := strings.Count(said.String(), "\n"); lines == 0 || lines > 60 {
+		t.Errorf("%d lines for 1000 connections", lines)
 	}
 }
 

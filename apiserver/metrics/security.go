@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/internal/loglimit"
 )
 
 type securitySeries struct {
@@ -49,12 +50,13 @@ func (m *Metrics) Authorized(result string) {
 // net/http only logs, and passes every line on to l at debug level (handshakes)
 // or warning level (the rest).
 func (m *Metrics) ErrorLog(l *slog.Logger) *log.Logger {
-	return log.New(errorLog{m, l}, "", 0)
+	return log.New(errorLog{m, l, loglimit.New(time.Second)}, "", 0)
 }
 
 type errorLog struct {
-	m *Metrics
-	l *slog.Logger
+	m     *Metrics
+	l     *slog.Logger
+	limit *loglimit.Limiter // anybody can break a connection
 }
 
 func (e errorLog) Write(line []byte) (int, error) {
@@ -63,7 +65,7 @@ func (e errorLog) Write(line []byte) (int, error) {
 		e.m.security.handshakes.Inc()
 		e.l.Debug("TLS handshake failed", "err", text)
 	} else {
-		e.l.Warn("HTTP server", "err", text)
+		e.limit.Warn(e.l, "HTTP server", "err", text)
 	}
 	return len(line), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -19,8 +20,8 @@ type Host struct {
 	cfg      Config
 	tls      *tls.Config // of the server side
 	admitted *admission
-	refusals *limiter // log lines about refused connections
-	calls    *queue   // connections for gRPC
+	refusals *loglimit.Limiter // log lines about refused connections
+	calls    *queue            // connections for gRPC
 	grpc     *grpc.Server
 
 	ctx  context.Context // ends with Close
@@ -47,7 +48,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg:      cfg,
 		admitted: newAdmission(cfg),
-		refusals: newLimiter(time.Second),
+		refusals: loglimit.New(time.Second),
 		calls:    newQueue(cfg.Listener.Addr()),
 		clients:  map[proto.NodeID]*grpcClient{},
 		moved:    map[proto.NodeID]moved{},
@@ -115,7 +116,7 @@ func (h *Host) accept() {
 			return
 		}
 		// Out of file descriptors, mostly: that passes.
-		h.refusals.warn(h.cfg.Logger, "cannot accept on the peer port", "error", err)
+		h.refusals.Warn(h.cfg.Logger, "cannot accept on the peer port", "error", err)
 		delay = min(max(2*delay, 5*time.Millisecond), maxDelay)
 		select {
 		case <-time.After(delay):
@@ -186,7 +187,7 @@ func (h *Host) handshake(c *inbound) error {
 func (h *Host) refuse(c *inbound, err error) {
 	c.Close()
 	if h.ctx.Err() == nil {
-		h.refusals.warn(h.cfg.Logger, "refused a connection on the peer port",
+		h.refusals.Warn(h.cfg.Logger, "refused a connection on the peer port",
 			"remote", c.RemoteAddr(), "node", c.node, "error", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
@@ -55,7 +56,7 @@ type Transport struct {
 	address func(raft.ServerID, raft.ServerAddress) raft.ServerAddress
 	timeout time.Duration
 	logger  *slog.Logger
-	logs    *limiter
+	logs    *loglimit.Limiter
 
 	consumer chan raft.RPC
 	// heartbeat is only set where the bug of the fast path is planted.
@@ -100,7 +101,7 @@ func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.Ser
 		address:  address,
 		timeout:  timeout,
 		logger:   logger,
-		logs:     newLimiter(time.Second),
+		logs:     loglimit.New(time.Second),
 		consumer: make(chan raft.RPC),
 		done:     make(chan struct{}),
 		idle:     map[raft.ServerAddress][]*stream{},

@@ -1,0 +1,32 @@
+package loglimit
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWarn: one line of a kind per interval; the next says how many were left out.
+func TestWarn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		log, l := slog.New(slog.NewTextHandler(&said, nil)), New(time.Second)
+		for range 1000 {
+			l.Warn(log, "one")
+		}
+		l.Warn(log, "two", "from", "x")
+		time.Sleep(time.Second)
+		l.Warn(log, "one")
+		var got []string
+		for line := range strings.Lines(said.String()) {
+			_, text, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
+			got = append(got, text)
+		}
+		want := "msg=one alike_since_last=0; msg=two from=x alike_since_last=0; msg=one alike_since_last=999"
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%s, want %s", strings.Join(got, "; "), want)
+		}
+	})
+}
