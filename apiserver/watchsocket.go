@@ -124,6 +124,11 @@ func (c *call) checkHandshake() error {
 	if err != nil || origin == nil {
 		return refusedOrigin(h.Get("Origin"))
 	}
+	// A browser sends its user's certificate along with whatever page asks. A token has
+	// to be named, so whoever names it may come from where he likes.
+	if c.r.TLS != nil && len(c.r.TLS.PeerCertificates) > 0 && !sameHost(origin.Host, c.r.Host) {
+		return forbiddenOrigin("the header Origin names another host than the request, and the credential is a client certificate")
+	}
 	// A server that does not know a subprotocol cannot choose among several. Upstream
 	// gives back a single one.
 	if strings.Contains(h.Get("Sec-Websocket-Protocol"), ",") {
@@ -132,13 +137,23 @@ func (c *call) checkHandshake() error {
 	return nil
 }
 
-// refusedOrigin is a 403. A header Origin must be there and be a URL; which one is
-// for the authorization to care about, as upstream has it.
+// sameHost compares the host of an Origin with that of a request. Browsers leave the
+// default port out.
+func sameHost(origin, host string) bool {
+	plain := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, ":443")) }
+	return plain(origin) == plain(host)
+}
+
+// refusedOrigin: a header Origin must be there and be a URL, as upstream has it.
 func refusedOrigin(origin string) error {
 	text := "the header Origin is missing"
 	if origin != "" {
 		text = "the header Origin is not a URL"
 	}
+	return forbiddenOrigin(text)
+}
+
+func forbiddenOrigin(text string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text,
 	}}

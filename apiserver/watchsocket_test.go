@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,47 @@ func TestSocketRefusals(t *testing.T) {
 		}
 		if resp.StatusCode == 101 && resp.Header.Get(apiserver.HeaderNode) == "" {
 			t.Errorf("%s: no %s in\n%s", row.name, apiserver.HeaderNode, dump.String())
+		}
+		conn.Close()
+	}
+	e.awaitWatches(0)
+}
+
+// TestSocketOfAnotherPage: a browser that has a client certificate opens no WebSocket
+// for the page of somebody else.
+func TestSocketOfAnotherPage(t *testing.T) {
+	e := newEnv(t, nil)
+	server := httptest.NewUnstartedServer(e.api)
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	defer server.Close()
+	with := http1.Clone()
+	with.Certificates = server.TLS.Certificates
+	for _, x := range []struct {
+		host, origin string
+		config       *tls.Config
+		code         int
+	}{
+		{"api.example:6443", "https://api.example:6443", with, 101},
+		{"api.example", "https://API.example:443", with, 101},
+		{"api.example", "https://evil.example", with, 403},
+		{"api.example:6443", "https://api.example:8080", with, 403},
+		{"api.example", "https://evil.example", http1, 101}, // by a token, or nobody
+	} {
+		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), x.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nOrigin: %s\r\nSec-WebSocket-Key: AAAA\r\nSec-WebSocket-Version: 13\r\n\r\n", maps, x.host, x.origin)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != x.code {
+			t.Errorf("%s from %s: %s, want %d", x.host, x.origin, resp.Status, x.code)
 		}
 		conn.Close()
 	}

@@ -86,6 +86,17 @@ func TestDeployUnitIsHardened(t *testing.T) {
 	}
 }
 
+// TestDeployUnitLeavesNoCore: the memory of a node holds the cluster's secret.
+func TestDeployUnitLeavesNoCore(t *testing.T) {
+	unit, err := os.ReadFile("systemd/quorate@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(unit) {
+		t.Error("no LimitCORE=0")
+	}
+}
+
 func TestDeploySysusersAndTmpfiles(t *testing.T) {
 	dir := root(t)
 	if err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755); err != nil {

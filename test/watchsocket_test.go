@@ -19,7 +19,7 @@ func TestSocketOnNodes(t *testing.T) {
 	maps := r.follower.Typed(t).CoreV1().ConfigMaps("default")
 	dial := func(n *Node, query string) *websocket.Conn {
 		t.Helper()
-		config, err := websocket.NewConfig("wss"+strings.TrimPrefix(n.API, "https")+"/api/v1/namespaces/default/configmaps?watch=1&labelSelector=socket%3D1&"+query, "https://example.com")
+		config, err := websocket.NewConfig("wss"+strings.TrimPrefix(n.API, "https")+"/api/v1/namespaces/default/configmaps?watch=1&labelSelector=socket%3D1&"+query, n.API)
 		if err != nil {
 			t.Fatal(err)
 		}
