@@ -25,7 +25,12 @@ const (
 	DroppedEvent Bug = "event-dropped-at-compaction"
 	// ReadBeforeWait reads the state before it has reached the read index.
 	ReadBeforeWait Bug = "read-before-wait"
+	// AddressVote gives votes to addresses instead of nodes.
+	AddressVote Bug = "vote-for-an-address"
 )
 
 // All are the bugs that can be planted.
-var All = []Bug{VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait}
+var All = []Bug{
+	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
+	AddressVote,
+}

@@ -58,6 +58,9 @@ func request(ctx context.Context, method, path string, q url.Values, body []byte
 	}).WithContext(ctx)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+		if method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		r.ContentLength = int64(len(body))
 	} else {

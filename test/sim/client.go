@@ -94,10 +94,14 @@ func (k *client) write(ctx context.Context, s *seat, op history.Op) {
 		// Restored clusters hold values of the first one: theirs begin otherwise.
 		op.Value = fmt.Sprintf("%c%d-%d-%s", s.name[0], k.id, k.writes, wire.Colors[k.rng.IntN(len(wire.Colors))])
 		body = encode(op.Key, op.Value, op.Precondition)
-		if op.Kind == history.Create {
+		switch op.Kind {
+		case history.Create:
 			method = http.MethodPost
 			namespace, _, _ := strings.Cut(op.Key, "/")
 			path = collection(namespace)
+		case history.Update:
+			// Service accounts are not updated without a resourceVersion, but patched.
+			method = http.MethodPatch
 		}
 	case history.DeleteIf:
 		method = http.MethodDelete

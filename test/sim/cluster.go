@@ -70,19 +70,27 @@ func (c *cluster) fail(format string, args ...any) {
 	}
 }
 
-// note is told why a process ended by itself.
-func (c *cluster) note(n *node, err error) {
+// note is told why a process ended by itself, and reports whether a fault explains it.
+func (c *cluster) note(n *node, err error) bool {
 	for _, e := range expected {
 		if errors.Is(err, e) {
+			c.count(e.Error())
 			c.mu.Lock()
-			c.ends[e.Error()]++
 			now := c.now()
 			c.faults = append(c.faults, history.Fault{Kind: "fatal", Nodes: []string{n.name}, Begin: now, End: now + restartAfter, Detail: err.Error(), Restart: true})
 			c.mu.Unlock()
-			return
+			return true
 		}
 	}
 	c.fail("%s ended itself: %v", n.name, err)
+	return false
+}
+
+// count counts why processes ended by themselves or did not start.
+func (c *cluster) count(why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends[why]++
 }
 
 // excused reports whether a fault explains that a node does not start.
@@ -107,7 +115,10 @@ func (c *cluster) add(name string, timing raftstore.Timing) *seat {
 	return s
 }
 
-func sameAddress(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
+// nodeAddress is what is dialled: as over TLS, another node at the address is refused.
+func nodeAddress(id raft.ServerID, addr raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(id) + "@" + addr
+}
 
 // form starts the first machines and makes them a cluster.
 func (c *cluster) form(ctx context.Context) error {
@@ -207,9 +218,9 @@ func (c *cluster) member(ctx context.Context, change, name string) error {
 		id := proto.NodeID(name)
 		switch change {
 		case "add":
-			err = l.store.AddNonvoter(ctx, id, name, 0)
+			err = l.store.AddNonvoter(ctx, id, c.net.address(name), 0)
 		case "promote":
-			err = l.store.AddVoter(ctx, id, name, 0)
+			err = l.store.AddVoter(ctx, id, c.net.address(name), 0)
 		case "demote":
 			err = l.store.DemoteVoter(ctx, id, 0)
 		case "remove":
@@ -247,6 +258,7 @@ func (c *cluster) settle() {
 	c.strangers()
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
+	c.announce(ctx)
 	same := 0
 	for same < 3 {
 		if sleep(ctx, 50*time.Millisecond) != nil {

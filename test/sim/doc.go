@@ -4,7 +4,9 @@
 // then Run plays it in one testing/synctest bubble: nodes start, clients and
 // watchers work, a nemesis does faults, everything is healed, and all nodes must
 // come to the same state. What clients saw becomes a history.History, which package
-// check judges. Replay a seed with
+// check judges. The run itself watches Raft: one leader per term, one vote per node and
+// term, no vote for a candidate that lacks what the voter has applied, one content and
+// one state per index. Replay a seed with
 //
 //	go test ./test/sim -run TestChaos -seed N -v        (-logs for what nodes log)
 //
@@ -26,7 +28,10 @@
 //     the cuts break connections at once and fail new ones, as a router does. A lost
 //     segment arrives 200 or 400 ms later, a broken connection breaks for both ends.
 //     Connections to a process that has ended are refused, those to a machine that is
-//     off are silent. Inside a stream nothing is doubled or swapped; Raft's messages
+//     off are silent. A firewall may drop or refuse new connections to a machine while
+//     its own go out, and those that are open go on. Machines come back with another
+//     address, also with one that was another machine's; a dial finds out whom it has
+//     reached, as over TLS. Inside a stream nothing is doubled or swapped; Raft's messages
 //     are sent twice by the transport's wrapper, the second time late and on a stream
 //     of its own.
 //   - The disk: each durable change passes disk.CommitFunc, which takes time, fails,
@@ -40,7 +45,8 @@
 //     stands still; bytes wait in buffers. Its timers run on, so its leadership ends in
 //     the pause. What a stopped leader does that still believes in itself is modelled by
 //     machines with slow timers instead: twenty times the election timeout and lease.
-//   - The membership manager: changes are made by calls of the store.
+//   - The membership manager: changes are made by calls of the store, those of addresses
+//     too.
 //   - Clients: they call the handler; their links never fail.
 //
 // # What is not here

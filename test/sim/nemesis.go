@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -49,14 +51,19 @@ var faults = map[string]fault{
 	"io-error":  (*nemesis).ioError,
 	"disk-full": (*nemesis).diskFull,
 	"transfer":  (*nemesis).transfer,
+	"undialled": (*nemesis).undialled,
+	"inherit":   (*nemesis).inherit,
 	"member":    (*nemesis).member,
 	"compact":   (*nemesis).compact,
 }
 
 var kindsOfFaults = slices.Sorted(maps.Keys(faults))
 
+// stories are the kinds that need a profile of their own.
+var stories = map[string]bool{"inherit": true}
+
 // restarts are the kinds that end processes.
-var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true}
+var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true, "inherit": true}
 
 func (n *nemesis) run() {
 	defer n.tasks.Wait()
@@ -77,6 +84,9 @@ func (n *nemesis) run() {
 func (n *nemesis) pick() string {
 	weight := func(kind string) int {
 		if n.c.profile.faults == nil {
+			if stories[kind] {
+				return 0
+			}
 			return 1
 		}
 		return n.c.profile.faults[kind]
@@ -364,6 +374,23 @@ func (n *nemesis) oneWay() ([]string, string, func()) {
 		}
 	}
 	return []string{v.name}, map[bool]string{true: "sends nothing", false: "receives nothing"}[out], n.cut(pairs)
+}
+
+// undialled lets nobody open new connections to a machine, or some not. It dials the
+// others as before; what is open goes on, or is broken once.
+func (n *nemesis) undialled() ([]string, string, func()) {
+	v := n.victim()
+	ways := []error{errDropped, os.NewSyscallError("connect", syscall.EHOSTUNREACH), os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	way, broken := ways[n.rng.IntN(len(ways))], n.rng.IntN(3) > 0
+	var from []string
+	for _, s := range n.c.members() {
+		if s != v && n.rng.IntN(5) > 0 {
+			from = append(from, s.name)
+		}
+	}
+	n.c.net.setUndialled(from, v.name, way, broken)
+	return []string{v.name}, fmt.Sprintf("from %v: %v, open connections broken: %v", from, way, broken),
+		func() { n.c.net.setUndialled(from, v.name, nil, false) }
 }
 
 // flap cuts and heals the links of one machine in quick succession.

@@ -7,19 +7,25 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/raftstore/peer"
 )
 
 // network is an in-memory network of machines with faults per link. Connections
 // are byte streams, as of TCP: what a fault holds back arrives later, in order, or
 // the connection breaks; nothing inside a connection is lost, doubled or swapped.
 type network struct {
-	mu      sync.Mutex
-	rng     *rand.Rand
-	hosts   map[string]*host
-	links   map[[2]string]*link
+	mu    sync.Mutex
+	rng   *rand.Rand
+	hosts map[string]*host
+	links map[[2]string]*link
+	// at is the machine at an address that is not called like its machine.
+	at      map[string]string
+	moves   int
 	changed chan struct{} // closed at the next change of any fault
 	// base is the one-way delay of a link without faults: base to 2*base.
 	base time.Duration
@@ -30,8 +36,9 @@ type network struct {
 type host struct {
 	net       *network
 	name      string
-	dead      bool // the process has ended
-	silent    bool // so has the machine: nothing answers
+	addr      string // that it had when the process started
+	dead      bool   // the process has ended
+	silent    bool   // so has the machine: nothing answers
 	paused    bool
 	listeners map[string]*listener
 	conns     map[*conn]struct{}
@@ -50,11 +57,17 @@ type link struct {
 	// narrow: only small messages get through, as where a path's MTU has shrunk. Raft's
 	// entries are large, its heartbeats small.
 	narrow bool
+	// undialled is what becomes of a new connection in this direction, as at a firewall:
+	// an error, errDropped for silence, or nil. Those that are open go on.
+	undialled error
 }
+
+// errDropped: a dial that gets no answer.
+var errDropped = errors.New("dropped")
 
 func newNetwork(rng *rand.Rand, base time.Duration) *network {
 	return &network{
-		rng: rng, hosts: map[string]*host{}, links: map[[2]string]*link{},
+		rng: rng, hosts: map[string]*host{}, links: map[[2]string]*link{}, at: map[string]string{},
 		changed: make(chan struct{}), base: base,
 	}
 }
@@ -64,7 +77,7 @@ func newNetwork(rng *rand.Rand, base time.Duration) *network {
 func (n *network) boot(name string) *host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	h := &host{net: n, name: name, listeners: map[string]*listener{}, conns: map[*conn]struct{}{}}
+	h := &host{net: n, name: name, addr: n.addressLocked(name), listeners: map[string]*listener{}, conns: map[*conn]struct{}{}}
 	if old := n.hosts[name]; old != nil {
 		for _, c := range old.ghosts {
 			c.in.breakLocked(time.Now().Add(n.delayLocked(name, c.local)), syscall.ECONNRESET)
@@ -113,6 +126,19 @@ func (n *network) setCut(from, to string, cut, reject bool) {
 		l.cut, l.reject = cut, cut && reject
 		if l.reject {
 			n.breakLocked(from, to)
+		}
+	})
+}
+
+// setUndialled says what becomes of new connections to a machine. Those that are open
+// go on, or are broken: each side dials again.
+func (n *network) setUndialled(from []string, to string, way error, broken bool) {
+	n.change(func(at func(string, string) *link) {
+		for _, f := range from {
+			at(f, to).undialled = way
+			if broken {
+				n.breakLocked(f, to)
+			}
 		}
 	})
 }
@@ -188,14 +214,62 @@ func (h *host) pause(paused bool) {
 	h.net.signalLocked()
 }
 
-// dial connects to a service of another machine, as TCP does: refused where the
-// machine is up and nobody listens, silent where a link is cut or the machine off.
+// dial connects to a service at an address, <node>@<address> or the address alone, as
+// TCP does: refused where the machine is up and nobody listens, silent where a link is
+// cut or the machine off. And as TLS does: the wrong node is refused.
 func (h *host) dial(ctx context.Context, to, service string) (net.Conn, error) {
-	c, err := h.connect(ctx, to, service)
+	want, addr, named := strings.Cut(to, "@")
+	if !named {
+		addr = to
+	}
+	machine := h.net.machine(addr)
+	c, err := h.connect(ctx, machine, service)
+	if err == nil && named && machine != want {
+		c.Close()
+		err = fmt.Errorf("%w: %s", peer.ErrWrongNode, machine)
+	}
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "sim", Addr: simAddr(to), Err: err}
 	}
 	return c, nil
+}
+
+// machine is who has an address.
+func (n *network) machine(addr string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m := n.at[addr]; m != "" {
+		return m
+	}
+	return addr
+}
+
+// address is the one of a machine.
+func (n *network) address(machine string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.addressLocked(machine)
+}
+
+func (n *network) addressLocked(machine string) string {
+	for addr, m := range n.at {
+		if m == machine {
+			return addr
+		}
+	}
+	return machine
+}
+
+// inherit has a machine that is down come back with the address of another one, which
+// comes back with a new one.
+func (n *network) inherit(heir, from string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.at, n.addressLocked(heir))
+	n.moves++
+	n.at[n.addressLocked(from)] = heir
+	n.at[fmt.Sprintf("a%d", n.moves)] = from
+	n.signalLocked()
 }
 
 func (h *host) connect(ctx context.Context, to, service string) (net.Conn, error) {
@@ -205,8 +279,8 @@ func (h *host) connect(ctx context.Context, to, service string) (net.Conn, error
 		far, changed := n.hosts[to], n.changed
 		there, back := n.linkLocked(h.name, to), n.linkLocked(to, h.name)
 		wait := n.delayLocked(h.name, to) + n.delayLocked(to, h.name)
-		blocked := h.paused || there.cut || back.cut || far == nil || far.silent
-		dead, rejected := h.dead, there.reject || back.reject
+		blocked := h.paused || there.cut || back.cut || far == nil || far.silent || there.undialled == errDropped
+		dead, rejected, refused := h.dead, there.reject || back.reject, there.undialled
 		n.mu.Unlock()
 		if dead {
 			return nil, net.ErrClosed
@@ -216,6 +290,9 @@ func (h *host) connect(ctx context.Context, to, service string) (net.Conn, error
 				return nil, err
 			}
 			return nil, os.NewSyscallError("connect", syscall.EHOSTUNREACH)
+		}
+		if refused != nil && !blocked {
+			return nil, errors.Join(sleep(ctx, wait), refused)
 		}
 		if blocked {
 			select {
@@ -310,7 +387,7 @@ func (l *listener) closeLocked() {
 }
 
 // Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return simAddr(l.host.name) }
+func (l *listener) Addr() net.Addr { return simAddr(l.host.addr) }
 
 type simAddr string
 

@@ -117,11 +117,11 @@ func (n *node) open() (err error) {
 	n.raftPort, n.grpcPort = n.host.listen("raft"), n.host.listen("grpc")
 	n.grpc = newGRPC()
 	n.peers = newPeers(n.host)
-	n.rpc = peer.NewTransportOn(layer{n.raftPort}, sameAddress, rpcTimeout, slog.New(slog.DiscardHandler))
+	n.rpc = peer.NewTransportOn(layer{n.raftPort}, nodeAddress, rpcTimeout, slog.New(slog.DiscardHandler))
 	cfg := raftstore.Config{
 		Dir: n.disk.dir, Node: proto.NodeID(n.name), Name: n.name, Peers: n.peers, Logger: logger,
 		Transport: &narrowing{
-			&doubling{Transport: n.rpc, chance: c.profile.double, after: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(n.seat.rng.Uint64(), 1))},
+			&doubling{Transport: n.rpc, trace: c.trace, chance: c.profile.double, after: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(n.seat.rng.Uint64(), 1))},
 			n.host,
 		},
 		Fatal:  n.fatal,
@@ -193,8 +193,9 @@ func (n *node) applied(l *raft.Log, r mvcc.Result) {
 // instead.
 func (n *node) fatal(err error) {
 	if n.host.kill(false) {
-		n.seat.c.note(n, err)
-		n.seat.c.tasks.Go(func() { n.crash(false, true) })
+		// One that ends without a fault would do so again and again.
+		again := n.seat.c.note(n, err)
+		n.seat.c.tasks.Go(func() { n.crash(false, again) })
 	}
 	if strings.HasPrefix(err.Error(), "log: ") {
 		runtime.Goexit()

@@ -31,17 +31,18 @@ type peers struct {
 
 func newPeers(h *host) *peers { return &peers{host: h, conns: map[string]*grpc.ClientConn{}} }
 
-// Conn implements raftstore.Peers. Addresses are names of machines.
-func (p *peers) Conn(_ proto.NodeID, addr string) (*grpc.ClientConn, error) {
+// Conn implements raftstore.Peers.
+func (p *peers) Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, peer.ErrClosed
 	}
-	if c := p.conns[addr]; c != nil {
+	want := string(id) + "@" + addr
+	if c := p.conns[want]; c != nil {
 		return c, nil
 	}
-	c, err := grpc.NewClient("passthrough:///"+addr,
+	c, err := grpc.NewClient("passthrough:///"+want,
 		grpc.WithTransportCredentials(byName{}),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) {
 			return p.host.dial(ctx, to, "grpc")
@@ -57,7 +58,7 @@ func (p *peers) Conn(_ proto.NodeID, addr string) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 	)
 	if err == nil {
-		p.conns[addr] = c
+		p.conns[want] = c
 	}
 	return c, err
 }
@@ -137,6 +138,7 @@ func callerOf(ctx context.Context) (proto.NodeID, bool) {
 // transport does so after a stream has died.
 type doubling struct {
 	*peer.Transport
+	trace  *trace
 	chance float64
 	after  time.Duration // at most
 
@@ -173,9 +175,19 @@ func (d *doubling) RequestVote(id raft.ServerID, to raft.ServerAddress, req *raf
 	copied := *req
 	d.again(func() {
 		var ignored raft.RequestVoteResponse
-		_ = d.Transport.RequestVote(id, to, &copied, &ignored)
+		_ = d.ask(id, to, &copied, &ignored)
 	})
-	return d.Transport.RequestVote(id, to, req, resp)
+	return d.ask(id, to, req, resp)
+}
+
+// ask asks for a vote, and has the trace look at who gets it.
+func (d *doubling) ask(id raft.ServerID, to raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	applied := d.trace.appliedOn(string(id))
+	err := d.Transport.RequestVote(id, to, req, resp)
+	if err == nil && resp.Granted {
+		d.trace.voted(string(id), req, applied)
+	}
+	return err
 }
 
 // AppendEntriesPipeline doubles what goes through a pipeline too.

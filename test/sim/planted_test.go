@@ -55,7 +55,10 @@ func TestPlantedNone(t *testing.T) {
 }
 
 // provoked are the bugs that hardly show without the faults of one profile.
-var provoked = map[planted.Bug]string{planted.FastPath: "deposed"}
+var provoked = map[planted.Bug]string{
+	planted.FastPath:    "deposed",
+	planted.AddressVote: "moved",
+}
 
 // seedFor is the nth seed to look for a bug with.
 func seedFor(bug planted.Bug, n uint64) uint64 {

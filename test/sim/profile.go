@@ -56,6 +56,7 @@ var favours = []favour{
 	{"deposed", map[string]int{"depose": 8, "minority": 1, "pause": 1, "compact": 1}},
 	{"lossy", map[string]int{"lossy": 4, "delay": 3, "flap": 2, "transfer": 1, "kill": 1, "compact": 2}},
 	{"restore", map[string]int{"kill": 2, "isolate": 2, "compact": 2, "transfer": 1}},
+	{"moved", map[string]int{"inherit": 4, "undialled": 3, "kill": 1, "power": 1, "compact": 1}},
 }
 
 func newProfile(seed uint64, rng *rand.Rand) profile {

@@ -24,6 +24,8 @@ type trace struct {
 	entries map[uint64]applied
 	leaders map[uint64]string // of a term
 	floor   uint64            // highest that was applied anywhere
+	newest  map[string]uint64 // what a node has applied
+	votes   map[ballot]string // to whom
 	broken  []string
 }
 
@@ -38,7 +40,7 @@ type applied struct {
 }
 
 func newTrace() *trace {
-	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}}
+	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}, newest: map[string]uint64{}, votes: map[ballot]string{}}
 }
 
 func (t *trace) break_(format string, args ...any) {
@@ -58,6 +60,7 @@ func (t *trace) apply(node string, l *raft.Log, r mvcc.Result) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.newest[node] = max(t.newest[node], l.Index)
 	if kind, body, err := proto.Split(l.Data); err == nil && l.Type == raft.LogCommand {
 		var c proto.Compact
 		if kind == proto.KindCompact && proto.Decode(body, &c) == nil {
@@ -86,6 +89,49 @@ func (t *trace) elected(node string, term uint64) {
 		t.break_("election safety: %s and %s were both elected in term %d", other, node, term)
 	}
 	t.leaders[term] = node
+}
+
+// ballot is a node's vote in a term.
+type ballot struct {
+	voter string
+	term  uint64
+}
+
+// appliedOn is the newest index that a node has applied.
+func (t *trace) appliedOn(node string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest[node]
+}
+
+// voted notes a vote: in a term a node has one, and a candidate that gets it has all
+// that the voter knew to be committed when it was asked.
+func (t *trace) voted(voter string, r *raft.RequestVoteRequest, applied uint64) {
+	candidate := string(r.ID)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := ballot{voter, r.Term}
+	if other, ok := t.votes[b]; ok && other != candidate {
+		t.break_("election safety: %s voted for %s and for %s in term %d", voter, other, candidate, r.Term)
+	}
+	t.votes[b] = candidate
+	// With entries of that very term it is the leader's own request that came again.
+	newest, ok := t.entries[applied]
+	if ok && newest.term < r.Term && (r.LastLogTerm < newest.term || r.LastLogTerm == newest.term && r.LastLogIndex < applied) {
+		t.break_("leader completeness: %s, which has applied %d of term %d, voted in term %d for %s, whose log ends at %d of term %d",
+			voter, applied, newest.term, r.Term, candidate, r.LastLogIndex, r.LastLogTerm)
+	}
+}
+
+// leads reports whether a node was elected in the newest term that had a leader.
+func (t *trace) leads(node string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var newest uint64
+	for term := range t.leaders {
+		newest = max(newest, term)
+	}
+	return newest > 0 && t.leaders[newest] == node
 }
 
 func (t *trace) violations() []string {
@@ -141,21 +187,27 @@ func (ear) Enabled(_ context.Context, level slog.Level) bool { return level >= s
 
 // Handle implements slog.Handler.
 func (e ear) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "election won" {
-		r.Attrs(func(a slog.Attr) bool {
-			if a.Key != "term" {
-				return true
-			}
-			if term, ok := a.Value.Any().(uint64); ok {
-				e.trace.elected(e.node, term)
-			}
-			return false
-		})
+	switch r.Message {
+	case "election won":
+		if term, ok := number(&r, "term"); ok {
+			e.trace.elected(e.node, term)
+		}
 	}
 	if e.Handler == nil {
 		return nil
 	}
 	return e.Handler.Handle(ctx, r)
+}
+
+// number is an attribute of a log line.
+func number(r *slog.Record, key string) (n uint64, ok bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == key {
+			n, ok = a.Value.Any().(uint64)
+		}
+		return !ok
+	})
+	return n, ok
 }
 
 // WithAttrs implements slog.Handler.
