@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -91,7 +92,7 @@ func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore) error {
 // agree reports whether the log holds the snapshot's last entry. By Log Matching it
 // then agrees with the cluster's up to there.
 func agree(log *disk.Log, at, term uint64) (bool, error) {
-	if at == 0 {
+	if at == 0 || planted.On(planted.DeadEntries) || planted.On(planted.AppliedCut) {
 		return true, nil
 	}
 	var l raft.Log

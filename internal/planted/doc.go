@@ -27,10 +27,16 @@ const (
 	ReadBeforeWait Bug = "read-before-wait"
 	// AddressVote gives votes to addresses instead of nodes.
 	AddressVote Bug = "vote-for-an-address"
+	// LostLog starts a node whose log is gone or an old copy.
+	LostLog Bug = "lost-log-votes"
+	// DeadEntries leaves entries in the log that no snapshot vouches for, as Raft does.
+	DeadEntries Bug = "dead-entries-below-a-snapshot"
+	// AppliedCut does so too, and does not notice that applied entries are cut off the log.
+	AppliedCut Bug = "applied-entries-cut"
 )
 
 // All are the bugs that can be planted.
 var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
-	AddressVote,
+	AddressVote, LostLog, DeadEntries, AppliedCut,
 }

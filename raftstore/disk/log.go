@@ -247,7 +247,7 @@ func (l *Log) DeleteRange(min, max uint64) error {
 	if err != nil {
 		return err
 	}
-	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied {
+	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied && !planted.On(planted.AppliedCut) {
 		err := fmt.Errorf("entries %d to %d, and %d is applied: %w", min, last, applied, ErrAppliedCut)
 		l.o.Fatal(err)
 		return err

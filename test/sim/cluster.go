@@ -259,6 +259,7 @@ func (c *cluster) settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	c.announce(ctx)
+	c.retire(ctx)
 	same := 0
 	for same < 3 {
 		if sleep(ctx, 50*time.Millisecond) != nil {

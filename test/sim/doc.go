@@ -14,6 +14,10 @@
 // interleave does not: Go's scheduler decides. A seed that failed may pass when it
 // is played again; play it several times. What it left (the history) stays.
 //
+// Batches are longer than the logs of most runs. Where they are not (profile "behind"),
+// machines stay away until the log that they need is gone, lead when they are back, and
+// others come from even further behind.
+//
 // # What is real
 //
 // raftstore.Store with its disk code (raft.db, state.db, snapshots, on files in
@@ -38,7 +42,8 @@
 //     or is cut by a crash. A crash ends the process for everybody else first. Its
 //     next start finds every change whose commit had returned; of one under way all,
 //     nothing, or (in bbolt's files) some data pages without the meta page. Changes
-//     that are a rename are there or not.
+//     that are a rename are there or not. A log can be gone or an old copy; then the
+//     process must not start, and the machine is removed.
 //   - The end of a process by itself: what calls Config.Fatal goes on as a ghost that
 //     reaches nobody, on a directory that nobody reads.
 //   - A stopped process (pause): nothing leaves it, nothing reaches it, and its disk

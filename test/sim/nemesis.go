@@ -24,6 +24,9 @@ type nemesis struct {
 	tasks sync.WaitGroup
 	stop  <-chan struct{}
 	spare int // machines added so far
+	lost  int // logs taken away
+	// writers are the clients of bursts.
+	writers []*client
 }
 
 // fault is one kind: it chooses its victims and returns how to end it, and for
@@ -52,6 +55,8 @@ var faults = map[string]fault{
 	"disk-full": (*nemesis).diskFull,
 	"transfer":  (*nemesis).transfer,
 	"undialled": (*nemesis).undialled,
+	"behind":    (*nemesis).behind,
+	"lost-log":  (*nemesis).lostLog,
 	"inherit":   (*nemesis).inherit,
 	"member":    (*nemesis).member,
 	"compact":   (*nemesis).compact,
@@ -60,10 +65,10 @@ var faults = map[string]fault{
 var kindsOfFaults = slices.Sorted(maps.Keys(faults))
 
 // stories are the kinds that need a profile of their own.
-var stories = map[string]bool{"inherit": true}
+var stories = map[string]bool{"behind": true, "lost-log": true, "inherit": true}
 
 // restarts are the kinds that end processes.
-var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true, "inherit": true}
+var restarts = map[string]bool{"kill": true, "power": true, "kill-all": true, "restart": true, "inherit": true, "lost-log": true}
 
 func (n *nemesis) run() {
 	defer n.tasks.Wait()

@@ -59,6 +59,8 @@ type seat struct {
 	// timing of this machine; a slow one stands for a process that is stopped now
 	// and then: its timers come late.
 	timing raftstore.Timing
+	// joined: it has been a member, which a node writes down beside its state.
+	joined atomic.Bool
 
 	mu      sync.Mutex
 	dir     string // that the next start finds
@@ -66,6 +68,8 @@ type seat struct {
 	down    int // how many faults keep it down
 	current *node
 	removed bool
+	// lost: its log was lost or put back from an old copy; refused: and it has noticed.
+	lost, refused bool
 	// drained: clients are sent elsewhere, as by a balancer that looks at /readyz.
 	drained bool
 }
@@ -82,6 +86,15 @@ func (s *seat) isDrained() bool {
 	return s.drained
 }
 
+// cluster is the raftstore.Config.Cluster of its processes. The state knows it better,
+// where there is one.
+func (s *seat) cluster() proto.ClusterID {
+	if !s.joined.Load() {
+		return ""
+	}
+	return "sim"
+}
+
 var builtin = sync.OnceValues(kinds.Builtin)
 
 // start begins a process on what is in the seat's directory. It returns when the
@@ -89,7 +102,7 @@ var builtin = sync.OnceValues(kinds.Builtin)
 func (s *seat) start() error {
 	c := s.c
 	s.mu.Lock()
-	if s.current != nil || s.down > 0 || s.removed || c.closed() {
+	if s.current != nil || s.down > 0 || s.removed || s.refused || c.closed() {
 		s.mu.Unlock()
 		return nil
 	}
@@ -124,8 +137,9 @@ func (n *node) open() (err error) {
 			&doubling{Transport: n.rpc, trace: c.trace, chance: c.profile.double, after: 50 * time.Millisecond, rng: rand.New(rand.NewPCG(n.seat.rng.Uint64(), 1))},
 			n.host,
 		},
-		Fatal:  n.fatal,
-		Timing: n.seat.timing, Limits: c.profile.limits,
+		Cluster: n.seat.cluster,
+		Fatal:   n.fatal,
+		Timing:  n.seat.timing, Limits: c.profile.limits,
 		Seams: raftstore.Seams{Commit: n.disk.commit, Applied: n.applied},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.
@@ -183,6 +197,7 @@ func (n *node) ended() bool {
 // applied is the store's raftstore.Seams.Applied.
 func (n *node) applied(l *raft.Log, r mvcc.Result) {
 	if !n.ended() {
+		n.seat.joined.Store(true)
 		n.seat.c.trace.apply(n.name, l, r)
 	}
 }
@@ -241,8 +256,14 @@ func (s *seat) restart() {
 	for range 100 {
 		err := s.start()
 		s.mu.Lock()
-		up := s.current != nil || s.down > 0 || s.removed
+		up := s.current != nil || s.down > 0 || s.removed || s.refused
+		refused := s.lost && errors.Is(err, disk.ErrLogLost)
+		s.refused = s.refused || refused
 		s.mu.Unlock()
+		if refused {
+			s.c.count(disk.ErrLogLost.Error())
+			return
+		}
 		if err == nil && up || s.c.closed() {
 			return
 		}
@@ -313,4 +334,4 @@ func (s *seat) running() *node {
 }
 
 // expected are the ends of processes that faults explain.
-var expected = []error{errIO, errFull, disk.ErrHungDisk, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop}
+var expected = []error{errIO, errFull, disk.ErrHungDisk, raftstore.ErrTransferStuck, raftstore.ErrInstallLoop, raftstore.ErrDeadEntries}

@@ -58,6 +58,9 @@ func TestPlantedNone(t *testing.T) {
 var provoked = map[planted.Bug]string{
 	planted.FastPath:    "deposed",
 	planted.AddressVote: "moved",
+	planted.LostLog:     "moved",
+	planted.DeadEntries: "behind",
+	planted.AppliedCut:  "behind",
 }
 
 // seedFor is the nth seed to look for a bug with.

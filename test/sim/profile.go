@@ -30,6 +30,8 @@ type profile struct {
 	// slow is how many voters have timers that come late, as those of a process
 	// that is stopped now and then.
 	slow int
+	// lazy is a bit per machine: it takes snapshots seldom.
+	lazy uint32
 	// pause between faults, on average.
 	every  time.Duration
 	faults map[string]int // weights of kinds
@@ -56,7 +58,8 @@ var favours = []favour{
 	{"deposed", map[string]int{"depose": 8, "minority": 1, "pause": 1, "compact": 1}},
 	{"lossy", map[string]int{"lossy": 4, "delay": 3, "flap": 2, "transfer": 1, "kill": 1, "compact": 2}},
 	{"restore", map[string]int{"kill": 2, "isolate": 2, "compact": 2, "transfer": 1}},
-	{"moved", map[string]int{"inherit": 4, "undialled": 3, "kill": 1, "power": 1, "compact": 1}},
+	{"moved", map[string]int{"inherit": 4, "undialled": 3, "lost-log": 2, "kill": 1, "power": 1, "compact": 1}},
+	{"behind", map[string]int{"behind": 8, "kill": 1, "transfer": 1, "compact": 1}},
 }
 
 func newProfile(seed uint64, rng *rand.Rand) profile {
@@ -98,6 +101,9 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
 		p.slow = 1
 	}
+	if f.name == "behind" {
+		behindProfile(&p, rng)
+	}
 	return p
 }
 
@@ -107,6 +113,9 @@ func (p *profile) timingOf(i int) raftstore.Timing {
 	t := p.timing
 	if i >= p.voters-p.slow {
 		t.Heartbeat, t.Election, t.Lease = 20*t.Heartbeat, 20*t.Election, 20*t.Lease
+	}
+	if p.lazy>>i&1 == 1 {
+		t.SnapshotInterval *= 16
 	}
 	return t
 }

@@ -97,7 +97,7 @@ func (c *cluster) play(seed uint64) *history.History {
 	close(watchersEnd)
 	watcherTasks.Wait()
 
-	for _, k := range clients {
+	for _, k := range append(clients, n.writers...) {
 		h.Ops = append(h.Ops, k.ops...)
 	}
 	slices.SortStableFunc(h.Ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })

@@ -24,6 +24,7 @@ type trace struct {
 	entries map[uint64]applied
 	leaders map[uint64]string // of a term
 	floor   uint64            // highest that was applied anywhere
+	first   map[string]uint64 // where the log of a node begins, as far as it has said
 	newest  map[string]uint64 // what a node has applied
 	votes   map[ballot]string // to whom
 	broken  []string
@@ -40,7 +41,7 @@ type applied struct {
 }
 
 func newTrace() *trace {
-	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}, newest: map[string]uint64{}, votes: map[ballot]string{}}
+	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}, first: map[string]uint64{}, newest: map[string]uint64{}, votes: map[ballot]string{}}
 }
 
 func (t *trace) break_(format string, args ...any) {
@@ -134,6 +135,20 @@ func (t *trace) leads(node string) bool {
 	return newest > 0 && t.leaders[newest] == node
 }
 
+// compacting notes that a node drops the entries of its log up to one.
+func (t *trace) compacting(node string, to uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first[node] = max(t.first[node], to+1)
+}
+
+// begins is where the log of a node begins, at least.
+func (t *trace) begins(node string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.first[node]
+}
+
 func (t *trace) violations() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,6 +206,10 @@ func (e ear) Handle(ctx context.Context, r slog.Record) error {
 	case "election won":
 		if term, ok := number(&r, "term"); ok {
 			e.trace.elected(e.node, term)
+		}
+	case "compacting logs":
+		if to, ok := number(&r, "to"); ok {
+			e.trace.compacting(e.node, to)
 		}
 	}
 	if e.Handler == nil {
