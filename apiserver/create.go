@@ -134,6 +134,9 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 	if r.Validate != nil {
 		errs = append(errs, without(r.Validate(obj, old), errs)...)
 	}
+	if r.ValidateClients != nil && c.r != nil {
+		errs = append(errs, without(r.ValidateClients(obj, old), errs)...)
+	}
 	if h.validate != nil {
 		found, err := h.validate(c, obj, old)
 		if err != nil {

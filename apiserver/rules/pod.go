@@ -15,7 +15,9 @@ func pod(obj, old tree) field.ErrorList {
 	spec := asTree(obj["spec"])
 	errs := uniqueNames(spec, path)
 	errs = append(errs, volumeMounts(spec, path)...)
-	if old != nil {
+	if old == nil {
+		errs = append(errs, podPaths(spec, path)...) // none of it can change
+	} else {
 		errs = append(errs, podUpdate(spec, asTree(old["spec"]), path)...)
 	}
 	return errs

@@ -24,17 +24,22 @@ type Rules struct {
 	Prepare func(obj, old tree)
 	// Validate returns what upstream would refuse the object for.
 	Validate func(obj, old tree) field.ErrorList
+	// ValidateClients is what clients are refused for besides, and the node itself is not:
+	// the endpoints of the Service kubernetes are where members say that they are, which
+	// may be one machine.
+	ValidateClients func(obj, old tree) field.ErrorList
 }
 
 var byResource = map[schema.GroupResource]*Rules{
 	{Resource: "configmaps"}:           {Validate: configMap},
 	{Resource: "secrets"}:              {Validate: secret},
+	{Resource: "endpoints"}:            {ValidateClients: endpointAddresses},
 	{Resource: "pods"}:                 {Validate: pod},
 	{Group: "batch", Resource: "jobs"}: {Prepare: generateSelector, Validate: job},
 
 	{Resource: "events"}:                                                   {Validate: event},
 	{Group: "events.k8s.io", Resource: "events"}:                           {Validate: eventV1},
-	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                {Prepare: dropTopology},
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                {Prepare: dropTopology, ValidateClients: sliceAddresses},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: {Validate: signingRequest},
 
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: {Validate: webhooks},

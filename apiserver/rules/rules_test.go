@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -70,8 +71,11 @@ func runCase(t *testing.T, body string) {
 		t.Errorf("prepared: %s\nwant: %s", bytesOf(t, obj), bytesOf(t, prepared))
 	}
 	var got []string
-	if r.Validate != nil {
-		for _, e := range r.Validate(obj, old) {
+	for _, validate := range [...]func(obj, old tree) field.ErrorList{r.Validate, r.ValidateClients} {
+		if validate == nil {
+			continue
+		}
+		for _, e := range validate(obj, old) {
 			got = append(got, e.Error())
 		}
 	}

@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// podPaths refuses paths and names of a pod that lead out of where they begin.
+func podPaths(spec tree, at *field.Path) (errs field.ErrorList) {
+	for i, v := range list(spec["volumes"]) {
+		if host := asTree(asTree(v)["hostPath"]); host != nil {
+			errs = append(errs, noBacksteps(text(host, "path"), at.Child("volumes").Index(i).Child("hostPath", "path"))...)
+		}
+	}
+	for _, kind := range [...]string{"initContainers", "containers"} {
+		for i, c := range list(spec[kind]) {
+			mounts := at.Child(kind).Index(i).Child("volumeMounts")
+			for j, m := range list(asTree(c)["volumeMounts"]) {
+				sub, expr := text(asTree(m), "subPath"), text(asTree(m), "subPathExpr")
+				// The index is not in upstream's paths of these two.
+				errs = append(errs, descending(sub, mounts.Child("subPath"))...)
+				if sub != "" && expr != "" {
+					errs = append(errs, field.Invalid(mounts.Index(j).Child("subPathExpr"), expr, "subPathExpr and subPath are mutually exclusive"))
+				}
+				errs = append(errs, descending(expr, mounts.Child("subPathExpr"))...)
+			}
+		}
+	}
+	return append(errs, sysctls(list(asTree(spec["securityContext"])["sysctls"]), at.Child("securityContext", "sysctls"))...)
+}
+
+func descending(p string, at *field.Path) (errs field.ErrorList) {
+	if path.IsAbs(p) {
+		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
+	}
+	return append(errs, noBacksteps(p, at)...)
+}
+
+func noBacksteps(p string, at *field.Path) field.ErrorList {
+	if slices.Contains(strings.Split(p, "/"), "..") {
+		return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
+	}
+	return nil
+}
+
+const (
+	sysctlSegment   = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+	sysctlMaxLength = 253
+)
+
+var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSegment + "$")
+
+func sysctls(all []any, at *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, s := range all {
+		name, here := text(asTree(s), "name"), at.Index(i).Child("name")
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(here, ""))
+		case len(name) > sysctlMaxLength || !sysctlName.MatchString(name):
+			errs = append(errs, field.Invalid(here, name, fmt.Sprintf("must have at most %d characters and match regex %s", sysctlMaxLength, sysctlName)))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(here, name))
+		}
+		seen[name] = true
+	}
+	return errs
+}
