@@ -35,7 +35,7 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 	if f, err = c.format(shown, codec.ShapeObject); err != nil {
 		return
 	}
-	raw, err := c.body()
+	raw, err := c.body(shown)
 	if err != nil {
 		return
 	}

@@ -19,7 +19,7 @@ import (
 // kind and makes it fit the model. also are group versions whose objects of that
 // kind look the same and are taken for res's.
 func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...string) (tree, error) {
-	raw, err := c.body()
+	raw, err := c.body(res)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (c *call) delete() error {
 }
 
 func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
-	raw, err := c.body()
+	raw, err := c.body(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,8 @@ type call struct {
 	pace      *pace        // of the answer; nil until it is long
 	held      int64        // bytes that the body is charged with
 	bodyRead  bool         // nothing of the body is left on the connection
+	counted   int64        // those of them that its user is charged with
+	decoded   int64        // what it is charged with for the decoded body
 	audit     *audit.Event // nil: not audited
 	keep      bool         // the answer is kept for the audit log
 	kept      []byte
@@ -344,6 +346,7 @@ func (c *call) serve() {
 		return
 	}
 	defer func() { admit.leave(c.held) }()
+	defer c.giveBack()
 	// What the request has waited counts.
 	ctx, cancel := context.WithDeadline(c.ctx, c.start.Add(limit))
 	defer cancel()

@@ -52,7 +52,7 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
 		return
 	}
-	raw, err := c.body()
+	raw, err := c.body(c.res)
 	if err != nil {
 		return
 	}

@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
-// body reads the request's body within the limits of size and time. A client that took
+// body reads the request's body within the limits of size and time, and takes room for
+// what it is decoded to: an object of res, or options if that is nil. A client that took
 // long for it has lost its turn, and waits for another. Errors: 413, 504, 429, 400.
-func (c *call) body() ([]byte, error) {
+func (c *call) body(res *kinds.Resource) ([]byte, error) {
 	limit := c.s.cfg.Limits.Body
 	if c.r.ContentLength > limit {
 		return nil, status.BodyTooLarge(limit)
@@ -28,6 +30,9 @@ func (c *call) body() ([]byte, error) {
 	case err == nil:
 		c.bodyRead = true
 		c.bodySize = int64(len(b))
+		if err := c.admitDecoding(b, res); err != nil {
+			return nil, err
+		}
 		c.auditBody(b)
 		return b, nil
 	case errors.Is(c.ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
@@ -86,17 +91,4 @@ func (c *call) readBody(limit int64, p *pace) ([]byte, error) {
 			b = append(make([]byte, 0, larger), b...)
 		}
 	}
-}
-
-// charge makes the request hold that many bytes for its body.
-func (c *call) charge(bytes int64) bool {
-	more := bytes - c.held
-	if more <= 0 {
-		return true
-	}
-	if !c.s.writes.grow(more, c.urgent()) {
-		return false
-	}
-	c.held = bytes
-	return true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -140,6 +141,9 @@ type Limits struct {
 	Reads, Writes int
 	// WriteBytes bounds the bytes of the bodies of admitted requests. Default 256 MiB.
 	WriteBytes int64
+	// DecodedBytes bounds what requests take of memory for decoded bodies, by estimate; one user's
+	// an eighth of it. What does not fit waits for up to 5 s. Default 256 MiB.
+	DecodedBytes int64
 	// Body of a request in bytes. Default 3 MiB.
 	Body int64
 	// BodyPause is how long a client may send nothing of a body that it has announced,
@@ -174,6 +178,7 @@ func (l *Limits) defaults() {
 	set(&l.Reads, 400)
 	set(&l.Writes, 200)
 	set(&l.WriteBytes, 256<<20)
+	set(&l.DecodedBytes, 8*codec.MaxCost)
 	set(&l.Body, 3<<20)
 	set(&l.BodyPause, 10*time.Second)
 	set(&l.Object, proto.MaxEntryBytes-16<<10)
@@ -195,10 +200,11 @@ func set[T comparable](p *T, v T) {
 
 // Server is the API as an http.Handler. Safe for concurrent use.
 type Server struct {
-	cfg     Config
-	reads   admission
-	writes  admission
-	watches watchSet
+	cfg      Config
+	reads    admission
+	writes   admission
+	decoding decoding
+	watches  watchSet
 
 	slowAnswers slowSet
 	slowBodies  slowSet
@@ -259,6 +265,7 @@ func New(cfg Config) (*Server, error) {
 	s.reads.init(false, cfg.Limits.Reads, 0, cfg.Observer)
 	s.slowAnswers.limit, s.slowBodies.limit = slowAnswerBytes, cfg.Limits.WriteBytes/2
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
+	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()

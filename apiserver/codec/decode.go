@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"mime"
 
@@ -10,16 +9,10 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
-	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 )
 
 // MaxBody is the size of a request body, in bytes, that is still decoded.
 const MaxBody = 3 << 20
-
-// maxYAML bounds what the aliases of a YAML document may expand to, in bytes.
-const maxYAML = 4 * MaxBody
-
-var errYAMLTooLarge = errors.New("yaml: document expands to too many bytes")
 
 // Body is a decoded request body.
 type Body struct {
@@ -54,6 +47,9 @@ func Decode(contentType string, body []byte, res *kinds.Resource) (Body, error) 
 		text, duplicate, err := YAMLToJSON(body)
 		if err != nil {
 			return Body{}, status.Unrecognized(kindOf(res), err, body)
+		}
+		if p := partsOf(text); p.objects+p.arrays > maxMessages {
+			return Body{}, status.Unrecognized(kindOf(res), errTooMany, body)
 		}
 		b, err := decodeJSON(stringOf(text), text, res)
 		if duplicate != "" {
@@ -181,41 +177,4 @@ func YAMLToJSON(body []byte) (text []byte, duplicate string, err error) {
 	duplicate = err.Error()
 	text, err = yaml.YAMLToJSON(body)
 	return text, duplicate, err
-}
-
-// checkAliases refuses documents whose aliases expand to too much. The YAML
-// library bounds the number of nodes but not their bytes: an alias of a long
-// string costs it nothing until the JSON is written.
-func checkAliases(body []byte) error {
-	var tree any
-	if err := goyaml.Unmarshal(body, &tree); err != nil {
-		return fmt.Errorf("error converting YAML to JSON: %w", err)
-	}
-	left := maxYAML
-	if !charged(tree, &left) {
-		return errYAMLTooLarge
-	}
-	return nil
-}
-
-// charged subtracts the size of v from left and reports whether it was enough.
-func charged(v any, left *int) bool {
-	*left -= 8
-	switch v := v.(type) {
-	case string:
-		*left -= len(v)
-	case []any:
-		for _, x := range v {
-			if !charged(x, left) {
-				return false
-			}
-		}
-	case map[any]any:
-		for k, x := range v {
-			if !charged(k, left) || !charged(x, left) {
-				return false
-			}
-		}
-	}
-	return *left >= 0
 }
