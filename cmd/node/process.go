@@ -8,7 +8,7 @@ import (
 )
 
 // processPath says which process answers. Who has started one on this machine can tell
-// it from another that has the port.
+// it from another that has the port. Who may ask is a matter of roles.
 const processPath = "/quorate/v1/process"
 
 // processInfo is the answer. Fields are added, never changed.
