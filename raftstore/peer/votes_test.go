@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 raft 1.7 still falls back on a field that it deprecates
+
 package peer
 
 import (
