@@ -74,8 +74,7 @@ func TestLastEntry(t *testing.T) {
 	}
 }
 
-// A voter whose log is empty behind its snapshot, as one that left an install loop,
-// says where the snapshot ends.
+// A voter whose log is empty behind its snapshot says where the snapshot ends.
 func TestLeaderLostSaysTheSnapshotsTerm(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()

@@ -97,3 +97,25 @@ func TestVoteOfAnEarlierVersion(t *testing.T) {
 	_, err = voter.Propose(c.ctx(), write("k", "v"))
 	noError(t, err)
 }
+
+// The power fails when raft has stored the term of its vote and not the candidate: the
+// node has not voted in that term, and compares logs with whoever asks.
+func TestTornVote(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	voter := c.voterFor(l)
+	_, err := l.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	noError(t, voter.WaitApplied(c.ctx(), l.Applied()))
+	term := l.raft.CurrentTerm() + 5
+	c.close(voter)
+	log, err := disk.OpenLog(voter.dir, disk.LogOptions{})
+	noError(t, err)
+	noError(t, log.SetUint64([]byte("CurrentTerm"), term))  // somebody else asks in that term,
+	noError(t, log.SetUint64([]byte("LastVoteTerm"), term)) // and is to get the vote
+	noError(t, log.Close())
+	c.open(voter)
+	if c.asks(l, voter, term, l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))) {
+		t.Errorf("%s gave the vote of term %d to the candidate of its vote before, without a look at its log", voter.id, term)
+	}
+}

@@ -12,13 +12,12 @@ import (
 var raftSeries = []string{
 	"raft.thread", "raft.state", "raft.transition", "raft.peers", "raft.leader.lastContact", "raft.leader.oldestLogAge",
 	"raft.snapshot", "raft.fsm.snapshot", "raft.fsm.restore", "raft.fsm.lastRestoreDuration", "raft.rpc.installSnapshot",
-	"raft.rpc.requestVote", "raft.boltdb.freelistBytes",
+	"raft.rpc.requestVote",
 }
 
-// InstallRaftSink sends what the Raft library and its log store report (raft_*) to
-// this registry. Both report to a global of go-metrics, which its compat package
-// chooses by a build tag; the sink goes through the same package, or the reports
-// would be lost silently. Call it once per process: the last call wins.
+// InstallRaftSink sends what the Raft library reports (raft_*) to this registry. It
+// reports to a global of go-metrics, which its compat package chooses by a build tag;
+// the sink goes through the same package, or the reports would be lost silently. Call it once per process: the last call wins.
 func (m *Metrics) InstallRaftSink() error {
 	s, err := sink.NewPrometheusSinkFrom(sink.PrometheusOpts{
 		Registerer: m.registry,

@@ -158,7 +158,7 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	}
 	// The first election must be of a later term than the snapshot, or its
 	// entries would look older than the snapshot.
-	log, _, err := openBackend(dir)
+	log, err := openBackend(dir)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,18 @@ func (c committer) DeleteRange(min, max uint64) error {
 	return c.commit(logFile, func() error { return c.logBackend.DeleteRange(min, max) })
 }
 
+func (c committer) DeleteFront(max uint64, n, size int) (more bool, err error) {
+	err = c.commit(logFile, func() (err error) {
+		more, err = c.logBackend.DeleteFront(max, n, size)
+		return err
+	})
+	return more, err
+}
+
+func (c committer) SetAll(pairs ...keyValue) error {
+	return c.commit(logFile, func() error { return c.logBackend.SetAll(pairs...) })
+}
+
 func (c committer) Set(key, value []byte) error {
 	return c.commit(logFile, func() error { return c.logBackend.Set(key, value) })
 }

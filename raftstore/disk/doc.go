@@ -6,7 +6,7 @@
 //	state.db             the state machine as of its applied index; the data of every local snapshot
 //	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
 //	snapshot.meta        index, term and configuration of the newest snapshot
-//	raft.db              Raft's log, term and vote (raft-boltdb), each entry and value with a checksum
+//	raft.db              Raft's log, term and vote (raft-boltdb's format), each entry and value with a checksum
 //	restoring            a backup is being restored here, or was: no node starts from it
 //	recovering           the files of a recovery are changing places: no node starts from it
 //	recovery.new         the new files of a recovery, until they have their places

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/quorate/quorate/internal/planted"
-	"go.etcd.io/bbolt"
 )
 
 // LogOptions of a Log. Zero values take defaults.
@@ -54,12 +51,21 @@ func (o *LogOptions) defaults() {
 	}
 }
 
-// logBackend is what a Log is put on.
+// logBackend is what a Log is put on. Each change is one transaction.
 type logBackend interface {
 	raft.LogStore
 	raft.StableStore
+	// FirstFrom returns the first index from min on that there is an entry at, or 0.
+	FirstFrom(min uint64) (uint64, error)
+	// DeleteFront deletes the oldest entries up to max: at most n, and no more once
+	// they have size bytes together. It reports whether there are more.
+	DeleteFront(max uint64, n, size int) (more bool, err error)
+	// SetAll sets keys of the stable store.
+	SetAll(...keyValue) error
 	Close() error
 }
+
+type keyValue struct{ key, value []byte }
 
 // Log is the Raft log and the stable store in dir/raft.db. Writes are durable
 // when they return. All methods are safe for concurrent use.
@@ -67,9 +73,17 @@ type Log struct {
 	backend logBackend
 	o       LogOptions
 	cache   *logCache
-	run     uint64       // see Run
-	late    lateStore    // only used where its bug is planted
-	last    atomic.Int64 // when a write last returned, in ns since 1970
+	run     uint64 // see Run
+	vote    heldTerm
+	// turn is held by the one write that is under way. It is a channel, whose waiters
+	// are served in their order: a cut that takes it again for its next piece stands
+	// behind the append that came meanwhile.
+	turn chan struct{}
+	cuts chan struct{} // held by the cut that is under way
+	// gone is the index up to which entries are being cut; 0 if none are.
+	gone atomic.Uint64
+	late lateStore    // only used where its bug is planted
+	last atomic.Int64 // when a write last returned, in ns since 1970
 }
 
 var (
@@ -79,9 +93,13 @@ var (
 
 // OpenLog opens dir/raft.db, or creates it.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
-	backend, run, err := openBackend(dir)
+	backend, err := openBackend(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
+	}
+	var run uint64
+	if err := guard(func() (err error) { run, err = backend.lastRun(); return err }); err != nil {
+		return nil, errors.Join(fmt.Errorf("open log: %s: %w", filepath.Join(dir, logFile), err), backend.Close())
 	}
 	var stored logBackend = backend
 	if o.Commit != nil {
@@ -92,33 +110,23 @@ func OpenLog(dir string, o LogOptions) (*Log, error) {
 	return l, nil
 }
 
-// openBackend also returns what Log.Run does.
-func openBackend(dir string) (*raftboltdb.BoltStore, uint64, error) {
+func openBackend(dir string) (*boltStore, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := remove(dir, logFile+newSuffix); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	there, err := exists(dir, logFile)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if !there {
 		if err := createLog(dir); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
-	path := filepath.Join(dir, logFile)
-	if err := checkPages(path); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	var run uint64
-	if err := guard(func() (err error) { run, err = lastRun(path); return err }); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	b, err := openBolt(path)
-	return b, run, err
+	return openBolt(filepath.Join(dir, logFile))
 }
 
 // createLog makes an empty log. It gets its name when it is complete.
@@ -135,9 +143,12 @@ func createLog(dir string) error {
 	return rename(dir, logFile+newSuffix, logFile)
 }
 
-func openBolt(path string) (b *raftboltdb.BoltStore, err error) {
+func openBolt(path string) (b *boltStore, err error) {
+	if err := checkPages(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	err = guard(func() error {
-		b, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
+		b, err = newBoltStore(path)
 		return err
 	})
 	if err != nil {
@@ -146,61 +157,37 @@ func openBolt(path string) (b *raftboltdb.BoltStore, err error) {
 	return b, nil
 }
 
-// logsBucket is raft-boltdb's name for the entries.
-var logsBucket = []byte("logs")
-
-// lastRun reads the keys of the entries backwards, up to the first hole. raft-boltdb
-// has no call for it; it looks at the ends and at single entries.
-func lastRun(path string) (first uint64, err error) {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return 0, err // raft-boltdb makes a log of an empty file
-	}
-	o := boltOptions()
-	o.ReadOnly = true
-	db, err := bbolt.Open(path, fileMode, o)
-	if err != nil {
-		return 0, err
-	}
-	err = db.View(func(tx *bbolt.Tx) error {
-		entries := tx.Bucket(logsBucket)
-		if entries == nil {
-			return nil // an empty file, which raft-boltdb fills
-		}
-		c := entries.Cursor()
-		for k, _ := c.Last(); len(k) == 8; k, _ = c.Prev() {
-			index := binary.BigEndian.Uint64(k)
-			if first != 0 && index != first-1 {
-				break
-			}
-			first = index
-		}
-		return nil
-	})
-	return first, errors.Join(err, db.Close())
-}
-
 func newLog(backend logBackend, o LogOptions) *Log {
 	o.defaults()
-	l := &Log{backend: backend, o: o, cache: newLogCache(o.CacheBytes)}
+	l := &Log{
+		backend: backend, o: o, cache: newLogCache(o.CacheBytes),
+		turn: make(chan struct{}, 1), cuts: make(chan struct{}, 1),
+	}
 	l.late.backend = backend
 	l.last.Store(time.Now().UnixNano())
 	return l
 }
 
-// write runs a write under the watchdog. Any error is fatal: what a failed
-// fsync leaves in the page cache cannot be trusted.
+// write runs a write when it is its turn, under the watchdog. Any error is fatal:
+// what a failed fsync leaves in the page cache cannot be trusted.
 func (l *Log) write(what string, f func() error) error {
-	dog := time.AfterFunc(l.o.Watchdog, func() {
-		l.o.Fatal(fmt.Errorf("%s for %v: %w", what, l.o.Watchdog, ErrHungDisk))
-	})
-	err := f()
-	dog.Stop()
+	err := l.inTurn(what, f)
 	l.last.Store(time.Now().UnixNano())
 	if err != nil {
 		err = fmt.Errorf("log: %s: %w", what, err)
 		l.o.Fatal(err)
 	}
 	return err
+}
+
+func (l *Log) inTurn(what string, f func() error) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	dog := time.AfterFunc(l.o.Watchdog, func() {
+		l.o.Fatal(fmt.Errorf("%s for %v: %w", what, l.o.Watchdog, ErrHungDisk))
+	})
+	defer dog.Stop()
+	return f()
 }
 
 // LastWrite is when a write last returned, or when the log was opened.
@@ -267,6 +254,9 @@ func (l *Log) Drop(min, max uint64) error {
 // GetLog implements raft.LogStore. The entry's data is shared. A damaged entry is
 // fatal: raft would go on without it, or panic.
 func (l *Log) GetLog(index uint64, log *raft.Log) error {
+	if index <= l.gone.Load() {
+		return raft.ErrLogNotFound
+	}
 	if cached := l.cache.get(index); cached != nil {
 		*log = *cached
 		return nil
@@ -283,32 +273,10 @@ func (l *Log) checked(err error) error {
 }
 
 // FirstIndex implements raft.LogStore.
-func (l *Log) FirstIndex() (uint64, error) { return l.backend.FirstIndex() }
+func (l *Log) FirstIndex() (uint64, error) { return l.backend.FirstFrom(l.gone.Load() + 1) }
 
 // LastIndex implements raft.LogStore.
 func (l *Log) LastIndex() (uint64, error) { return l.backend.LastIndex() }
-
-// Set implements raft.StableStore.
-func (l *Log) Set(key, value []byte) error {
-	return l.write("set "+string(key), func() error { return l.backend.Set(key, value) })
-}
-
-// SetUint64 implements raft.StableStore.
-func (l *Log) SetUint64(key []byte, value uint64) error {
-	return l.write("set "+string(key), func() error { return l.backend.SetUint64(key, value) })
-}
-
-// Get implements raft.StableStore.
-func (l *Log) Get(key []byte) ([]byte, error) {
-	b, err := l.backend.Get(key)
-	return b, l.checked(err)
-}
-
-// GetUint64 implements raft.StableStore.
-func (l *Log) GetUint64(key []byte) (uint64, error) {
-	v, err := l.backend.GetUint64(key)
-	return v, l.checked(err)
-}
 
 // Close waits for a write that runs and closes the file.
 func (l *Log) Close() error {

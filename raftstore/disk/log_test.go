@@ -116,6 +116,29 @@ type faulty struct {
 
 func (f *faulty) Close() error { return nil }
 
+func (f *faulty) SetAll(pairs ...keyValue) error {
+	for _, p := range pairs {
+		if err := f.Set(p.key, p.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *faulty) FirstFrom(min uint64) (uint64, error) {
+	first, err := f.FirstIndex()
+	return max(first, min), err
+}
+
+func (f *faulty) DeleteFront(max uint64, n, _ int) (bool, error) {
+	first, err := f.FirstIndex()
+	if err != nil {
+		return false, err
+	}
+	to := min(max, first+uint64(n)-1)
+	return to < max, f.DeleteRange(first, to)
+}
+
 func (f *faulty) StoreLogs(l []*raft.Log) error {
 	time.Sleep(f.hang)
 	return errors.Join(f.err, f.InmemStore.StoreLogs(l))
@@ -174,11 +197,15 @@ func TestWatchdog(t *testing.T) {
 func TestLogErrorsAreFatal(t *testing.T) {
 	bad := errors.New("input/output error")
 	var fatal error
-	l := newLog(&faulty{InmemStore: raft.NewInmemStore(), err: bad}, LogOptions{Fatal: func(err error) { fatal = err }})
+	store := raft.NewInmemStore()
+	must(t, store.StoreLogs(logs(1, 1, 3, 1)))
+	l := newLog(&faulty{InmemStore: store, err: bad}, LogOptions{Fatal: func(err error) { fatal = err }})
 	for name, f := range map[string]func() error{
 		"StoreLogs":   func() error { return l.StoreLogs(logs(1, 1, 3, 1)) },
 		"StoreLog":    func() error { return l.StoreLog(logs(1, 1, 1, 1)[0]) },
-		"DeleteRange": func() error { return l.DeleteRange(1, 2) },
+		"DeleteRange": func() error { return l.DeleteRange(3, 3) },
+		"DeleteFront": func() error { return l.DeleteRange(1, 1) },
+		"the vote":    func() error { return l.Set(voteCandidate, []byte("a")) },
 		"Set":         func() error { return l.Set([]byte("k"), nil) },
 		"SetUint64":   func() error { return l.SetUint64([]byte("k"), 1) },
 	} {

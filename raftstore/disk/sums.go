@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// summed adds a checksum to everything that raft-boltdb keeps, which has none: a
-// bit that flips in an entry on one disk would be replicated to the others, and a
-// bit in the term or the vote could give a vote twice.
+// summed adds a checksum to everything in raft.db, whose format has none: a bit that
+// flips in an entry on one disk would be replicated to the others, and a bit in the
+// term or the vote could give a vote twice.
 //
 // An entry's sum stands at the end of its Extensions on disk, and covers index,
 // term, type, data and the other Extensions. Nobody above sees it. A value's sum
@@ -70,7 +70,16 @@ func (s summed) GetLog(index uint64, l *raft.Log) error {
 
 // Set implements raft.StableStore.
 func (s summed) Set(key, value []byte) error {
-	return s.logBackend.Set(key, append(slices.Clip(value), valueSum(key, value)...))
+	return s.SetAll(keyValue{key, value})
+}
+
+// SetAll implements logBackend.
+func (s summed) SetAll(pairs ...keyValue) error {
+	with := make([]keyValue, len(pairs))
+	for i, p := range pairs {
+		with[i] = keyValue{p.key, append(slices.Clip(p.value), valueSum(p.key, p.value)...)}
+	}
+	return s.logBackend.SetAll(with...)
 }
 
 // Get implements raft.StableStore. Errors: also ErrDamaged.
