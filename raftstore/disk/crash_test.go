@@ -34,6 +34,7 @@ const (
 func TestMain(m *testing.M) {
 	program, ok := map[string]func(string) error{
 		"random": childRandom, "script": childScript, "backup": childBackup, "recover": childRecover, "full": childFull, "open": childOpen,
+		"cut": childCut,
 	}[os.Getenv(childMode)]
 	if !ok {
 		os.Exit(m.Run())

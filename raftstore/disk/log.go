@@ -245,10 +245,7 @@ func (l *Log) DeleteRange(min, max uint64) error {
 // Drop deletes entries, applied or not: the caller knows that a snapshot covers them, or
 // that they were never committed. Both bounds are inclusive.
 func (l *Log) Drop(min, max uint64) error {
-	// Before the disk, so that nobody is given what is gone. Raft never stores
-	// into a range that it is deleting.
-	l.cache.remove(min, max)
-	return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
+	return l.cut(min, max)
 }
 
 // GetLog implements raft.LogStore. The entry's data is shared. A damaged entry is

@@ -1,0 +1,55 @@
+package disk
+
+// A cut of the log's beginning is made in pieces, each a transaction of its own:
+// there can be some hundred thousand entries to go, and appends wait for the piece
+// that is under way, and for no other.
+const (
+	pieceEntries = 500
+	pieceBytes   = 4 << 20
+)
+
+// cut removes the entries from min to max from the disk.
+//
+// The invariant is that the process may end between any two transactions. A range from
+// the log's beginning goes from its oldest entry on: what is left of it is the end of
+// the log, without a hole, and a snapshot covers all of the range, or it would not be
+// cut. A range that reaches the last entry is a truncation: it goes in one transaction.
+// (From the oldest entry on, a tail could be left without what is before it; from the
+// newest on, it would be safe, but a truncation is short, and Raft's main loop, which
+// is who appends, waits for it anyway.) So does a range from the middle.
+//
+// Nobody is given an entry of the range once cut has begun, whatever is on disk.
+func (l *Log) cut(min, max uint64) error {
+	// One after the other: gone is one mark. A lock that virtual time can pass under.
+	l.cuts <- struct{}{}
+	defer func() { <-l.cuts }()
+	first, err := l.backend.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := l.backend.LastIndex()
+	if err != nil {
+		return err
+	}
+	if first == 0 || max < first || min > last {
+		return nil
+	}
+	if min > first || max >= last {
+		l.cache.remove(min, max)
+		return l.write("delete entries", func() error { return l.backend.DeleteRange(min, max) })
+	}
+	l.gone.Store(max)
+	defer l.gone.Store(0)
+	l.cache.remove(min, max)
+	for more := true; more; {
+		err := l.write("cut the log", func() (err error) {
+			more, err = l.backend.DeleteFront(max, pieceEntries, pieceBytes)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		failpoint("log.piece")
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// traced tells of each transaction, and does in it what the test wants.
+type traced struct {
+	logBackend
+	during func(what string)
+}
+
+func (b traced) StoreLogs(l []*raft.Log) error {
+	b.during(fmt.Sprintf("store %d", len(l)))
+	return b.logBackend.StoreLogs(l)
+}
+
+func (b traced) SetUint64(k []byte, v uint64) error {
+	b.during("set")
+	return b.logBackend.SetUint64(k, v)
+}
+
+func (b traced) DeleteRange(min, max uint64) error {
+	b.during(fmt.Sprintf("delete %d to %d", min, max))
+	return b.logBackend.DeleteRange(min, max)
+}
+
+func (b traced) DeleteFront(max uint64, n, size int) (bool, error) {
+	b.during(fmt.Sprintf("at most %d, %d MiB", n, size>>20))
+	return b.logBackend.DeleteFront(max, n, size)
+}
+
+// TestCutIsMadeInPieces: which ranges are cut in which transactions.
+func TestCutIsMadeInPieces(t *testing.T) {
+	const n = 3*pieceEntries + 500
+	piece := fmt.Sprintf("at most %d, %d MiB", pieceEntries, pieceBytes>>20)
+	for _, row := range []struct {
+		name     string
+		min, max uint64
+		want     []string
+		first    uint64
+		last     uint64
+	}{
+		{"the beginning", 11, 10 + 2*pieceEntries + 1, []string{piece, piece, piece}, 10 + 2*pieceEntries + 2, 10 + n},
+		{"the beginning, from below it", 0, 20, []string{piece}, 21, 10 + n},
+		{"a truncation", 500, 10 + n, []string{fmt.Sprintf("delete 500 to %d", 10+n)}, 11, 499},
+		{"all of it", 11, 10 + n, []string{fmt.Sprintf("delete 11 to %d", 10+n)}, 0, 0},
+		{"from the middle", 500, 600, []string{"delete 500 to 600"}, 11, 10 + n},
+		{"what is cut already", 1, 10, nil, 11, 10 + n},
+		{"what is not there yet", 10 + n + 1, 10 + n + 5, nil, 11, 10 + n},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			store, err := newBoltStore(filepath.Join(t.TempDir(), logFile))
+			must(t, err)
+			var got []string
+			l := newLog(traced{store, func(what string) { got = append(got, what) }}, LogOptions{})
+			defer l.Close()
+			must(t, l.StoreLogs(logs(1, 11, 10+n, 10)))
+			got = nil
+			must(t, l.DeleteRange(row.min, row.max))
+			if !slices.Equal(got, row.want) {
+				t.Errorf("%q, want %q", got, row.want)
+			}
+			first, err := l.FirstIndex()
+			must(t, err)
+			last, err := l.LastIndex()
+			must(t, err)
+			if first != row.first || last != row.last {
+				t.Errorf("%d to %d are left, want %d to %d", first, last, row.first, row.last)
+			}
+		})
+	}
+}
+
+// TestAppendsPassACut: whoever comes during a piece of a cut is served before the next
+// piece. And from the first piece on nobody is given an entry of the whole range.
+func TestAppendsPassACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pieces = 5
+		const n = pieces*pieceEntries + 100
+		store, err := newBoltStore(filepath.Join(t.TempDir(), logFile))
+		must(t, err)
+		var l *Log
+		var got []string
+		next := uint64(n)
+		l = newLog(traced{store, func(what string) {
+			got = append(got, what)
+			if !strings.HasPrefix(what, "at most") {
+				return
+			}
+			next++
+			at := next
+			go func() { must(t, l.StoreLogs(logs(1, at, at, 10))) }()
+			synctest.Wait() // it stands in the queue
+			go func() { must(t, l.SetUint64([]byte("CurrentTerm"), 1)) }()
+			synctest.Wait()
+			first, err := l.FirstIndex()
+			must(t, err)
+			var entry raft.Log
+			if err := l.GetLog(n-100, &entry); first != n-100+1 || !errors.Is(err, raft.ErrLogNotFound) {
+				t.Errorf("while it is cut, the log begins at %d, and the range's last entry is given: %v", first, err)
+			}
+			must(t, l.GetLog(n-100+1, &entry))
+		}}, LogOptions{})
+		must(t, l.StoreLogs(logs(1, 1, n, 10)))
+		got = nil
+		must(t, l.DeleteRange(1, n-100))
+		synctest.Wait()
+		var want []string
+		for range pieces {
+			want = append(want, fmt.Sprintf("at most %d, %d MiB", pieceEntries, pieceBytes>>20), "store 1", "set")
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		last, err := l.LastIndex()
+		must(t, err)
+		if last != n+pieces {
+			t.Errorf("the log ends at %d, want %d", last, n+pieces)
+		}
+		must(t, l.Close())
+	})
+}
+
+const childPieces = 4
+
+// childCut cuts the beginning of a log.
+func childCut(dir string) error {
+	l, err := OpenLog(dir, LogOptions{})
+	if err != nil {
+		return err
+	}
+	if err := l.StoreLogs(logs(1, 1, childPieces*pieceEntries+100, 10)); err != nil {
+		return err
+	}
+	return errors.Join(l.DeleteRange(1, childPieces*pieceEntries), l.Close())
+}
+
+// TestKillDuringACut: between any two pieces what is left is the end of the log,
+// without a hole.
+func TestKillDuringACut(t *testing.T) {
+	root := t.TempDir()
+	names := failpoints(t, "cut", filepath.Join(root, "all"))
+	pieces := 0
+	for i, name := range names {
+		if name != "log.piece" {
+			continue
+		}
+		pieces++
+		dir := filepath.Join(root, strconv.Itoa(i))
+		if out, err := child(t, "cut", dir, childKill+"="+strconv.Itoa(i+1)).CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("piece %d: %v\n%s", pieces, err, out)
+		}
+		l, err := OpenLog(dir, LogOptions{})
+		must(t, err)
+		first, err := l.FirstIndex()
+		must(t, err)
+		last, err := l.LastIndex()
+		must(t, err)
+		if first != uint64(pieces*pieceEntries+1) || last != childPieces*pieceEntries+100 {
+			t.Errorf("killed behind piece %d: the log is %d to %d", pieces, first, last)
+		}
+		var entry raft.Log
+		for at := first; at <= last; at++ {
+			must(t, l.GetLog(at, &entry))
+		}
+		must(t, l.DeleteRange(1, childPieces*pieceEntries)) // as the next snapshot does
+		if first, err = l.FirstIndex(); err != nil || first != childPieces*pieceEntries+1 {
+			t.Errorf("the next cut leaves a log that begins at %d, %v", first, err)
+		}
+		must(t, l.Close())
+	}
+	if pieces != childPieces {
+		t.Fatalf("%d pieces, want %d", pieces, childPieces)
+	}
+}
+
+// BenchmarkAppendDuringCut is how long an append takes while 90,000 entries of 700 B
+// are being cut, in QUORATE_BENCH_DIR or a temporary directory.
+func BenchmarkAppendDuringCut(b *testing.B) {
+	const n, rest = 100_000, 10_000
+	var waits []time.Duration
+	var cut time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		dir, err := os.MkdirTemp(os.Getenv("QUORATE_BENCH_DIR"), "cut")
+		must(b, err)
+		l, err := OpenLog(dir, LogOptions{})
+		must(b, err)
+		for i := uint64(1); i <= n; i += 1000 {
+			must(b, l.StoreLogs(logs(1, i, i+999, 700)))
+		}
+		b.StartTimer()
+		done := make(chan error, 1)
+		began := time.Now()
+		go func() { done <- l.DeleteRange(1, n-rest) }()
+		for at, ended := uint64(n+1), false; !ended; at++ {
+			sent := time.Now()
+			must(b, l.StoreLogs(logs(1, at, at, 700)))
+			waits = append(waits, time.Since(sent))
+			select {
+			case err := <-done:
+				must(b, err)
+				cut += time.Since(began)
+				ended = true
+			default:
+			}
+		}
+		b.StopTimer()
+		must(b, errors.Join(l.Close(), os.RemoveAll(dir)))
+		b.StartTimer()
+	}
+	slices.Sort(waits)
+	b.ReportMetric(float64(waits[len(waits)-1].Microseconds())/1000, "ms-max/append")
+	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "ms-p99/append")
+	b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "ms-p50/append")
+	b.ReportMetric(float64(cut.Milliseconds())/float64(b.N), "ms/cut")
+	b.ReportMetric(float64(len(waits))/float64(b.N), "appends/cut")
+}
