@@ -26,8 +26,12 @@ var (
 // errNotFound is returned for a key that is not there. Raft compares its text.
 var errNotFound = errors.New("not found")
 
-// entryFormat is how raft-boltdb encodes entries: with the time of go-msgpack 1.1.5.
-var entryFormat = codec.MsgpackHandle{BasicHandle: codec.BasicHandle{TimeNotBuiltin: true}}
+// entryFormat is how raft-boltdb encodes entries: with the time of go-msgpack 1.1.4.
+var entryFormat = func() *codec.MsgpackHandle {
+	h := &codec.MsgpackHandle{}
+	h.TimeNotBuiltin = true
+	return h
+}()
 
 // newBoltStore opens a file, or makes an empty one.
 func newBoltStore(path string) (*boltStore, error) {
@@ -108,7 +112,7 @@ func (b *boltStore) GetLog(index uint64, log *raft.Log) error {
 			return raft.ErrLogNotFound
 		}
 		// Through a reader, which copies: value is the file's memory.
-		return codec.NewDecoder(bytes.NewReader(value), &entryFormat).Decode(log)
+		return codec.NewDecoder(bytes.NewReader(value), entryFormat).Decode(log)
 	})
 }
 
@@ -120,7 +124,7 @@ func (b *boltStore) StoreLogs(logs []*raft.Log) error {
 	return b.db.Update(func(tx *bbolt.Tx) error {
 		entries := tx.Bucket(logsBucket)
 		var buf []byte
-		encoder := codec.NewEncoderBytes(&buf, &entryFormat)
+		encoder := codec.NewEncoderBytes(&buf, entryFormat)
 		for _, l := range logs {
 			buf = make([]byte, 0, len(l.Data)+len(l.Extensions)+logOverhead) // bbolt keeps it until the commit
 			encoder.ResetBytes(&buf)
