@@ -89,6 +89,11 @@ type Limits struct {
 	HistoryBytes int64
 	// TrailingLogs and SnapshotThreshold count log entries. Defaults 50,000 and 20,000.
 	TrailingLogs, SnapshotThreshold uint64
+	// SnapshotLogBytes bounds what the log may grow by while it is kept, beyond
+	// TrailingLogs, for a node that is being sent a snapshot, and for a while after:
+	// with less than is written in that time, a node that needs a snapshot does not
+	// catch up under load. Default 1 GiB.
+	SnapshotLogBytes int64
 	// MaxAppendEntries caps entries per group commit. Default 256.
 	MaxAppendEntries int
 }
@@ -127,6 +132,9 @@ func (c *Config) defaults() error {
 	}
 	if l.SnapshotThreshold == 0 {
 		l.SnapshotThreshold = 20_000
+	}
+	if l.SnapshotLogBytes == 0 {
+		l.SnapshotLogBytes = 1 << 30
 	}
 	if l.MaxAppendEntries == 0 {
 		l.MaxAppendEntries = 256

@@ -81,7 +81,8 @@ func (s *Store) open() (err error) {
 	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
-		Applied: s.fsm.fromLog.Load,
+		Applied:   s.fsm.fromLog.Load,
+		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {
 		return err
 	}
@@ -89,6 +90,7 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
+	snapshots.HoldLog(s.log)
 	s.snapshots = snapshots
 	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
 		return err
@@ -127,6 +129,13 @@ func (s *Store) open() (err error) {
 	s.start(s.compactor)
 	s.start(s.refresher)
 	return nil
+}
+
+// gaveUp is called when the log is not kept any longer for a node that is being sent a
+// snapshot.
+func (s *Store) gaveUp(index uint64, bytes int64) {
+	s.cfg.Logger.Warn("the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
+		"snapshot", index, "bytes", bytes, "limit", s.cfg.Limits.SnapshotLogBytes)
 }
 
 // applied is called by the state machine after each batch.

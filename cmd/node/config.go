@@ -68,6 +68,7 @@ type Config struct {
 	SnapshotInterval time.Duration
 	SnapshotEntries  uint64
 	TrailingLogs     uint64
+	SnapshotLogBytes int64
 
 	Fairness       bool
 	MaxReads       int
@@ -138,6 +139,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", 30*time.Second, "how often a snapshot of the log is considered")
 	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", 20_000, "log entries since the last snapshot that make a new one worth it")
 	f.Uint64Var(&c.TrailingLogs, "trailing-logs", 50_000, "log entries kept behind a snapshot for followers that lag")
+	f.Int64Var(&c.SnapshotLogBytes, "snapshot-log-max-bytes", 1<<30, "what the log may grow by, in bytes, while it is kept for a node that is being sent a snapshot")
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", true, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", 400, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
 	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", 200, "changes at once (0: no bound)")
@@ -403,6 +405,9 @@ func (c *Config) complete() error {
 	}
 	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
 		bad("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
+	}
+	if c.SnapshotLogBytes < 1 {
+		bad("snapshot-log-max-bytes: %d: must be positive", c.SnapshotLogBytes)
 	}
 	if c.LeaseTimeout > c.HeartbeatTimeout {
 		bad("leader-lease-timeout: %s: must not exceed heartbeat-timeout (%s)", c.LeaseTimeout, c.HeartbeatTimeout)

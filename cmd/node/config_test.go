@@ -150,6 +150,7 @@ func TestComplete(t *testing.T) {
 		{"negative grace", func(c *Config) { c.ShutdownGrace = -1 }, "shutdown-grace: -1ns"},
 		{"no history", func(c *Config) { c.HistoryRetention = time.Second }, "history-retention: 1s"},
 		{"long history", func(c *Config) { c.HistoryRetention = 10 * time.Minute }, "history-retention: 10m0s"},
+		{"no bytes of the log for a snapshot", func(c *Config) { c.SnapshotLogBytes = 0 }, "snapshot-log-max-bytes: 0"},
 		{"no bytes for history", func(c *Config) { c.HistoryMaxBytes = 0 }, "history-max-bytes: 0"},
 		{"no trailing logs", func(c *Config) { c.TrailingLogs = 0 }, "trailing-logs: 0"},
 		{"log format", func(c *Config) { c.LogFormat = "xml" }, `log-format: "xml"`},

@@ -244,6 +244,7 @@ func (n *node) openStore(context.Context) (err error) {
 		},
 		Limits: raftstore.Limits{
 			HistoryBytes: n.cfg.HistoryMaxBytes, TrailingLogs: n.cfg.TrailingLogs, SnapshotThreshold: n.cfg.SnapshotEntries,
+			SnapshotLogBytes: n.cfg.SnapshotLogBytes,
 		},
 	})
 	if err != nil {

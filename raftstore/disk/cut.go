@@ -31,7 +31,7 @@ func (l *Log) cut(min, max uint64) error {
 	if err != nil {
 		return err
 	}
-	if first == 0 || max < first || min > last {
+	if first == 0 || max < first || min > last || min > max {
 		return nil
 	}
 	if min > first || max >= last {

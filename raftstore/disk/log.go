@@ -31,6 +31,13 @@ type LogOptions struct {
 	// applied. To cut one of them off the end ends the process with ErrAppliedCut. It
 	// is called on Raft's main loop and must not wait.
 	Applied func() uint64
+	// HoldFor and HoldBytes bound a Hold: in time behind its release, and in bytes that
+	// the log grows by. Defaults one minute and 1 GiB.
+	HoldFor   time.Duration
+	HoldBytes int64
+	// GaveUp, if set, is told of a Hold that has ended because of its bytes: the
+	// snapshot's index, and the bytes. It must not wait.
+	GaveUp func(index uint64, bytes int64)
 }
 
 func (o *LogOptions) defaults() {
@@ -48,6 +55,15 @@ func (o *LogOptions) defaults() {
 	}
 	if o.Applied == nil {
 		o.Applied = func() uint64 { return 0 }
+	}
+	if o.HoldFor == 0 {
+		o.HoldFor = time.Minute
+	}
+	if o.HoldBytes == 0 {
+		o.HoldBytes = 1 << 30
+	}
+	if o.GaveUp == nil {
+		o.GaveUp = func(uint64, int64) {}
 	}
 }
 
@@ -75,6 +91,7 @@ type Log struct {
 	cache   *logCache
 	run     uint64 // see Run
 	vote    heldTerm
+	holds   holds
 	// turn is held by the one write that is under way. It is a channel, whose waiters
 	// are served in their order: a cut that takes it again for its next piece stands
 	// behind the append that came meanwhile.
@@ -209,10 +226,12 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if err := l.write("store entries", func() error { return store(logs) }); err != nil {
 		return err
 	}
-	bytes := 0
+	bytes, size := 0, int64(0)
 	for _, log := range logs {
 		bytes += len(log.Data)
+		size += logSize(log)
 	}
+	l.holds.grown.Add(size)
 	l.cache.put(logs)
 	l.o.Observe(time.Since(start), len(logs), bytes)
 	return nil
@@ -225,7 +244,8 @@ func (l *Log) Run() uint64 { return l.run }
 
 // DeleteRange implements raft.LogStore. Raft cuts the log's beginning behind a snapshot,
 // and a tail that its leader does not have. A tail with entries that were applied is
-// fatal, and stays as it is (ErrAppliedCut).
+// fatal, and stays as it is (ErrAppliedCut). Of the beginning it may delete less than it
+// is told: see Hold.
 func (l *Log) DeleteRange(min, max uint64) error {
 	if planted.On(planted.AckBeforeSync) {
 		l.late.flush()
@@ -238,6 +258,9 @@ func (l *Log) DeleteRange(min, max uint64) error {
 		err := fmt.Errorf("entries %d to %d, and %d is applied: %w", min, last, applied, ErrAppliedCut)
 		l.o.Fatal(err)
 		return err
+	}
+	if max < last {
+		max = l.unheld(max)
 	}
 	return l.Drop(min, max)
 }

@@ -20,6 +20,7 @@ type stream struct {
 	state  *proto.StateRecord
 	totals totals // that the file claims
 	size   int64
+	closed func() // if not nil, called by Close
 
 	frames frames
 	found  totals
@@ -168,6 +169,9 @@ func (s *stream) Close() error {
 	s.buf, s.at = nil, 0
 	if s.err == nil {
 		s.err = ErrClosed
+	}
+	if s.closed != nil {
+		s.closed()
 	}
 	return errors.Join(s.tx.Rollback(), f.release())
 }

@@ -18,6 +18,8 @@ import (
 type SnapshotStore struct {
 	db  *DB
 	dir string
+	// hold, if set, keeps the log behind an index; see HoldLog.
+	hold func(index uint64) (release func())
 
 	mu       sync.Mutex
 	meta     *meta     // on disk; nil if there is none
@@ -37,6 +39,11 @@ func NewSnapshotStore(db *DB, dir string) (*SnapshotStore, error) {
 	}
 	return s, nil
 }
+
+// HoldLog has the log kept for the node that a snapshot is sent to: from Open to the
+// Close of what that returned, and for a while after (Log.Hold). Call it before the
+// store is used.
+func (s *SnapshotStore) HoldLog(l *Log) { s.hold = l.Hold }
 
 func (s *SnapshotStore) recover() (err error) {
 	if err := remove(s.dir, metaFile+".tmp"); err != nil {
@@ -143,6 +150,11 @@ func (s *SnapshotStore) open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 			fmt.Errorf("state at %d, snapshot at %d: %w", data.state.Applied, m.DataIndex, ErrBehind), data.Close())
 	}
 	out.Size = data.size
+	if s.hold != nil {
+		// Under the lock: the next snapshot is not finished yet, and what it cuts is
+		// held. (A received one, above, is opened to be restored here.)
+		data.closed = s.hold(m.Index)
+	}
 	return out, data, nil
 }
 

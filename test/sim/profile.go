@@ -90,6 +90,11 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	if rng.IntN(2) == 0 {
 		p.limits.TrailingLogs = uint64(5 + rng.IntN(60))
 	}
+	if p.limits.SnapshotThreshold%2 == 0 {
+		// Nothing of the log is kept for a node that is sent a snapshot: it may need
+		// another one at once, and behind that others.
+		p.limits.SnapshotLogBytes = 1
+	}
 	if rng.IntN(4) == 0 {
 		p.limits.HistoryBytes = 20 << 10
 	}

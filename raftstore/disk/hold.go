@@ -1,0 +1,68 @@
+package disk
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// holds keep the log for nodes that are being sent a snapshot: what follows the
+// snapshot's index is what such a node needs next. Without that, under a load that
+// fills the log faster than the snapshot is sent and loaded, the entries are cut
+// meanwhile, the node is sent the next snapshot, and so on, for as long as the load
+// lasts.
+//
+// A hold is bounded in time, and in the bytes that the log has grown by since it
+// began. When it has ended, the next snapshot cuts the log as usual.
+type holds struct {
+	grown atomic.Int64 // bytes stored since the log was opened
+
+	mu   sync.Mutex
+	list []*hold
+}
+
+type hold struct {
+	index uint64    // of the snapshot
+	began time.Time // and how much the log had grown by then:
+	grown int64
+	until time.Time // zero as long as the snapshot is being sent
+}
+
+// Hold keeps the log from index on, the index of a snapshot that is about to be sent,
+// until the returned function is called, and behind that for as long again as it was
+// held, or LogOptions.HoldFor, whichever is longer: in that time the node fetches what
+// was written meanwhile. It ends early when the log has grown by LogOptions.HoldBytes.
+// Only DeleteRange heeds it. Further calls of the function do nothing.
+func (l *Log) Hold(index uint64) (release func()) {
+	h := &hold{index: index, began: time.Now(), grown: l.holds.grown.Load()}
+	l.holds.mu.Lock()
+	l.holds.list = append(l.holds.list, h)
+	l.holds.mu.Unlock()
+	return sync.OnceFunc(func() {
+		now := time.Now()
+		l.holds.mu.Lock()
+		h.until = now.Add(max(l.o.HoldFor, now.Sub(h.began)))
+		l.holds.mu.Unlock()
+	})
+}
+
+// unheld returns the index up to which the log may be cut, if it was to be cut up to
+// an index: the entry at a held snapshot's index stays too, for the leader names its
+// term to the node. Holds that have ended are forgotten.
+func (l *Log) unheld(upTo uint64) uint64 {
+	now, grown := time.Now(), l.holds.grown.Load()
+	l.holds.mu.Lock()
+	defer l.holds.mu.Unlock()
+	l.holds.list = slices.DeleteFunc(l.holds.list, func(h *hold) bool {
+		if bytes := grown - h.grown; bytes > l.o.HoldBytes {
+			l.o.GaveUp(h.index, bytes)
+			return true
+		}
+		return !h.until.IsZero() && now.After(h.until)
+	})
+	for _, h := range l.holds.list {
+		upTo = min(upTo, max(h.index, 1)-1)
+	}
+	return upTo
+}
