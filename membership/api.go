@@ -114,6 +114,9 @@ type ClusterStatus struct {
 	Members    []MemberStatus  `json:"members"`
 	// Diverged says where members' states differ. Anything here needs a person.
 	Diverged []string `json:"diverged,omitempty"`
+	// WrongStates says, by name, which members have stopped because their state was wrong.
+	// They are to be removed and replaced.
+	WrongStates map[string]string `json:"wrongStates,omitempty"`
 }
 
 // errorBody is the body of every answer that is not 2xx.

@@ -233,6 +233,7 @@ func (m *Manager) remove(ctx context.Context, f facts, target Server, name strin
 			m.kv.Put(ctx, TableRemoved, string(target.ID), word, false),
 			m.kv.Delete(ctx, TableMembers, string(target.ID)),
 			m.kv.Delete(ctx, TableSuffrage, string(target.ID)),
+			m.kv.Delete(ctx, TableDiverged, string(target.ID)),
 		)
 	}
 	if err != nil {

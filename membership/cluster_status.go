@@ -22,7 +22,10 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 		members = []*proto.Member{self}
 		conf.Servers = []Server{{ID: m.id.ID(), Address: m.opt.PeerAddress}}
 	}
-	out := mergeStatus(members, m.askAll(ctx, conf.Servers))
+	answers := m.askAll(ctx, conf.Servers)
+	m.examine(conf, answers)
+	out := mergeStatus(members, answers)
+	out.WrongStates = m.WrongStates()
 	out.ClusterID, out.AnsweredBy = m.id.Cluster(), m.id.ID()
 	return out, nil
 }

@@ -2,39 +2,214 @@ package membership
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
 
-// compareEvery is how often a leader compares the members' state hashes.
-const compareEvery = 30 * time.Second
+const (
+	// compareEvery is how often a node compares its state hashes with the others'.
+	compareEvery = 30 * time.Second
+	// compareFirst is how long after its start it does so for the first time.
+	compareFirst = 5 * time.Second
+	// reportWithin bounds how long a node that must stop tries to tell the cluster.
+	reportWithin = 3 * time.Second
+	// evidenceFile in the data directory says that this node's state was wrong.
+	evidenceFile = "state-differs.json"
+)
 
-// compare checks, while this node leads, that the members' states are equal: for
-// every index at which two of them have noted their rolling hash, the hashes are
-// the same. A difference means that a state machine or a disk is broken; nothing
-// can tell here which one is right, so it is reported, loudly, each time it is
-// seen, and counted for the metrics.
-func (m *Manager) compare(ctx context.Context) {
-	for sleep(ctx, compareEvery, nil) == nil {
-		if !m.raft.IsLeader() {
-			continue
+// ErrStateDiffers is returned by Run when this node's state is not what a majority of
+// the members, all others among them that it takes, say it must be at the same index:
+// its state machine or its disk is broken. The node must not serve, nor start again.
+var ErrStateDiffers = errors.New("the state of this node differs from the cluster's")
+
+// evidence is what this node knew when it found that its state was wrong.
+type evidence struct {
+	Version int              `json:"version"`
+	Node    proto.NodeID     `json:"nodeID"`
+	Name    string           `json:"name"`
+	Cluster proto.ClusterID  `json:"clusterID,omitempty"`
+	Release string           `json:"release,omitempty"`
+	Found   time.Time        `json:"found"`
+	Index   uint64           `json:"index"`
+	Hash    string           `json:"hash"`   // of this node, after the entry at Index
+	Theirs  string           `json:"theirs"` // of the others
+	Others  []evidenceMember `json:"others"`
+}
+
+// evidenceMember is one of those who agree with each other.
+type evidenceMember struct {
+	ID   proto.NodeID `json:"id"`
+	Name string       `json:"name"`
+}
+
+// String says what was found.
+func (e evidence) String() string {
+	names := make([]string, len(e.Others))
+	for i, o := range e.Others {
+		names[i] = o.Name
+	}
+	return fmt.Sprintf("at log index %d %s has the state hash %s, and %s agree on %s", e.Index, e.Name, e.Hash, strings.Join(names, ", "), e.Theirs)
+}
+
+// CheckState refuses the data directory of a node whose state was found to be wrong.
+// Call it before anything is opened.
+func CheckState(dir string) error {
+	raw, err := os.ReadFile(filepath.Join(dir, evidenceFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	found, name := "what was found cannot be read", "NAME"
+	var e evidence
+	if err == nil && json.Unmarshal(raw, &e) == nil && e.Name != "" {
+		found, name = fmt.Sprintf("%s (found %s)", e, e.Found.UTC().Format(time.RFC3339)), e.Name
+	}
+	return fmt.Errorf(`%w: %s
+  its disk, its memory or its software is broken. Everything in %s is left as it was, as evidence.
+  To replace the node: run 'quorate member remove %s' against another node, move the directory away, and start
+  the node again: it joins with a new id. Check the disk and the memory first; report it with %s`,
+		ErrStateDiffers, found, dir, name, filepath.Join(dir, evidenceFile))
+}
+
+// compare checks that the members' states are equal, on every node: for each index at
+// which two of them have noted their rolling hash, the hashes are the same. It returns
+// ErrStateDiffers when this node is the one that is wrong.
+func (m *Manager) compare(ctx context.Context) error {
+	for pause := compareFirst; ; pause = compareEvery {
+		t := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case e := <-m.differs: // ClusterStatus was quicker
+			t.Stop()
+			return m.condemn(ctx, e)
+		case <-t.C:
 		}
 		conf, err := m.raft.Members()
-		if err != nil {
+		if err != nil || len(conf.Servers) < 2 {
 			continue
 		}
-		for _, d := range diverged(m.askAll(ctx, conf.Servers)) {
-			m.divergences.Add(1)
-			m.log.Error("STATE HASHES DIFFER: take a backup, then wipe the node that is wrong and let it join again", "difference", d)
-		}
+		m.examine(conf, m.askAll(ctx, conf.Servers))
 	}
 }
 
+// examine reports each difference, loudly, each time it is seen. If it is this node
+// that is wrong, compare ends it. Otherwise nothing is stopped: either another node
+// is wrong and finds out itself, or nothing can tell who is.
+func (m *Manager) examine(conf Configuration, answers map[proto.NodeID]statusAnswer) {
+	for _, d := range diverged(answers) {
+		m.divergences.Add(1)
+		m.log.Error("STATE HASHES DIFFER: take a backup, find the node that is wrong, and replace it", "difference", d)
+	}
+	e, ok := judge(m.id.ID(), conf, answers)
+	if !ok {
+		return
+	}
+	select {
+	case m.differs <- e:
+	default: // it ends already
+	}
+}
+
+// condemn ends this node's part: from here on it serves nothing. What it has on disk
+// stays, with a marker that keeps it from starting again.
+func (m *Manager) condemn(ctx context.Context, e evidence) error {
+	e.Version, e.Node, e.Name, e.Cluster = 1, m.id.ID(), m.id.Name(), m.id.Cluster()
+	e.Release, e.Found = m.opt.Version, m.opt.Now().UTC()
+	err := fmt.Errorf("%w: %s", ErrStateDiffers, e)
+	if m.opt.Refuse != nil {
+		m.opt.Refuse(err)
+	}
+	m.log.Error("THE STATE OF THIS NODE IS WRONG: it stops serving and ends", "difference", e.String())
+	raw, merr := json.MarshalIndent(e, "", "  ")
+	if merr == nil {
+		merr = pki.WriteFile(filepath.Join(m.opt.Dir, evidenceFile), append(raw, '\n'), pki.ModeSecret)
+	}
+	// The others show it until this node is removed. This needs a majority, and the log
+	// is not what is wrong.
+	ctx, cancel := context.WithTimeout(ctx, reportWithin)
+	defer cancel()
+	if perr := m.kv.Put(ctx, TableDiverged, string(e.Node), raw, false); perr != nil {
+		m.log.Warn("cannot tell the cluster that this node's state is wrong", "error", perr)
+	}
+	return errors.Join(err, merr)
+}
+
 // Divergences counts the differences between members' states that this node has
-// seen as a leader. Anything but zero needs a person.
+// seen. Anything but zero needs a person.
 func (m *Manager) Divergences() int64 { return m.divergences.Load() }
+
+// WrongStates returns, by name, what members have reported that found their own state to
+// be wrong and stopped, until they are removed. It answers from this node's state.
+func (m *Manager) WrongStates() map[string]string {
+	raw, err := m.kv.List(TableDiverged)
+	if err != nil {
+		return nil
+	}
+	out := make(map[string]string, len(raw))
+	for id, v := range raw {
+		var e evidence
+		if json.Unmarshal(v, &e) == nil && e.Name != "" {
+			out[e.Name] = e.String()
+		} else {
+			out[id] = "its state differs"
+		}
+	}
+	return out
+}
+
+// judge says whether this node's state is wrong: more than half of all members, whether
+// they answered or not, agree on another hash at an index that this node has noted.
+// That takes two others at least, each of which was asked itself, so that no node can
+// stop another by a lie alone. Less than that would not do: of five nodes of which two
+// are wrong, the three that are right also differ from two that agree.
+func judge(self proto.NodeID, conf Configuration, answers map[proto.NodeID]statusAnswer) (evidence, bool) {
+	own := hashesOf(answers[self])
+	for _, index := range slices.Backward(slices.Sorted(maps.Keys(own))) {
+		votes := map[uint64][]evidenceMember{}
+		for _, s := range conf.Servers {
+			if hash, ok := hashesOf(answers[s.ID])[index]; ok && s.ID != self && hash != own[index] {
+				name := answers[s.ID].status.Name
+				if name == "" {
+					name = string(s.ID)
+				}
+				votes[hash] = append(votes[hash], evidenceMember{s.ID, name})
+			}
+		}
+		for hash, others := range votes { // at most one has a majority
+			if 2*len(others) > len(conf.Servers) {
+				slices.SortFunc(others, func(a, b evidenceMember) int { return strings.Compare(a.Name, b.Name) })
+				return evidence{
+					Index: index, Hash: fmt.Sprintf("%016x", own[index]), Theirs: fmt.Sprintf("%016x", hash), Others: others,
+				}, true
+			}
+		}
+	}
+	return evidence{}, false
+}
+
+// hashesOf are the hashes that a node has noted, by index. A node has one word for each.
+func hashesOf(a statusAnswer) map[uint64]uint64 {
+	if a.err != nil || a.status == nil {
+		return nil
+	}
+	out := make(map[uint64]uint64, len(a.status.Hashes))
+	for _, h := range a.status.Hashes {
+		out[h.Applied] = h.Hash
+	}
+	return out
+}
 
 // diverged returns a sentence for each index at which two members' hashes differ,
 // at most one per pair of members.
@@ -46,7 +221,8 @@ func diverged(answers map[proto.NodeID]statusAnswer) []string {
 	first := map[uint64]note{} // by index
 	pairs := map[[2]string]bool{}
 	var out []string
-	for _, a := range answers {
+	for _, id := range slices.Sorted(maps.Keys(answers)) {
+		a := answers[id]
 		if a.err != nil {
 			continue
 		}

@@ -73,8 +73,11 @@ type Options struct {
 	Tick time.Duration
 	// CallTimeout bounds one call to one peer. Default 2 s.
 	CallTimeout time.Duration
-	Logger      *slog.Logger     // default slog.Default()
-	Now         func() time.Time // default time.Now
+	// Refuse, if set, is called once, when this node's state is found to be wrong: from
+	// then on the node must serve nothing. Run returns the same error soon after.
+	Refuse func(error)
+	Logger *slog.Logger     // default slog.Default()
+	Now    func() time.Time // default time.Now
 }
 
 // Manager is one node's part in the membership of the cluster. It is the gRPC
@@ -97,6 +100,7 @@ type Manager struct {
 	joins, wrong  bucket            // uses of join tokens, and tries with what is none
 	refusals      *loglimit.Limiter // log lines about those
 	divergences   atomic.Int64
+	differs       chan evidence // that this node's state is wrong
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -132,6 +136,7 @@ func New(opt Options) (*Manager, error) {
 		opt: opt, id: opt.Identity, raft: opt.Consensus, kv: opt.KV, peers: opt.Peers, log: opt.Logger,
 		formed:   make(chan struct{}),
 		changing: make(chan struct{}, 1),
+		differs:  make(chan evidence, 1),
 		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
 		wrong:    bucket{rate: 20, burst: 50, now: opt.Now},
 		refusals: loglimit.New(time.Second),
@@ -157,8 +162,9 @@ func (m *Manager) self() *proto.Member {
 func (m *Manager) Formed() <-chan struct{} { return m.formed }
 
 // Run finds or starts the node's cluster, then announces the node, searches for
-// the members while there is no leader and, while it leads, runs autopilot. It returns nil when ctx ends, or the reason why the
-// node can never take part.
+// the members while there is no leader and, while it leads, runs autopilot. It
+// returns nil when ctx ends, or the reason why the node can never take part, or
+// can no longer: ErrStateDiffers.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := m.form(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -167,12 +173,22 @@ func (m *Manager) Run(ctx context.Context) error {
 		return fmt.Errorf("membership: %w", err)
 	}
 	close(m.formed)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
+	var wrong error
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
-	wg.Go(func() { m.compare(ctx) })
+	wg.Go(func() {
+		if wrong = m.compare(ctx); wrong != nil {
+			cancel()
+		}
+	})
 	wg.Wait()
+	if wrong != nil {
+		return fmt.Errorf("membership: %w", wrong)
+	}
 	return nil
 }
 

@@ -17,6 +17,9 @@ const (
 	// TableRemoved holds the nodes that were removed, by node id. They are kept
 	// for ever: an id must not come back.
 	TableRemoved = "quorate/removed"
+	// TableDiverged holds what nodes have found that had to stop because their state was
+	// wrong, by node id, until they are removed.
+	TableDiverged = "quorate/diverged"
 	// TableTokens holds join tokens, by token id, without their secrets.
 	TableTokens = "quorate/tokens"
 	// TableTokenUses holds one key <token id>/<n> for each use.

@@ -62,6 +62,7 @@ type machine struct {
 	crash   string // "before" or "after" Bootstrap
 	noMove  bool   // transfers to it fail
 	tries   int    // transfers to it
+	hashes  []*proto.StateHash
 
 	up     bool
 	node   *Manager
@@ -512,7 +513,7 @@ func (r fakeRaft) Cluster() proto.ClusterID {
 
 func (r fakeRaft) Status(context.Context) *proto.NodeStatus {
 	defer r.lock()()
-	st := &proto.NodeStatus{NodeId: string(r.mc.id), Term: r.mc.w.term, Commit: 1000, Applied: 1000 - r.mc.lag, LastLogIndex: 1000 - r.mc.lag, Role: "follower"}
+	st := &proto.NodeStatus{NodeId: string(r.mc.id), Term: r.mc.w.term, Commit: 1000, Applied: 1000 - r.mc.lag, LastLogIndex: 1000 - r.mc.lag, Role: "follower", Hashes: slices.Clone(r.mc.hashes)}
 	if l := r.mc.leaderLocked(); l != nil {
 		st.LeaderId = string(l.id)
 		if l == r.mc {

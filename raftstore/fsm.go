@@ -167,39 +167,59 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 }
 
 // hashes keeps the rolling state hash at some recent indexes, the same ones on
-// every node, so that nodes can be compared.
+// every node, so that nodes can be compared: close together for a cluster that is at
+// rest, and far apart for one that writes so much that the close ones of two nodes,
+// asked at the same time, do not meet.
 type hashes struct {
-	mu   sync.Mutex
-	ring [128]proto.StateHash
-	n    int
+	mu          sync.Mutex
+	close, wide hashRing
 }
 
-const hashEvery = 16
+// Distances of the indexes whose hash is kept: 2,000 entries back, and 500,000.
+const (
+	hashEvery     = 16
+	hashEveryWide = 4096
+)
 
 func (h *hashes) add(at proto.Revision, hash uint64) {
 	if at%hashEvery != 0 {
 		return
 	}
 	h.mu.Lock()
-	e := &h.ring[h.n%len(h.ring)]
-	e.Applied, e.Hash = uint64(at), hash
-	h.n++
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	h.close.add(at, hash)
+	if at%hashEveryWide == 0 {
+		h.wide.add(at, hash)
+	}
 }
 
 func (h *hashes) reset() {
 	h.mu.Lock()
-	h.n = 0
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	h.close.n, h.wide.n = 0, 0
 }
 
-// recent returns the newest hashes, oldest first.
+// recent returns the newest hashes, each kind oldest first.
 func (h *hashes) recent() []*proto.StateHash {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := min(h.n, len(h.ring))
-	out := make([]*proto.StateHash, 0, n+1)
-	for i := h.n - n; i < h.n; i++ {
+	return h.close.appendTo(h.wide.appendTo(nil))
+}
+
+// hashRing is the newest hashes at some distance.
+type hashRing struct {
+	ring [128]proto.StateHash
+	n    int
+}
+
+func (h *hashRing) add(at proto.Revision, hash uint64) {
+	e := &h.ring[h.n%len(h.ring)]
+	e.Applied, e.Hash = uint64(at), hash
+	h.n++
+}
+
+func (h *hashRing) appendTo(out []*proto.StateHash) []*proto.StateHash {
+	for i := max(0, h.n-len(h.ring)); i < h.n; i++ {
 		e := &h.ring[i%len(h.ring)]
 		out = append(out, &proto.StateHash{Applied: e.Applied, Hash: e.Hash})
 	}

@@ -15,6 +15,12 @@ import (
 // API may take a while. The cluster ends it, and it can be killed before.
 func (c *Cluster) Launch(t testing.TB, name string, port int, flags ...string) *Node {
 	t.Helper()
+	return c.launch(t, theRun.quorate, nil, name, port, flags...)
+}
+
+// launch is Launch of another program, with more variables.
+func (c *Cluster) launch(t testing.TB, program string, variables []string, name string, port int, flags ...string) *Node {
+	t.Helper()
 	n := &Node{
 		c: c, Name: name, Log: filepath.Join(c.dir, name+".log"),
 		API: fmt.Sprintf("https://127.0.0.1:%d", port), Peer: fmt.Sprintf("127.0.0.1:%d", port+1000),
@@ -24,11 +30,11 @@ func (c *Cluster) Launch(t testing.TB, name string, port int, flags ...string) *
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(theRun.quorate, append([]string{
+	cmd := exec.Command(program, append([]string{
 		"node", "--name", name, "--data-dir", filepath.Join(c.dir, name),
 		"--api-address", fmt.Sprintf("127.0.0.1:%d", port), "--peer-address", n.Peer, "--log-format", "text",
 	}, flags...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = cleanEnv(), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(cleanEnv(), variables...), log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

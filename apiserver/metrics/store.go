@@ -37,7 +37,8 @@ type StoreStats struct {
 	HeartbeatSendFailures uint64
 	SnapshotsInstalled    uint64
 	Watchers              int64
-	Divergences           int64 // of members' states, seen by this node as a leader
+	Divergences           int64 // of members' states, seen by this node
+	WrongStates           int   // members that stopped because their state was wrong
 	DBBytes, DBBytesInUse uint64
 	QuotaBytes            uint64 // 0: no quota
 	Tables                []TableStats
@@ -110,7 +111,8 @@ var scalars = []scalar{
 	counterOf("quorate_forwarded_requests_total", "Writes that this node sent to the leader.", func(s *StoreStats) float64 { return float64(s.ProposalsForwarded) }),
 	counterOf("quorate_read_index_requests_total", "Reads that needed a read barrier.", func(s *StoreStats) float64 { return float64(s.ReadIndexes) }),
 	counterOf("quorate_read_index_rounds_total", "Read barrier rounds; several reads share one.", func(s *StoreStats) float64 { return float64(s.ReadIndexRounds) }),
-	counterOf("quorate_state_divergences_total", "Differences between members' states that this node has seen as the leader; anything but 0 is an emergency.", func(s *StoreStats) float64 { return float64(s.Divergences) }),
+	counterOf("quorate_state_divergences_total", "Differences between members' states that this node has seen; anything but 0 is an emergency.", func(s *StoreStats) float64 { return float64(s.Divergences) }),
+	gaugeOf("quorate_members_with_wrong_state", "Members that have stopped because their state was wrong, and that are not removed yet.", func(s *StoreStats) float64 { return float64(s.WrongStates) }),
 	counterOf("quorate_snapshots_installed_total", "Snapshots received from another node.", func(s *StoreStats) float64 { return float64(s.SnapshotsInstalled) }),
 }
 

@@ -333,6 +333,14 @@ func ShuttingDown() *apierrors.StatusError {
 	return e
 }
 
+// WrongState is the 503 of a node whose state was found to differ from the cluster's. It
+// names no details: it is for everybody.
+func WrongState() *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("the state of this node differs from the cluster's: it has stopped serving, use another node")
+	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return e
+}
+
 // Timeout is the 504 of the request's deadline.
 func Timeout() *apierrors.StatusError {
 	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -117,6 +119,9 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable, %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
 	for _, d := range st.Diverged {
 		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.WrongStates)) {
+		fmt.Fprintf(w, "%s HAS STOPPED, its state is wrong: %s. Replace it: quorate member remove %s\n", name, st.WrongStates[name], name)
 	}
 	for _, m := range st.Members {
 		if m.Error != "" {

@@ -100,7 +100,7 @@ func (n *node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.http = n.httpServer(beside(n.api, n.manager.JoinHandler()))
+	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
 	n.http.ConnState, n.http.ConnContext = n.listener.state, withConnection
 	return nil
 }
@@ -243,6 +243,7 @@ func (n *node) healthChecks() health.Config {
 		}
 		return errors.New("the first namespaces are not there yet")
 	}}
+	state := health.Check{Name: "state", Check: func(context.Context) error { return n.refusing.reason() }}
 	var ensured atomic.Bool // who takes a role away later does not make the node unready
 	roles := health.Check{Name: "poststarthook/rbac/bootstrap-roles", Check: func(context.Context) error {
 		if ensured.Load() || n.roles.Ensured() {
@@ -263,7 +264,7 @@ func (n *node) healthChecks() health.Config {
 		// The node serves before it has replayed its log. A state machine that has
 		// begun late is not one that hangs.
 		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
-		Readyz:       []health.Check{n.logs.check(), raftLog, formed, read, namespaces, roles},
+		Readyz:       []health.Check{n.logs.check(), raftLog, state, formed, read, namespaces, roles},
 		Observe:      n.metrics.HealthCheck,
 		Log:          n.logs.unlessBlocked(n.log),
 	}
@@ -278,7 +279,7 @@ func (n *node) storeStats() metrics.StoreStats {
 		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
 		LeaderChanges: c.LeaderChanges, HeartbeatSendFailures: uint64(c.HeartbeatsFailed), ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
-		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
+		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), WrongStates: len(n.manager.WrongStates()), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
 	}
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
 	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes

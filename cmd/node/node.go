@@ -89,6 +89,8 @@ type node struct {
 	http     *http.Server
 
 	systemd notifier
+	// refusing says why nothing is served any more.
+	refusing refusal
 }
 
 // runNode runs a node until ctx ends or it cannot go on.
@@ -99,6 +101,7 @@ func runNode(ctx context.Context, c *Config, log *slog.Logger, logs *watchedLog)
 	for _, step := range []func(context.Context) error{
 		// The directory first: nothing may be touched while another process has it.
 		n.openDir,
+		func(context.Context) error { return membership.CheckState(c.DataDir) },
 		n.openIdentity,
 		n.openMetrics,
 		n.openSurface,
@@ -269,7 +272,7 @@ func (n *node) openMembership(context.Context) (err error) {
 			// A leader sends at least every fifth of this.
 			Contact: max(time.Second, n.cfg.HeartbeatTimeout/2),
 		},
-		Logger: n.log,
+		Logger: n.log, Refuse: n.refusing.refuse,
 	})
 	if err != nil {
 		return err
@@ -486,10 +489,16 @@ func (n *node) stop() {
 	n.log.Info("stopping")
 	n.systemd.stopping()
 	n.health.Shutdown()
+	wrong := n.refusing.reason() != nil
 	// Whoever watches /readyz has this long to send its clients elsewhere.
-	pause(context.Background(), n.cfg.ShutdownDelay)
+	if !wrong {
+		pause(context.Background(), n.cfg.ShutdownDelay)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownGrace)
 	defer cancel()
+	if wrong {
+		n.endRequests(ctx) // no watch may go on
+	}
 	// Leadership first: while it moves, requests still find a leader through us.
 	t, cancelTransfer := context.WithTimeout(ctx, transferBound)
 	if err := n.manager.StepDown(t); err != nil {

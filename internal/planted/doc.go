@@ -33,10 +33,13 @@ const (
 	DeadEntries Bug = "dead-entries-below-a-snapshot"
 	// AppliedCut does so too, and does not notice that applied entries are cut off the log.
 	AppliedCut Bug = "applied-entries-cut"
+	// IgnoredCondition applies writes whose condition does not hold. On one node alone
+	// it makes that node's state another than the others'.
+	IgnoredCondition Bug = "condition-ignored"
 )
 
 // All are the bugs that can be planted.
 var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
-	AddressVote, LostLog, DeadEntries, AppliedCut,
+	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition,
 }

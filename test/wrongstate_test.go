@@ -1,0 +1,127 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ignoredCondition is the planted bug (internal/planted) that applies writes whose
+// condition does not hold.
+const ignoredCondition = "condition-ignored"
+
+// TestWrongState gives one of three nodes a state machine that decides otherwise: it
+// must find that out, stop, keep its evidence and refuse to start again; the others go
+// on, say so, and are joined by the node that replaces it.
+func TestWrongState(t *testing.T) {
+	program := plantedProgram(t)
+	c := Start(t, 3)
+	broken := c.Others(c.Leader(t))[0]
+	sound := c.Others(broken)
+	dir := filepath.Join(c.dir, broken.Name)
+	port, err := strconv.Atoi(broken.API[strings.LastIndex(broken.API, ":")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Kill(t, broken)
+	c.nodes = sound
+	token := filepath.Join(c.dir, "token")
+	broken = c.launch(t, program, []string{"QUORATE_PLANTED=" + ignoredCondition}, broken.Name, port, "--token-file", token)
+	broken.AwaitReady(t)
+
+	// Creates of one name that race: the sound state machines refuse all but one.
+	for round := range 5 {
+		race(t, sound[0], fmt.Sprintf("same-%d", round))
+	}
+	// Whoever asks for the status has it compare at once, what it does by itself twice a minute.
+	Await(t, time.Minute, broken.Name+" ends", func() string {
+		if !broken.running() {
+			return ""
+		}
+		body, _, err := broken.Get(t, "/quorate/v1/status")
+		return fmt.Sprintf("it runs: %s %v", body, err)
+	})
+	for _, file := range []string{"state-differs.json", "state.db", "raft.db"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Errorf("the evidence is not kept: %v", err)
+		}
+	}
+	again := c.launch(t, theRun.quorate, nil, broken.Name, port, "--token-file", token)
+	Await(t, 20*time.Second, "it refuses to start again", func() string {
+		if again.running() {
+			return "it runs"
+		}
+		return ""
+	})
+	log, err := os.ReadFile(again.Log)
+	if want := "run 'quorate member remove " + broken.Name + "'"; err != nil || !strings.Contains(string(log), want) {
+		t.Errorf("%q is not in its log (%v)", want, err)
+	}
+	c.nodes = sound
+
+	for _, n := range sound {
+		if got := n.Metric(t, "quorate_members_with_wrong_state"); got != 1 {
+			t.Errorf("%s: quorate_members_with_wrong_state is %v", n.Name, got)
+		}
+		race(t, n, "after")
+	}
+	if out := c.Admin(t, "status"); !strings.Contains(out, broken.Name+" HAS STOPPED, its state is wrong: at log index") {
+		t.Errorf("status says\n%s", out)
+	}
+
+	// As the message says.
+	c.Admin(t, "member", "remove", broken.Name)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := c.launch(t, theRun.quorate, nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
+	fresh.AwaitReady(t)
+	sameStates(t, c)
+	for _, n := range c.Nodes() {
+		if got := n.Metric(t, "quorate_members_with_wrong_state"); got != 0 {
+			t.Errorf("%s: quorate_members_with_wrong_state is %v after the replacement", n.Name, got)
+		}
+	}
+}
+
+// race creates one object eight times at once; one of the creates must be the first.
+func race(t *testing.T, n *Node, name string) {
+	t.Helper()
+	var tasks sync.WaitGroup
+	client := n.Typed(t).CoreV1().ConfigMaps("default")
+	for range 8 {
+		tasks.Go(func() {
+			_, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("create %s on %s: %v", name, n.Name, err)
+			}
+		})
+	}
+	tasks.Wait()
+}
+
+// plantedProgram is a build in which bugs can be planted.
+func plantedProgram(t *testing.T) string {
+	t.Helper()
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(theRun.dir, "quorate-planted")
+	build := exec.Command("go", "build", "-tags", "planted", "-o", program, "./cmd/node")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build with planted bugs: %v\n%s", err, out)
+	}
+	return program
+}
