@@ -94,8 +94,10 @@ type MemberStatus struct {
 	Floor         uint64 `json:"floor,omitempty"`
 	DBBytes       uint64 `json:"dbBytes,omitempty"`
 	Version       string `json:"version,omitempty"`
-	StartedUnix   int64  `json:"startedUnix,omitempty"`
-	LeaderID      string `json:"leaderID,omitempty"` // that it follows
+	// FeatureVersion is the newest that the node supports.
+	FeatureVersion uint32 `json:"featureVersion,omitempty"`
+	StartedUnix    int64  `json:"startedUnix,omitempty"`
+	LeaderID       string `json:"leaderID,omitempty"` // that it follows
 	// StateHash covers everything up to StateHashAt: nodes at the same index have
 	// the same hash, or one of them is broken.
 	StateHash   string `json:"stateHash,omitempty"`
@@ -111,7 +113,10 @@ type ClusterStatus struct {
 	Voters     int             `json:"voters"`
 	LiveVoters int             `json:"liveVoters"`
 	Quorum     bool            `json:"quorum"` // a majority of the voters answered
-	Members    []MemberStatus  `json:"members"`
+	// FeatureVersion is the one that the cluster speaks: the newest that any member has
+	// reported. It is raised when all members support a newer one, and never falls.
+	FeatureVersion uint32         `json:"featureVersion,omitempty"`
+	Members        []MemberStatus `json:"members"`
 	// Diverged says where members' states differ. Anything here needs a person.
 	Diverged []string `json:"diverged,omitempty"`
 	// WrongStates says, by name, which members have stopped because their state was wrong.

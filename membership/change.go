@@ -159,6 +159,9 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 		return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, p.PeerAddress, other)
 	}
 	old, member := conf.Find(id)
+	if cluster, _ := m.raft.Features(); !member && supports(p.FeatureVersion) < cluster {
+		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, supports(p.FeatureVersion), cluster, ErrTooOld)
+	}
 	switch {
 	case member && old.Address == p.PeerAddress:
 		return nil

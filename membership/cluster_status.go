@@ -39,6 +39,7 @@ func mergeStatus(members []*proto.Member, answers map[proto.NodeID]statusAnswer)
 			continue
 		}
 		commit = max(commit, a.status.Commit)
+		out.FeatureVersion = max(out.FeatureVersion, a.status.ClusterFeatureVersion)
 		// A leader that was deposed and does not know it reports an older term.
 		if a.status.Role == "leader" && a.status.Term >= leaderTerm {
 			out.Leader, leaderTerm = id, a.status.Term
@@ -76,6 +77,7 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	row.Role, row.Term, row.Commit, row.Applied = st.Role, st.Term, st.Commit, st.Applied
 	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
 	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
+	row.FeatureVersion = supports(st.FeatureVersion)
 	if n := len(st.Hashes); n > 0 {
 		row.StateHash, row.StateHashAt = fmt.Sprintf("%016x", st.Hashes[n-1].Hash), st.Hashes[n-1].Applied
 	}

@@ -24,6 +24,9 @@ var (
 	// ErrRemoved is returned to a node that was removed from the cluster and
 	// asks to join under its old id.
 	ErrRemoved = errors.New("this node was removed from the cluster; wipe its data directory and join as a new node")
+	// ErrTooOld is returned to a node that asks to join and supports less than the cluster
+	// speaks.
+	ErrTooOld = errors.New("this node's release is too old for the cluster; install the release that the members run, and start it again")
 	// ErrNoLeader is returned when no leader was found in time.
 	ErrNoLeader = errors.New("the cluster has no leader at the moment")
 	// ErrNotFound is returned when no member, or no token, has that id or name.

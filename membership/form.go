@@ -113,7 +113,7 @@ func (m *Manager) join(ctx context.Context, a action) error {
 	case err == nil:
 		m.acquaintances.choose(nil, func() { m.id.setCluster(a.cluster) })
 		m.log.Info("joined as a non-voter", "cluster", a.cluster)
-	case errors.Is(err, ErrRemoved):
+	case errors.Is(err, ErrRemoved), errors.Is(err, ErrTooOld):
 		return fmt.Errorf("join: %w", err)
 	default:
 		m.log.Warn("cannot join yet", "cluster", a.cluster, "via", a.address, "error", err)

@@ -69,6 +69,11 @@ type Consensus interface {
 	// always names one. A transfer to a follower whose replication hangs can
 	// wedge the leader for good, so every caller goes through Manager.Transfer.
 	TransferLeadership(ctx context.Context, to proto.NodeID) error
+	// Features returns the feature version that the cluster speaks, as this node's state
+	// says, and the one that this node supports. It answers from memory.
+	Features() (cluster, supported uint32)
+	// RaiseFeature makes the cluster speak a feature version. prevIndex as above.
+	RaiseFeature(ctx context.Context, version uint32, prevIndex uint64) error
 	// Cluster returns the id of the cluster, "" before it is known.
 	Cluster() proto.ClusterID
 	// Status returns what this node knows of itself, without a quorum. It may

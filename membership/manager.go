@@ -151,9 +151,10 @@ func New(opt Options) (*Manager, error) {
 
 // self is what this node says about itself.
 func (m *Manager) self() *proto.Member {
+	_, supported := m.raft.Features()
 	return &proto.Member{
 		NodeId: string(m.id.ID()), Name: m.id.Name(), PeerAddress: m.opt.PeerAddress, ApiAddress: m.opt.APIAddress,
-		Voter: !m.opt.NonVoter,
+		Voter: !m.opt.NonVoter, FeatureVersion: supported,
 	}
 }
 
@@ -180,6 +181,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
+	wg.Go(func() { m.raiseFeatures(ctx) })
 	wg.Go(func() {
 		if wrong = m.compare(ctx); wrong != nil {
 			cancel()

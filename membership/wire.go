@@ -18,6 +18,7 @@ var wire = []struct {
 	code codes.Code
 }{
 	{ErrRemoved, codes.PermissionDenied},
+	{ErrTooOld, codes.FailedPrecondition},
 	{ErrNotLeader, codes.Unavailable},
 	{ErrNoLeader, codes.Unavailable},
 	{ErrConflict, codes.Aborted},

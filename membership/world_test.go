@@ -40,6 +40,7 @@ type world struct {
 	machines          map[string]*machine
 	kv                map[proto.ClusterID]map[string]map[string][]byte
 	leader            map[proto.ClusterID]proto.NodeID
+	feature           map[proto.ClusterID]uint32
 	term              uint64
 	number, addresses int
 
@@ -63,6 +64,8 @@ type machine struct {
 	noMove  bool   // transfers to it fail
 	tries   int    // transfers to it
 	hashes  []*proto.StateHash
+	// supports is the feature version of the release that runs there; zero is 1.
+	supports uint32
 
 	up     bool
 	node   *Manager
@@ -77,7 +80,7 @@ type machine struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, term: 1}
+	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, feature: map[proto.ClusterID]uint32{}, term: 1}
 	t.Cleanup(func() {
 		for _, mc := range w.machines {
 			w.stop(mc)
@@ -506,6 +509,15 @@ func (r fakeRaft) TransferLeadership(_ context.Context, to proto.NodeID) error {
 	return nil
 }
 
+func (r fakeRaft) Features() (cluster, supported uint32) {
+	defer r.lock()()
+	return max(r.mc.w.feature[r.mc.cluster], 1), max(r.mc.supports, 1)
+}
+
+func (r fakeRaft) RaiseFeature(_ context.Context, version uint32, prev uint64) error {
+	return r.mutate(prev, func(map[proto.NodeID]Server) { r.mc.w.feature[r.mc.cluster] = version })
+}
+
 func (r fakeRaft) Cluster() proto.ClusterID {
 	defer r.lock()()
 	return r.mc.cluster
@@ -513,7 +525,8 @@ func (r fakeRaft) Cluster() proto.ClusterID {
 
 func (r fakeRaft) Status(context.Context) *proto.NodeStatus {
 	defer r.lock()()
-	st := &proto.NodeStatus{NodeId: string(r.mc.id), Term: r.mc.w.term, Commit: 1000, Applied: 1000 - r.mc.lag, LastLogIndex: 1000 - r.mc.lag, Role: "follower", Hashes: slices.Clone(r.mc.hashes)}
+	st := &proto.NodeStatus{NodeId: string(r.mc.id), Term: r.mc.w.term, Commit: 1000, Applied: 1000 - r.mc.lag, LastLogIndex: 1000 - r.mc.lag, Role: "follower", Hashes: slices.Clone(r.mc.hashes),
+		FeatureVersion: max(r.mc.supports, 1), ClusterFeatureVersion: max(r.mc.w.feature[r.mc.cluster], 1)}
 	if l := r.mc.leaderLocked(); l != nil {
 		st.LeaderId = string(l.id)
 		if l == r.mc {

@@ -712,11 +712,16 @@ func (x *NewTerm) GetLeaderId() string {
 
 // Cluster sets the replicated facts of the cluster as a whole.
 type Cluster struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	ClusterId      string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	FeatureVersion uint32                 `protobuf:"varint,2,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// What entries may use from here on. It never falls: a lower one is ignored. A node
+	// that supports less stops.
+	FeatureVersion uint32 `protobuf:"varint,2,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`
+	// The term whose leader decided this. In an entry of another term it has no effect: the
+	// members may have changed meanwhile. Zero: not checked.
+	Term          uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
@@ -759,6 +764,13 @@ func (x *Cluster) GetClusterId() string {
 func (x *Cluster) GetFeatureVersion() uint32 {
 	if x != nil {
 		return x.FeatureVersion
+	}
+	return 0
+}
+
+func (x *Cluster) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
 	}
 	return 0
 }
@@ -1673,14 +1685,16 @@ type NodeStatus struct {
 	DbBytes       uint64                 `protobuf:"varint,12,opt,name=db_bytes,json=dbBytes,proto3" json:"db_bytes,omitempty"`
 	Floor         uint64                 `protobuf:"varint,13,opt,name=floor,proto3" json:"floor,omitempty"`
 	// Rolling hashes of recent applied indexes, newest last.
-	Hashes        []*StateHash `protobuf:"bytes,14,rep,name=hashes,proto3" json:"hashes,omitempty"`
-	ApiAddress    string       `protobuf:"bytes,15,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	PeerAddress   string       `protobuf:"bytes,16,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	Members       []*Member    `protobuf:"bytes,17,rep,name=members,proto3" json:"members,omitempty"`
-	LastLogIndex  uint64       `protobuf:"varint,18,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
-	StartedUnix   int64        `protobuf:"varint,19,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Hashes                []*StateHash `protobuf:"bytes,14,rep,name=hashes,proto3" json:"hashes,omitempty"`
+	ApiAddress            string       `protobuf:"bytes,15,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	PeerAddress           string       `protobuf:"bytes,16,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	Members               []*Member    `protobuf:"bytes,17,rep,name=members,proto3" json:"members,omitempty"`
+	LastLogIndex          uint64       `protobuf:"varint,18,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	StartedUnix           int64        `protobuf:"varint,19,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
+	FeatureVersion        uint32       `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports; 0 is 1
+	ClusterFeatureVersion uint32       `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
@@ -1846,6 +1860,20 @@ func (x *NodeStatus) GetStartedUnix() int64 {
 	return 0
 }
 
+func (x *NodeStatus) GetFeatureVersion() uint32 {
+	if x != nil {
+		return x.FeatureVersion
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetClusterFeatureVersion() uint32 {
+	if x != nil {
+		return x.ClusterFeatureVersion
+	}
+	return 0
+}
+
 type StateHash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Applied       uint64                 `protobuf:"varint,1,opt,name=applied,proto3" json:"applied,omitempty"`
@@ -1899,14 +1927,15 @@ func (x *StateHash) GetHash() uint64 {
 }
 
 type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	PeerAddress   string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
-	ApiAddress    string                 `protobuf:"bytes,4,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
-	Voter         bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	NodeId         string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	PeerAddress    string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
+	ApiAddress     string                 `protobuf:"bytes,4,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	Voter          bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
+	FeatureVersion uint32                 `protobuf:"varint,6,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"` // that the node supports, where it speaks of itself; 0 is 1
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -1972,6 +2001,13 @@ func (x *Member) GetVoter() bool {
 		return x.Voter
 	}
 	return false
+}
+
+func (x *Member) GetFeatureVersion() uint32 {
+	if x != nil {
+		return x.FeatureVersion
+	}
+	return 0
 }
 
 type HelloRequest struct {
@@ -2347,11 +2383,12 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1b\n" +
-	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"Q\n" +
+	"\tleader_id\x18\x02 \x01(\tR\bleaderId\"e\n" +
 	"\aCluster\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12'\n" +
-	"\x0ffeature_version\x18\x02 \x01(\rR\x0efeatureVersion\"\xfa\x02\n" +
+	"\x0ffeature_version\x18\x02 \x01(\rR\x0efeatureVersion\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xfa\x02\n" +
 	"\rVersionRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12'\n" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x14\n" +
@@ -2416,7 +2453,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
 	"\rlast_log_term\x18\x03 \x01(\x04R\vlastLogTerm\x12$\n" +
 	"\x0elast_log_index\x18\x04 \x01(\x04R\flastLogIndex\"\x0f\n" +
-	"\rStatusRequest\"\xcd\x04\n" +
+	"\rStatusRequest\"\xae\x05\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
@@ -2441,17 +2478,20 @@ const file_quorate_proto_rawDesc = "" +
 	"\fpeer_address\x18\x10 \x01(\tR\vpeerAddress\x12,\n" +
 	"\amembers\x18\x11 \x03(\v2\x12.quorate.v1.MemberR\amembers\x12$\n" +
 	"\x0elast_log_index\x18\x12 \x01(\x04R\flastLogIndex\x12!\n" +
-	"\fstarted_unix\x18\x13 \x01(\x03R\vstartedUnix\"9\n" +
+	"\fstarted_unix\x18\x13 \x01(\x03R\vstartedUnix\x12'\n" +
+	"\x0ffeature_version\x18\x14 \x01(\rR\x0efeatureVersion\x126\n" +
+	"\x17cluster_feature_version\x18\x15 \x01(\rR\x15clusterFeatureVersion\"9\n" +
 	"\tStateHash\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\x04R\x04hash\"\x8f\x01\n" +
+	"\x04hash\x18\x02 \x01(\x04R\x04hash\"\xb8\x01\n" +
 	"\x06Member\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12!\n" +
 	"\fpeer_address\x18\x03 \x01(\tR\vpeerAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter\"\x80\x01\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\x12'\n" +
+	"\x0ffeature_version\x18\x06 \x01(\rR\x0efeatureVersion\"\x80\x01\n" +
 	"\fHelloRequest\x12&\n" +
 	"\x04self\x18\x01 \x01(\v2\x12.quorate.v1.MemberR\x04self\x12\x1d\n" +
 	"\n" +

@@ -41,6 +41,8 @@ type testNode struct {
 	rpc   *peer.Transport
 	// fatal is what the store would have ended the process with.
 	fatal chan error
+	// dead says that it has ended: what else it says until it is closed does not count.
+	dead bool
 }
 
 // newCluster starts voters named a, b, c, … with quick timings and waits for a
@@ -144,6 +146,13 @@ func (c *cluster) close(m *testNode) {
 		c.t.Errorf("close the port of %s: %v", m.id, err)
 	}
 	m.Store = nil
+	for m.dead {
+		select {
+		case <-m.fatal:
+		default:
+			m.dead = false
+		}
+	}
 	select {
 	case err := <-m.fatal:
 		c.t.Errorf("%s: fatal: %v", m.id, err)

@@ -48,6 +48,11 @@ type Seams struct {
 	// Applied is told of each entry when it is applied, before readers see it: the
 	// entry, and an mvcc.Result unless it carries no command. It must not wait.
 	Applied func(entry *raft.Log, result mvcc.Result)
+	// Supports is the feature version of a node of another release. Default
+	// mvcc.FeatureVersion.
+	Supports uint32
+	// Needs is another release's mvcc.Needs.
+	Needs func(proto.Kind, proto.Message) uint32
 }
 
 // Peers is what the store needs of the peer port.
@@ -107,6 +112,12 @@ func (c *Config) defaults() error {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() proto.ClusterID { return "" }
+	}
+	if c.Seams.Supports == 0 {
+		c.Seams.Supports = mvcc.FeatureVersion
+	}
+	if c.Seams.Needs == nil {
+		c.Seams.Needs = mvcc.Needs
 	}
 	t, l := &c.Timing, &c.Limits
 	for _, d := range []struct {

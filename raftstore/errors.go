@@ -13,6 +13,13 @@ var (
 	ErrOverloaded = errors.New("too many bytes of writes in flight")
 	// ErrTooLarge is returned for a write above proto.MaxEntryBytes.
 	ErrTooLarge = errors.New("object is too large")
+	// ErrFeature is returned for a write that needs a newer feature version than the
+	// cluster speaks. It is in no log. It succeeds when all members run a release that
+	// supports the version.
+	ErrFeature = errors.New("the cluster does not speak this feature version yet: some members run an older release")
+	// ErrTooOld is returned by Open, and is fatal later, when this release supports less
+	// than the cluster speaks. The remedy is the newer release; the data is sound.
+	ErrTooOld = errors.New("this release is older than what the cluster speaks: install the release that the other members run")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("store is closed")
 	// ErrNotLeader is returned by calls that only a ready leader can serve.

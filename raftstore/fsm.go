@@ -40,6 +40,8 @@ type fsm struct {
 	applied func()
 	// trace, if set, is told of each entry.
 	trace func(*raft.Log, mvcc.Result)
+	// supports is the feature version of this node.
+	supports uint32
 	// dropDead is called when a snapshot has been restored, while Raft waits: it makes
 	// the log agree with the snapshot. An error is fatal. Nil: there is no log.
 	dropDead func() error
@@ -96,6 +98,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.fatal(fmt.Errorf("state machine: %w", err))
 			return results
 		}
+		if !f.speaks(l, state) {
+			return results
+		}
 		results[i] = r
 		if f.trace != nil {
 			f.trace(l, r)
@@ -143,6 +148,10 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	state, err := f.db.Restore(rc)
 	if err != nil {
 		// raft would go on with the old state.
+		f.fatal(fmt.Errorf("restore a snapshot: %w", err))
+		return err
+	}
+	if err := checkFeature(state.Mark().Feature, f.supports); err != nil {
 		f.fatal(fmt.Errorf("restore a snapshot: %w", err))
 		return err
 	}

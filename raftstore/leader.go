@@ -131,7 +131,7 @@ func (s *Store) nameCluster() {
 	if id == "" || s.hub.current().Mark().Cluster != "" {
 		return
 	}
-	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: 1})
+	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})
 	if err == nil {
 		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
 	}

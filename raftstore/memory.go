@@ -35,7 +35,7 @@ func NewMemory() *Memory {
 		msg  pb.Message
 	}{
 		{proto.KindNewTerm, &proto.NewTerm{Term: 1, LeaderId: string(m.id)}},
-		{proto.KindCluster, &proto.Cluster{ClusterId: rand.Text(), FeatureVersion: 1}},
+		{proto.KindCluster, &proto.Cluster{ClusterId: rand.Text(), FeatureVersion: mvcc.FeatureVersion}},
 	} {
 		if _, err := m.apply(context.Background(), e.kind, e.msg); err != nil {
 			panic(fmt.Sprintf("raftstore: an empty state refuses its first entries: %v", err))

@@ -17,7 +17,7 @@ import (
 //
 // The write carries a request id (made here if it has none), so that it can be
 // sent again after a lost answer and still takes effect once. Errors:
-// ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrClosed (the write is in no log);
+// ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
 // ErrUnknownOutcome and the context's error after the write was sent (it may
 // take effect).
 func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
@@ -78,6 +78,9 @@ func (s *Store) Compact(ctx context.Context, floor proto.Revision) error {
 }
 
 func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (mvcc.Result, error) {
+	if err := s.allowed(kind, m); err != nil {
+		return mvcc.Result{}, err
+	}
 	frame, err := proto.Encode(kind, m)
 	if err != nil {
 		return mvcc.Result{}, err

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -150,7 +149,7 @@ func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
 		return answer
 	}
-	if err := checkEntry(entry); err != nil {
+	if err := p.store.checkEntry(entry); err != nil {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, err.Error()
 		return answer
 	}
@@ -168,26 +167,6 @@ func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_UNKNOWN, err.Error()
 	}
 	return answer
-}
-
-// checkEntry refuses what the state machine would have to stop for: once an
-// entry is committed, no node can refuse it any more.
-func checkEntry(frame []byte) error {
-	kind, body, err := proto.Split(frame)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case proto.KindWrite:
-		var w proto.Write
-		if err := proto.Decode(body, &w); err != nil {
-			return err
-		}
-		return mvcc.Validate(&w)
-	case proto.KindCompact:
-		return proto.Decode(body, new(proto.Compact))
-	}
-	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
 }
 
 // LeaderLost answers a voter that has lost its connection to the leader.

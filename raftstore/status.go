@@ -79,6 +79,7 @@ func (s *Store) Status() *proto.NodeStatus {
 		StartedUnix:  s.startedAt.Unix(),
 		Hashes:       append(s.fsm.hashes.recent(), currentHash(state)),
 	}
+	st.ClusterFeatureVersion, st.FeatureVersion = s.Features()
 	leader, _ := s.Leader()
 	st.LeaderId = string(leader)
 	switch last := s.raft.LastContact(); {

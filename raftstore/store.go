@@ -77,8 +77,13 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
+	// Before the peer port hears of this node: what it would apply and vote for may be more
+	// than it understands.
+	if err := checkFeature(state.Mark().Feature, cfg.Seams.Supports); err != nil {
+		return err
+	}
 	s.hub = newHub(state)
-	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied}
+	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, supports: cfg.Seams.Supports}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
 		Applied:   s.fsm.fromLog.Load,

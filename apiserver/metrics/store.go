@@ -40,8 +40,10 @@ type StoreStats struct {
 	Divergences           int64 // of members' states, seen by this node
 	WrongStates           int   // members that stopped because their state was wrong
 	DBBytes, DBBytesInUse uint64
-	QuotaBytes            uint64 // 0: no quota
-	Tables                []TableStats
+	// FeatureVersion is the one that the cluster speaks; FeatureSupported this node's.
+	FeatureVersion, FeatureSupported uint32
+	QuotaBytes                       uint64 // 0: no quota
+	Tables                           []TableStats
 }
 
 // TableStats is one table of the store.
@@ -118,6 +120,7 @@ var scalars = []scalar{
 
 var (
 	sizeDesc         = prometheus.NewDesc("apiserver_storage_size_bytes", "Size of the state file.", []string{"storage_cluster_id"}, nil)
+	featureDesc      = prometheus.NewDesc("quorate_feature_version", "Feature version: what the cluster speaks, and what this node supports.", []string{"of"}, nil)
 	objectsDesc      = prometheus.NewDesc("apiserver_storage_objects", "Stored objects by resource.", []string{"resource"}, nil)
 	groupObjectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects by group and resource.", []string{"group", "resource"}, nil)
 )
@@ -144,6 +147,7 @@ func (s *storeSeries) Describe(ch chan<- *prometheus.Desc) {
 		ch <- x.desc
 	}
 	ch <- sizeDesc
+	ch <- featureDesc
 	ch <- objectsDesc
 	ch <- groupObjectsDesc
 }
@@ -162,6 +166,8 @@ func (s *storeSeries) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(sizeDesc, float64(stats.DBBytes), stats.ClusterID)
+	gauge(featureDesc, float64(stats.FeatureVersion), "cluster")
+	gauge(featureDesc, float64(stats.FeatureSupported), "supported")
 	for _, t := range stats.Tables {
 		name := t.Resource
 		if t.Group != "" {

@@ -50,6 +50,8 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 		e = apierrors.NewTooManyRequests("too many writes in flight, please try again later", retrySoon)
 	case errors.Is(err, raftstore.ErrTooLarge):
 		e = apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
+	case errors.Is(err, raftstore.ErrFeature):
+		e = apierrors.NewServiceUnavailable(raftstore.ErrFeature.Error())
 	case errors.Is(err, raftstore.ErrClosed):
 		e = ShuttingDown()
 	case errors.Is(err, mvcc.ErrCompacted):

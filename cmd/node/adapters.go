@@ -110,6 +110,10 @@ func (c consensus) TransferLeadership(ctx context.Context, to proto.NodeID) erro
 	return membershipError(c.Store.TransferLeadership(ctx, to))
 }
 
+func (c consensus) RaiseFeature(ctx context.Context, version uint32, prev uint64) error {
+	return membershipError(c.Store.RaiseFeature(ctx, version, prev))
+}
+
 func (c consensus) Status(context.Context) *proto.NodeStatus { return c.Store.Status() }
 
 // membershipError gives the store's sentinels the names that membership knows.

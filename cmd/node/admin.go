@@ -117,6 +117,7 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		quorum = "NO QUORUM: writes and Most Recent reads fail, Any reads go on"
 	}
 	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable, %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
+	featureLine(w, st)
 	for _, d := range st.Diverged {
 		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
 	}
@@ -128,6 +129,31 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 			fmt.Fprintf(w, "%s: %s\n", m.Name, m.Error)
 		}
 	}
+}
+
+// featureLine says what the cluster speaks, and who keeps it from more.
+func featureLine(w io.Writer, st membership.ClusterStatus) {
+	newest := st.FeatureVersion
+	for _, m := range st.Members {
+		newest = max(newest, m.FeatureVersion)
+	}
+	if newest == st.FeatureVersion {
+		fmt.Fprintf(w, "feature version %d\n", st.FeatureVersion)
+		return
+	}
+	var behind []string
+	for _, m := range st.Members {
+		if m.Error != "" {
+			behind = append(behind, m.Name+" does not answer")
+		} else if m.FeatureVersion < newest {
+			behind = append(behind, fmt.Sprintf("%s supports %d", m.Name, m.FeatureVersion))
+		}
+	}
+	fmt.Fprintf(w, "feature version %d; members support %d", st.FeatureVersion, newest)
+	if len(behind) > 0 {
+		fmt.Fprintf(w, ", it is raised when all do: %s", strings.Join(behind, ", "))
+	}
+	fmt.Fprintln(w)
 }
 
 // size prints bytes for people.

@@ -281,6 +281,7 @@ func (n *node) storeStats() metrics.StoreStats {
 		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
 		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), WrongStates: len(n.manager.WrongStates()), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
 	}
+	out.FeatureVersion, out.FeatureSupported = n.store.Features()
 	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
 	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
 	for name, t := range n.store.State().Tables() {

@@ -13,6 +13,9 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 	if s.now.Applied != 0 {
 		return fmt.Errorf("load into a state at %d: %w", s.now.Applied, ErrOrder)
 	}
+	if unknownFields(r) {
+		return fmt.Errorf("load the state at %d: it has a field that this release does not know: %w", r.Applied, proto.ErrUnknownKind)
+	}
 	s.now = Mark{
 		Applied: proto.Revision(r.Applied),
 		Term:    proto.Term(r.AppliedTerm),
@@ -26,6 +29,9 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 
 // LoadVersion adds one stored version.
 func (s *State) LoadVersion(r *proto.VersionRecord) error {
+	if unknownFields(r) || unknownAttributes(r.Labels) || unknownAttributes(r.Fields) {
+		return fmt.Errorf("load revision %d: it has a field that this release does not know: %w", r.Revision, proto.ErrUnknownKind)
+	}
 	v := versionOf(r)
 	if v.Revision == 0 || v.Revision > s.now.Applied || v.CreateRevision > v.Revision {
 		return fmt.Errorf("load revision %d into a state at %d: %w", v.Revision, s.now.Applied, ErrOrder)

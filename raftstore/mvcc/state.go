@@ -22,6 +22,7 @@ type Mark struct {
 	Hash uint64
 	// Cluster is what the last Cluster entry said; empty before the first.
 	Cluster proto.ClusterID
+	// Feature is the feature version that entries may use. It never falls.
 	Feature uint32
 }
 
@@ -55,6 +56,10 @@ func (s *State) Mark() Mark { return *s.mark.Load() }
 
 // Applied is the newest index whose effects are visible.
 func (s *State) Applied() proto.Revision { return s.mark.Load().Applied }
+
+// Feature is the feature version after what was applied last, shown or not. For the
+// writer only.
+func (s *State) Feature() uint32 { return s.now.Feature }
 
 // Floor is the oldest revision that can be read: history above it is whole.
 func (s *State) Floor() proto.Revision { return proto.Revision(s.floor.Load()) }
@@ -124,22 +129,27 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
 		if !known(&w) {
-			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d: %w", index, w.Op, w.Condition, proto.ErrUnknownKind)
+			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, or a field that this release does not know: %w", index, w.Op, w.Condition, w.Flags, proto.ErrUnknownKind)
 		}
 		s.write(&r, term, &w)
 	case proto.KindCompact:
 		var c proto.Compact
-		if err := proto.Decode(body, &c); err != nil {
+		if err := Decode(body, &c); err != nil {
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
 		r.Removed = s.compact(min(proto.Revision(c.Floor), proto.Revision(index)))
 	case proto.KindNewTerm:
-	case proto.KindCluster:
-		var c proto.Cluster
-		if err := proto.Decode(body, &c); err != nil {
+		if err := Decode(body, new(proto.NewTerm)); err != nil {
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
-		s.now.Cluster, s.now.Feature = proto.ClusterID(c.ClusterId), c.FeatureVersion
+	case proto.KindCluster:
+		var c proto.Cluster
+		if err := Decode(body, &c); err != nil {
+			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
+		}
+		if c.Term == 0 || proto.Term(c.Term) == term {
+			s.now.Cluster, s.now.Feature = proto.ClusterID(c.ClusterId), max(s.now.Feature, c.FeatureVersion)
+		}
 	default:
 		if kind&proto.KindIgnorable == 0 {
 			return Result{}, fmt.Errorf("apply entry %d of kind %d: %w", index, kind, proto.ErrUnknownKind)

@@ -15,7 +15,7 @@ var ErrInvalid = errors.New("not a valid write")
 func Validate(w *proto.Write) error {
 	switch {
 	case !known(w):
-		return fmt.Errorf("op %d, condition %d: %w", w.Op, w.Condition, ErrInvalid)
+		return fmt.Errorf("op %d, condition %d, flags %x, or a field that this release does not know: %w", w.Op, w.Condition, w.Flags, ErrInvalid)
 	case w.Table == "" || w.Key == "":
 		return fmt.Errorf("table %q, key %q: %w", w.Table, w.Key, ErrInvalid)
 	case int64(w.RevisionOffset) > int64(len(w.Value)):
@@ -27,8 +27,40 @@ func Validate(w *proto.Write) error {
 }
 
 // known reports whether this version understands the write. What it does not
-// understand was written for a newer one.
+// understand was written for a newer one: a field that is ignored may be one that
+// changes what the write does, and then the state would be another than the others'.
 func known(w *proto.Write) bool {
-	return (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&
+	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) || w.Guard != nil && unknownFields(w.Guard) || w.Also != nil && unknownFields(w.Also) {
+		return false
+	}
+	return w.Flags&^knownFlags == 0 && (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&
 		w.Condition >= proto.Condition_CONDITION_NONE && w.Condition <= proto.Condition_CONDITION_EXISTS
+}
+
+// knownFlags are the flags that Apply knows.
+const knownFlags = proto.FlagTerminating
+
+// unknownFields reports whether a message has fields that this version does not know;
+// those of messages inside it are not looked at.
+func unknownFields(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
+
+func unknownAttributes(list []*proto.Attribute) bool {
+	for _, a := range list {
+		if a != nil && unknownFields(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decode parses the body of an entry or a record that must hold nothing unknown.
+// Errors: proto.ErrFormat, proto.ErrUnknownKind.
+func Decode(body []byte, m proto.Message) error {
+	if err := proto.Decode(body, m); err != nil {
+		return err
+	}
+	if unknownFields(m) {
+		return fmt.Errorf("%s has a field that this release does not know: %w", m.ProtoReflect().Descriptor().Name(), proto.ErrUnknownKind)
+	}
+	return nil
 }

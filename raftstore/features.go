@@ -1,0 +1,113 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// firstFeature is what a new cluster speaks, whatever its nodes support: the first
+// leader knows nothing of the others. It is raised when all have said what they support.
+const firstFeature = 1
+
+// Features returns the feature version that the cluster speaks, as far as this node's
+// state knows, and the one that this node supports.
+func (s *Store) Features() (cluster, supported uint32) {
+	return max(s.State().Mark().Feature, firstFeature), s.cfg.Seams.Supports
+}
+
+// allowed refuses entries that need a newer feature version than the cluster speaks. It
+// costs nothing when the cluster speaks all that this node supports.
+func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
+	cluster, supported := s.Features()
+	if cluster >= supported {
+		return nil
+	}
+	if needs := s.cfg.Seams.Needs(kind, m); needs > cluster {
+		return fmt.Errorf("it needs feature version %d, the cluster speaks %d: %w", needs, cluster, ErrFeature)
+	}
+	return nil
+}
+
+// checkFeature refuses a state whose cluster speaks more than this node supports.
+func checkFeature(speaks, supports uint32) error {
+	if speaks > supports {
+		return fmt.Errorf("the cluster speaks feature version %d, this node supports %d: %w", speaks, supports, ErrTooOld)
+	}
+	return nil
+}
+
+// RaiseFeature makes the cluster speak a feature version, which never falls again. The
+// caller has seen that all members support it, in the configuration of index prev. Only
+// the leader can do it. Errors: ErrNotLeader, ErrConfigurationChanged, ErrTooOld; after
+// any other it may take effect.
+func (s *Store) RaiseFeature(ctx context.Context, version uint32, prev uint64) error {
+	term := s.leader.term.Load()
+	cluster, supported := s.Features()
+	index, _, err := s.Members()
+	switch {
+	case term == 0:
+		return fmt.Errorf("raise the feature version: %w", ErrNotLeader)
+	case err != nil:
+		return fmt.Errorf("raise the feature version: %w", err)
+	case index != prev:
+		return fmt.Errorf("raise the feature version: %w", ErrConfigurationChanged)
+	case version <= cluster:
+		return nil
+	case version > supported:
+		return fmt.Errorf("raise the feature version to %d, this node supports %d: %w", version, supported, ErrTooOld)
+	}
+	// In another term of this leader the members may be others: then it has no effect.
+	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(s.Cluster()), FeatureVersion: version, Term: term})
+	if err == nil {
+		_, err = s.applyHere(ctx, frame)
+	}
+	if err != nil {
+		return fmt.Errorf("raise the feature version to %d: %w", version, err)
+	}
+	if now, _ := s.Features(); now < version {
+		return fmt.Errorf("raise the feature version to %d: %w", version, ErrNotLeader)
+	}
+	return nil
+}
+
+// checkEntry refuses what the state machine would have to stop for, on some node: once
+// an entry is committed, no node can refuse it any more.
+func (s *Store) checkEntry(frame []byte) error {
+	kind, body, err := proto.Split(frame)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case proto.KindWrite:
+		var w proto.Write
+		if err := proto.Decode(body, &w); err != nil {
+			return err
+		}
+		if err := s.allowed(kind, &w); err != nil {
+			return err
+		}
+		return mvcc.Validate(&w)
+	case proto.KindCompact:
+		var c proto.Compact
+		if err := mvcc.Decode(body, &c); err != nil {
+			return err
+		}
+		return s.allowed(kind, &c)
+	}
+	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
+}
+
+// speaks stops this node when the state machine has come to an entry after which the
+// cluster speaks more than it supports. It reports whether it may go on.
+func (f *fsm) speaks(l *raft.Log, state *mvcc.State) bool {
+	if err := checkFeature(state.Feature(), f.supports); err != nil {
+		f.fatal(fmt.Errorf("entry %d: %w", l.Index, err))
+		return false
+	}
+	return true
+}

@@ -1,0 +1,196 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// newRelease is a release that supports feature version 2, with which a second guard
+// came. Those that are not named run the first one.
+func newRelease(cfg *Config, nodes ...proto.NodeID) {
+	cfg.Seams.Supports = 1
+	if !slices.Contains(nodes, cfg.Node) {
+		return
+	}
+	cfg.Seams.Supports = 2
+	cfg.Seams.Needs = func(kind proto.Kind, m proto.Message) uint32 {
+		if w, ok := m.(*proto.Write); ok && w.Also != nil {
+			return 2
+		}
+		return mvcc.Needs(kind, m)
+	}
+}
+
+func newWrite() *proto.Write {
+	w := write("k", "v")
+	w.Also = &proto.Guard{Table: "t", Key: "k"}
+	return w
+}
+
+// TestFeatureVersion upgrades a cluster node by node. What the newer release would
+// write is not proposed before the cluster speaks it; when it does, a node that does not
+// stops and stays out until it is upgraded.
+func TestFeatureVersion(t *testing.T) {
+	upgraded := []proto.NodeID{"a", "b"}
+	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, upgraded...) })
+	if _, err := c.leader().Propose(c.ctx(), write("k", "v")); err != nil {
+		t.Fatal(err)
+	}
+	c.makeLeader("a")
+	for _, id := range upgraded {
+		if _, err := c.nodes[id].Propose(c.ctx(), newWrite()); !errors.Is(err, ErrFeature) {
+			t.Errorf("%s proposes what the cluster does not speak: %v", id, err)
+		}
+		if st := c.nodes[id].Status(); st.FeatureVersion != 2 || st.ClusterFeatureVersion != 1 {
+			t.Errorf("%s says %v", id, st)
+		}
+	}
+	// An upgraded leader refuses it as well, whoever sends it.
+	w := newWrite()
+	if r := c.send("b", "a", proto.KindWrite, w); r.Error != proto.ProposeError_PROPOSE_INVALID {
+		t.Errorf("the leader answers %v", r)
+	}
+
+	a, old := c.nodes["a"], c.nodes["c"]
+	index, _, err := a.Members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[error]func() error{
+		ErrConfigurationChanged: func() error { return a.RaiseFeature(c.ctx(), 2, index+1) },
+		ErrTooOld:               func() error { return a.RaiseFeature(c.ctx(), 3, index) },
+		ErrNotLeader:            func() error { return c.nodes["b"].RaiseFeature(c.ctx(), 2, index) },
+	} {
+		if err := f(); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	// Nothing but the members' word guards this: see package membership.
+	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := c.ended(old); !errors.Is(err, ErrTooOld) {
+		t.Fatalf("the old release ends with %v", err)
+	}
+	for _, id := range upgraded {
+		c.eventually(string(id)+" may use it", func() error {
+			_, err := c.nodes[id].Propose(c.ctx(), newWrite())
+			return err
+		})
+	}
+
+	// The same release again comes to the same entry. The newer one goes on from there.
+	c.close(old)
+	c.open(old)
+	if err := c.ended(old); !errors.Is(err, ErrTooOld) {
+		t.Fatalf("the old release, started again, ends with %v", err)
+	}
+	c.close(old)
+	upgraded = append(upgraded, "c")
+	c.open(old)
+	if err := old.WaitApplied(c.ctx(), a.Applied()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Propose(c.ctx(), newWrite()); err != nil {
+		t.Error(err)
+	}
+
+	// There is no way back: a state of the newer version is not opened by the old release.
+	c.close(old)
+	cfg := Config{Dir: old.dir, Node: old.id, Transport: a.cfg.Transport, Peers: a.cfg.Peers, Fatal: func(error) {}}
+	cfg.Seams.Supports = 1
+	if s, err := Open(cfg); !errors.Is(err, ErrTooOld) {
+		t.Errorf("a downgraded node opens: %v, %v", s, err)
+	}
+}
+
+// TestUnknownField: a write with a field of a later release is not proposed, not taken by
+// the leader from anybody, and ends every node if it comes into the log nevertheless.
+func TestUnknownField(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.makeLeader("a")
+	later := func() *proto.Write {
+		w := write("k", "v")
+		w.Guard = &proto.Guard{Table: "t", Key: "k"}
+		w.Guard.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1))
+		return w
+	}
+	for id, m := range c.nodes {
+		if _, err := m.Propose(c.ctx(), later()); !errors.Is(err, mvcc.ErrInvalid) {
+			t.Errorf("%s proposes it: %v", id, err)
+		}
+	}
+	if r := c.send("b", "a", proto.KindWrite, later()); r.Error != proto.ProposeError_PROPOSE_INVALID {
+		t.Errorf("the leader answers %v", r)
+	}
+	compact := &proto.Compact{Floor: 1}
+	compact.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1))
+	if r := c.send("b", "a", proto.KindCompact, compact); r.Error != proto.ProposeError_PROPOSE_INVALID {
+		t.Errorf("the leader answers %v to a Compact", r)
+	}
+	if _, err := c.nodes["b"].Propose(c.ctx(), write("k", "w")); err != nil {
+		t.Fatalf("the cluster goes on: %v", err)
+	}
+
+	frame, err := proto.Encode(proto.KindWrite, later())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nodes["a"].raft.Apply(frame, time.Second)
+	for id, m := range c.nodes {
+		if err := c.ended(m); !errors.Is(err, proto.ErrUnknownKind) {
+			t.Errorf("%s ends with %v", id, err)
+		}
+	}
+}
+
+// makeLeader makes a node the leader.
+func (c *cluster) makeLeader(id proto.NodeID) {
+	c.t.Helper()
+	c.eventually(string(id)+" leads", func() error {
+		if c.nodes[id].IsLeader() {
+			return nil
+		}
+		return errors.Join(c.leader().TransferLeadership(c.ctx(), id), errors.New("not yet"))
+	})
+}
+
+// send has a node forward an entry to the leader, without a look at it.
+func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) *proto.ProposeResponse {
+	c.t.Helper()
+	frame, err := proto.Encode(kind, m)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s, leader := c.nodes[from], c.nodes[to]
+	q := question{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	if err := s.links.ask(c.ctx(), to, leader.addr, &q); err != nil {
+		c.t.Fatal(err)
+	}
+	return q.resp.GetPropose()
+}
+
+// ended is what a node would have ended its process with.
+func (c *cluster) ended(m *testNode) error {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.ctx(), 20*time.Second)
+	defer cancel()
+	select {
+	case err := <-m.fatal:
+		m.dead = true
+		return err
+	case <-ctx.Done():
+		return errors.New("it goes on")
+	}
+}
