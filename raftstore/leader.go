@@ -3,7 +3,6 @@ package raftstore
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,5 +158,3 @@ func (s *Store) observe() {
 		}
 	}
 }
-
-func parseUint(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }

@@ -44,18 +44,16 @@ func nameCandidate(r *raft.RequestVoteRequest) error {
 	if planted.On(planted.AddressVote) {
 		return nil
 	}
-	said := r.Addr
-	if len(said) == 0 {
-		said = r.Candidate // what raft falls back on
+	if len(r.Addr) == 0 {
+		// Raft would fall back on a field that older libraries sent.
+		return fmt.Errorf("%w: node %.200q asks for a vote and does not say where it is", ErrWrongNode, r.ID)
 	}
-	id, addr, ok := bytes.Cut(said, []byte{'@'})
+	id, addr, ok := bytes.Cut(r.Addr, []byte{'@'})
 	switch {
 	case !ok:
-		r.Addr = []byte(nodeAddress(proto.NodeID(r.ID), string(said)))
+		r.Addr = []byte(nodeAddress(proto.NodeID(r.ID), string(r.Addr)))
 	case !bytes.Equal(id, r.ID):
 		return fmt.Errorf("%w: node %.200q asks for a vote for node %.200q at %.200q", ErrWrongNode, r.ID, id, addr)
-	default:
-		r.Addr = said
 	}
 	return nil
 }
