@@ -124,11 +124,15 @@ func bounds(log *disk.Log) (first, last uint64, err error) {
 //     looks (the library subtracts the snapshot's index from zero).
 //
 // The entry is only ever compared, never sent: a leader that sends it needs the entry
-// before it, which is not there.
+// before it, which is not there. (Raft's idea of the newest snapshot would have to be one
+// entry behind; see RefuseLate. The transport refuses the type all the same.)
 type logBehind struct {
 	*disk.Log
 	snapshots *disk.SnapshotStore
 }
+
+// notAnEntry is the type of that entry, which no log has.
+const notAnEntry raft.LogType = 0xff
 
 // GetLog implements raft.LogStore.
 func (l logBehind) GetLog(index uint64, out *raft.Log) error {
@@ -136,7 +140,7 @@ func (l logBehind) GetLog(index uint64, out *raft.Log) error {
 	// There is nothing before the first entry, so that one could be sent.
 	if index > 1 && errors.Is(err, raft.ErrLogNotFound) {
 		if at, term, _ := l.snapshots.Newest(); at == index {
-			*out = raft.Log{Index: at, Term: term, Type: raft.LogNoop}
+			*out = raft.Log{Index: at, Term: term, Type: notAnEntry}
 			return nil
 		}
 	}
@@ -163,4 +167,25 @@ func (f *fsm) noteApplied(log *disk.Log, m mvcc.Mark) {
 	if err := log.GetLog(uint64(m.Applied), &l); err == nil && l.Term == uint64(m.Term) {
 		f.fromLog.Store(l.Index)
 	}
+}
+
+// wouldForgetMembers reports whether the log goes on from a snapshot's last entry with a
+// configuration, so that to install the snapshot would take the node back to the members
+// of before; it would vote by them. A leader that knows what this node has does not send
+// such a snapshot: it is a copy that was on its way for long.
+func (s *Store) wouldForgetMembers(index, term uint64) bool {
+	if ok, err := agree(s.log, index, term); err != nil || !ok || index == 0 {
+		return false
+	}
+	_, last, err := bounds(s.log)
+	if err != nil {
+		return false
+	}
+	for i := index + 1; i <= last; i++ {
+		var l raft.Log
+		if s.log.GetLog(i, &l) == nil && l.Type == raft.LogConfiguration {
+			return true
+		}
+	}
+	return false
 }

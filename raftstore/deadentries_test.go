@@ -264,6 +264,49 @@ func TestDeadEntriesBehindASnapshot(t *testing.T) {
 	c.sameHash()
 }
 
+// A snapshot that arrives when its receiver has gone on, by a configuration, does not take
+// it back to the members of before (regress/TestLateInstallForgetsMembers).
+func TestLateSnapshot(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	b := c.other(l)
+	_, err := l.Propose(c.ctx(), write("k", "x"))
+	noError(t, err)
+	noError(t, l.raft.Snapshot().Error())
+	list, err := l.snapshots.List()
+	noError(t, err)
+	meta, data, err := l.snapshots.Open(list[0].ID)
+	noError(t, err)
+	defer data.Close()
+	noError(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0))
+	members := func() (n int) {
+		_, servers, err := b.Members()
+		noError(t, err)
+		return len(servers)
+	}
+	c.eventually("b knows four members", func() error {
+		if members() != 4 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	var resp raft.InstallSnapshotResponse
+	err = l.rpc.InstallSnapshot(raft.ServerID(b.id), raft.ServerAddress(b.addr), &raft.InstallSnapshotRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(l.id), Addr: l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))},
+		Term:      l.raft.CurrentTerm(), SnapshotVersion: meta.Version, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
+	}, &resp, data)
+	if err == nil || resp.Success {
+		t.Errorf("the snapshot was taken: %v", err)
+	}
+	r, err := l.Propose(c.ctx(), write("k", "z"))
+	noError(t, err)
+	noError(t, b.WaitApplied(c.ctx(), r.Revision))
+	if n := members(); n != 4 {
+		t.Errorf("b knows %d members now", n)
+	}
+}
+
 // cutOffWithDeadEntries takes the other voters from a leader and gives it entries that
 // are never committed. It returns the index of the last one.
 func (c *cluster) cutOffWithDeadEntries(f *faults, a *testNode, dead int) uint64 {

@@ -97,6 +97,7 @@ func (s *Store) open() (err error) {
 	}
 	snapshots.HoldLog(s.log)
 	s.snapshots = snapshots
+	snapshots.RefuseLate(s.wouldForgetMembers)
 	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
 		return err
 	}

@@ -25,6 +25,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrNoSnapshot is returned for a snapshot that is not, or no longer, there.
 	ErrNoSnapshot = errors.New("no such snapshot")
+	// ErrLate is returned for a snapshot that the node has left behind.
+	ErrLate = errors.New("the snapshot came late")
 	// ErrNotEmpty is returned when a backup is to be restored into a directory
 	// that has something in it.
 	ErrNotEmpty = errors.New("the directory is not empty")

@@ -23,8 +23,8 @@ type SnapshotStore struct {
 
 	mu       sync.Mutex
 	meta     *meta     // on disk; nil if there is none
-	older    *meta     // was installed below meta, and only counts until Restore
 	incoming *Incoming // nil if there is none
+	late     func(index, term uint64) bool
 }
 
 var _ raft.SnapshotStore = (*SnapshotStore)(nil)
@@ -93,6 +93,15 @@ func (s *SnapshotStore) Newest() (index, term, data uint64) {
 	return s.meta.Index, s.meta.Term, s.meta.DataIndex
 }
 
+// RefuseLate sets who knows, of a received snapshot, that the node's log has gone on from
+// its last entry, and in a way that must not be undone. Call it before Raft starts.
+//
+// Raft takes the index, the term and the members of a snapshot over without a look at
+// what it has. One that comes late, when its first copy was installed and entries have
+// followed, or a local one that an install has overtaken, takes a node back to members
+// and to a last snapshot of before. With an error it does not begin (ErrLate).
+func (s *SnapshotStore) RefuseLate(late func(index, term uint64) bool) { s.late = late }
+
 // Create begins a snapshot. If nothing is written to the sink before Close, it
 // is a local one.
 func (s *SnapshotStore) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
@@ -126,14 +135,8 @@ func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 func (s *SnapshotStore) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var m *meta
-	for _, known := range []*meta{s.meta, s.older} {
-		if known != nil && known.id() == id {
-			m = known
-			break
-		}
-	}
-	if m == nil {
+	m := s.meta
+	if m == nil || m.id() != id {
 		return nil, nil, ErrNoSnapshot
 	}
 	out := m.raft()
@@ -166,6 +169,12 @@ func (s *SnapshotStore) finish(m *meta, in *Incoming) error {
 func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.meta != nil && s.meta.Index > m.Index {
+		return fmt.Errorf("index %d, and the newest is at %d: %w", m.Index, s.meta.Index, ErrLate)
+	}
+	if in != nil && s.late != nil && s.late(m.Index, m.Term) {
+		return fmt.Errorf("index %d, and the log has gone on from there: %w", m.Index, ErrLate)
+	}
 	// Of a local snapshot the index may exceed it: the state machine does not see
 	// entries without a command. FSM.Snapshot has synced everything below. A received
 	// one that is older than the state will be dropped by Restore.
@@ -173,16 +182,10 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	if in != nil {
 		m.DataIndex = max(m.DataIndex, in.state.Applied)
 	}
-	if s.meta != nil && s.meta.Index > m.Index && s.meta.DataIndex <= uint64(s.db.Durable()) {
-		// The log may have been cut up to the newer one: it must stay the one
-		// that the next start finds.
-		s.older = m
-	} else {
-		if err := m.write(s.dir); err != nil {
-			return err
-		}
-		s.meta, s.older = m, nil
+	if err := m.write(s.dir); err != nil {
+		return err
 	}
+	s.meta = m
 	failpoint("meta.written")
 	if in != nil {
 		s.incoming = in

@@ -138,14 +138,40 @@ func TestInstall(t *testing.T) {
 		n := newNode(t, 500)
 		must(t, n.local())
 		n.db.Record(n.m.apply(10)) // not even flushed
-		must(t, n.install(path, 390))
+		if err := n.install(path, 390); !errors.Is(err, ErrLate) {
+			t.Fatal(err)
+		}
 		if n.m.next != 511 {
 			t.Fatalf("the state went back to %d", n.m.next-1)
+		}
+		if names := fileNames(t, n.db.dir); len(names) != 2 { // state.db and snapshot.meta
+			t.Fatal(names)
 		}
 		list, err := n.snaps.List()
 		must(t, err)
 		if list[0].Index != 500 {
 			t.Fatalf("the newest snapshot is now %d", list[0].Index)
+		}
+	})
+	t.Run("older than the state, and not than the newest snapshot", func(t *testing.T) {
+		n := newNode(t, 380)
+		must(t, n.local())
+		n.db.Record(n.m.apply(120))
+		must(t, n.install(path, 390))
+		if n.m.next != 501 {
+			t.Fatalf("the state went back to %d", n.m.next-1)
+		}
+		if index, _, data := n.snaps.Newest(); index != 390 || data > 500 {
+			t.Fatalf("the newest snapshot is now %d, its data at %d", index, data)
+		}
+	})
+	t.Run("the log has gone on", func(t *testing.T) {
+		n := newNode(t, 380)
+		var asked [2]uint64
+		n.snaps.RefuseLate(func(index, term uint64) bool { asked = [2]uint64{index, term}; return true })
+		must(t, n.local()) // is not asked for
+		if err := n.install(path, 390); !errors.Is(err, ErrLate) || asked[0] != 390 {
+			t.Fatal(err, asked)
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {

@@ -17,6 +17,10 @@ import (
 // not know, and can then be elected in that very term, beside its leader.
 var errLaterTerm = errors.New("the message is of an earlier term than what it carries")
 
+// errNoEntry refuses an entry of a type that no log has: the store answers the entry at
+// its snapshot's index with one, for comparison only.
+var errNoEntry = errors.New("the message carries what is not an entry")
+
 // vouched bounds the commit index of a message by the last entry that it vouches for:
 // that it carries, or stands behind. The library commits up to the end of the
 // follower's log, which may have a tail that its leader never had; and the same
@@ -33,6 +37,11 @@ func checkTerms(req any) error {
 	case *raft.AppendEntriesRequest:
 		if r.PrevLogTerm > r.Term {
 			return fmt.Errorf("term %d behind an entry of term %d: %w", r.Term, r.PrevLogTerm, errLaterTerm)
+		}
+		for _, l := range r.Entries {
+			if l.Type > raft.LogConfiguration {
+				return fmt.Errorf("entry %d is of type %d: %w", l.Index, l.Type, errNoEntry)
+			}
 		}
 		// Terms never fall along a log.
 		if n := len(r.Entries); n > 0 && r.Entries[n-1].Term > r.Term {

@@ -28,6 +28,7 @@ func TestEarlierTerm(t *testing.T) {
 		{"heartbeat", &raft.AppendEntriesRequest{Term: 3}, true},
 		{"later entry", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 3, Entries: entries(3, 4)}, false},
 		{"behind a later entry", &raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 4}, false},
+		{"no entry", &raft.AppendEntriesRequest{Term: 3, Entries: []*raft.Log{{Index: 1, Term: 3}, {Index: 2, Term: 3, Type: 0xff}}}, false},
 		{"snapshot", &raft.InstallSnapshotRequest{Term: 3, LastLogTerm: 3}, true},
 		{"later snapshot", &raft.InstallSnapshotRequest{Term: 3, LastLogTerm: 4}, false},
 	} {
@@ -46,7 +47,8 @@ func TestEarlierTerm(t *testing.T) {
 			defer b.Close()
 			check := func(way string, err error) {
 				t.Helper()
-				if refused := err != nil && strings.Contains(err.Error(), errLaterTerm.Error()); refused == row.good || row.good && err != nil {
+				refused := err != nil && (strings.Contains(err.Error(), errLaterTerm.Error()) || strings.Contains(err.Error(), errNoEntry.Error()))
+				if refused == row.good || row.good && err != nil {
 					t.Errorf("%s, %s: %v", row.name, way, err)
 				}
 			}

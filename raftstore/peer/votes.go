@@ -44,10 +44,8 @@ func nameCandidate(r *raft.RequestVoteRequest) error {
 	if planted.On(planted.AddressVote) {
 		return nil
 	}
-	if len(r.Addr) == 0 {
-		// Raft would fall back on a field that older libraries sent.
-		return fmt.Errorf("%w: node %.200q asks for a vote and does not say where it is", ErrWrongNode, r.ID)
-	}
+	// Without an address the vote is the node's as well: raft does not come to fall back
+	// on the field that older libraries sent.
 	id, addr, ok := bytes.Cut(r.Addr, []byte{'@'})
 	switch {
 	case !ok:

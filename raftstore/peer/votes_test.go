@@ -44,7 +44,7 @@ func TestCandidateIsNamed(t *testing.T) {
 	}{
 		{"of this version", "a", "a@h:1", "a@h:1"},
 		{"of an earlier version", "a", "h:1", "a@h:1"},
-		{"without an address", "a", "", ""},
+		{"without an address", "a", "", "a@"},
 		{"in another node's name", "a", "b@h:1", ""},
 		{"an id that goes on", "a", "a.b@h:1", ""},
 	} {

@@ -20,7 +20,7 @@
 //	TestVerifyLeaderCountsOldAnswer an answer sent before the call counts: stale read; cure: the term round
 //	TestSnapshotInstallLoop         a follower with dead entries installs the same snapshot for ever (hashicorp/raft#697); cure: restart it without its log
 //	TestDeadEntriesBelowSnapshot    entries that were never committed survive below an installed snapshot and are replicated later; cure: raftstore drops them
-//	TestLateInstallForgetsMembers   a snapshot that comes late takes a follower back to the members of that time; no cure yet
+//	TestLateInstallForgetsMembers   a snapshot that comes late takes a follower back to the members of that time; cure: raftstore refuses it
 //	TestTransferFlagStuck           after an interrupted transfer a re-elected leader refuses every write (hashicorp/raft#696)
 //	TestStaleReplication            entries of a new term are sent under the old one, and two nodes can lead in one term; cure: peer.Transport refuses such messages
 //	TestCommitBeyondMessage         a message lets its receiver commit entries that it does not vouch for; cure: peer.Transport bounds its commit index
