@@ -24,9 +24,12 @@ const (
 	KindVersionRecord Kind = 16
 	KindStateRecord   Kind = 17
 
-	// KindIgnorable is set in the kind of an entry that a node may skip when it
-	// does not know it. Any other unknown kind must stop the node.
+	// KindIgnorable is set in the kind of an entry, or of a record of a backup, that a
+	// node may skip when it does not know it. Any other unknown kind must stop the node.
 	KindIgnorable Kind = 0x80
+
+	// KindBackup is in backups only: a Backup, right behind the state record.
+	KindBackup = KindIgnorable | 18
 )
 
 var (

@@ -1001,6 +1001,110 @@ func (x *StateRecord) GetVersions() uint64 {
 	return 0
 }
 
+// Backup says of a backup when, where and by what it was taken. It is for people:
+// nothing follows from it, and who reads a backup passes over unknown fields.
+type Backup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TakenUnixMs   int64                  `protobuf:"varint,1,opt,name=taken_unix_ms,json=takenUnixMs,proto3" json:"taken_unix_ms,omitempty"` // by the node's clock
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeName      string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`                                     // of the node's program
+	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`                                           // of the node, as in NodeStatus
+	LastContactMs int64                  `protobuf:"varint,6,opt,name=last_contact_ms,json=lastContactMs,proto3" json:"last_contact_ms,omitempty"` // since the node heard from a leader; -1: never
+	// A majority has confirmed, after the backup was asked for and before it was taken,
+	// that the node's state holds every write acknowledged until then.
+	Confirmed     bool   `protobuf:"varint,7,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	NotConfirmed  string `protobuf:"bytes,8,opt,name=not_confirmed,json=notConfirmed,proto3" json:"not_confirmed,omitempty"` // why not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backup) Reset() {
+	*x = Backup{}
+	mi := &file_quorate_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backup) ProtoMessage() {}
+
+func (x *Backup) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backup.ProtoReflect.Descriptor instead.
+func (*Backup) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Backup) GetTakenUnixMs() int64 {
+	if x != nil {
+		return x.TakenUnixMs
+	}
+	return 0
+}
+
+func (x *Backup) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Backup) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *Backup) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Backup) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Backup) GetLastContactMs() int64 {
+	if x != nil {
+		return x.LastContactMs
+	}
+	return 0
+}
+
+func (x *Backup) GetConfirmed() bool {
+	if x != nil {
+		return x.Confirmed
+	}
+	return false
+}
+
+func (x *Backup) GetNotConfirmed() string {
+	if x != nil {
+		return x.NotConfirmed
+	}
+	return ""
+}
+
 type PeerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // matches the response on this stream
@@ -1019,7 +1123,7 @@ type PeerRequest struct {
 
 func (x *PeerRequest) Reset() {
 	*x = PeerRequest{}
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1135,7 @@ func (x *PeerRequest) String() string {
 func (*PeerRequest) ProtoMessage() {}
 
 func (x *PeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1148,7 @@ func (x *PeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerRequest.ProtoReflect.Descriptor instead.
 func (*PeerRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{8}
+	return file_quorate_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PeerRequest) GetId() uint64 {
@@ -1136,7 +1240,7 @@ type PeerResponse struct {
 
 func (x *PeerResponse) Reset() {
 	*x = PeerResponse{}
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1252,7 @@ func (x *PeerResponse) String() string {
 func (*PeerResponse) ProtoMessage() {}
 
 func (x *PeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1265,7 @@ func (x *PeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerResponse.ProtoReflect.Descriptor instead.
 func (*PeerResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{9}
+	return file_quorate_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PeerResponse) GetId() uint64 {
@@ -1256,7 +1360,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1372,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1385,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{10}
+	return file_quorate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProposeResponse) GetError() ProposeError {
@@ -1330,7 +1434,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1446,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1459,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{11}
+	return file_quorate_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadIndexRequest) GetTerm() uint64 {
@@ -1375,7 +1479,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1491,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1504,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{12}
+	return file_quorate_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -1426,7 +1530,7 @@ type CurrentTermRequest struct {
 
 func (x *CurrentTermRequest) Reset() {
 	*x = CurrentTermRequest{}
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1542,7 @@ func (x *CurrentTermRequest) String() string {
 func (*CurrentTermRequest) ProtoMessage() {}
 
 func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1555,7 @@ func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermRequest.ProtoReflect.Descriptor instead.
 func (*CurrentTermRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{13}
+	return file_quorate_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CurrentTermRequest) GetRound() uint64 {
@@ -1471,7 +1575,7 @@ type CurrentTermResponse struct {
 
 func (x *CurrentTermResponse) Reset() {
 	*x = CurrentTermResponse{}
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1587,7 @@ func (x *CurrentTermResponse) String() string {
 func (*CurrentTermResponse) ProtoMessage() {}
 
 func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1600,7 @@ func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermResponse.ProtoReflect.Descriptor instead.
 func (*CurrentTermResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{14}
+	return file_quorate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CurrentTermResponse) GetRound() uint64 {
@@ -1523,7 +1627,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1639,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1652,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{15}
+	return file_quorate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -1577,7 +1681,7 @@ type LeaderLostResponse struct {
 
 func (x *LeaderLostResponse) Reset() {
 	*x = LeaderLostResponse{}
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1693,7 @@ func (x *LeaderLostResponse) String() string {
 func (*LeaderLostResponse) ProtoMessage() {}
 
 func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1706,7 @@ func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostResponse.ProtoReflect.Descriptor instead.
 func (*LeaderLostResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{16}
+	return file_quorate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaderLostResponse) GetLost() bool {
@@ -1641,7 +1745,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1757,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1770,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{17}
+	return file_quorate_proto_rawDescGZIP(), []int{18}
 }
 
 type NodeStatus struct {
@@ -1699,7 +1803,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1815,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1828,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{18}
+	return file_quorate_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -1884,7 +1988,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2000,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2013,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{19}
+	return file_quorate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -1940,7 +2044,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2056,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2069,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{20}
+	return file_quorate_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Member) GetNodeId() string {
@@ -2021,7 +2125,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2137,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2150,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{21}
+	return file_quorate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -2082,7 +2186,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2198,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2211,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{22}
+	return file_quorate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -2147,7 +2251,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2263,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2276,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{23}
+	return file_quorate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -2192,7 +2296,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2308,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2321,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{24}
+	return file_quorate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -2246,7 +2350,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2362,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2375,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{25}
+	return file_quorate_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -2311,7 +2415,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2427,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2440,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{26}
+	return file_quorate_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -2412,7 +2516,16 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x06 \x01(\rR\x0efeatureVersion\x12\x1a\n" +
-	"\bversions\x18\a \x01(\x04R\bversions\"\xd8\x01\n" +
+	"\bversions\x18\a \x01(\x04R\bversions\"\xfb\x01\n" +
+	"\x06Backup\x12\"\n" +
+	"\rtaken_unix_ms\x18\x01 \x01(\x03R\vtakenUnixMs\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
+	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x12\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\x12&\n" +
+	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\x12\x1c\n" +
+	"\tconfirmed\x18\a \x01(\bR\tconfirmed\x12#\n" +
+	"\rnot_confirmed\x18\b \x01(\tR\fnotConfirmed\"\xd8\x01\n" +
 	"\vPeerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\apropose\x18\x02 \x01(\fH\x00R\apropose\x12=\n" +
@@ -2579,7 +2692,7 @@ func file_quorate_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                     // 0: quorate.v1.Op
 	(Condition)(0),              // 1: quorate.v1.Condition
@@ -2594,25 +2707,26 @@ var file_quorate_proto_goTypes = []any{
 	(*Cluster)(nil),             // 10: quorate.v1.Cluster
 	(*VersionRecord)(nil),       // 11: quorate.v1.VersionRecord
 	(*StateRecord)(nil),         // 12: quorate.v1.StateRecord
-	(*PeerRequest)(nil),         // 13: quorate.v1.PeerRequest
-	(*PeerResponse)(nil),        // 14: quorate.v1.PeerResponse
-	(*ProposeResponse)(nil),     // 15: quorate.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),    // 16: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),   // 17: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),  // 18: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil), // 19: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),   // 20: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),  // 21: quorate.v1.LeaderLostResponse
-	(*StatusRequest)(nil),       // 22: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),          // 23: quorate.v1.NodeStatus
-	(*StateHash)(nil),           // 24: quorate.v1.StateHash
-	(*Member)(nil),              // 25: quorate.v1.Member
-	(*HelloRequest)(nil),        // 26: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),       // 27: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),         // 28: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),        // 29: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),       // 30: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),      // 31: quorate.v1.ChangeResponse
+	(*Backup)(nil),              // 13: quorate.v1.Backup
+	(*PeerRequest)(nil),         // 14: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),        // 15: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),     // 16: quorate.v1.ProposeResponse
+	(*ReadIndexRequest)(nil),    // 17: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),   // 18: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),  // 19: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil), // 20: quorate.v1.CurrentTermResponse
+	(*LeaderLostRequest)(nil),   // 21: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),  // 22: quorate.v1.LeaderLostResponse
+	(*StatusRequest)(nil),       // 23: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),          // 24: quorate.v1.NodeStatus
+	(*StateHash)(nil),           // 25: quorate.v1.StateHash
+	(*Member)(nil),              // 26: quorate.v1.Member
+	(*HelloRequest)(nil),        // 27: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),       // 28: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),         // 29: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),        // 30: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),       // 31: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),      // 32: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
@@ -2623,35 +2737,35 @@ var file_quorate_proto_depIdxs = []int32{
 	6,  // 5: quorate.v1.Write.also:type_name -> quorate.v1.Guard
 	5,  // 6: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
 	5,  // 7: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	16, // 8: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	18, // 9: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	15, // 10: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	17, // 11: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	19, // 12: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	17, // 8: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	19, // 9: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	16, // 10: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	18, // 11: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	20, // 12: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
 	3,  // 13: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
 	2,  // 14: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	24, // 15: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	25, // 16: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	25, // 17: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	25, // 18: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	25, // 19: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	25, // 20: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	25, // 21: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	25, // 15: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	26, // 16: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	26, // 17: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	26, // 18: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	26, // 19: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	26, // 20: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	26, // 21: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
 	4,  // 22: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	25, // 23: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	25, // 24: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	13, // 25: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	20, // 26: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	22, // 27: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	26, // 28: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	28, // 29: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	30, // 30: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	14, // 31: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	21, // 32: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	23, // 33: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	27, // 34: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	29, // 35: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	31, // 36: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	26, // 23: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	26, // 24: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	14, // 25: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	21, // 26: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	23, // 27: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	27, // 28: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	29, // 29: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	31, // 30: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	15, // 31: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	22, // 32: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	24, // 33: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	28, // 34: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	30, // 35: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	32, // 36: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
 	31, // [31:37] is the sub-list for method output_type
 	25, // [25:31] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -2664,12 +2778,12 @@ func file_quorate_proto_init() {
 	if File_quorate_proto != nil {
 		return
 	}
-	file_quorate_proto_msgTypes[8].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[9].OneofWrappers = []any{
 		(*PeerRequest_Propose)(nil),
 		(*PeerRequest_ReadIndex)(nil),
 		(*PeerRequest_CurrentTerm)(nil),
 	}
-	file_quorate_proto_msgTypes[9].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[10].OneofWrappers = []any{
 		(*PeerResponse_Propose)(nil),
 		(*PeerResponse_ReadIndex)(nil),
 		(*PeerResponse_CurrentTerm)(nil),
@@ -2681,7 +2795,7 @@ func file_quorate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -41,7 +41,7 @@ func (c *cluster) restored(id proto.NodeID, backup []byte) *testNode {
 func save(t *testing.T, m *testNode) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := m.SaveSnapshot(&b); err != nil {
+	if _, err := m.SaveSnapshot(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

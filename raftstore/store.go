@@ -269,12 +269,13 @@ func (s *Store) Cluster() proto.ClusterID {
 // with it that the disk moves.
 func (s *Store) LastLogWrite() time.Time { return s.log.LastWrite() }
 
-// SaveSnapshot writes a backup of everything applied on this node to w.
-func (s *Store) SaveSnapshot(w io.Writer) (*proto.StateRecord, error) {
+// SaveSnapshot writes a backup of everything applied on this node to w. about goes
+// into it, for people; nil is nothing.
+func (s *Store) SaveSnapshot(w io.Writer, about *proto.Backup) (*proto.StateRecord, error) {
 	if err := s.db.Sync(); err != nil {
 		return nil, fmt.Errorf("save snapshot: %w", err)
 	}
-	rec, err := s.db.WriteSnapshot(w)
+	rec, err := s.db.WriteBackup(w, about)
 	if err != nil {
 		return nil, fmt.Errorf("save snapshot: %w", err)
 	}

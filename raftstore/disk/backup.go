@@ -21,9 +21,9 @@ import (
 func Inspect(r io.Reader) (*proto.StateRecord, Stats, error) {
 	p, _, err := loadBackup(r)
 	if err != nil {
-		return nil, Stats{}, fmt.Errorf("inspect snapshot: %w", err)
+		return nil, Stats{}, fmt.Errorf("read backup: %w", err)
 	}
-	return p.state, Stats{Versions: p.count, Bytes: p.read}, nil
+	return p.state, Stats{Versions: p.count, Bytes: p.read, About: p.about}, nil
 }
 
 // Verify is Inspect for those who only want to know whether it is whole.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,5 +130,70 @@ func electOn(t *testing.T, dir string, index uint64) {
 	must(t, err)
 	if term := r.CurrentTerm(); term <= list[0].Term {
 		t.Fatalf("elected in term %d, the snapshot is of %d", term, list[0].Term)
+	}
+}
+
+// TestBackupSaysWhatItIs: what is written into a backup for people is read again, hinders
+// nobody who does not know it, and is no part of what is restored.
+func TestBackupSaysWhatItIs(t *testing.T) {
+	const at = 300
+	db := mustOpen(t, stateDir(t, at), Options{})
+	defer db.Close()
+	about := &proto.Backup{TakenUnixMs: 1_790_000_000_000, NodeName: "n1", Version: "v1", Role: "leader", Confirmed: true}
+	about.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 0x01}) // field 127 of a later release
+	var b bytes.Buffer
+	_, err := db.WriteBackup(&b, about)
+	must(t, err)
+	rec, stats, err := Inspect(bytes.NewReader(b.Bytes()))
+	must(t, err)
+	if got := stats.About; got == nil || got.NodeName != "n1" || !got.Confirmed || rec.Applied != at || stats.Bytes != int64(b.Len()) {
+		t.Errorf("%v %+v", rec, stats)
+	}
+	plain := backup(t, at)
+	_, without, err := Inspect(bytes.NewReader(plain))
+	must(t, err)
+	if without.About != nil || without.Versions != stats.Versions {
+		t.Errorf("a backup that says nothing: %+v, beside %+v", without, stats)
+	}
+	done, err := RestoreBackup(filepath.Join(t.TempDir(), "n"), &b, RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
+	must(t, err)
+	if done.Backup != at {
+		t.Errorf("restored %+v", done)
+	}
+}
+
+// TestRecordsAside: of records that are no versions, a reader skips those that are made
+// to be skipped, wherever they are, and no others.
+func TestRecordsAside(t *testing.T) {
+	for name, c := range map[string]struct {
+		payload []byte
+		damaged bool
+	}{
+		"to be skipped":         {[]byte{proto.FormatVersion, 0xfe, 1, 2, 3}, false},
+		"empty, to be skipped":  {[]byte{proto.FormatVersion, 0xfe}, false},
+		"unknown":               {[]byte{proto.FormatVersion, 0x7e, 1, 2, 3}, true},
+		"of another version":    {[]byte{9, 0xfe}, true},
+		"a Backup that is none": {[]byte{proto.FormatVersion, byte(proto.KindBackup), 0xff}, true},
+		"shorter than a record": {[]byte{proto.FormatVersion}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header, err := proto.Encode(proto.KindStateRecord, &proto.StateRecord{Applied: 9, AppliedTerm: 1, ClusterId: "c"})
+			must(t, err)
+			var f frames
+			b := f.preamble(nil)
+			b = f.frame(b, header, checksum(header))
+			b = f.frame(b, c.payload, checksum(c.payload))
+			b = f.trailer(b)
+			if err := Verify(bytes.NewReader(b)); errors.Is(err, ErrDamaged) != c.damaged || err == nil == c.damaged {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestNotABackup(t *testing.T) {
+	err := Verify(strings.NewReader("root:x:0:0:root:/root:/bin/bash"))
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "not a Quorate backup") || strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
 	}
 }

@@ -35,12 +35,15 @@
 //
 //	| 1 | "QUORATE"                                   |  preamble; the first byte is the version
 //	| length 4 | sum 4 | StateRecord ...              |  header; its versions field counts the records
+//	| length 4 | sum 4 | Backup ...                   |  in backups: when, where and by what it was taken
 //	| length 4 | sum 4 | VersionRecord ...            |  revisions ascend, history included
 //	  ...
 //	| 0 (4) | count 8 | digest 8 | sum of these 20: 4 |  trailer, and nothing behind it
 //
 // The digest is XXH64 of the preamble and of every frame's length and sum: it
-// binds the frames to each other, the sums bind what is in them.
+// binds the frames to each other, the sums bind what is in them. A reader skips
+// records whose kind is ignorable (see package proto) and unknown, and unknown fields
+// of Backup: both are for people. Everything else that it does not know ends it.
 //
 // snapshot.meta:
 //

@@ -32,7 +32,14 @@ var (
 	ErrNotEmpty = errors.New("the directory is not empty")
 	// ErrUnfinished is returned for a directory in which the restore of a backup
 	// was interrupted.
-	ErrUnfinished = errors.New("the restore of a backup into this directory did not finish")
+	ErrUnfinished = errors.New("the restore of a backup into this directory did not finish; empty it and restore the backup again")
+	// errNotBackup is an ErrDamaged: the file is another kind of file.
+	errNotBackup error = notBackup{}
 	// ErrTooLarge is returned for a record beyond maxRecord.
 	ErrTooLarge = errors.New("record is too large")
 )
+
+type notBackup struct{}
+
+func (notBackup) Error() string { return "this is not a Quorate backup: it does not begin as one" }
+func (notBackup) Unwrap() error { return ErrDamaged }

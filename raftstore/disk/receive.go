@@ -307,7 +307,7 @@ func (db *DB) streamIncoming() (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStream(f)
+	s, err := newStream(f, nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.release())
 	}

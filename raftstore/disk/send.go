@@ -35,12 +35,15 @@ type stream struct {
 const streamChunk = 128 << 10
 
 // openStream begins a stream of the durable state.
-func (db *DB) openStream() (*stream, error) {
+func (db *DB) openStream() (*stream, error) { return db.openBackup(nil) }
+
+// openBackup begins a stream that says what it is, unless about is nil.
+func (db *DB) openBackup(about *proto.Backup) (*stream, error) {
 	f, err := db.acquire()
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStream(f)
+	s, err := newStream(f, about)
 	if err != nil {
 		return nil, errors.Join(err, f.release())
 	}
@@ -49,7 +52,7 @@ func (db *DB) openStream() (*stream, error) {
 }
 
 // newStream takes over a reference to f, unless it fails.
-func newStream(f *file) (*stream, error) {
+func newStream(f *file, about *proto.Backup) (*stream, error) {
 	s := &stream{file: f}
 	err := guard(func() (err error) {
 		if s.tx, err = f.bolt.Begin(false); err != nil {
@@ -58,9 +61,12 @@ func newStream(f *file) (*stream, error) {
 		s.state, s.totals, err = describe(s.tx)
 		return err
 	})
-	var header []byte
+	var header, aside []byte
 	if err == nil {
 		header, err = proto.Encode(proto.KindStateRecord, s.state)
+	}
+	if err == nil && about != nil {
+		aside, err = proto.Encode(proto.KindBackup, about)
 	}
 	if err != nil {
 		if s.tx != nil {
@@ -71,6 +77,10 @@ func newStream(f *file) (*stream, error) {
 	s.size = streamSize(len(header), s.totals)
 	s.buf = s.frames.preamble(make([]byte, 0, streamChunk+streamChunk/4))
 	s.buf = s.frames.frame(s.buf, header, checksum(header))
+	if aside != nil {
+		s.size += int64(frameHead + len(aside))
+		s.buf = s.frames.frame(s.buf, aside, checksum(aside))
+	}
 	return s, nil
 }
 
@@ -179,8 +189,11 @@ func (s *stream) Close() error {
 // WriteSnapshot writes a snapshot stream of the durable state, history
 // included, and returns whose state it is. Call Sync before it if everything
 // recorded is to be in it.
-func (db *DB) WriteSnapshot(w io.Writer) (*proto.StateRecord, error) {
-	s, err := db.openStream()
+func (db *DB) WriteSnapshot(w io.Writer) (*proto.StateRecord, error) { return db.WriteBackup(w, nil) }
+
+// WriteBackup is WriteSnapshot for a stream that says what it is, unless about is nil.
+func (db *DB) WriteBackup(w io.Writer, about *proto.Backup) (*proto.StateRecord, error) {
+	s, err := db.openBackup(about)
 	if err != nil {
 		return nil, fmt.Errorf("write snapshot: %w", err)
 	}

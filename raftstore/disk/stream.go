@@ -59,6 +59,8 @@ func (f *frames) trailer(b []byte) []byte {
 type Stats struct {
 	Versions uint64 // records, history and tombstones included
 	Bytes    int64  // length of the stream
+	// About is nil for a stream that is no backup, or a backup that does not say.
+	About *proto.Backup
 }
 
 // parser reads a snapshot stream and believes nothing of it.
@@ -69,6 +71,7 @@ type parser struct {
 	last   uint64 // revision
 	count  uint64
 	state  *proto.StateRecord
+	about  *proto.Backup // nil: not a backup, or one from before there was that record
 	buf    []byte
 }
 
@@ -84,7 +87,7 @@ func newParser(r io.Reader) (*parser, error) {
 		if string(head[1:]) == streamPreamble[1:] {
 			return nil, fmt.Errorf("snapshot stream of version %d: %w", head[0], proto.ErrFormat)
 		}
-		return nil, fmt.Errorf("not a snapshot stream: %w", ErrDamaged)
+		return nil, errNotBackup
 	}
 	_, _ = p.digest.Write(head)
 	payload, _, err := p.frame()
@@ -147,9 +150,16 @@ func (p *parser) frame() (payload []byte, sum uint32, err error) {
 // until the next call. At the end, when everything has been verified, it
 // returns io.EOF.
 func (p *parser) next(rec *proto.VersionRecord) (payload []byte, sum uint32, err error) {
-	payload, sum, err = p.frame()
-	if err != nil {
-		return nil, 0, err
+	for {
+		if payload, sum, err = p.frame(); err != nil {
+			return nil, 0, err
+		}
+		if len(payload) < 2 || proto.Kind(payload[1])&proto.KindIgnorable == 0 {
+			break
+		}
+		if err := p.aside(payload); err != nil {
+			return nil, 0, fmt.Errorf("record %d: %w", p.count, err)
+		}
 	}
 	if payload == nil {
 		if err := p.end(); err != nil {
@@ -167,6 +177,23 @@ func (p *parser) next(rec *proto.VersionRecord) (payload []byte, sum uint32, err
 	p.last = rec.Revision
 	p.count++
 	return payload, sum, nil
+}
+
+// aside takes note of a record that is no version: of those that may be skipped, the one
+// that this release knows. Its fields need not all be known.
+func (p *parser) aside(payload []byte) error {
+	kind, body, err := proto.Split(payload)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if kind != proto.KindBackup {
+		return nil
+	}
+	p.about = &proto.Backup{}
+	if err := proto.Decode(body, p.about); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
 }
 
 // end verifies the trailer, whose first four bytes have been read.

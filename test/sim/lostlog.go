@@ -46,7 +46,7 @@ func (n *nemesis) lostLog() ([]string, string, func()) {
 	if r == nil || !await(ctx, func() bool { return r.store.Applied() >= l.store.Applied() }) {
 		return []string{v.name}, "not that far", nil
 	}
-	if _, err := r.store.SaveSnapshot(io.Discard); err != nil {
+	if _, err := r.store.SaveSnapshot(io.Discard, nil); err != nil {
 		return []string{v.name}, err.Error(), nil
 	}
 	n.kill([]*seat{v, l.seat}, n.rng.IntN(2) == 0)

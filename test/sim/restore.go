@@ -46,7 +46,7 @@ func (c *cluster) backup() (archive, error) {
 	for ctx.Err() == nil {
 		if l := c.leader(); l != nil {
 			var b bytes.Buffer
-			_, err := l.store.SaveSnapshot(&b)
+			_, err := l.store.SaveSnapshot(&b, nil)
 			if err == nil {
 				err = disk.Verify(bytes.NewReader(b.Bytes()))
 			}
