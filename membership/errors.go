@@ -19,6 +19,10 @@ var (
 	// to a cluster, but its Raft state is gone. A voter that has forgotten its
 	// vote must not take part again under the same id.
 	ErrStateLost = errors.New("the Raft state of this node is gone; wipe the whole data directory, remove the old member, and join again as a new node")
+	// ErrIdentityLost is returned by LoadIdentity when a directory has Raft state, but
+	// no node.json. Under a new id the node would be a stranger to its own cluster.
+	ErrIdentityLost = errors.New("node.json is gone, and the Raft state beside it belongs to the node that it named; " +
+		"remove the old member ('quorate member remove'), move the whole data directory away, and let the node join again")
 	// ErrOtherCluster is returned when a node belongs to another cluster.
 	ErrOtherCluster = errors.New("belongs to another cluster")
 	// ErrRemoved is returned to a node that was removed from the cluster and

@@ -20,6 +20,9 @@ const (
 	identityVersion = 1
 )
 
+// raftFiles are those that a node makes after node.json, or together with it.
+var raftFiles = []string{"raft.db", "state.db", "snapshot.meta"}
+
 // Identity is who this node is: node.json in its data directory. The node id is
 // random, made once, and goes with the directory: whoever wipes the directory
 // gets a new node. Methods may be called concurrently.
@@ -42,13 +45,16 @@ type identityJSON struct {
 
 // LoadIdentity reads node.json in dir, or makes it with a new id. A name that
 // is not empty replaces the stored one; the default name is the beginning of
-// the id.
+// the id. Errors: ErrIdentityLost.
 func LoadIdentity(dir, name string) (*Identity, error) {
 	id := &Identity{path: filepath.Join(dir, identityFile)}
 	data, err := os.ReadFile(id.path)
 	var f identityJSON
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := noRaftFiles(dir); err != nil {
+			return nil, err
+		}
 		b := make([]byte, 16)
 		rand.Read(b)
 		f = identityJSON{NodeID: proto.NodeID(hex.EncodeToString(b))}
@@ -79,6 +85,20 @@ func LoadIdentity(dir, name string) (*Identity, error) {
 		return id, id.writeLocked()
 	}
 	return id, nil
+}
+
+// noRaftFiles fails with ErrIdentityLost if a node has run in dir.
+func noRaftFiles(dir string) error {
+	for _, name := range raftFiles {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		if err == nil {
+			return fmt.Errorf("%s has %s: %w", dir, name, ErrIdentityLost)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("identity: %w", err)
+		}
+	}
+	return nil
 }
 
 // ID returns the node's id.

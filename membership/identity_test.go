@@ -1,6 +1,8 @@
 package membership
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +55,23 @@ func TestIdentity(t *testing.T) {
 	for _, name := range []string{"a b", strings.Repeat("x", 64), "a/b", "ü"} {
 		if _, err := LoadIdentity(t.TempDir(), name); err == nil {
 			t.Errorf("name %q was accepted", name)
+		}
+	}
+}
+
+// TestIdentityLost: beside Raft state no new identity is made, and nothing is written.
+func TestIdentityLost(t *testing.T) {
+	for _, name := range raftFiles {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadIdentity(dir, "n1")
+		if !errors.Is(err, ErrIdentityLost) || !strings.Contains(err.Error(), name) {
+			t.Errorf("beside %s: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, identityFile)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("beside %s: node.json was made (%v)", name, err)
 		}
 	}
 }
