@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -26,7 +27,8 @@ const maxAnswerBytes = 4 << 20
 // It may be used concurrently.
 type AdminClient struct {
 	servers []string
-	http    *http.Client
+	http    *http.Client // for answers, bounded in time as a whole
+	streams *http.Client // for what takes as long as it takes; its beginning is bounded
 }
 
 // NewAdminClient makes a client from a kubeconfig with a client certificate.
@@ -47,8 +49,12 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        8,
 			IdleConnTimeout:     30 * time.Second,
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			// A little longer than the server lets a change take.
+			ResponseHeaderTimeout: maxChangeTime + 2*time.Second,
 		},
 	}}
+	c.streams = &http.Client{Transport: c.http.Transport}
 	for _, e := range k.Endpoints {
 		c.servers = append(c.servers, strings.TrimSuffix(e.Server, "/"))
 	}
@@ -56,6 +62,34 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 		return nil, errors.New("admin client: the kubeconfig has no server")
 	}
 	return c, nil
+}
+
+// Open reads what a path of a server gives, from the first server that answers with 200.
+// The caller closes it. ctx ends it.
+func (c *AdminClient) Open(ctx context.Context, path string) (io.ReadCloser, error) {
+	var tried attempts
+	for _, server := range c.servers {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := c.streams.Do(req)
+		if err == nil && resp.StatusCode == http.StatusOK {
+			return resp.Body, nil
+		}
+		if err == nil {
+			text, _ := io.ReadAll(io.LimitReader(resp.Body, 16<<10))
+			resp.Body.Close()
+			err = answerError(resp.StatusCode, text)
+		} else {
+			err = plainly(err)
+		}
+		tried.add(server, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, tried.err()
 }
 
 // Close closes idle connections.
@@ -134,7 +168,7 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 			return zero, err
 		}
 	}
-	var errs []error
+	var tried attempts
 	for _, server := range c.servers {
 		var reader io.Reader
 		if data != nil {
@@ -153,20 +187,20 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 		if err == nil {
 			return out, nil
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+		tried.add(server, err)
 		var answered *remoteError
 		if errors.As(err, &answered) && !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrNotLeader) || ctx.Err() != nil {
 			return zero, err
 		}
 	}
-	return zero, errors.Join(errs...)
+	return zero, tried.err()
 }
 
 // roundTrip sends a request and reads the answer, or the error in it.
 func roundTrip(client *http.Client, req *http.Request, out any) error {
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return plainly(err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
