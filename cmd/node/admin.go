@@ -50,10 +50,8 @@ func (a *access) load() (pki.Kubeconfig, error) {
 }
 
 func (a *access) client() (*membership.AdminClient, error) {
-	switch a.output {
-	case "table", "json":
-	default:
-		return nil, fmt.Errorf("--output %q: must be table or json", a.output)
+	if err := checkOutput(a.output); err != nil {
+		return nil, err
 	}
 	k, err := a.load()
 	if err != nil {
@@ -81,7 +79,7 @@ func statusCommand() *cobra.Command {
 		Short: "Show all nodes of a cluster: role, term, lag, health",
 		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
 answer are shown with the reason.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -172,7 +170,7 @@ func size(n uint64) string {
 func memberCommand() *cobra.Command {
 	var a access
 	var force bool
-	c := &cobra.Command{Use: "member", Short: "List and change the members of a cluster"}
+	c := group(&cobra.Command{Use: "member", Short: "List and change the members of a cluster"})
 	a.flags(c)
 	sub := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *membership.AdminClient, []string) (membership.MemberList, error)) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
@@ -193,22 +191,22 @@ func memberCommand() *cobra.Command {
 		return c
 	}
 	c.AddCommand(
-		sub("list", "List the members", cobra.NoArgs, func(cmd *cobra.Command, m *membership.AdminClient, _ []string) (membership.MemberList, error) {
+		sub("list", "List the members", noArguments, func(cmd *cobra.Command, m *membership.AdminClient, _ []string) (membership.MemberList, error) {
 			return m.Members(cmd.Context())
 		}),
-		sub("add PEER-ADDRESS", "Add a running node as a non-voter", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		sub("add PEER-ADDRESS", "Add a running node as a non-voter", exactly("PEER-ADDRESS"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Add(cmd.Context(), args[0])
 		}),
-		forced(sub("promote MEMBER", "Give a non-voter a vote", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		forced(sub("promote MEMBER", "Give a non-voter a vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Promote(cmd.Context(), args[0], force)
 		})),
-		forced(sub("demote MEMBER", "Take a voter's vote", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		forced(sub("demote MEMBER", "Take a voter's vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Demote(cmd.Context(), args[0], force)
 		})),
-		forced(sub("remove MEMBER", "Remove a member", cobra.ExactArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		forced(sub("remove MEMBER", "Remove a member", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Remove(cmd.Context(), args[0], force)
 		})),
-		sub("transfer-leader [MEMBER]", "Hand leadership to a voter", cobra.MaximumNArgs(1), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Transfer(cmd.Context(), strings.Join(args, ""))
 		}),
 	)
@@ -224,12 +222,12 @@ func memberTable(w *tabwriter.Writer, list membership.MemberList) {
 
 func tokenCommand() *cobra.Command {
 	var a access
-	c := &cobra.Command{Use: "token", Short: "Make and revoke join tokens"}
+	c := group(&cobra.Command{Use: "token", Short: "Make and revoke join tokens"})
 	a.flags(c)
 	var ttl time.Duration
 	var req membership.TokenRequest
 	create := &cobra.Command{
-		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: cobra.NoArgs,
+		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -253,7 +251,7 @@ func tokenCommand() *cobra.Command {
 	create.Flags().IntVar(&req.Uses, "uses", 1, "how many nodes may use it; 0 for any number")
 	create.Flags().StringVar(&req.Note, "note", "", "what it is for")
 	list := &cobra.Command{
-		Use: "list", Short: "List the join tokens, without their secrets", Args: cobra.NoArgs,
+		Use: "list", Short: "List the join tokens, without their secrets", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -273,7 +271,7 @@ func tokenCommand() *cobra.Command {
 		},
 	}
 	del := &cobra.Command{
-		Use: "delete ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Revoke a join token", Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -295,7 +293,7 @@ func tokenCommand() *cobra.Command {
 func kubeconfigCommand() *cobra.Command {
 	var a access
 	c := &cobra.Command{
-		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node", Args: cobra.NoArgs,
+		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, err := a.load()
 			if err != nil {

@@ -43,7 +43,7 @@ type benchModesOptions struct {
 }
 
 func benchCommand() *cobra.Command {
-	c := &cobra.Command{Use: "bench", Short: "Measure a cluster"}
+	c := group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
 	c.AddCommand(benchModesCommand())
 	return c
 }
@@ -66,7 +66,7 @@ request failed. 2: it could not be measured.`,
 		Example: `  quorate bench modes
   quorate bench modes --load half --output-dir report
   quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
-		Args: func(cmd *cobra.Command, args []string) error { return unmeasured(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return unmeasured(noArguments(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// The terminal that goes away must not leave a cluster behind.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)

@@ -6,7 +6,7 @@ import (
 
 // newCommand is the root of the command line. Each subcommand has a file.
 func newCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:   "quorate",
 		Short: "A Kubernetes API server whose storage is its own Raft log",
 		Long: `Quorate serves the Kubernetes API from a Raft-replicated store that is part of
@@ -17,7 +17,10 @@ To try it:      quorate dev
 To run a node:  quorate node --help`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
+		Version:       versionText(),
+	})
+	root.SetVersionTemplate("{{.Version}}")
+	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a cluster:"},
@@ -30,6 +33,7 @@ To run a node:  quorate node --help`,
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
-	root.AddCommand(versionCommand())
+	root.AddCommand(versionCommand(), completionCommand())
+	root.SetHelpCommand(helpCommand())
 	return root
 }

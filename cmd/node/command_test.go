@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,40 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	walk(newCommand())
 }
 
+// TestVersionFlag: what every other program has.
+func TestVersionFlag(t *testing.T) {
+	want := runCommand(t, "version")
+	for _, flag := range []string{"--version", "-v"} {
+		if got := runCommand(t, flag); got != want {
+			t.Errorf("%s: %q, want %q", flag, got, want)
+		}
+	}
+}
+
+// TestUnknownSubcommands: every command with subcommands refuses what is none of them,
+// however deep it is. A cron job with a typo must not succeed.
+func TestUnknownSubcommands(t *testing.T) {
+	var walk func(c *cobra.Command, path []string)
+	walk = func(c *cobra.Command, path []string) {
+		if !c.HasSubCommands() {
+			return
+		}
+		name := c.Commands()[0].Name()
+		for _, args := range [][]string{append(slices.Clone(path), name+"x"), append([]string{"help"}, append(slices.Clone(path), name+"x")...)} {
+			if _, err := tryCommand(t, args...); err == nil || !strings.Contains(err.Error(), `did you mean "`+name+`"?`) {
+				t.Errorf("quorate %s: %v", strings.Join(args, " "), err)
+			}
+		}
+		if out, err := tryCommand(t, append(path, "--frobnicate")...); err == nil || !strings.Contains(err.Error(), "unknown flag") {
+			t.Errorf("quorate %s --frobnicate: %v (%s)", strings.Join(path, " "), err, out)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub, append(slices.Clone(path), sub.Name()))
+		}
+	}
+	walk(newCommand(), nil)
+}
+
 // TestRefusedCommandLines: mistakes end with an error that names them.
 func TestRefusedCommandLines(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
@@ -84,7 +119,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		want string
 	}{
 		{[]string{"nodes"}, "unknown command"},
-		{[]string{"node", "extra"}, "unknown command"},
+		{[]string{"node", "extra"}, `unexpected argument "extra"`},
 		{[]string{"node", "--nmae=a"}, "unknown flag: --nmae"},
 		{[]string{"node", "--api-address=nowhere"}, "api-address"},
 		{[]string{"config", "validate", "--log-level=loud"}, "log-level"},
@@ -92,7 +127,7 @@ func TestRefusedCommandLines(t *testing.T) {
 		{[]string{"dev", "stop", "--data-dir", t.TempDir()}, "there is no playground cluster"},
 		{[]string{"status"}, ".kube/config"},
 		{[]string{"status", "-o", "yaml"}, "must be table or json"},
-		{[]string{"member", "promote"}, "accepts 1 arg"},
+		{[]string{"member", "promote"}, "MEMBER is missing: quorate member promote MEMBER"},
 		{[]string{"snapshot", "restore", "x"}, "data-dir"},
 		{[]string{"snapshot", "verify", "/nowhere/at/all"}, "no such file"},
 	} {

@@ -15,12 +15,12 @@ import (
 
 // configCommand shows and checks configurations without starting anything.
 func configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Show or check a node's configuration"}
+	c := group(&cobra.Command{Use: "config", Short: "Show or check a node's configuration"})
 	c.AddCommand(
 		&cobra.Command{
 			Use:   "default",
 			Short: "Print a configuration file with every setting at its default",
-			Args:  cobra.NoArgs,
+			Args:  noArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return writeSettings(cmd.OutOrStdout(), new(Config).flags(), true)
 			},
@@ -54,7 +54,7 @@ func settingsCommand(use, short string, run func(*cobra.Command, *Config, *pflag
 	cfg := &Config{}
 	settings := cfg.flags()
 	var file string
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	c := &cobra.Command{Use: use, Short: short, Args: noArguments}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&file, "config", os.Getenv(envPrefix+"CONFIG"), "YAML file of settings, one key per flag; - is standard input")
 	c.Flags().AddFlagSet(settings)

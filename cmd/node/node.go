@@ -128,6 +128,10 @@ func (n *node) die(err error) {
 }
 
 func (n *node) openDir(context.Context) error {
+	// Before anything is made in it: a directory like that is to be emptied.
+	if err := disk.Unfinished(n.cfg.DataDir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -136,7 +140,8 @@ func (n *node) openDir(context.Context) error {
 		return err
 	}
 	n.lock = lock
-	// Before the identity: half way through a recovery there may be none.
+	// And again, now that it is ours. Before the identity: half way through a recovery
+	// there may be none.
 	return disk.Unfinished(n.cfg.DataDir)
 }
 

@@ -54,7 +54,7 @@ It may be killed at any time and run again. The files that it replaces stay in
 DIR/before-recovery until you delete them.`,
 		Example: `  quorate recover --data-dir /var/lib/quorate/n1 --inspect
   quorate recover --data-dir /var/lib/quorate/n1`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.in, r.out = cmd.InOrStdin(), cmd.OutOrStdout()
 			return r.run()

@@ -23,21 +23,25 @@ func buildVersion() string {
 	return "unknown"
 }
 
+// versionText is what --version prints.
+func versionText() string {
+	return fmt.Sprintf("quorate %s (commit %s, %s)\nserves Kubernetes %s\n", buildVersion(), commit, runtime.Version(), kubernetesVersion())
+}
+
 func versionCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output %q: must be text or json", output)
 			}
-			v := map[string]string{"version": buildVersion(), "commit": commit, "go": runtime.Version(), "kubernetes": kubernetesVersion()}
 			if output == "json" {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(v)
+				return e.Encode(map[string]string{"version": buildVersion(), "commit": commit, "go": runtime.Version(), "kubernetes": kubernetesVersion()})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "quorate %s (commit %s, %s)\nserves Kubernetes %s\n", v["version"], v["commit"], v["go"], v["kubernetes"])
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}

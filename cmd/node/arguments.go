@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// group is a command that only has subcommands: alone it explains itself, and what is
+// none of them is an error. By default cobra would print the help and end with 0.
+func group(c *cobra.Command) *cobra.Command {
+	c.Args = onlySubcommands
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// noArguments are the arguments of a command that takes none.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q; it is: %s", args[0], synopsis(c))
+}
+
+// exactly are the arguments of a command that takes these, in this order.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return fmt.Errorf("%s is missing: %s", names[len(args)], synopsis(c))
+		case len(args) > len(names):
+			return fmt.Errorf("unexpected argument %q; it is: %s", args[len(names)], synopsis(c))
+		}
+		if i := slices.Index(args, ""); i >= 0 {
+			return fmt.Errorf("%s is empty: %s", names[i], synopsis(c))
+		}
+		return nil
+	}
+}
+
+// atMost are the arguments of a command that takes one, or none.
+func atMost(name string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return exactly(name)(c, args)
+	}
+}
+
+// synopsis is how a command is written, without its flags.
+func synopsis(c *cobra.Command) string {
+	_, arguments, _ := strings.Cut(c.Use, " ")
+	return strings.TrimSpace(c.CommandPath() + " " + arguments)
+}
+
+// helpCommand is cobra's, but for topics that there are not: they are errors.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]...", Short: "Explain a command",
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			about, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var out []cobra.Completion
+			for _, sub := range about.Commands() {
+				if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), typed) {
+					out = append(out, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+				}
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return onlySubcommands(about, rest)
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}
+
+// checkOutput checks --output of a command that prints a table.
+func checkOutput(output string) error {
+	switch output {
+	case "table", "json":
+		return nil
+	}
+	return fmt.Errorf("--output %q: must be table or json", output)
+}
