@@ -3,13 +3,15 @@ package membership
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/quorate/quorate/proto"
 )
 
 // autopilot promotes, while this node leads, the non-voters that want a vote
-// and have been caught up for Limits.Stable. It never removes anybody: a cluster
-// that shrinks by itself loses its majority step by step.
+// and have been caught up for Limits.Stable, and completes removals that were interrupted. It
+// never removes anybody itself: a cluster that shrinks by itself loses its majority step by
+// step.
 func (m *Manager) autopilot(ctx context.Context) {
 	tick := min(m.opt.Tick, max(m.opt.Limits.Stable/4, firstTick))
 	for sleep(ctx, tick, nil) == nil {
@@ -17,7 +19,7 @@ func (m *Manager) autopilot(ctx context.Context) {
 			m.resetHealth()
 			continue
 		}
-		if err := m.promoteStable(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(m.finishRemovals(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
 			m.log.Warn("autopilot", "error", err)
 		}
 	}

@@ -230,17 +230,8 @@ func (m *Manager) remove(ctx context.Context, f facts, target Server, name strin
 		return fmt.Errorf("remove %s: %w", target.ID, err)
 	}
 	m.log.Info("member removed", "node", target.ID, "name", name)
-	word, err := json.Marshal(map[string]any{"name": name, "address": target.Address, "at": m.opt.Now().UTC()})
-	if err == nil {
-		err = errors.Join(
-			m.kv.Put(ctx, TableRemoved, string(target.ID), word, false),
-			m.kv.Delete(ctx, TableMembers, string(target.ID)),
-			m.kv.Delete(ctx, TableSuffrage, string(target.ID)),
-			m.kv.Delete(ctx, TableDiverged, string(target.ID)),
-		)
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: it is removed, but its record is not: %w", target.ID, err)
+	if err := m.record(ctx, target.ID, name, target.Address); err != nil {
+		return fmt.Errorf("remove %s: it is out of the configuration; that its certificates count no more is not written yet, and the leader goes on trying: %w", target.ID, err)
 	}
 	return nil
 }

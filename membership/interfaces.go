@@ -96,6 +96,10 @@ type KV interface {
 	Delete(ctx context.Context, table, key string) error
 	// List returns a whole table of this node's state.
 	List(table string) (map[string][]byte, error)
+	// Changes returns a channel that is sent to after a table has changed in this
+	// node's state, and once at the beginning, and a function that ends it. One wake-up
+	// may stand for many changes.
+	Changes(table string) (<-chan struct{}, func(), error)
 }
 
 // Peers gives connections to other nodes' peer ports (raftstore/peer.Host).
@@ -112,4 +116,6 @@ type Peers interface {
 	// ForgetAddress closes the connection that was made to an address with an
 	// empty id.
 	ForgetAddress(address string)
+	// Expel ends the connections of a node that was removed from the cluster.
+	Expel(id proto.NodeID)
 }

@@ -67,6 +67,10 @@ type Options struct {
 	// NonVoter says that the node wants to stay without a vote.
 	NonVoter bool
 
+	// OnRemoved is called once for each node of whose removal this node's state knows:
+	// soon after it is applied, and at the start. Default: nothing.
+	OnRemoved func(proto.NodeID)
+
 	Limits Limits
 	// Tick is how often a forming node asks its peers and a leader its members.
 	// Default 1 s; while nothing is formed the first rounds are faster.
@@ -129,6 +133,9 @@ func New(opt Options) (*Manager, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	if opt.OnRemoved == nil {
+		opt.OnRemoved = func(proto.NodeID) {}
+	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -187,6 +194,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			cancel()
 		}
 	})
+	wg.Go(func() { m.followRemovals(ctx) })
 	wg.Wait()
 	if wrong != nil {
 		return fmt.Errorf("membership: %w", wrong)

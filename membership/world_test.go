@@ -44,6 +44,9 @@ type world struct {
 	term              uint64
 	number, addresses int
 
+	refusing []string // tables whose writes fail
+	watching []watchedTable
+
 	passed time.Duration // how far the nodes' clocks are ahead
 }
 
@@ -67,16 +70,17 @@ type machine struct {
 	// supports is the feature version of the release that runs there; zero is 1.
 	supports uint32
 
-	up     bool
-	node   *Manager
-	cert   *pki.Node
-	server *grpc.Server
-	cancel context.CancelFunc
-	done   chan error
-	conns  map[string]*grpc.ClientConn
-	found  map[proto.NodeID][2]string // configured, found
-	reason string                     // it waits for
-	logs   []string
+	up       bool
+	node     *Manager
+	cert     *pki.Node
+	server   *grpc.Server
+	cancel   context.CancelFunc
+	done     chan error
+	conns    map[string]*grpc.ClientConn
+	found    map[proto.NodeID][2]string // configured, found
+	reason   string                     // it waits for
+	expelled []proto.NodeID
+	logs     []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -328,6 +332,13 @@ func (mc *machine) ForgetAddress(address string) {
 	}
 }
 
+// Expel implements Peers.
+func (mc *machine) Expel(id proto.NodeID) {
+	mc.w.mu.Lock()
+	defer mc.w.mu.Unlock()
+	mc.expelled = append(mc.expelled, id)
+}
+
 func (mc *machine) leaderLocked() *machine {
 	c := mc.cluster
 	if c == "" {
@@ -561,7 +572,11 @@ func (k fakeKV) Put(_ context.Context, table, key string, value []byte, ifAbsent
 	if _, ok := t[key]; ok && ifAbsent {
 		return fmt.Errorf("put: %w", ErrExists)
 	}
+	if slices.Contains(k.mc.w.refusing, table) {
+		return errors.New("the write was lost")
+	}
 	t[key] = value
+	k.mc.w.changedLocked(table)
 	return nil
 }
 
@@ -579,6 +594,7 @@ func (k fakeKV) Delete(_ context.Context, table, key string) error {
 		return errors.New("no leader")
 	}
 	delete(k.table(table), key)
+	k.mc.w.changedLocked(table)
 	return nil
 }
 
@@ -586,4 +602,30 @@ func (k fakeKV) List(table string) (map[string][]byte, error) {
 	k.mc.w.mu.Lock()
 	defer k.mc.w.mu.Unlock()
 	return maps.Clone(k.table(table)), nil
+}
+
+// watchedTable is one call of Changes.
+type watchedTable struct {
+	table string
+	wake  chan struct{}
+}
+
+func (w *world) changedLocked(table string) {
+	for _, t := range w.watching {
+		if t.table == table {
+			select {
+			case t.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (k fakeKV) Changes(table string) (<-chan struct{}, func(), error) {
+	k.mc.w.mu.Lock()
+	defer k.mc.w.mu.Unlock()
+	wake := make(chan struct{}, 1)
+	wake <- struct{}{}
+	k.mc.w.watching = append(k.mc.w.watching, watchedTable{table, wake})
+	return wake, func() {}, nil
 }

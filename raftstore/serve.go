@@ -3,7 +3,9 @@ package raftstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/quorate/quorate/proto"
@@ -48,6 +50,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 		answers = make(chan *proto.PeerResponse, linkQueue)
 		written = make(chan struct{})
 		gone    = make(chan struct{})
+		known   bool // the caller is a member
 		room    = newBudget(maxForwardedBytes)
 	)
 	go func() {
@@ -84,6 +87,14 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 			answer.Answer = &proto.PeerResponse_Refused{Refused: "unknown question"}
 			answers <- answer
 			continue
+		}
+		// Whether it is one still, after the removal, is for the peer port to know: it ends
+		// the stream.
+		if !known && p.store.leader.ready() {
+			if known = p.isMember(caller); !known {
+				answers <- stranger(req, caller)
+				continue
+			}
 		}
 		// A question counts for more than its bytes: it holds a goroutine.
 		size := int64(len(req.GetPropose())) + questionCost
@@ -125,6 +136,26 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 		return nil
 	}
 	return err
+}
+
+// isMember says whether a node may propose and read through this one, which leads. A
+// leader's configuration is the newest there is, so who is not in it is not a member: it
+// was removed, and the record of that is not here yet. Any other node's configuration may
+// lag, and it refuses both for not leading.
+func (p *PeerServer) isMember(id proto.NodeID) bool {
+	_, servers, err := p.store.Members()
+	return err == nil && slices.ContainsFunc(servers, func(s Server) bool { return s.ID == id })
+}
+
+// stranger refuses a question of a node that is not a member.
+func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
+	why := fmt.Sprintf("node %s is not a member of this cluster", caller)
+	if _, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
+		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Propose{Propose: &proto.ProposeResponse{
+			Error: proto.ProposeError_PROPOSE_INVALID, Detail: why,
+		}}}
+	}
+	return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: why}}
 }
 
 // questionCost bounds the goroutines of one stream by the budget of its bytes.

@@ -180,5 +180,14 @@ func (k smallTables) List(table string) (map[string][]byte, error) {
 	return out, nil
 }
 
+// Changes does not read what has changed: each wake-up has the table listed.
+func (k smallTables) Changes(table string) (<-chan struct{}, func(), error) {
+	w, err := k.Watch(table, k.State().Applied())
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %s: %w", table, err)
+	}
+	return w.Wake(), w.Close, nil
+}
+
 // transferBound is how long leadership may take to change hands at shutdown.
 const transferBound = 3 * time.Second

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -79,6 +80,7 @@ type node struct {
 	peers    *peer.Host
 	rpc      *peer.Transport
 	store    *raftstore.Store
+	state    atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
 	reader   *consistency.Reader
 	manager  *membership.Manager
 	fairness *fairness.Controller // nil: switched off
@@ -229,7 +231,7 @@ func (n *node) openPeers(context.Context) error {
 	}
 	n.peers, err = peer.New(peer.Config{
 		NodeID: n.identity.ID(), Credentials: n.pki, Listener: listener, Advertise: n.cfg.PeerAdvertise,
-		Cluster: n.identity.Cluster, Logger: n.log, Fatal: n.die,
+		Cluster: n.identity.Cluster, Removed: n.removed, Logger: n.log, Fatal: n.die,
 		Traffic: func(id proto.NodeID) peer.Traffic { return n.metrics.Peer(string(id)) },
 	})
 	if err != nil {
@@ -237,6 +239,13 @@ func (n *node) openPeers(context.Context) error {
 	}
 	n.rpc = peer.NewTransport(n.peers)
 	return nil
+}
+
+// removed says whether a member was removed, as far as this node's state knows: nothing
+// before it is loaded.
+func (n *node) removed(id proto.NodeID) bool {
+	s := n.state.Load()
+	return s != nil && membership.IsRemoved(smallTables{s}, id)
 }
 
 func (n *node) openStore(context.Context) (err error) {
@@ -258,6 +267,7 @@ func (n *node) openStore(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.state.Store(n.store)
 	n.log.Info("the state is loaded", "applied", n.store.Applied(), "took", time.Since(began))
 	n.store.Observe(n.metrics.LogWrite, n.metrics.BackendCommit, n.metrics.ReadIndexWait)
 	n.store.ObserveRoundTrips(func(to proto.NodeID, d time.Duration) { n.metrics.PeerRoundTrip(string(to), d) })

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // admission counts inbound connections. A connection is pending until its
@@ -31,6 +33,7 @@ type ipCount struct{ pending, established int }
 type ticket struct {
 	conn net.Conn
 	ip   netip.Addr
+	node proto.NodeID  // set by establish
 	elem *list.Element // in pending; nil once established or released
 }
 
@@ -87,9 +90,9 @@ func (a *admission) evictLocked(match func(*ticket) bool) {
 	}
 }
 
-// establish turns a pending connection into an established one. It fails when
+// establish turns a pending connection into an established one, of a node. It fails when
 // there are too many of these, or when the connection was pushed out.
-func (a *admission) establish(t *ticket) bool {
+func (a *admission) establish(t *ticket, node proto.NodeID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed || t.elem == nil {
@@ -100,6 +103,7 @@ func (a *admission) establish(t *ticket) bool {
 		return false
 	}
 	n.established++
+	t.node = node
 	a.established[t] = struct{}{}
 	a.dropPendingLocked(t)
 	return true

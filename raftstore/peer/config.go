@@ -35,6 +35,11 @@ type Config struct {
 	// before there is one. It is called for each call and must not block.
 	// Default: always "".
 	Cluster func() proto.ClusterID
+	// Removed says whether a node was removed from the cluster, as far as this node's
+	// state knows. Such a node is refused everything but Hello and Join. It is called for
+	// each call and each connection, concurrently, and must not block. What it says may
+	// only change from false to true; then call Expel. Default: always false.
+	Removed func(proto.NodeID) bool
 	// Logger gets refused connections and the like, at most one line per second
 	// and reason. Default: slog.Default().
 	Logger *slog.Logger
@@ -69,6 +74,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Cluster == nil {
 		c.Cluster = func() proto.ClusterID { return "" }
+	}
+	if c.Removed == nil {
+		c.Removed = func(proto.NodeID) bool { return false }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

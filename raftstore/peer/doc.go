@@ -17,7 +17,9 @@
 //
 // Every gRPC call carries the cluster and the node in its metadata, every Raft
 // stream begins with the cluster; a node of another cluster is refused. So a
-// member of a cluster from before a restore cannot disturb the restored one.
+// member of a cluster from before a restore cannot disturb the restored one. A node
+// that was removed is refused all but Hello and Join, and loses the connections that
+// it has: see removal.go.
 //
 // A leader keeps one connection open to each member on which that member may ask
 // it: Host.Offer. It is used where the member's own dial fails. See reverse.go.

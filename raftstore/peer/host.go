@@ -36,6 +36,7 @@ type Host struct {
 	clients map[proto.NodeID]*grpcClient // see client.go
 	moved   map[proto.NodeID]moved       // see moved.go
 	parked  map[proto.NodeID]*parked     // see reverse.go
+	offered map[*inbound]struct{}        // in use by the node that they were offered to
 }
 
 // New starts to accept connections on cfg.Listener. Raft streams are refused
@@ -53,6 +54,7 @@ func New(cfg Config) (*Host, error) {
 		clients:  map[proto.NodeID]*grpcClient{},
 		moved:    map[proto.NodeID]moved{},
 		parked:   map[proto.NodeID]*parked{},
+		offered:  map[*inbound]struct{}{},
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.tls = h.serverTLS()
@@ -138,9 +140,17 @@ func (h *Host) welcome(t *ticket) {
 		h.refuse(conn, err)
 		return
 	}
-	if !h.admitted.establish(t) {
+	if !h.admitted.establish(t, conn.node) {
 		h.refuse(conn, errTooMany)
 		return
+	}
+	// After establish: a connection that is not refused here is there for Expel to close.
+	// Calls are checked one by one, as Hello and Join stay open to everybody.
+	if conn.protocol != alpnGRPC {
+		if err := h.checkRemoved(conn.node); err != nil {
+			h.refuse(conn, err)
+			return
+		}
 	}
 	t.conn.SetDeadline(time.Time{})
 	h.meter(raw, conn.node)

@@ -101,7 +101,20 @@ func (h *Host) offerOnce(ctx context.Context, id proto.NodeID, addr string, rele
 		conn.Close()
 		return err
 	}
-	in := &inbound{Conn: conn, node: id, protocol: alpnGRPC, release: release}
+	in := &inbound{Conn: conn, node: id, protocol: alpnGRPC}
+	in.release = func() {
+		h.mu.Lock()
+		delete(h.offered, in)
+		h.mu.Unlock()
+		release()
+	}
+	h.mu.Lock()
+	h.offered[in] = struct{}{}
+	h.mu.Unlock()
+	if err := h.checkRemoved(id); err != nil { // now that Expel would find it
+		in.Close()
+		return err
+	}
 	if !h.calls.put(in, h.cfg.HandshakeTimeout) {
 		in.Close()
 		return errNotServed

@@ -83,8 +83,8 @@ func (h *Host) Serve() {
 	})
 }
 
-// checkCall refuses a call whose metadata contradicts the certificate, and one
-// from another cluster.
+// checkCall refuses a call whose metadata contradicts the certificate, one of a node
+// that was removed, and one from another cluster.
 func (h *Host) checkCall(ctx context.Context, method string) error {
 	caller, ok := CallerOf(ctx)
 	if !ok {
@@ -93,8 +93,14 @@ func (h *Host) checkCall(ctx context.Context, method string) error {
 	if said := one(ctx, metaNode); said != string(caller) {
 		return status.Errorf(codes.PermissionDenied, "%s says %q, the certificate is that of node %s", metaNode, said, caller)
 	}
+	if clusterless[method] {
+		return nil
+	}
+	if err := h.checkRemoved(caller); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
 	ours := h.cfg.Cluster()
-	if ours == "" || clusterless[method] {
+	if ours == "" {
 		return nil
 	}
 	if theirs := one(ctx, metaCluster); theirs != string(ours) {

@@ -1,0 +1,104 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// A removal has two steps: the configuration without the member, and the record in
+// TableRemoved by which all nodes refuse what the member's disk still has. The record
+// comes second: a member that is refused and cannot be removed (no leader any more) would
+// be cut off and still count for the majority. Between the two the leader keeps it from
+// writing and reading, by its configuration; should the second step fail, the next leader
+// makes up for it: finishRemovals.
+
+// IsRemoved says whether a node was removed from the cluster, as far as a state knows.
+// Safe for concurrent use; it does not wait.
+func IsRemoved(kv interface {
+	Get(table, key string) ([]byte, bool)
+}, id proto.NodeID) bool {
+	_, gone := kv.Get(TableRemoved, string(id))
+	return gone
+}
+
+// followRemovals carries out here what a removal means, as soon as this node's state has
+// the record: it ends the connections that the removed node has open.
+func (m *Manager) followRemovals(ctx context.Context) {
+	changed, stop, err := m.kv.Changes(TableRemoved)
+	if err != nil {
+		m.log.Error("removals of members are not followed: connections of removed nodes stay open until this node is restarted", "error", err)
+		return
+	}
+	defer stop()
+	known := map[string]bool{}
+	for {
+		records, err := m.kv.List(TableRemoved)
+		if err != nil {
+			m.log.Warn("removals of members cannot be read", "error", err)
+		}
+		for id := range records {
+			if !known[id] {
+				known[id] = true
+				m.peers.Expel(proto.NodeID(id))
+				m.opt.OnRemoved(proto.NodeID(id))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// record says that a member was removed, and forgets what there was about it.
+func (m *Manager) record(ctx context.Context, id proto.NodeID, name, address string) error {
+	word, err := json.Marshal(map[string]any{"name": name, "address": address, "at": m.opt.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	// If the first fails the others are kept: they are how finishRemovals knows.
+	if err := m.kv.Put(ctx, TableRemoved, string(id), word, false); err != nil {
+		return err
+	}
+	return errors.Join(
+		m.kv.Delete(ctx, TableSuffrage, string(id)),
+		m.kv.Delete(ctx, TableDiverged, string(id)),
+		m.kv.Delete(ctx, TableMembers, string(id)),
+	)
+}
+
+// finishRemovals writes, on the leader, the records that an interrupted removal has left
+// out. What a node says about itself is written after it was in the configuration; so a
+// node of which there is such a word, and which is not in the leader's configuration, was
+// removed. The words are read first: a configuration from before them proves nothing.
+func (m *Manager) finishRemovals(ctx context.Context) error {
+	records, err := m.records()
+	if err != nil {
+		return err
+	}
+	conf, err := m.raft.Members()
+	if err != nil || len(conf.Servers) == 0 {
+		return err
+	}
+	for id, r := range records {
+		if _, member := conf.Find(id); member {
+			continue
+		}
+		if IsRemoved(m.kv, id) { // its last word about itself came late
+			if err := m.kv.Delete(ctx, TableMembers, string(id)); err != nil {
+				return fmt.Errorf("forget %s: %w", id, err)
+			}
+			continue
+		}
+		if err := m.record(ctx, id, r.Name, r.PeerAddress); err != nil {
+			return fmt.Errorf("finish the removal of %s: %w", id, err)
+		}
+		m.log.Info("an interrupted removal of a member is complete", "node", id, "name", r.Name)
+	}
+	return nil
+}
