@@ -130,6 +130,31 @@ func TestNoAnonymous(t *testing.T) {
 	}
 }
 
+// TestRefusedCertificate: what is refused is asked on each request, also for a
+// certificate whose user is known.
+func TestRefusedCertificate(t *testing.T) {
+	refused := false
+	c := &Certificates{Now: func() time.Time { return epoch }, Refuse: func(leaf *x509.Certificate) error {
+		if refused && leaf.Subject.CommonName == "one" {
+			return errors.New("its node was removed")
+		}
+		return nil
+	}}
+	a := NewAuthentication()
+	a.Authenticators = []Authenticator{c}
+	one, two := request(cert(t, pkix.Name{CommonName: "one"}), true), request(cert(t, pkix.Name{CommonName: "two"}), true)
+	if u, err := a.Authenticate(one); err != nil || u.Name != "one" {
+		t.Fatalf("%v %v", u, err)
+	}
+	refused = true
+	if u, err := a.Authenticate(one); !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("a refused certificate: %v %v", u, err)
+	}
+	if u, err := a.Authenticate(two); err != nil || u.Name != "two" {
+		t.Errorf("another certificate: %v %v", u, err)
+	}
+}
+
 func TestCertificateUsersAreSharedAndBounded(t *testing.T) {
 	c := &Certificates{Now: func() time.Time { return epoch }}
 	one := cert(t, pkix.Name{CommonName: "one"})

@@ -15,7 +15,7 @@ import (
 // Certificates recognizes TLS client certificates: the common name is the user,
 // the organizations are its groups. The TLS layer has verified the chain for
 // client authentication when the connection began; what is checked here on every
-// request is that no certificate of the chain has expired since. The zero value
+// request is that no certificate of the chain has expired since, and Refuse. The zero value
 // is ready to use.
 type Certificates struct {
 	// Now is the clock. Default: time.Now.
@@ -23,6 +23,9 @@ type Certificates struct {
 	// Observe is told how long the certificate of a request is still valid. May
 	// be nil.
 	Observe func(remaining time.Duration)
+	// Refuse returns why a certificate is refused although it is valid, or nil. It is
+	// asked on every request, concurrently, and must not block. May be nil.
+	Refuse func(leaf *x509.Certificate) error
 
 	mu    sync.Mutex
 	users map[*x509.Certificate]*User // by leaf; emptied when full
@@ -51,6 +54,11 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 		return nil, false, err
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
+	if c.Refuse != nil {
+		if err := c.Refuse(leaf); err != nil {
+			return nil, false, fmt.Errorf("client certificate: %w", err)
+		}
+	}
 	if c.Observe != nil {
 		c.Observe(leaf.NotAfter.Sub(at))
 	}

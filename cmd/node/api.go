@@ -67,7 +67,7 @@ func (n *node) serveAPI(context.Context) error {
 		return err
 	}
 	authenticator := &auth.Authentication{
-		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate}},
+		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
 		Tokens:         []auth.TokenAuthenticator{accounts},
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
@@ -81,7 +81,7 @@ func (n *node) serveAPI(context.Context) error {
 	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
-		Authenticator: greeter{authenticator}, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Authenticator: greeter{authenticator, n.ofRemoved}, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),

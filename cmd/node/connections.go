@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"net/http"
 	"net/netip"
@@ -109,8 +110,9 @@ func (l *connections) add(c *connection) (victim *connection) {
 	return victim
 }
 
-// known makes a guest's connection one of a user.
-func (l *connections) known(c *connection, user string) (victim *connection) {
+// known makes a guest's connection one of a user. leaf is the certificate that the
+// client has shown, or nil.
+func (l *connections) known(c *connection, user string, leaf *x509.Certificate) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.holder == nil || c.user.Load() {
@@ -118,6 +120,7 @@ func (l *connections) known(c *connection, user string) (victim *connection) {
 	}
 	l.guests.remove(c)
 	l.users.add(user, c)
+	c.leaf = leaf
 	c.user.Store(true)
 	if l.users.count <= l.userLimit {
 		return nil
@@ -133,6 +136,24 @@ func (l *connections) known(c *connection, user string) (victim *connection) {
 	}
 	l.forget(victim)
 	return victim
+}
+
+// expel closes the connections of users whose certificate is refused from now on: what is
+// under way on them, watches for instance, was authenticated before.
+func (l *connections) expel(refused func(*x509.Certificate) error) {
+	var gone []*connection
+	l.mu.Lock()
+	for _, h := range l.users.holders {
+		for e := h.conns.Front(); e != nil; e = e.Next() {
+			if c := e.Value.(*connection); c.leaf != nil && refused(c.leaf) != nil {
+				gone = append(gone, c)
+			}
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range gone {
+		_ = c.Close()
+	}
 }
 
 // forget no longer counts a connection; it may be called again.
@@ -206,7 +227,12 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // greeter is an Authenticator that tells connections whose they are.
-type greeter struct{ apiserver.Authenticator }
+type greeter struct {
+	apiserver.Authenticator
+	// refuse is asked again when a connection is known for what it is: from there on
+	// expel finds it.
+	refuse func(*x509.Certificate) error
+}
 
 // Authenticate implements apiserver.Authenticator.
 func (g greeter) Authenticate(r *http.Request) (*auth.User, error) {
@@ -214,10 +240,19 @@ func (g greeter) Authenticate(r *http.Request) (*auth.User, error) {
 	if err != nil || u.Name == auth.Anonymous {
 		return u, err
 	}
-	if c, ok := r.Context().Value(connectionKey{}).(*connection); ok && !c.user.Load() {
-		if victim := c.in.known(c, u.Name); victim != nil {
-			_ = victim.Close()
-		}
+	c, ok := r.Context().Value(connectionKey{}).(*connection)
+	if !ok || c.user.Load() {
+		return u, nil
+	}
+	var leaf *x509.Certificate
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		leaf = r.TLS.PeerCertificates[0]
+	}
+	if victim := c.in.known(c, u.Name, leaf); victim != nil {
+		_ = victim.Close()
+	}
+	if leaf != nil && g.refuse != nil && g.refuse(leaf) != nil {
+		return nil, auth.ErrUnauthorized
 	}
 	return u, nil
 }
@@ -234,9 +269,10 @@ type connection struct {
 	// user: a request on it was authenticated. Written under in.mu.
 	user atomic.Bool
 
-	holder *holder       // nil: not counted any more; guarded by in.mu
-	place  *list.Element // among the holder's; guarded by in.mu
-	idle   *list.Element // guarded by in.mu
+	leaf   *x509.Certificate // that the user has shown; guarded by in.mu
+	holder *holder           // nil: not counted any more; guarded by in.mu
+	place  *list.Element     // among the holder's; guarded by in.mu
+	idle   *list.Element     // guarded by in.mu
 
 	// shaking: it has a place among the handshakes. Written under their lock, as ended
 	// and waits.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -164,7 +165,7 @@ func TestWhoMakesRoom(t *testing.T) {
 					conns[words[1]] = c
 					victim = l.add(c)
 				case "user":
-					victim = l.known(c, words[2])
+					victim = l.known(c, words[2], nil)
 				case "idle":
 					l.moved(c, http.StateIdle)
 				case "busy":
@@ -186,10 +187,40 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 }
 
+// TestExpelConnections: when a certificate is refused from now on, what is open with it
+// ends, and nothing else.
+func TestExpelConnections(t *testing.T) {
+	l := newConnections(nil, 10)
+	refused, kept := &x509.Certificate{}, &x509.Certificate{}
+	conns := map[string]*connection{}
+	for name, leaf := range map[string]*x509.Certificate{"refused": refused, "busy": refused, "kept": kept, "token": nil, "guest": nil} {
+		c := l.connection(somewhere{from: netip.MustParseAddr("10.0.0.1")})
+		conns[name] = c
+		l.add(c)
+		if name != "guest" {
+			l.known(c, "quorate-admin", leaf)
+		}
+	}
+	l.moved(conns["refused"], http.StateIdle)
+	l.expel(func(leaf *x509.Certificate) error {
+		if leaf == refused {
+			return errors.New("removed")
+		}
+		return nil
+	})
+	for name, open := range map[string]bool{"refused": false, "busy": false, "kept": true, "token": true, "guest": true} {
+		l.mu.Lock()
+		if counted := conns[name].holder != nil; counted != open {
+			t.Errorf("%s: open is %v", name, counted)
+		}
+		l.mu.Unlock()
+	}
+}
+
 // TestConnectionLimit: a silent connection goes for a new one, one that was
 // authenticated does not, on HTTP/1.1 and HTTP/2.
 func TestConnectionLimit(t *testing.T) {
-	door := greeter{byHeader{}}
+	door := greeter{Authenticator: byHeader{}}
 	l, s := serveConnections(t, 3, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = door.Authenticate(r)
 		_, _ = io.WriteString(w, "here")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -248,6 +249,20 @@ func (n *node) removed(id proto.NodeID) bool {
 	return s != nil && membership.IsRemoved(smallTables{s}, id)
 }
 
+// ofRemoved refuses a client certificate of a node that was removed: whoever has that
+// node's disk has its key.
+func (n *node) ofRemoved(leaf *x509.Certificate) error {
+	if len(leaf.URIs) == 0 { // a user's
+		return nil
+	}
+	for _, id := range pki.NodesOf(leaf) {
+		if n.removed(id) {
+			return fmt.Errorf("it is that of node %s, which was removed from the cluster", id)
+		}
+	}
+	return nil
+}
+
 func (n *node) openStore(context.Context) (err error) {
 	n.systemd.loading()
 	began := time.Now()
@@ -282,6 +297,7 @@ func (n *node) openMembership(context.Context) (err error) {
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
+		OnRemoved: func(proto.NodeID) { n.listener.expel(n.ofRemoved) },
 		Limits: membership.Limits{
 			Stable: n.cfg.PromoteAfter,
 			// A leader sends at least every fifth of this.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -118,11 +119,34 @@ func peerRequest(id proto.NodeID) request {
 	}
 }
 
-func adminRequest() request {
-	return request{
+// adminRequest names the node in whose directory the certificate lies, if it is one's.
+func adminRequest(id proto.NodeID) request {
+	r := request{
 		subject: pkix.Name{Organization: []string{"system:masters"}, CommonName: "quorate-admin"},
 		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
+	if id != "" {
+		r.uris = []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}}
+	}
+	return r
+}
+
+const (
+	uriScheme = "quorate"
+	uriNode   = "node"
+)
+
+// NodesOf returns the nodes whose certificate this is: their disks hold its key. They
+// are in its URI names quorate://node/<node-id>. Certificates of users have none. It
+// reads the certificate only; whether to trust it is for the caller to check.
+func NodesOf(cert *x509.Certificate) []proto.NodeID {
+	var out []proto.NodeID
+	for _, u := range cert.URIs {
+		if id, ok := strings.CutPrefix(u.Path, "/"); ok && u.Scheme == uriScheme && u.Host == uriNode {
+			out = append(out, proto.NodeID(id))
+		}
+	}
+	return out
 }
 
 // servingRequest covers what clients inside and outside of a cluster call an

@@ -158,7 +158,7 @@ func (n *Node) refresh() (renewed bool, err error) {
 		req       request
 		cert, key string
 	}
-	wanted := []want{{&l.admin, n.signing.api, adminRequest(), FileAdminCert, FileAdminKey}}
+	wanted := []want{{&l.admin, n.signing.api, adminRequest(n.opt.NodeID), FileAdminCert, FileAdminKey}}
 	if !n.opt.AdminOnly {
 		wanted = append(wanted,
 			want{&l.serving, n.signing.api, servingRequest(n.opt.Name, n.opt.Hosts), FileServingCert, FileServingKey},
@@ -237,7 +237,7 @@ func (n *Node) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error
 }
 
 // AdminCertificate is a client certificate of CN quorate-admin in the group
-// system:masters.
+// system:masters. It names the node, so that it can be refused when the node is removed.
 func (n *Node) AdminCertificate() *tls.Certificate { return n.current.Load().admin.tls }
 
 // Admin returns certificate and key of the administrator, in PEM.

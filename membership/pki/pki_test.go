@@ -11,12 +11,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/proto"
 )
 
 const (
@@ -468,6 +471,38 @@ func TestSudoUser(t *testing.T) {
 		if _, _, ok := sudoUser(c.euid, func(k string) string { return env[k] }); ok != c.ok {
 			t.Errorf("%+v: %v", c, ok)
 		}
+	}
+}
+
+// TestNodesOf: the administrator's certificate in a node's directory says whose it is,
+// also one from before that was so; those of users and of no node say nothing.
+func TestNodesOf(t *testing.T) {
+	dir := t.TempDir()
+	n, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA), NodeID: "n-1", Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := NodesOf(n.AdminCertificate().Leaf); !slices.Equal(got, []proto.NodeID{"n-1"}) {
+		t.Errorf("the administrator's certificate is that of %q", got)
+	}
+	if got := NodesOf(n.Certificate().Leaf); got != nil {
+		t.Errorf("a peer's name is taken for an administrator's: %q", got)
+	}
+	old, err := n.signing.api.issue(adminRequest("").template(time.Now(), time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := NodesOf(old.cert); got != nil {
+		t.Errorf("a certificate of no node is that of %q", got)
+	}
+	if err := errors.Join(WriteFile(n.path(FileAdminKey), old.keyPEM, ModeSecret), WriteFile(n.path(FileAdminCert), old.certPEM, ModePublic)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = Open(Options{Dir: dir, Secrets: secrets(t, secretA), NodeID: "n-1", Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := NodesOf(n.AdminCertificate().Leaf); len(got) != 1 {
+		t.Errorf("the certificate without a node was kept: %q", got)
 	}
 }
 
