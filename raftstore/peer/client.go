@@ -60,8 +60,8 @@ func (h *Host) Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Forget closes the connection to a node, if there is one: for members that
-// were removed.
+// Forget closes the connection that calls to a node are made on, if there is one.
+// For a member that was removed there is Expel.
 func (h *Host) Forget(id proto.NodeID) {
 	h.mu.Lock()
 	old := h.clients[id]
