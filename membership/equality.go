@@ -29,7 +29,7 @@ const (
 )
 
 // ErrStateDiffers is returned by Run when this node's state is not what a majority of
-// the members, all others among them that it takes, say it must be at the same index:
+// the voters, two others at least, say it must be at the same index:
 // its state machine or its disk is broken. The node must not serve, nor start again.
 var ErrStateDiffers = errors.New("the state of this node differs from the cluster's")
 
@@ -169,16 +169,21 @@ func (m *Manager) WrongStates() map[string]string {
 	return out
 }
 
-// judge says whether this node's state is wrong: more than half of all members, whether
+// judge says whether this node's state is wrong: more than half of all voters, whether
 // they answered or not, agree on another hash at an index that this node has noted.
 // That takes two others at least, each of which was asked itself, so that no node can
 // stop another by a lie alone. Less than that would not do: of five nodes of which two
 // are wrong, the three that are right also differ from two that agree.
+//
+// Members without a vote are judged and judge nobody: there may be more of them than
+// voters, they are added without anybody's consent, and what is committed is what a
+// majority of the voters has.
 func judge(self proto.NodeID, conf Configuration, answers map[proto.NodeID]statusAnswer) (evidence, bool) {
 	own := hashesOf(answers[self])
+	voters := slices.DeleteFunc(slices.Clone(conf.Servers), func(s Server) bool { return !s.Voter })
 	for _, index := range slices.Backward(slices.Sorted(maps.Keys(own))) {
 		votes := map[uint64][]evidenceMember{}
-		for _, s := range conf.Servers {
+		for _, s := range voters {
 			if hash, ok := hashesOf(answers[s.ID])[index]; ok && s.ID != self && hash != own[index] {
 				name := answers[s.ID].status.Name
 				if name == "" {
@@ -188,7 +193,7 @@ func judge(self proto.NodeID, conf Configuration, answers map[proto.NodeID]statu
 			}
 		}
 		for hash, others := range votes { // at most one has a majority
-			if 2*len(others) > len(conf.Servers) {
+			if len(others) >= 2 && 2*len(others) > len(voters) {
 				slices.SortFunc(others, func(a, b evidenceMember) int { return strings.Compare(a.Name, b.Name) })
 				return evidence{
 					Index: index, Hash: fmt.Sprintf("%016x", own[index]), Theirs: fmt.Sprintf("%016x", hash), Others: others,

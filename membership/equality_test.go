@@ -40,11 +40,11 @@ func TestDiverged(t *testing.T) {
 	}
 }
 
-// TestJudge: a node gives itself up only when more than half of all members say so,
+// TestJudge: a node gives itself up only when more than half of all voters say so,
 // whether they answer or not.
 func TestJudge(t *testing.T) {
 	// Each column is a member, the first one is the node that judges; "-" did not answer,
-	// "." has noted no hash at that index.
+	// "." has noted no hash at that index. "(1)" says a member without a vote.
 	for _, c := range []struct {
 		name  string
 		rows  []string // one per index
@@ -68,6 +68,12 @@ func TestJudge(t *testing.T) {
 		{"at an older index", []string{"2 1 1", "2 . ."}, true},
 		{"two others, at different indexes", []string{"2 1 .", "2 . 1"}, false},
 		{"this one has noted nothing", []string{". 1 1"}, false},
+		{"more without a vote than voters", []string{"1 1 1 (2) (2) (2) (2)"}, false},
+		{"those without a vote do not help another voter", []string{"1 2 . (2) (2) (2) (2)"}, false},
+		{"those without a vote do not save this one", []string{"2 1 1 (2) (2) (2) (2)"}, true},
+		{"this one has no vote, and the voters differ from it", []string{"(2) 1 1 ."}, true},
+		{"this one has no vote, and two of four voters are no majority", []string{"(2) 1 1 . -"}, false},
+		{"this one has no vote, and a single voter differs from it", []string{"(2) 1"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			answers := map[proto.NodeID]statusAnswer{}
@@ -75,8 +81,10 @@ func TestJudge(t *testing.T) {
 			for row, line := range c.rows {
 				for i, word := range strings.Fields(line) {
 					id := proto.NodeID(rune('a' + i))
+					inner, noVote := strings.CutPrefix(word, "(")
+					word = strings.TrimSuffix(inner, ")")
 					if row == 0 {
-						conf.Servers = append(conf.Servers, Server{ID: id})
+						conf.Servers = append(conf.Servers, Server{ID: id, Voter: !noVote})
 						// A member cannot speak for another: what it says of its id is not looked at.
 						answers[id] = statusAnswer{status: &proto.NodeStatus{NodeId: "b"}}
 					}
@@ -106,7 +114,7 @@ func TestOneWordEach(t *testing.T) {
 		}
 		return statusAnswer{status: st}
 	}
-	conf := Configuration{Servers: []Server{{ID: "a"}, {ID: "b"}, {ID: "c"}}}
+	conf := Configuration{Servers: []Server{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}}}
 	answers := map[proto.NodeID]statusAnswer{"a": say(1), "b": say(2, 2, 2), "c": say(1), "x": say(2), "y": say(2)}
 	if e, wrong := judge("a", conf, answers); wrong {
 		t.Error(e)
