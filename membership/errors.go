@@ -25,9 +25,9 @@ var (
 		"remove the old member ('quorate member remove'), move the whole data directory away, and let the node join again")
 	// ErrOtherCluster is returned when a node belongs to another cluster.
 	ErrOtherCluster = errors.New("belongs to another cluster")
-	// ErrRemoved is returned to a node that was removed from the cluster and
-	// asks to join under its old id.
-	ErrRemoved = errors.New("this node was removed from the cluster; wipe its data directory and join as a new node")
+	// ErrRemoved is returned to a node that was removed from the cluster and says hello or
+	// asks to join under its old id; and by Run and CheckRemoved on that node.
+	ErrRemoved = errors.New("this node was removed from the cluster; stop it, and destroy or wipe its data directory (with an empty one it joins as a new node)")
 	// ErrTooOld is returned to a node that asks to join and supports less than the cluster
 	// speaks.
 	ErrTooOld = errors.New("this node's release is too old for the cluster; install the release that the members run, and start it again")

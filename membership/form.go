@@ -215,8 +215,14 @@ func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map
 	wg.Wait()
 }
 
+// hello asks whoever is at an address.
 func (m *Manager) hello(ctx context.Context, addr string) (*proto.HelloResponse, error) {
-	conn, err := m.peers.Conn("", addr)
+	return m.helloTo(ctx, "", addr)
+}
+
+// helloTo asks a node, and no other that may be at its address.
+func (m *Manager) helloTo(ctx context.Context, id proto.NodeID, addr string) (*proto.HelloResponse, error) {
+	conn, err := m.peers.Conn(id, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -77,8 +77,8 @@ type Options struct {
 	Tick time.Duration
 	// CallTimeout bounds one call to one peer. Default 2 s.
 	CallTimeout time.Duration
-	// Refuse, if set, is called once, when this node's state is found to be wrong: from
-	// then on the node must serve nothing. Run returns the same error soon after.
+	// Refuse, if set, is called once, when this node's state is found to be wrong, or the
+	// node to be removed: from then on it must serve nothing. Run returns the same error soon after.
 	Refuse func(error)
 	Logger *slog.Logger     // default slog.Default()
 	Now    func() time.Time // default time.Now
@@ -172,7 +172,7 @@ func (m *Manager) Formed() <-chan struct{} { return m.formed }
 // Run finds or starts the node's cluster, then announces the node, searches for
 // the members while there is no leader and, while it leads, runs autopilot. It
 // returns nil when ctx ends, or the reason why the node can never take part, or
-// can no longer: ErrStateDiffers.
+// can no longer: ErrStateDiffers, ErrRemoved.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := m.form(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -184,7 +184,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var wrong error
+	var wrong, removed error
 	wg.Go(func() { m.announce(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
@@ -195,7 +195,13 @@ func (m *Manager) Run(ctx context.Context) error {
 		}
 	})
 	wg.Go(func() { m.followRemovals(ctx) })
+	wg.Go(func() {
+		if removed = m.watchPlace(ctx); removed != nil {
+			cancel()
+		}
+	})
 	wg.Wait()
+	wrong = errors.Join(removed, wrong)
 	if wrong != nil {
 		return fmt.Errorf("membership: %w", wrong)
 	}

@@ -1,8 +1,13 @@
 package membership
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -64,4 +69,77 @@ func TestInterruptedRemoval(t *testing.T) {
 		_, there := leader.node.kv.Get(TableMembers, string(third.id))
 		return !there
 	})
+}
+
+// refusals makes a node tell what it refuses to serve for.
+func refusals() (edit func(*Options), said chan error) {
+	said = make(chan error, 1)
+	return func(o *Options) { o.Refuse = func(err error) { said <- err } }, said
+}
+
+// TestRemovedNodeLearns: a node that was cut off when it was removed is told when it comes
+// back, by any member; it ends its part, and does not begin it again.
+func TestRemovedNodeLearns(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	leader, third := all[0], all[2]
+	w.stop(third)
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckRemoved(third.dir); err != nil {
+		t.Errorf("it knows already: %v", err)
+	}
+	edit, said := refusals()
+	w.start(third, edit)
+	var err error
+	select {
+	case err = <-third.done:
+		third.done <- err
+	case <-time.After(20 * time.Second):
+		t.Fatal("it never learns")
+	}
+	if !errors.Is(err, ErrRemoved) || !errors.Is(<-said, ErrRemoved) {
+		t.Errorf("it ends with %v", err)
+	}
+	w.stop(third)
+	if err := CheckRemoved(third.dir); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), string(third.id)) {
+		t.Errorf("before the next start: %v", err)
+	}
+	if err := CheckRemoved(leader.dir); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	// A recovery makes another node of the directory.
+	if err := os.Remove(filepath.Join(third.dir, identityFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadIdentity(third.dir, "again"); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckRemoved(third.dir); err != nil {
+		t.Errorf("with another id: %v", err)
+	}
+}
+
+// TestAskPlace: what the members say of a node that asks, of which one does not answer.
+func TestAskPlace(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	leader, follower, third := all[0], all[1], all[2]
+	conf := leader.now()
+	if err := third.node.askPlace(t.Context(), conf); err != nil {
+		t.Errorf("a member: %v", err)
+	}
+	w.stop(third)
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.node.askPlace(t.Context(), conf); err != nil {
+		t.Errorf("another member: %v", err)
+	}
+	edit, _ := refusals()
+	w.start(third, edit)
+	if err := third.node.askPlace(t.Context(), conf); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "at 20") {
+		t.Errorf("the removed node: %v", err)
+	}
 }

@@ -32,8 +32,12 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 	if req.Self == nil {
 		return nil, status.Error(codes.InvalidArgument, "no member given")
 	}
-	if _, err := m.caller(ctx, req.Self); err != nil {
+	id, err := m.caller(ctx, req.Self)
+	if err != nil {
 		return nil, err
+	}
+	if err := m.checkCallerIsNotRemoved(id, req.ClusterId); err != nil {
+		return nil, toStatus(err)
 	}
 	expect := m.opt.BootstrapExpect
 	if m.opt.NonVoter {

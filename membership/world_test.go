@@ -85,6 +85,7 @@ type machine struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, number: int(worlds.Add(1)), machines: map[string]*machine{}, kv: map[proto.ClusterID]map[string]map[string][]byte{}, leader: map[proto.ClusterID]proto.NodeID{}, feature: map[proto.ClusterID]uint32{}, term: 1}
+	t.TempDir() // directories go after the nodes have stopped: one may still write
 	t.Cleanup(func() {
 		for _, mc := range w.machines {
 			w.stop(mc)

@@ -89,7 +89,12 @@ func TestMembership(t *testing.T) {
 		t.Errorf("after remove: %+v", after)
 	}
 	first.Kubectl(t, "create", "configmap", "new")
-	c.Kill(t, n4)
+	Await(t, 20*time.Second, "the removed node ends", func() string {
+		if n4.running() {
+			return "it runs"
+		}
+		return ""
+	})
 	c.nodes = c.Others(n4)
 	awaitEndpoints(t, c, first)
 

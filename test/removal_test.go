@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,4 +208,71 @@ func TestRemovedKeys(t *testing.T) {
 	}
 	// The others go on.
 	leader.Kubectl(t, "create", "configmap", "after")
+}
+
+// TestRemovedNodeServesNothing: a node that was removed refuses, ends what is open, and
+// ends; started again it says why it does not start. So does one that was away when it
+// was removed.
+func TestRemovedNodeServesNothing(t *testing.T) {
+	c := Start(t, 3)
+	n1, n2, n3 := c.Nodes()[0], c.Nodes()[1], c.Nodes()[2]
+	n1.Kubectl(t, "create", "secret", "generic", "s", "--from-literal=a=b")
+	c.Kill(t, n3)
+	members(t, c, "remove", "n3")
+	for _, when := range []string{"after it was away", "once it knows"} {
+		out, err := c.TryQuorate(t, "dev", "start", "n3", "--data-dir", c.dir)
+		if err == nil {
+			// It was ready before it was told.
+			Await(t, 20*time.Second, "n3 ends", func() string {
+				if c.Node(t, "n3").running() {
+					return "it runs"
+				}
+				return ""
+			})
+		} else if !strings.Contains(out, "this node was removed from the cluster") {
+			t.Errorf("%s: %s", when, out)
+		}
+		if n3.running() {
+			t.Errorf("%s: it runs", when)
+		}
+	}
+	log, err := os.ReadFile(n3.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), "THIS NODE WAS REMOVED FROM THE CLUSTER"); n != 1 {
+		t.Errorf("its log says it %d times", n)
+	}
+
+	if c.Leader(t, n1, n2) == n2 {
+		members(t, c, "transfer-leader", "n1")
+	}
+	watch, err := n2.HTTP(t).Get(n2.API + "/api/v1/secrets?watch=1&timeoutSeconds=600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	members(t, c, "remove", "n2")
+	began := time.Now()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, watch.Body)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("a watch of the removed node goes on")
+	}
+	Await(t, 20*time.Second, "n2 ends", func() string {
+		if body, resp, err := n2.Get(t, "/api/v1/secrets?resourceVersion=0"); err == nil && resp.StatusCode != http.StatusServiceUnavailable {
+			return fmt.Sprintf("it answers %s %s", resp.Status, body)
+		}
+		if n2.running() {
+			return "it runs"
+		}
+		return ""
+	})
+	t.Logf("the removed node had ended after %v", time.Since(began))
+	n1.Kubectl(t, "create", "configmap", "after")
 }

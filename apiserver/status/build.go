@@ -341,6 +341,13 @@ func WrongState() *apierrors.StatusError {
 	return e
 }
 
+// RemovedNode is the 503 of a node that was removed from the cluster.
+func RemovedNode() *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("this node was removed from the cluster: it has stopped serving, use another node")
+	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return e
+}
+
 // Timeout is the 504 of the request's deadline.
 func Timeout() *apierrors.StatusError {
 	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)

@@ -224,10 +224,13 @@ func (n *node) healthChecks() health.Config {
 		return nil
 	}}
 	formed := health.Check{Name: "membership", Check: func(context.Context) error {
+		if err := n.refusing.reason(); errors.Is(err, membership.ErrRemoved) {
+			return err
+		}
 		select {
 		case <-n.manager.Formed():
 			if n.store.Role() == "removed" {
-				return errors.New("this node was removed from the cluster: stop it, and wipe its data directory if it is to join again")
+				return errors.New("this node is not in the configuration of the cluster: it was removed, or has not caught up to where it was added")
 			}
 			return nil
 		default:
@@ -243,7 +246,12 @@ func (n *node) healthChecks() health.Config {
 		}
 		return errors.New("the first namespaces are not there yet")
 	}}
-	state := health.Check{Name: "state", Check: func(context.Context) error { return n.refusing.reason() }}
+	state := health.Check{Name: "state", Check: func(context.Context) error {
+		if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
+			return err
+		}
+		return nil
+	}}
 	var ensured atomic.Bool // who takes a role away later does not make the node unready
 	roles := health.Check{Name: "poststarthook/rbac/bootstrap-roles", Check: func(context.Context) error {
 		if ensured.Load() || n.roles.Ensured() {

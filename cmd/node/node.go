@@ -105,6 +105,7 @@ func runNode(ctx context.Context, c *Config, log *slog.Logger, logs *watchedLog)
 		// The directory first: nothing may be touched while another process has it.
 		n.openDir,
 		func(context.Context) error { return membership.CheckState(c.DataDir) },
+		func(context.Context) error { return membership.CheckRemoved(c.DataDir) },
 		n.openIdentity,
 		n.openMetrics,
 		n.openSurface,

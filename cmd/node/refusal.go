@@ -1,16 +1,18 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/membership"
 )
 
-// refusal stops the API of a node whose state is wrong: what it would answer is not
-// what the cluster holds. The zero value refuses nothing. Safe for concurrent use.
+// refusal stops the API of a node whose state is wrong, or that was removed: what it would
+// answer is not what the cluster holds. The zero value refuses nothing. Safe for concurrent use.
 type refusal struct{ why atomic.Pointer[error] }
 
 // refuse is final: the process ends soon after.
@@ -29,7 +31,11 @@ func (r *refusal) reason() error {
 func (r *refusal) before(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if r.reason() != nil && !aboutTheNode(req.URL.Path) {
-			codec.WriteStatus(w, req, status.From(status.WrongState()))
+			answer := status.WrongState()
+			if errors.Is(r.reason(), membership.ErrRemoved) {
+				answer = status.RemovedNode()
+			}
+			codec.WriteStatus(w, req, status.From(answer))
 			return
 		}
 		h.ServeHTTP(w, req)

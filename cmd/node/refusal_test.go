@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/membership"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -42,5 +45,18 @@ func TestRefusal(t *testing.T) {
 	}
 	if err := r.reason(); err == nil || err.Error() != "at log index 16 ..." {
 		t.Errorf("the reason is %v", err)
+	}
+}
+
+// TestRefusalOfRemoved: who asks a removed node is told that, and not that its state is
+// wrong.
+func TestRefusalOfRemoved(t *testing.T) {
+	var r refusal
+	r.refuse(fmt.Errorf("said by n1: %w", membership.ErrRemoved))
+	w := httptest.NewRecorder()
+	r.before(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/secrets?resourceVersion=0", nil))
+	var st metav1.Status
+	if err := json.Unmarshal(w.Body.Bytes(), &st); err != nil || w.Code != 503 || !strings.Contains(st.Message, "was removed from the cluster") {
+		t.Errorf("%d %s %v", w.Code, w.Body, err)
 	}
 }

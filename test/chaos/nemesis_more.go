@@ -205,10 +205,10 @@ func (r *run) shrink(ctx context.Context) error {
 		}
 		others := r.others(n)
 		over := r.fault("remove", "", true, n)
+		n.ExpectExit() // a node ends when it learns of its removal
 		err = r.member(ctx, others, "remove", n.Name)
 		if err == nil {
 			r.setTargets(others...)
-			n.ExpectExit()
 			_ = n.Signal(syscall.SIGCONT)
 			err = n.Kill()
 		}
