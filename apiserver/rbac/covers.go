@@ -131,11 +131,18 @@ func (c *coverage) spend(n int) bool {
 	}
 	if c.err == nil && c.work < c.next {
 		c.next = c.work - checkEvery
-		if err := c.ctx.Err(); err != nil {
-			c.err = fmt.Errorf("compare the rules with what the user may do: %w", err)
-		}
+		c.err = c.ended()
 	}
 	return c.err == nil
+}
+
+// ended is the error of a context that has ended, else nil. spend looks at it now and then only,
+// so whatever ends a comparison looks again.
+func (c *coverage) ended() error {
+	if err := c.ctx.Err(); err != nil {
+		return fmt.Errorf("compare the rules with what the user may do: %w", err)
+	}
+	return nil
 }
 
 // allowing is the set of rules that allow a word.
@@ -278,37 +285,51 @@ func (c *coverage) missing(sides []side, by bits, picked []string, f func(picked
 	return true
 }
 
-// covers reports whether own rules cover others. If not, missing are permissions that they do
-// not cover, one each, and more says that these are not all. Errors:
-// ErrTooManyCombinations, and that of the context.
-func covers(ctx context.Context, own, others []rbacv1.PolicyRule) (missing []rbacv1.PolicyRule, more bool, err error) {
+// verdict is what a comparison of rules has found. Its zero value grants nothing.
+type verdict struct {
+	// covered says that own rules cover the others. It is set in one place, after each box was
+	// found covered while the context had not ended.
+	covered bool
+	// missing are permissions that are not covered, one each; more says that these are not all.
+	missing []rbacv1.PolicyRule
+	more    bool
+}
+
+// covers finds out whether own rules cover others. Errors: ErrTooManyCombinations, and that of the
+// context: a comparison that was cut short has no verdict.
+func covers(ctx context.Context, own, others []rbacv1.PolicyRule) (verdict, error) {
 	c := newCoverage(ctx, own)
+	v, whole := verdict{}, true
 	for i := range others {
 		c.kept = 0
 		for part, b := range c.boxes(&others[i]) {
+			has := empty(b.sides) || c.covered(b.sides, b.begin)
 			if c.err != nil {
-				return nil, false, c.err
+				return verdict{}, c.err
 			}
-			if empty(b.sides) || c.covered(b.sides, b.begin) {
+			if has {
 				continue
 			}
-			if c.err != nil {
-				return nil, false, c.err
-			}
-			more = !c.missing(b.sides, b.begin, nil, func(picked []string) bool {
-				missing = append(missing, single(part, picked))
-				return len(missing) < maxMissing
+			whole = false
+			v.more = !c.missing(b.sides, b.begin, nil, func(picked []string) bool {
+				v.missing = append(v.missing, single(part, picked))
+				return len(v.missing) < maxMissing
 			})
-			if !more {
-				continue
+			switch err := c.ended(); {
+			case err != nil:
+				return verdict{}, err
+			case v.more && len(v.missing) == 0:
+				return verdict{}, c.err
+			case v.more:
+				return v, nil
 			}
-			if len(missing) == 0 || c.ctx.Err() != nil {
-				return nil, false, c.err
-			}
-			return missing, true, nil
 		}
 	}
-	return missing, false, nil
+	if err := c.ended(); err != nil {
+		return verdict{}, err
+	}
+	v.covered = whole
+	return v, nil
 }
 
 // single is the rule of one permission of a box.

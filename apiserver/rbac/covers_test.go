@@ -50,9 +50,9 @@ func TestCoversAsUpstream(t *testing.T) {
 			}
 		}
 		want, left := validation.Covers(own, others)
-		missing, more, err := covers(context.Background(), own, others)
-		if err != nil || more || want != (len(missing) == 0) || fmt.Sprint(describeAll(missing)) != fmt.Sprint(describeAll(left)) {
-			t.Fatalf("seed %d: own %v\nothers %v\nmissing %v, more %t, %v\nupstream %t %v", seed, own, others, missing, more, err, want, left)
+		got, err := covers(context.Background(), own, others)
+		if err != nil || got.more || want != got.covered || fmt.Sprint(describeAll(got.missing)) != fmt.Sprint(describeAll(left)) {
+			t.Fatalf("seed %d: own %v\nothers %v\n%+v, %v\nupstream %t %v", seed, own, others, got, err, want, left)
 		}
 		if want {
 			covered++
@@ -102,14 +102,14 @@ func TestLargeRules(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			began := time.Now()
-			missing, more, err := covers(context.Background(), row.own, wide)
+			v, err := covers(context.Background(), row.own, wide)
 			took := time.Since(began)
-			switch text := reasonOf(describeAll(missing), more); {
+			switch text := reasonOf(describeAll(v.missing), v.more); {
 			case errors.Is(err, ErrTooManyCombinations) && row.name == "scattered":
 			case err != nil:
 				t.Fatal(err)
-			case row.say == "" && len(missing) > 0, !strings.Contains("not currently held\n"+text, row.say), len(text) > maxReason+100:
-				t.Errorf("%d missing, %d bytes: %.300s", len(missing), len(text), text)
+			case v.covered != (row.say == ""), !strings.Contains("not currently held\n"+text, row.say), len(text) > maxReason+100:
+				t.Errorf("%d missing, %d bytes: %.300s", len(v.missing), len(text), text)
 			}
 			// It was minutes.
 			if took > 5*time.Second {
@@ -138,12 +138,65 @@ func TestCoversEnds(t *testing.T) {
 		own[i] = rbacv1.PolicyRule{Verbs: but("v"), APIGroups: but("g"), Resources: but("r"), ResourceNames: but("n")}
 	}
 	others := []rbacv1.PolicyRule{{Verbs: manyWords("v", n), APIGroups: manyWords("g", n), Resources: manyWords("r", n), ResourceNames: manyWords("n", n)}}
-	if _, _, err := covers(context.Background(), own, others); !errors.Is(err, ErrTooManyCombinations) {
+	if _, err := covers(context.Background(), own, others); !errors.Is(err, ErrTooManyCombinations) {
 		t.Errorf("without an end: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, _, err := covers(ctx, own, others); !errors.Is(err, context.Canceled) {
+	if _, err := covers(ctx, own, others); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a request that has ended: %v", err)
+	}
+}
+
+// endsLater is a context that ends once it was looked at some times.
+type endsLater struct {
+	context.Context
+	looks, after int
+}
+
+func (c *endsLater) Err() error {
+	if c.looks++; c.looks > c.after {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCoversNothingWithoutVerdict: a comparison that its context cuts short says nothing, wherever
+// the context ends; above all not that nothing is missing.
+func TestCoversNothingWithoutVerdict(t *testing.T) {
+	everything := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}
+	many := rbacv1.PolicyRule{Verbs: manyWords("v", 40), APIGroups: []string{"g"}, Resources: manyWords("r", 40)}
+	long := rbacv1.PolicyRule{Verbs: manyWords("v", 400), APIGroups: manyWords("g", 400), Resources: []string{"r"}}
+	for _, row := range []struct {
+		name        string
+		own, others []rbacv1.PolicyRule
+	}{
+		{"more is missing than is told", nil, []rbacv1.PolicyRule{many, everything}},
+		{"all that is missing is told", nil, []rbacv1.PolicyRule{everything}},
+		{"nothing is asked for", nil, nil},
+		{"nothing is missing", Everything, []rbacv1.PolicyRule{many, long, everything}},
+		{"long lists", []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: manyWords("g", 399), Resources: []string{"*"}}}, []rbacv1.PolicyRule{long}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			whole := &endsLater{Context: context.Background(), after: 1 << 30}
+			want, err := covers(whole, row.own, row.others)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if whole.looks == 0 {
+				t.Fatal("the context was not looked at")
+			}
+			for after := range whole.looks {
+				ctx := &endsLater{Context: context.Background(), after: after}
+				v, err := covers(ctx, row.own, row.others)
+				if !errors.Is(err, context.Canceled) || v.covered || len(v.missing) > 0 {
+					t.Errorf("ended at look %d of %d (whole: %t): covered %t, %d missing, %v", after+1, whole.looks, want.covered, v.covered, len(v.missing), err)
+				}
+			}
+		})
+	}
+	ctx := &endsLater{Context: context.Background(), after: 1}
+	if err := newStored(t).z.ConfirmNoEscalation(ctx, &auth.User{Name: "u"}, "", []rbacv1.PolicyRule{many, everything}); err == nil {
+		t.Error("a check that was cut short confirms the rules")
 	}
 }

@@ -60,15 +60,15 @@ const maxReason = 4 << 10
 // the context's.
 func (z *Authorizer) ConfirmNoEscalation(ctx context.Context, u *auth.User, namespace string, rules []rbacv1.PolicyRule) error {
 	own, failed := z.RulesFor(u, namespace)
-	missing, more, err := covers(ctx, own, rules)
+	v, err := covers(ctx, own, rules)
 	if err != nil {
 		return err
 	}
-	if len(missing) == 0 {
+	if v.covered {
 		return nil
 	}
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		u.Name, u.Groups, reasonOf(describeAll(missing), more))
+		u.Name, u.Groups, reasonOf(describeAll(v.missing), v.more))
 	if failed != nil {
 		text += "; resolution errors: " + reasonOf([]string{fmt.Sprint([]error{failed})}, false)
 	}
