@@ -143,7 +143,15 @@ func Current(s Store, table, key string) (*mvcc.Version, error) {
 
 // Propose replicates a write. A refused condition is an outcome; a write that
 // turns out to have taken effect before is as good as applied.
+//
+// What was decided under a context that is over is not written: a check that the end cut
+// short may have found nothing because it did not look. Since the write is complete when it
+// comes here, a context that still runs has run for all of the decision. Errors: the context's
+// cause, with nothing written, and those of the store.
 func Propose(ctx context.Context, s Store, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
+	if ctx.Err() != nil {
+		return nil, 0, fmt.Errorf("write %s/%s: not begun: %w", w.Table, w.Key, context.Cause(ctx))
+	}
 	r, err := s.Propose(ctx, w)
 	if err != nil {
 		return nil, 0, fmt.Errorf("write %s/%s: %w", w.Table, w.Key, err)

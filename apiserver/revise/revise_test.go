@@ -106,3 +106,26 @@ func TestOutdatedState(t *testing.T) {
 		})
 	}
 }
+
+// TestDecidedTooLate: what is decided while the context ends is not written.
+func TestDecidedTooLate(t *testing.T) {
+	m := raftstore.NewMemory()
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	over := errors.New("the time is up")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := revise.Reviser{Store: m, Confirm: func(context.Context) error { return nil }}
+	_, err := r.Revise(ctx, "t", "k", func(*mvcc.Version) (*proto.Write, error) {
+		cancel(over)
+		return put("late"), nil
+	})
+	if !errors.Is(err, over) {
+		t.Errorf("the error is %v", err)
+	}
+	if v, err := revise.Current(m, "t", "k"); err != nil || v != nil {
+		t.Errorf("written: %v, %v", v, err)
+	}
+}
