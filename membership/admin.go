@@ -31,6 +31,7 @@ var httpErrors = []struct {
 	{ErrNotFound, http.StatusNotFound, "NotFound"},
 	{ErrAmbiguous, http.StatusConflict, "Ambiguous"},
 	{ErrRemoved, http.StatusConflict, "Removed"},
+	{ErrNotMember, http.StatusServiceUnavailable, "NotMember"},
 	{ErrRefused, http.StatusConflict, "Refused"},
 	{ErrOtherCluster, http.StatusConflict, "OtherCluster"},
 	{ErrConflict, http.StatusConflict, "Conflict"},
@@ -153,8 +154,8 @@ func (m *Manager) serveCreateToken(ctx context.Context, r *http.Request) (any, e
 	if err := readJSON(r, &req); err != nil {
 		return nil, err
 	}
-	if req.TTLSeconds < 0 || req.TTLSeconds > int64(maxTokenTTL/time.Second) {
-		return nil, fmt.Errorf("%w: ttlSeconds %d", errBadRequest, req.TTLSeconds)
+	if req.TTLSeconds < 0 || req.TTLSeconds > int64(MaxTokenTTL/time.Second) {
+		return nil, fmt.Errorf("%w: ttlSeconds %d: must be from 1 to %d", errBadRequest, req.TTLSeconds, int64(MaxTokenTTL/time.Second))
 	}
 	t, info, err := m.CreateToken(ctx, time.Duration(req.TTLSeconds)*time.Second, req.Uses, req.Note)
 	return TokenCreated{t.Reveal(), info}, err

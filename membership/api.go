@@ -117,6 +117,8 @@ type ClusterStatus struct {
 	// reported. It is raised when all members support a newer one, and never falls.
 	FeatureVersion uint32         `json:"featureVersion,omitempty"`
 	Members        []MemberStatus `json:"members"`
+	// Waiting is why the node that answers is not part of a cluster yet.
+	Waiting string `json:"waiting,omitempty"`
 	// Diverged says where members' states differ. Anything here needs a person.
 	Diverged []string `json:"diverged,omitempty"`
 	// WrongStates says, by name, which members have stopped because their state was wrong.

@@ -89,7 +89,10 @@ func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*
 		Kind: req.Kind, Member: req.Member, Force: req.Force, Hops: req.Hops + 1,
 	})
 	if err != nil {
-		return nil, fromStatus(err)
+		if err = fromStatus(err); errors.Is(err, ErrNotMember) {
+			err = fmt.Errorf("%s %w: it was removed", m.id.Name(), ErrNotMember) // by its name
+		}
+		return nil, err
 	}
 	return resp.Members, nil
 }

@@ -95,6 +95,9 @@ func (c *AdminClient) Open(ctx context.Context, path string) (io.ReadCloser, err
 // Close closes idle connections.
 func (c *AdminClient) Close() { c.http.CloseIdleConnections() }
 
+// Server is the host and port that are asked first.
+func (c *AdminClient) Server() string { return strings.TrimPrefix(c.servers[0], "https://") }
+
 // Members lists the members.
 func (c *AdminClient) Members(ctx context.Context) (MemberList, error) {
 	return call[MemberList](ctx, c, http.MethodGet, "members", nil)
@@ -189,11 +192,16 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 		}
 		tried.add(server, err)
 		var answered *remoteError
-		if errors.As(err, &answered) && !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrNotLeader) || ctx.Err() != nil {
+		if errors.As(err, &answered) && !asksElsewhere(err) || ctx.Err() != nil {
 			return zero, err
 		}
 	}
 	return zero, tried.err()
+}
+
+// asksElsewhere says whether the answer of a node says nothing about the others.
+func asksElsewhere(err error) bool {
+	return errors.Is(err, ErrNoLeader) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNotMember)
 }
 
 // roundTrip sends a request and reads the answer, or the error in it.

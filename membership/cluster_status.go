@@ -27,6 +27,9 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 	out := mergeStatus(members, answers)
 	out.WrongStates = m.WrongStates()
 	out.ClusterID, out.AnsweredBy = m.id.Cluster(), m.id.ID()
+	if why := m.waiting.Load(); why != nil {
+		out.Waiting = *why
+	}
 	return out, nil
 }
 

@@ -18,6 +18,8 @@ type view struct {
 	answers map[string]*proto.HelloResponse
 	// join are the addresses from the command line.
 	join []string
+	// strangers are addresses of nodes with another secret. No decision follows from them.
+	strangers []string
 }
 
 type actionKind int

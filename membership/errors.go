@@ -33,6 +33,9 @@ var (
 	ErrTooOld = errors.New("this node's release is too old for the cluster; install the release that the members run, and start it again")
 	// ErrNoLeader is returned when no leader was found in time.
 	ErrNoLeader = errors.New("the cluster has no leader at the moment")
+	// ErrNotMember is returned to a node that asks for a change and is no member: it was
+	// removed. Another node can be asked.
+	ErrNotMember = errors.New("is not a member of this cluster")
 	// ErrNotFound is returned when no member, or no token, has that id or name.
 	ErrNotFound = errors.New("not found")
 	// ErrAmbiguous is returned when more than one member has that name.

@@ -2,10 +2,12 @@ package membership
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,9 +39,11 @@ func (m *Manager) form(ctx context.Context) error {
 			return err
 		}
 		if done {
+			m.waiting.Store(nil)
 			return m.settle()
 		}
 		if why != reason {
+			m.waiting.Store(&why)
 			m.log.Info("waiting for a cluster", "reason", why)
 			reason = why
 		}
@@ -73,12 +77,17 @@ func (m *Manager) formStep(ctx context.Context) (done bool, why string, err erro
 		// the leader can change either.
 		return m.id.Cluster() != "", "this node is not in the configuration of the cluster", nil
 	}
-	a := decide(m.look(ctx))
+	v := m.look(ctx)
+	a := decide(v)
 	switch a.kind {
 	case actBootstrap:
 		return m.bootstrap(a)
 	case actJoin:
 		return false, "the cluster has been asked to let this node in", m.join(ctx, a)
+	}
+	if len(v.strangers) > 0 {
+		slices.Sort(v.strangers)
+		a.reason += "; another cluster secret than ours is at " + strings.Join(slices.Compact(v.strangers), ", ")
 	}
 	return false, a.reason, nil
 }
@@ -159,7 +168,7 @@ func (m *Manager) look(ctx context.Context) view {
 	// A second round asks whom the first one told of.
 	for range 2 {
 		delete(ask, self.PeerAddress)
-		m.helloAll(ctx, ask, v.answers)
+		v.strangers = append(v.strangers, m.helloAll(ctx, ask, v.answers)...)
 		ask = map[string]bool{}
 		for _, r := range v.answers {
 			for _, p := range r.Known {
@@ -194,8 +203,9 @@ func answered(answers map[string]*proto.HelloResponse, p *proto.Member) bool {
 	return false
 }
 
-// helloAll asks all addresses at once and adds the answers that came.
-func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map[string]*proto.HelloResponse) {
+// helloAll asks all addresses at once, adds the answers that came, and returns where
+// nodes have other certificates than those of our secret.
+func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map[string]*proto.HelloResponse) (strangers []string) {
 	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -205,6 +215,11 @@ func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map
 			r, err := m.hello(ctx, addr)
 			if err != nil {
 				m.log.Debug("no answer to hello", "address", addr, "error", err)
+				if isStranger(err) {
+					mu.Lock()
+					strangers = append(strangers, addr)
+					mu.Unlock()
+				}
 				return
 			}
 			mu.Lock()
@@ -213,6 +228,13 @@ func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map
 		})
 	}
 	wg.Wait()
+	return strangers
+}
+
+// isStranger says whether a handshake failed because the other node's certificate is
+// none of our authority's. gRPC passes the reason on as text only.
+func isStranger(err error) bool {
+	return strings.Contains(err.Error(), x509.UnknownAuthorityError{}.Error())
 }
 
 // hello asks whoever is at an address.

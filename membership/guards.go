@@ -14,6 +14,15 @@ type facts struct {
 	health map[proto.NodeID]probe
 	limits Limits
 	now    time.Time
+	names  map[proto.NodeID]string
+}
+
+// name is what people call a member: its name, or its id if it has none.
+func (f facts) name(id proto.NodeID) string {
+	if name := f.names[id]; name != "" {
+		return name
+	}
+	return string(id)
 }
 
 // probe is what the leader last learned about a member.
@@ -80,7 +89,7 @@ func guard(kind proto.ChangeKind, target Server, f facts, force bool) error {
 		if why == "" {
 			return nil
 		}
-		return fmt.Errorf("%w: %s %s: %s", ErrRefused, verb(kind), target.ID, why)
+		return fmt.Errorf("%w: %s %s: %s", ErrRefused, verb(kind), f.name(target.ID), why)
 	}
 	others := f.voters(target.ID)
 	switch kind {
@@ -105,7 +114,7 @@ func guard(kind proto.ChangeKind, target Server, f facts, force bool) error {
 		return refuse(f.liveMajority(others))
 	case proto.ChangeKind_CHANGE_TRANSFER:
 		if !target.Voter {
-			return refuse("it is not a voter")
+			return refuse("it is not a voter; first: quorate member promote " + f.name(target.ID))
 		}
 		return refuse(f.health[target.ID].caughtUp(f.limits))
 	}

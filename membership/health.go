@@ -44,7 +44,20 @@ func (m *Manager) survey(ctx context.Context) (facts, error) {
 		next[id] = p
 	}
 	m.health.probes = next
-	return facts{self: m.id.ID(), conf: conf, health: maps.Clone(next), limits: m.opt.Limits, now: now}, nil
+	return facts{self: m.id.ID(), conf: conf, health: maps.Clone(next), limits: m.opt.Limits, now: now, names: m.names()}, nil
+}
+
+// names are the members' names, as far as they are known.
+func (m *Manager) names() map[proto.NodeID]string {
+	_, members, err := m.members()
+	if err != nil {
+		return nil // ids do as well
+	}
+	out := make(map[proto.NodeID]string, len(members))
+	for _, p := range members {
+		out[proto.NodeID(p.NodeId)] = p.Name
+	}
+	return out
 }
 
 // resetHealth forgets everything: this node does not lead.
@@ -106,7 +119,7 @@ func (m *Manager) askStatus(ctx context.Context, s Server) (*proto.NodeStatus, e
 	}
 	st, err := proto.NewPeerClient(conn).Status(ctx, &proto.StatusRequest{})
 	if err != nil {
-		return nil, fromStatus(err)
+		return nil, unreached(fromStatus(err), s.Address, m.opt.CallTimeout)
 	}
 	return st, nil
 }

@@ -190,6 +190,9 @@ func joinAt(ctx context.Context, token JoinToken, server, node string) (Grant, e
 	req.Header.Set("Content-Type", "application/json")
 	var g joinGrant
 	if err := roundTrip(client, req, &g); err != nil {
+		if errors.Is(err, ErrPin) {
+			err = fmt.Errorf("%w; is this the peer port? A join token needs the address of the API, as in 'quorate member list'", err)
+		}
 		return Grant{}, err
 	}
 	return g.check(token.Pin)

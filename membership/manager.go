@@ -104,7 +104,8 @@ type Manager struct {
 	joins, wrong  bucket            // uses of join tokens, and tries with what is none
 	refusals      *loglimit.Limiter // log lines about those
 	divergences   atomic.Int64
-	differs       chan evidence // that this node's state is wrong
+	waiting       atomic.Pointer[string] // what this node waits for before it is part of a cluster
+	differs       chan evidence          // that this node's state is wrong
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,

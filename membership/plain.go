@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // plainError is an error of a connection in words for people. The whole of it is below.
@@ -58,6 +60,26 @@ func plainly(err error) error {
 			return err
 		}
 		return u.Err // without the method and the URL
+	}
+	return &plainError{text, err}
+}
+
+// unreached says in plain words that a member did not answer a call: gRPC passes the
+// reason on as text only. Other errors stay what they are.
+func unreached(err error, address string, within time.Duration) error {
+	if !errors.Is(err, errNotReached) {
+		return err
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "connection refused"):
+		text = "connection refused at " + address
+	case strings.Contains(text, "context deadline exceeded"), strings.Contains(text, "i/o timeout"):
+		text = fmt.Sprintf("no answer from %s within %s", address, within)
+	case isStranger(err):
+		text = address + " has another cluster secret"
+	default:
+		return err
 	}
 	return &plainError{text, err}
 }

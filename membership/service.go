@@ -104,7 +104,7 @@ func (m *Manager) Change(ctx context.Context, req *proto.ChangeRequest) (*proto.
 		return nil, toStatus(err)
 	}
 	if _, ok := conf.Find(id); !ok {
-		return nil, status.Errorf(codes.PermissionDenied, "node %s is not a member of this cluster", id)
+		return nil, status.Errorf(codes.PermissionDenied, "node %s %s", id, ErrNotMember)
 	}
 	if req.Hops > maxHops {
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("forwarded %d times; the limit is %d", req.Hops, maxHops))

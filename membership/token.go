@@ -22,10 +22,11 @@ const (
 	tokenSecretBytes = 16
 	// DefaultTokenTTL is how long a join token is valid unless told otherwise.
 	DefaultTokenTTL = 24 * time.Hour
-	maxTokenTTL     = 365 * 24 * time.Hour
-	maxTokenUses    = 1000
-	maxTokens       = 1000
-	maxNoteBytes    = 256
+	// MaxTokenTTL and MaxTokenUses bound what a join token is worth.
+	MaxTokenTTL  = 365 * 24 * time.Hour
+	MaxTokenUses = 1000
+	maxTokens    = 1000
+	maxNoteBytes = 256
 )
 
 // JoinToken lets a node that does not have the cluster secret join:
@@ -93,10 +94,10 @@ func (m *Manager) CreateToken(ctx context.Context, ttl time.Duration, uses int, 
 	switch {
 	case m.opt.Certificates == nil:
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: this node has no certificates of its own", ErrRefused)
-	case ttl < time.Second || ttl > maxTokenTTL:
-		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: a token lives for 1 s to %v", ErrRefused, maxTokenTTL)
-	case uses < 0 || uses > maxTokenUses:
-		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: a token has at most %d uses", ErrRefused, maxTokenUses)
+	case ttl < time.Second || ttl > MaxTokenTTL:
+		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: a token lives for 1 s to %v", ErrRefused, MaxTokenTTL)
+	case uses < 0 || uses > MaxTokenUses:
+		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: a token has at most %d uses", ErrRefused, MaxTokenUses)
 	case len(note) > maxNoteBytes:
 		return JoinToken{}, TokenInfo{}, fmt.Errorf("%w: the note is longer than %d bytes", ErrRefused, maxNoteBytes)
 	}
@@ -226,7 +227,7 @@ func (m *Manager) useToken(ctx context.Context, id, secret string, by string) er
 	}
 	limit := r.Uses
 	if limit == 0 {
-		limit = maxTokenUses
+		limit = MaxTokenUses
 	}
 	for n := range limit {
 		key := id + "/" + strconv.Itoa(n)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,11 +102,14 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 		err := guard(proto.ChangeKind_CHANGE_TRANSFER, s, f, false)
 		if err == nil {
 			if stuck := m.transfers.check(term, s.ID, f.health[s.ID].last); stuck != "" {
-				err = fmt.Errorf("%w: transfer leadership to %s: %s", ErrRefused, s.ID, stuck)
+				err = fmt.Errorf("%w: transfer leadership to %s: %s", ErrRefused, f.name(s.ID), stuck)
 			}
 		}
+		if err != nil && to != "" {
+			return err
+		}
 		if err != nil {
-			why = err.Error()
+			why = strings.TrimPrefix(err.Error(), ErrRefused.Error()+": ")
 			continue
 		}
 		best = append(best, s)

@@ -19,6 +19,7 @@ var wire = []struct {
 }{
 	{ErrRemoved, codes.PermissionDenied},
 	{ErrTooOld, codes.FailedPrecondition},
+	{ErrNotMember, codes.PermissionDenied},
 	{ErrNotLeader, codes.Unavailable},
 	{ErrNoLeader, codes.Unavailable},
 	{ErrConflict, codes.Aborted},

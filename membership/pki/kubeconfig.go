@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -119,6 +120,8 @@ type kubeconfigFile struct {
 	} `yaml:"users"`
 }
 
+var errNotKubeconfig = errors.New("this is not a kubeconfig")
+
 // ReadKubeconfig reads a kubeconfig, ours or merged into someone's own: the
 // context's server first (the current context's if context is empty), then the
 // other servers that are reached with the same user and the same CA.
@@ -143,8 +146,8 @@ func ReadKubeconfig(path, context string) (Kubeconfig, error) {
 
 func parseKubeconfig(data []byte, context string, readFile func(string) ([]byte, error)) (Kubeconfig, error) {
 	var f kubeconfigFile
-	if err := yaml.Unmarshal(data, &f); err != nil {
-		return Kubeconfig{}, err
+	if err := yaml.Unmarshal(data, &f); err != nil || len(f.Clusters) == 0 && len(f.Contexts) == 0 {
+		return Kubeconfig{}, errNotKubeconfig
 	}
 	if context == "" {
 		context = f.Current
@@ -185,7 +188,11 @@ func parseKubeconfig(data []byte, context string, readFile func(string) ([]byte,
 			}
 		}
 		if len(out.Endpoints) == 0 {
-			return Kubeconfig{}, fmt.Errorf("no context %q with a cluster", context)
+			var names []string
+			for _, c := range f.Contexts {
+				names = append(names, c.Name)
+			}
+			return Kubeconfig{}, fmt.Errorf("there is no context %q with a cluster; the contexts are: %s", context, strings.Join(names, ", "))
 		}
 	}
 	for _, u := range f.Users {

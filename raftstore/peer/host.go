@@ -3,9 +3,11 @@ package peer
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,8 +200,18 @@ func (h *Host) refuse(c *inbound, err error) {
 	c.Close()
 	if h.ctx.Err() == nil {
 		h.refusals.Warn(h.cfg.Logger, "refused a connection on the peer port",
-			"remote", c.RemoteAddr(), "node", c.node, "error", err)
+			"remote", c.RemoteAddr(), "node", c.node, "error", explained(err))
 	}
+}
+
+// explained adds to the error of a handshake what it most often means.
+func explained(err error) error {
+	var authority x509.UnknownAuthorityError
+	text := err.Error()
+	if errors.As(err, &authority) || strings.Contains(text, "tls: bad certificate") || strings.Contains(text, "tls: unknown certificate authority") {
+		return fmt.Errorf("%w: that node has another cluster secret, or is of another cluster", err)
+	}
+	return err
 }
 
 func (h *Host) openLayer() *Layer {
