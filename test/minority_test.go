@@ -3,8 +3,11 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +34,11 @@ func TestMinority(t *testing.T) {
 	c.Kill(t, gone...)
 
 	Await(t, 10*time.Second, "quorate status says that there is no quorum", func() string {
-		out := c.Admin(t, "status", "--context", "quorate-"+survivor.Name)
+		out, err := c.TryQuorate(t, "status", "--context", "quorate-"+survivor.Name, "--kubeconfig", c.Kubeconfig)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+			return fmt.Sprintf("exit code of %v, want 3: %s", err, out)
+		}
 		if !strings.Contains(out, "NO QUORUM") || strings.Count(out, "unreachable") != 2 {
 			return out
 		}

@@ -137,7 +137,7 @@ func (k smallTables) Put(ctx context.Context, table, key string, value []byte, i
 	}
 	r, err := k.Propose(ctx, w)
 	if err != nil {
-		return err
+		return smallTableError(err)
 	}
 	if r.Outcome == proto.Outcome_OUTCOME_EXISTS {
 		return fmt.Errorf("%s %s: %w", table, key, membership.ErrExists)
@@ -160,6 +160,18 @@ func (k smallTables) Get(table, key string) ([]byte, bool) {
 
 func (k smallTables) Delete(ctx context.Context, table, key string) error {
 	_, err := k.Propose(ctx, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_DELETE})
+	return smallTableError(err)
+}
+
+// smallTableError gives the store's sentinels the names that membership knows. What the
+// store says beside it, such as keys, is not for operators.
+func smallTableError(err error) error {
+	if errors.Is(err, raftstore.ErrNoLeader) {
+		return membership.ErrNoLeader
+	}
+	if errors.Is(err, raftstore.ErrUnknownOutcome) {
+		return raftstore.ErrUnknownOutcome
+	}
 	return err
 }
 

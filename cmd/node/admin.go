@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 )
 
 // access is how operating commands reach a cluster: through any node, with the
@@ -27,9 +31,14 @@ type access struct {
 }
 
 func (a *access) flags(c *cobra.Command) {
+	a.connects(c)
+	c.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
+}
+
+// connects are the flags of commands that print something else than tables.
+func (a *access) connects(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "administrator's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	c.PersistentFlags().StringVar(&a.context, "context", "", "ask this context's node first (default: the current context)")
-	c.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
 }
 
 // load reads the kubeconfig. The nodes of all its contexts are tried in turn,
@@ -46,7 +55,11 @@ func (a *access) load() (pki.Kubeconfig, error) {
 		}
 		path = filepath.Join(home, ".kube", "config")
 	}
-	return pki.ReadKubeconfig(path, a.context)
+	k, err := pki.ReadKubeconfig(path, a.context)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no kubeconfig %s: give one with --kubeconfig or KUBECONFIG; each node keeps one in DATA-DIR/admin.kubeconfig", path)
+	}
+	return k, err
 }
 
 func (a *access) client() (*membership.AdminClient, error) {
@@ -78,7 +91,9 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show all nodes of a cluster: role, term, lag, health",
 		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
-answer are shown with the reason.`,
+answer are shown with the reason.
+
+Exit code 3: there is no quorum. 1: no node answers.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
@@ -90,12 +105,21 @@ answer are shown with the reason.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd.OutOrStdout(), st, func(w *tabwriter.Writer) { statusTable(w, st) })
+			if err := a.print(cmd.OutOrStdout(), st, func(w *tabwriter.Writer) { statusTable(w, st) }); err != nil {
+				return err
+			}
+			if !st.Quorum {
+				return exitError{code: exitNoQuorum}
+			}
+			return nil
 		},
 	}
 	a.flags(c)
 	return c
 }
+
+// exitNoQuorum is the exit code of `quorate status` when there is no quorum, for scripts.
+const exitNoQuorum = 3
 
 func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
@@ -108,13 +132,21 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 		if m.Role != "leader" && m.LastContactMS >= 0 {
 			contact = (time.Duration(m.LastContactMS) * time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Role, m.Term, m.Commit, m.Applied, m.Lag, contact, size(m.DBBytes), m.Version, m.APIAddress, m.ID)
+		role := m.Role
+		if st.Waiting != "" && m.ID == st.AnsweredBy {
+			role = "waiting"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Name, role, m.Term, m.Commit, m.Applied, m.Lag, contact, size(m.DBBytes), m.Version, m.APIAddress, m.ID)
+	}
+	if st.Waiting != "" {
+		fmt.Fprintf(w, "\n%s waits for a cluster: %s\n", st.Members[0].Name, st.Waiting)
+		return
 	}
 	quorum := "quorum"
 	if !st.Quorum {
-		quorum = "NO QUORUM: writes and Most Recent reads fail, Any reads go on"
+		quorum = "NO QUORUM: writes and normal reads fail; reads with resourceVersion=0 go on"
 	}
-	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable, %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
+	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable: %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
 	featureLine(w, st)
 	for _, d := range st.Diverged {
 		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
@@ -183,6 +215,7 @@ func memberCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			sortMembers(list)
 			return a.print(cmd.OutOrStdout(), list, func(w *tabwriter.Writer) { memberTable(w, list) })
 		}}
 	}
@@ -195,7 +228,11 @@ func memberCommand() *cobra.Command {
 			return m.Members(cmd.Context())
 		}),
 		sub("add PEER-ADDRESS", "Add a running node as a non-voter", exactly("PEER-ADDRESS"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			return m.Add(cmd.Context(), args[0])
+			list, err := m.Add(cmd.Context(), args[0])
+			if err == nil && a.output != "json" {
+				tell(cmd, "The node at %s is a member without a vote. It gets one when it has caught up, unless it runs with --nonvoter.\n", args[0])
+			}
+			return list, err
 		}),
 		forced(sub("promote MEMBER", "Give a non-voter a vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Promote(cmd.Context(), args[0], force)
@@ -204,13 +241,30 @@ func memberCommand() *cobra.Command {
 			return m.Demote(cmd.Context(), args[0], force)
 		})),
 		forced(sub("remove MEMBER", "Remove a member", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			return m.Remove(cmd.Context(), args[0], force)
+			list, err := m.Remove(cmd.Context(), args[0], force)
+			if err == nil && a.output != "json" {
+				tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n", args[0])
+			}
+			return list, err
 		})),
 		sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Transfer(cmd.Context(), strings.Join(args, ""))
 		}),
 	)
 	return c
+}
+
+// tell prints what was done for people: on standard error, so that what programs read is
+// the list alone.
+func tell(cmd *cobra.Command, format string, args ...any) {
+	fmt.Fprintf(cmd.ErrOrStderr(), format, args...)
+}
+
+// sortMembers orders members by name, as people look for them.
+func sortMembers(list membership.MemberList) {
+	slices.SortFunc(list.Members, func(a, b membership.MemberInfo) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.ID), string(b.ID)))
+	})
 }
 
 func memberTable(w *tabwriter.Writer, list membership.MemberList) {
@@ -229,6 +283,12 @@ func tokenCommand() *cobra.Command {
 	create := &cobra.Command{
 		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ttl < time.Second || ttl > membership.MaxTokenTTL {
+				return fmt.Errorf("--ttl %s: must be from 1s to %dh", ttl, membership.MaxTokenTTL/time.Hour)
+			}
+			if req.Uses < 0 || req.Uses > membership.MaxTokenUses {
+				return fmt.Errorf("--uses %d: must be from 1 to %d, or 0 for any number", req.Uses, membership.MaxTokenUses)
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -243,7 +303,8 @@ func tokenCommand() *cobra.Command {
 				return a.print(cmd.OutOrStdout(), t, nil)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), t.Token)
-			fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s; on the new node:\n  quorate node --join-token @FILE --join API-ADDRESS\n", t.Info.Expires.Local().Format(time.DateTime))
+			fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s; on the new node:\n  quorate node --join-token @FILE --join %s    # the API's port of any member\n",
+				t.Info.Expires.Local().Format(time.DateTime), client.Server())
 			return nil
 		},
 	}
@@ -265,7 +326,7 @@ func tokenCommand() *cobra.Command {
 			return a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
 				fmt.Fprintln(w, "ID\tSTATE\tEXPIRES\tUSED\tNOTE")
 				for _, t := range tokens {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%d/%d\t%s\n", t.ID, t.State, t.Expires.Local().Format(time.DateTime), t.Used, t.Uses, t.Note)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d/%s\t%s\n", t.ID, t.State, t.Expires.Local().Format(time.DateTime), t.Used, uses(t.Uses), t.Note)
 				}
 			})
 		},
@@ -289,12 +350,23 @@ func tokenCommand() *cobra.Command {
 	return c
 }
 
+// uses is how many uses a join token allows.
+func uses(n int) string {
+	if n == 0 {
+		return "any"
+	}
+	return strconv.Itoa(n)
+}
+
 // kubeconfigCommand prints the administrator's kubeconfig with all nodes in it.
 func kubeconfigCommand() *cobra.Command {
 	var a access
 	c := &cobra.Command{
 		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.output != "yaml" && a.output != "json" {
+				return fmt.Errorf("--output %q: must be yaml or json", a.output)
+			}
 			k, err := a.load()
 			if err != nil {
 				return err
@@ -308,6 +380,7 @@ func kubeconfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			sortMembers(list)
 			k.Endpoints, k.Current = nil, ""
 			for _, m := range list.Members {
 				if m.APIAddress != "" {
@@ -315,6 +388,10 @@ func kubeconfigCommand() *cobra.Command {
 				}
 			}
 			b, err := k.Encode()
+			if err == nil && a.output == "json" {
+				b, err = yaml.YAMLToJSON(b)
+				b = append(b, '\n')
+			}
 			if err != nil {
 				return err
 			}
@@ -322,6 +399,7 @@ func kubeconfigCommand() *cobra.Command {
 			return err
 		},
 	}
-	a.flags(c)
+	a.connects(c)
+	c.Flags().StringVarP(&a.output, "output", "o", "yaml", "yaml or json")
 	return c
 }

@@ -198,7 +198,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 			return nil
 		}
 		if err := f.Set(name, value); err != nil {
-			return fmt.Errorf("%s: %s: %w", where, name, err)
+			return fmt.Errorf("%s: %s: %s: %s", where, name, value, invalidValue(f.Lookup(name), err))
 		}
 		origins[name] = from
 		return nil
@@ -214,7 +214,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 			continue
 		}
 		if f.Lookup(name) == nil {
-			errs = append(errs, fmt.Errorf("environment: %s: there is no setting %q", key, name))
+			errs = append(errs, fmt.Errorf("environment: %s: there is no setting %q%s", key, name, nearSetting(f, name, environmentName)))
 			continue
 		}
 		if value != "" {
@@ -227,12 +227,27 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 	}
 	for _, name := range sortedKeys(values) {
 		if f.Lookup(name) == nil {
-			errs = append(errs, fmt.Errorf("%s: there is no setting %q", file, name))
+			errs = append(errs, fmt.Errorf("%s: there is no setting %q%s", file, name, nearSetting(f, name, func(s string) string { return s })))
 			continue
 		}
 		errs = append(errs, set(name, values[name], fromFile, file))
 	}
 	return origins, errors.Join(errs...)
+}
+
+// nearSetting is the end of an error about an unknown setting: the nearest one, if one is
+// near, as it is written there.
+func nearSetting(f *pflag.FlagSet, name string, written func(string) string) string {
+	var names []string
+	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	if name = nearest(name, names); name == "" {
+		return ""
+	}
+	return "; did you mean " + written(name) + "?"
+}
+
+func environmentName(setting string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(setting, "-", "_"))
 }
 
 // maxConfigBytes bounds the configuration file.
@@ -314,11 +329,12 @@ func controllerNames() string {
 
 // complete fills in what follows from other settings and checks all of them.
 func (c *Config) complete() error {
+	derived := map[string]bool{} // what is wrong with these is said of what they follow from
 	if c.APIAdvertise == "" {
-		c.APIAdvertise = c.APIListen
+		c.APIAdvertise, derived["api-advertise-address"] = c.APIListen, checkAddress(c.APIListen, false) != nil
 	}
 	if c.PeerAdvertise == "" {
-		c.PeerAdvertise = c.PeerListen
+		c.PeerAdvertise, derived["peer-advertise-address"] = c.PeerListen, checkAddress(c.PeerListen, false) != nil
 	}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -339,9 +355,12 @@ func (c *Config) complete() error {
 		{"api-address", c.APIListen, false}, {"api-advertise-address", c.APIAdvertise, true},
 		{"peer-address", c.PeerListen, false}, {"peer-advertise-address", c.PeerAdvertise, true},
 	} {
-		if err := checkAddress(a.addr, a.advertised); err != nil {
+		if err := checkAddress(a.addr, a.advertised); err != nil && !derived[a.name] {
 			bad("%s: %w", a.name, err)
 		}
+	}
+	if c.APIListen == c.PeerListen && !strings.HasSuffix(c.APIListen, ":0") {
+		bad("api-address and peer-address are both %s: each needs a port of its own", c.APIListen)
 	}
 	for i, addr := range c.Join {
 		if err := checkAddress(addr, true); err != nil && c.JoinToken == "" {
@@ -472,7 +491,7 @@ func checkHTTPS(s string) error {
 func checkAddress(addr string, advertised bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%q: must be host:port", addr)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {

@@ -131,7 +131,7 @@ func TestComplete(t *testing.T) {
 		{"a join token", func(c *Config) { c.JoinToken, c.Join = "t", []string{"https://a:6443"} }, ""},
 		{"no name", func(c *Config) { c.Name = "" }, "name: must not be empty"},
 		{"no directory", func(c *Config) { c.DataDir = "" }, "data-dir: must not be empty"},
-		{"no port", func(c *Config) { c.APIListen = "a" }, "api-address: address a: missing port"},
+		{"no port", func(c *Config) { c.APIListen = "a" }, `api-address: "a": must be host:port`},
 		{"a word for a port", func(c *Config) { c.PeerListen = "a:http" }, "peer-address: a:http: the port"},
 		{"a large port", func(c *Config) { c.PeerListen = "a:65536" }, "peer-address: a:65536: the port"},
 		{"no address for others", func(c *Config) { c.APIListen = "0.0.0.0:6443" }, "api-advertise-address: 0.0.0.0:6443 cannot be reached"},

@@ -56,6 +56,9 @@ func (n *node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, er
 			return nil, fmt.Errorf("join token: %w", err)
 		}
 		text = strings.TrimSpace(string(b))
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o004 != 0 {
+			n.log.Warn("everyone can read the join token, which is worth as much as the cluster secret: chmod 600", "file", path)
+		}
 	}
 	token, err := membership.ParseJoinToken(text)
 	if err != nil {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 func logLevel(s string) (slog.Level, error) {
@@ -33,5 +36,24 @@ func newLogger(c *Config, w io.Writer) (*slog.Logger, *watchedLog) {
 	if text {
 		return slog.New(slog.NewTextHandler(watched, o)), watched
 	}
+	o.ReplaceAttr = readable
 	return slog.New(slog.NewJSONHandler(watched, o)), watched
+}
+
+// readable writes values into JSON as the text has them: durations with their unit
+// instead of nanoseconds, addresses and members of Raft in words instead of their fields.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindDuration:
+		return slog.String(a.Key, a.Value.Duration().String())
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case error, json.Marshaler, *slog.Source: // the handler knows what to do
+		case raft.Server, []raft.Server, raft.Configuration:
+			return slog.String(a.Key, fmt.Sprintf("%+v", v))
+		case fmt.Stringer:
+			return slog.String(a.Key, v.String())
+		}
+	}
+	return a
 }
