@@ -40,6 +40,9 @@ type Consensus interface {
 	// Members returns the latest configuration, committed or not; an empty one
 	// before there is any. It answers from memory.
 	Members() (Configuration, error)
+	// Committed returns the newest configuration that this node's state knows to be
+	// committed, without its index; an empty one before there is any.
+	Committed() Configuration
 	// Leader returns the leader that this node knows of, or "".
 	Leader() (id proto.NodeID, address string)
 	// IsLeader says whether this node leads and an entry of its own term has

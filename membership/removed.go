@@ -74,16 +74,18 @@ func (m *Manager) record(ctx context.Context, id proto.NodeID, name, address str
 
 // finishRemovals writes, on the leader, the records that an interrupted removal has left
 // out. What a node says about itself is written after it was in the configuration; so a
-// node of which there is such a word, and which is not in the leader's configuration, was
-// removed. The words are read first: a configuration from before them proves nothing.
+// node of which there is such a word, and which is not in a configuration that is committed,
+// was removed. The words are read first: a configuration from before them proves nothing.
+// Nor does one that is not committed: when it is truncated, the node is a member again, and
+// all would refuse one that counts for the majority.
 func (m *Manager) finishRemovals(ctx context.Context) error {
 	records, err := m.records()
 	if err != nil {
 		return err
 	}
-	conf, err := m.raft.Members()
-	if err != nil || len(conf.Servers) == 0 {
-		return err
+	conf := m.raft.Committed()
+	if len(conf.Servers) == 0 {
+		return nil
 	}
 	for id, r := range records {
 		if _, member := conf.Find(id); member {

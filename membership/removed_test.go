@@ -143,3 +143,32 @@ func TestAskPlace(t *testing.T) {
 		t.Errorf("the removed node: %v", err)
 	}
 }
+
+// TestUncommittedRemoval: a leader that has a configuration without a member, and not the
+// majority for it, says of nobody that he was removed. When that configuration is
+// truncated, the member still counts.
+func TestUncommittedRemoval(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	leader, third := all[0], all[2]
+	w.mu.Lock()
+	before := leader.conf
+	leader.committed = &before
+	without := Configuration{Index: before.Index + 1}
+	for _, s := range before.Servers {
+		if s.ID != third.id {
+			without.Servers = append(without.Servers, s)
+		}
+	}
+	leader.conf = without
+	w.mu.Unlock()
+	if err := leader.node.finishRemovals(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if IsRemoved(leader.node.kv, third.id) {
+		t.Error("a voter is recorded as removed")
+	}
+	w.mu.Lock()
+	leader.conf, leader.committed = before, nil
+	w.mu.Unlock()
+}

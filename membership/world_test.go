@@ -58,15 +58,17 @@ type machine struct {
 	address string
 	index   uint64 // of its log, over what the configuration says
 
-	id      proto.NodeID
-	conf    Configuration
-	state   bool
-	cluster proto.ClusterID
-	lag     uint64
-	crash   string // "before" or "after" Bootstrap
-	noMove  bool   // transfers to it fail
-	tries   int    // transfers to it
-	hashes  []*proto.StateHash
+	id   proto.NodeID
+	conf Configuration
+	// committed is an older configuration, as long as conf is not committed.
+	committed *Configuration
+	state     bool
+	cluster   proto.ClusterID
+	lag       uint64
+	crash     string // "before" or "after" Bootstrap
+	noMove    bool   // transfers to it fail
+	tries     int    // transfers to it
+	hashes    []*proto.StateHash
 	// supports is the feature version of the release that runs there; zero is 1.
 	supports uint32
 
@@ -423,6 +425,15 @@ func (r fakeRaft) Members() (Configuration, error) {
 	defer r.lock()()
 	r.mc.leaderLocked()
 	return r.mc.conf, nil
+}
+
+func (r fakeRaft) Committed() Configuration {
+	defer r.lock()()
+	r.mc.leaderLocked()
+	if c := r.mc.committed; c != nil {
+		return Configuration{Servers: c.Servers}
+	}
+	return Configuration{Servers: r.mc.conf.Servers}
 }
 
 func (r fakeRaft) Leader() (proto.NodeID, string) {

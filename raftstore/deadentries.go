@@ -32,8 +32,9 @@ var ErrDeadEntries = errors.New("the log holds entries that were never committed
 
 // dropDead makes the log agree with the newest snapshot, as far as that can be done
 // while Raft runs: what ends below the snapshot's index is dropped. The state that the
-// snapshot stands for must be durable. Errors: ErrDeadEntries.
-func dropDead(log *disk.Log, snapshots *disk.SnapshotStore) error {
+// snapshot stands for must be durable; state is where this node's state is now. Errors:
+// ErrDeadEntries, ErrDiverged.
+func dropDead(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark) error {
 	at, term, _ := snapshots.Newest()
 	agrees, err := agree(log, at, term)
 	if err != nil || agrees {
@@ -47,6 +48,9 @@ func dropDead(log *disk.Log, snapshots *disk.SnapshotStore) error {
 		// Nothing, or only what was appended behind a snapshot.
 		return nil
 	case last >= at:
+		if err := wronglyApplied(log, at, state); err != nil {
+			return err
+		}
 		return fmt.Errorf("entries %d to %d, a snapshot at %d of term %d: %w", first, last, at, term, ErrDeadEntries)
 	}
 	if err := log.Drop(first, last); err != nil {
@@ -58,7 +62,7 @@ func dropDead(log *disk.Log, snapshots *disk.SnapshotStore) error {
 // dropDeadAtStart is dropDead before Raft has looked at its log: dead entries above the
 // snapshot go as well, and what a release without dropDead has left, which may lie
 // below a hole, with later snapshots and entries above it.
-func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore) error {
+func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore, state mvcc.Mark) error {
 	at, term, _ := snapshots.Newest()
 	first, last, err := bounds(s.log)
 	if err != nil || last == 0 {
@@ -86,7 +90,21 @@ func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore) error {
 	if err != nil || agrees || first > at {
 		return err
 	}
+	if err := wronglyApplied(s.log, at, state); err != nil {
+		return err
+	}
 	return drop(last)
+}
+
+// wronglyApplied is asked of a log that does not agree with the snapshot at an index: if
+// the state has applied an entry of this log from there on, it is not the cluster's. To
+// drop the log would drop the proof.
+func wronglyApplied(log *disk.Log, at uint64, state mvcc.Mark) error {
+	var l raft.Log
+	if uint64(state.Applied) < at || log.GetLog(uint64(state.Applied), &l) != nil || l.Term != uint64(state.Term) {
+		return nil
+	}
+	return fmt.Errorf("entry %d of the log is applied, and the log is not the cluster's from %d on: %w", state.Applied, at, ErrDiverged)
 }
 
 // agree reports whether the log holds the snapshot's last entry. By Log Matching it
@@ -147,6 +165,23 @@ func (l logBehind) GetLog(index uint64, out *raft.Log) error {
 	return err
 }
 
+// errBelow refuses entries below the newest snapshot.
+var errBelow = errors.New("these entries are below the newest snapshot")
+
+// StoreLogs implements raft.LogStore. Raft has no reason to store what a snapshot covers,
+// but it takes the first entries of all, which stand behind none, from a message that comes
+// late: a node that was empty when the snapshot was installed would have them below it,
+// and its members from their configuration. Raft gives such a message up.
+func (l logBehind) StoreLogs(logs []*raft.Log) error {
+	if at := l.snapshots.Index(); len(logs) > 0 && logs[0].Index <= at {
+		return fmt.Errorf("entries from %d, a snapshot at %d: %w", logs[0].Index, at, errBelow)
+	}
+	return l.Log.StoreLogs(logs)
+}
+
+// StoreLog implements raft.LogStore.
+func (l logBehind) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
 // LastIndex implements raft.LogStore.
 func (l logBehind) LastIndex() (uint64, error) {
 	last, err := l.Log.LastIndex()
@@ -173,8 +208,8 @@ func (f *fsm) noteApplied(log *disk.Log, m mvcc.Mark) {
 // configuration, so that to install the snapshot would take the node back to the members
 // of before; it would vote by them. A leader that knows what this node has does not send
 // such a snapshot: it is a copy that was on its way for long.
-func (s *Store) wouldForgetMembers(index, term uint64) bool {
-	if ok, err := agree(s.log, index, term); err != nil || !ok || index == 0 {
+func (s *Store) wouldForgetMembers(index, term uint64, newest bool) bool {
+	if ok, err := agree(s.log, index, term); err != nil || !ok && !newest || index == 0 {
 		return false
 	}
 	_, last, err := bounds(s.log)

@@ -75,9 +75,9 @@ func TestDropDead(t *testing.T) {
 					noError(t, err)
 					want, wantErr = tt.start, tt.errStart
 					s := &Store{log: log, cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
-					err = s.dropDeadAtStart(snapshots)
+					err = s.dropDeadAtStart(snapshots, mvcc.Mark{Applied: 90, Term: 2})
 				} else {
-					err = dropDead(log, snapshots)
+					err = dropDead(log, snapshots, mvcc.Mark{Applied: 90, Term: 2})
 				}
 				if !errors.Is(err, wantErr) {
 					t.Errorf("start %v: %v, want %v", start, err, wantErr)
@@ -89,6 +89,32 @@ func TestDropDead(t *testing.T) {
 				noError(t, db.Close())
 			}
 		})
+	}
+}
+
+// A state that has applied what the cluster did not commit does not go on without the log
+// that proves it.
+func TestWronglyApplied(t *testing.T) {
+	log, err := disk.OpenLog(t.TempDir(), disk.LogOptions{})
+	noError(t, err)
+	defer log.Close()
+	for i := uint64(1); i <= 120; i++ {
+		noError(t, log.StoreLog(&raft.Log{Index: i, Term: 2}))
+	}
+	for _, tt := range []struct {
+		applied, term uint64
+		wrong         bool
+	}{
+		{99, 2, false},  // what is below the snapshot may be right
+		{100, 2, true},  //
+		{120, 2, true},  //
+		{110, 3, false}, // it came with the snapshot
+		{121, 2, false}, // and so did this
+	} {
+		err := wronglyApplied(log, 100, mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)})
+		if errors.Is(err, ErrDiverged) != tt.wrong {
+			t.Errorf("applied %d of term %d: %v", tt.applied, tt.term, err)
+		}
 	}
 }
 
@@ -273,38 +299,133 @@ func TestLateSnapshot(t *testing.T) {
 	_, err := l.Propose(c.ctx(), write("k", "x"))
 	noError(t, err)
 	noError(t, l.raft.Snapshot().Error())
-	list, err := l.snapshots.List()
-	noError(t, err)
-	meta, data, err := l.snapshots.Open(list[0].ID)
-	noError(t, err)
-	defer data.Close()
 	noError(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0))
-	members := func() (n int) {
-		_, servers, err := b.Members()
-		noError(t, err)
-		return len(servers)
-	}
 	c.eventually("b knows four members", func() error {
-		if members() != 4 {
+		if b.members(t) != 4 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	var resp raft.InstallSnapshotResponse
-	err = l.rpc.InstallSnapshot(raft.ServerID(b.id), raft.ServerAddress(b.addr), &raft.InstallSnapshotRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(l.id), Addr: l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))},
-		Term:      l.raft.CurrentTerm(), SnapshotVersion: meta.Version, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
-		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
-	}, &resp, data)
-	if err == nil || resp.Success {
-		t.Errorf("the snapshot was taken: %v", err)
+	if err := c.sendSnapshot(l, b, l.raft.CurrentTerm()); err == nil {
+		t.Error("the snapshot was taken")
 	}
 	r, err := l.Propose(c.ctx(), write("k", "z"))
 	noError(t, err)
 	noError(t, b.WaitApplied(c.ctx(), r.Revision))
-	if n := members(); n != 4 {
+	if n := b.members(t); n != 4 {
 		t.Errorf("b knows %d members now", n)
 	}
+}
+
+// sendSnapshot sends a node's newest snapshot as its replication does.
+func (c *cluster) sendSnapshot(from, to *testNode, term uint64) error {
+	list, err := from.snapshots.List()
+	noError(c.t, err)
+	meta, data, err := from.snapshots.Open(list[0].ID)
+	noError(c.t, err)
+	defer data.Close()
+	var resp raft.InstallSnapshotResponse
+	err = from.rpc.InstallSnapshot(raft.ServerID(to.id), raft.ServerAddress(to.addr), &raft.InstallSnapshotRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from.id), Addr: from.rpc.EncodePeer(raft.ServerID(from.id), raft.ServerAddress(from.addr))},
+		Term:      term, SnapshotVersion: meta.Version, LastLogIndex: meta.Index, LastLogTerm: meta.Term,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: meta.Size,
+	}, &resp, data)
+	if err == nil && !resp.Success {
+		err = errors.New("no success")
+	}
+	return err
+}
+
+func (m *testNode) members(t *testing.T) int {
+	t.Helper()
+	_, servers, err := m.Members()
+	noError(t, err)
+	return len(servers)
+}
+
+// The second copy of a snapshot that is installed, when a configuration has followed it:
+// the log does not hold the snapshot's last entry then.
+func TestSecondCopyOfASnapshot(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 1, 1_000_000 })
+	l := c.leader()
+	for range 2 { // the second one cuts the log: a new node needs it
+		for i := range 10 {
+			_, err := l.Propose(c.ctx(), write("k", fmt.Sprint(i)))
+			noError(t, err)
+		}
+		noError(t, l.raft.Snapshot().Error())
+	}
+	x := c.add("x")
+	noError(t, l.AddNonvoter(c.ctx(), x.id, x.addr, 0))
+	c.eventually("x has the snapshot and the configuration", func() error {
+		if at := x.snapshots.Index(); at == 0 || x.members(t) != 2 {
+			return fmt.Errorf("snapshot at %d", at)
+		}
+		return nil
+	})
+	if err := c.sendSnapshot(l, x, l.raft.CurrentTerm()); err == nil {
+		t.Error("the second copy was installed")
+	}
+	if n := x.members(t); n != 2 {
+		t.Errorf("x knows %d members", n)
+	}
+}
+
+// The first entries of all, when they come late, do not go below a snapshot.
+func TestLateFirstEntries(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	l := c.leader()
+	for i := range 10 {
+		_, err := l.Propose(c.ctx(), write("k", fmt.Sprint(i)))
+		noError(t, err)
+	}
+	var entries []*raft.Log
+	for i := uint64(1); i <= 5; i++ {
+		e := new(raft.Log)
+		noError(t, l.log.GetLog(i, e))
+		entries = append(entries, e)
+	}
+	x := c.add("x")
+	noError(t, l.AddNonvoter(c.ctx(), "n", "127.0.0.1:1", 0)) // x is not a member: nobody sends it anything
+	noError(t, l.raft.Snapshot().Error())
+	noError(t, c.sendSnapshot(l, x, l.raft.CurrentTerm()))
+	before := x.members(t)
+	var resp raft.AppendEntriesResponse
+	noError(t, l.rpc.AppendEntries(raft.ServerID(x.id), raft.ServerAddress(x.addr), &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(l.id), Addr: l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))},
+		Term:      l.raft.CurrentTerm(), Entries: entries, LeaderCommitIndex: 5,
+	}, &resp))
+	if got := runs(t, x.log); resp.Success || x.members(t) != before || got != "" {
+		t.Errorf("success %v, log %s, %d members, before %d", resp.Success, got, x.members(t), before)
+	}
+}
+
+// A snapshot's data may be of a later term than its message: it is what the sender has
+// applied by then. The receiver has lost nothing.
+func TestSnapshotOfALaterTerm(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	l := c.leader()
+	_, err := l.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	noError(t, l.raft.Snapshot().Error())
+	old := l.raft.CurrentTerm()
+	noError(t, l.TransferLeadership(c.ctx(), ""))
+	c.eventually("the next term", func() error {
+		if _, err := c.leader().Propose(c.ctx(), write("k", "later")); err != nil {
+			return err
+		}
+		if uint64(l.State().Mark().Term) <= old {
+			return errors.New("not yet")
+		}
+		return l.db.Sync()
+	})
+	x := c.add("x")
+	noError(t, c.sendSnapshot(l, x, old))
+	if x.raft.CurrentTerm() != old || uint64(x.State().Mark().Term) <= old {
+		t.Fatalf("setup: term %d, state %+v", x.raft.CurrentTerm(), x.State().Mark())
+	}
+	c.close(x)
+	c.open(x)
 }
 
 // cutOffWithDeadEntries takes the other voters from a leader and gives it entries that

@@ -44,7 +44,7 @@ type fsm struct {
 	supports uint32
 	// dropDead is called when a snapshot has been restored, while Raft waits: it makes
 	// the log agree with the snapshot. An error is fatal. Nil: there is no log.
-	dropDead func() error
+	dropDead func(mvcc.Mark) error
 
 	idle     int // installs since the last applied entry that brought nothing new
 	restored atomic.Uint64
@@ -52,10 +52,12 @@ type fsm struct {
 	// log holds. The state's own mark is higher when a snapshot has brought more.
 	fromLog atomic.Uint64
 
-	// configuration is the index of the newest committed configuration.
+	// configuration is the index of the newest committed configuration, servers its
+	// servers; nil before there is any.
 	configuration atomic.Uint64
+	servers       atomic.Pointer[raft.Configuration]
 	// snapshotConfiguration is that of the newest snapshot.
-	snapshotConfiguration func() uint64
+	snapshotConfiguration func() (uint64, raft.Configuration)
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -72,8 +74,8 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	at := state.Applied() // what Publish has shown: nothing of this batch yet
 	f.fromLog.Store(logs[len(logs)-1].Index)
 	for i, l := range logs {
-		if l.Type == raft.LogConfiguration && l.Index > f.configuration.Load() {
-			f.configuration.Store(l.Index)
+		if l.Type == raft.LogConfiguration {
+			f.committed(l.Index, raft.DecodeConfiguration(l.Data))
 		}
 		if proto.Revision(l.Index) <= at {
 			// state.db was ahead of the log's replay, or of the snapshot's index. But
@@ -129,6 +131,14 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	return results
 }
 
+// committed notes a configuration that is committed, if it is newer than what is known.
+func (f *fsm) committed(index uint64, c raft.Configuration) {
+	if index > f.configuration.Load() {
+		f.servers.Store(&c)
+		f.configuration.Store(index)
+	}
+}
+
 // Snapshot makes everything applied so far durable in state.db, which is the
 // snapshot's data. The log is only cut behind what is on disk.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
@@ -158,14 +168,12 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	f.restored.Add(1)
 	// The state is durable. Raft keeps the log as it is, whatever it holds.
 	if f.dropDead != nil {
-		if err := f.dropDead(); err != nil {
+		if err := f.dropDead(state.Mark()); err != nil {
 			f.fatal(fmt.Errorf("restore a snapshot: %w", err))
 			return err
 		}
 	}
-	if c := f.snapshotConfiguration(); c > f.configuration.Load() {
-		f.configuration.Store(c)
-	}
+	f.committed(f.snapshotConfiguration())
 	f.hashes.reset()
 	if f.idle++; state.Applied() > before {
 		f.idle = 0

@@ -38,7 +38,8 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 	case term < snapshotTerm:
 		// A snapshot is of a term that this node had written down before.
 		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, disk.ErrLogLost)
-	case term < uint64(state.Term):
+	case term < uint64(state.Term) && uint64(state.Applied) > data:
+		// What came with a snapshot may be of a later term than its message.
 		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, disk.ErrLogLost)
 	case uint64(state.Applied) > max(last, data):
 		// What is applied was in the log before, or came with a snapshot.

@@ -134,7 +134,7 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 	}
 }
 
-func noError(t *testing.T, err error) {
+func noError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

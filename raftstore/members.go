@@ -35,6 +35,20 @@ func (s *Store) Members() (index uint64, servers []Server, err error) {
 	return index, servers, nil
 }
 
+// Committed returns the servers of the newest configuration that this node knows to be
+// committed; ok is false before there is one. Members may be ahead of it by a change
+// that is never committed.
+func (s *Store) Committed() (servers []Server, ok bool) {
+	c := s.fsm.servers.Load()
+	if c == nil {
+		return nil, false
+	}
+	for _, m := range c.Servers {
+		servers = append(servers, Server{ID: proto.NodeID(m.ID), Address: string(m.Address), Voter: m.Suffrage == raft.Voter})
+	}
+	return servers, true
+}
+
 // HasState reports whether this node has taken part in a cluster before.
 func (s *Store) HasState() bool {
 	return s.raft.LastIndex() > 0 || s.raft.CurrentTerm() > 0

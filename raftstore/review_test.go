@@ -308,7 +308,7 @@ func newTestFSM(t *testing.T) *fsm {
 	}
 	f := &fsm{
 		db: db, hub: newHub(state), waiters: &waiters{}, fatal: fatal, applied: func() {},
-		snapshotConfiguration: func() uint64 { return 0 },
+		snapshotConfiguration: func() (uint64, raft.Configuration) { return 0, raft.Configuration{} },
 	}
 	t.Cleanup(func() {
 		f.hub.close()

@@ -86,7 +86,7 @@ func (s *Store) open() (err error) {
 	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, supports: cfg.Seams.Supports}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
-		Applied:   s.fsm.fromLog.Load,
+		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex,
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {
 		return err
@@ -101,13 +101,13 @@ func (s *Store) open() (err error) {
 	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
 		return err
 	}
-	if err := s.dropDeadAtStart(snapshots); err != nil {
+	if err := s.dropDeadAtStart(snapshots, state.Mark()); err != nil {
 		return err
 	}
-	s.fsm.dropDead = func() error { return dropDead(s.log, snapshots) }
+	s.fsm.dropDead = func(m mvcc.Mark) error { return dropDead(s.log, snapshots, m) }
 	s.fsm.noteApplied(s.log, state.Mark())
-	s.fsm.snapshotConfiguration = func() uint64 { return configurationOf(snapshots) }
-	s.fsm.configuration.Store(configurationOf(snapshots))
+	s.fsm.snapshotConfiguration = func() (uint64, raft.Configuration) { return newestConfiguration(snapshots) }
+	s.fsm.committed(newestConfiguration(snapshots))
 	notify := make(chan bool, 16)
 	rc, err := cfg.raftConfig(notify)
 	if err != nil {
@@ -160,12 +160,20 @@ func (s *Store) start(task func()) {
 	}()
 }
 
-// configurationOf returns the index of the newest snapshot's configuration.
-func configurationOf(snapshots raft.SnapshotStore) uint64 {
+// newestConfiguration is that of the newest snapshot.
+func newestConfiguration(snapshots raft.SnapshotStore) (uint64, raft.Configuration) {
 	if list, err := snapshots.List(); err == nil && len(list) > 0 {
-		return list[0].ConfigurationIndex
+		return list[0].ConfigurationIndex, list[0].Configuration
 	}
-	return 0
+	return 0, raft.Configuration{}
+}
+
+// snapshotIndex is the index of the newest snapshot, or 0.
+func (s *Store) snapshotIndex() uint64 {
+	if s.snapshots == nil {
+		return 0 // the store is being opened
+	}
+	return s.snapshots.Index()
 }
 
 // settle waits for a future of raft, but not longer than raft lives: when it

@@ -80,6 +80,15 @@ func (c consensus) Members() (membership.Configuration, error) {
 	return out, err
 }
 
+func (c consensus) Committed() membership.Configuration {
+	servers, _ := c.Store.Committed()
+	var out membership.Configuration
+	for _, s := range servers {
+		out.Servers = append(out.Servers, membership.Server(s))
+	}
+	return out
+}
+
 func (c consensus) HasState() (bool, error) { return c.Store.HasState(), nil }
 
 func (c consensus) Bootstrap(servers []membership.Server, cluster proto.ClusterID) error {

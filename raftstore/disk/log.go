@@ -27,6 +27,8 @@ type LogOptions struct {
 	Observe func(d time.Duration, entries, bytes int)
 	// Commit, if set, makes each durable change; see CommitFunc.
 	Commit CommitFunc
+	// Snapshot, if set, returns the index of the newest snapshot. It must not wait.
+	Snapshot func() uint64
 	// Applied, if set, returns the index up to which entries of this log have been
 	// applied. To cut one of them off the end ends the process with ErrAppliedCut. It
 	// is called on Raft's main loop and must not wait.
@@ -55,6 +57,9 @@ func (o *LogOptions) defaults() {
 	}
 	if o.Applied == nil {
 		o.Applied = func() uint64 { return 0 }
+	}
+	if o.Snapshot == nil {
+		o.Snapshot = func() uint64 { return 0 }
 	}
 	if o.HoldFor == 0 {
 		o.HoldFor = time.Minute
@@ -253,6 +258,15 @@ func (l *Log) DeleteRange(min, max uint64) error {
 	last, err := l.backend.LastIndex()
 	if err != nil {
 		return err
+	}
+	first, err := l.backend.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if min <= first && max == last && max <= l.o.Snapshot() {
+		// Raft's compaction counts from the last entry that it remembers, and in the middle
+		// of a truncation that one is gone. The newest entry stays: it is no tail.
+		max--
 	}
 	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied && !planted.On(planted.AppliedCut) {
 		err := fmt.Errorf("entries %d to %d, and %d is applied: %w", min, last, applied, ErrAppliedCut)

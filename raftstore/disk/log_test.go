@@ -264,6 +264,25 @@ func TestLogWithAHole(t *testing.T) {
 	}
 }
 
+// Raft's compaction counts from the last entry that it remembers. In the middle of a
+// truncation that is more than there is, and what it cuts reaches the log's end. That is no
+// truncation of applied entries.
+func TestCompactionDuringTruncation(t *testing.T) {
+	l, err := OpenLog(t.TempDir(), LogOptions{
+		Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
+	})
+	must(t, err)
+	must(t, l.StoreLogs(logs(1, 1, 150, 10)))
+	must(t, l.DeleteRange(101, 150)) // the dead tail; what takes its place comes next
+	must(t, l.DeleteRange(1, 100))   // the snapshot goroutine
+	last, err := l.LastIndex()
+	must(t, err)
+	if last != 100 {
+		t.Errorf("the log ends at %d", last)
+	}
+	must(t, l.Close())
+}
+
 // Raft truncates a tail that its leader does not have. What was applied is not such a
 // tail; the beginning of the log is.
 func TestAppliedEntriesAreNotCut(t *testing.T) {

@@ -267,10 +267,16 @@ func (db *DB) restoreIncoming(in *Incoming) (*mvcc.State, error) {
 	if proto.Revision(in.state.Applied) >= recorded {
 		return db.Replace(in)
 	}
+	// snapshot.meta says already that data as new as the file is there. So the own state
+	// must be durable before the file goes.
+	state, err := db.reload()
+	if err != nil {
+		return nil, err
+	}
 	if err := db.discard(in); err != nil {
 		return nil, fmt.Errorf("restore snapshot: %w", err)
 	}
-	return db.reload()
+	return state, nil
 }
 
 // reload flushes and loads the DB's own state.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -24,7 +25,9 @@ type SnapshotStore struct {
 	mu       sync.Mutex
 	meta     *meta     // on disk; nil if there is none
 	incoming *Incoming // nil if there is none
-	late     func(index, term uint64) bool
+	late     func(index, term uint64, newest bool) bool
+	// newest is meta's index, for who must not wait for a write of it.
+	newest atomic.Uint64
 }
 
 var _ raft.SnapshotStore = (*SnapshotStore)(nil)
@@ -51,6 +54,9 @@ func (s *SnapshotStore) recover() (err error) {
 	}
 	if s.meta, err = readMeta(s.dir); err != nil {
 		return err
+	}
+	if s.meta != nil {
+		s.newest.Store(s.meta.Index)
 	}
 	if s.meta == nil || s.meta.DataIndex <= uint64(s.db.Durable()) {
 		// Nobody waits for it: its meta was never written, or it was older than
@@ -100,7 +106,14 @@ func (s *SnapshotStore) Newest() (index, term, data uint64) {
 // what it has. One that comes late, when its first copy was installed and entries have
 // followed, or a local one that an install has overtaken, takes a node back to members
 // and to a last snapshot of before. With an error it does not begin (ErrLate).
-func (s *SnapshotStore) RefuseLate(late func(index, term uint64) bool) { s.late = late }
+//
+// newest says that the node's newest snapshot is the same one: then the log need not hold
+// its last entry. A second copy is not late for that alone: when the answer to the first
+// one is lost, the leader sends it again, and would for ever.
+func (s *SnapshotStore) RefuseLate(late func(index, term uint64, newest bool) bool) { s.late = late }
+
+// Index of the newest snapshot, or 0. It never waits.
+func (s *SnapshotStore) Index() uint64 { return s.newest.Load() }
 
 // Create begins a snapshot. If nothing is written to the sink before Close, it
 // is a local one.
@@ -172,7 +185,8 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	if s.meta != nil && s.meta.Index > m.Index {
 		return fmt.Errorf("index %d, and the newest is at %d: %w", m.Index, s.meta.Index, ErrLate)
 	}
-	if in != nil && s.late != nil && s.late(m.Index, m.Term) {
+	newest := s.meta != nil && s.meta.Index == m.Index && s.meta.Term == m.Term
+	if in != nil && s.late != nil && s.late(m.Index, m.Term, newest) {
 		return fmt.Errorf("index %d, and the log has gone on from there: %w", m.Index, ErrLate)
 	}
 	// Of a local snapshot the index may exceed it: the state machine does not see
@@ -186,6 +200,7 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 		return err
 	}
 	s.meta = m
+	s.newest.Store(m.Index)
 	failpoint("meta.written")
 	if in != nil {
 		s.incoming = in

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -165,10 +166,26 @@ func TestInstall(t *testing.T) {
 			t.Fatalf("the newest snapshot is now %d, its data at %d", index, data)
 		}
 	})
+	t.Run("its file stays until the newer state is durable", func(t *testing.T) {
+		n := newNode(t, 380)
+		var there []bool // the received file, at each flush behind the install
+		n.db.o.Commit = func(file string, commit func() error) error {
+			if n.snaps.Index() == 390 && file == stateFile {
+				there = append(there, slices.Contains(fileNames(t, n.db.dir), incomingFile))
+			}
+			return commit()
+		}
+		must(t, n.local())
+		n.db.Record(n.m.apply(120)) // not flushed
+		must(t, n.install(path, 390))
+		if len(there) == 0 || slices.Contains(there, false) {
+			t.Errorf("was the file there? %v", there)
+		}
+	})
 	t.Run("the log has gone on", func(t *testing.T) {
 		n := newNode(t, 380)
 		var asked [2]uint64
-		n.snaps.RefuseLate(func(index, term uint64) bool { asked = [2]uint64{index, term}; return true })
+		n.snaps.RefuseLate(func(index, term uint64, newest bool) bool { asked = [2]uint64{index, term}; return !newest })
 		must(t, n.local()) // is not asked for
 		if err := n.install(path, 390); !errors.Is(err, ErrLate) || asked[0] != 390 {
 			t.Fatal(err, asked)
