@@ -77,6 +77,33 @@ type tokenRecord struct {
 	Expires time.Time `json:"expires"`
 	Uses    int       `json:"uses"` // how many are allowed; 0: any number
 	Note    string    `json:"note,omitempty"`
+	// Pins are those of the cluster's secrets when the token was made, the signing one
+	// first: see madeUnder.
+	Pins []string `json:"pins"`
+}
+
+// madeUnder says whether a token may still be exchanged for the secrets with these pins.
+// It may not for a secret that came after it, nor after another one has become the first:
+// otherwise those whom a change of the secret is to lock out leave a token behind, and
+// exchange it for the new one.
+func (r tokenRecord) madeUnder(pins []string) bool {
+	if len(r.Pins) == 0 || len(pins) == 0 || r.Pins[0] != pins[0] {
+		return false
+	}
+	for _, p := range pins {
+		if !slices.Contains(r.Pins, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// pins are those of this node's secrets.
+func (m *Manager) pins() []string {
+	if m.opt.Certificates == nil {
+		return nil
+	}
+	return m.opt.Certificates.Pins()
 }
 
 // hashToken needs no salt and no slow hash: the secret has 128 random bits.
@@ -108,7 +135,7 @@ func (m *Manager) CreateToken(ctx context.Context, ttl time.Duration, uses int, 
 	rand.Read(b)
 	t := JoinToken{Pin: m.opt.Certificates.Pin(), ID: hex.EncodeToString(b[:tokenIDBytes]), Secret: hex.EncodeToString(b[tokenIDBytes:])}
 	now := m.opt.Now().UTC().Truncate(time.Second)
-	r := tokenRecord{Hash: hashToken(t.ID, t.Secret), Created: now, Expires: now.Add(ttl), Uses: uses, Note: note}
+	r := tokenRecord{Hash: hashToken(t.ID, t.Secret), Created: now, Expires: now.Add(ttl), Uses: uses, Note: note, Pins: m.pins()}
 	data, err := json.Marshal(r)
 	if err == nil {
 		err = m.kv.Put(ctx, TableTokens, t.ID, data, true)
@@ -158,7 +185,11 @@ func (m *Manager) Tokens() ([]TokenInfo, error) {
 	for id, v := range raw {
 		var r tokenRecord
 		if json.Unmarshal(v, &r) == nil {
-			out = append(out, r.info(id, used[id], m.opt.Now()))
+			i := r.info(id, used[id], m.opt.Now())
+			if !r.madeUnder(m.pins()) {
+				i.State = TokenExpired
+			}
+			out = append(out, i)
 		}
 	}
 	slices.SortFunc(out, func(a, b TokenInfo) int { return strings.Compare(a.ID, b.ID) })
@@ -208,7 +239,7 @@ func (m *Manager) checkToken(id, secret string) (tokenRecord, error) {
 	}
 	// The same work for an unknown id as for a wrong secret.
 	same := subtle.ConstantTimeCompare([]byte(hashToken(id, secret)), []byte(r.Hash)) == 1
-	if !ok || !same || !m.opt.Now().Before(r.Expires) {
+	if !ok || !same || !m.opt.Now().Before(r.Expires) || !r.madeUnder(m.pins()) {
 		return tokenRecord{}, ErrToken
 	}
 	return r, nil

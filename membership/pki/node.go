@@ -269,6 +269,15 @@ func (n *Node) peerCAs() []byte {
 // Pin returns the pin of the API CA that signs.
 func (n *Node) Pin() string { return n.signing.api.Pin() }
 
+// Pins returns the pins of the API CAs of all secrets, the one that signs first.
+func (n *Node) Pins() []string {
+	pins := make([]string, len(n.all))
+	for i, a := range n.all {
+		pins[i] = a.api.Pin()
+	}
+	return pins
+}
+
 // Secrets returns what the node was opened with.
 func (n *Node) Secrets() []Secret { return n.opt.Secrets }
 
