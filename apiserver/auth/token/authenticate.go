@@ -60,13 +60,18 @@ func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences 
 	if err := a.inTime(v); err != nil {
 		return nil, nil, false, err
 	}
-	if err := a.bound(v); err != nil {
-		if a.cfg.Confirm == nil || a.cfg.Confirm(ctx) != nil {
+	lost, err := a.bound(v)
+	if err != nil && a.cfg.Confirm != nil && !a.isGone(lost) {
+		asked := a.cfg.Now()
+		if a.cfg.Confirm(ctx) != nil {
 			return nil, nil, false, err
 		}
-		if err := a.bound(v); err != nil {
-			return nil, nil, false, err
+		if lost, err = a.bound(v); err != nil {
+			a.markGone(lost, asked)
 		}
+	}
+	if err != nil {
+		return nil, nil, false, err
 	}
 	return v.user, both, true, nil
 }
@@ -181,41 +186,44 @@ func (a *Accounts) inTime(v *verified) error {
 
 var errInvalidated = errors.New("service account token has been invalidated")
 
-// bound checks that everything that a token is bound to is still there.
-func (a *Accounts) bound(v *verified) error {
+// bound checks that everything that a token is bound to is still there. With an error it says
+// what is not.
+func (a *Accounts) bound(v *verified) (lost object, err error) {
 	c := &v.claims
 	key := c.Namespace + "/" + c.Account.Name
 	account, gone := a.find("serviceaccounts", key)
 	switch {
 	case account == nil:
-		return fmt.Errorf("serviceaccounts %q not found", c.Account.Name)
+		err = fmt.Errorf("serviceaccounts %q not found", c.Account.Name)
 	case account.UID != c.Account.UID:
-		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, c.Account.UID)
+		err = fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, c.Account.UID)
 	case gone:
-		return fmt.Errorf("service account %s has been deleted", key)
+		err = fmt.Errorf("service account %s has been deleted", key)
 	}
 	switch {
+	case err != nil:
+		return object{"serviceaccounts", key, c.Account.UID}, err
 	case c.Secret != nil:
-		return a.boundTo("secret", "secrets", c.Namespace+"/"+c.Secret.Name, c.Secret.UID)
+		return a.boundTo("secret", object{"secrets", c.Namespace + "/" + c.Secret.Name, c.Secret.UID})
 	case c.Pod != nil:
-		return a.boundTo("pod", "pods", c.Namespace+"/"+c.Pod.Name, c.Pod.UID)
+		return a.boundTo("pod", object{"pods", c.Namespace + "/" + c.Pod.Name, c.Pod.UID})
 	case c.Node != nil:
-		return a.boundTo("node", "nodes", c.Node.Name, c.Node.UID)
+		return a.boundTo("node", object{"nodes", c.Node.Name, c.Node.UID})
 	}
-	return nil
+	return object{}, nil
 }
 
-func (a *Accounts) boundTo(what, table, key, uid string) error {
-	v, gone := a.find(table, key)
+func (a *Accounts) boundTo(what string, o object) (object, error) {
+	v, gone := a.find(o.table, o.key)
 	switch {
 	case v == nil:
-		return errInvalidated
-	case v.UID != uid:
-		return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", strings.ToUpper(what[:1])+what[1:], v.UID, what, uid)
+		return o, errInvalidated
+	case v.UID != o.uid:
+		return o, fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", strings.ToUpper(what[:1])+what[1:], v.UID, what, o.uid)
 	case gone:
-		return errInvalidated
+		return o, errInvalidated
 	}
-	return nil
+	return o, nil
 }
 
 // find returns an object of the local state, and whether its deletion should have

@@ -34,7 +34,8 @@ type Config struct {
 	Store Store
 	// Confirm makes sure that the local state has everything that was acknowledged
 	// before the call. It is called before a token is refused because its object is
-	// not here, which on a node that lags may be newer than the state. May be nil.
+	// not here, which on a node that lags may be newer than the state; for one object
+	// once a second. May be nil.
 	Confirm func(ctx context.Context) error
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -55,6 +56,7 @@ type Accounts struct {
 
 	mu       sync.Mutex
 	verified map[[sha256.Size]byte]*verified // by token; emptied when full
+	gone     map[object]time.Time            // when it was found to be; emptied when full
 }
 
 // New returns Accounts.

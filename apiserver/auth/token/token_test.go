@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -201,6 +202,48 @@ func TestConfirm(t *testing.T) {
 	w.expect(w.issue(Claims{}, "api"), "")
 	w.a.cfg.Confirm = func(context.Context) error { t.Error("asked for nothing"); return nil }
 	w.expect(w.issue(Claims{}, "api"), "")
+}
+
+// TestGone: an account that is gone is looked for once a second, however many tokens it has
+// left; one that is found in the meantime is served.
+func TestGone(t *testing.T) {
+	w := newWorld(t, newKey(t))
+	asked := 0
+	w.a.cfg.Confirm = func(context.Context) error { asked++; return nil }
+	robot, other := w.issue(Claims{}, "api"), w.issue(Claims{Pod: &Ref{"p", "u2"}}, "api")
+	const notFound = `serviceaccounts "robot" not found`
+	for range 100 {
+		w.expect(robot, notFound)
+		w.expect(other, notFound)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	w.now = w.now.Add(rememberGone)
+	w.expect(robot, notFound)
+	if asked != 2 {
+		t.Errorf("asked %d times, want once more", asked)
+	}
+	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
+	w.expect(robot, "")
+	w.expect(other, "service account token has been invalidated") // of another object
+	if asked != 3 {
+		t.Errorf("asked %d times, want once for the pod", asked)
+	}
+	w.a.cfg.Confirm = func(context.Context) error { asked++; return errors.New("no quorum") }
+	w.now = w.now.Add(rememberGone)
+	w.expect(other, "service account token has been invalidated")
+	w.a.cfg.Confirm = func(context.Context) error {
+		w.put("pods", "ns/p", "u2", time.Time{})
+		return nil
+	}
+	w.expect(other, "") // what was not confirmed is not remembered
+	for i := range 3 * maxGone {
+		w.a.markGone(object{"pods", fmt.Sprint("ns/", i), "u"}, w.now)
+	}
+	if len(w.a.gone) > maxGone {
+		t.Errorf("%d are remembered", len(w.a.gone))
+	}
 }
 
 // TestExtra: what the user knows of its token.

@@ -1,0 +1,34 @@
+package token
+
+import "time"
+
+// object is one that a token is bound to.
+type object struct{ table, key, uid string }
+
+const (
+	// rememberGone is for how long an object is known to be gone. It does not come back: its uid
+	// is its own, and was there before the token. Only a cluster that is restored from a backup has
+	// it again.
+	rememberGone = time.Second
+	maxGone      = 4096 // objects
+)
+
+// isGone reports whether an object was looked for a moment ago, in a state that had everything.
+// Otherwise whoever holds a token of a deleted account would cost a round of a quorum with each
+// request, before his turn is asked for.
+func (a *Accounts) isGone(o object) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.gone[o]
+	return ok && a.cfg.Now().Sub(at) < rememberGone
+}
+
+// markGone notes that an object was not in a state that had everything acknowledged by then.
+func (a *Accounts) markGone(o object, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone == nil || len(a.gone) >= maxGone {
+		a.gone = make(map[object]time.Time)
+	}
+	a.gone[o] = at
+}
