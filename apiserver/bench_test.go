@@ -1,11 +1,16 @@
 package apiserver_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // discard is a ResponseWriter that keeps nothing.
@@ -51,6 +56,23 @@ func deployment(i int) string {
 		{"name":"side","image":"side:2"}],"volumes":[{"name":"v","emptyDir":{}}]}}}}`, i)
 }
 
+// deploymentMessage is that of deployment in protobuf.
+func deploymentMessage(i int) string {
+	var d appsv1.Deployment
+	if err := json.Unmarshal([]byte(deployment(i)), &d); err != nil {
+		panic(err)
+	}
+	raw, err := d.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, Raw: raw}
+	if raw, err = u.Marshal(); err != nil {
+		panic(err)
+	}
+	return "k8s\x00" + string(raw)
+}
+
 // BenchmarkServe is the whole path but for TLS, HTTP framing and Raft.
 func BenchmarkServe(b *testing.B) {
 	run := func(name string, objects, want int, method string, path func(i int) string, contentType string, body func(i int) string) {
@@ -73,6 +95,7 @@ func BenchmarkServe(b *testing.B) {
 		return strings.Replace(object(7), `"k":"xx`, fmt.Sprintf(`"k":"%d`, i), 1)
 	})
 	run("create-deployment", 0, 201, http.MethodPost, at(deployments), "application/json", deployment)
+	run("create-deployment-protobuf", 0, 201, http.MethodPost, at(deployments), codec.Protobuf, deploymentMessage)
 	run("merge-patch", 100, 200, http.MethodPatch, at(maps+"/cm-7"), "application/merge-patch+json", func(i int) string {
 		return fmt.Sprintf(`{"data":{"n":"%d"}}`, i)
 	})

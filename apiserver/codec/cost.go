@@ -37,10 +37,11 @@ type weights struct {
 var (
 	// What a built-in object may have grows by its defaults, and by the words of what
 	// is wrong with it: a container of {} becomes 700 bytes.
-	wholeBuiltin = weights{raw: 6, object: 1350, array: 160, member: 260, element: 64}
-	wholeCustom  = weights{raw: 6, object: 480, array: 96, member: 260, element: 64}
+	// The elements of a set (finalizers are one) are fields that have a manager.
+	wholeBuiltin = weights{raw: 6, object: 1350, array: 160, member: 260, element: 200}
+	wholeCustom  = weights{raw: 6, object: 480, array: 96, member: 260, element: 200}
 	// A schema is compiled.
-	wholeDefinition = weights{raw: 6, object: 1900, array: 160, member: 260, element: 64}
+	wholeDefinition = weights{raw: 6, object: 1900, array: 160, member: 260, element: 200}
 	// A patch is copied once more.
 	merged = weights{raw: 8, object: 1200, array: 200, member: 480, element: 110}
 	// Three forms of a configuration are there at the same time: the tree, the values that are

@@ -130,7 +130,7 @@ func BenchmarkCost(b *testing.B) {
 		contentType string
 		body        []byte
 	}{{JSON, pod}, {Protobuf, appendDocument(nil, "v1", "Pod", message)}} {
-		b.Run(fmt.Sprintf("%s, %d bytes", row.contentType, len(row.body)), func(b *testing.B) {
+		b.Run(fmt.Sprintf("look %s, %d bytes", row.contentType, len(row.body)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Cost(Whole, row.contentType, row.body, pods); err != nil {

@@ -146,15 +146,17 @@ type costWalk struct{ left int64 }
 
 func (w *costWalk) message(b []byte, l *layout, depth int) {
 	for at := 0; at < len(b) && w.left > 0 && depth < maxDepth; {
-		tag, _ := binary.Uvarint(b[at:])
-		next, size, has := field(b[at:])
-		if next == 0 {
+		tag, next, size, has := uint64(b[at]), 2, 0, true
+		if at+1 < len(b) && tag < 0x80 && tag&7 == 2 && b[at+1] < 0x80 { // nearly all of them
+			size = int(b[at+1])
+		} else {
+			tag, _ = binary.Uvarint(b[at:])
+			next, size, has = field(b[at:])
+		}
+		if next == 0 || size > len(b)-at-next {
 			return
 		}
 		at += next
-		if size > len(b)-at {
-			return
-		}
 		inner := b[at : at+size]
 		at += size
 		f := l.field(tag >> 3)
