@@ -77,6 +77,9 @@ func (c *call) nextPage(params consistency.Params, sel *selection) (mvcc.Page, p
 		return mvcc.Page{}, 0, err
 	}
 	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
+	if err == nil {
+		err = c.stillAllowed(plan)
+	}
 	if err != nil {
 		return mvcc.Page{}, 0, err
 	}

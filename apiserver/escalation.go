@@ -22,6 +22,10 @@ var (
 
 // Roles says who has which permissions. *rbac.Authorizer satisfies it.
 type Roles interface {
+	// Mark stands for what is in force; Changed reports whether a role or a binding has changed
+	// since, or may have. Both must be cheap.
+	Mark() rbac.Mark
+	Changed(since rbac.Mark) bool
 	// RulesFor returns a user's rules in a namespace and the whole cluster. With
 	// an error they are incomplete.
 	RulesFor(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,10 +39,13 @@ type call struct {
 	ctx  context.Context
 	info RequestInfo
 	user *auth.User
-	res  *kinds.Resource
-	sub  *kinds.Subresource
-	q    query
-	kind RequestKind
+	// allowedBy is what the request was allowed by, until the state that it reads is there.
+	allowedBy rbac.Mark
+	masked    *masked // nil: user has sent the request
+	res       *kinds.Resource
+	sub       *kinds.Subresource
+	q         query
+	kind      RequestKind
 
 	start     time.Time
 	code      int
@@ -272,15 +276,22 @@ func (c *call) identify() bool {
 	}
 	c.info.selected = c.info.selectedName(c.r.URL.RawQuery)
 	c.audited()
+	if c.s.cfg.Roles != nil {
+		c.allowedBy = c.s.cfg.Roles.Mark()
+	}
+	as := auth.Impersonation(c.r.Header)
+	if as == nil {
+		return true
+	}
 	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
 	if err != nil {
 		c.fail(err)
 		return false
 	}
-	if u != c.user && c.audit != nil {
+	if c.audit != nil {
 		c.audit.Impersonated(auditUser(u))
 	}
-	c.user = u
+	c.masked, c.user = &masked{c.user, as}, u
 	return true
 }
 
@@ -293,20 +304,28 @@ func (c *call) partFrom() {
 
 // authorize comes after takeTurn, as upstream has it: refusals cost too.
 func (c *call) authorize() bool {
+	if err := c.decide(); err != nil {
+		c.fail(err)
+		return false
+	}
+	return true
+}
+
+// decide asks whether the user may do what is asked. The error is the refusal.
+func (c *call) decide() error {
 	attributes := c.attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
 	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
 		c.audit.Annotate(annotationDecision, "allow")
-		return true
+		return nil
 	case err != nil && decision == auth.NoOpinion:
 		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
 	}
 	c.audit.Annotate(annotationDecision, "forbid")
 	c.Header().Set("X-Content-Type-Options", "nosniff")
-	c.fail(auth.Forbidden(attributes, reason))
-	return false
+	return auth.Forbidden(attributes, reason)
 }
 
 // attributes are what the authorizer decides on.

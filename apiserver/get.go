@@ -50,10 +50,15 @@ func (c *call) readOne() (*mvcc.Version, error) {
 
 // await waits for the state that the plan needs. How old an Any answer may be is
 // asked before its state is taken: a moment later the node may know itself to be
-// fresher, and vouch for a state that the answer is not from.
+// fresher, and vouch for a state that the answer is not from. What allowed the request is looked
+// at again when the state is there.
 func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
 	if plan.Mode == consistency.Any {
 		c.stale()
 	}
-	return c.s.cfg.Reads.Await(ctx, plan)
+	at, err := c.s.cfg.Reads.Await(ctx, plan)
+	if err == nil {
+		err = c.stillAllowed(plan)
+	}
+	return at, err
 }

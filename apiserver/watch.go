@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -47,6 +48,8 @@ func (c *call) watch() error {
 	case err == nil:
 	case errors.As(err, &tooLarge) && !tooLarge.Unconfirmed:
 		// The cluster has no such revision: an event of the stream says so.
+	case apierrors.IsForbidden(err):
+		return err
 	case plan.Mode == consistency.NotOlderThan && c.ctx.Err() == nil:
 		// This node does not have it, or does not know. 429 is the one answer after
 		// which client-go asks for the same watch again; after all others it reads the

@@ -230,6 +230,7 @@ func TestNil(t *testing.T) {
 	var l *Log
 	e := l.Begin(httptest.NewRequest("GET", "/", nil), "", time.Now(), &Attributes{})
 	e.Annotate("a", "b")
+	e.Correct("a", "b")
 	e.Request(nil, false)
 	e.Response(nil)
 	e.Refused(nil)

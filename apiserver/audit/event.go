@@ -58,6 +58,14 @@ func (e *Event) Annotate(key, value string) {
 	}
 }
 
+// Correct replaces what was noted under a key.
+func (e *Event) Correct(key, value string) {
+	if e != nil {
+		delete(e.event.Annotations, key)
+		e.Annotate(key, value)
+	}
+}
+
 // Request notes the body of a write as JSON: a patch as it is, an object with what
 // it says about its own name.
 func (e *Event) Request(body []byte, patch bool) {

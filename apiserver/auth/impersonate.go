@@ -45,6 +45,21 @@ func Impersonate(ctx context.Context, a Authorizer, u *User, header http.Header)
 	return impersonate(ctx, a, u, header)
 }
 
+// Impersonation is the part of a header that Impersonate goes by, and takes out of it; nil if
+// there is none. It can be handed to Impersonate to ask once more.
+func Impersonation(header http.Header) http.Header {
+	if !impersonates(header) {
+		return nil
+	}
+	part := http.Header{}
+	for key, values := range header {
+		if strings.HasPrefix(key, "Impersonate-") {
+			part[key] = values
+		}
+	}
+	return part
+}
+
 // impersonate is apart, so that requests without the headers, which are nearly
 // all, need no stack for it.
 func impersonate(ctx context.Context, a Authorizer, u *User, header http.Header) (*User, error) {

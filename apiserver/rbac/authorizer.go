@@ -87,6 +87,35 @@ func (z *Authorizer) Index() *Index {
 	return z.renew()
 }
 
+// Mark stands for what is in force at a time. The zero Mark is before everything.
+type Mark struct {
+	state *mvcc.State
+	at    proto.Revision
+}
+
+// Mark returns what is in force now, or a little before. It costs two loads.
+func (z *Authorizer) Mark() Mark {
+	state := z.store.State()
+	return Mark{state, state.Applied()}
+}
+
+// Changed reports whether a role or a binding has changed since, or may have.
+func (z *Authorizer) Changed(since Mark) bool {
+	now := z.Mark()
+	switch {
+	case now == since:
+		return false
+	case now.state != since.state:
+		return true
+	}
+	for _, name := range tableNames {
+		if t := now.state.Table(name); t != nil && t.Latest() > since.at {
+			return true
+		}
+	}
+	return false
+}
+
 // renew reads what has changed in the tables.
 func (z *Authorizer) renew() *Index {
 	z.mu.Lock()

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/consistency"
+)
+
+// masked is who has sent a request that is served as another's, and how that was asked for.
+type masked struct {
+	by *auth.User
+	as http.Header
+}
+
+// stillAllowed decides again if roles or bindings have changed while a read waited for its state.
+// A node that lags allows by what it had before; what it answers with may be newer than the write
+// that took the right away. It is called once the state is there, and before it is read. Reads
+// that take any state do not wait. The error is the refusal.
+func (c *call) stillAllowed(plan consistency.Plan) error {
+	roles, before := c.s.cfg.Roles, c.allowedBy
+	c.allowedBy = rbac.Mark{} // a watch would keep a state until it ends
+	if roles == nil || plan.Mode == consistency.Any {
+		return nil
+	}
+	if c.info.Verb != "watch" {
+		c.allowedBy = roles.Mark() // a collection is read in pages
+	}
+	if !roles.Changed(before) {
+		return nil
+	}
+	if c.masked != nil {
+		if _, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
+			c.audit.Correct(annotationDecision, "forbid")
+			return err
+		}
+	}
+	err := c.decide()
+	if err != nil {
+		c.audit.Correct(annotationDecision, "forbid")
+		c.audit.Correct(annotationReason, "")
+	}
+	return err
+}

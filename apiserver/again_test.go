@@ -1,0 +1,95 @@
+package apiserver_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+)
+
+// hearing are reads of a node that hears of something while a read waits.
+type hearing struct {
+	apiserver.Reads
+	news atomic.Pointer[func()]
+}
+
+func (l *hearing) Await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
+	if news := l.news.Swap(nil); news != nil {
+		(*news)()
+	}
+	return l.Reads.Await(ctx, plan)
+}
+
+// TestAllowedAgain: who lost his right before the state that a read waits for does not read it.
+func TestAllowedAgain(t *testing.T) {
+	var node hearing
+	e := newEnv(t, func(c *apiserver.Config) {
+		node.Reads = c.Reads
+		c.Reads = &node
+	})
+	const bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+	make := func(path, body string) {
+		t.Helper()
+		if w, answer := e.do(http.MethodPost, path, nil, body); w.StatusCode != http.StatusCreated {
+			t.Fatalf("%s: %d %s", path, w.StatusCode, answer)
+		}
+	}
+	bind := func(name string) {
+		make(bindings, `{"metadata":{"name":"`+name+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+name+`"},"subjects":[{"kind":"User","name":"bob"}]}`)
+	}
+	const role = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	make(role, `{"metadata":{"name":"maps"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`)
+	make(role, `{"metadata":{"name":"masks"},"rules":[{"apiGroups":[""],"resources":["users","groups"],"verbs":["impersonate"]}]}`)
+	make(role, `{"metadata":{"name":"other"},"rules":[]}`)
+	make(maps, `{"metadata":{"name":"a"}}`)
+	for _, row := range []struct {
+		name, method, path string
+		lost               string // the binding that goes meanwhile
+		as                 string // impersonated
+		code               int
+	}{
+		{"get", "GET", maps + "/a", "maps", "", 403},
+		{"list", "GET", maps, "maps", "", 403},
+		{"list from somewhere", "GET", maps + "?resourceVersion=1&resourceVersionMatch=NotOlderThan", "maps", "", 403},
+		{"list of any state", "GET", maps + "?resourceVersion=0", "maps", "", 200},
+		{"watch", "GET", maps + "?watch=1&timeoutSeconds=1", "maps", "", 403},
+		{"watch from somewhere", "GET", maps + "?watch=1&timeoutSeconds=1&resourceVersion=2", "maps", "", 403},
+		{"delete of all", "DELETE", maps + "?labelSelector=x", "maps", "", 403},
+		{"something else", "GET", maps + "/a", "other", "", 200},
+		{"something else, deleted", "DELETE", maps + "?labelSelector=x", "other", "", 200},
+		{"as another", "GET", maps + "/a", "masks", "admin", 403},
+		{"as another, who may", "GET", maps + "/a", "other", "admin", 200},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, name := range []string{"maps", "masks", "other"} {
+				bind(name)
+			}
+			lose := func() {
+				if w, answer := e.do(http.MethodDelete, bindings+"/"+row.lost, nil, ""); w.StatusCode != http.StatusOK {
+					t.Errorf("%d %s", w.StatusCode, answer)
+				}
+			}
+			node.news.Store(&lose)
+			header := http.Header{"Test-User": {"bob"}}
+			if row.as != "" {
+				header["Impersonate-User"], header["Impersonate-Group"] = []string{row.as}, []string{"system:masters"}
+			}
+			w, answer := e.do(row.method, row.path, header, "")
+			if w.StatusCode != row.code {
+				t.Errorf("%d %s, want %d", w.StatusCode, answer, row.code)
+			}
+			if node.news.Load() != nil && !strings.Contains(row.path, "resourceVersion=0") {
+				t.Error("it has not waited")
+			}
+			node.news.Store(nil)
+			for _, name := range []string{"maps", "masks", "other"} {
+				e.do(http.MethodDelete, bindings+"/"+name, nil, "")
+			}
+		})
+	}
+}
