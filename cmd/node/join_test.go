@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -70,6 +72,58 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestGuessableSecret: no cluster begins with a secret that could be guessed; one that has begun goes on.
+func TestGuessableSecret(t *testing.T) {
+	const (
+		phrase = "correct-horse-battery-staple-correct-horse-battery-staple"
+		strong = "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="
+		node   = `{"version":1,"nodeID":"00112233445566778899aabbccddeeff","name":"n1","clusterID":"c"}`
+	)
+	for _, row := range []struct {
+		name    string
+		secrets []string
+		files   map[string]string // of the data directory
+		join    string            // the token
+		warns   int
+		refused bool
+	}{
+		{"new, strong", []string{strong}, nil, "", 0, false},
+		{"new", []string{phrase}, nil, "", 0, true},
+		{"new, and trusts one that was", []string{strong, phrase}, nil, "", 1, false},
+		{"joins by token", []string{phrase}, nil, "token", 1, false},
+		{"has a cluster", []string{phrase}, map[string]string{"node.json": node}, "", 1, false},
+		{"restored", []string{phrase, strong}, map[string]string{"state.db": ""}, "", 1, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			n := bareNode(t)
+			n.cfg.JoinToken = row.join
+			var lines bytes.Buffer
+			n.log = slog.New(slog.NewTextHandler(&lines, nil))
+			for name, text := range row.files {
+				if err := os.WriteFile(filepath.Join(n.cfg.DataDir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var err error
+			if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, "n1"); err != nil {
+				t.Fatal(err)
+			}
+			secrets, err := pki.ParseSecrets(strings.Join(row.secrets, "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.checkSecrets(secrets); errors.Is(err, pki.ErrSecret) != row.refused || (err != nil) != row.refused {
+				t.Errorf("%v, want refused: %v", err, row.refused)
+			} else if row.refused && !strings.Contains(err.Error(), "openssl rand -hex 32") {
+				t.Errorf("it does not say what to do: %v", err)
+			}
+			if got := strings.Count(lines.String(), "level=WARN"); got != row.warns || strings.Contains(lines.String(), phrase) {
+				t.Errorf("%d warnings, want %d: %s", got, row.warns, &lines)
+			}
+		})
+	}
 }
 
 // TestSecondStartAfterJoin: a first start that failed after the exchange of the

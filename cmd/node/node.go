@@ -167,6 +167,9 @@ func (n *node) openIdentity(ctx context.Context) (err error) {
 		return err
 	}
 	secrets, err := n.secrets(ctx)
+	if err == nil {
+		err = n.checkSecrets(secrets)
+	}
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,33 @@ func TestParseSecrets(t *testing.T) {
 	}
 }
 
+// TestGuessable: 256 bits have a form, which passphrases do not.
+func TestGuessable(t *testing.T) {
+	for text, want := range map[string]bool{
+		secretA: false,
+		"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08":                      false, // openssl rand -hex 32
+		"9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08":                      false,
+		"n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=":                                          false, // openssl rand -base64 32
+		"n4bQgYhMfWWaL-qgxVrQFaO_TxsrC4Is0V1sFbDwCgg":                                           false,
+		"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a0":                       true, // a digit less
+		"9f86d081884c7d659a2feaa0c55ad015":                                                      true, // 128 bits
+		"n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCg==":                                          true,
+		"correct-horse-battery-staple-correct-horse-battery-staple-again":                       true,
+		"Correct-Horse.Battery-Staple.Correct-Horse.Battery-Staple.Again":                       true,
+		"hunter42hunter42hunter42hunter42hunter42hunter42hunter42hunter42":                      true,
+		"0123456789012345678901234567890123456789-0123456789012345678901234567890123456789abcd": true,
+	} {
+		if got := secrets(t, text)[0].Guessable(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for range 10_000 {
+		if s := NewSecret(); s.Guessable() {
+			t.Fatalf("a new one, %q", s.Reveal())
+		}
+	}
+}
+
 func FuzzParseSecrets(f *testing.F) {
 	f.Add(secretA)
 	f.Add("# x\n" + secretA + "\n" + secretB)

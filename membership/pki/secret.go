@@ -44,7 +44,8 @@ func (s Secret) GoString() string { return s.String() }
 // ParseSecrets reads the text of a token file: one secret per line, blank lines
 // and lines that begin with # left out. The first is used to sign; the others
 // are only trusted, for the time in which a cluster changes its secret. Each
-// must have at least 32 characters out of letters, digits and "+/=_.-", which
+// must have at least 32 characters out of letters, digits and "+/=_.-", as clusters may
+// have had from their beginning; new ones ask for more (Guessable), which
 // `openssl rand -hex 32` gives.
 func ParseSecrets(text string) ([]Secret, error) {
 	if len(text) > maxSecretFile {
@@ -97,6 +98,40 @@ func checkSecret(s string) error {
 		return fmt.Errorf("%w: it repeats a few characters", ErrSecret)
 	}
 	return nil
+}
+
+// Bounds of secrets of 256 bits, by their form.
+const (
+	strongHex    = 64 // digits
+	strongBase64 = 43 // characters, without padding
+	eachCase     = 3  // of 43 random characters of base64, fewer are of one case once in a million times
+)
+
+// Guessable reports whether a secret does not look like 256 random bits: 64 hexadecimal digits, or
+// 43 characters of base64. Every certificate of the cluster tells who guesses the secret that he
+// is right, and asks nobody; a passphrase does not last.
+func (s Secret) Guessable() bool {
+	text := strings.TrimRight(s.text, "=")
+	hexDigits, upper, lower := 0, 0, 0
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'f', 'A' <= c && c <= 'F':
+			hexDigits++
+		case c == '.': // of neither
+			return true
+		}
+		switch {
+		case 'a' <= c && c <= 'z':
+			lower++
+		case 'A' <= c && c <= 'Z':
+			upper++
+		}
+	}
+	if hexDigits == len(text) && len(text) >= strongHex {
+		return false
+	}
+	return len(text) < strongBase64 || min(upper, lower) < eachCase
 }
 
 // LoadSecrets reads a token file. It refuses one that everyone can read.
