@@ -74,21 +74,29 @@ func TestOwnPaths(t *testing.T) {
 		c.LongRunning = func(path string) bool { return path == "/quorate/v1/snapshot" }
 	})
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
-	for path, object := range map[string]string{
-		rbac + "clusterroles":        `{"metadata":{"name":"backup"},"rules":[{"nonResourceURLs":["/quorate/v1/snapshot"],"verbs":["get"]}]}`,
-		rbac + "clusterrolebindings": `{"metadata":{"name":"backup"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"backup"},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"}]}`,
+	for _, x := range []struct{ name, user, role, rules string }{
+		{"backup", "bob", "backup", `{"nonResourceURLs":["/quorate/v1/snapshot"],"verbs":["get"]}`},
+		{"cluster-reader", "rita", "cluster-reader", `{"apiGroups":["*"],"resources":["*"],"verbs":["get","list","watch"]},{"nonResourceURLs":["*"],"verbs":["get"]}`},
+		{"root", "root", "everything", `{"apiGroups":["*"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["*"],"verbs":["*"]}`},
 	} {
-		if w, answer := e.do(http.MethodPost, path, nil, object); w.StatusCode != http.StatusCreated {
-			t.Fatal(clip(answer))
+		for path, object := range map[string]string{
+			rbac + "clusterroles":        fmt.Sprintf(`{"metadata":{"name":%q},"rules":[%s]}`, x.role, x.rules),
+			rbac + "clusterrolebindings": fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":%q},"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":%q}]}`, x.name, x.role, x.user),
+		} {
+			if w, answer := e.do(http.MethodPost, path, nil, object); w.StatusCode != http.StatusCreated {
+				t.Fatal(clip(answer))
+			}
 		}
 	}
-	await(t, "bob's role", func() string {
-		_, answer := e.do(http.MethodGet, "/quorate/v1/snapshot", user("bob"), "")
-		if !strings.HasPrefix(answer, "bob sends") {
-			return answer
-		}
-		return ""
-	})
+	for name, path := range map[string]string{"bob": "/quorate/v1/snapshot", "rita": "/quorate/v1/status", "root": "/quorate/v1/status"} {
+		await(t, name+"'s role", func() string {
+			_, answer := e.do(http.MethodGet, path, user(name), "")
+			if !strings.HasPrefix(answer, name+" sends") {
+				return answer
+			}
+			return ""
+		})
+	}
 	for _, x := range []struct {
 		method, path, body string
 		header             http.Header
@@ -100,6 +108,12 @@ func TestOwnPaths(t *testing.T) {
 		{"GET", "/quorate/v1/snapshot", "", user("bob"), 200, "bob sends"},
 		{"POST", "/quorate/v1/snapshot", "", user("bob"), 403, `User \"bob\" cannot post path \"/quorate/v1/snapshot\"`},
 		{"POST", "/quorate/v1/tokens", "", user("bob"), 403, `User \"bob\" cannot post path \"/quorate/v1/tokens\"`},
+		{"GET", "/quorate/v1/status", "", user("rita"), 200, "rita sends"},
+		{"GET", "/quorate/v1/snapshot", "", user("rita"), 403, `User \"rita\" cannot get path \"/quorate/v1/snapshot\"`},
+		{"GET", "/quorate/v1/tokens", "", user("rita"), 403, `User \"rita\" cannot get path`},
+		{"GET", "/debug/pprof/heap", "", user("rita"), 403, `User \"rita\" cannot get path`},
+		{"GET", "/quorate/v1/snapshot", "", user("root"), 200, "root sends"},
+		{"POST", "/quorate/v1/tokens", "", user("root"), 200, "root sends"},
 		{"GET", "/debug/pprof/heap", "", user("eve"), 403, `User \"eve\" cannot get path \"/debug/pprof/heap\"`},
 		{"GET", "/debug/pprof/heap", "", http.Header{"Test-Unauthorized": {"1"}}, 401, "Unauthorized"},
 		{"GET", "/debug/pprof/heap", "", http.Header{"Impersonate-User": {"eve"}}, 403, `User \"eve\"`},
@@ -131,6 +145,14 @@ func TestOwnPaths(t *testing.T) {
 		"ResponseStarted bob post /quorate/v1/snapshot 403 forbid",
 		"ResponseComplete bob post /quorate/v1/snapshot 403 forbid",
 		"ResponseComplete bob post /quorate/v1/tokens 403 forbid",
+		"ResponseComplete rita get /quorate/v1/status 200 allow",
+		"ResponseStarted rita get /quorate/v1/snapshot 403 forbid",
+		"ResponseComplete rita get /quorate/v1/snapshot 403 forbid",
+		"ResponseComplete rita get /quorate/v1/tokens 403 forbid",
+		"ResponseComplete rita get /debug/pprof/heap 403 forbid",
+		"ResponseStarted root get /quorate/v1/snapshot 200 allow",
+		"ResponseComplete root get /quorate/v1/snapshot 200 allow",
+		"ResponseComplete root post /quorate/v1/tokens 200 allow",
 		"ResponseComplete eve get /debug/pprof/heap 403 forbid",
 		"ResponseComplete system:anonymous get /debug/pprof/heap 401 ",
 		"ResponseComplete admin get /debug/pprof/heap 403 forbid",

@@ -243,6 +243,18 @@ func (z *Authorizer) Authorize(_ context.Context, a auth.Attributes) (auth.Decis
 }
 
 func (x *Index) authorize(a *auth.Attributes) (auth.Decision, string, error) {
+	d, reason, err := x.decide(a, allows)
+	if d == auth.Allow || a.ResourceRequest || !reserved(a.Path) {
+		return d, reason, err
+	}
+	if admin, _, _ := x.decide(administration(a.User), allows); admin != auth.Allow {
+		return d, reason, err
+	}
+	return x.decide(a, allowsAdministrator)
+}
+
+// decide allows what a rule of the user's allows.
+func (x *Index) decide(a *auth.Attributes, allows func(*rbacv1.PolicyRule, *auth.Attributes) bool) (auth.Decision, string, error) {
 	var allowedBy *grant
 	var failed []error
 	x.visit(a.User, a.Namespace, func(g *grant, rules []rbacv1.PolicyRule, err error) bool {

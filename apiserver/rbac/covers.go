@@ -111,9 +111,11 @@ func newCoverage(ctx context.Context, own []rbacv1.PolicyRule) *coverage {
 			to.add(c.resources.named["*/"+sub]...)
 		}
 	}
+	// Who may read all paths but the reserved ones must not give those away.
+	everything := administers(own)
 	c.paths.also = func(path string, to bits) {
 		for n := range c.prefixes {
-			if n <= len(path) {
+			if n <= len(path) && (everything || !reserved(path) || namesTree(path[:n])) {
 				c.spend(1 + n/8)
 				to.add(prefixed[path[:n]]...)
 			}

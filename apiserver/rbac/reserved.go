@@ -1,0 +1,48 @@
+package rbac
+
+import (
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Reserved paths are those of Quorate that hold or hand out everything: a backup holds
+// all Secrets, a join token the cluster's key, a profile pieces of memory. kube-apiserver
+// has nothing like them, so roles that were written for it (those of monitoring, of
+// readers of the whole cluster) allow get of all paths and mean metrics and health.
+// A rule therefore counts for a reserved path only if its pattern names the tree, as
+// /quorate/v1/snapshot and /debug/pprof/* do; or if the user is an administrator.
+//
+// Everything below the two trees is reserved but what is named here, so that a path
+// that is added is reserved too.
+func reserved(path string) bool {
+	switch path {
+	case "/quorate/v1/status", "/quorate/v1/process":
+		return false
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return first == "quorate" || first == "debug"
+}
+
+// namesTree reports whether a pattern of nonResourceURLs counts for reserved paths.
+func namesTree(pattern string) bool {
+	return strings.HasPrefix(pattern, "/quorate/") || strings.HasPrefix(pattern, "/debug/")
+}
+
+// administration is the permission of an administrator: all rules count for them. The
+// resource is not served; the role cluster-admin allows it by its stars, and roles that
+// list verbs do not.
+func administration(u *auth.User) *auth.Attributes {
+	return &auth.Attributes{User: u, Verb: "administer", APIGroup: "quorate.io", Resource: "clusters", ResourceRequest: true}
+}
+
+// administers reports whether rules hold the permission of an administrator.
+func administers(rules []rbacv1.PolicyRule) bool {
+	for i := range rules {
+		if allows(&rules[i], administration(nil)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,46 @@
+package rbac
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// TestReservedPathsAreNotGivenAway: who may read all paths, and write roles, cannot make
+// one for backups and bind it.
+func TestReservedPathsAreNotGivenAway(t *testing.T) {
+	rules := func(lines string) (out []rbacv1.PolicyRule) {
+		for line := range strings.SplitSeq(lines, ";") {
+			r, err := parseRule(strings.Fields(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	for _, row := range []struct {
+		own, others string
+		missing     bool
+	}{
+		{"get at *", "get at /quorate/v1/snapshot", true},
+		{"get at /*", "get at /debug/pprof/*", true},
+		{"get at *", "get at /quorate/*", true},
+		{"get at *; get * *", "get at /metrics /quorate/v1/snapshot", true},
+		{"get at *", "get at *", false},
+		{"get at *", "get at /metrics /quorate/v1/status", false},
+		{"get at /quorate/v1/*", "get at /quorate/v1/snapshot", false},
+		{"get at /quorate/v1/snapshot", "get at /quorate/v1/snapshot", false},
+		{"* * *; * at *", "get,post at /quorate/v1/snapshot /debug/*", false},
+		{"get at *; administer quorate.io clusters", "get at /quorate/v1/snapshot", false},
+		{"get at *", "administer quorate.io clusters", true},
+	} {
+		v, err := covers(context.Background(), rules(row.own), rules(row.others))
+		if err != nil || (len(v.missing) > 0) != row.missing {
+			t.Errorf("%s gives %s: %v is missing, %v", row.own, row.others, fmt.Sprint(describeAll(v.missing)), err)
+		}
+	}
+}
