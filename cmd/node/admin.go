@@ -33,12 +33,14 @@ type access struct {
 func (a *access) flags(c *cobra.Command) {
 	a.connects(c)
 	c.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
+	completeOutput(c, "table", "json")
 }
 
 // connects are the flags of commands that print something else than tables.
 func (a *access) connects(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "administrator's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	c.PersistentFlags().StringVar(&a.context, "context", "", "ask this context's node first (default: the current context)")
+	_ = c.RegisterFlagCompletionFunc("context", a.completeContexts)
 }
 
 // load reads the kubeconfig. The nodes of all its contexts are tried in turn,
@@ -219,7 +221,12 @@ func memberCommand() *cobra.Command {
 			return a.print(cmd.OutOrStdout(), list, func(w *tabwriter.Writer) { memberTable(w, list) })
 		}}
 	}
+	named := func(c *cobra.Command) *cobra.Command {
+		c.ValidArgsFunction = a.completeMembers
+		return c
+	}
 	forced := func(c *cobra.Command) *cobra.Command {
+		named(c)
 		c.Flags().BoolVar(&force, "force", false, "even if it leaves no live majority, or the node lags")
 		return c
 	}
@@ -247,9 +254,9 @@ func memberCommand() *cobra.Command {
 			}
 			return list, err
 		})),
-		sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+		named(sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Transfer(cmd.Context(), strings.Join(args, ""))
-		}),
+		})),
 	)
 	return c
 }
@@ -401,5 +408,6 @@ func kubeconfigCommand() *cobra.Command {
 	}
 	a.connects(c)
 	c.Flags().StringVarP(&a.output, "output", "o", "yaml", "yaml or json")
+	completeOutput(c, "yaml", "json")
 	return c
 }

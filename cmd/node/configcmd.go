@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,8 +32,12 @@ func configCommand() *cobra.Command {
 		}),
 	)
 	var showOrigin bool
-	view := settingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, c *Config, f *pflag.FlagSet, origins map[string]origin) error {
-		if !showOrigin {
+	// Where a value comes from is asked just when it is wrong: the error comes after the table.
+	view := anySettingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, f *pflag.FlagSet, origins map[string]origin, invalid error) error {
+		switch {
+		case !showOrigin && invalid != nil, origins == nil:
+			return invalid
+		case !showOrigin:
 			return writeSettings(cmd.OutOrStdout(), f, false)
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
@@ -42,16 +47,31 @@ func configCommand() *cobra.Command {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", flag.Name, flag.Value, origins[flag.Name])
 			}
 		})
-		return w.Flush()
+		return errors.Join(w.Flush(), invalid)
 	})
 	view.Flags().BoolVar(&showOrigin, "show-origin", false, "say where each value comes from")
 	c.AddCommand(view)
 	return c
 }
 
-// settingsCommand is a command that takes all settings of a node.
+// settingsCommand is a command that takes all settings of a node. It runs if they are valid.
 func settingsCommand(use, short string, run func(*cobra.Command, *Config, *pflag.FlagSet, map[string]origin) error) *cobra.Command {
 	cfg := &Config{}
+	return commandWith(cfg, use, short, func(cmd *cobra.Command, f *pflag.FlagSet, origins map[string]origin, invalid error) error {
+		if invalid != nil {
+			return invalid
+		}
+		return run(cmd, cfg, f, origins)
+	})
+}
+
+// anySettingsCommand is a settingsCommand that runs with invalid settings too, and is told
+// what is wrong. Without origins the file could not be read.
+func anySettingsCommand(use, short string, run func(*cobra.Command, *pflag.FlagSet, map[string]origin, error) error) *cobra.Command {
+	return commandWith(&Config{}, use, short, run)
+}
+
+func commandWith(cfg *Config, use, short string, run func(*cobra.Command, *pflag.FlagSet, map[string]origin, error) error) *cobra.Command {
 	settings := cfg.flags()
 	var file string
 	c := &cobra.Command{Use: use, Short: short, Args: noArguments}
@@ -60,13 +80,12 @@ func settingsCommand(use, short string, run func(*cobra.Command, *Config, *pflag
 	c.Flags().AddFlagSet(settings)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		origins, err := resolve(settings, file, cmd.InOrStdin(), os.Environ())
-		if err != nil {
-			return err
+		if err == nil {
+			if err = cfg.complete(); err != nil {
+				err = fmt.Errorf("configuration:\n%w", err)
+			}
 		}
-		if err := cfg.complete(); err != nil {
-			return fmt.Errorf("configuration:\n%w", err)
-		}
-		return run(cmd, cfg, settings, origins)
+		return run(cmd, settings, origins, err)
 	}
 	return c
 }

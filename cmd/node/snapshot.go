@@ -29,6 +29,7 @@ func snapshotCommand() *cobra.Command {
 		},
 	}
 	inspect.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	completeOutput(inspect, "table", "json")
 	c.AddCommand(snapshotSaveCommand(), inspect, &cobra.Command{
 		Use: "verify FILE", Short: "Read a backup to its end and check every checksum", Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -46,5 +46,6 @@ func versionCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	completeOutput(c, "text", "json")
 	return c
 }
