@@ -40,7 +40,8 @@ func survivorDir(t testing.TB, dir string, applied, first, last int, snapshot, t
 	for i := uint64(first); i <= uint64(last); i++ {
 		entries = append(entries, &raft.Log{Index: i, Term: uint64(modelTerm(i)), Type: raft.LogCommand, Data: entry(i)})
 	}
-	must(t, log.SetUint64([]byte("CurrentTerm"), uint64(modelTerm(uint64(max(applied, last))))))
+	// What a node has taken from a term, it has written the term down for.
+	must(t, log.SetUint64(raftTerm, max(term, uint64(modelTerm(uint64(max(applied, last)))))))
 	if len(entries) > 0 {
 		must(t, log.StoreLogs(entries))
 	}
@@ -154,6 +155,46 @@ func TestRecoverDivided(t *testing.T) {
 	}
 	if _, err := InspectSurvivor(t.TempDir()); !errors.Is(err, ErrNoState) {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// TestSurvivorLogLost: whose raft.db is reported as lost. The state that came with a
+// snapshot may be ahead of the snapshot's index; a raft.db that was emptied is lost also
+// where the snapshot covers all of the state.
+func TestSurvivorLogLost(t *testing.T) {
+	const applied = 700
+	for _, c := range []struct {
+		name        string
+		first, last int
+		index, data uint64 // of the snapshot
+		forget      bool   // raft.db is emptied
+		lost        bool
+		upTo        int // what is kept
+	}{
+		{name: "just installed, the data is ahead of the index", first: 1, last: 0, index: 650, data: applied, upTo: applied},
+		{name: "installed, and the log has not reached the data", first: 651, last: 680, index: 650, data: applied, upTo: applied},
+		{name: "installed, and the log has passed the data", first: 651, last: 720, index: 650, data: applied, upTo: 720},
+		{name: "the state has gone on from the data, the log has not", first: 651, last: 680, index: 650, data: 690, lost: true, upTo: applied},
+		{name: "emptied right after a local snapshot", first: 600, last: applied, index: applied, data: applied, forget: true, lost: true, upTo: applied},
+		{name: "emptied behind a local snapshot", first: 600, last: 800, index: 650, data: 650, forget: true, lost: true, upTo: applied},
+		{name: "entries without a command behind the state", first: 600, last: 720, index: 710, data: applied, upTo: 720},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			survivorDir(t, dir, applied, c.first, c.last, c.index, uint64(modelTerm(c.index)))
+			meta, err := readMeta(dir)
+			must(t, err)
+			meta.DataIndex = c.data
+			must(t, meta.write(dir))
+			if c.forget {
+				must(t, os.Truncate(filepath.Join(dir, logFile), 0))
+			}
+			s, err := InspectSurvivor(dir)
+			must(t, err)
+			if s.LogLost != c.lost || s.LastIndex != uint64(c.upTo) {
+				t.Errorf("lost %v, ends at %d, want %v, %d: %+v", s.LogLost, s.LastIndex, c.lost, c.upTo, s)
+			}
+		})
 	}
 }
 

@@ -30,8 +30,8 @@ type Survivor struct {
 	// Dead entries are at the log's end, but were never committed: the newest
 	// snapshot has another history there.
 	Dead uint64
-	// LogLost says that the log ends before the state: raft.db is gone, or an old
-	// copy, and has no tail to offer.
+	// LogLost says that raft.db is gone, or an old copy (see LogLost, the function): what
+	// tail it has to offer, if any, may not be all that this node has acknowledged.
 	LogLost bool
 	// Objects is the number of live keys, with the tail.
 	Objects int
@@ -102,7 +102,7 @@ func survivorIn(dir string) (s Survivor, state *mvcc.State, err error) {
 	case !there:
 		s.LogLost = true
 	default:
-		if err := s.applyTail(dir, state, newest); err != nil {
+		if err := s.readLog(dir, state, snapshots, newest); err != nil {
 			return s, nil, err
 		}
 	}
@@ -132,14 +132,26 @@ func startingState(db *DB, snapshots *SnapshotStore) (*mvcc.State, error) {
 	return state, errors.Join(err, data.Close())
 }
 
-// applyTail applies what the log has beyond the state, as its leader would have
-// committed it: in order, without gaps, of terms that never fall.
-func (s *Survivor) applyTail(dir string, state *mvcc.State, newest *raft.SnapshotMeta) (err error) {
+// readLog opens the log, says whether it is this directory's, and takes its tail in.
+func (s *Survivor) readLog(dir string, state *mvcc.State, snapshots *SnapshotStore, newest *raft.SnapshotMeta) (err error) {
 	log, err := OpenLog(dir, LogOptions{Fatal: func(error) {}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	// Not an error here: the state is what there is to recover.
+	switch err := LogLost(log, snapshots, state.Mark()); {
+	case errors.Is(err, ErrLogLost):
+		s.LogLost = true
+	case err != nil:
+		return err
+	}
+	return s.applyTail(log, state, newest)
+}
+
+// applyTail applies what the log has beyond the state, as its leader would have
+// committed it: in order, without gaps, of terms that never fall.
+func (s *Survivor) applyTail(log *Log, state *mvcc.State, newest *raft.SnapshotMeta) error {
 	first, err := log.FirstIndex()
 	if err != nil {
 		return err
@@ -174,8 +186,6 @@ func (s *Survivor) applyTail(dir string, state *mvcc.State, newest *raft.Snapsho
 		}
 	}
 	if last < at {
-		// Behind a snapshot that was received there may be no log yet.
-		s.LogLost = last < uint64(s.Applied) && (newest == nil || uint64(s.Applied) > newest.Index)
 		return nil
 	}
 	// The entry that was applied last must be the log's, unless the log was cut

@@ -1,0 +1,38 @@
+package disk
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// raftTerm is the key under which raft keeps its term in the stable store.
+var raftTerm = []byte("CurrentTerm")
+
+// LogLost tells a log that was lost, or put back from an old copy, by what lies beside
+// it: the snapshots of the same directory and the mark of its state. What was applied
+// was in the log before, or came with a snapshot; and before a node took either, it had
+// written their term down. The data of a snapshot may be ahead of the snapshot's index,
+// and so may the state be that came with it, while the log has not got there yet.
+//
+// An old copy of the whole directory cannot be told from a short absence. Errors:
+// ErrLogLost, with what does not fit; those of reading the log.
+func LogLost(log *Log, snapshots *SnapshotStore, state mvcc.Mark) error {
+	_, snapshotTerm, data := snapshots.Newest()
+	last, err := log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("check log: %w", err)
+	}
+	// The error of a key that is absent is raft's to judge; then the term is zero.
+	term, _ := log.GetUint64(raftTerm)
+	switch {
+	case term < snapshotTerm:
+		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, ErrLogLost)
+	case term < uint64(state.Term):
+		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, ErrLogLost)
+	case uint64(state.Applied) > max(last, data):
+		return fmt.Errorf("raft.db ends at %d, the snapshot at %d, and state.db has applied %d: %w",
+			last, data, state.Applied, ErrLogLost)
+	}
+	return nil
+}
