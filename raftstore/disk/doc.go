@@ -11,6 +11,7 @@
 //	recovering           the files of a recovery are changing places: no node starts from it
 //	recovery.new         the new files of a recovery, until they have their places
 //	before-recovery      what a recovery has replaced
+//	state-differs.json   the state was found to be wrong (package membership): no recovery without a word for it
 //	*.new *.receiving *.tmp   unfinished; removed at the next start
 //
 // Every file gets its name by a rename when it is complete and synced, and the

@@ -23,15 +23,23 @@ const (
 	recoverAside   = "before-recovery"
 )
 
+// wrongStateFile is the marker that package membership leaves when the state in a
+// directory was found to be wrong.
+const wrongStateFile = "state-differs.json"
+
 // recovered are the files that change places, and the ones that a recovered
 // directory must not have.
 var (
 	recovered = []string{stateFile, logFile, metaFile, "node.json"}
-	outdated  = []string{incomingFile, receivingFile, "bootstrap.json", "wipe-log"}
+	outdated  = []string{incomingFile, receivingFile, "bootstrap.json", "wipe-log", wrongStateFile}
 )
 
 // ErrRecovering is returned for a directory whose recovery did not finish.
 var ErrRecovering = errors.New("a recovery of this directory did not finish: run the same 'quorate recover' again")
+
+// ErrWrongState is returned for a directory whose state a majority of the members has
+// found to be wrong, unless RecoverOptions.AcceptWrongState says that it is wanted.
+var ErrWrongState = errors.New("the state in it was found to be wrong by a majority of the members")
 
 // RecoverOptions say what the new cluster is.
 type RecoverOptions struct {
@@ -45,6 +53,9 @@ type RecoverOptions struct {
 	// Stage writes node.json into the directory in which the new files are made. It
 	// takes its place together with them.
 	Stage func(dir string) error
+	// AcceptWrongState makes the new cluster also of a state that was found to be wrong.
+	// The marker that says so goes aside with the other files.
+	AcceptWrongState bool
 }
 
 // Recovered says what became of a directory.
@@ -78,7 +89,7 @@ func Unfinished(dir string) error {
 // compacted, because what clients saw there may not be this history.
 // It may be killed at any time and run again. No node may run on the directory; the
 // caller sees to that.
-// Errors: those of InspectSurvivor, ErrClock, ErrTooHigh.
+// Errors: those of InspectSurvivor, ErrWrongState, ErrClock, ErrTooHigh.
 func Recover(dir string, o RecoverOptions) (Recovered, error) {
 	done, err := recoverDir(dir, o)
 	if err != nil {
@@ -93,6 +104,11 @@ func recoverDir(dir string, o RecoverOptions) (done Recovered, err error) {
 	}
 	if o.Cluster == "" || len(o.Configuration.Servers) == 0 {
 		return done, errors.New("the new cluster needs an id and a voter")
+	}
+	if wrong, err := exists(dir, wrongStateFile); err != nil {
+		return done, err
+	} else if wrong && !o.AcceptWrongState {
+		return done, ErrWrongState
 	}
 	s, state, err := survivorIn(dir)
 	if err != nil {

@@ -198,8 +198,32 @@ func TestSurvivorLogLost(t *testing.T) {
 	}
 }
 
+// TestRecoverWrongState: a state that was found to be wrong is recovered only if that
+// is said; then a node starts on it.
+func TestRecoverWrongState(t *testing.T) {
+	dir := t.TempDir()
+	survivorDir(t, dir, 300, 1, 345, 0, 0)
+	must(t, writeFile(dir, wrongStateFile, []byte("evidence")))
+	if _, err := Recover(dir, recoverOptions()); !errors.Is(err, ErrWrongState) {
+		t.Errorf("recovered: %v", err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "node.json")); err != nil || string(b) != "old" {
+		t.Errorf("the directory was changed: node.json is %q (%v)", b, err)
+	}
+	o := recoverOptions()
+	o.AcceptWrongState = true
+	done, err := Recover(dir, o)
+	must(t, err)
+	checkRecovered(t, dir, 345)
+	if b, err := os.ReadFile(filepath.Join(done.Aside, wrongStateFile)); err != nil || string(b) != "evidence" {
+		t.Errorf("the evidence is not kept: %q %v", b, err)
+	}
+}
+
 func childRecover(dir string) error {
-	_, err := Recover(dir, recoverOptions())
+	o := recoverOptions()
+	o.AcceptWrongState = true
+	_, err := Recover(dir, o)
 	return err
 }
 
@@ -209,11 +233,13 @@ func TestKillRecoverAtEveryFailpoint(t *testing.T) {
 	root := t.TempDir()
 	all := filepath.Join(root, "all")
 	survivorDir(t, all, 300, 1, 345, 0, 0)
+	must(t, writeFile(all, wrongStateFile, nil))
 	names := failpoints(t, "recover", all)
 	halfway := 0
 	for i, name := range names {
 		dir := filepath.Join(root, strconv.Itoa(i))
 		survivorDir(t, dir, 300, 1, 345, 0, 0)
+		must(t, writeFile(dir, wrongStateFile, nil))
 		if out, err := child(t, "recover", dir, childKill+"="+strconv.Itoa(i+1)).CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
@@ -223,8 +249,7 @@ func TestKillRecoverAtEveryFailpoint(t *testing.T) {
 			halfway++
 		} else if b, err := os.ReadFile(filepath.Join(dir, "node.json")); err != nil || string(b) == "old" {
 			must(t, err)
-			_, err := Recover(dir, recoverOptions())
-			must(t, err)
+			must(t, childRecover(dir))
 		}
 		checkRecovered(t, dir, 345)
 	}
