@@ -121,9 +121,15 @@ type ClusterStatus struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Diverged says where members' states differ. Anything here needs a person.
 	Diverged []string `json:"diverged,omitempty"`
-	// WrongStates says, by name, which members have stopped because their state was wrong.
-	// They are to be removed and replaced.
-	WrongStates map[string]string `json:"wrongStates,omitempty"`
+	// WrongStates says, by node id, which members have stopped because their state was
+	// wrong. They are to be removed, by id, and replaced.
+	WrongStates map[proto.NodeID]WrongState `json:"wrongStates,omitempty"`
+}
+
+// WrongState is what a member reported before it stopped.
+type WrongState struct {
+	Name  string `json:"name"`
+	Found string `json:"found"` // for a person
 }
 
 // errorBody is the body of every answer that is not 2xx.

@@ -65,20 +65,41 @@ func (e evidence) String() string {
 // CheckState refuses the data directory of a node whose state was found to be wrong.
 // Call it before anything is opened.
 func CheckState(dir string) error {
-	raw, err := os.ReadFile(filepath.Join(dir, evidenceFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	found, e, wrong := readEvidence(dir)
+	if !wrong {
 		return nil
 	}
-	found, name := "what was found cannot be read", "NAME"
-	var e evidence
-	if err == nil && json.Unmarshal(raw, &e) == nil && e.Name != "" {
-		found, name = fmt.Sprintf("%s (found %s)", e, e.Found.UTC().Format(time.RFC3339)), e.Name
+	// By id: the name may be that of a node that has replaced this one already.
+	id, called := "ID", "the node"
+	if e.Node != "" {
+		id, called = string(e.Node), "node "+e.Name
 	}
 	return fmt.Errorf(`%w: %s
   its disk, its memory or its software is broken. Everything in %s is left as it was, as evidence.
-  To replace the node: run 'quorate member remove %s' against another node, move the directory away, and start
+  To replace %s: run 'quorate member remove %s' against another node, move the directory away, and start
   the node again: it joins with a new id. Check the disk and the memory first; report it with %s`,
-		ErrStateDiffers, found, dir, name, filepath.Join(dir, evidenceFile))
+		ErrStateDiffers, found, dir, called, id, filepath.Join(dir, evidenceFile))
+}
+
+// FoundWrong returns what was found about the state in a data directory, for a person,
+// and whether it was found to be wrong: evidence that cannot be read is evidence.
+func FoundWrong(dir string) (found string, wrong bool) {
+	found, _, wrong = readEvidence(dir)
+	return found, wrong
+}
+
+func readEvidence(dir string) (found string, e evidence, wrong bool) {
+	raw, err := os.ReadFile(filepath.Join(dir, evidenceFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", e, false
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &e)
+	}
+	if err != nil || e.Name == "" {
+		return "what was found cannot be read", evidence{}, true
+	}
+	return fmt.Sprintf("%s (found %s)", e, e.Found.UTC().Format(time.RFC3339)), e, true
 }
 
 // compare checks that the members' states are equal, on every node: for each index at
@@ -150,20 +171,31 @@ func (m *Manager) condemn(ctx context.Context, e evidence) error {
 // seen. Anything but zero needs a person.
 func (m *Manager) Divergences() int64 { return m.divergences.Load() }
 
-// WrongStates returns, by name, what members have reported that found their own state to
+// WrongStates returns, by id, what members have reported that found their own state to
 // be wrong and stopped, until they are removed. It answers from this node's state.
-func (m *Manager) WrongStates() map[string]string {
+//
+// A report can outlive its member: the report was still on its way when the member was
+// removed, or it came back with a backup. By then a sound node may have the name.
+func (m *Manager) WrongStates() map[proto.NodeID]WrongState {
 	raw, err := m.kv.List(TableDiverged)
+	if err != nil || len(raw) == 0 {
+		return nil
+	}
+	conf, err := m.raft.Members()
 	if err != nil {
 		return nil
 	}
-	out := make(map[string]string, len(raw))
-	for id, v := range raw {
+	out := make(map[proto.NodeID]WrongState, len(raw))
+	for _, s := range conf.Servers {
+		v, reported := raw[string(s.ID)]
+		if !reported {
+			continue
+		}
 		var e evidence
 		if json.Unmarshal(v, &e) == nil && e.Name != "" {
-			out[e.Name] = e.String()
+			out[s.ID] = WrongState{Name: e.Name, Found: e.String()}
 		} else {
-			out[id] = "its state differs"
+			out[s.ID] = WrongState{Name: string(s.ID), Found: "its state differs"}
 		}
 	}
 	return out

@@ -161,14 +161,18 @@ func TestWrongState(t *testing.T) {
 		t.Fatalf("b: %v", err)
 	}
 	err = CheckState(machines[1].dir)
-	for _, want := range []string{"at log index 16 b has the state hash 0000000000000002, and a, c agree on 0000000000000001", "quorate member remove b"} {
+	wrong := machines[1].id
+	for _, want := range []string{
+		"at log index 16 b has the state hash 0000000000000002, and a, c agree on 0000000000000001",
+		"To replace node b: run 'quorate member remove " + string(wrong) + "'",
+	} {
 		if !errors.Is(err, ErrStateDiffers) || !strings.Contains(err.Error(), want) {
 			t.Errorf("b starts again with %v, want %q", err, want)
 		}
 	}
 	for _, mc := range []*machine{machines[0], machines[2]} {
 		st, err := mc.node.ClusterStatus(t.Context())
-		if err != nil || !strings.Contains(st.WrongStates["b"], "agree on") {
+		if err != nil || st.WrongStates[wrong].Name != "b" || !strings.Contains(st.WrongStates[wrong].Found, "agree on") {
 			t.Errorf("%s: %v, %v", mc.name, st, err)
 		}
 		select {
@@ -181,11 +185,21 @@ func TestWrongState(t *testing.T) {
 		}
 	}
 	w.stop(machines[1])
+	report, _ := fakeKV{machines[0]}.Get(TableDiverged, string(wrong))
 	if _, err := machines[0].node.change(t.Context(), &proto.ChangeRequest{Kind: proto.ChangeKind_CHANGE_REMOVE, Member: &proto.Member{Name: "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	if left := machines[2].node.WrongStates(); len(left) != 0 {
 		t.Errorf("%v is still told of a node that was removed", left)
+	}
+	// The report was under way when the node was removed, and lands now.
+	if err := (fakeKV{machines[0]}).Put(t.Context(), TableDiverged, string(wrong), report, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, mc := range []*machine{machines[0], machines[2]} {
+		if st, err := mc.node.ClusterStatus(t.Context()); err != nil || len(st.WrongStates) != 0 {
+			t.Errorf("%s tells of a node that was removed: %v %v", mc.name, st.WrongStates, err)
+		}
 	}
 }
 

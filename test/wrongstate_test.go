@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,6 +57,10 @@ func TestWrongState(t *testing.T) {
 			t.Errorf("the evidence is not kept: %v", err)
 		}
 	}
+	var evidence struct{ NodeID string }
+	if raw, err := os.ReadFile(filepath.Join(dir, "state-differs.json")); err != nil || json.Unmarshal(raw, &evidence) != nil || evidence.NodeID == "" {
+		t.Fatalf("the evidence names no node: %s (%v)", raw, err)
+	}
 	again := c.launch(t, theRun.quorate, nil, broken.Name, port, "--token-file", token)
 	Await(t, 20*time.Second, "it refuses to start again", func() string {
 		if again.running() {
@@ -64,7 +69,7 @@ func TestWrongState(t *testing.T) {
 		return ""
 	})
 	log, err := os.ReadFile(again.Log)
-	if want := "run 'quorate member remove " + broken.Name + "'"; err != nil || !strings.Contains(string(log), want) {
+	if want := "run 'quorate member remove " + evidence.NodeID + "'"; err != nil || !strings.Contains(string(log), want) {
 		t.Errorf("%q is not in its log (%v)", want, err)
 	}
 	c.nodes = sound
@@ -75,12 +80,15 @@ func TestWrongState(t *testing.T) {
 		}
 		race(t, n, "after")
 	}
-	if out := c.Admin(t, "status"); !strings.Contains(out, broken.Name+" HAS STOPPED, its state is wrong: at log index") {
-		t.Errorf("status says\n%s", out)
+	out := c.Admin(t, "status")
+	for _, want := range []string{broken.Name + " HAS STOPPED, its state is wrong: at log index", "quorate member remove " + evidence.NodeID} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status does not say %q:\n%s", want, out)
+		}
 	}
 
 	// As the message says.
-	c.Admin(t, "member", "remove", broken.Name)
+	c.Admin(t, "member", "remove", evidence.NodeID)
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}

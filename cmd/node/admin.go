@@ -153,8 +153,10 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	for _, d := range st.Diverged {
 		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
 	}
-	for _, name := range slices.Sorted(maps.Keys(st.WrongStates)) {
-		fmt.Fprintf(w, "%s HAS STOPPED, its state is wrong: %s. Replace it: quorate member remove %s\n", name, st.WrongStates[name], name)
+	for _, id := range slices.Sorted(maps.Keys(st.WrongStates)) {
+		// By id: the node that replaces it may have its name already.
+		wrong := st.WrongStates[id]
+		fmt.Fprintf(w, "%s HAS STOPPED, its state is wrong: %s. Replace it: quorate member remove %s\n", wrong.Name, wrong.Found, id)
 	}
 	for _, m := range st.Members {
 		if m.Error != "" {
