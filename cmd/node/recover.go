@@ -22,6 +22,7 @@ import (
 type recovery struct {
 	dir, peerAddress string
 	inspect, yes     bool
+	acceptWrong      bool // recover a state that was found to be wrong
 	bump             uint64
 
 	in  io.Reader
@@ -42,7 +43,9 @@ committed: an acknowledged write may be among them. Writes that only lost nodes 
 are gone, and nothing on this disk says whether there were any.
 
 With several survivors, stop them all, run --inspect on each, and recover the one
-whose log ends highest: by term first, then by index.
+whose log ends highest: by term first, then by index. Leave out a survivor whose
+state was found to be wrong, also if its log ends highest: recover refuses it. If
+there is no other and no backup, --accept-wrong-state takes it as it is.
 
 The new cluster has an id and a node id of its own, so that nodes of the old one are
 refused for ever. New revisions begin at what the clock says, as after 'quorate
@@ -63,6 +66,7 @@ DIR/before-recovery until you delete them.`,
 	c.Flags().StringVar(&r.dir, "data-dir", "", "the survivor's data directory")
 	c.Flags().BoolVar(&r.inspect, "inspect", false, "only say what the directory holds, to compare survivors")
 	c.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&r.acceptWrong, "accept-wrong-state", false, "recover a state that a majority of the members has found to be wrong: the new cluster serves it as it is")
 	c.Flags().StringVar(&r.peerAddress, "peer-advertise-address", "", "peer address of the node (default: the one that it had)")
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the end of the log, whatever the clock says (default: the clock decides)")
 	_ = c.MarkFlagRequired("data-dir")
@@ -97,16 +101,23 @@ func (r recovery) run() error {
 		return err
 	}
 	own, lost := r.report(identity, s)
+	found, wrong := membership.FoundWrong(r.dir)
+	if wrong {
+		r.say("WRONG:      a majority of the members found the state of this node to be wrong: %s\n            recover another survivor, also one whose log ends lower\n", found)
+	}
 	if r.inspect {
 		return nil
 	}
 	switch {
+	case wrong && !r.acceptWrong:
+		return fmt.Errorf("node %s (%s): %w: recover another survivor, also one whose log ends lower, or restore a backup; if this state is all that is left, --accept-wrong-state makes the new cluster of it, wrong as it is",
+			identity.Name(), identity.ID(), disk.ErrWrongState)
 	case r.peerAddress == "" && own == "":
 		return fmt.Errorf("the configuration does not name node %s (%s): say with --peer-advertise-address where the others will reach it", identity.Name(), identity.ID())
 	case r.peerAddress == "":
 		r.peerAddress = own
 	}
-	if lost == 0 {
+	if lost == 0 && !wrong { // one that is wrong does not start
 		return fmt.Errorf("node %s is the only voter of its cluster: there is nothing to recover; start it", identity.Name())
 	}
 	if err := r.confirm(identity.Name()); err != nil {
@@ -179,7 +190,7 @@ func (r recovery) recover(old *membership.Identity) error {
 	}
 	done, err := disk.Recover(r.dir, disk.RecoverOptions{
 		Cluster: proto.ClusterID(hex.EncodeToString(id)),
-		Bump:    r.bump,
+		Bump:    r.bump, AcceptWrongState: r.acceptWrong,
 		Configuration: raft.Configuration{Servers: []raft.Server{
 			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
 		}},
@@ -193,9 +204,22 @@ func (r recovery) recover(old *membership.Identity) error {
 	if err != nil {
 		return err
 	}
-	r.say("\n%s is now the only voter of cluster %s, as node %s at %s.\nNew revisions begin at %d. What was there before is in %s.\n",
-		old.Name(), done.State.ClusterId, identity.ID(), r.peerAddress, done.State.Applied, done.Aside)
+	r.say("\n%s is now the only voter of cluster %s, as node %s at %s.\nNew revisions begin at %d.\n%s\nWhat was there before is in %s.\n",
+		old.Name(), done.State.ClusterId, identity.ID(), r.peerAddress, done.State.Applied, recoveredBeginning(done), done.Aside)
 	return r.next()
+}
+
+// recoveredBeginning says why the new cluster begins where it does.
+func recoveredBeginning(done disk.Recovered) string {
+	end := max(uint64(done.Survivor.Applied), done.Survivor.LastIndex)
+	switch by := done.State.Applied - end; done.Why {
+	case disk.ByBump:
+		return fmt.Sprintf("  The log ends at %d, and --bump-revision adds %d; the clock was not asked. Revisions are given out again if the lost nodes\n  had gone on further than that.", end, by)
+	case disk.BehindBackup:
+		return fmt.Sprintf("  The log ends at %d, which is ahead of this machine's clock: the revision was bumped by hand once, or a clock is or was wrong.\n  So the new cluster begins %d above it. If the lost nodes can have gone on further, put the old files back and recover with a larger --bump-revision.", end, by)
+	default:
+		return fmt.Sprintf("  The log ends at %d; the new cluster begins where this machine's clock says, above all that the lost nodes can have given out.", end)
+	}
 }
 
 func (r recovery) next() error {
