@@ -37,6 +37,9 @@ type hold struct {
 func (l *Log) Hold(index uint64) (release func()) {
 	h := &hold{index: index, began: time.Now(), grown: l.holds.grown.Load()}
 	l.holds.mu.Lock()
+	// Also here: a snapshot that cannot be sent is tried again and again, and while the
+	// log is not cut nothing else forgets the attempts.
+	l.sweepHolds()
 	l.holds.list = append(l.holds.list, h)
 	l.holds.mu.Unlock()
 	return sync.OnceFunc(func() {
@@ -49,11 +52,20 @@ func (l *Log) Hold(index uint64) (release func()) {
 
 // unheld returns the index up to which the log may be cut, if it was to be cut up to
 // an index: the entry at a held snapshot's index stays too, for the leader names its
-// term to the node. Holds that have ended are forgotten.
+// term to the node.
 func (l *Log) unheld(upTo uint64) uint64 {
-	now, grown := time.Now(), l.holds.grown.Load()
 	l.holds.mu.Lock()
 	defer l.holds.mu.Unlock()
+	l.sweepHolds()
+	for _, h := range l.holds.list {
+		upTo = min(upTo, max(h.index, 1)-1)
+	}
+	return upTo
+}
+
+// sweepHolds forgets the holds that have ended. The caller has holds.mu.
+func (l *Log) sweepHolds() {
+	now, grown := time.Now(), l.holds.grown.Load()
 	l.holds.list = slices.DeleteFunc(l.holds.list, func(h *hold) bool {
 		if bytes := grown - h.grown; bytes > l.o.HoldBytes {
 			l.o.GaveUp(h.index, bytes)
@@ -61,8 +73,4 @@ func (l *Log) unheld(upTo uint64) uint64 {
 		}
 		return !h.until.IsZero() && now.After(h.until)
 	})
-	for _, h := range l.holds.list {
-		upTo = min(upTo, max(h.index, 1)-1)
-	}
-	return upTo
 }

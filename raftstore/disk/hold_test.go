@@ -72,6 +72,29 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldsAreForgotten: attempts to send a snapshot that fail one after the other do
+// not pile up, although nothing is cut meanwhile.
+func TestHoldsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := OpenLog(t.TempDir(), LogOptions{HoldFor: time.Minute})
+		must(t, err)
+		defer l.Close()
+		sending := l.Hold(5)
+		for range 1000 {
+			l.Hold(7)()
+			time.Sleep(10 * time.Second)
+		}
+		// The one that is being sent, and those of the last minute.
+		if n := len(l.holds.list); n > 8 {
+			t.Errorf("%d holds are kept", n)
+		}
+		if at := l.unheld(100); at != 4 {
+			t.Errorf("the log may be cut up to %d, want 4", at)
+		}
+		sending()
+	})
+}
+
 // TestOpenSnapshotHoldsTheLog: the state that is streamed to another node holds the
 // log, a received one that is restored here does not.
 func TestOpenSnapshotHoldsTheLog(t *testing.T) {
