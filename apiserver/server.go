@@ -220,6 +220,9 @@ type Server struct {
 
 	// closing ends watches; closed once, by Shutdown.
 	closing chan struct{}
+	// abandoned ends watches without another word; closed once, by AbandonWatches.
+	abandoned chan struct{}
+	abandon   sync.Once
 	// life ends with closing, for what takes a context.
 	life     context.Context
 	end      context.CancelFunc
@@ -252,7 +255,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{}), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.fields.convert = s.convertBetween
 	s.webhooks = conversion.NewCaller(conversion.Config{
@@ -296,6 +299,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// AbandonWatches ends all watches without another event or bookmark: the state that they
+// are told from is not the cluster's. A watch that begins later ends behind its initial
+// events: the caller refuses requests first. It does not wait, and may be called at any
+// time; Shutdown still must be called. Other requests go on.
+func (s *Server) AbandonWatches() { s.abandon.Do(func() { close(s.abandoned) }) }
+
+// isAbandoned reports whether AbandonWatches was called.
+func (s *Server) isAbandoned() bool {
+	select {
+	case <-s.abandoned:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -409,6 +409,29 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// TestAbandonWatches: watches end at once, without another event or bookmark, also when
+// a shutdown follows; other requests go on.
+func TestAbandonWatches(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.Bookmark = time.Hour })
+	s := e.watch(maps + "?watch=1&allowWatchBookmarks=true")
+	if first := e.next(s); !strings.Contains(first, "initial-events-end") {
+		t.Fatal(first)
+	}
+	e.api.AbandonWatches()
+	e.api.AbandonWatches()
+	if w, answer := e.do(http.MethodPost, maps, nil, `{"metadata":{"name":"wrong"}}`); w.StatusCode != http.StatusCreated {
+		t.Errorf("another request: %d %s", w.StatusCode, answer)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := e.api.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if end := e.next(s); end != "" {
+		t.Errorf("after the end: %q", end)
+	}
+}
+
 // TestPanic: a panic is contained and answered.
 func TestPanic(t *testing.T) {
 	e := newEnv(t, func(c *apiserver.Config) {

@@ -228,6 +228,8 @@ func (w *watching) follow(plan consistency.Plan) {
 		select {
 		case <-w.ctx.Done():
 			return
+		case <-w.s.abandoned:
+			return
 		case <-w.s.closing:
 			w.farewell()
 			return
@@ -292,6 +294,8 @@ func (w *watching) farewell() {
 		case <-timer.C:
 		case <-w.ctx.Done():
 			return
+		case <-w.s.abandoned:
+			return
 		}
 	}
 	w.advance(w.q.AllowWatchBookmarks)
@@ -306,6 +310,9 @@ func (w *watching) advance(bookmark bool) bool {
 		batches.Put(batch)
 	}()
 	for {
+		if w.s.isAbandoned() {
+			return false
+		}
 		n, progress, err := w.cursor.Next(batch[:])
 		if err != nil {
 			w.fail(w.tooOld(err))

@@ -307,7 +307,7 @@ func (n *node) openMembership(context.Context) (err error) {
 			// A leader sends at least every fifth of this.
 			Contact: max(time.Second, n.cfg.HeartbeatTimeout/2),
 		},
-		Logger: n.log, Refuse: n.refusing.refuse,
+		Logger: n.log, Refuse: n.refuse,
 	})
 	if err != nil {
 		return err
@@ -316,6 +316,13 @@ func (n *node) openMembership(context.Context) (err error) {
 	proto.RegisterMembershipServer(n.peers.GRPC(), n.manager)
 	n.peers.Serve()
 	return nil
+}
+
+// refuse ends what this node says about objects: its state is wrong. The process ends
+// soon after.
+func (n *node) refuse(err error) {
+	n.refusing.refuse(err)
+	n.api.AbandonWatches()
 }
 
 // serve runs everything that goes on in the background until ctx ends or one of
