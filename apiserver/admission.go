@@ -65,6 +65,12 @@ func (a *admission) grow(more int64, urgent bool) bool {
 	return true
 }
 
+// shrink takes back what grow has charged, before the request leaves.
+func (a *admission) shrink(bytes int64) {
+	b := a.held.Add(-bytes)
+	a.observer.InFlight(a.mutating, int(a.inFlight.Load()), b)
+}
+
 func (a *admission) leave(held int64) {
 	n, b := a.inFlight.Add(-1), a.held.Add(-held)
 	a.observer.InFlight(a.mutating, int(n), b)

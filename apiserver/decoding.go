@@ -26,26 +26,46 @@ const (
 // freeCost is what urgent requests need not ask for: a lease, and the options of a delete.
 const freeCost = 64 << 10
 
+const (
+	// decodingReserve is the part of the room that is only for small requests.
+	decodingReserve = 8
+	// smallDecoding is the part of the room up to which a request is small: 1 MiB by default.
+	smallDecoding = 256
+)
+
 // decoding bounds what the requests whose bodies are decoded hold of memory, all together and
 // each user's. Three megabytes of a body may become thirty. A request takes all that it
-// needs at once, when its body is there, and gives it back when it ends: nobody holds a part and
-// waits for more. Who finds no room waits, in the order of arrival; a user whose share is
-// used up does not keep others from going first. Safe for concurrent use.
+// needs at once, when its body is there, and gives it back when its answer begins: nobody holds
+// a part and waits for more, and no client can hold room by not reading. Who finds no room waits
+// behind what the same user waits for, and behind nobody else: if the first that waits kept the
+// others from going, one user with a large object would make everybody wait. The price is that
+// many smaller requests may leave no room for a large one until its wait is over. Small requests
+// have a queue of their own, and a reserve that large ones leave free. Safe for concurrent use.
 type decoding struct {
-	room, share int64
-	refused     func()
+	room, share    int64
+	reserve, small int64
+	refused        func()
 
 	mu      sync.Mutex
 	held    int64
+	large   int64 // held by requests that are not small
 	users   map[string]*decodingUser
-	waiting []*decodingWait
+	waiting []*decodingWait // in the order in which they came
 }
+
+// The queues of a user.
+const (
+	smallQueue = iota
+	largeQueue
+	decodingQueues
+)
 
 // decodingUser is what one user holds. It is forgotten when that is nothing.
 type decodingUser struct {
 	held  int64
+	small int64 // held by small requests
 	raw   int64 // bytes of bodies that come, or wait for their turn here
-	waits int
+	waits [decodingQueues]int
 }
 
 type decodingWait struct {
@@ -56,25 +76,34 @@ type decodingWait struct {
 
 func (d *decoding) init(room int64, refused func()) {
 	d.room, d.share, d.refused, d.users = room, room/decodingShare, refused, map[string]*decodingUser{}
+	d.reserve, d.small = room/decodingReserve, room/smallDecoding
+}
+
+func (d *decoding) queueOf(cost int64) int {
+	if cost <= d.small {
+		return smallQueue
+	}
+	return largeQueue
 }
 
 // take waits for room and reports whether there is some. What is larger than a share waits until
 // its user has nothing else. Whatever is taken is given back with give.
 func (d *decoding) take(ctx context.Context, user string, cost int64) bool {
+	queue := d.queueOf(cost)
 	d.mu.Lock()
 	u := d.userLocked(user)
-	if d.fitsLocked(u, cost) && !d.queuedLocked(u, cost) {
+	if u.waits[queue] == 0 && d.fitsLocked(u, cost) {
 		d.takeLocked(u, cost)
 		d.mu.Unlock()
 		return true
 	}
-	if u.waits >= maxDecodingWaits {
+	if u.waits[queue] >= maxDecodingWaits {
 		d.mu.Unlock()
 		d.refused()
 		return false
 	}
 	w := &decodingWait{user: u, cost: cost, ready: make(chan struct{})}
-	u.waits++
+	u.waits[queue]++
 	d.waiting = append(d.waiting, w)
 	d.mu.Unlock()
 
@@ -94,7 +123,7 @@ func (d *decoding) take(ctx context.Context, user string, cost int64) bool {
 	default:
 	}
 	d.waiting = slices.DeleteFunc(d.waiting, func(x *decodingWait) bool { return x == w })
-	u.waits--
+	u.waits[queue]--
 	d.forgetLocked(user, u)
 	d.wakeLocked() // those behind it may fit
 	d.refused()
@@ -138,56 +167,66 @@ func (d *decoding) give(user string, cost int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	u := d.users[user]
-	d.held -= cost
-	u.held -= cost
+	d.countLocked(u, cost, -cost)
 	d.wakeLocked()
 	d.forgetLocked(user, u)
 }
 
+// fitsLocked reports whether there is room for one more request of a user. What is larger than
+// all that there may be for large ones goes when no other large one is there.
 func (d *decoding) fitsLocked(u *decodingUser, cost int64) bool {
-	return (d.held == 0 || d.held+cost <= d.room) && (u.held == 0 || u.held+cost <= d.share)
-}
-
-// queuedLocked reports whether somebody waits who is to go before: for the room that is left, or
-// of the same user.
-func (d *decoding) queuedLocked(u *decodingUser, cost int64) bool {
-	if u.waits > 0 {
+	if u.held > 0 && u.held+cost > d.share {
+		return false
+	}
+	unreserved := d.room - d.reserve
+	if d.queueOf(cost) == largeQueue {
+		return d.large == 0 || d.large+cost <= unreserved && d.held+cost <= d.room
+	}
+	if d.held+cost <= unreserved {
 		return true
 	}
-	for _, w := range d.waiting {
-		if w.user.held == 0 || w.user.held+w.cost <= d.share {
-			return true // it waits for room: whoever is small would always go before it
-		}
+	// Of the reserve, too, each user has a part.
+	return d.held+cost <= d.room && (u.small == 0 || u.small+cost <= d.reserve/decodingShare)
+}
+
+func (d *decoding) takeLocked(u *decodingUser, cost int64) { d.countLocked(u, cost, cost) }
+
+// countLocked adds to what a request of that cost holds.
+func (d *decoding) countLocked(u *decodingUser, cost, more int64) {
+	d.held += more
+	u.held += more
+	if d.queueOf(cost) == largeQueue {
+		d.large += more
+	} else {
+		u.small += more
 	}
-	return false
 }
 
-func (d *decoding) takeLocked(u *decodingUser, cost int64) {
-	d.held += cost
-	u.held += cost
-}
-
-// wakeLocked lets those go who fit, in their order.
+// wakeLocked lets those go who fit and are the first of their user's queue.
 func (d *decoding) wakeLocked() {
-	full := false
+	type queue struct {
+		user *decodingUser
+		of   int
+	}
+	blocked := map[queue]bool{}
 	d.waiting = slices.DeleteFunc(d.waiting, func(w *decodingWait) bool {
-		switch {
-		case full:
+		q := queue{w.user, d.queueOf(w.cost)}
+		if blocked[q] {
 			return false
-		case d.fitsLocked(w.user, w.cost):
-			d.takeLocked(w.user, w.cost)
-			w.user.waits--
-			close(w.ready)
-			return true
 		}
-		// Behind who waits for room nobody goes; behind who waits for his share all may.
-		full = w.user.held == 0 || w.user.held+w.cost <= d.share
-		return false
+		if !d.fitsLocked(w.user, w.cost) {
+			blocked[q] = true
+			return false
+		}
+		d.takeLocked(w.user, w.cost)
+		w.user.waits[q.of]--
+		close(w.ready)
+		return true
 	})
 }
 
 func (d *decoding) forgetLocked(name string, u *decodingUser) {
-	if u.held == 0 && u.raw == 0 && u.waits == 0 {
+	if u.held == 0 && u.raw == 0 && u.waits == [decodingQueues]int{} {
 		delete(d.users, name)
 	}
 }
@@ -232,7 +271,9 @@ func (c *call) currentCost(way codec.Way) int64 {
 	if err != nil || v == nil || len(v.Value) < smallObject {
 		return 0
 	}
-	return codec.StoredCost(way, v.Value, c.res)
+	// It is there, whoever made it that large: it must not keep its own users from changing it, nor
+	// ask for more than a user may have.
+	return min(codec.StoredCost(way, v.Value, c.res), c.s.decoding.share)
 }
 
 // charge makes the request hold that many bytes for its body.
@@ -254,12 +295,32 @@ func (c *call) charge(bytes int64) bool {
 	return true
 }
 
-// giveBack ends what charge and admitDecoding have taken.
+// giveBack ends what charge and admitDecoding have taken: when the answer begins, which is encoded
+// by then, because how long a client takes to read it is up to the client. What is left to hold is
+// the text of the answer, and what is kept for the audit log: pace counts them once the client is
+// slow.
 func (c *call) giveBack() {
 	if c.counted > 0 {
 		c.s.decoding.readDone(c.user.Name, c.counted)
+		c.s.writes.shrink(c.counted)
+		c.held -= c.counted
+		c.counted = 0
 	}
 	if c.decoded > 0 {
 		c.s.decoding.give(c.user.Name, c.decoded)
+		c.decoded = 0
 	}
+}
+
+// heldByAnswer is what a request holds in memory while its client reads the answer, of which b is
+// the first part.
+func (c *call) heldByAnswer(b []byte) int64 {
+	if c.bodySize == 0 {
+		return answerBytes
+	}
+	held := max(answerBytes, int64(len(b))) // of an object that may be nowhere else
+	if c.audit != nil {
+		held += c.bodySize
+	}
+	return held
 }

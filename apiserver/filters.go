@@ -73,6 +73,7 @@ func (c *call) begun(code int) {
 		return
 	}
 	c.code = code
+	c.giveBack()
 	c.leaveBody()
 	if c.kind.LongRunning {
 		c.audit.Started(code)

@@ -212,7 +212,7 @@ func (c *call) pacedWrite(b []byte) (int, error) {
 		if !c.kind.LongRunning {
 			until = c.deadline()
 		}
-		c.pace = c.s.slowAnswers.newPace(c, until, answerBytes, func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
+		c.pace = c.s.slowAnswers.newPace(c, until, c.heldByAnswer(b), func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
 	}
 	c.pace.begin()
 	defer c.pace.done()
