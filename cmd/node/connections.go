@@ -29,9 +29,10 @@ import (
 // The newest would be the wrong one to refuse: silent connections would keep everybody
 // else out for as long as they may live.
 //
-// Users leave a tenth to guests, so that there is always a way in. Above that the
-// connection goes that has been idle for longest, which its client notices least; if all
-// are at work, the newest of the user who has the most.
+// Users leave a tenth to guests, so that there is always a way in. Above that, a user who
+// has more than a quarter makes room: the longest idle connection goes, which its client
+// notices least, or the newest. If there is no such user, the longest idle one of all
+// goes; if all are at work, the newest of the user who has the most.
 type connections struct {
 	net.Listener
 	limit      int // of all
@@ -102,12 +103,34 @@ func (l *connections) add(c *connection) (victim *connection) {
 	case l.guests.count > 1:
 		victim = l.guests.most().oldest()
 	case l.idle.Len() > 0:
-		victim = l.idle.Front().Value.(*connection)
+		victim = l.longestIdle()
 	default:
 		victim = c
 	}
 	l.forget(victim)
 	return victim
+}
+
+// longestIdle is the user's connection that is missed least: of the user who has more
+// than a quarter, or of all. There must be one that is idle.
+func (l *connections) longestIdle() *connection {
+	idle := &l.idle
+	if h := l.crowding(); h != nil && h.idle.Len() > 0 {
+		idle = &h.idle
+	}
+	return idle.Front().Value.(*connection)
+}
+
+// crowding is the user who has the most connections, if that is more than a quarter of
+// what users may have. One connection crowds nobody.
+func (l *connections) crowding() *holder {
+	if l.users.count == 0 {
+		return nil
+	}
+	if h := l.users.most(); h.conns.Len() > 1 && 4*h.conns.Len() > l.userLimit {
+		return h
+	}
+	return nil
 }
 
 // known makes a guest's connection one of a user. leaf is the certificate that the
@@ -125,10 +148,12 @@ func (l *connections) known(c *connection, user string, leaf *x509.Certificate) 
 	if l.users.count <= l.userLimit {
 		return nil
 	}
-	most := l.users.most()
+	most, crowd := l.users.most(), l.crowding()
 	switch {
+	case crowd != nil && crowd.idle.Len() == 0:
+		victim = crowd.newest()
 	case l.idle.Len() > 0:
-		victim = l.idle.Front().Value.(*connection)
+		victim = l.longestIdle()
 	case most.conns.Len() > c.holder.conns.Len():
 		victim = most.newest()
 	default:
@@ -158,10 +183,7 @@ func (l *connections) expel(refused func(*x509.Certificate) error) {
 
 // forget no longer counts a connection; it may be called again.
 func (l *connections) forget(c *connection) {
-	if c.idle != nil {
-		l.idle.Remove(c.idle)
-		c.idle = nil
-	}
+	l.busy(c)
 	if c.holder == nil {
 		return
 	}
@@ -186,10 +208,18 @@ func (l *connections) moved(c *connection, s http.ConnState) {
 	switch {
 	case c.holder == nil:
 	case s == http.StateIdle && c.idle == nil:
-		c.idle = l.idle.PushBack(c)
-	case s != http.StateIdle && c.idle != nil:
+		c.idle, c.idleOf = l.idle.PushBack(c), c.holder.idle.PushBack(c)
+	case s != http.StateIdle:
+		l.busy(c)
+	}
+}
+
+// busy takes a connection out of the lists of those that are idle; it may be called again.
+func (l *connections) busy(c *connection) {
+	if c.idle != nil {
 		l.idle.Remove(c.idle)
-		c.idle = nil
+		c.holder.idle.Remove(c.idleOf)
+		c.idle, c.idleOf = nil, nil
 	}
 }
 
@@ -272,13 +302,31 @@ type connection struct {
 	leaf   *x509.Certificate // that the user has shown; guarded by in.mu
 	holder *holder           // nil: not counted any more; guarded by in.mu
 	place  *list.Element     // among the holder's; guarded by in.mu
-	idle   *list.Element     // guarded by in.mu
+	idle   *list.Element     // among all that are idle; guarded by in.mu
+	idleOf *list.Element     // among the holder's that are idle; guarded by in.mu
 
 	// shaking: it has a place among the handshakes. Written under their lock, as ended
 	// and waits.
 	shaking atomic.Bool
-	ended   bool
-	waits   *waiter
+	// again: the client was asked for another hello, which was not answered yet.
+	again atomic.Bool
+	ended bool
+	waits *waiter
+}
+
+// Read implements net.Conn. After a HelloRetryRequest, what comes waits for its turn among
+// the handshakes. There is no place for a client that is waited for: one that sends a part
+// of its hello would keep it.
+func (c *connection) Read(b []byte) (int, error) {
+	if !c.again.Load() {
+		return c.Conn.Read(b)
+	}
+	c.in.handshakes.done(c)
+	n, err := c.Conn.Read(b)
+	if n > 0 && err == nil {
+		err = c.in.handshakes.turn(c)
+	}
+	return n, err
 }
 
 // Write implements net.Conn. After a write that failed there is no other: crypto/tls
@@ -286,6 +334,7 @@ type connection struct {
 // as the record's rest and complain of a forgery instead of an end.
 func (c *connection) Write(b []byte) (int, error) {
 	if c.shaking.Load() {
+		c.again.Store(isRetry(b))
 		c.in.handshakes.done(c) // the answer is there
 	}
 	if c.broken.Load() {

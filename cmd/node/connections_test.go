@@ -131,6 +131,33 @@ func TestWhoMakesRoom(t *testing.T) {
 			user e mallory -> e
 			open f 10.0.0.1
 			user f carol -> f`},
+		{"the user who has more than a quarter, before whom is idle: idle ones first, then the newest", 8, `
+			open a 10.0.0.1
+			user a alice
+			idle a
+			open m1 10.0.0.2
+			user m1 mallory
+			open m2 10.0.0.2
+			user m2 mallory
+			open m3 10.0.0.2
+			user m3 mallory
+			open m4 10.0.0.2
+			user m4 mallory
+			idle m2
+			open b 10.0.0.3
+			user b bob
+			open c 10.0.0.3
+			user c carol
+			open d 10.0.0.3
+			user d dave -> m2
+			open e 10.0.0.3
+			user e eve -> m4
+			open m5 10.0.0.2
+			user m5 mallory -> m5
+			open f 10.0.0.3
+			user f frank -> m3
+			open g 10.0.0.3
+			user g grace -> a`},
 		{"one that is said to be idle after its end", 3, `
 			open a 10.0.0.1
 			user a alice
@@ -325,7 +352,7 @@ func TestConnectionLimitOfDescriptors(t *testing.T) {
 }
 
 // TestHandshakesTakeTurns: a crowd at one address does not keep another address from its
-// turn, and who has gone has none.
+// turn, nor a newcomer at its own, and who has gone has none.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newConnections(nil, 100)
@@ -360,16 +387,16 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		answer("a1")
-		answer("a2")
-		conns["b1"].Close() // in the middle of its handshake
+		answer("a4")
+		conns["b2"].Close() // in the middle of its handshake
 		synctest.Wait()
 		answer("a3")
 		time.Sleep(readHeaderTimeout + time.Second)
-		answer("b2")
-		conns["a4"].Close()
+		answer("b1")
+		conns["a2"].Close()
 		come("d1", "10.0.0.4")
 		answer("d1")
-		want := "a1 c1 refused a2 b1 a3 b2 a4 refused d1"
+		want := "a1 c1 refused a4 b2 a3 b1 a2 refused d1"
 		if got := strings.Join(order, " "); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

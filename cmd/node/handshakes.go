@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"container/list"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"runtime"
@@ -20,8 +22,10 @@ type handshakes struct {
 	turns list.List // of *line, whose turn it is first
 }
 
-// line are the connections of one address that wait, first come first. There is none
-// without any.
+// line are the connections of one address that wait; the newest is served first. Above
+// the bound of connections the oldest guest of an address goes: first come first would
+// serve nobody there but who opens so many that all the others go before their turn.
+// There is no line without any.
 type line struct {
 	address string
 	conns   list.List
@@ -45,16 +49,34 @@ var errLateHandshake = errors.New("the handshake has waited too long for its tur
 
 // begin is tls.Config.GetConfigForClient, which is called between the client's hello and
 // the answer to it. The place is given back when the answer is written, or when the
-// connection ends.
+// connection ends. An answer that asks for another hello gives it back too, and the
+// connection waits once more when that hello has come: the dear part is behind it.
 func (h *handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	c, ok := hello.Conn.(*connection)
 	if !ok {
 		return nil, nil
 	}
+	return nil, h.turn(c)
+}
+
+// turn waits for the connection's turn, and refuses it when that comes too late.
+func (h *handshakes) turn(c *connection) error {
 	if !h.enter(c) || time.Since(c.since) > readHeaderTimeout {
-		return nil, errLateHandshake
+		return errLateHandshake
 	}
-	return nil, nil
+	return nil
+}
+
+// retryRandom is what a HelloRetryRequest has in the place of a ServerHello's random
+// (RFC 8446, 4.1.3).
+var retryRandom = sha256.Sum256([]byte("HelloRetryRequest"))
+
+// isRetry reports whether what a server writes begins with a HelloRetryRequest: a record
+// (type, version, length) with a message (type, length) of a version and a random.
+func isRetry(b []byte) bool {
+	const recordHandshake, serverHello, random = 22, 2, 5 + 4 + 2
+	return len(b) >= random+len(retryRandom) && b[0] == recordHandshake && b[5] == serverHello &&
+		bytes.Equal(b[random:random+len(retryRandom)], retryRandom[:])
 }
 
 // enter waits for the connection's turn. It reports false when the connection has ended
@@ -100,7 +122,7 @@ func (h *handshakes) doneLocked(c *connection) {
 		return
 	}
 	l := first.Value.(*line)
-	next := l.conns.Front().Value.(*connection)
+	next := l.conns.Back().Value.(*connection)
 	h.turns.MoveToBack(first)
 	next.shaking.Store(true)
 	h.leaveLocked(next, true)

@@ -18,6 +18,7 @@ type shares struct {
 type holder struct {
 	name  string
 	conns list.List // of *connection, the oldest first
+	idle  list.List // of *connection, the longest idle one first; users only
 	at    int       // in the ranking
 }
 
