@@ -100,7 +100,8 @@ func (c *call) collection() (of fairness.Collection) {
 		of.Objects, of.Bytes = t.Live()
 	}
 	query := c.r.URL.RawQuery
-	of.Single = strings.Contains(query, "metadata.name") || c.info.Name != ""
+	// In all namespaces a name is one key of each, and all are looked at.
+	of.Single = (c.info.Name != "" || c.info.selected != "") && (!c.res.Namespaced || c.info.Namespace != "")
 	if n, err := intPointer(rawParameter(query, "limit")); err == nil {
 		of.Limit = max(0, *n)
 	}

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/raftstore"
+)
+
+// TestSingleCollection: a list costs little only if its selector names the one object.
+func TestSingleCollection(t *testing.T) {
+	mem := raftstore.NewMemory()
+	defer func() {
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{cfg: Config{Store: StoreOf(mem)}}
+	for target, single := range map[string]bool{
+		"/api/v1/namespaces/a/pods":                                                 false,
+		"/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx":                 true,
+		"/api/v1/nodes?fieldSelector=metadata.name=x":                               true,
+		"/api/v1/pods?fieldSelector=metadata.name=x":                                false,
+		"/api/v1/namespaces/a/pods?x=metadata.name":                                 false,
+		"/api/v1/namespaces/a/pods?labelSelector=metadata.name=x":                   false,
+		"/api/v1/namespaces/a/pods?fieldSelector=metadata.name!%3Dx":                false,
+		"/api/v1/namespaces/a/pods?fieldSelector=status.phase=metadata.name":        false,
+		"/api/v1/namespaces/a/pods?fieldSelector=a%3Db&fieldSelector=metadata.name": false,
+	} {
+		c := &call{s: s, r: httptest.NewRequest(http.MethodGet, target, nil)}
+		if !c.info.parse(c.r) {
+			t.Fatal(target)
+		}
+		c.classify(registry)
+		c.info.selected = c.info.selectedName(c.r.URL.RawQuery)
+		if of := c.collection(); of.Single != single {
+			t.Errorf("%s: single %t", target, of.Single)
+		}
+	}
+}
