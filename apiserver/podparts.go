@@ -30,6 +30,7 @@ func takeEphemeralContainers(c *call, obj, sent, old tree) error {
 			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
+	errs = append(errs, ephemeralPaths(lookup(sent, path))...)
 	if len(errs) > 0 {
 		return c.invalid(c.info.Name, errs)
 	}
@@ -37,6 +38,23 @@ func takeEphemeralContainers(c *call, obj, sent, old tree) error {
 	carry(spec, asTree(sent["spec"]), "ephemeralContainers")
 	obj["spec"] = spec
 	return nil
+}
+
+// ephemeralPaths refuses paths within volumes: nobody has checked them when the pod was made.
+func ephemeralPaths(containers any) (errs field.ErrorList) {
+	all, _ := containers.([]any)
+	for i, x := range all {
+		mounts, _ := asTree(x)["volumeMounts"].([]any)
+		for j, m := range mounts {
+			for _, name := range [...]string{"subPath", "subPathExpr"} {
+				if text(asTree(m), name) != "" {
+					at := field.NewPath("spec", "ephemeralContainers").Index(i).Child("volumeMounts").Index(j).Child(name)
+					errs = append(errs, field.Forbidden(at, "cannot be set for an Ephemeral Container"))
+				}
+			}
+		}
+	}
+	return errs
 }
 
 // defaulted returns an ephemeral container as it is with defaults, which is
