@@ -145,7 +145,7 @@ func (n *node) ownPaths() http.Handler {
 	mux.HandleFunc("/", status.PlainNotFound)
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler()))
 	mux.Handle(processPath, serveProcess(n.cfg.Name))
-	mux.HandleFunc(snapshotPath, n.saveSnapshot)
+	mux.HandleFunc(snapshotPath, serveAtMost(backupsAtOnce, "backups", n.saveSnapshot))
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"profile", pprof.Profile)
@@ -182,8 +182,8 @@ func userName(r *http.Request) string {
 
 // Bounds of connections. Requests have their own limits in package apiserver, all
 // shorter than answerTimeout: that one is for the last bytes of a short answer, which
-// wait for their client when nobody looks after the request any more. Watches and backups
-// lift it.
+// wait for their client when nobody looks after the request any more. Watches lift it,
+// backups move it on.
 const (
 	readHeaderTimeout = 10 * time.Second
 	answerTimeout     = 2 * time.Minute

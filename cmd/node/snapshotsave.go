@@ -38,13 +38,9 @@ func (n *node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n.log.Info("a backup is sent: it holds everything, Secrets in clear included", "user", userName(r), "from", r.RemoteAddr, "confirmed", about.Confirmed)
-	// It takes as long as it takes.
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+	// It takes as long as it takes, if its client goes on reading.
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if _, err := n.store.SaveSnapshot(w, about); err != nil {
+	if _, err := n.store.SaveSnapshot(movingAnswer(w, backupStall), about); err != nil {
 		n.log.Error("a backup was not sent whole", "error", err)
 		panic(http.ErrAbortHandler) // ends the stream visibly broken
 	}
