@@ -316,8 +316,10 @@ func (c *devCluster) formed() bool {
 }
 
 // checkData refuses nodes with the data of another cluster than the others': they would
-// wait for each other for ever.
-func (c *devCluster) checkData() error {
+// wait for each other for ever. It is about the nodes that are to run together: what lies
+// in the directory of one that does not run may be of a cluster that is no more, as after
+// 'quorate recover'.
+func (c *devCluster) checkData(together ...*devNode) error {
 	clusters, err := c.clusters()
 	if err != nil {
 		return err
@@ -325,7 +327,7 @@ func (c *devCluster) checkData() error {
 	of := map[proto.ClusterID][]string{}
 	var ids []proto.ClusterID
 	for _, n := range c.Nodes {
-		if id, ok := clusters[n]; ok {
+		if id, ok := clusters[n]; ok && slices.Contains(together, n) {
 			if of[id] == nil {
 				ids = append(ids, id)
 			}

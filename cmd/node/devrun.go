@@ -86,7 +86,7 @@ func startDev(ctx context.Context, o devOptions, messages io.Writer, started fun
 	defer unlock()
 	c, err := planCluster(o)
 	if err == nil {
-		err = errors.Join(c.checkData(), c.checkPorts(o, c.Nodes...))
+		err = errors.Join(c.checkData(c.Nodes...), c.checkPorts(o, c.Nodes...))
 	}
 	if err != nil {
 		if _, none := os.Stat(clusterFile(dir)); errors.Is(none, fs.ErrNotExist) {
