@@ -24,7 +24,7 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 	if planted.On(planted.LostLog) {
 		return nil
 	}
-	at, snapshotTerm, data := snapshots.Newest()
+	at, _, _ := snapshots.Newest()
 	first, last, err := bounds(log)
 	if err != nil {
 		return fmt.Errorf("check log: %w", err)
@@ -35,17 +35,8 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 	case cluster != "" && term == 0 && last == 0 && at == 0:
 		// The cluster's id reaches the disk after the Raft state did.
 		return fmt.Errorf("this node is a member of cluster %s, and raft.db is empty: %w", cluster, disk.ErrLogLost)
-	case term < snapshotTerm:
-		// A snapshot is of a term that this node had written down before.
-		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, disk.ErrLogLost)
-	case term < uint64(state.Term) && uint64(state.Applied) > data:
-		// What came with a snapshot may be of a later term than its message.
-		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, disk.ErrLogLost)
-	case uint64(state.Applied) > max(last, data):
-		// What is applied was in the log before, or came with a snapshot.
-		return fmt.Errorf("raft.db ends at %d, the snapshot at %d, and state.db has applied %d: %w", last, data, state.Applied, disk.ErrLogLost)
 	case first > at+1:
 		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w", first, at, disk.ErrDamaged)
 	}
-	return nil
+	return disk.LogLost(log, snapshots, state)
 }

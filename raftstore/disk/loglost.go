@@ -28,7 +28,8 @@ func LogLost(log *Log, snapshots *SnapshotStore, state mvcc.Mark) error {
 	switch {
 	case term < snapshotTerm:
 		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, ErrLogLost)
-	case term < uint64(state.Term):
+	case term < uint64(state.Term) && uint64(state.Applied) > data:
+		// What came with a snapshot may be of a later term than its message.
 		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, ErrLogLost)
 	case uint64(state.Applied) > max(last, data):
 		return fmt.Errorf("raft.db ends at %d, the snapshot at %d, and state.db has applied %d: %w",
