@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/proto"
 )
 
 // routes is a definition of which v1 is stored and v1beta1 needs the webhook; client is
@@ -176,9 +177,19 @@ func TestConversionService(t *testing.T) {
 		t.Fatal(err)
 	}
 	slice := `{"metadata":{"name":"%s","labels":{"kubernetes.io/service-name":"converter"}},"addressType":"IPv4","ports":[{"name":"hook","port":%s}],"endpoints":[{"addresses":["%s"],"conditions":{"ready":%v}}]}`
-	post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(slice, "gone", "1", "127.0.0.2", false))
+	// Past the API, which takes no endpoints on loopback.
+	put := func(name, port, host string, ready bool) {
+		t.Helper()
+		if _, err := e.store.Propose(t.Context(), &proto.Write{
+			Table: "endpointslices.discovery.k8s.io", Key: "default/" + name, Op: proto.Op_OP_PUT, Value: fmt.Appendf(nil, slice, name, port, host, ready),
+			Labels: []*proto.Attribute{{Name: "kubernetes.io/service-name", Value: "converter"}}, RequestId: []byte(strings.Repeat(name, 4)),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("gone", "1", "127.0.0.2", false)
 	refused(`no endpoints available for service \"converter\"`)
-	post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(slice, "here", port, host, true))
+	put("here", port, host, true)
 	// The endpoint is found; its certificate is for other names.
 	refused("not converter.default.svc")
 }
