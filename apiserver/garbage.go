@@ -108,9 +108,7 @@ func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(controll
 			return err
 		}
 		for _, v := range page.Versions {
-			if err := f.tell(t.Name(), v, see); err != nil {
-				return err
-			}
+			f.tell(t.Name(), v, see)
 		}
 		if !page.More {
 			return nil
@@ -130,9 +128,7 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(co
 			return err
 		}
 		for _, v := range f.buf[:n] {
-			if err := f.tell(t.Name(), v, see); err != nil {
-				return err
-			}
+			f.tell(t.Name(), v, see)
 		}
 		if n < len(f.buf) {
 			clear(f.buf[:])
@@ -141,19 +137,19 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(co
 	}
 }
 
-func (f *objectFollower) tell(table string, v *mvcc.Version, see func(controllers.Change)) error {
+func (f *objectFollower) tell(table string, v *mvcc.Version, see func(controllers.Change)) {
 	ch := controllers.Change{UID: v.UID, Gone: v.Deleted}
 	if !v.Deleted && interesting(v) {
 		o, err := objectOf(table, v)
-		if err != nil {
-			return err
-		}
-		if len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan) {
+		switch {
+		case err != nil:
+			// One value that cannot be read must not keep all others from the collector.
+			f.s.cfg.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
+		case len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan):
 			ch.Object = o
 		}
 	}
 	see(ch)
-	return nil
 }
 
 var ownerReferencesKey = []byte(`"ownerReferences":`)
