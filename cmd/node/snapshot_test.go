@@ -112,7 +112,7 @@ func TestRestoreSaysWhereItBegins(t *testing.T) {
 		t.Errorf("a bump to above what JSON numbers hold: %v", err)
 	}
 	for why, want := range map[disk.Why]string{disk.ByClock: "clock says", disk.BehindBackup: "ahead of this machine's clock", disk.ByBump: "--bump-revision adds 5"} {
-		if got := beginning(disk.Restored{State: &proto.StateRecord{Applied: 12}, Backup: 7, Why: why}); !strings.Contains(got, want) {
+		if got := beginning(disk.Restored{StateRecord: &proto.StateRecord{Applied: 12}, Backup: 7, Why: why}); !strings.Contains(got, want) {
 			t.Errorf("%d: %s", why, got)
 		}
 	}

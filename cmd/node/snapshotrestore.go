@@ -43,7 +43,7 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\n%s\nput the secret in a token file (see 'quorate node --help') and start it:\n  quorate node --data-dir %s --name %s --peer-advertise-address %s --token-file FILE\n",
-				r.dir, done.State.ClusterId, done.State.Applied, beginning(done), r.dir, r.name, r.peerAddress)
+				r.dir, done.ClusterId, done.Applied, beginning(done), r.dir, r.name, r.peerAddress)
 			return err
 		},
 	}
@@ -57,7 +57,7 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
 
 // beginning says why the new cluster begins where it does.
 func beginning(done disk.Restored) string {
-	switch by := done.State.Applied - uint64(done.Backup); done.Why {
+	switch by := done.Applied - uint64(done.Backup); done.Why {
 	case disk.ByBump:
 		return fmt.Sprintf("  the backup is at revision %d, and --bump-revision adds %d; the clock was not asked. Revisions are given out again if another cluster\n  of this backup's line has gone on further than that.", done.Backup, by)
 	case disk.BehindBackup:

@@ -48,8 +48,8 @@ type RestoreOptions struct {
 
 // Restored says what a backup has become.
 type Restored struct {
-	// State of the new data directory. Its floor is its applied index.
-	State *proto.StateRecord
+	// The state of the new data directory. Its floor is its applied index.
+	*proto.StateRecord
 	// Backup is the revision of the backup.
 	Backup proto.Revision
 	// Why the cluster begins where it does.
@@ -100,7 +100,7 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	if rec.ClusterId == string(o.Cluster) {
 		return done, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
 	}
-	done = Restored{State: rec, Backup: proto.Revision(rec.Applied)}
+	done = Restored{StateRecord: rec, Backup: proto.Revision(rec.Applied)}
 	first, why, err := begin(done.Backup, o.Now, o.Bump)
 	if err != nil {
 		return done, errors.Join(err, remove(dir, restoringFile))

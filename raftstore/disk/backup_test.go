@@ -20,7 +20,7 @@ func TestRestoreBackup(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "node")
 	done, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon})
 	must(t, err)
-	rec, want := done.State, proto.Revision(noonTicks)
+	rec, want := done.StateRecord, proto.Revision(noonTicks)
 	db := mustOpen(t, dir, Options{})
 	s, err := db.Load()
 	must(t, err)

@@ -66,7 +66,7 @@ func TestRestoreAgain(t *testing.T) {
 	for i, b := range [][]byte{newer, newer, older, newer, older, older} {
 		done, err := RestoreBackup(filepath.Join(t.TempDir(), "n"), bytes.NewReader(b), RestoreOptions{Cluster: "new", Configuration: testServers})
 		must(t, err)
-		if at := proto.Revision(done.State.Applied); at <= last || done.State.Floor != uint64(at) || done.Why != ByClock {
+		if at := proto.Revision(done.Applied); at <= last || done.Floor != uint64(at) || done.Why != ByClock {
 			t.Fatalf("restore %d begins at %d (%v), the one before at %d", i, at, done, last)
 		} else {
 			last = at

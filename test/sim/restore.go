@@ -178,7 +178,7 @@ func (n *restored) again(seed uint64, before []*history.History, rng *rand.Rand)
 		n.fail("%v", err)
 		return nil
 	}
-	rec := done.State
+	rec := done.StateRecord
 	n.trace.floor = rec.Floor
 	if rec.Applied <= n.issued {
 		n.fail("restore: the new cluster begins at %d; %d was given out before", rec.Applied, n.issued)
