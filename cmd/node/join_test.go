@@ -80,6 +80,7 @@ func TestGuessableSecret(t *testing.T) {
 		phrase = "correct-horse-battery-staple-correct-horse-battery-staple"
 		strong = "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg="
 		node   = `{"version":1,"nodeID":"00112233445566778899aabbccddeeff","name":"n1","clusterID":"c"}`
+		alone  = `{"version":1,"nodeID":"00112233445566778899aabbccddeeff","name":"n1"}`
 	)
 	for _, row := range []struct {
 		name    string
@@ -94,7 +95,7 @@ func TestGuessableSecret(t *testing.T) {
 		{"new, and trusts one that was", []string{strong, phrase}, nil, "", 1, false},
 		{"joins by token", []string{phrase}, nil, "token", 1, false},
 		{"has a cluster", []string{phrase}, map[string]string{"node.json": node}, "", 1, false},
-		{"restored", []string{phrase, strong}, map[string]string{"state.db": ""}, "", 1, false},
+		{"restored", []string{phrase, strong}, map[string]string{"node.json": alone, "state.db": ""}, "", 1, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := bareNode(t)
