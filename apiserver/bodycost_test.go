@@ -25,7 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// full measures bodies as dear as they may be, instead of an eighth of that.
+// full measures bodies as expensive as they may be, instead of an eighth of that.
 var full = flag.Bool("full", false, "TestBodiesCost with bodies up to the limit: takes a minute or two")
 
 // liveHeap is what the last cycle of the garbage collector found in use.
@@ -368,7 +368,7 @@ func (e *env) sendCostly(s *costly, body string) (code int) {
 	return w.code
 }
 
-// TestBodiesAtOnce: sixty requests of one user at the same time, each as dear as may be,
+// TestBodiesAtOnce: sixty requests of one user at the same time, each as expensive as may be,
 // take no more than his share; some wait, the others are to try again, and another user is served.
 func TestBodiesAtOnce(t *testing.T) {
 	e := newEnv(t, nil)

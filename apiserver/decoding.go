@@ -232,7 +232,7 @@ func (d *decoding) forgetLocked(name string, u *decodingUser) {
 }
 
 // admitDecoding takes room for all that a body will be made of: its tree, and that of the object
-// that it changes. Errors: 413 for a body that is too dear whatever is free, 429.
+// that it changes. Errors: 413 for a body that is too expensive whatever is free, 429.
 func (c *call) admitDecoding(body []byte, res *kinds.Resource) error {
 	way := codec.Whole
 	switch {
@@ -271,7 +271,7 @@ func (c *call) currentCost(way codec.Way) int64 {
 	if err != nil || v == nil || len(v.Value) < smallObject {
 		return 0
 	}
-	// It is there, whoever made it that large: it must not keep its own users from changing it, nor
+	// It is there, no matter who made it that large: it must not keep its own users from changing it, nor
 	// ask for more than a user may have.
 	return min(codec.StoredCost(way, v.Value, c.res), c.s.decoding.share)
 }

@@ -125,7 +125,7 @@ func (c *call) checkHandshake() error {
 		return refusedOrigin(h.Get("Origin"))
 	}
 	// A browser sends its user's certificate along with whatever page asks. A token has
-	// to be named, so whoever names it may come from where he likes.
+	// to be named, so anyone who names it may come from where he likes.
 	if c.r.TLS != nil && len(c.r.TLS.PeerCertificates) > 0 && !sameHost(origin.Host, c.r.Host) {
 		return forbiddenOrigin("the header Origin names another host than the request, and the credential is a client certificate")
 	}

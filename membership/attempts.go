@@ -42,7 +42,7 @@ func (a *attempts) err() error {
 	case len(a.errs) > 1 && !a.answered:
 		text = fmt.Sprintf("none of the %d nodes answers: %s", len(a.errs), text)
 	case len(a.texts) == 1 && a.answered:
-		text = a.texts[0] // whoever says it
+		text = a.texts[0] // no matter which server says it
 	}
 	return &attemptsError{text, a.errs}
 }

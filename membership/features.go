@@ -26,7 +26,7 @@ func (m *Manager) raiseFeatures(ctx context.Context) {
 	}
 }
 
-// raiseFeature asks all members what they support, non-voters too: whoever applies
+// raiseFeature asks all members what they support, non-voters too: anyone who applies
 // entries must know them. A member that does not answer might run an older release.
 func (m *Manager) raiseFeature(ctx context.Context) error {
 	// No member may be added between the questions and the entry.

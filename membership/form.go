@@ -237,7 +237,7 @@ func isStranger(err error) bool {
 	return strings.Contains(err.Error(), x509.UnknownAuthorityError{}.Error())
 }
 
-// hello asks whoever is at an address.
+// hello asks anyone who is at an address.
 func (m *Manager) hello(ctx context.Context, addr string) (*proto.HelloResponse, error) {
 	return m.helloTo(ctx, "", addr)
 }

@@ -77,7 +77,7 @@ func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, er
 	if err := decodeJSON(data, &req); err != nil {
 		return joinGrant{}, err
 	}
-	// Whoever has no token cannot keep one who has from using it: the two have buckets of
+	// Anyone who has no token cannot keep one who has from using it: the two have buckets of
 	// their own. To look at a token costs less than the handshake before; to use one, a write.
 	if err := m.tryToken(req); err != nil {
 		if errors.Is(err, ErrToken) && !m.wrong.take() {

@@ -24,7 +24,7 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// plainly puts into words why a server was not reached. Whoever prints the result says
+// plainly puts into words why a server was not reached. Anyone who prints the result says
 // which server it was.
 func plainly(err error) error {
 	text := ""

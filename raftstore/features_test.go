@@ -53,7 +53,7 @@ func TestFeatureVersion(t *testing.T) {
 			t.Errorf("%s says %v", id, st)
 		}
 	}
-	// An upgraded leader refuses it as well, whoever sends it.
+	// An upgraded leader refuses it as well, no matter who sends it.
 	w := newWrite()
 	if r := c.send("b", "a", proto.KindWrite, w); r.Error != proto.ProposeError_PROPOSE_INVALID {
 		t.Errorf("the leader answers %v", r)

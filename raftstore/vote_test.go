@@ -99,7 +99,7 @@ func TestVoteOfAnEarlierVersion(t *testing.T) {
 }
 
 // The power fails when raft has stored the term of its vote and not the candidate: the
-// node has not voted in that term, and compares logs with whoever asks.
+// node has not voted in that term, and compares logs with anyone who asks.
 func TestVoteIsNotTorn(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()

@@ -26,7 +26,7 @@ var (
 
 // TestSilentSockets: hostile clients without credentials, from one address and then
 // from several, hold far more connections than a node may have and say nothing on them. A user on
-// an open connection does not notice; who connects anew, from another address or from the same one,
+// an open connection does not notice; who connects again, from another address or from the same one,
 // is served; so is a health check, which has no credentials either. What the machine is busy with besides
 // is seen at another node, which nobody attacks.
 //

@@ -44,7 +44,7 @@ func TestWrongState(t *testing.T) {
 	for round := range 5 {
 		race(t, sound[0], fmt.Sprintf("same-%d", round))
 	}
-	// Whoever asks for the status has it compare at once, what it does by itself twice a minute.
+	// Anyone who asks for the status has it compare at once, what it does by itself twice a minute.
 	Await(t, time.Minute, broken.Name+" ends", func() string {
 		if !broken.running() {
 			return ""

@@ -35,7 +35,7 @@ type Definition struct {
 	// named says that the accepted names are those that are wanted, and that a condition
 	// says so.
 	named bool
-	// sound says that the resources are called like the definition. Whoever may write
+	// sound says that the resources are called like the definition. Anyone who may write
 	// the status could call them otherwise, and have another definition's objects.
 	sound bool
 	// serving is what the resources are made of, in short.

@@ -6,7 +6,7 @@ import (
 )
 
 // Unenforced is what upstream's admission does with objects of a kind and this server
-// does not: they are stored, and whoever writes one is told that it has no effect. If a
+// does not: they are stored, and anyone who writes one is told that it has no effect. If a
 // condition is given, only objects that meet it are meant; several are alternatives.
 type Unenforced struct {
 	// Warning is the text for the client.

@@ -72,7 +72,7 @@ func manyWords(prefix string, n int) []string {
 	return out
 }
 
-// TestLargeRules: rules of many combinations are compared at once, whoever writes them.
+// TestLargeRules: rules of many combinations are compared at once, no matter who writes them.
 func TestLargeRules(t *testing.T) {
 	wide := []rbacv1.PolicyRule{{Verbs: manyWords("v", 400), APIGroups: manyWords("g", 400), Resources: manyWords("r", 400), ResourceNames: manyWords("n", 400)}}
 	named := rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: manyWords("g", 400), Resources: []string{"*"}}

@@ -65,7 +65,7 @@ func sliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
 	return append(errs, endpointIP(ip, at)...)
 }
 
-// endpointIP refuses addresses that lead to the machine of whoever connects there, or to
+// endpointIP refuses addresses that lead to the machine of anyone who connects there, or to
 // its neighbours: clients with more rights than the writer connect to endpoints, this
 // server among them.
 func endpointIP(text string, path *field.Path) (errs field.ErrorList) {

@@ -21,7 +21,7 @@ type devOptions struct {
 	set        []string
 
 	// given are the flags on the command line. An existing playground has its own
-	// layout, and whoever asks for another is told.
+	// layout, and anyone who asks for another is told.
 	given map[string]bool
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// handshakes is the gate before the dear part of a TLS handshake: the key exchange and
+// handshakes is the gate before the expensive part of a TLS handshake: the key exchange and
 // the signature, which anybody can ask for with a packet. Half of the processors do them
 // at most, so that requests on open connections do not queue up behind a thousand of them; addresses
 // take turns. Safe for concurrent use.
@@ -50,7 +50,7 @@ var errLateHandshake = errors.New("the handshake has waited too long for its tur
 // begin is tls.Config.GetConfigForClient, which is called between the client's hello and
 // the answer to it. The place is given back when the answer is written, or when the
 // connection ends. An answer that asks for another hello gives it back too, and the
-// connection waits once more when that hello has come: the dear part is behind it.
+// connection waits once more when that hello has come: the expensive part is behind it.
 func (h *handshakes) begin(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	c, ok := hello.Conn.(*connection)
 	if !ok {

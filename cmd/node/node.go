@@ -253,7 +253,7 @@ func (n *node) removed(id proto.NodeID) bool {
 	return s != nil && membership.IsRemoved(smallTables{s}, id)
 }
 
-// ofRemoved refuses a client certificate of a node that was removed: whoever has that
+// ofRemoved refuses a client certificate of a node that was removed: anyone who has that
 // node's disk has its key.
 func (n *node) ofRemoved(leaf *x509.Certificate) error {
 	if len(leaf.URIs) == 0 { // a user's

@@ -1,4 +1,4 @@
-// Package loglimit keeps strangers from filling the log: whoever can make a server
+// Package loglimit keeps strangers from filling the log: anyone who can make a server
 // complain can do so as often as he can send a packet.
 package loglimit
 

@@ -83,7 +83,7 @@ func TestCutIsMadeInPieces(t *testing.T) {
 	}
 }
 
-// TestAppendsPassACut: whoever comes during a piece of a cut is served before the next
+// TestAppendsPassACut: anyone who comes during a piece of a cut is served before the next
 // piece. And from the first piece on nobody is given an entry of the whole range.
 func TestAppendsPassACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ func fullEntries() map[proto.Kind]proto.Message {
 	}
 }
 
-// TestFeaturesAreComplete: whoever gives entries a field, a value or a flag says with
+// TestFeaturesAreComplete: anyone who gives entries a field, a value or a flag says with
 // which feature version it comes.
 func TestFeaturesAreComplete(t *testing.T) {
 	found := map[protoreflect.FullName]bool{}

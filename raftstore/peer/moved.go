@@ -9,7 +9,7 @@ type moved struct{ from, to string }
 // at addr. As long as a caller has it at configured, Raft's messages and Conn go to
 // addr; with another address the configuration is newer than the finding, which
 // then counts no more. The same address twice takes the note back. To be told
-// something wrong costs connections, never safety: whoever answers at addr must
+// something wrong costs connections, never safety: anyone who answers at addr must
 // prove to be the node.
 //
 // There is one note per node, and only the caller's members are nodes: it bounds

@@ -20,7 +20,7 @@ import (
 // parks it. Only if its own dial fails, or takes long, does it take the parked one:
 // it sends one byte, and from there on the connection is like one that it has
 // dialled: it is the client of gRPC, and the node that has dialled the server.
-// Both ends are authenticated by the handshake, whoever has dialled.
+// Both ends are authenticated by the handshake, no matter who has dialled.
 //
 // Bounds: a member keeps one parked connection per node, and it is counted among
 // the inbound ones; a leader has at most maxReverse in use by one node.

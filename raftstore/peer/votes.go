@@ -39,7 +39,7 @@ func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
 // for it, which checkSender has compared with its certificate. A request of an
 // earlier version has the address alone, and is completed. A vote in raft.db that an
 // earlier version gave to an address is then nobody's: it is not given again in its
-// term, to whoever asks.
+// term, to anyone who asks.
 func nameCandidate(r *raft.RequestVoteRequest) error {
 	if planted.On(planted.AddressVote) {
 		return nil

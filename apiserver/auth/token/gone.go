@@ -14,7 +14,7 @@ const (
 )
 
 // isGone reports whether an object was looked for a moment ago, in a state that had everything.
-// Otherwise whoever holds a token of a deleted account would cost a round of a quorum with each
+// Otherwise anyone who holds a token of a deleted account would cost a round of a quorum with each
 // request, before his turn is asked for.
 func (a *Accounts) isGone(o object) bool {
 	a.mu.Lock()
