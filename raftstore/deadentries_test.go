@@ -459,8 +459,14 @@ func (c *cluster) lead(m *testNode) {
 			return nil
 		}
 		for _, x := range c.nodes {
-			if x.Store != nil && x.IsLeader() {
-				_ = x.TransferLeadership(c.ctx(), m.id)
+			if x.Store == nil || !x.IsLeader() {
+				continue
+			}
+			if m.Applied() < x.Applied() {
+				return fmt.Errorf("it has %d of %d", m.Applied(), x.Applied())
+			}
+			if err := x.TransferLeadership(c.ctx(), m.id); err != nil {
+				return err
 			}
 		}
 		return errors.New("not yet")

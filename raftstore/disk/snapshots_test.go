@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
@@ -167,15 +169,20 @@ func TestInstall(t *testing.T) {
 		}
 	})
 	t.Run("its file stays until the newer state is durable", func(t *testing.T) {
-		n := newNode(t, 380)
+		dir := stateDir(t, 380)
+		var installed atomic.Bool
 		var there []bool // the received file, at each flush behind the install
-		n.db.o.Commit = func(file string, commit func() error) error {
-			if n.snaps.Index() == 390 && file == stateFile {
-				there = append(there, slices.Contains(fileNames(t, n.db.dir), incomingFile))
+		n := &node{db: mustOpen(t, dir, Options{FlushEvery: time.Hour, Commit: func(file string, commit func() error) error {
+			if installed.Load() && file == stateFile {
+				there = append(there, slices.Contains(fileNames(t, dir), incomingFile))
 			}
-			return commit()
-		}
-		must(t, n.local())
+			err := commit()
+			if file == metaFile {
+				installed.Store(true)
+			}
+			return err
+		}})}
+		must(t, n.start(dir))
 		n.db.Record(n.m.apply(120)) // not flushed
 		must(t, n.install(path, 390))
 		if len(there) == 0 || slices.Contains(there, false) {
