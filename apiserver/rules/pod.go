@@ -17,6 +17,9 @@ func pod(obj, old tree) field.ErrorList {
 	errs = append(errs, volumeMounts(spec, path)...)
 	if old == nil {
 		errs = append(errs, podPaths(spec, path)...) // none of it can change
+		if len(list(spec["ephemeralContainers"])) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
+		}
 	} else {
 		errs = append(errs, podUpdate(spec, asTree(old["spec"]), path)...)
 	}
