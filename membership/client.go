@@ -199,9 +199,13 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 	return zero, tried.err()
 }
 
+// errServesNothing is wrapped by the answer of a node that refuses all requests: it was
+// removed, or its state is wrong.
+var errServesNothing = errors.New("the node serves nothing")
+
 // asksElsewhere says whether the answer of a node says nothing about the others.
 func asksElsewhere(err error) bool {
-	return errors.Is(err, ErrNoLeader) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNotMember)
+	return errors.Is(err, ErrNoLeader) || errors.Is(err, ErrNotLeader) || errors.Is(err, ErrNotMember) || errors.Is(err, errServesNothing)
 }
 
 // roundTrip sends a request and reads the answer, or the error in it.
@@ -246,6 +250,9 @@ func answerError(code int, data []byte) error {
 		return &remoteError{e.Error, nil}
 	}
 	if json.Unmarshal(data, &st) == nil && st.Message != "" {
+		if code == http.StatusServiceUnavailable {
+			return &remoteError{st.Message, errServesNothing}
+		}
 		return &remoteError{st.Message, nil}
 	}
 	return &remoteError{fmt.Sprintf("HTTP status %d", code), nil}

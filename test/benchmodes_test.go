@@ -224,7 +224,7 @@ func TestBenchModesRefuses(t *testing.T) {
 		{[]string{"--set", "no-such=1"}, 2, `there is no setting "no-such"`},
 		{[]string{"--wirtes", "3"}, 2, "unknown flag: --wirtes"},
 		{[]string{"--rate", "many"}, 2, "invalid argument"},
-		{[]string{"more"}, 2, "unknown"},
+		{[]string{"more"}, 2, `unexpected argument "more"`},
 	} {
 		b := startBenchModes(t, c.args...)
 		if out := b.ends(t, c.code); !strings.Contains(out, c.want) || strings.Contains(out, "starting") {

@@ -317,8 +317,8 @@ func (c *devCluster) formed() bool {
 
 // checkData refuses nodes with the data of another cluster than the others': they would
 // wait for each other for ever. It is about the nodes that are to run together: what lies
-// in the directory of one that does not run may be of a cluster that is no more, as after
-// 'quorate recover'.
+// in the directory of one that does not run may be of a cluster that is no more, as beside
+// one that 'quorate recover' has made a new cluster of (see beside).
 func (c *devCluster) checkData(together ...*devNode) error {
 	clusters, err := c.clusters()
 	if err != nil {
@@ -346,6 +346,20 @@ func (c *devCluster) checkData(together ...*devNode) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// beside are the nodes that will run together when some are started: with those that run,
+// and, if none does, with all others, unless one of them was recovered: it begins alone.
+func (c *devCluster) beside(nodes []*devNode) []*devNode {
+	together := append(c.runningNodes(), nodes...)
+	recovered := slices.ContainsFunc(nodes, func(n *devNode) bool {
+		_, err := os.Stat(filepath.Join(n.DataDir, "before-recovery"))
+		return err == nil
+	})
+	if len(together) > len(nodes) || recovered {
+		return together
+	}
+	return c.Nodes
 }
 
 func (c *devCluster) node(name string) *devNode {

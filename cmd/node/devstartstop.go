@@ -58,7 +58,7 @@ func startNodes(ctx context.Context, dir string, names []string) (*devCluster, e
 			return nil, fmt.Errorf("%s is running already (pid %d)", n.Name, n.PID)
 		}
 	}
-	if err := errors.Join(c.checkData(append(c.runningNodes(), nodes...)...), c.checkPorts(devOptions{}, nodes...)); err != nil {
+	if err := errors.Join(c.checkData(c.beside(nodes)...), c.checkPorts(devOptions{}, nodes...)); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
