@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // devCluster is cluster.json: what programs need to know of a playground.
@@ -353,7 +354,7 @@ func (c *devCluster) checkData(together ...*devNode) error {
 func (c *devCluster) beside(nodes []*devNode) []*devNode {
 	together := append(c.runningNodes(), nodes...)
 	recovered := slices.ContainsFunc(nodes, func(n *devNode) bool {
-		_, err := os.Stat(filepath.Join(n.DataDir, "before-recovery"))
+		_, err := os.Stat(filepath.Join(n.DataDir, disk.RecoverAside))
 		return err == nil
 	})
 	if len(together) > len(nodes) || recovered {

@@ -20,7 +20,7 @@ import (
 const (
 	recoveringFile = "recovering"
 	recoverNew     = "recovery.new"
-	recoverAside   = "before-recovery"
+	RecoverAside   = "before-recovery"
 )
 
 // wrongStateFile is the marker that package membership leaves when the state in a
@@ -139,7 +139,7 @@ func recoverDir(dir string, o RecoverOptions) (done Recovered, err error) {
 		return done, errors.Join(err, os.RemoveAll(stage))
 	}
 	failpoint("recover.staged")
-	aside, err := unused(dir, recoverAside)
+	aside, err := unused(dir, RecoverAside)
 	if err != nil {
 		return done, err
 	}
@@ -171,7 +171,7 @@ func finishRecovery(dir string) error {
 		return err
 	}
 	name := string(b)
-	if !strings.HasPrefix(name, recoverAside) || filepath.Base(name) != name {
+	if !strings.HasPrefix(name, RecoverAside) || filepath.Base(name) != name {
 		return fmt.Errorf("%s names %.100q: %w", recoveringFile, name, ErrDamaged)
 	}
 	stage, aside := filepath.Join(dir, recoverNew), filepath.Join(dir, name)

@@ -117,7 +117,7 @@ func TestRecover(t *testing.T) {
 func checkRecovered(t *testing.T, dir string, upTo int) {
 	t.Helper()
 	for _, name := range fileNames(t, dir) {
-		if !slices.Contains(recovered, name) && !strings.HasPrefix(name, recoverAside) {
+		if !slices.Contains(recovered, name) && !strings.HasPrefix(name, RecoverAside) {
 			t.Errorf("%s is left", name)
 		}
 	}
