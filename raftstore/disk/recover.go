@@ -20,7 +20,8 @@ import (
 const (
 	recoveringFile = "recovering"
 	recoverNew     = "recovery.new"
-	RecoverAside   = "before-recovery"
+	// RecoverAside is the folder of a data directory that has what a recovery replaced.
+	RecoverAside = "before-recovery"
 )
 
 // wrongStateFile is the marker that package membership leaves when the state in a
