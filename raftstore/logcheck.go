@@ -40,3 +40,27 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 	}
 	return disk.LogLost(log, snapshots, state)
 }
+
+// undoHalfBootstrap takes back what a bootstrap has written that was interrupted. It
+// writes the term, which is 1, and then the first entry. In between the process may end:
+// the library takes what is left for the state of a member, bootstraps it no more, and
+// nobody will ever send it an entry if its cluster was to be of one node.
+//
+// Term 1 without an entry promises nothing: who stands for election has bootstrapped and
+// asks for votes of term 2 or later, so no vote was given and no message answered in it.
+// A node that knows its cluster has come further.
+func undoHalfBootstrap(log *disk.Log, snapshots *disk.SnapshotStore, cluster proto.ClusterID) error {
+	at, _, _ := snapshots.Newest()
+	_, last, err := bounds(log)
+	if err != nil {
+		return fmt.Errorf("undo an interrupted bootstrap: %w", err)
+	}
+	// The error of a key that is absent is raft's to judge.
+	if term, err := log.GetUint64(raftTerm); err != nil || term != 1 || last != 0 || at != 0 || cluster != "" {
+		return nil
+	}
+	if err := log.SetUint64(raftTerm, 0); err != nil {
+		return fmt.Errorf("undo an interrupted bootstrap: %w", err)
+	}
+	return nil
+}

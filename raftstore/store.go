@@ -101,6 +101,9 @@ func (s *Store) open() (err error) {
 	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
 		return err
 	}
+	if err := undoHalfBootstrap(s.log, snapshots, cfg.Cluster()); err != nil {
+		return err
+	}
 	if err := s.dropDeadAtStart(snapshots, state.Mark()); err != nil {
 		return err
 	}
