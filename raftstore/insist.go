@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,11 +20,12 @@ func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return len(r.Entries) == 0 && r.PrevLogEntry == 0 && r.LeaderCommitIndex == 0
 }
 
-// insist makes a call that has failed with err again until it succeeds, as long as
-// this node leads in the term. Raft would wait between its own attempts, twice as
+// insist makes a call to a peer that has failed with err again until it succeeds, as
+// long as this node leads in the term. Raft would wait between its own attempts, twice as
 // long after each and up to ten seconds, and does not notice that a peer is back:
-// with one more node gone, writes would hang for that long.
-func (n *nudger) insist(err error, term uint64, call func() error) error {
+// with one more node gone, writes would hang for that long. It ends when the peer has
+// moved: raft takes the address of its next attempt from the configuration.
+func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, term uint64, call func() error) error {
 	n.mu.Lock()
 	s := n.store
 	n.mu.Unlock()
@@ -38,10 +40,19 @@ func (n *nudger) insist(err error, term uint64, call func() error) error {
 			return err
 		case <-tick.C:
 		}
-		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
+		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term || s.movedFrom(id, target) {
 			return err
 		}
 		err = call()
 	}
 	return err
+}
+
+// movedFrom reports whether the configuration has a peer at another address.
+func (s *Store) movedFrom(id raft.ServerID, addr raft.ServerAddress) bool {
+	future := s.raft.GetConfiguration()
+	if future.Error() != nil {
+		return false
+	}
+	return slices.ContainsFunc(future.Configuration().Servers, func(m raft.Server) bool { return m.ID == id && m.Address != addr })
 }

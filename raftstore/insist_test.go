@@ -70,3 +70,33 @@ func TestReturnIsNoticed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A voter that comes back under another address has everything within a moment of the
+// configuration's change, though the leader was trying to reach it at the old one.
+func TestReturnElsewhereIsNoticed(t *testing.T) {
+	var failed atomic.Int64
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.Transport = beats{cfg.Transport.(*peer.Transport), &failed}
+	})
+	leader := c.leader()
+	away := c.other(leader)
+	c.close(away)
+	last, err := leader.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	c.eventually("the leader has missed it", func() error {
+		if n := failed.Load(); n < 3 {
+			return fmt.Errorf("%d heartbeats have failed", n)
+		}
+		return nil
+	})
+	away.addr = ""
+	c.open(away)
+	index, _, err := leader.Members()
+	noError(t, err)
+	noError(t, leader.AddVoter(c.ctx(), away.id, away.addr, index))
+	known := time.Now()
+	noError(t, away.WaitApplied(c.ctx(), last.Revision))
+	if took := time.Since(known); took > 1500*time.Millisecond {
+		t.Errorf("it had everything only %s after its new address was known", took)
+	}
+}

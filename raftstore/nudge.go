@@ -98,7 +98,7 @@ func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 	case isHeartbeat(args):
 		n.beatsFailed.Add(1)
 	default:
-		err = n.insist(err, args.Term, func() error {
+		err = n.insist(err, id, target, args.Term, func() error {
 			*resp = raft.AppendEntriesResponse{}
 			return n.Transport.AppendEntries(id, target, args, resp)
 		})
