@@ -102,7 +102,21 @@ func (s *Store) Status() *proto.NodeStatus {
 // or without a quorum, is alive. (A log write that hangs ends the process by
 // itself, see Timing.HungDisk.)
 func (s *Store) Alive(limit time.Duration) bool {
-	return s.progress.check(s.raft.CommitIndex(), uint64(s.Applied()), limit)
+	commit, applied := s.raft.CommitIndex(), uint64(s.Applied())
+	return s.progress.check(commit, applied, limit) || s.nothingBetween(applied, commit)
+}
+
+// nothingBetween reports whether no entry from behind an index up to another is one that
+// the state machine sees. A leader's first entry is none. It can stay the last one that
+// is committed for long, if the quorum is lost before the leader's next.
+func (s *Store) nothingBetween(applied, commit uint64) bool {
+	for i := max(applied, s.snapshotIndex()) + 1; i <= commit; i++ {
+		var l raft.Log
+		if s.log.GetLog(i, &l) != nil || l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			return false
+		}
+	}
+	return true
 }
 
 // progress remembers since when the state machine has been behind without
