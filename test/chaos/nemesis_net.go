@@ -59,7 +59,7 @@ func (r *run) isolate(side ...*Node) {
 
 // partitions cuts the network in all the ways there are, one after the other.
 func partitions(ctx context.Context, r *run) error {
-	ways := []func(context.Context, *run, *Node) error{isolateLeader, minority, bridge, oneWay, flapping}
+	ways := []func(context.Context, *run, *Node) error{isolateLeader, minority, bridge, oneWay, flapping, undialled}
 	for round := 0; ctx.Err() == nil; round++ {
 		leader, err := r.leader(ctx)
 		if err != nil {
@@ -111,6 +111,19 @@ func oneWay(ctx context.Context, r *run, leader *Node) error {
 	rest(ctx, between(r.rng, 2*time.Second, 5*time.Second))
 	r.c.Switch.Heal()
 	return nil
+}
+
+// undialled lets nobody open a connection to the leader, as its firewall might: what is
+// sent is dropped without an answer. A follower that starts then has none, and serves
+// all the same: it is asked and asks over what the leader opens.
+func undialled(ctx context.Context, r *run, leader *Node) error {
+	followers := r.followers(leader)
+	f := followers[r.rng.IntN(len(followers))]
+	defer r.fault("undialled", "", false, leader)()
+	defer r.c.Switch.Heal()
+	r.link(r.others(leader), []*Node{leader}, host.Link{NoDial: true})
+	// It waits until the node is ready, which it is not without the leader.
+	return r.killAndStart(ctx, 0, f)
 }
 
 // flapping cuts and heals a node's links every 50 to 500 ms.

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/netip"
@@ -20,8 +21,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestSwitch sends bytes between two hosts over the switch, cuts one direction
-// and heals it.
+// TestSwitch sends bytes between two hosts over the switch, keeps new connections out,
+// cuts one direction and heals it.
 func TestSwitch(t *testing.T) {
 	needRoot(t)
 	s := NewSwitch()
@@ -72,6 +73,17 @@ func TestSwitch(t *testing.T) {
 	if err := echo(); err != nil {
 		t.Fatal(err)
 	}
+	s.Set(a, b, Link{NoDial: true})
+	if err := echo(); err != nil {
+		t.Fatalf("on an open connection where none is opened: %v", err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if c, err := hosts[a].Dial(impatient, "tcp4", b.String()+":1000"); err == nil {
+		c.Close()
+		t.Fatal("a connection was opened where none is")
+	}
+	s.Heal()
 	s.Set(b, a, Link{Cut: true})
 	_ = conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
 	_, _ = conn.Write([]byte("y"))

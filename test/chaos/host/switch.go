@@ -16,6 +16,7 @@ import (
 // Link is what happens to packets from one host to another.
 type Link struct {
 	Cut       bool
+	NoDial    bool          // TCP connections are not opened this way; those that are open go on
 	Loss      float64       // share of packets that are lost
 	Duplicate float64       // share that arrive twice
 	Reorder   float64       // share that wait ReorderBy longer than the others
@@ -142,11 +143,19 @@ func (s *Switch) serve(from *port) {
 	}
 }
 
+// opens reports whether an IPv4 packet is the first of a TCP connection: SYN without
+// ACK, which is what a firewall drops silently.
+func opens(packet []byte) bool {
+	const tcp, flags, syn, ack = 6, 13, 0x02, 0x10
+	header := int(packet[0]&0x0f) * 4
+	return packet[9] == tcp && len(packet) > header+flags && packet[header+flags]&(syn|ack) == syn
+}
+
 // carry forwards one packet as the link's fault wants it. The packet is the
 // caller's again afterwards.
 func (s *Switch) carry(l *link, to *port, packet []byte) {
 	f := l.fault.Load()
-	if f.Cut {
+	if f.Cut || f.NoDial && opens(packet) {
 		s.cut.Add(1)
 		return
 	}
