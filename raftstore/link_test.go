@@ -62,6 +62,12 @@ func (p *deafPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 	return context.Cause(stream.Context())
 }
 
+func (p *deafPeer) arrived() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.read)
+}
+
 // Links to a node that does not lead end with proposals in every stage: not
 // registered, queued, half written, read, and given up by their callers. Each
 // caller hears of it once, and what was not asked did not arrive.
@@ -91,29 +97,33 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 		asked    int
 	)
 	payload := func(i int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(i))[:size] }
-	for i := range questions {
-		wg.Go(func() {
-			ctx := c.ctx()
-			if i%7 == 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
-				defer cancel()
-			}
-			q := question{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
-			err := m.links.ask(ctx, "z", l.Addr().String(), &q)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				t.Errorf("question %d was answered", i)
-			case errors.Is(err, errNotAsked):
-				notAsked = append(notAsked, uint64(i))
-			default:
-				asked++
-			}
-		})
+	ask := func(i int) {
+		ctx := c.ctx()
+		if i%7 == 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
+			defer cancel()
+		}
+		q := question{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
+		err := m.links.ask(ctx, "z", l.Addr().String(), &q)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			t.Errorf("question %d was answered", i)
+		case errors.Is(err, errNotAsked):
+			notAsked = append(notAsked, uint64(i))
+		default:
+			asked++
+		}
 	}
-	wg.Wait()
+	// On a slow machine all may be given up before the first link is there.
+	for round := 0; round < 20 && (asked == 0 || deaf.arrived() == 0); round++ {
+		for i := range questions {
+			wg.Go(func() { ask(round*questions + i) })
+		}
+		wg.Wait()
+	}
 	m.links.close()
 	deaf.mu.Lock()
 	defer deaf.mu.Unlock()
