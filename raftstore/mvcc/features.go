@@ -10,8 +10,9 @@ import (
 
 // FeatureVersion is the newest feature version that this release supports: it applies
 // every entry whose parts have come with it or earlier. It grows when entries get a
-// kind, a field, an enum value or a flag that changes what Apply does.
-const FeatureVersion uint32 = 1
+// kind, a field, an enum value or a flag that changes what Apply does, or when something
+// reads a table that older releases do not read: there, what is written has no effect.
+const FeatureVersion uint32 = 2
 
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
@@ -19,6 +20,8 @@ const FeatureVersion uint32 = 1
 var features = Features{
 	Kinds: map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
 	Flags: map[uint32]uint32{proto.FlagTerminating: 1},
+	// Tokens are verified by the keys in there, on every node or on none.
+	Tables: map[string]uint32{"quorate/token-keys": 2},
 	Parts: map[protoreflect.FullName]uint32{
 		"quorate.v1.Write.table": 1, "quorate.v1.Write.key": 1, "quorate.v1.Write.op": 1, "quorate.v1.Write.condition": 1,
 		"quorate.v1.Write.expect_revision": 1, "quorate.v1.Write.expect_uid": 1, "quorate.v1.Write.guard": 1,
@@ -40,6 +43,8 @@ var features = Features{
 type Features struct {
 	Kinds map[proto.Kind]uint32
 	Flags map[uint32]uint32 // by bit
+	// Tables are the cluster's own that have come later than the first version, by name.
+	Tables map[string]uint32
 	// Parts are fields and enum values, by their full names.
 	Parts map[protoreflect.FullName]uint32
 }
@@ -59,6 +64,7 @@ func (f *Features) Needs(kind proto.Kind, m proto.Message) uint32 {
 		return unheard
 	}
 	if w, ok := m.(*proto.Write); ok {
+		needs = max(needs, f.Tables[w.Table])
 		for bit := uint32(1); bit != 0; bit <<= 1 {
 			if w.Flags&bit != 0 {
 				needs = max(needs, since(f.Flags, bit))

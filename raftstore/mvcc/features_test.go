@@ -63,7 +63,7 @@ func TestFeaturesAreComplete(t *testing.T) {
 			t.Errorf("%s is no part of an entry", name)
 		}
 	}
-	for _, table := range []uint32{newest, maxOf(features.Kinds), maxOf(features.Flags)} {
+	for _, table := range []uint32{newest, maxOf(features.Kinds), maxOf(features.Flags), maxOf(features.Tables)} {
 		newest = max(newest, table)
 	}
 	if newest != FeatureVersion {
@@ -93,6 +93,7 @@ func TestNeeds(t *testing.T) {
 	f.Flags[2] = 4
 	f.Parts["quorate.v1.Attribute.value"] = 5
 	f.Kinds[9] = 3
+	f.Tables = map[string]uint32{"quorate/later": 3}
 	for name, c := range map[string]struct {
 		kind proto.Kind
 		m    proto.Message
@@ -104,6 +105,8 @@ func TestNeeds(t *testing.T) {
 		"a newer flag":                {proto.KindWrite, &proto.Write{Flags: 3}, 4},
 		"a flag that is nowhere":      {proto.KindWrite, &proto.Write{Flags: 1 << 31}, unheard},
 		"a value that is nowhere":     {proto.KindWrite, &proto.Write{Op: 77}, unheard},
+		"a newer table":               {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k"}, 3},
+		"a deletion in it":            {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k", Op: proto.Op_OP_DELETE}, 3},
 		"inside a list":               {proto.KindWrite, &proto.Write{Labels: []*proto.Attribute{{Name: "a"}, {Value: "b"}}}, 5},
 		"the newest counts":           {proto.KindWrite, &proto.Write{Also: &proto.Guard{}, Flags: 2, Condition: proto.Condition_CONDITION_EXISTS}, 4},
 		"a newer kind":                {9, &proto.Compact{Floor: 1}, 3},
