@@ -67,6 +67,7 @@ type Node struct {
 	all     []authorities // signing first
 	peers   *x509.CertPool
 	api     *x509.CertPool
+	token   *ecdsa.PrivateKey // of this node alone; nil with AdminOnly
 	current atomic.Pointer[leaves]
 }
 
@@ -117,6 +118,12 @@ func Open(opt Options) (*Node, error) {
 	}
 	if err := n.writeFixed(); err != nil {
 		return nil, fmt.Errorf("pki: %w", err)
+	}
+	if !opt.AdminOnly {
+		var err error
+		if n.token, err = loadTokenKey(n.path(FileTokenKey)); err != nil {
+			return nil, fmt.Errorf("pki: %w", err)
+		}
 	}
 	if _, err := n.refresh(); err != nil {
 		return nil, fmt.Errorf("pki: %w", err)
@@ -281,10 +288,11 @@ func (n *Node) Pins() []string {
 // Secrets returns what the node was opened with.
 func (n *Node) Secrets() []Secret { return n.opt.Secrets }
 
-// AccountKey signs service account tokens (ES256); all nodes have the same.
+// AccountKey follows from the secret: all nodes have the same. It signs service account tokens
+// (ES256) as long as the cluster has members of releases that know no other; later, TokenKey does.
 func (n *Node) AccountKey() *ecdsa.PrivateKey { return n.signing.account }
 
-// AccountKeys verify them: the current key, then older ones.
+// AccountKeys verify what AccountKey signs: the current key, then those of older secrets.
 func (n *Node) AccountKeys() []*ecdsa.PublicKey {
 	keys := make([]*ecdsa.PublicKey, len(n.all))
 	for i, a := range n.all {

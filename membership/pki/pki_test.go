@@ -213,7 +213,7 @@ func TestModesDoNotDependOnUmask(t *testing.T) {
 			t.Errorf("umask %03o: directory %v", mask, st.Mode())
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || len(files) != 10 {
+		if err != nil || len(files) != 11 {
 			t.Fatalf("umask %03o: %d files, %v", mask, len(files), err)
 		}
 		for _, f := range files {

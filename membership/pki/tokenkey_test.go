@@ -1,0 +1,101 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func keyPEM(t testing.TB, key any) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// TestTokenKey: each directory has a key of its own, whatever the secret, keeps it, and is not
+// opened with one that cannot be used.
+func TestTokenKey(t *testing.T) {
+	dir := t.TempDir()
+	open := func(dir, secret string) (*Node, error) {
+		return Open(Options{Dir: dir, Secrets: secrets(t, secret), NodeID: "n"})
+	}
+	n, err := open(dir, secretA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := n.TokenKey()
+	if key == nil || key.Equal(n.AccountKey()) {
+		t.Error("it has no key of its own")
+	}
+	path := filepath.Join(dir, FileTokenKey)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != ModeSecret {
+		t.Errorf("%v %v", info, err)
+	}
+	if other, err := open(t.TempDir(), secretA); err != nil || other.TokenKey().Equal(key) {
+		t.Errorf("another node has the same key (%v)", err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = open(dir, secretB); err != nil || !n.TokenKey().Equal(key) {
+		t.Errorf("a restart with another secret makes another key (%v)", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != ModeSecret {
+		t.Errorf("a copy that everyone can read stays so: %v %v", info, err)
+	}
+
+	long, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{
+		"empty": nil, "text": []byte("key"), "rsa": keyPEM(t, long), "another curve": keyPEM(t, curve), "large": make([]byte, maxKeyFile+1),
+		"a public key": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte{1}}),
+	} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(dir, secretA); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "put the file back, or remove it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = open(dir, secretA); err != nil || n.TokenKey().Equal(key) {
+		t.Errorf("without the file: %v", err)
+	}
+	admin, err := Open(Options{Dir: t.TempDir(), Secrets: secrets(t, secretA), AdminOnly: true})
+	if err != nil || admin.TokenKey() != nil {
+		t.Errorf("an administrator has a signing key (%v)", err)
+	}
+}
+
+// FuzzTokenKey: a file is a key of P-256, or an error.
+func FuzzTokenKey(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(keyPEM(f, key))
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if key, err := parseTokenKey(text); err == nil && key.Curve != elliptic.P256() {
+			t.Error(key.Curve)
+		}
+	})
+}
