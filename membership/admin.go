@@ -53,7 +53,7 @@ var (
 //	GET    members                     MemberList
 //	POST   members                     AddRequest -> MemberList
 //	POST   members/{id or name}/promote|demote[?force=true] -> MemberList
-//	DELETE members/{id or name}[?force=true] -> MemberList
+//	DELETE members/{id or name}[?force=true][&keepTokens=true|SECONDS] -> MemberList
 //	POST   transfer-leader             TransferRequest -> MemberList
 //	GET    tokens                      TokenList
 //	POST   tokens                      TokenRequest -> TokenCreated
@@ -133,9 +133,34 @@ func (m *Manager) serveChange(kind proto.ChangeKind) func(context.Context, *http
 				return nil, fmt.Errorf("%w: force=%.20q", errBadRequest, v)
 			}
 		}
-		members, err := m.change(ctx, &proto.ChangeRequest{Kind: kind, Force: force, Member: &proto.Member{NodeId: r.PathValue("member")}})
+		keep, err := m.keepTokens(r.URL.Query().Get("keepTokens"))
+		if err != nil {
+			return nil, err
+		}
+		members, err := m.change(ctx, &proto.ChangeRequest{
+			Kind: kind, Force: force, KeepTokensSeconds: keep, Member: &proto.Member{NodeId: r.PathValue("member")},
+		})
 		return m.listOf(members), err
 	}
+}
+
+// maxKeepTokensSeconds is as long as any token is valid.
+const maxKeepTokensSeconds = 1 << 32
+
+// keepTokens reads for how many seconds the tokens of a removed member are kept: "" and
+// "false" are not at all, "true" is as long as the longest of them may be valid.
+func (m *Manager) keepTokens(v string) (uint64, error) {
+	switch v {
+	case "", "false":
+		return 0, nil
+	case "true":
+		return uint64(m.opt.TokenLifetime / time.Second), nil
+	}
+	seconds, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || seconds > maxKeepTokensSeconds {
+		return 0, fmt.Errorf("%w: keepTokens=%.20q: must be true, false, or from 0 to %d seconds", errBadRequest, v, maxKeepTokensSeconds)
+	}
+	return seconds, nil
 }
 
 func (m *Manager) serveTransfer(ctx context.Context, r *http.Request) (any, error) {

@@ -9,8 +9,8 @@ import (
 )
 
 // autopilot promotes, while this node leads, the non-voters that want a vote
-// and have been caught up for Limits.Stable, and completes removals that were interrupted. It
-// never removes anybody itself: a cluster that shrinks by itself loses its majority step by
+// and have been caught up for Limits.Stable, completes removals that were interrupted, and
+// drops token keys that verify nothing any more. It never removes anybody itself: a cluster that shrinks by itself loses its majority step by
 // step.
 func (m *Manager) autopilot(ctx context.Context) {
 	tick := min(m.opt.Tick, max(m.opt.Limits.Stable/4, firstTick))
@@ -19,7 +19,7 @@ func (m *Manager) autopilot(ctx context.Context) {
 			m.resetHealth()
 			continue
 		}
-		if err := errors.Join(m.finishRemovals(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(m.finishRemovals(ctx), m.tendTokenKeys(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
 			m.log.Warn("autopilot", "error", err)
 		}
 	}

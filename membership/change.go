@@ -86,7 +86,7 @@ func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*
 	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
 	defer cancel()
 	resp, err := proto.NewMembershipClient(conn).Change(ctx, &proto.ChangeRequest{
-		Kind: req.Kind, Member: req.Member, Force: req.Force, Hops: req.Hops + 1,
+		Kind: req.Kind, Member: req.Member, Force: req.Force, Hops: req.Hops + 1, KeepTokensSeconds: req.KeepTokensSeconds,
 	})
 	if err != nil {
 		if err = fromStatus(err); errors.Is(err, ErrNotMember) {
@@ -137,7 +137,10 @@ func (m *Manager) lead(ctx context.Context, req *proto.ChangeRequest) error {
 	case proto.ChangeKind_CHANGE_DEMOTE:
 		return m.demote(ctx, f, target, req.Force)
 	case proto.ChangeKind_CHANGE_REMOVE:
-		return m.remove(ctx, f, target, p.Name, req.Force)
+		if req.KeepTokensSeconds > maxKeepTokensSeconds {
+			return fmt.Errorf("%w: remove %s: tokens may be kept for %d seconds at most", ErrRefused, target.ID, maxKeepTokensSeconds)
+		}
+		return m.remove(ctx, f, target, p.Name, req.Force, time.Duration(req.KeepTokensSeconds)*time.Second)
 	}
 	return fmt.Errorf("%w: unknown kind of change %d", ErrRefused, req.Kind)
 }
@@ -222,7 +225,9 @@ func (m *Manager) demote(ctx context.Context, f facts, target Server, force bool
 	return nil
 }
 
-func (m *Manager) remove(ctx context.Context, f facts, target Server, name string, force bool) error {
+// remove takes a member out of the cluster. The service account tokens that it has signed
+// end with that, or after keep.
+func (m *Manager) remove(ctx context.Context, f facts, target Server, name string, force bool, keep time.Duration) error {
 	if err := guard(proto.ChangeKind_CHANGE_REMOVE, target, f, force); err != nil {
 		return err
 	}
@@ -232,9 +237,9 @@ func (m *Manager) remove(ctx context.Context, f facts, target Server, name strin
 	if err := m.raft.RemoveServer(ctx, target.ID, f.conf.Index); err != nil {
 		return fmt.Errorf("remove %s: %w", target.ID, err)
 	}
-	m.log.Info("member removed", "node", target.ID, "name", name)
-	if err := m.record(ctx, target.ID, name, target.Address); err != nil {
-		return fmt.Errorf("remove %s: it is out of the configuration; that its certificates count no more is not written yet, and the leader goes on trying: %w", target.ID, err)
+	m.log.Info("member removed", "node", target.ID, "name", name, "itsTokensAreKeptFor", keep)
+	if err := m.record(ctx, target.ID, m.removalOf(name, target.Address, keep)); err != nil {
+		return fmt.Errorf("remove %s: it is out of the configuration; that its certificates and tokens count no more is not written yet, and the leader goes on trying: %w", target.ID, err)
 	}
 	return nil
 }

@@ -118,9 +118,32 @@ func (c *AdminClient) Demote(ctx context.Context, member string, force bool) (Me
 	return call[MemberList](ctx, c, http.MethodPost, memberPath(member, "/demote", force), nil)
 }
 
+// KeepTokens says what becomes of the service account tokens that a removed member has
+// signed.
+type KeepTokens struct {
+	// Keep has them hold; without it they end with the removal.
+	Keep bool
+	// For is how long. Zero: as long as the longest of them may be valid.
+	For time.Duration
+}
+
 // Remove takes a member out of the cluster. Its id can never come back.
-func (c *AdminClient) Remove(ctx context.Context, member string, force bool) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodDelete, memberPath(member, "", force), nil)
+func (c *AdminClient) Remove(ctx context.Context, member string, force bool, tokens KeepTokens) (MemberList, error) {
+	q := url.Values{}
+	if force {
+		q.Set("force", "true")
+	}
+	switch {
+	case tokens.Keep && tokens.For > 0:
+		q.Set("keepTokens", strconv.FormatInt(int64((tokens.For+time.Second-1)/time.Second), 10))
+	case tokens.Keep:
+		q.Set("keepTokens", "true")
+	}
+	path := memberPath(member, "", false)
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	return call[MemberList](ctx, c, http.MethodDelete, path, nil)
 }
 
 // Transfer hands leadership to a voter, or to the most caught-up one if to is

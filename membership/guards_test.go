@@ -96,8 +96,15 @@ func TestGuard(t *testing.T) {
 // three starts a cluster of three voters and returns its leader first.
 func three(t *testing.T) (*world, []*machine) {
 	t.Helper()
+	return threeOf(t, 1)
+}
+
+// threeOf is three members of a release that supports a feature version.
+func threeOf(t *testing.T, supports uint32) (*world, []*machine) {
+	t.Helper()
 	w := newWorld(t)
 	for _, n := range []string{"a", "b", "c"} {
+		w.machine(n).supports = supports
 		w.run(strings.Fields("start " + n + " expect=3 join=a,b,c"))
 	}
 	w.formed([]string{"a", "b", "c"})
@@ -177,7 +184,7 @@ func TestAdminThroughFollower(t *testing.T) {
 		t.Error("leadership was not transferred")
 	}
 	// The leader hands over before it goes.
-	if _, err := c.Remove(ctx, third.name, false); err != nil {
+	if _, err := c.Remove(ctx, third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, in := follower.now().Find(third.id); in {
@@ -202,7 +209,7 @@ func TestMinority(t *testing.T) {
 	w, all := three(t)
 	c := client(t, all[0])
 	w.stop(all[1])
-	if _, err := c.Remove(t.Context(), all[2].name, false); !errors.Is(err, ErrRefused) {
+	if _, err := c.Remove(t.Context(), all[2].name, false, KeepTokens{}); !errors.Is(err, ErrRefused) {
 		t.Errorf("the last live follower was removed: %v", err)
 	}
 	w.stop(all[2])

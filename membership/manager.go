@@ -51,8 +51,12 @@ type Options struct {
 	// Caller returns the node that a gRPC call came from, as its certificate
 	// names it (raftstore/peer.CallerOf).
 	Caller func(context.Context) (proto.NodeID, bool)
-	// Certificates are needed for join tokens only.
+	// Certificates are needed for join tokens, and for the key that this node signs service
+	// account tokens with.
 	Certificates *pki.Node
+	// TokenLifetime is for how long a service account token is valid at most. Default:
+	// TokenLifetime, a year.
+	TokenLifetime time.Duration
 
 	PeerAddress string // that others dial
 	APIAddress  string // URL that clients use
@@ -131,6 +135,9 @@ func New(opt Options) (*Manager, error) {
 	if opt.CallTimeout <= 0 {
 		opt.CallTimeout = 2 * time.Second
 	}
+	if opt.TokenLifetime <= 0 {
+		opt.TokenLifetime = TokenLifetime
+	}
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
@@ -187,6 +194,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var wrong, removed error
 	wg.Go(func() { m.announce(ctx) })
+	wg.Go(func() { m.publishTokenKey(ctx) })
 	wg.Go(func() { m.autopilot(ctx) })
 	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.raiseFeatures(ctx) })

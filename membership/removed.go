@@ -55,9 +55,10 @@ func (m *Manager) followRemovals(ctx context.Context) {
 	}
 }
 
-// record says that a member was removed, and forgets what there was about it.
-func (m *Manager) record(ctx context.Context, id proto.NodeID, name, address string) error {
-	word, err := json.Marshal(map[string]any{"name": name, "address": address, "at": m.opt.Now().UTC()})
+// record says that a member was removed, and forgets what there was about it. The caller
+// holds the changes.
+func (m *Manager) record(ctx context.Context, id proto.NodeID, r removalRecord) error {
+	word, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
@@ -65,11 +66,15 @@ func (m *Manager) record(ctx context.Context, id proto.NodeID, name, address str
 	if err := m.kv.Put(ctx, TableRemoved, string(id), word, false); err != nil {
 		return err
 	}
-	return errors.Join(
+	err = errors.Join(
 		m.kv.Delete(ctx, TableSuffrage, string(id)),
 		m.kv.Delete(ctx, TableDiverged, string(id)),
 		m.kv.Delete(ctx, TableMembers, string(id)),
 	)
+	if speaks, _ := m.raft.Features(); speaks >= TokenKeysFeature {
+		err = errors.Join(err, m.dropTokenKeys(ctx))
+	}
+	return err
 }
 
 // finishRemovals writes, on the leader, the records that an interrupted removal has left
@@ -97,10 +102,26 @@ func (m *Manager) finishRemovals(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := m.record(ctx, id, r.Name, r.PeerAddress); err != nil {
+		if err := m.finishRemoval(ctx, id, r); err != nil {
 			return fmt.Errorf("finish the removal of %s: %w", id, err)
 		}
-		m.log.Info("an interrupted removal of a member is complete", "node", id, "name", r.Name)
 	}
+	return nil
+}
+
+// finishRemoval writes one record, unless the removal is still under way here and writes it
+// itself. Whether the operator wanted to keep the node's tokens is not known: they end.
+func (m *Manager) finishRemoval(ctx context.Context, id proto.NodeID, r memberRecord) error {
+	if err := m.lockChanges(ctx); err != nil {
+		return err
+	}
+	defer m.unlockChanges()
+	if IsRemoved(m.kv, id) {
+		return nil
+	}
+	if err := m.record(ctx, id, m.removalOf(r.Name, r.PeerAddress, 0)); err != nil {
+		return err
+	}
+	m.log.Info("an interrupted removal of a member is complete", "node", id, "name", r.Name)
 	return nil
 }

@@ -31,7 +31,7 @@ func TestRemovalIsFollowed(t *testing.T) {
 	t.Parallel()
 	w, all := three(t)
 	leader, follower, third := all[0], all[1], all[2]
-	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err != nil {
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, mc := range []*machine{leader, follower} {
@@ -55,7 +55,7 @@ func TestInterruptedRemoval(t *testing.T) {
 	w, all := three(t)
 	leader, follower, third := all[0], all[1], all[2]
 	w.refuse(TableRemoved)
-	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err == nil {
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err == nil {
 		t.Fatal("the removal was reported as complete")
 	}
 	if _, in := leader.now().Find(third.id); in || IsRemoved(leader.node.kv, third.id) {
@@ -84,7 +84,7 @@ func TestRemovedNodeLearns(t *testing.T) {
 	w, all := three(t)
 	leader, third := all[0], all[2]
 	w.stop(third)
-	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err != nil {
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := CheckRemoved(third.dir); err != nil {
@@ -131,7 +131,7 @@ func TestAskPlace(t *testing.T) {
 		t.Errorf("a member: %v", err)
 	}
 	w.stop(third)
-	if _, err := client(t, leader).Remove(t.Context(), third.name, false); err != nil {
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := follower.node.askPlace(t.Context(), conf); err != nil {

@@ -20,6 +20,10 @@ const (
 	// TableDiverged holds what nodes have found that had to stop because their state was
 	// wrong, by node id, until they are removed.
 	TableDiverged = "quorate/diverged"
+	// TableTokenKeys holds the public keys that service account tokens are verified with, by
+	// node id, and what is decided about the key that follows from the cluster's secret. It
+	// is there from feature version TokenKeysFeature on.
+	TableTokenKeys = "quorate/token-keys"
 	// TableTokens holds join tokens, by token id, without their secrets.
 	TableTokens = "quorate/tokens"
 	// TableTokenUses holds one key <token id>/<n> for each use.

@@ -2339,13 +2339,16 @@ func (x *JoinResponse) GetMembers() []*Member {
 }
 
 type ChangeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          ChangeKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=quorate.v1.ChangeKind" json:"kind,omitempty"`
-	Member        *Member                `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"` // node_id or name identifies it; addresses for CHANGE_ADD
-	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`  // allow a change that leaves no live majority
-	Hops          uint32                 `protobuf:"varint,4,opt,name=hops,proto3" json:"hops,omitempty"`    // forwarded so often; at most 1
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kind   ChangeKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=quorate.v1.ChangeKind" json:"kind,omitempty"`
+	Member *Member                `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"` // node_id or name identifies it; addresses for CHANGE_ADD
+	Force  bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`  // allow a change that leaves no live majority
+	Hops   uint32                 `protobuf:"varint,4,opt,name=hops,proto3" json:"hops,omitempty"`    // forwarded so often; at most 1
+	// For CHANGE_REMOVE: for how many seconds the service account tokens that the member has
+	// signed stay valid. Zero: they end with the removal.
+	KeepTokensSeconds uint64 `protobuf:"varint,5,opt,name=keep_tokens_seconds,json=keepTokensSeconds,proto3" json:"keep_tokens_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ChangeRequest) Reset() {
@@ -2402,6 +2405,13 @@ func (x *ChangeRequest) GetForce() bool {
 func (x *ChangeRequest) GetHops() uint32 {
 	if x != nil {
 		return x.Hops
+	}
+	return 0
+}
+
+func (x *ChangeRequest) GetKeepTokensSeconds() uint64 {
+	if x != nil {
+		return x.KeepTokensSeconds
 	}
 	return 0
 }
@@ -2621,12 +2631,13 @@ const file_quorate_proto_rawDesc = "" +
 	"\fJoinResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12,\n" +
-	"\amembers\x18\x02 \x03(\v2\x12.quorate.v1.MemberR\amembers\"\x91\x01\n" +
+	"\amembers\x18\x02 \x03(\v2\x12.quorate.v1.MemberR\amembers\"\xc1\x01\n" +
 	"\rChangeRequest\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.quorate.v1.ChangeKindR\x04kind\x12*\n" +
 	"\x06member\x18\x02 \x01(\v2\x12.quorate.v1.MemberR\x06member\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x12\n" +
-	"\x04hops\x18\x04 \x01(\rR\x04hops\">\n" +
+	"\x04hops\x18\x04 \x01(\rR\x04hops\x12.\n" +
+	"\x13keep_tokens_seconds\x18\x05 \x01(\x04R\x11keepTokensSeconds\">\n" +
 	"\x0eChangeResponse\x12,\n" +
 	"\amembers\x18\x01 \x03(\v2\x12.quorate.v1.MemberR\amembers*3\n" +
 	"\x02Op\x12\x12\n" +

@@ -206,6 +206,7 @@ func size(n uint64) string {
 func memberCommand() *cobra.Command {
 	var a access
 	var force bool
+	var keep string
 	c := group(&cobra.Command{Use: "member", Short: "List and change the members of a cluster"})
 	a.flags(c)
 	sub := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *membership.AdminClient, []string) (membership.MemberList, error)) *cobra.Command {
@@ -249,13 +250,17 @@ func memberCommand() *cobra.Command {
 		forced(sub("demote MEMBER", "Take a voter's vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Demote(cmd.Context(), args[0], force)
 		})),
-		forced(sub("remove MEMBER", "Remove a member", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			list, err := m.Remove(cmd.Context(), args[0], force)
+		forced(keeping(sub("remove MEMBER", "Remove a member", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
+			tokens, err := keepTokens(keep)
+			if err != nil {
+				return membership.MemberList{}, err
+			}
+			list, err := m.Remove(cmd.Context(), args[0], force, tokens)
 			if err == nil && a.output != "json" {
-				tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n", args[0])
+				tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n%s", args[0], aboutTokens(tokens))
 			}
 			return list, err
-		})),
+		}), &keep)),
 		named(sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return m.Transfer(cmd.Context(), strings.Join(args, ""))
 		})),

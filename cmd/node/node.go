@@ -302,6 +302,8 @@ func (n *node) openMembership(context.Context) (err error) {
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
 		OnRemoved: func(proto.NodeID) { n.listener.expel(n.ofRemoved) },
+		// Where there is no bound, clients may have asked for longer. A year is what pods have.
+		TokenLifetime: max(membership.TokenLifetime, n.cfg.MaxTokenExpiry),
 		Limits: membership.Limits{
 			Stable: n.cfg.PromoteAfter,
 			// A leader sends at least every fifth of this.

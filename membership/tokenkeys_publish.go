@@ -1,0 +1,168 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// publishTokenKey keeps the public key that this node signs service account tokens with in
+// the replicated state. The node signs nothing before its own state has the key: then all
+// that it has signed can be verified, by a node that has applied as much.
+func (m *Manager) publishTokenKey(ctx context.Context) {
+	if m.opt.Certificates == nil || m.opt.Certificates.TokenKey() == nil {
+		return
+	}
+	var reason string
+	for tick := min(placeEvery, m.opt.Tick); sleep(ctx, tick, nil) == nil; {
+		err := m.publishTokenKeyOnce(ctx)
+		switch {
+		case err == nil:
+			reason = ""
+		case ctx.Err() == nil && err.Error() != reason:
+			reason = err.Error()
+			m.log.Info("the key that this node signs service account tokens with is not published yet", "reason", err)
+		}
+	}
+}
+
+// publishTokenKeyOnce writes only what differs: an idle round is two look-ups.
+func (m *Manager) publishTokenKeyOnce(ctx context.Context) error {
+	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
+		return nil
+	}
+	cluster := m.raft.Cluster()
+	der, err := x509.MarshalPKIXPublicKey(&m.opt.Certificates.TokenKey().PublicKey)
+	if err != nil {
+		return err
+	}
+	want, err := json.Marshal(tokenKeyRecord{Cluster: cluster, Key: der})
+	if err != nil {
+		return err
+	}
+	id := string(m.id.ID())
+	if have, _ := m.kv.Get(TableTokenKeys, id); bytes.Equal(have, want) || IsRemoved(m.kv, m.id.ID()) {
+		return nil
+	}
+	conf, err := m.raft.Members()
+	if err != nil {
+		return err
+	}
+	if _, in := conf.Find(m.id.ID()); !in {
+		return nil // removed, or not added yet
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
+	defer cancel()
+	return m.kv.Put(ctx, TableTokenKeys, id, want, false)
+}
+
+// tendTokenKeys does on the leader what the passing of time and interrupted removals leave to
+// be done in TableTokenKeys.
+func (m *Manager) tendTokenKeys(ctx context.Context) error {
+	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
+		return nil
+	}
+	if _, retired := m.kv.Get(TableTokenKeys, sharedKey); !retired {
+		if err := m.retireSharedKey(ctx); err != nil {
+			return err
+		}
+	}
+	stale, err := m.staleTokenKeys()
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	// A removal that is under way may be about to say that the key stays.
+	if err := m.lockChanges(ctx); err != nil {
+		return err
+	}
+	defer m.unlockChanges()
+	return m.dropTokenKeys(ctx)
+}
+
+// retireSharedKey notes until when tokens of the secret's key are accepted. All members sign
+// with their own from here on.
+func (m *Manager) retireSharedKey(ctx context.Context) error {
+	removed, err := m.kv.List(TableRemoved)
+	if err != nil {
+		return err
+	}
+	bound := m.opt.TokenLifetime
+	if len(removed) > 0 {
+		bound = min(bound, sharedAfterRemovals)
+	}
+	now := m.opt.Now().UTC()
+	word, err := json.Marshal(sharedKeyRecord{Cluster: m.raft.Cluster(), Retired: now, Until: now.Add(bound)})
+	if err != nil {
+		return err
+	}
+	err = m.kv.Put(ctx, TableTokenKeys, sharedKey, word, true)
+	if errors.Is(err, ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("retire the token key of the cluster's secret: %w", err)
+	}
+	m.log.Info("each node signs service account tokens with a key of its own; older tokens are accepted for a time", "until", now.Add(bound))
+	return nil
+}
+
+// staleTokenKeys are the keys in TableTokenKeys of which nothing is verified any more: of
+// nodes that are no members, and whose tokens were not kept or have ended. The keys are read
+// before the configuration: one that is published is that of a member by then, see
+// finishRemovals.
+func (m *Manager) staleTokenKeys() ([]string, error) {
+	records, err := m.kv.List(TableTokenKeys)
+	if err != nil {
+		return nil, err
+	}
+	conf := m.raft.Committed()
+	if len(conf.Servers) == 0 {
+		return nil, nil
+	}
+	var stale []string
+	for id := range records {
+		if _, member := conf.Find(proto.NodeID(id)); member || id == sharedKey {
+			continue
+		}
+		raw, _ := m.kv.Get(TableRemoved, id)
+		if !readRemoval(raw).TokensUntil.After(m.opt.Now()) {
+			stale = append(stale, id)
+		}
+	}
+	return stale, nil
+}
+
+// dropTokenKeys deletes what staleTokenKeys finds. The caller holds the changes.
+func (m *Manager) dropTokenKeys(ctx context.Context) error {
+	stale, err := m.staleTokenKeys()
+	if err != nil {
+		return err
+	}
+	for _, id := range stale {
+		if err := m.kv.Delete(ctx, TableTokenKeys, id); err != nil {
+			return fmt.Errorf("drop the token key of %s: %w", id, err)
+		}
+		m.log.Info("the token key of a node that is no member is dropped", "node", id)
+	}
+	return nil
+}
+
+// removalOf is the record of a removal that keeps the tokens of the node for a time, or ends
+// them.
+func (m *Manager) removalOf(name, address string, keep time.Duration) removalRecord {
+	r := removalRecord{Name: name, Address: address, At: m.opt.Now().UTC()}
+	speaks, _ := m.raft.Features()
+	switch {
+	case keep > 0:
+		r.TokensUntil = r.At.Add(keep)
+	case speaks >= TokenKeysFeature:
+		r.EndsSharedKey = true
+	}
+	return r
+}

@@ -1,0 +1,348 @@
+package membership
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// tokenTables are TableTokenKeys and TableRemoved.
+type tokenTables struct{ keys, removed map[string][]byte }
+
+func (k tokenTables) List(table string) (map[string][]byte, error) {
+	switch table {
+	case TableTokenKeys:
+		return k.keys, nil
+	case TableRemoved:
+		return k.removed, nil
+	}
+	return nil, fmt.Errorf("no table %s", table)
+}
+
+func encoded(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// tokenKeyOf is the record of a new key.
+func tokenKeyOf(t testing.TB, cluster proto.ClusterID) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded(t, tokenKeyRecord{cluster, spki(t, &key.PublicKey)})
+}
+
+func spki(t testing.TB, key any) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// String says which keys count, for tests.
+func (k TokenKeys) String() string {
+	var out []string
+	if k.Shared {
+		out = append(out, "shared"+until(k.SharedUntil))
+	}
+	for _, n := range k.Nodes {
+		s := string(n.Node) + until(n.Until)
+		if !n.IssuedBefore.IsZero() {
+			s += " of before " + n.IssuedBefore.Format(time.DateOnly)
+		}
+		out = append(out, s)
+	}
+	if k.SignShared {
+		out = append(out, "shared signs")
+	}
+	return strings.Join(out, ", ")
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " until " + t.Format(time.DateOnly)
+}
+
+// TestReadTokenKeys: which keys count, by what the tables say.
+func TestReadTokenKeys(t *testing.T) {
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, b := tokenKeyOf(t, "here"), tokenKeyOf(t, "here")
+	long, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type table = map[string][]byte
+	ended := encoded(t, removalRecord{Name: "b", At: day, EndsSharedKey: true})
+	kept := encoded(t, removalRecord{Name: "b", At: day, TokensUntil: day.AddDate(1, 0, 0)})
+	retired := encoded(t, sharedKeyRecord{"here", day, day.AddDate(0, 1, 0)})
+	for _, c := range []struct {
+		name    string
+		feature uint32
+		keys    table
+		removed table
+		want    string
+	}{
+		{"an older member", 1, table{"a": a}, table{"b": ended}, "shared, shared signs"},
+		{"no key yet", 2, nil, nil, "shared"},
+		{"members", 2, table{"b": b, "a": a}, nil, "shared, a, b"},
+		{"not for ever", 2, table{"a": a, "shared": retired}, nil, "shared until 2026-02-01, a"},
+		{"a removal before the nodes had keys", 2, table{"a": a}, table{"x": []byte(`{"name":"x","address":"x:1","at":"2025-01-01T00:00:00Z"}`)}, "shared, a"},
+		{"a removal", 2, table{"a": a, "b": b, "shared": retired}, table{"b": ended}, "a"},
+		{"a removal that keeps tokens", 2, table{"a": a, "b": b, "shared": retired}, table{"b": kept}, "shared until 2026-02-01, a, b until 2027-01-01 of before 2026-01-01"},
+		{"a removal that cannot be read", 2, table{"a": a, "b": b}, table{"b": []byte("{")}, "shared, a"},
+		{"a backup of another cluster", 2, table{"a": a, "b": tokenKeyOf(t, "there"), "shared": encoded(t, sharedKeyRecord{"there", day, day})}, nil, "a"},
+		{"no JSON", 2, table{"a": a, "b": []byte("key"), "shared": []byte("x")}, nil, "a"},
+		{"no key", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", []byte("key")})}, nil, "shared, a"},
+		{"other keys", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", spki(t, &long.PublicKey)}), "c": encoded(t, tokenKeyRecord{"here", spki(t, &other.PublicKey)})}, nil, "shared, a"},
+		{"too large", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", make([]byte, maxTokenKey+1)})}, nil, "shared, a"},
+	} {
+		got, err := ReadTokenKeys(tokenTables{c.keys, c.removed}, "here", c.feature)
+		if err != nil || got.String() != c.want {
+			t.Errorf("%s: %q %v, want %q", c.name, got, err, c.want)
+		}
+	}
+}
+
+// FuzzReadTokenKeys: whatever lies in the tables, keys are keys of P-256, and none of a node
+// that was removed without a word for its tokens.
+func FuzzReadTokenKeys(f *testing.F) {
+	good := tokenKeyOf(f, "here")
+	f.Add(good, []byte(nil), good)
+	f.Add(good, encoded(f, removalRecord{At: time.Unix(1, 0), TokensUntil: time.Unix(2, 0)}), []byte(`{"clusterID":"here","until":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"clusterID":"here","publicKey":"MFkw"}`), []byte(`{"endsSharedKey":true}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, key, removal, shared []byte) {
+		tables := tokenTables{map[string][]byte{"a": key, sharedKey: shared}, map[string][]byte{}}
+		if removal != nil {
+			tables.removed["a"] = removal
+		}
+		got, err := ReadTokenKeys(tables, "here", TokenKeysFeature)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range got.Nodes {
+			if k.Node != "a" || k.Public.Curve != elliptic.P256() {
+				t.Errorf("%+v", k)
+			}
+			if removal != nil && k.Until.IsZero() {
+				t.Error("the key of a removed node has no end")
+			}
+		}
+	})
+}
+
+// tokenKeys is what a machine's state says.
+func (mc *machine) tokenKeys(t *testing.T) TokenKeys {
+	t.Helper()
+	keys, err := ReadTokenKeys(fakeKV{mc}, mc.node.raft.Cluster(), mc.feature())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// of are the nodes of keys.
+func (k TokenKeys) of(id proto.NodeID) *TokenKey {
+	for i := range k.Nodes {
+		if k.Nodes[i].Node == id {
+			return &k.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// published waits until each machine has a key in the state, which is its own.
+func (w *world) published(t *testing.T, all ...*machine) {
+	t.Helper()
+	for _, mc := range all {
+		w.await(mc.name+" has published its key", func() bool {
+			k := mc.tokenKeys(t).of(mc.id)
+			return k != nil && k.Public.Equal(&mc.cert.TokenKey().PublicKey)
+		})
+	}
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed += d
+}
+
+// TestTokenKeys: every node publishes its key once the cluster speaks of them, and has the
+// same one after a restart; a removal ends that of the node, and the one that it shares.
+func TestTokenKeys(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, TokenKeysFeature)
+	leader, follower, third := all[0], all[1], all[2]
+	w.published(t, all...)
+	w.await("the shared key is given up", func() bool { return !leader.tokenKeys(t).SharedUntil.IsZero() })
+	keys := leader.tokenKeys(t)
+	if left := time.Until(keys.SharedUntil); keys.SignShared || !keys.Shared || left < 364*24*time.Hour || left > 366*24*time.Hour {
+		t.Errorf("the shared key: %v for %v", keys, left)
+	}
+	w.stop(follower)
+	w.start(follower, nil)
+	if k := follower.tokenKeys(t).of(follower.id); k == nil || !k.Public.Equal(&follower.cert.TokenKey().PublicKey) {
+		t.Error("a restart has made another key")
+	}
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
+		t.Fatal(err)
+	}
+	keys = leader.tokenKeys(t)
+	if len(keys.Nodes) != 2 || keys.of(third.id) != nil || keys.Shared {
+		t.Errorf("after the removal: %v", keys)
+	}
+	if _, there := leader.node.kv.Get(TableTokenKeys, string(third.id)); there {
+		t.Error("its key is stored still")
+	}
+}
+
+// TestKeepTokens: what a removed node has signed holds for the time that was asked for, and
+// its key is gone after that; so does what was signed with the shared key.
+func TestKeepTokens(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, TokenKeysFeature)
+	leader, third := all[0], all[2]
+	w.published(t, all...)
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{Keep: true, For: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	keys := leader.tokenKeys(t)
+	k := keys.of(third.id)
+	if k == nil || !keys.Shared {
+		t.Fatalf("%v", keys)
+	}
+	if left := time.Until(k.Until); left < 59*time.Minute || left > time.Hour || time.Since(k.IssuedBefore) > time.Minute {
+		t.Errorf("%v", keys)
+	}
+	w.pass(time.Hour)
+	w.await("the key is dropped", func() bool {
+		_, there := leader.node.kv.Get(TableTokenKeys, string(third.id))
+		return !there
+	})
+
+	second := all[1]
+	if _, err := client(t, leader).Remove(t.Context(), second.name, true, KeepTokens{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	if k := leader.tokenKeys(t).of(second.id); k == nil || k.Until.Sub(k.IssuedBefore) != TokenLifetime {
+		t.Errorf("without a time: %+v", k)
+	}
+}
+
+// TestInterruptedRemovalEndsTokens: a removal whose record was lost ends tokens when it is
+// completed, whatever was asked for: better than to trust a key that nobody speaks for.
+func TestInterruptedRemovalEndsTokens(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, TokenKeysFeature)
+	leader, third := all[0], all[2]
+	w.published(t, all...)
+	w.refuse(TableRemoved)
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{Keep: true}); err == nil {
+		t.Fatal("the removal was reported as complete")
+	}
+	w.stop(third)
+	w.refuse()
+	w.await("the key is dropped", func() bool {
+		_, there := leader.node.kv.Get(TableTokenKeys, string(third.id))
+		return IsRemoved(leader.node.kv, third.id) && !there
+	})
+}
+
+// TestStrangeTokenKeys: a key of a node that is no member, which only a member can have
+// written, is dropped, and so is what a removed node had on its way.
+func TestStrangeTokenKeys(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, TokenKeysFeature)
+	leader, third := all[0], all[2]
+	w.published(t, all...)
+	cluster := leader.node.raft.Cluster()
+	gone := func(id string) {
+		t.Helper()
+		w.await("the key of "+id+" is dropped", func() bool {
+			_, there := leader.node.kv.Get(TableTokenKeys, id)
+			return !there
+		})
+	}
+	if err := third.node.kv.Put(t.Context(), TableTokenKeys, "ghost", tokenKeyOf(t, cluster), false); err != nil {
+		t.Fatal(err)
+	}
+	gone("ghost")
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.node.kv.Put(t.Context(), TableTokenKeys, string(third.id), tokenKeyOf(t, cluster), false); err != nil {
+		t.Fatal(err)
+	}
+	if k := leader.tokenKeys(t).of(third.id); k != nil {
+		t.Error("the key of a removed node counts")
+	}
+	gone(string(third.id))
+}
+
+// TestTokenKeysOfUpgrade: as long as a member may not know of the keys, none is published;
+// when the cluster goes over to them, the shared key has a day, if a node was removed before.
+func TestTokenKeysOfUpgrade(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, 1)
+	leader, third := all[0], all[2]
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
+		t.Fatal(err)
+	}
+	if keys := leader.tokenKeys(t).String(); keys != "shared, shared signs" {
+		t.Errorf("before the upgrade: %s", keys)
+	}
+	for _, mc := range all[:2] {
+		if l, _ := (fakeKV{mc}).List(TableTokenKeys); len(l) != 0 {
+			t.Errorf("%s has published something", mc.name)
+		}
+		w.stop(mc)
+		w.mu.Lock()
+		mc.supports = TokenKeysFeature
+		w.mu.Unlock()
+		w.start(mc, nil)
+	}
+	w.published(t, all[:2]...)
+	w.await("the shared key is given up", func() bool { return !leader.tokenKeys(t).SharedUntil.IsZero() })
+	keys := leader.tokenKeys(t)
+	if left := time.Until(keys.SharedUntil); !keys.Shared || keys.SignShared || left > sharedAfterRemovals {
+		t.Errorf("%v, for %v", keys, left)
+	}
+}
+
+// TestKeepTokensParameter: what the admin API takes.
+func TestKeepTokensParameter(t *testing.T) {
+	m := &Manager{opt: Options{TokenLifetime: time.Hour}}
+	for in, want := range map[string]uint64{"": 0, "false": 0, "true": 3600, "0": 0, "86400": 86400, "4294967296": 1 << 32} {
+		if got, err := m.keepTokens(in); err != nil || got != want {
+			t.Errorf("%q: %d %v, want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"24h", "-1", "4294967297", "99999999999999999999", "yes"} {
+		if got, err := m.keepTokens(in); err == nil || !strings.Contains(err.Error(), "must be true, false, or") {
+			t.Errorf("%q: %d %v", in, got, err)
+		}
+	}
+}
