@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -21,7 +22,7 @@ import (
 
 // Tokens issues the tokens of service accounts. *token.Accounts satisfies it.
 type Tokens interface {
-	// Issue signs a token for audiences.
+	// Issue signs a token for audiences. Errors: token.ErrNoKey.
 	Issue(c token.Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error)
 	// Audiences of the API, for requests that name none.
 	Audiences() []string
@@ -87,6 +88,9 @@ func (c *call) createToken() error {
 	}
 	r.Status.Token, err = c.s.cfg.Tokens.Issue(claims, auth.ServiceAccountUser(r.Namespace, r.Name), r.Spec.Audiences,
 		now, time.Duration(validFor)*time.Second, time.Duration(warnAfter)*time.Second)
+	if errors.Is(err, token.ErrNoKey) {
+		return status.NoTokenKey()
+	}
 	if err != nil {
 		return err
 	}

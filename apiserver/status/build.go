@@ -348,6 +348,14 @@ func RemovedNode() *apierrors.StatusError {
 	return e
 }
 
+// NoTokenKey is the 503 of a node that cannot sign tokens of service accounts yet, because
+// the others do not know its key.
+func NoTokenKey() *apierrors.StatusError {
+	e := apierrors.NewServiceUnavailable("this node cannot issue tokens of service accounts yet: its signing key is not published in the cluster; try again, or use another node")
+	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return e
+}
+
 // Timeout is the 504 of the request's deadline.
 func Timeout() *apierrors.StatusError {
 	return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)

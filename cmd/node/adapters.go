@@ -185,8 +185,11 @@ func smallTableError(err error) error {
 }
 
 func (k smallTables) List(table string) (map[string][]byte, error) {
+	return listTable(k.State(), table)
+}
+
+func listTable(state *mvcc.State, table string) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	state := k.State()
 	t := state.Table(table)
 	if t == nil {
 		return out, nil

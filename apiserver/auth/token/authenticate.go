@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -30,6 +29,7 @@ type verified struct {
 	standard jwt.Claims
 	claims   Claims
 	user     *auth.User
+	key      string // id of the key
 }
 
 // AuthenticateToken implements auth.TokenAuthenticator, for the audiences of the API.
@@ -41,7 +41,7 @@ func (a *Accounts) AuthenticateToken(ctx context.Context, token string) (*auth.U
 // AuthenticateFor implements auth.AudienceAuthenticator. Errors are in upstream's
 // words; they tell the holder of a token why it does not hold.
 func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences []string) (u *auth.User, both []string, ok bool, err error) {
-	v, err := a.verify(token)
+	v, err := a.verify(ctx, token)
 	if v == nil || err != nil {
 		return nil, nil, false, err
 	}
@@ -76,9 +76,9 @@ func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences 
 	return v.user, both, true, nil
 }
 
-// verify checks a token's signature, unless that was done before. It is nil for
-// what is not a token of this issuer.
-func (a *Accounts) verify(token string) (*verified, error) {
+// verify checks a token's signature, unless that was done before, and that its key is in
+// force. It is nil for what is not a token of this issuer.
+func (a *Accounts) verify(ctx context.Context, token string) (*verified, error) {
 	if len(token) > maxToken {
 		return nil, nil
 	}
@@ -87,7 +87,11 @@ func (a *Accounts) verify(token string) (*verified, error) {
 	v := a.verified[sum]
 	a.mu.Unlock()
 	if v != nil {
-		return v, nil
+		key, err := a.key(ctx, v.key)
+		if err != nil {
+			return nil, err
+		}
+		return v, key.allows(v.standard.IssuedAt, a.cfg.Now())
 	}
 	if !a.ours(token) {
 		return nil, nil
@@ -96,10 +100,17 @@ func (a *Accounts) verify(token string) (*verified, error) {
 	if err != nil {
 		return nil, nil // of this issuer as it says, but with no signature of ours
 	}
-	v = new(verified)
+	v = &verified{key: t.Headers[0].KeyID}
+	key, err := a.key(ctx, v.key)
+	if err != nil {
+		return nil, err
+	}
 	var p private
-	if err := t.Claims(a.keyOf(t), &v.standard, &p); err != nil {
+	if err := t.Claims(key.Public, &v.standard, &p); err != nil {
 		return nil, fmt.Errorf("invalid signature: %w", err)
+	}
+	if err := key.allows(v.standard.IssuedAt, a.cfg.Now()); err != nil {
+		return nil, err
 	}
 	v.claims = p.Kubernetes
 	v.user = v.newUser()
@@ -127,16 +138,6 @@ func (a *Accounts) ours(token string) bool {
 		Issuer string `json:"iss"`
 	}
 	return json.Unmarshal(payload, &said) == nil && said.Issuer == a.cfg.Issuer
-}
-
-// keyOf is the key that a token names, or the signing one.
-func (a *Accounts) keyOf(t *jwt.JSONWebToken) *ecdsa.PublicKey {
-	for _, h := range t.Headers {
-		if key := a.keys[h.KeyID]; key != nil {
-			return key
-		}
-	}
-	return &a.cfg.Key.PublicKey
 }
 
 func (v *verified) newUser() *auth.User {

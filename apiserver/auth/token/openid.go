@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-
-	"github.com/go-jose/go-jose/v4"
 )
 
 // Paths of the documents by which others verify tokens.
@@ -14,20 +12,9 @@ const (
 	KeysPath          = "/openid/v1/jwks"
 )
 
-// OpenID serves the two documents. keysURL is where others fetch the keys.
+// OpenID serves the two documents. Which keys are in force is looked up on each request;
+// keysURL is where others fetch them.
 func (a *Accounts) OpenID(keysURL string) (http.Handler, error) {
-	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
-	for _, key := range a.cfg.Keys {
-		id, err := keyID(key)
-		if err != nil {
-			return nil, fmt.Errorf("OpenID documents: %w", err)
-		}
-		set.Keys = append(set.Keys, jose.JSONWebKey{Algorithm: string(algorithm), Key: key, KeyID: id, Use: "sig"})
-	}
-	keys, err := json.Marshal(set)
-	if err != nil {
-		return nil, fmt.Errorf("OpenID documents: %w", err)
-	}
 	configuration, err := json.Marshal(struct {
 		Issuer   string   `json:"issuer"`
 		Keys     string   `json:"jwks_uri"`
@@ -43,6 +30,11 @@ func (a *Accounts) OpenID(keysURL string) (http.Handler, error) {
 		switch r.URL.Path {
 		case ConfigurationPath:
 		case KeysPath:
+			keys, err := json.Marshal(a.cfg.Keys().public(a.cfg.Now()))
+			if err != nil {
+				http.Error(w, "500 the keys cannot be written", http.StatusInternalServerError)
+				return
+			}
 			document, contentType = keys, "application/jwk-set+json"
 		default:
 			http.NotFound(w, r)

@@ -2,10 +2,7 @@ package token
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,15 +24,16 @@ type Config struct {
 	// Audiences of the API: whom tokens are for that are meant for this server. A
 	// token without the claim is for them.
 	Audiences []string
-	// Key signs. Keys verify: that one, and older ones.
-	Key  *ecdsa.PrivateKey
-	Keys []*ecdsa.PublicKey
+	// Keys returns those in force now in the local state; never nil. It is called for every
+	// token, so it must cost next to nothing when nothing has changed.
+	Keys func() *Keys
 	// Store is asked for what tokens are bound to.
 	Store Store
 	// Confirm makes sure that the local state has everything that was acknowledged
 	// before the call. It is called before a token is refused because its object is
 	// not here, which on a node that lags may be newer than the state; for one object
-	// once a second. May be nil.
+	// once a second. So it is before a token is refused because its key is not here: for
+	// all those together, a few times a second. May be nil.
 	Confirm func(ctx context.Context) error
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -50,9 +48,8 @@ type Store interface {
 // Accounts issues and recognizes the tokens of service accounts. Safe for
 // concurrent use.
 type Accounts struct {
-	cfg    Config
-	signer jose.Signer
-	keys   map[string]*ecdsa.PublicKey // by key id
+	cfg   Config
+	newer catchUp // for keys that are not here
 
 	mu       sync.Mutex
 	verified map[[sha256.Size]byte]*verified // by token; emptied when full
@@ -61,8 +58,8 @@ type Accounts struct {
 
 // New returns Accounts.
 func New(cfg Config) (*Accounts, error) {
-	if cfg.Issuer == "" || cfg.Key == nil || len(cfg.Keys) == 0 || cfg.Store == nil {
-		return nil, errors.New("service account tokens: Issuer, Key, Keys and Store are required")
+	if cfg.Issuer == "" || cfg.Keys == nil || cfg.Store == nil {
+		return nil, errors.New("service account tokens: Issuer, Keys and Store are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -70,33 +67,7 @@ func New(cfg Config) (*Accounts, error) {
 	if len(cfg.Audiences) == 0 {
 		cfg.Audiences = []string{cfg.Issuer}
 	}
-	id, err := keyID(&cfg.Key.PublicKey)
-	if err != nil {
-		return nil, fmt.Errorf("service account tokens: %w", err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Algorithm: string(algorithm), Key: cfg.Key, KeyID: id, Use: "sig"}}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("service account tokens: %w", err)
-	}
-	a := &Accounts{cfg: cfg, signer: signer, keys: map[string]*ecdsa.PublicKey{}}
-	for _, key := range cfg.Keys {
-		id, err := keyID(key)
-		if err != nil {
-			return nil, fmt.Errorf("service account tokens: %w", err)
-		}
-		a.keys[id] = key
-	}
-	return a, nil
-}
-
-// keyID names a key by the hash of its public half.
-func keyID(key *ecdsa.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(key)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(der)
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	return &Accounts{cfg: cfg}, nil
 }
 
 // Audiences of the API.
@@ -126,8 +97,12 @@ type private struct {
 }
 
 // Issue signs a token for audiences that is valid from now on for a time. With
-// warnAfter above zero it says that it should have been replaced after that.
+// warnAfter above zero it says that it should have been replaced after that. Errors: ErrNoKey.
 func (a *Accounts) Issue(c Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error) {
+	signer := a.cfg.Keys().signer
+	if signer == nil {
+		return "", fmt.Errorf("sign a token: %w", ErrNoKey)
+	}
 	if warnAfter > 0 {
 		c.WarnAfter = jwt.NewNumericDate(now.Add(warnAfter))
 	}
@@ -135,7 +110,7 @@ func (a *Accounts) Issue(c Claims, user string, audiences []string, now time.Tim
 		Issuer: a.cfg.Issuer, Subject: user, Audience: audiences, ID: uuid.NewString(),
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(validFor)),
 	}
-	s, err := jwt.Signed(a.signer).Claims(private{c}).Claims(standard).Serialize()
+	s, err := jwt.Signed(signer).Claims(private{c}).Claims(standard).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
 	}

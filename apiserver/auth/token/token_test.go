@@ -22,10 +22,11 @@ import (
 )
 
 type world struct {
-	t   testing.TB
-	mem *raftstore.Memory
-	a   *Accounts
-	now time.Time
+	t    testing.TB
+	mem  *raftstore.Memory
+	a    *Accounts
+	now  time.Time
+	keys *Keys
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
@@ -39,15 +40,30 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 func newWorld(t testing.TB, key *ecdsa.PrivateKey, older ...*ecdsa.PublicKey) *world {
 	w := &world{t: t, mem: raftstore.NewMemory(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	t.Cleanup(func() { _ = w.mem.Close() })
+	verify := []Key{{Public: &key.PublicKey}}
+	for _, k := range older {
+		verify = append(verify, Key{Public: k})
+	}
+	w.inForce(key, verify...)
 	var err error
 	w.a, err = New(Config{
-		Issuer: "https://issuer", Audiences: []string{"api", "api2"}, Key: key, Keys: append([]*ecdsa.PublicKey{&key.PublicKey}, older...),
+		Issuer: "https://issuer", Audiences: []string{"api", "api2"}, Keys: func() *Keys { return w.keys },
 		Store: w.mem, Now: func() time.Time { return w.now },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// inForce says which keys count from now on.
+func (w *world) inForce(sign *ecdsa.PrivateKey, verify ...Key) {
+	w.t.Helper()
+	keys, err := NewKeys(sign, verify...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.keys = keys
 }
 
 func (w *world) put(table, key, uid string, deleting time.Time) {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// keyWorld is a state, and one node's keys in it.
+type keyWorld struct {
+	t     testing.TB
+	state *mvcc.State
+	index proto.RaftIndex
+	keys  *tokenKeys
+	a     *token.Accounts
+}
+
+func (w *keyWorld) State() *mvcc.State { return w.state }
+
+func newKeyWorld(t testing.TB) *keyWorld {
+	w := &keyWorld{t: t, state: mvcc.New()}
+	key := func() *ecdsa.PrivateKey {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	w.keys = &tokenKeys{store: w, own: key(), shared: key(), log: slog.New(slog.DiscardHandler)}
+	w.keys.accept = []*ecdsa.PublicKey{&w.keys.shared.PublicKey}
+	var err error
+	if w.a, err = token.New(token.Config{Issuer: "https://issuer", Keys: w.keys.Keys, Store: w}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *keyWorld) apply(kind proto.Kind, m proto.Message) {
+	w.t.Helper()
+	frame, err := proto.Encode(kind, m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.index++
+	if _, err := w.state.Apply(w.index, 1, frame); err != nil {
+		w.t.Fatal(err)
+	}
+	w.state.Publish()
+}
+
+func (w *keyWorld) put(table, key, value string) {
+	w.t.Helper()
+	w.apply(proto.KindWrite, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_PUT, Value: []byte(value)})
+}
+
+func (w *keyWorld) speak(cluster string, feature uint32) {
+	w.t.Helper()
+	w.apply(proto.KindCluster, &proto.Cluster{ClusterId: cluster, FeatureVersion: feature})
+}
+
+// publish writes the node's key.
+func (w *keyWorld) publish(node, cluster string) {
+	w.t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(&w.keys.own.PublicKey)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.put(membership.TableTokenKeys, node, fmt.Sprintf(`{"clusterID":%q,"publicKey":%q}`, cluster, base64.StdEncoding.EncodeToString(der)))
+}
+
+// signs says which key a token is signed with now: own, shared, none.
+func (w *keyWorld) signs() string {
+	w.t.Helper()
+	s, err := w.a.Issue(token.Claims{}, "u", nil, time.Now(), time.Hour, 0)
+	if errors.Is(err, token.ErrNoKey) {
+		return "none"
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for name, key := range map[string]*ecdsa.PrivateKey{"own": w.keys.own, "shared": w.keys.shared} {
+		only, err := token.NewKeys(nil, token.Key{Public: &key.PublicKey})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		verifier, err := token.New(token.Config{Issuer: "https://issuer", Keys: func() *token.Keys { return only }, Store: w})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		// It is bound to an account that is not here; a signature that does not hold is told first.
+		if _, _, err := verifier.AuthenticateToken(w.t.Context(), s); err != nil && err.Error() == `serviceaccounts "" not found` {
+			return name
+		}
+	}
+	return "another"
+}
+
+// TestTokenKeysFollow: what a node signs with follows from its state alone, as soon as that
+// changes; and from another state, which a snapshot brings.
+func TestTokenKeysFollow(t *testing.T) {
+	w := newKeyWorld(t)
+	expect := func(when, want string) {
+		t.Helper()
+		if got := w.signs(); got != want {
+			t.Errorf("%s: it signs with %s, want %s", when, got, want)
+		}
+	}
+	expect("at the start", "shared")
+	w.speak("c", 1)
+	w.publish("n1", "c")
+	expect("in the first version", "shared")
+	w.speak("c", 2)
+	expect("in the second", "own")
+	before := w.keys.Keys()
+	w.put("pods", "ns/p", "{}")
+	if w.keys.Keys() != before {
+		t.Error("the keys are read again for nothing")
+	}
+	w.put(membership.TableRemoved, "n1", `{"name":"n1","endsSharedKey":true}`)
+	expect("removed", "none")
+
+	w.state, w.index = mvcc.New(), 0
+	w.speak("d", 2)
+	expect("before its key is published", "none")
+	w.publish("n1", "c")
+	expect("with the key of another cluster", "none")
+	w.publish("n2", "d")
+	expect("published", "own")
+	until, err := json.Marshal(time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(membership.TableRemoved, "n2", fmt.Sprintf(`{"at":"2026-01-01T00:00:00Z","tokensUntil":%s}`, until))
+	expect("removed, with its tokens kept", "none")
+}
+
+// TestTokenKeysFeature: the table is written to from that version on in which all verify by it.
+func TestTokenKeysFeature(t *testing.T) {
+	if needs := mvcc.Needs(proto.KindWrite, &proto.Write{Table: membership.TableTokenKeys}); needs != membership.TokenKeysFeature {
+		t.Errorf("the state machine says %d, package membership %d", needs, membership.TokenKeysFeature)
+	}
+}
+
+// TestTokenKeysAtOnce: readers see a change as soon as it is visible, while others write.
+func TestTokenKeysAtOnce(t *testing.T) {
+	w := newKeyWorld(t)
+	w.speak("c", 2)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					w.keys.Keys()
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		w.put("pods", "ns/p", fmt.Sprint(i))
+		w.publish("n1", "c")
+		if got := w.signs(); got != "own" {
+			t.Fatalf("it signs with %s", got)
+		}
+		w.apply(proto.KindWrite, &proto.Write{Table: membership.TableTokenKeys, Key: "n1", Op: proto.Op_OP_DELETE})
+		if got := w.signs(); got != "none" {
+			t.Fatalf("without a published key it signs with %s", got)
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
+// BenchmarkTokenKeys is what each request with a token asks, while others write.
+func BenchmarkTokenKeys(b *testing.B) {
+	w := newKeyWorld(b)
+	w.speak("c", 2)
+	w.publish("n1", "c")
+	w.put(membership.TableRemoved, "n0", `{}`)
+	w.keys.Keys()
+	w.put("pods", "ns/p", "{}")
+	b.ReportAllocs()
+	for b.Loop() {
+		w.keys.Keys()
+	}
+}
