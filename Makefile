@@ -21,6 +21,12 @@ help: ## Explain the targets
 build: ## Build bin/quorate
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
 
+# The date of the pages is that of the sources.
+.PHONY: man
+man: build ## Write man pages of all commands into bin/man/man1
+	rm -rf bin/man
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)} bin/quorate man --dir bin/man/man1
+
 .PHONY: run
 run: build ## Build, start three nodes on loopback, write a kubeconfig, say what to do next
 	bin/quorate dev --data-dir $(DATA) --kubeconfig $(DATA)/kubeconfig

@@ -41,6 +41,10 @@ func (a *access) connects(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "administrator's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	c.PersistentFlags().StringVar(&a.context, "context", "", "ask this context's node first (default: the current context)")
 	_ = c.RegisterFlagCompletionFunc("context", a.completeContexts)
+	environment(c, note{"KUBECONFIG", "the administrator's kubeconfig, if --kubeconfig is not given; of several files the first"})
+	files(c,
+		note{"~/.kube/config", "the administrator's kubeconfig, if neither --kubeconfig nor KUBECONFIG names one"},
+		note{"DATA-DIR/admin.kubeconfig", "the one that each node keeps of itself"})
 }
 
 // load reads the kubeconfig. The nodes of all its contexts are tried in turn,
@@ -93,9 +97,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show all nodes of a cluster: role, term, lag, health",
 		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
-answer are shown with the reason.
-
-Exit code 3: there is no quorum. 1: no node answers.`,
+answer are shown with the reason.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
@@ -116,6 +118,7 @@ Exit code 3: there is no quorum. 1: no node answers.`,
 			return nil
 		},
 	}
+	exitCodes(c, note{"1", "no node answers"}, note{"3", "there is no quorum, or the node waits for its first cluster"})
 	a.flags(c)
 	return c
 }

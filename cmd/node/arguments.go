@@ -12,6 +12,7 @@ import (
 // none of them is an error. By default cobra would print the help and end with 0.
 func group(c *cobra.Command) *cobra.Command {
 	c.Args = onlySubcommands
+	addNotes(c, noteGroup, note{})
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
 }

@@ -59,10 +59,7 @@ read was due, and how far its answer was behind what had been acknowledged.
 Prints a table; --output-dir also writes modes.json and modes.html.
 
 It starts a cluster of its own and removes it, unless --data-dir names one of
-'quorate dev' that runs.
-
-Exit code 1: a promise was broken (a stale Most Recent read, for instance) or a
-request failed. 2: it could not be measured.`,
+'quorate dev' that runs.`,
 		Example: `  quorate bench modes
   quorate bench modes --load half --output-dir report
   quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
@@ -86,6 +83,10 @@ request failed. 2: it could not be measured.`,
 		},
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unmeasured(err) })
+	exitCodes(c,
+		note{"1", "a promise was broken (a stale Most Recent read, for instance), or a request failed"},
+		note{"2", "it could not be measured"},
+		note{"130", "it was stopped by a signal; what it had started is gone"})
 	f := c.Flags()
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure")
 	f.Float64Var(&o.Rate, "rate", o.Rate, "reads per second of each cell (mode, verb and node)")

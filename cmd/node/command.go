@@ -33,7 +33,7 @@ To run a node:  quorate node --help`,
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
-	root.AddCommand(versionCommand(), completionCommand())
+	root.AddCommand(versionCommand(), completionCommand(), manCommand())
 	root.SetHelpCommand(helpCommand())
 	return root
 }

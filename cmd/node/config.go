@@ -111,6 +111,7 @@ func (c *Config) flags() *pflag.FlagSet {
 	f.SortFlags = false
 	host, _ := os.Hostname()
 	f.StringVar(&c.Name, "name", host, "name of this node, for people; its id is made once and kept in the data directory")
+	defaultIs(f, "name", "the name of the host")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/quorate", "where this node keeps everything; made with mode 0700")
 	f.StringVar(&c.APIListen, "api-address", "127.0.0.1:6443", "host:port of the Kubernetes API (HTTPS)")
 	f.StringVar(&c.APIAdvertise, "api-advertise-address", "", "host:port under which clients and other nodes reach the API (default: --api-address)")

@@ -77,6 +77,10 @@ func commandWith(cfg *Config, use, short string, run func(*cobra.Command, *pflag
 	c := &cobra.Command{Use: use, Short: short, Args: noArguments}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&file, "config", os.Getenv(envPrefix+"CONFIG"), "YAML file of settings, one key per flag; - is standard input")
+	defaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
+	environment(c,
+		note{envPrefix + "CONFIG", "the file of --config"},
+		note{envPrefix + "SETTING", "any setting, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
 	c.Flags().AddFlagSet(settings)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		origins, err := resolve(settings, file, cmd.InOrStdin(), os.Environ())

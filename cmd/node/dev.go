@@ -78,6 +78,12 @@ terminal.`,
 	c.Flags().IntVarP(&o.apiPort, "api-port", "p", 6443, "port of the first node's API (also --port); an existing cluster keeps its own")
 	c.Flags().BoolVar(&o.detach, "detach", false, "return when the cluster is ready and leave it running")
 	c.Flags().StringArrayVar(&o.set, "set", nil, "setting for every node, as flag=value (see 'quorate node --help')")
+	exitCodes(c, note{"130", "a signal came before the playground was ready"})
+	files(c,
+		note{"DATA-DIR/cluster.json", "the nodes: addresses, directories, pids; for programs"},
+		note{"DATA-DIR/kubeconfig", "the administrator's kubeconfig, with a context for every node"},
+		note{"DATA-DIR/n1.yaml, DATA-DIR/n1, DATA-DIR/n1.log", "settings, data directory and log of the first node, and so on"},
+		note{"DATA-DIR/token", "the cluster's secret"})
 	c.AddCommand(devStartCommand(&o), devStopCommand(&o), devStatusCommand(&o), devLogsCommand(&o), devDeleteCommand(&o))
 	return c
 }

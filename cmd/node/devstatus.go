@@ -45,9 +45,7 @@ func devStatusCommand(o *devOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show which nodes of a playground cluster run and are ready", Args: cobra.NoArgs,
 		Long: `Shows the nodes of a playground: which run, as which process, and which are ready. The
-roles of the nodes are in 'quorate status'.
-
-Exit code 3: not all of them run and are ready.`,
+roles of the nodes are in 'quorate status'.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return fmt.Errorf("--output %q: must be table or json", output)
@@ -76,6 +74,7 @@ Exit code 3: not all of them run and are ready.`,
 			return nil
 		},
 	}
+	exitCodes(c, note{"3", "not all nodes run and are ready"})
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

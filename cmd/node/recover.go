@@ -63,6 +63,7 @@ DIR/before-recovery until you delete them.`,
 			return r.run()
 		},
 	}
+	files(c, note{"DATA-DIR/before-recovery", "the files that were replaced, until you delete them"})
 	c.Flags().StringVar(&r.dir, "data-dir", "", "the survivor's data directory")
 	c.Flags().BoolVar(&r.inspect, "inspect", false, "only say what the directory holds, to compare survivors")
 	c.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
