@@ -35,6 +35,7 @@ var httpErrors = []struct {
 	{ErrRefused, http.StatusConflict, "Refused"},
 	{ErrOtherCluster, http.StatusConflict, "OtherCluster"},
 	{ErrConflict, http.StatusConflict, "Conflict"},
+	{ErrNoQuorum, http.StatusServiceUnavailable, "NoQuorum"},
 	{ErrNoLeader, http.StatusServiceUnavailable, "NoLeader"},
 	{ErrNotLeader, http.StatusServiceUnavailable, "NotLeader"},
 	{errBadRequest, http.StatusBadRequest, "BadRequest"},
@@ -66,7 +67,13 @@ func (m *Manager) AdminHandler() http.Handler {
 		mux.HandleFunc(method+" "+AdminPath+path, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), maxChangeTime)
 			defer cancel()
-			out, err := h(ctx, r)
+			var out any
+			var err error
+			if method == http.MethodGet { // from what this node has
+				out, err = h(ctx, r)
+			} else {
+				out, err = m.unlessNoQuorum(ctx, func(ctx context.Context) (any, error) { return h(ctx, r) })
+			}
 			answer(w, out, err)
 		})
 	}

@@ -40,7 +40,7 @@ func (m *Manager) change(ctx context.Context, req *proto.ChangeRequest) ([]*prot
 	for attempt := range changeAttempts {
 		if attempt > 0 {
 			if serr := sleep(ctx, changePause<<attempt, nil); serr != nil {
-				return nil, errors.Join(err, serr)
+				return nil, errors.Join(outcome(err, unknown), serr)
 			}
 		}
 		var members []*proto.Member
@@ -61,7 +61,15 @@ func (m *Manager) change(ctx context.Context, req *proto.ChangeRequest) ([]*prot
 			return nil, err // the node that was asked first tries again
 		}
 	}
-	return nil, err
+	return nil, outcome(err, unknown)
+}
+
+// outcome is the error of the last try, with what is to be known of an earlier one.
+func outcome(err error, unknown bool) error {
+	if !unknown || errors.Is(err, errNotReached) {
+		return err
+	}
+	return fmt.Errorf("%w; an earlier try got %w and may have been carried out", err, errNotReached)
 }
 
 func (m *Manager) changeOnce(ctx context.Context, req *proto.ChangeRequest) ([]*proto.Member, error) {

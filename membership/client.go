@@ -2,6 +2,7 @@ package membership
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,7 +20,12 @@ import (
 	"github.com/quorate/quorate/membership/pki"
 )
 
-const maxAnswerBytes = 4 << 20
+const (
+	maxAnswerBytes = 4 << 20
+	// connectWithin bounds each half of a connection's beginning. A process that is frozen
+	// takes connections and says nothing.
+	connectWithin = 3 * time.Second
+)
 
 // AdminClient speaks to the admin API of any node. It tries the servers in turn
 // until one answers; a change that may have been carried out is tried again,
@@ -45,11 +51,11 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 		Timeout: maxChangeTime + 5*time.Second,
 		Transport: &http.Transport{
 			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}},
-			TLSHandshakeTimeout: 5 * time.Second,
+			TLSHandshakeTimeout: connectWithin,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        8,
 			IdleConnTimeout:     30 * time.Second,
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			DialContext:         (&net.Dialer{Timeout: connectWithin}).DialContext,
 			// A little longer than the server lets a change take.
 			ResponseHeaderTimeout: maxChangeTime + 2*time.Second,
 		},
@@ -183,8 +189,8 @@ func memberPath(member, verb string, force bool) string {
 	return p
 }
 
-// call tries the servers in turn. An answer is an answer, except that a node
-// without a leader says nothing about the others.
+// call asks the servers in turn. An answer is an answer, except that a node without a
+// leader says nothing about the others.
 func call[T any](ctx context.Context, c *AdminClient, method, path string, body any) (T, error) {
 	var zero T
 	var data []byte
@@ -194,8 +200,8 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 			return zero, err
 		}
 	}
-	var tried attempts
-	for _, server := range c.servers {
+	try := func(ctx context.Context, server string) (T, error) {
+		var out T
 		var reader io.Reader
 		if data != nil {
 			reader = bytes.NewReader(data)
@@ -208,18 +214,104 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 		if data != nil {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		var out T
-		err = roundTrip(c.http, req, &out)
+		if err := roundTrip(c.http, req, &out); err != nil {
+			return zero, err
+		}
+		return out, nil
+	}
+	if method == http.MethodGet {
+		return anyOf(ctx, c.servers, try)
+	}
+	return inTurn(ctx, c, try)
+}
+
+// inTurn is for changes: one server after the other. If one says that there is no quorum, only one
+// that says otherwise is asked yet: this one may be cut off.
+func inTurn[T any](ctx context.Context, c *AdminClient, try func(context.Context, string) (T, error)) (T, error) {
+	var zero T
+	var tried attempts
+	var noQuorum error
+	others := c.findQuorum(ctx)
+	defer others.end()
+	for i := 0; i < len(c.servers); i++ {
+		server := c.servers[i]
+		if noQuorum != nil && server != others.server() {
+			continue
+		}
+		out, err := try(ctx, server)
 		if err == nil {
 			return out, nil
 		}
 		tried.add(server, err)
-		var answered *remoteError
-		if errors.As(err, &answered) && !asksElsewhere(err) || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
+			return zero, err
+		case errors.Is(err, ErrNoQuorum):
+			noQuorum = cmp.Or(noQuorum, err)
+		case isAnswer(err):
 			return zero, err
 		}
 	}
+	if noQuorum != nil {
+		return zero, noQuorum
+	}
 	return zero, tried.err()
+}
+
+// askNextAfter is how long a server has for what only asks before the next one is asked too.
+const askNextAfter = time.Second
+
+// anyOf is for what only asks: the first answer counts. A server that is frozen, or whose
+// host is gone, costs askNextAfter.
+func anyOf[T any](ctx context.Context, servers []string, try func(context.Context, string) (T, error)) (T, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		server string
+		out    T
+		err    error
+	}
+	results := make(chan result, len(servers)) // none waits for a reader that has gone
+	asked, failed := 0, 0
+	ask := func() {
+		server := servers[asked]
+		asked++
+		go func() {
+			out, err := try(ctx, server)
+			results <- result{server, out, err}
+		}()
+	}
+	ask()
+	next := time.NewTicker(askNextAfter)
+	defer next.Stop()
+	var zero T
+	var tried attempts
+	for {
+		select {
+		case r := <-results:
+			if r.err == nil || isAnswer(r.err) || ctx.Err() != nil {
+				return r.out, r.err
+			}
+			tried.add(r.server, r.err)
+			if failed++; failed == len(servers) {
+				return zero, tried.err()
+			}
+			if failed < asked || asked == len(servers) {
+				continue
+			}
+		case <-next.C:
+			if asked == len(servers) {
+				continue
+			}
+		}
+		ask()
+	}
+}
+
+// isAnswer says whether an error is what the cluster answers, whichever node is asked.
+func isAnswer(err error) bool {
+	var remote *remoteError
+	return errors.As(err, &remote) && !asksElsewhere(err)
 }
 
 // errServesNothing is wrapped by the answer of a node that refuses all requests: it was

@@ -9,6 +9,8 @@ var (
 	// ErrConflict is returned when another configuration change came first;
 	// nothing was changed.
 	ErrConflict = errors.New("the configuration has changed meanwhile")
+	// ErrUnknownOutcome is returned when the change or write may take effect, or has.
+	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
 	// ErrExists is returned by KV.Put with ifAbsent when the key has a value.
 	ErrExists = errors.New("exists already")
 )
@@ -33,6 +35,9 @@ var (
 	ErrTooOld = errors.New("this node's release is too old for the cluster; install the release that the members run, and start it again")
 	// ErrNoLeader is returned when no leader was found in time.
 	ErrNoLeader = errors.New("the cluster has no leader at the moment")
+	// ErrNoQuorum is returned for a change while too few voters answer to elect a leader;
+	// the text says which do not.
+	ErrNoQuorum = errors.New("the cluster has no quorum")
 	// ErrNotMember is returned to a node that asks for a change and is no member: it was
 	// removed. Another node can be asked.
 	ErrNotMember = errors.New("is not a member of this cluster")

@@ -222,7 +222,7 @@ func TestMinority(t *testing.T) {
 			t.Errorf("row %+v", row)
 		}
 	}
-	if _, err := c.Transfer(t.Context(), ""); !errors.Is(err, ErrNoLeader) {
+	if _, err := c.Transfer(t.Context(), ""); !errors.Is(err, ErrNoQuorum) {
 		t.Errorf("transfer in a minority: %v", err)
 	}
 }

@@ -27,6 +27,7 @@ var wire = []struct {
 	{ErrAmbiguous, codes.InvalidArgument},
 	{ErrOtherCluster, codes.FailedPrecondition},
 	{ErrRefused, codes.FailedPrecondition},
+	{ErrUnknownOutcome, codes.Unknown},
 }
 
 func toStatus(err error) error {
@@ -69,7 +70,8 @@ func fromStatus(err error) error {
 			return &remoteError{s.Message(), w.err}
 		}
 	}
-	if s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded {
+	switch s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return fmt.Errorf("%w: %s", errNotReached, s.Message())
 	}
 	return &remoteError{s.Message(), nil}

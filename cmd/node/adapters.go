@@ -132,6 +132,8 @@ func membershipError(err error) error {
 		return errors.Join(membership.ErrNotLeader, err)
 	case errors.Is(err, raftstore.ErrConfigurationChanged):
 		return errors.Join(membership.ErrConflict, err)
+	case errors.Is(err, raftstore.ErrUnknownOutcome):
+		return fmt.Errorf("%w: %w", membership.ErrUnknownOutcome, err)
 	}
 	return err
 }
@@ -179,7 +181,7 @@ func smallTableError(err error) error {
 		return membership.ErrNoLeader
 	}
 	if errors.Is(err, raftstore.ErrUnknownOutcome) {
-		return raftstore.ErrUnknownOutcome
+		return membership.ErrUnknownOutcome
 	}
 	return err
 }

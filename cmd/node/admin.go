@@ -123,8 +123,16 @@ answer are shown with the reason.`,
 	return c
 }
 
-// exitNoQuorum is the exit code of `quorate status` when there is no quorum, for scripts.
+// exitNoQuorum is the exit code for scripts when there is no quorum: of `quorate status`, and
+// of what would change the cluster.
 const exitNoQuorum = 3
+
+// changes notes that commands need a quorum.
+func changes(commands ...*cobra.Command) {
+	for _, c := range commands {
+		exitCodes(c, note{"3", "there is no quorum; the error names who is missing"})
+	}
+}
 
 func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	fmt.Fprintln(w, "NAME\tROLE\tTERM\tCOMMIT\tAPPLIED\tLAG\tLAST CONTACT\tDB SIZE\tVERSION\tAPI\tID")
@@ -268,6 +276,11 @@ func memberCommand() *cobra.Command {
 			return m.Transfer(cmd.Context(), strings.Join(args, ""))
 		})),
 	)
+	for _, sub := range c.Commands() {
+		if sub.Name() != "list" {
+			changes(sub)
+		}
+	}
 	return c
 }
 
@@ -363,6 +376,7 @@ func tokenCommand() *cobra.Command {
 			return nil
 		},
 	}
+	changes(create, del)
 	c.AddCommand(create, list, del)
 	return c
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/quorate/quorate/membership"
 )
 
 func main() {
@@ -30,6 +32,9 @@ func main() {
 		os.Exit(exit.code)
 	}
 	fmt.Fprintln(os.Stderr, "error:", err)
+	if errors.Is(err, membership.ErrNoQuorum) {
+		os.Exit(exitNoQuorum)
+	}
 	os.Exit(1)
 }
 

@@ -1,0 +1,174 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// TestMissingOf: who is missing for a majority, by name and address.
+func TestMissingOf(t *testing.T) {
+	// A member: name, v for a voter, ! for one that does not answer, * for one that leads.
+	for _, c := range []struct{ members, want string }{
+		{"av bv cv", ""},
+		{"av bv cv!", ""},
+		{"av bv! cv!", "of 3 voters a answers, and 2 are needed; b at host-b:7443: dead; c at host-c:7443: dead."},
+		{"av* bv! cv!", ""}, // it hears them, or will soon know better
+		{"av! bv! cv!", "of 3 voters none answers, and 2 are needed; "},
+		{"av bv! c d", "of 2 voters a answers, and 2 are needed; b at host-b:7443: dead."}, // others make no quorum
+		{"av bv cv! dv! ev!", "of 5 voters a, b answer, and 3 are needed; c at host-c:7443: dead; d"},
+		{"av", ""},
+		{"", ""},
+	} {
+		var members []*proto.Member
+		answers := map[proto.NodeID]statusAnswer{}
+		for word := range strings.FieldsSeq(c.members) {
+			name := word[:1]
+			members = append(members, &proto.Member{NodeId: "id-" + name, Name: name, PeerAddress: "host-" + name + ":7443", Voter: strings.Contains(word, "v")})
+			a := statusAnswer{status: &proto.NodeStatus{Role: "candidate"}}
+			if strings.Contains(word, "*") {
+				a.status.Role = "leader"
+			}
+			if strings.Contains(word, "!") {
+				a = statusAnswer{err: errors.New("dead")}
+			}
+			answers[proto.NodeID("id-"+name)] = a
+		}
+		if got := missingOf(members, answers); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.members, got, c.want)
+		}
+	}
+	if got := noAnswer(errors.New("connection refused at h:1"), "h:1"); got != ": connection refused at h:1" {
+		t.Errorf("an address is said twice: %q", got)
+	}
+}
+
+// TestChangeWithoutQuorum: a change is given up soon, with who is missing, and not while
+// a majority can still elect a leader.
+func TestChangeWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	c := client(t, all[0])
+	w.stop(all[1])
+	w.stop(all[2])
+	for what, change := range map[string]func() error{
+		"promote":  func() error { _, err := c.Promote(t.Context(), all[1].name, false); return err },
+		"remove":   func() error { _, err := c.Remove(t.Context(), all[1].name, true, KeepTokens{}); return err },
+		"transfer": func() error { _, err := c.Transfer(t.Context(), ""); return err },
+	} {
+		t.Run(what, func(t *testing.T) {
+			began := time.Now()
+			err := change()
+			if !errors.Is(err, ErrNoQuorum) {
+				t.Fatalf("%v", err)
+			}
+			for _, want := range []string{"of 3 voters " + all[0].name + " answers, and 2 are needed", all[1].name + ": connection refused at " + all[1].address, all[2].name + ": ", "quorate status"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("it does not say %q: %v", want, err)
+				}
+			}
+			if took := time.Since(began); took > 4*quorumGone {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// TestAnswersOfSeveralServers: what a client makes of servers that say different things,
+// or nothing. Each server is what it answers to a change and to a question.
+func TestAnswersOfSeveralServers(t *testing.T) {
+	t.Parallel()
+	noQuorum := func(w http.ResponseWriter) { answer(w, nil, fmt.Errorf("%w: cut off", ErrNoQuorum)) }
+	noLeader := func(w http.ResponseWriter) { answer(w, nil, ErrNoLeader) }
+	refused := func(w http.ResponseWriter) { answer(w, nil, fmt.Errorf("%w: no", ErrRefused)) }
+	member := func(w http.ResponseWriter) { answer(w, MemberList{ClusterID: "c"}, nil) }
+	status := func(quorum bool) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { answer(w, ClusterStatus{Quorum: quorum}, nil) }
+	}
+	type server struct {
+		change, status func(http.ResponseWriter)
+		frozen         bool
+	}
+	for _, c := range []struct {
+		name    string
+		servers []server
+		want    error
+	}{
+		{"the cut off one first", []server{{change: noQuorum, status: status(false)}, {change: member, status: status(true)}}, nil},
+		{"behind one that knows no leader", []server{{change: noLeader, status: status(false)}, {change: member, status: status(true)}}, nil},
+		{"none has one", []server{{change: noQuorum, status: status(false)}, {change: refused, status: status(false)}}, ErrNoQuorum},
+		{"the other is frozen", []server{{change: noQuorum, status: status(false)}, {frozen: true}}, ErrNoQuorum},
+		{"an answer is an answer", []server{{change: refused, status: status(true)}, {change: member, status: status(true)}}, ErrRefused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := &AdminClient{http: &http.Client{}}
+			for _, s := range c.servers {
+				if s.frozen {
+					a.servers = append(a.servers, "http://"+frozenAddress(t))
+					continue
+				}
+				h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet {
+						s.status(w)
+						return
+					}
+					s.change(w)
+				}))
+				t.Cleanup(h.Close)
+				a.servers = append(a.servers, h.URL)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err := a.Transfer(ctx, "")
+			if c.want == nil && err != nil || !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if took := time.Since(began); took > findQuorumAfter+findQuorumWithin+2*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// TestQuestionsPassFrozenServers: a server that takes connections and says nothing costs a
+// second, not the time that an answer may take.
+func TestQuestionsPassFrozenServers(t *testing.T) {
+	t.Parallel()
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, ClusterStatus{Quorum: true}, nil) }))
+	t.Cleanup(h.Close)
+	a := &AdminClient{http: &http.Client{}, servers: []string{"http://" + frozenAddress(t), h.URL}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if st, err := a.Status(ctx); err != nil || !st.Quorum {
+		t.Errorf("%+v %v", st, err)
+	}
+	a.servers = []string{"http://127.0.0.1:1", h.URL}
+	if st, err := a.Status(ctx); err != nil || !st.Quorum {
+		t.Errorf("behind one that refuses: %+v %v", st, err)
+	}
+	a.servers = []string{"http://127.0.0.1:1", "http://127.0.0.1:1"}
+	if _, err := a.Status(ctx); err == nil || !strings.Contains(err.Error(), "none of the 2 nodes answers") {
+		t.Errorf("nobody is there: %v", err)
+	}
+}
+
+// frozenAddress is one whose connections the kernel takes and nobody reads.
+func frozenAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
