@@ -238,7 +238,7 @@ func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (c 
 		}
 		children.Go(func() { _ = n.child.Wait() }) // reaps it
 	}
-	if err := c.waitReady(ctx, c.Nodes...); err != nil {
+	if err := c.waitReady(ctx, progress, c.Nodes...); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	return c, end, nil

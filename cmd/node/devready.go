@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,42 +16,125 @@ import (
 )
 
 // waitReady waits until the nodes are ready: until the processes that were started, and
-// no others, answer /readyz. It fails at once when one of them exits, with the reason.
-func (c *devCluster) waitReady(ctx context.Context, nodes ...*devNode) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	client, err := c.client()
+// no others, answer /readyz. It fails at once when one of them exits, with the reason. A
+// wait that lasts says on messages what for.
+func (c *devCluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*devNode) error {
+	w, err := c.newWait(messages)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
+	defer w.end()
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
 	for _, n := range nodes {
-		for ours := false; ; {
-			// The port may still be another process' whose exit is to come; once ours has
-			// answered, no other can.
-			if !ours {
-				p, err := n.process(ctx, client)
-				ours = err == nil && p.PID == n.PID
-			}
-			if ours {
-				if unready, err := n.unready(ctx, client); err == nil && unready == "" {
-					break
-				}
-			}
-			if !n.running() {
-				return fmt.Errorf("%s has exited%s", n.Name, n.why())
-			}
-			select {
-			case <-ctx.Done():
-				if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					return context.Cause(ctx)
-				}
-				return fmt.Errorf("%s is not ready after %s%s", n.Name, readyWithin, n.why())
-			case <-time.After(20 * time.Millisecond):
-			}
+		if _, err := w.until(ctx, n, false); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// waitServing is waitReady for nodes that may be alone: those that serve, and cannot be
+// ready before others run, are not waited for. Then it returns what is lacking.
+func (c *devCluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*devNode) (lack string, err error) {
+	w, err := c.newWait(messages)
+	if err != nil {
+		return "", err
+	}
+	defer w.end()
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for _, n := range nodes {
+		why, err := w.until(ctx, n, true)
+		if err != nil {
+			return "", err
+		}
+		lack = cmp.Or(lack, why)
+	}
+	return lack, nil
+}
+
+// Pauses of a wait.
+const (
+	lookEvery  = 20 * time.Millisecond  // at the node
+	askEvery   = 250 * time.Millisecond // for the status of the cluster
+	firstWord  = 2 * time.Second        // until a wait is spoken of
+	repeatWord = 10 * time.Second       // though nothing has changed
+)
+
+// devWait is a wait for nodes of a playground.
+type devWait struct {
+	c        *devCluster
+	client   *http.Client
+	messages io.Writer
+	told     string
+	toldAt   time.Time
+}
+
+func (c *devCluster) newWait(messages io.Writer) (*devWait, error) {
+	client, err := c.client()
+	return &devWait{c: c, client: client, messages: messages}, err
+}
+
+func (w *devWait) end() { w.client.CloseIdleConnections() }
+
+// until waits until a node is ready; or, if it may be alone, until it serves and the
+// cluster lacks others, and returns what.
+func (w *devWait) until(ctx context.Context, n *devNode, mayBeAlone bool) (lack string, err error) {
+	began, asked, ours := time.Now(), time.Time{}, false
+	var missing string
+	for {
+		what := "it does not answer yet"
+		// The port may still be another process' whose exit is to come; once ours has
+		// answered, no other can.
+		if !ours {
+			p, err := n.process(ctx, w.client)
+			if ours = err == nil && p.PID == n.PID; err == nil && !ours {
+				what = fmt.Sprintf("another process has its port (pid %d)", p.PID)
+			}
+		}
+		if ours {
+			unready, err := n.unready(ctx, w.client)
+			if err == nil && unready == "" {
+				return "", nil
+			}
+			if err == nil {
+				what = "not ready: " + unready
+			}
+			if err == nil && time.Since(asked) > askEvery {
+				asked = time.Now()
+				lack, missing = w.c.lacks(ctx, w.client, n)
+				if lack != "" && mayBeAlone {
+					return lack, nil
+				}
+			}
+			if missing != "" {
+				what += "; " + missing
+			}
+		}
+		if !n.running() {
+			return "", fmt.Errorf("%s has exited%s", n.Name, n.why())
+		}
+		w.tell(n, what, time.Since(began))
+		select {
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return "", context.Cause(ctx)
+			}
+			return "", fmt.Errorf("%s is not ready after %s: %s%s", n.Name, readyWithin, what, n.why())
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// tell says what a wait is for, once it lasts.
+func (w *devWait) tell(n *devNode, what string, sofar time.Duration) {
+	text := n.Name + ": " + what
+	if sofar < firstWord || text == w.told && time.Since(w.toldAt) < repeatWord || time.Since(w.toldAt) < firstWord {
+		return
+	}
+	w.told, w.toldAt = text, time.Now()
+	fmt.Fprintf(w.messages, "waiting for %s (%.0f s so far)\n", text, sofar.Seconds())
 }
 
 // process asks a node which process it is.

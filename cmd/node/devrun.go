@@ -33,7 +33,7 @@ func runDev(ctx context.Context, o devOptions, out, messages io.Writer) error {
 		})
 	})
 	if err == nil {
-		if err = cluster.waitReady(ctx, cluster.Nodes...); err == nil {
+		if err = cluster.waitReady(ctx, messages, cluster.Nodes...); err == nil {
 			cluster.printNextSteps(out, time.Since(began), o.detach)
 		}
 	}

@@ -13,7 +13,8 @@ func devStartCommand(o *devOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "start NODE...", Short: "Start stopped or killed nodes of a playground cluster", Args: cobra.ArbitraryArgs,
 		Long: `Starts nodes of a playground that were stopped or killed, and waits until they are
-ready. All of a playground that does not run: quorate dev --detach.`,
+ready; if too few run for a quorum, until they serve, and says which are stopped. All
+of a playground that does not run: quorate dev --detach.`,
 		ValidArgsFunction: completeNodes(o, func(n *devNode) bool { return !n.running() }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := startNodes(cmd.Context(), o.dataDir, args)
@@ -24,14 +25,22 @@ ready. All of a playground that does not run: quorate dev --detach.`,
 			if err != nil {
 				return err
 			}
-			if err := c.waitReady(cmd.Context(), nodes...); err != nil {
+			lack, err := c.waitServing(cmd.Context(), cmd.ErrOrStderr(), nodes...)
+			if err != nil {
 				if cmd.Context().Err() != nil {
 					return exitError{code: exitStopped, text: fmt.Sprintf("%s may not be ready yet: %s dev status --data-dir %s", inWords(args), self(), rel(c.dir))}
 				}
 				return err
 			}
+			state := "is ready"
+			if lack != "" {
+				state = "serves"
+			}
 			for _, n := range nodes {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is ready (pid %d)\n", n.Name, n.PID)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s (pid %d)\n", n.Name, state, n.PID)
+			}
+			if lack != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), lack)
 			}
 			return nil
 		},

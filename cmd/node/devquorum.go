@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/membership"
+)
+
+// lacks asks a node that serves and is not ready for the cluster's status. lack is set if
+// it cannot be ready before others run, and says which and how to start them; missing is
+// what else keeps it.
+func (c *devCluster) lacks(ctx context.Context, client *http.Client, n *devNode) (lack, missing string) {
+	code, body, err := n.get(ctx, client, membership.AdminPath+"status")
+	var st membership.ClusterStatus
+	if err != nil || code != http.StatusOK || json.Unmarshal(body, &st) != nil {
+		return "", ""
+	}
+	// Others may have been started meanwhile.
+	now, err := readCluster(c.dir)
+	if err != nil {
+		return "", ""
+	}
+	now.refresh()
+	return now.lackOf(n.Name, st), missingOf(st)
+}
+
+// lackOf says what keeps the cluster from a quorum, or from its first start, as long as
+// the processes that run now are all: "" if they suffice.
+func (c *devCluster) lackOf(name string, st membership.ClusterStatus) string {
+	stopped := c.stopped()
+	if st.Waiting != "" {
+		if c.formed() || len(stopped) == 0 {
+			return "" // it joins, or they are about to meet
+		}
+		return fmt.Sprintf("The cluster has never started: %s waits for all nodes, and %s\n%s", name, notRunning(stopped), c.startThem(stopped))
+	}
+	var can, cannot []string
+	for _, m := range st.Members {
+		n := c.at(m.PeerAddress) // it may have no name yet
+		switch {
+		case !m.Voter:
+		case n != nil && n.running():
+			can = append(can, n.Name)
+		case n != nil:
+			cannot = append(cannot, n.Name+" is stopped")
+		case m.Error == "": // a member that is none of the playground's
+			can = append(can, m.Name)
+		default:
+			cannot = append(cannot, m.Name+": "+m.Error)
+		}
+	}
+	voters := len(can) + len(cannot)
+	need := voters/2 + 1
+	if voters == 0 || len(can) >= need {
+		return ""
+	}
+	text := fmt.Sprintf("The cluster has no quorum yet: of %d voters %s, and %d are needed; %s", voters, runs(can), need, strings.Join(cannot, ", "))
+	if len(stopped) > 0 {
+		text += "\n" + c.startThem(stopped)
+	}
+	return text
+}
+
+// at is the node with a peer address, or nil.
+func (c *devCluster) at(peer string) *devNode {
+	for _, n := range c.Nodes {
+		if n.Peer == peer {
+			return n
+		}
+	}
+	return nil
+}
+
+// missingOf says why members do not answer.
+func missingOf(st membership.ClusterStatus) string {
+	if st.Waiting != "" {
+		return st.Waiting
+	}
+	var out []string
+	for _, m := range st.Members {
+		if m.Error != "" {
+			out = append(out, m.Name+": "+m.Error)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// stopped are the names of the nodes that do not run.
+func (c *devCluster) stopped() (names []string) {
+	for _, n := range c.Nodes {
+		if !n.running() {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+func (c *devCluster) startThem(names []string) string {
+	return fmt.Sprintf("Start the rest:  %s dev start %s --data-dir %s", self(), strings.Join(names, " "), rel(c.dir))
+}
+
+func notRunning(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is stopped"
+	}
+	return inWords(names) + " are stopped"
+}
+
+func runs(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " runs"
+	}
+	return inWords(names) + " run"
+}
