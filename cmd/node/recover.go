@@ -54,9 +54,11 @@ revisions that this log does not know. Watches and exact reads from before answe
 410, so that every client lists again.
 
 It may be killed at any time and run again. The files that it replaces stay in
-DIR/before-recovery until you delete them.`,
-		Example: `  quorate recover --data-dir /var/lib/quorate/n1 --inspect
-  quorate recover --data-dir /var/lib/quorate/n1`,
+DIR/before-recovery until you delete them.
+
+Run it as the user whose directory it is: root is refused.`,
+		Example: `  runuser -u quorate -- quorate recover --data-dir /var/lib/quorate/n1 --inspect
+  runuser -u quorate -- quorate recover --data-dir /var/lib/quorate/n1`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.in, r.out = cmd.InOrStdin(), cmd.OutOrStdout()
@@ -77,6 +79,9 @@ DIR/before-recovery until you delete them.`,
 func (r recovery) run() error {
 	if _, err := os.Stat(filepath.Join(r.dir, "node.json")); err != nil && disk.Unfinished(r.dir) == nil {
 		return fmt.Errorf("%s is not the data directory of a node: %w", r.dir, err)
+	}
+	if err := errors.Join(checkUser("quorate recover --data-dir "+r.dir, r.dir), checkOwnFiles(r.dir)); err != nil {
+		return err
 	}
 	lock, err := lockDir(r.dir)
 	if err != nil {
@@ -224,7 +229,7 @@ func recoveredBeginning(done disk.Recovered) string {
 }
 
 func (r recovery) next() error {
-	r.say("Start the node as always, then the other hosts with empty data directories and their usual settings: they join.\nFiles that root has made need the owner of the others: chown -R quorate: %s\n", r.dir)
+	r.say("Start the node as always, then the other hosts with empty data directories and their usual settings: they join.\n")
 	return nil
 }
 

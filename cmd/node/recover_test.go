@@ -102,3 +102,90 @@ func TestRecoverSaysWhereItBegins(t *testing.T) {
 		t.Errorf("ahead of the clock: %s", got)
 	}
 }
+
+// TestRecoverAsRoot: root is refused on the directory of another user, which it would fill
+// with files that the node cannot read; so are links, which lead out of the directory.
+func TestRecoverAsRoot(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, dir string
+		euid      int
+		owner     uint32
+	}{
+		{"another user's", dir, 0, 65534},
+		{"below another user's", filepath.Join(dir, "a", "b"), 0, 65534},
+		{"root's", dir, 0, 0},
+		{"not root", dir, 1000, 65534},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if os.Geteuid() != 0 {
+				return // others cannot give directories away; they are not what this is about
+			}
+			if err := os.Chown(dir, int(c.owner), -1); err != nil {
+				t.Fatal(err)
+			}
+			err := checkUserIs(c.euid, "quorate recover --data-dir "+c.dir, c.dir)
+			if refused := c.euid == 0 && c.owner != 0; (err != nil) != refused || refused && !strings.Contains(err.Error(), dir+" belongs to another user, and this is root") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+
+	data, _ := survivor(t)
+	if os.Geteuid() == 0 {
+		if err := os.Chown(data, 65534, -1); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"--inspect"}, {"--yes"}} {
+			before := namesIn(t, data)
+			out, err := tryCommand(t, append([]string{"recover", "--data-dir", data}, args...)...)
+			if err == nil || !strings.Contains(err.Error(), "runuser -u nobody -- quorate recover --data-dir "+data) {
+				t.Errorf("%v: %v %s", args, err, out)
+			}
+			if after := namesIn(t, data); after != before {
+				t.Errorf("%v has made %s of %s", args, after, before)
+			}
+		}
+		if err := os.Chown(data, 0, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for _, name := range []string{"lock", "raft.db"} {
+		link := filepath.Join(data, name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(elsewhere, link); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := tryCommand(t, "recover", "--data-dir", data, "--yes"); err == nil || !strings.Contains(err.Error(), link+" is a symbolic link") {
+			t.Errorf("%s: %v %s", name, err, out)
+		}
+		if name == "lock" {
+			if _, err := lockDir(data); err == nil {
+				t.Error("a link was locked")
+			}
+		}
+		if _, err := os.Lstat(elsewhere); err == nil {
+			t.Errorf("%s: the link was followed", name)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// namesIn are the names in a directory.
+func namesIn(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
