@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -63,7 +65,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := restore{dir: dir, name: "n1", peerAddress: "127.0.0.1:7443"}
-	if _, err := r.run(backupFile(t)); !errors.Is(err, disk.ErrNotEmpty) {
+	if _, err := r.run(backupFile(t), nil); !errors.Is(err, disk.ErrNotEmpty) {
 		t.Errorf("got %v", err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
@@ -80,7 +82,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	dir = filepath.Join(t.TempDir(), "n1")
 	r.dir = dir
-	if _, err := r.run(torn); err == nil {
+	if _, err := r.run(torn, nil); err == nil {
 		t.Error("a torn backup was restored")
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
@@ -88,6 +90,90 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	if _, err := tryCommand(t, "snapshot", "verify", torn); err == nil {
 		t.Error("a torn backup is said to be whole")
+	}
+}
+
+// TestRestoreIsToldWho: who the node is comes from flags, from its configuration or from
+// variables, as for the node itself, and is not guessed.
+func TestRestoreIsToldWho(t *testing.T) {
+	backup := backupFile(t)
+	for _, c := range []struct {
+		name, config string
+		env          map[string]string
+		args         []string
+		node, peer   string // what it is
+		refused      string // or why not
+	}{
+		{name: "nothing", refused: "not said: --data-dir, --name and --peer-advertise-address"},
+		{name: "no name", args: []string{"--data-dir", "DIR", "--peer-address", "10.0.0.1:7443"}, refused: "not said: --name."},
+		{name: "no address", args: []string{"--data-dir", "DIR", "--name", "n3"}, refused: "not said: --peer-advertise-address."},
+		{name: "an empty name", args: []string{"--data-dir", "DIR", "--name", "", "--peer-address", "10.0.0.1:7443"}, refused: "not said: --name."},
+		{name: "flags", args: []string{"--data-dir", "DIR", "--name", "n3", "--peer-advertise-address", "10.0.0.3:7443"}, node: "n3", peer: "10.0.0.3:7443"},
+		{name: "a file", config: "name: n3\ndata-dir: DIR\npeer-address: 10.0.0.3:7443\nlog-level: warn\n", node: "n3", peer: "10.0.0.3:7443"},
+		{name: "a file with both", config: "name: n3\ndata-dir: DIR\npeer-address: 0.0.0.0:7443\npeer-advertise-address: 10.0.0.3:7443\n", node: "n3", peer: "10.0.0.3:7443"},
+		{name: "a flag before the file", config: "name: n3\ndata-dir: DIR\npeer-address: 10.0.0.3:7443\n", args: []string{"--name", "n4"}, node: "n4", peer: "10.0.0.3:7443"},
+		{name: "a file that nobody can reach", config: "name: n3\ndata-dir: DIR\npeer-address: 0.0.0.0:7443\n", refused: "cannot be reached by others"},
+		{name: "a file with a typo", config: "nmae: n3\n", refused: "did you mean name?"},
+		{name: "variables", env: map[string]string{"QUORATE_NAME": "n3", "QUORATE_DATA_DIR": "DIR", "QUORATE_PEER_ADDRESS": "10.0.0.3:7443"}, node: "n3", peer: "10.0.0.3:7443"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "n")
+			for name, value := range c.env {
+				t.Setenv(name, strings.ReplaceAll(value, "DIR", dir))
+			}
+			args := []string{"snapshot", "restore", backup}
+			for _, a := range c.args {
+				args = append(args, strings.ReplaceAll(a, "DIR", dir))
+			}
+			if c.config != "" {
+				file := filepath.Join(t.TempDir(), "n.yaml")
+				if err := os.WriteFile(file, []byte(strings.ReplaceAll(c.config, "DIR", dir)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, "--config", file)
+			}
+			out, err := tryCommand(t, args...)
+			if c.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("%v, want %q: %s", err, c.refused, out)
+				}
+				if _, err := os.Stat(dir); err == nil {
+					t.Error("something was made")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			identity, err := membership.LoadIdentity(dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := disk.InspectSurvivor(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if servers := s.Configuration.Servers; identity.Name() != c.node || len(servers) != 1 || string(servers[0].Address) != c.peer || string(servers[0].ID) != string(identity.ID()) {
+				t.Errorf("it is %s, with %+v; want %s at %s", identity.Name(), servers, c.node, c.peer)
+			}
+		})
+	}
+	// From standard input, which another user than the backup's may read.
+	dir := filepath.Join(t.TempDir(), "n")
+	f, err := os.Open(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c := newCommand()
+	c.SetArgs([]string{"snapshot", "restore", "-", "--data-dir", dir, "--name", "n3", "--peer-address", "10.0.0.3:7443"})
+	c.SetIn(f)
+	c.SetOut(io.Discard)
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node.json")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -99,7 +185,7 @@ func TestRestoreSaysWhereItBegins(t *testing.T) {
 		"by hand":      {"--bump-revision=7000000000", "at revision 7000000000\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1")}
+			args := []string{"snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1"), "--name", "n1", "--peer-advertise-address", "127.0.0.1:7443"}
 			if c.flag != "" {
 				args = append(args, c.flag)
 			}
@@ -108,7 +194,7 @@ func TestRestoreSaysWhereItBegins(t *testing.T) {
 			}
 		})
 	}
-	if _, err := tryCommand(t, "snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1"), "--bump-revision", "9007199254740992"); !errors.Is(err, disk.ErrTooHigh) {
+	if _, err := tryCommand(t, "snapshot", "restore", file, "--data-dir", filepath.Join(t.TempDir(), "n1"), "--name", "n1", "--peer-address", "127.0.0.1:7443", "--bump-revision", "9007199254740992"); !errors.Is(err, disk.ErrTooHigh) {
 		t.Errorf("a bump to above what JSON numbers hold: %v", err)
 	}
 	for why, want := range map[disk.Why]string{disk.ByClock: "clock says", disk.BehindBackup: "ahead of this machine's clock", disk.ByBump: "--bump-revision adds 5"} {

@@ -1,23 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // snapshotRestoreCommand makes the first node of a new cluster from a backup.
 func snapshotRestoreCommand() *cobra.Command {
 	var r restore
+	cfg := &Config{}
+	settings := cfg.flags()
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a new data directory from a backup",
@@ -26,33 +32,98 @@ that members of the old cluster are refused; new revisions begin at what the clo
 says, 100,000 for each second since 1970, so that none is given out again, also
 when a backup was restored before (objects keep the resourceVersion that they
 have); and watches and exact reads from before answer 410, so that every client
-lists again. Start the node with 'quorate node' and the same --name and
---peer-advertise-address, then let further nodes join with empty directories: do
-not restore the backup for each of them, that would make clusters of one.
+lists again. FILE may be - for standard input.
+
+The node's name, data directory and peer address are those with which it will run:
+give them as flags, or its configuration as to 'quorate node' (--config, or
+variables). None of them is guessed. Start the node as always, then let further
+nodes join with empty directories: do not restore the backup for each of them, that
+would make clusters of one.
 
 The clock of this machine must be right. If it cannot be, --bump-revision says how
 far above the backup the new revisions begin: more than every cluster that was made
 of this backup, of later ones, or of the same one earlier can have gone on.`,
+		Example: `  runuser -u quorate -- quorate snapshot restore - --data-dir /var/lib/quorate/n1 \
+    --name n1 --peer-advertise-address 10.0.0.1:7443 <FILE
+  quorate snapshot restore FILE --config /etc/quorate/n1.yaml
+  quorate snapshot restore FILE --config .quorate/n1.yaml    # a playground's node`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done, err := r.run(args[0])
+			if err := r.complete(args[0], cfg, settings, cmd.InOrStdin()); err != nil {
+				return err
+			}
+			done, err := r.run(args[0], cmd.InOrStdin())
 			if errors.Is(err, disk.ErrClock) {
 				return fmt.Errorf("%w; set it, or say with --bump-revision where to begin", err)
 			}
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\n%s\nput the secret in a token file (see 'quorate node --help') and start it:\n  quorate node --data-dir %s --name %s --peer-advertise-address %s --token-file FILE\n",
-				r.dir, done.ClusterId, done.Applied, beginning(done), r.dir, r.name, r.peerAddress)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s holds cluster %s at revision %d\n%s\n%s\n", r.dir, done.ClusterId, done.Applied, beginning(done), r.next())
 			return err
 		},
 	}
-	c.Flags().StringVar(&r.dir, "data-dir", "", "the new data directory; must be empty or absent")
-	c.Flags().StringVar(&r.name, "name", "n1", "name of the node")
-	c.Flags().StringVar(&r.peerAddress, "peer-advertise-address", "127.0.0.1:7443", "peer address of the node")
+	c.Flags().StringVar(&r.config, "config", os.Getenv(envPrefix+"CONFIG"), "the node's configuration file, from which the settings below are taken")
+	defaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
+	for _, name := range []string{"data-dir", "name", "peer-address", "peer-advertise-address"} {
+		f := settings.Lookup(name)
+		f.Usage, f.DefValue, f.Annotations = restoreUsage[name], "", nil
+		c.Flags().AddFlag(f)
+	}
+	environment(c, note{envPrefix + "SETTING", "any setting of the node, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the backup's revision, whatever the clock says (default: the clock decides)")
-	_ = c.MarkFlagRequired("data-dir")
 	return c
+}
+
+var restoreUsage = map[string]string{
+	"data-dir":               "the new data directory; must be empty or absent",
+	"name":                   "name of the node",
+	"peer-address":           "host:port for other nodes, as the node is told; enough if they reach it there",
+	"peer-advertise-address": "host:port under which other nodes will reach the node (default: --peer-address)",
+}
+
+// complete takes from the node's configuration what was not given, and refuses to guess:
+// a default of the node would be another one on another host, and an address that no other
+// node reaches is found out only when the second one is to join.
+func (r *restore) complete(backup string, cfg *Config, settings *pflag.FlagSet, stdin io.Reader) error {
+	if backup == "-" && r.config == "-" {
+		return errors.New("standard input cannot be both the backup and the configuration")
+	}
+	origins, err := resolve(settings, r.config, stdin, os.Environ())
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, setting := range []struct {
+		missing string
+		names   []string
+	}{
+		{"--data-dir", []string{"data-dir"}}, {"--name", []string{"name"}},
+		{"--peer-advertise-address", []string{"peer-advertise-address", "peer-address"}},
+	} {
+		if !slices.ContainsFunc(setting.names, func(name string) bool {
+			return origins[name] != fromDefault && settings.Lookup(name).Value.String() != ""
+		}) {
+			missing = append(missing, setting.missing)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not said: %s. Give what the node will run with, as flags or with its configuration file: --config FILE", inWords(missing))
+	}
+	r.dir, r.name, r.peerAddress = cfg.DataDir, cfg.Name, cmp.Or(cfg.PeerAdvertise, cfg.PeerListen)
+	if err := checkAddress(r.peerAddress, true); err != nil {
+		return fmt.Errorf("--peer-advertise-address: %w", err)
+	}
+	return checkUser("quorate snapshot restore - --data-dir "+r.dir+" ... <FILE", r.dir)
+}
+
+// next says how the node is started.
+func (r *restore) next() string {
+	if r.config != "" {
+		return fmt.Sprintf("start it with the cluster's secret in its token file:\n  quorate node --config %s", r.config)
+	}
+	return fmt.Sprintf("put the secret in a token file (see 'quorate node --help') and start it:\n  quorate node --data-dir %s --name %s --peer-advertise-address %s --token-file FILE",
+		r.dir, r.name, r.peerAddress)
 }
 
 // beginning says why the new cluster begins where it does.
@@ -69,17 +140,21 @@ func beginning(done disk.Restored) string {
 
 // restore is what the command is told.
 type restore struct {
+	config                 string
 	dir, name, peerAddress string
 	bump                   uint64
 }
 
 // run makes the data directory. If it fails, no node starts from it.
-func (r restore) run(file string) (disk.Restored, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return disk.Restored{}, err
+func (r *restore) run(file string, backup io.Reader) (disk.Restored, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return disk.Restored{}, err
+		}
+		defer f.Close()
+		backup = f
 	}
-	defer f.Close()
 	// The identity is made beside the directory, which must be empty for the
 	// restore, and moved in when the state is there.
 	parent := filepath.Dir(filepath.Clean(r.dir))
@@ -97,7 +172,7 @@ func (r restore) run(file string) (disk.Restored, error) {
 	}
 	id := make([]byte, 16)
 	rand.Read(id)
-	done, err := disk.RestoreBackup(r.dir, f, disk.RestoreOptions{
+	done, err := disk.RestoreBackup(r.dir, backup, disk.RestoreOptions{
 		Cluster: proto.ClusterID(hex.EncodeToString(id)), Bump: r.bump,
 		Configuration: raft.Configuration{Servers: []raft.Server{
 			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
