@@ -109,7 +109,9 @@ func TestDevTogether(t *testing.T) {
 		pid := strconv.Itoa(c.Node(t, "n1").pid)
 		ready, refused := 0, 0
 		for _, out := range outputs {
-			switch strings.TrimSpace(out) {
+			// The last line: there may be some about a wait before it.
+			out = strings.TrimSpace(out)
+			switch out[strings.LastIndexByte(out, '\n')+1:] {
 			case "n1 is ready (pid " + pid + ")":
 				ready++
 			case "error: n1 is running already (pid " + pid + ")":

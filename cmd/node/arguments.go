@@ -51,6 +51,18 @@ func atMost(name string) cobra.PositionalArgs {
 	}
 }
 
+// needs makes a flag one that a command cannot do without. cobra's own words for that are
+// `required flag(s) "data-dir" not set`.
+func needs(c *cobra.Command, flag string) {
+	_ = c.MarkFlagRequired(flag) // for completion and man pages; fails for unknown flags only
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if !c.Flags().Changed(flag) {
+			return fmt.Errorf("--%s is missing: %s", flag, synopsis(c))
+		}
+		return nil
+	}
+}
+
 // synopsis is how a command is written, without its flags.
 func synopsis(c *cobra.Command) string {
 	_, arguments, _ := strings.Cut(c.Use, " ")

@@ -37,7 +37,7 @@ is that of SOURCE_DATE_EPOCH, so that equal sources give equal pages, or today.`
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "directory for the pages, made if it is absent")
-	_ = c.MarkFlagRequired("dir")
+	needs(c, "dir")
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,13 +73,16 @@ Run it as the user whose directory it is: root is refused.`,
 	c.Flags().BoolVar(&r.acceptWrong, "accept-wrong-state", false, "recover a state that a majority of the members has found to be wrong: the new cluster serves it as it is")
 	c.Flags().StringVar(&r.peerAddress, "peer-advertise-address", "", "peer address of the node (default: the one that it had)")
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the end of the log, whatever the clock says (default: the clock decides)")
-	_ = c.MarkFlagRequired("data-dir")
+	needs(c, "data-dir")
 	return c
 }
 
 func (r recovery) run() error {
-	if _, err := os.Stat(filepath.Join(r.dir, "node.json")); err != nil && disk.Unfinished(r.dir) == nil {
-		return fmt.Errorf("%s is not the data directory of a node: %w", r.dir, err)
+	switch _, err := os.Lstat(filepath.Join(r.dir, "node.json")); {
+	case errors.Is(err, fs.ErrNotExist) && disk.Unfinished(r.dir) == nil:
+		return fmt.Errorf("%s is not the data directory of a node: it has no node.json", r.dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w", r.dir, err)
 	}
 	if err := errors.Join(checkUser("quorate recover --data-dir "+r.dir, r.dir), checkOwnFiles(r.dir)); err != nil {
 		return err
