@@ -17,6 +17,9 @@ const (
 	answerBytes = 256 << 10
 	// slowAnswerBytes is what all slow answers may hold.
 	slowAnswerBytes = 64 << 20
+	// slowBodyBytes is what a request holds at least while its client takes its time for the
+	// body: a goroutine, a stream, and the request itself.
+	slowBodyBytes = 32 << 10
 	// promptBytes of an answer always fit into the buffers of its connection.
 	promptBytes = 4 << 10
 )
@@ -236,9 +239,10 @@ func (c *call) deadline() time.Time {
 }
 
 // pacedBody makes reading the body fail at until, and before that when the client
-// sends nothing for Limits.BodyPause, as pacedWrite.
+// sends nothing for Limits.BodyPause, as pacedWrite. What the request was charged with when
+// it was admitted counts: it has that of the room for all bodies, without a seat.
 func (c *call) pacedBody(until time.Time) *pace {
-	p := c.s.slowBodies.newPace(c, until, 0, func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+	p := c.s.slowBodies.newPace(c, until, max(c.held, slowBodyBytes), func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
 	p.patience = c.s.cfg.Limits.BodyPause
 	return p
 }

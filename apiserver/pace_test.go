@@ -138,3 +138,26 @@ func TestAnnouncedBytesTakeNoRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowBodiesLeaveRoom: bodies that hardly come have no seats, but room; a user who needs no
+// right for them takes no more of it than there is for slow bodies.
+func TestSlowBodiesLeaveRoom(t *testing.T) {
+	t.Parallel()
+	const roomOfAll, length, many = 16 << 20, 64 << 10, 400
+	e := newFairEnv(t, 1000, func(c *apiserver.Config) { c.Limits.WriteBytes, c.Limits.BodyPause = roomOfAll, time.Minute })
+	for range many {
+		conn, _ := e.raw(t, fmt.Sprintf("POST %s HTTP/1.1\nTest-User: mallory\nContent-Type: application/json\nContent-Length: %d", maps, length))
+		if _, err := conn.Write([]byte("{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// By now or a moment later the bodies that have come in part are more than there is room for.
+	for until, i := time.Now().Add(8*slowAfter), 0; time.Now().Before(until); i++ {
+		if w, answer := e.do(http.MethodPost, maps, nil, fmt.Sprintf(`{"metadata":{"name":"a%d"}}`, i)); w.StatusCode != http.StatusCreated {
+			t.Fatalf("create %d: %d %s", i, w.StatusCode, clip(answer))
+		}
+	}
+}
+
+// slowAfter is how long a request may wait for its client before it has no seat any more.
+const slowAfter = 250 * time.Millisecond

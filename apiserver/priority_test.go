@@ -22,7 +22,7 @@ const flows = "/apis/flowcontrol.apiserver.k8s.io/v1/"
 
 // newFairEnv is a server with priority and fairness, on which users may do
 // everything, and which looks after the objects that configure it.
-func newFairEnv(t *testing.T, seats int) *env {
+func newFairEnv(t *testing.T, seats int, change ...func(*apiserver.Config)) *env {
 	t.Helper()
 	controller := fairness.New(seats, slog.New(slog.DiscardHandler))
 	e := newEnv(t, func(c *apiserver.Config) {
@@ -31,6 +31,9 @@ func newFairEnv(t *testing.T, seats int) *env {
 			return auth.Allow, "", nil
 		})
 		c.Log = slog.New(slog.DiscardHandler)
+		for _, f := range change {
+			f(c)
+		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -87,7 +87,7 @@ func (c *call) readBody(limit int64, p *pace) ([]byte, error) {
 			if !c.charge(larger) {
 				return nil, errNoRoom
 			}
-			p.hold(larger)
+			p.hold(max(larger, slowBodyBytes))
 			b = append(make([]byte, 0, larger), b...)
 		}
 	}
