@@ -98,12 +98,23 @@ func roleNotFound(resource, name string) error {
 // change is a next Index in the making.
 type change struct {
 	grants   *draft[place, []grant]
+	own      map[place]struct{} // whose list is the change's own: it was copied
 	roles    *draft[roleKey, []rbacv1.PolicyRule]
 	bindings int
 }
 
 func (x *Index) change() *change {
-	return &change{grants: edit(x.grants), roles: edit(x.roles), bindings: x.bindings}
+	return &change{grants: edit(x.grants), own: map[place]struct{}{}, roles: edit(x.roles), bindings: x.bindings}
+}
+
+// list is what a place has, to be changed. It is copied once for all bindings of a change: a
+// place may have thousands, and a node that starts reads them all at once.
+func (c *change) list(p place) []grant {
+	list := c.grants.get(p)
+	if _, ok := c.own[p]; !ok {
+		c.own[p], list = struct{}{}, slices.Clone(list)
+	}
+	return list
 }
 
 func (c *change) done() *Index {
@@ -159,10 +170,10 @@ func (c *change) addBinding(b *binding) {
 			continue
 		}
 		g.reason = b.reason(&b.subjects[i])
-		list := c.grants.get(p)
+		list := c.list(p)
 		at, found := slices.BinarySearchFunc(list, g.binding, func(g grant, key string) int { return strings.Compare(g.binding, key) })
 		if !found {
-			c.grants.set(p, slices.Insert(slices.Clone(list), at, g))
+			c.grants.set(p, slices.Insert(list, at, g))
 		}
 	}
 }
@@ -175,11 +186,15 @@ func (c *change) removeBinding(b *binding) {
 		if !ok {
 			continue
 		}
-		list := slices.DeleteFunc(slices.Clone(c.grants.get(p)), func(g grant) bool { return g.binding == b.key })
-		if len(list) == 0 {
+		list := c.list(p)
+		at, found := slices.BinarySearchFunc(list, b.key, func(g grant, key string) int { return strings.Compare(g.binding, key) })
+		switch {
+		case !found: // somebody who is named twice
+		case len(list) == 1:
 			c.grants.delete(p)
-		} else {
-			c.grants.set(p, list)
+			delete(c.own, p)
+		default:
+			c.grants.set(p, slices.Delete(list, at, at+1))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/proto"
@@ -396,4 +397,43 @@ func BenchmarkAuthorize(b *testing.B) {
 
 func list(words []string) string {
 	return `["` + strings.Join(words, `","`) + `"]`
+}
+
+// TestBindingsOfOneSubject: who may bind in one namespace can bind one user thousands of times, in
+// many bindings and within one. Neither a change of those nor a node that reads them all keeps
+// everybody else from being authorized.
+func TestBindingsOfOneSubject(t *testing.T) {
+	s := newStored(t)
+	s.put("roles", "ns/r", getPods)
+	const bindings, times = 5000, 20_000
+	for i := range bindings {
+		s.put("rolebindings", fmt.Sprintf("ns/b%04d", i), bound("Role", "r", "u"))
+	}
+	subject := `{"kind":"User","name":"u"}`
+	many := func(label string) string {
+		return fmt.Sprintf(`"label":%q,"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"r"},"subjects":[%s%s]`,
+			label, subject, strings.Repeat(","+subject, times-1))
+	}
+	for _, step := range []string{"a node that starts", "the binding that names him often", "it changes", "it changes again"} {
+		if step != "a node that starts" {
+			s.put("rolebindings", "ns/a", many(step))
+		}
+		began := time.Now()
+		if !s.may("u", "ns") || s.may("v", "ns") {
+			t.Fatalf("%s: wrong decisions", step)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: authorization took %s", step, took)
+		}
+	}
+	for i := range bindings {
+		s.write(proto.Op_OP_DELETE, "rolebindings", fmt.Sprintf("ns/b%04d", i), "")
+	}
+	if !s.may("u", "ns") {
+		t.Error("the last binding grants nothing")
+	}
+	s.write(proto.Op_OP_DELETE, "rolebindings", "ns/a", "")
+	if s.may("u", "ns") || !s.z.Empty() {
+		t.Error("a binding that is gone still grants something")
+	}
 }
