@@ -88,7 +88,9 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 	if err != nil {
 		return err
 	}
-	model.Default(obj)
+	if err := model.Default(obj); err != nil {
+		return revise.Settled{Err: status.EntityTooLarge(err.Error())} // no form has another error
+	}
 	model.Fill(obj)
 	if err := c.normalize(obj); err != nil {
 		return err

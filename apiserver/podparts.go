@@ -65,9 +65,9 @@ func (c *call) defaulted(x any) any {
 		return x
 	}
 	whole := tree{"metadata": tree{}, "spec": tree{"ephemeralContainers": []any{maps.Clone(asTree(x))}}}
-	model.Default(whole)
+	err = model.Default(whole)
 	list, _ := lookup(whole, "spec.ephemeralContainers").([]any)
-	if len(list) != 1 {
+	if err != nil || len(list) != 1 {
 		return x
 	}
 	return list[0]

@@ -32,7 +32,9 @@ func (c *call) readPosted(res *kinds.Resource, into any, also ...string) (f code
 	if err != nil {
 		return f, err
 	}
-	model.Default(obj)
+	if err = model.Default(obj); err != nil {
+		return f, err
+	}
 	if err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into); err != nil {
 		err = fmt.Errorf("decode %s: %w", res.Kind, err)
 	}

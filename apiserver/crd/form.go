@@ -28,8 +28,8 @@ type form struct{ *compilation }
 // that of embedded objects, as the Go type would.
 func (f form) Fit(obj map[string]any) ([]string, error) { return f.coerce(obj, false) }
 
-// Default fills in the schema's defaults.
-func (f form) Default(obj map[string]any) { defaulting.Default(obj, f.structural) }
+// Default fills in the schema's defaults. Errors: ErrDefaults.
+func (f form) Default(obj map[string]any) error { return complete(obj, f.structural) }
 
 // coerce is what upstream does to each object that it decodes. lenient drops what
 // metadata cannot be, as for objects that are stored.
@@ -92,10 +92,13 @@ var errNotConverted = errors.New("has to be converted by a webhook")
 // Complete prunes an object that has the version's fields and fills in its defaults.
 func (v *Version) Complete(obj map[string]any) error {
 	c, err := v.pruned(obj)
-	if err == nil {
-		defaulting.Default(obj, c.structural)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := complete(obj, c.structural); err != nil {
+		return fmt.Errorf("stored object of %s: %w", v.resource.GVK(), err)
+	}
+	return nil
 }
 
 // Prune takes out of an object what the version does not know.

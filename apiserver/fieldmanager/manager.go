@@ -35,8 +35,9 @@ type Config struct {
 	Convert Convert
 	// Zero returns an object of which nothing is set; see schema.Model.Zero.
 	Zero func() map[string]any
-	// Default fills in defaults, in place.
-	Default func(obj map[string]any)
+	// Default fills in defaults, in place. Whoever tracks an object completes it besides, and is told
+	// of an error then.
+	Default func(obj map[string]any) error
 }
 
 // Manager keeps metadata.managedFields of the objects of one resource, as written
@@ -133,11 +134,11 @@ func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) 
 }
 
 // defaulter is the runtime.ObjectDefaulter of one resource.
-type defaulter func(obj map[string]any)
+type defaulter func(obj map[string]any) error
 
 func (d defaulter) Default(in runtime.Object) {
 	if u, ok := in.(*unstructured.Unstructured); ok && d != nil {
-		d(u.Object)
+		_ = d(u.Object) // see Config.Default
 	}
 }
 

@@ -80,7 +80,7 @@ func TestVersionsOfOneResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	manager := func(first, second string) *Manager {
-		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: swap, Zero: model.Zero, Default: func(map[string]any) {}})
+		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: swap, Zero: model.Zero, Default: func(map[string]any) error { return nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

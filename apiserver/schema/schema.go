@@ -30,7 +30,7 @@ type Model struct {
 // Form is what a Model that is not generated consists of; see Fit and Default.
 type Form interface {
 	Fit(obj map[string]any) (unknown []string, err error)
-	Default(obj map[string]any)
+	Default(obj map[string]any) error
 }
 
 // NewModel makes a model of a form. What only generated models have it lacks: Zero is
@@ -72,15 +72,16 @@ func (m *Model) FitKeeping(obj map[string]any) (unknown []string, err error) {
 	return m.fit(obj, true)
 }
 
-// Default fills in defaults, in place. The object has been through Fit.
-func (m *Model) Default(obj map[string]any) {
+// Default fills in defaults, in place. The object has been through Fit. Errors: the form's;
+// generated models have none.
+func (m *Model) Default(obj map[string]any) error {
 	if m.form != nil {
-		m.form.Default(obj)
-		return
+		return m.form.Default(obj)
 	}
 	if m.root.deep {
 		applyDefaults(m.root, obj)
 	}
+	return nil
 }
 
 // Validate checks what the schema and data/checks say about values: required
