@@ -163,6 +163,9 @@ func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMet
 	case types.MergePatchType:
 		return mergeObject(current, p.merge), nil
 	}
+	if err := checkMergeWork(current, p.merge, meta); err != nil {
+		return nil, err
+	}
 	patched, err := applyStrategic(current, p.merge, meta)
 	if err != nil {
 		return nil, strategicError(err)

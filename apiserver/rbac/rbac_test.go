@@ -422,7 +422,7 @@ func TestBindingsOfOneSubject(t *testing.T) {
 		if !s.may("u", "ns") || s.may("v", "ns") {
 			t.Fatalf("%s: wrong decisions", step)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 10*time.Second { // 50 ms, on an idle machine
 			t.Errorf("%s: authorization took %s", step, took)
 		}
 	}
