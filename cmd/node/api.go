@@ -100,7 +100,7 @@ func (n *node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
+	n.http = n.httpServer(n.listener.bounded(n.refusing.before(beside(n.api, n.manager.JoinHandler()))))
 	n.http.ConnState, n.http.ConnContext = n.listener.state, withConnection
 	return nil
 }

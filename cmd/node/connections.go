@@ -40,8 +40,11 @@ type connections struct {
 	userLimit  int
 
 	handshakes *handshakes
+	// guestAnswers bounds the answers to guests on HTTP/2 that may not have been taken yet.
+	guestAnswers int
 
 	mu       sync.Mutex
+	answers  int // of all guests' connections
 	accepted uint64
 	guests   *shares   // by address
 	users    *shares   // by name
@@ -51,7 +54,7 @@ type connections struct {
 func newConnections(l net.Listener, limit int) *connections {
 	return &connections{
 		Listener: l, limit: limit, perAddress: max(1, limit/2), userLimit: max(1, limit-max(1, limit/10)),
-		handshakes: newHandshakes(), guests: newShares(), users: newShares(),
+		handshakes: newHandshakes(), guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
 	}
 }
 
@@ -141,6 +144,7 @@ func (l *connections) known(c *connection, user string, leaf *x509.Certificate) 
 	if c.holder == nil || c.user.Load() {
 		return nil
 	}
+	l.taken(c)
 	l.guests.remove(c)
 	l.users.add(user, c)
 	c.leaf = leaf
@@ -184,6 +188,7 @@ func (l *connections) expel(refused func(*x509.Certificate) error) {
 // forget no longer counts a connection; it may be called again.
 func (l *connections) forget(c *connection) {
 	l.busy(c)
+	l.taken(c)
 	if c.holder == nil {
 		return
 	}
@@ -196,8 +201,15 @@ func (l *connections) forget(c *connection) {
 
 // state is the server's ConnState.
 func (l *connections) state(conn net.Conn, s http.ConnState) {
-	if c := connectionOf(conn); c != nil && c.user.Load() {
+	c := connectionOf(conn)
+	switch {
+	case c == nil:
+	case c.user.Load():
 		l.moved(c, s)
+	case s == http.StateIdle:
+		l.mu.Lock()
+		l.taken(c)
+		l.mu.Unlock()
 	}
 }
 
@@ -299,11 +311,12 @@ type connection struct {
 	// user: a request on it was authenticated. Written under in.mu.
 	user atomic.Bool
 
-	leaf   *x509.Certificate // that the user has shown; guarded by in.mu
-	holder *holder           // nil: not counted any more; guarded by in.mu
-	place  *list.Element     // among the holder's; guarded by in.mu
-	idle   *list.Element     // among all that are idle; guarded by in.mu
-	idleOf *list.Element     // among the holder's that are idle; guarded by in.mu
+	leaf    *x509.Certificate // that the user has shown; guarded by in.mu
+	answers int               // to a guest, since there was no stream; guarded by in.mu
+	holder  *holder           // nil: not counted any more; guarded by in.mu
+	place   *list.Element     // among the holder's; guarded by in.mu
+	idle    *list.Element     // among all that are idle; guarded by in.mu
+	idleOf  *list.Element     // among the holder's that are idle; guarded by in.mu
 
 	// shaking: it has a place among the handshakes. Written under their lock, as ended
 	// and waits.

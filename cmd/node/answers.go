@@ -1,0 +1,48 @@
+package main
+
+import "net/http"
+
+// guestAnswers is how many answers to guests may wait on HTTP/2, for all guests together, beside
+// one for each connection. Each holds a goroutine, a stream and the request's headers: 17 kB, or
+// as much more as the headers have.
+const guestAnswers = 4096
+
+// bounded serves requests, and takes back answers to guests of which there are too many. Whether
+// a client takes an answer on HTTP/2 is up to the window that it grants: with windows of zero each
+// stream of each connection keeps an answer until answerTimeout, and net/http tells nobody which
+// do. So all count that a guest's connection was given since it was without a stream. A stream
+// whose answer is taken back is reset, which needs no window. The first answer of a connection
+// always stays: who asks one thing, as health checks do, is not hindered by those who ask much.
+func (l *connections) bounded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		if r.ProtoMajor != 2 {
+			return // one at a time
+		}
+		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok && !c.user.Load() && !l.answered(c) {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// answered counts an answer to a guest and reports whether it may be sent.
+func (l *connections) answered(c *connection) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.holder == nil, c.user.Load():
+		return true // it ends, or is a user's by now
+	case c.answers > 0 && l.answers >= l.guestAnswers:
+		return false
+	}
+	c.answers++
+	l.answers++
+	return true
+}
+
+// taken counts a connection's answers no more: it has no stream, is closed, or a user's. It needs
+// l.mu.
+func (l *connections) taken(c *connection) {
+	l.answers -= c.answers
+	c.answers = 0
+}
