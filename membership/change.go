@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -169,26 +170,58 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 	if err != nil {
 		return err
 	}
-	if other, ok := duplicateAddress(conf, id, p.PeerAddress); ok {
-		return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, p.PeerAddress, other)
-	}
 	old, member := conf.Find(id)
+	address := p.PeerAddress
+	if other, ok := duplicateAddress(conf, id, address); ok {
+		if !member || !m.isAt(ctx, id, address) {
+			return fmt.Errorf("%w: add %s: the address %s belongs to member %s; if that node's disk was wiped, remove that member first", ErrRefused, id, address, other)
+		}
+		address = alias(address)
+	}
 	if cluster, _ := m.raft.Features(); !member && supports(p.FeatureVersion) < cluster {
 		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, supports(p.FeatureVersion), cluster, ErrTooOld)
 	}
 	switch {
-	case member && old.Address == p.PeerAddress:
+	case member && old.Address == address:
 		return nil
 	case member && old.Voter:
-		err = m.raft.AddVoter(ctx, id, p.PeerAddress, conf.Index)
+		err = m.raft.AddVoter(ctx, id, address, conf.Index)
 	default:
-		err = m.raft.AddNonvoter(ctx, id, p.PeerAddress, conf.Index)
+		err = m.raft.AddNonvoter(ctx, id, address, conf.Index)
 	}
 	if err != nil {
 		return fmt.Errorf("add %s: %w", id, err)
 	}
-	m.log.Info("member added", "node", id, "name", p.Name, "address", p.PeerAddress, "moved", member)
+	m.log.Info("member added", "node", id, "name", p.Name, "address", address, "moved", member)
 	return nil
+}
+
+// isAt says whether a member is at an address, proven by its certificate.
+func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
+	defer cancel()
+	r, err := m.hello(ctx, address)
+	if err != nil {
+		m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "error", err)
+		return false
+	}
+	return r.Self.NodeId == string(id)
+}
+
+// alias is another spelling of an address: the port with a zero in front.
+//
+// Members can have exchanged their addresses, as containers that come back in another
+// order do, and in a configuration no two have the same: whichever is told first finds
+// that its new address is the other's still. So a member that is proven to be there is
+// called by the alias until the other has told where it is; then it tells its address
+// again. Everybody can dial it meanwhile. A placeholder for the other one instead would
+// make that one unreachable, and its vote may be needed to commit the change.
+func alias(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address // Raft refuses it then, as a duplicate
+	}
+	return net.JoinHostPort(host, "0"+port)
 }
 
 func (m *Manager) promote(ctx context.Context, f facts, target Server, force bool) error {

@@ -204,6 +204,37 @@ func TestAdminThroughFollower(t *testing.T) {
 	}
 }
 
+// TestAddressOfAnother: a member that says that it is where another one is, is not
+// believed, and a new one neither. (What is done when it is there: TestAllMove in test.)
+func TestAddressOfAnother(t *testing.T) {
+	t.Parallel()
+	_, all := three(t)
+	leader := all[0]
+	for _, row := range []struct {
+		id proto.NodeID
+		at string
+	}{
+		{all[1].id, all[2].address},
+		{all[2].id, all[1].address},
+		{all[1].id, leader.address},
+		{leader.id, all[1].address},
+		{"somebody-new", all[1].address},
+	} {
+		self := leader.node.self()
+		self.NodeId, self.PeerAddress = string(row.id), row.at
+		if err := leader.node.add(t.Context(), self); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s at %s: %v", row.id, row.at, err)
+		}
+	}
+	for _, row := range [][2]string{
+		{"10.0.0.1:7443", "10.0.0.1:07443"}, {"[fe80::1]:7443", "[fe80::1]:07443"}, {"node-a.example:7443", "node-a.example:07443"},
+	} {
+		if got := alias(row[0]); got != row[1] {
+			t.Errorf("the alias of %s is %s", row[0], got)
+		}
+	}
+}
+
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	w, all := three(t)

@@ -9,10 +9,25 @@ import (
 	"time"
 )
 
-// TestAllMove stops all nodes and starts them with other peer ports, as containers
-// that come back with other addresses do, and with --join that names these. They
-// find each other, elect, and announce the addresses; nothing is lost.
+// TestAllMove stops all nodes and starts them with other peer addresses, as containers
+// that come back in another order do, and with --join that names these. They find each
+// other, elect, and announce the addresses; nothing is lost.
 func TestAllMove(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		// to is which peer port each node has then; those from 3 on are new.
+		to [3]int
+	}{
+		{"to new addresses", [3]int{3, 4, 5}},
+		{"round", [3]int{1, 2, 0}},
+		{"two for each other's", [3]int{1, 0, 2}},
+		{"one behind the other", [3]int{1, 3, 2}},
+	} {
+		t.Run(row.name, func(t *testing.T) { allMove(t, row.to) })
+	}
+}
+
+func allMove(t *testing.T, to [3]int) {
 	c := Start(t, 3)
 	const names = 8
 	for i := range names {
@@ -22,21 +37,26 @@ func TestAllMove(t *testing.T) {
 		}
 	}
 	c.Stop(t, c.Nodes()...)
-	old := map[string]string{} // peer address by name
+	var peers []string
 	for _, n := range c.Nodes() {
-		old[n.Name] = n.Peer
+		peers = append(peers, n.Peer)
 	}
 	c.nodes = nil
-	port, err := freePorts(len(old))
+	port, err := freePorts(6)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var join []string
-	for i := range len(old) {
-		join = append(join, fmt.Sprintf("127.0.0.1:%d", port+i+1000))
+	for i := range 3 {
+		peers = append(peers, fmt.Sprintf("127.0.0.1:%d", port+3+i))
 	}
-	for i := range len(old) {
-		c.Launch(t, fmt.Sprintf("n%d", i+1), port+i, "--token-file", filepath.Join(c.dir, "token"), "--join", strings.Join(join, ","))
+	var join []string
+	for _, at := range to {
+		join = append(join, peers[at])
+	}
+	for i, at := range to {
+		n := c.Launch(t, fmt.Sprintf("n%d", i+1), port+i, "--token-file", filepath.Join(c.dir, "token"),
+			"--join", strings.Join(join, ","), "--peer-address", peers[at])
+		n.Peer = peers[at]
 	}
 	began := time.Now()
 	for _, n := range c.Nodes() {
@@ -51,7 +71,7 @@ func TestAllMove(t *testing.T) {
 			n.MustGet(t, fmt.Sprintf("%s/old-%d", configMaps, i))
 		}
 	}
-	Await(t, 20*time.Second, "all addresses are announced", func() string {
+	Await(t, 30*time.Second, "all addresses are announced", func() string {
 		st, err := c.Nodes()[0].Status(t)
 		if err != nil {
 			return err.Error()
