@@ -122,29 +122,34 @@ func (s *Store) standIfNobodyLeads() {
 	}
 }
 
-// stand starts an election on this node, as a leader's TimeoutNow does.
+// deliverer hands a request to this node's own Raft as long as it is wanted: see
+// peer.Transport. A store on a transport without it has no fast failover.
+type deliverer interface {
+	Deliver(ctx context.Context, req any, wanted func() bool) bool
+}
+
+// stand starts an election on this node, as a leader's TimeoutNow does. Raft heeds that
+// whatever it is when it comes to it, also as the leader of a later term, or the
+// follower of one: on a machine that is short of processors or behind a slow disk,
+// each election would be followed by the next. So it is taken back as soon as this
+// node's term or leader is another one.
 func (s *Store) stand(leader raft.ServerID, term uint64) {
-	if _, id := s.raft.LeaderWithID(); id != "" && id != leader || s.ctx.Err() != nil {
+	own, ok := s.nudge.Transport.(deliverer)
+	wanted := func() bool {
+		_, id := s.raft.LeaderWithID()
+		// A candidate stands already; it would not begin again.
+		return s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader)
+	}
+	if !ok || !wanted() || s.ctx.Err() != nil {
 		return
 	}
 	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
-	s.stats.stood.Add(1)
-	t := s.nudge.Transport
 	self := raft.ServerID(s.cfg.Node)
-	done := make(chan error, 1)
-	go func() {
-		var resp raft.TimeoutNowResponse
-		done <- t.TimeoutNow(self, t.LocalAddr(), &raft.TimeoutNowRequest{
-			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr())},
-		}, &resp)
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			s.cfg.Logger.Warn("cannot stand for election", "error", err)
-		}
-	case <-s.ctx.Done():
-		// Raft has ended and takes no message; the goroutine ends with the transport.
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: s.nudge.EncodePeer(self, s.nudge.LocalAddr()),
+	}}
+	if own.Deliver(s.ctx, req, wanted) {
+		s.stats.stood.Add(1)
 	}
 }
 

@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +39,63 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 		if err := leader.WaitApplied(c.ctx(), survivor.Applied()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A node that has decided to stand, and whose Raft is busy with another node's election
+// meanwhile, leaves it at that: its own would depose the leader that has just been
+// elected.
+func TestStandIsTakenBack(t *testing.T) {
+	var m atomic.Pointer[testNode]
+	commits := make(chan chan struct{})
+	c := newCluster(t, 3, func(cfg *Config) {
+		node := cfg.Node
+		cfg.Seams.Commit = func(file string, commit func() error) error {
+			if n := m.Load(); n != nil && n.id == node && file == "raft.db" {
+				goOn := make(chan struct{})
+				commits <- goOn
+				<-goOn
+			}
+			return commit()
+		}
+	})
+	l := c.leader()
+	slow, next := c.other(l), l
+	for _, n := range c.nodes {
+		if n != l && n != slow {
+			next = n
+		}
+	}
+	r, err := l.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
+	term := l.raft.CurrentTerm()
+	m.Store(slow)
+	noError(t, l.TransferLeadership(c.ctx(), next.id))
+	close(<-commits) // the term that the candidate says
+	vote := <-commits
+	if at := slow.raft.CurrentTerm(); at != term+1 {
+		t.Fatalf("it is in term %d, the others were in %d", at, term)
+	}
+	stood := make(chan struct{})
+	go func() {
+		defer close(stood)
+		slow.stand("", term)
+	}()
+	c.eventually("the other leads", func() error {
+		if !next.IsLeader() {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	m.Store(nil)
+	close(vote)
+	<-stood
+	r, err = next.Propose(c.ctx(), write("k", "w"))
+	noError(t, err)
+	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
+	if at := slow.raft.CurrentTerm(); at != term+1 || !next.IsLeader() {
+		t.Errorf("the leader of term %d was deposed: term %d", term+1, at)
 	}
 }
 

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -148,6 +149,32 @@ func (t *Transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req 
 // TimeoutNow tells a node to stand for election at once.
 func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return t.call(id, to, kindTimeoutNow, req, resp)
+}
+
+// wantedEvery is how often Deliver looks whether its request is still wanted.
+const wantedEvery = 5 * time.Millisecond
+
+// Deliver hands a request of this node's own to its Raft, as if it had come on a stream,
+// and reports whether Raft has taken it. Until Raft's main loop has the time, wanted is
+// asked again and again; the request is withdrawn when it says no, or when ctx ends. A
+// request on a stream cannot be withdrawn: Raft sees it whenever it comes to it. The
+// answer is dropped. wanted must not wait.
+func (t *Transport) Deliver(ctx context.Context, req any, wanted func() bool) bool {
+	rpc := raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}
+	again := time.NewTicker(wantedEvery)
+	defer again.Stop()
+	for wanted() {
+		select {
+		case t.consumer <- rpc:
+			return true
+		case <-again.C:
+		case <-ctx.Done():
+			return false
+		case <-t.done:
+			return false
+		}
+	}
+	return false
 }
 
 // InstallSnapshot streams a snapshot of req.Size bytes. What bounds it is
