@@ -57,12 +57,15 @@ func copyOf(v any) tree {
 	return m
 }
 
+var jobTemplate = templateAt("spec", "template")
+
 func job(obj, old tree) field.ErrorList {
 	path := field.NewPath("spec")
 	spec := asTree(obj["spec"])
 	errs := generatedSelector(obj, old, path)
 	errs = append(errs, jobSelector(spec, path)...)
 	errs = append(errs, indexedJob(obj, path)...)
+	errs = append(errs, jobTemplate(obj, old)...)
 	switch policy, _ := at(spec, "template", "spec", "restartPolicy").(string); policy {
 	case "", "Always":
 		errs = append(errs, field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))

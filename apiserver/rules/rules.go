@@ -37,6 +37,13 @@ var byResource = map[schema.GroupResource]*Rules{
 	{Resource: "pods"}:                 {Validate: pod},
 	{Group: "batch", Resource: "jobs"}: {Prepare: generateSelector, Validate: job},
 
+	{Resource: "podtemplates"}:               {Validate: templateAt("template")},
+	{Resource: "replicationcontrollers"}:     {Validate: templateAt("spec", "template")},
+	{Group: "apps", Resource: "replicasets"}: {Validate: templateAt("spec", "template")},
+	{Group: "apps", Resource: "deployments"}: {Validate: templateAt("spec", "template")},
+	{Group: "apps", Resource: "daemonsets"}:  {Validate: templateAt("spec", "template")},
+	{Group: "batch", Resource: "cronjobs"}:   {Validate: templateAt("spec", "jobTemplate", "spec", "template")},
+
 	{Resource: "events"}:                                                   {Validate: event},
 	{Group: "events.k8s.io", Resource: "events"}:                           {Validate: eventV1},
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                {Prepare: dropTopology, ValidateClients: sliceAddresses},
