@@ -52,7 +52,7 @@ func (m ListMeta) typed() metav1.ListMeta {
 }
 
 // WriteList answers with a list, item by item: the memory it takes does not grow
-// with the list (but for YAML). After the first bytes are sent, an error can
+// with the list (but for tables that are not plain JSON, which are bounded). After the first bytes are sent, an error can
 // only end the connection early; the caller should then abort the handler.
 func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
 	body := newOutput(w, r, http.StatusOK, f.MediaType)
@@ -68,8 +68,12 @@ func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Reso
 		err := body.prettyList(f, res, m, items)
 		f.Pretty = false // it is already
 		return body.complete(f, err)
+	case f.MediaType == YAML:
+		err := body.yamlList(r, f, res, m, items)
+		f.MediaType = JSON // nothing is left to do
+		return body.complete(f, err)
 	}
-	return body.complete(f, body.jsonList(f, res, m, items, f.MediaType != YAML))
+	return body.complete(f, body.jsonList(f, res, m, items))
 }
 
 // fewItems hardly fill a chunk; for more, a whole one is taken at once.
@@ -104,7 +108,7 @@ func (o *output) item(f Format, res *kinds.Resource, v *mvcc.Version) error {
 	return err
 }
 
-func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version, stream bool) error {
+func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
 	o.head(f, res, m)
 	o.buf = append(o.buf, `,"items":[`...)
 	for i, v := range items {
@@ -114,10 +118,8 @@ func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mv
 		if err := o.item(f, res, v); err != nil {
 			return err
 		}
-		if stream {
-			if err := o.spill(); err != nil {
-				return err
-			}
+		if err := o.spill(); err != nil {
+			return err
 		}
 	}
 	o.buf = append(o.buf, ']', '}', '\n')

@@ -20,6 +20,7 @@ const (
 // body is long enough to be compressed, and then writes in large pieces.
 type output struct {
 	w       http.ResponseWriter
+	r       *http.Request
 	code    int
 	buf     []byte   // not yet written; encoders append to it and call spill
 	early   [][]byte // what comes before buf, until it is known whether to compress
@@ -54,7 +55,7 @@ var gzips = sync.Pool{New: func() any {
 
 func newOutput(w http.ResponseWriter, r *http.Request, code int, contentType string) *output {
 	o := outputs.Get().(*output)
-	*o = output{w: w, code: code, buf: o.buf[:0], zipped: o.zipped[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
+	*o = output{w: w, r: r, code: code, buf: o.buf[:0], zipped: o.zipped[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
 	w.Header()["Content-Type"] = contentTypes(contentType)
 	return o
 }

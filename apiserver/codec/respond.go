@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -46,7 +45,7 @@ func (o *output) complete(f Format, err error) error {
 	if err == nil && !o.started {
 		switch {
 		case f.MediaType == YAML:
-			o.buf, err = yaml.JSONToYAML(o.buf)
+			o.buf, err = yamlOf(o.r, o.buf, false)
 		case f.Pretty:
 			o.buf, err = indented(o.buf)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,9 @@ func (t *table) head(b []byte, version string, m ListMeta, columns bool) []byte 
 }
 
 const tableEnd = "]}"
+
+// maxWholeTable bounds a table that is there as a whole before any of it is sent, in bytes.
+const maxWholeTable = 16 << 20
 
 // The parts of a row.
 const (
@@ -124,10 +128,13 @@ func (o *output) tableOf(f Format, res *kinds.Resource, items []*mvcc.Version, m
 		if o.buf, err = t.versionRow(o.buf, f, res, v, v.Revision); err != nil {
 			return err
 		}
-		if f.MediaType == JSON && !f.Pretty {
+		switch {
+		case f.MediaType == JSON && !f.Pretty:
 			if err := o.spill(); err != nil {
 				return err
 			}
+		case len(o.buf) > maxWholeTable:
+			return status.BadRequest("the table has more than %d MiB, which is too much for YAML and for indented JSON: use limit, or ask for plain JSON", maxWholeTable>>20)
 		}
 	}
 	o.buf = append(o.buf, tableEnd...)
