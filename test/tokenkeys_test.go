@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // issue has a node issue a token of the service account default/robot.
@@ -101,6 +106,56 @@ func (n *Node) keyIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
+// grantView lets the service account default/robot read.
+func grantView(t *testing.T, n *Node) {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}}}
+	if _, err := n.Typed(t).RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// watchWith watches ConfigMaps from now on, for a long time and on a connection of its own.
+func watchWith(t *testing.T, n *Node, token string) watch.Interface {
+	t.Helper()
+	cfg := rest.AnonymousClientConfig(n.Config())
+	cfg.BearerToken, cfg.Dial = token, new(net.Dialer).DialContext
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seconds := int64(600)
+	w, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// ends waits until a watch is over.
+func ends(t *testing.T, who string, w watch.Interface) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case e, open := <-w.ResultChan():
+			if !open {
+				return
+			}
+			t.Logf("the watch %s: %v", who, e.Type)
+		case <-late:
+			t.Errorf("the watch %s goes on", who)
+			return
+		}
+	}
+}
+
 // TestTokensOfRemovedNode: each node signs tokens with a key of its own, which it has after a
 // restart too. When it is removed, all that it has signed, all that somebody signs who has its
 // disk, and all that was signed with the key that follows from the cluster's secret, is refused
@@ -172,7 +227,28 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	c.Admin(t, "member", "remove", "n4", "--keep-tokens=1h")
 	check("n4's are kept", []*Node{n1, n2, n3}, nil, "of n3's own key", "of the secret's")
 
+	grantView(t, n1)
+	const strange = "of n3's own key"
+	watches := map[string]watch.Interface{
+		"n1's": watchWith(t, n1, tokens[n1]), "forged": watchWith(t, n1, forged[strange]), "forged, on n2": watchWith(t, n2, forged[strange]),
+	}
 	c.Admin(t, "member", "remove", "n3")
+	for who, w := range watches {
+		if strings.HasPrefix(who, "forged") {
+			ends(t, who, w)
+		}
+	}
+	if _, err := n1.Typed(t).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case e, open := <-watches["n1's"].ResultChan():
+		if !open || e.Type != watch.Added {
+			t.Errorf("a watch with a token of n1 goes on with %v", e)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("a watch with a token of n1 hears nothing")
+	}
 	left := []*Node{n1, n2}
 	check("n3's are not", left, []*Node{n3})
 	if ids := n1.keyIDs(t); len(ids) != 3 || slices.Contains(ids, shared) {
@@ -192,5 +268,74 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	review, err := n2.Typed(t).AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tokens[n3]}}, metav1.CreateOptions{})
 	if err != nil || review.Status.Authenticated || !strings.Contains(review.Status.Error, "no member of the cluster signs with the key") {
 		t.Errorf("a review of a token of n3: %+v %v", review.Status, err)
+	}
+}
+
+// TestTokensOfRestoredCluster: the keys of the members that a backup brings along are not
+// trusted in the new cluster, but for one that a node has with it.
+func TestTokensOfRestoredCluster(t *testing.T) {
+	c := Start(t, 1)
+	n1 := c.Nodes()[0]
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
+	if _, err := n1.Typed(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var token string
+	Await(t, 20*time.Second, "the node signs with a key of its own, and the other one is given up", func() string {
+		token = n1.issue(t)
+		if ids := n1.keyIDs(t); len(ids) != 2 || keyIDOf(t, token) != ids[1] {
+			return fmt.Sprintf("%s of %v", keyIDOf(t, token), ids)
+		}
+		if log, err := os.ReadFile(n1.Log); err != nil || !strings.Contains(string(log), "older tokens are accepted for a time") {
+			return fmt.Sprint("that is not decided yet ", err)
+		}
+		return ""
+	})
+	forged := forge(t, token, n1.keyIDs(t)[0], filepath.Join(c.dir, "n1"), "sa.key")
+	if !n1.holds(t, forged) {
+		t.Fatal("the key of the secret is not accepted: nothing is shown by this")
+	}
+	file := filepath.Join(c.dir, "backup")
+	c.Admin(t, "snapshot", "save", file)
+	ports, err := freePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range []struct {
+		name string
+		key  bool // comes along
+	}{{"r1", false}, {"r2", true}} {
+		port := ports + i
+		dir := filepath.Join(c.dir, x.name)
+		c.Quorate(t, "snapshot", "restore", file, "--data-dir", dir, "--name", x.name, "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
+		if x.key {
+			text, err := os.ReadFile(filepath.Join(c.dir, "n1", "pki", "token.key"))
+			if err == nil {
+				err = os.Mkdir(filepath.Join(dir, "pki"), 0o700)
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "pki", "token.key"), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := c.Launch(t, x.name, port, "--token-file", filepath.Join(c.dir, "token"))
+		n.AwaitReady(t)
+		Await(t, 20*time.Second, x.name+" has published its key", func() string {
+			if ids := n.keyIDs(t); len(ids) == 0 || x.key != slices.Contains(ids, keyIDOf(t, token)) {
+				return fmt.Sprint(ids)
+			}
+			return ""
+		})
+		if holds := n.holds(t, token); holds != x.key {
+			t.Errorf("%s accepts a token of before the restore: %v", x.name, holds)
+		}
+		if n.holds(t, forged) {
+			t.Errorf("%s accepts a token of the key that all old members know", x.name)
+		}
+		if !n.holds(t, n.issue(t)) {
+			t.Errorf("%s refuses its own token", x.name)
+		}
 	}
 }

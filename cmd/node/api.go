@@ -107,9 +107,9 @@ func (n *node) serveAPI(context.Context) error {
 
 // newAccounts issues and recognizes the tokens of service accounts.
 func (n *node) newAccounts(read reads) (*token.Accounts, error) {
-	keys := &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
+	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
 	return token.New(token.Config{
-		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: keys.Keys, Store: n.store,
+		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: connectionUses, Store: n.store,
 		Confirm: func(ctx context.Context) error {
 			_, err := read.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
 			return err

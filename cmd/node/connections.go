@@ -311,6 +311,9 @@ type connection struct {
 	// user: a request on it was authenticated. Written under in.mu.
 	user atomic.Bool
 
+	keys    []string               // of the tokens of its requests; guarded by in.mu
+	lastKey atomic.Pointer[string] // of the last one
+
 	leaf    *x509.Certificate // that the user has shown; guarded by in.mu
 	answers int               // to a guest, since there was no stream; guarded by in.mu
 	holder  *holder           // nil: not counted any more; guarded by in.mu

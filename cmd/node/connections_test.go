@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -239,6 +240,48 @@ func TestExpelConnections(t *testing.T) {
 		l.mu.Lock()
 		if counted := conns[name].holder != nil; counted != open {
 			t.Errorf("%s: open is %v", name, counted)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// TestExpelKeys: the connections go on which somebody had a token of a key that has ended,
+// guests among them: they may be about to be known.
+func TestExpelKeys(t *testing.T) {
+	l := newConnections(nil, 100)
+	conns := map[string]*connection{}
+	many := make([]string, maxConnectionKeys+5)
+	for i := range many {
+		many[i] = fmt.Sprint("fine", i)
+	}
+	for name, keys := range map[string][]string{
+		"none": nil, "fine": {"fine"}, "ended": {"ended"}, "both": {"fine", "ended", "fine"}, "many": many, "as many as are known": many[:maxConnectionKeys], "guest": {"ended"},
+	} {
+		c := l.connection(somewhere{from: netip.MustParseAddr("10.0.0.1")})
+		conns[name] = c
+		l.add(c)
+		if name != "guest" {
+			l.known(c, "robot", nil)
+		}
+		ctx := context.WithValue(t.Context(), connectionKey{}, c)
+		for i, key := range keys {
+			if first := connectionUses(ctx, key); first != !slices.Contains(keys[:i], key) {
+				t.Errorf("%s: %s is new: %v", name, key, first)
+			}
+			if connectionUses(ctx, key) {
+				t.Errorf("%s: %s is new again", name, key)
+			}
+		}
+	}
+	if connectionUses(t.Context(), "fine") {
+		t.Error("a request without a connection")
+	}
+	l.expelKeys(func(key string) bool { return key != "ended" })
+	for name, c := range conns {
+		want := name == "none" || name == "fine" || name == "as many as are known"
+		l.mu.Lock()
+		if open := c.holder != nil; open != want {
+			t.Errorf("%s: open is %v", name, open)
 		}
 		l.mu.Unlock()
 	}

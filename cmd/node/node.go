@@ -80,25 +80,26 @@ type node struct {
 	log  *slog.Logger
 	logs *watchedLog
 
-	lock     *os.File
-	identity *membership.Identity
-	pki      *pki.Node
-	metrics  *metrics.Metrics
-	kinds    *kinds.Registry
-	features *features.Gates
-	audit    *audit.Log
-	peers    *peer.Host
-	rpc      *peer.Transport
-	store    *raftstore.Store
-	state    atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
-	reader   *consistency.Reader
-	manager  *membership.Manager
-	fairness *fairness.Controller // nil: switched off
-	api      *apiserver.Server
-	roles    *rbac.Authorizer
-	health   *health.Handler
-	listener *connections
-	http     *http.Server
+	lock      *os.File
+	identity  *membership.Identity
+	pki       *pki.Node
+	metrics   *metrics.Metrics
+	kinds     *kinds.Registry
+	features  *features.Gates
+	audit     *audit.Log
+	peers     *peer.Host
+	rpc       *peer.Transport
+	store     *raftstore.Store
+	state     atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
+	reader    *consistency.Reader
+	manager   *membership.Manager
+	fairness  *fairness.Controller // nil: switched off
+	api       *apiserver.Server
+	tokenKeys *tokenKeys
+	roles     *rbac.Authorizer
+	health    *health.Handler
+	listener  *connections
+	http      *http.Server
 
 	systemd notifier
 	// refusing says why nothing is served any more.
@@ -310,7 +311,10 @@ func (n *node) openMembership(context.Context) (err error) {
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
-		OnRemoved: func(proto.NodeID) { n.listener.expel(n.ofRemoved) },
+		OnRemoved: func(proto.NodeID) {
+			n.listener.expel(n.ofRemoved)
+			n.listener.expelKeys(func(key string) bool { return n.tokenKeys.Keys().Has(key) })
+		},
 		// Where there is no bound, clients may have asked for longer. A year is what pods have.
 		TokenLifetime: max(membership.TokenLifetime, n.cfg.MaxTokenExpiry),
 		Limits: membership.Limits{

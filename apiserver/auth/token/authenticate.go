@@ -45,6 +45,9 @@ func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences 
 	if v == nil || err != nil {
 		return nil, nil, false, err
 	}
+	if a.cfg.Uses != nil && a.cfg.Uses(ctx, v.key) && !a.cfg.Keys().Has(v.key) {
+		return nil, nil, false, errUnknownKey
+	}
 	own := []string(v.standard.Audience)
 	if len(own) == 0 {
 		own = a.cfg.Audiences

@@ -67,6 +67,12 @@ func NewKeys(sign *ecdsa.PrivateKey, verify ...Key) (*Keys, error) {
 	return k, nil
 }
 
+// Has reports whether a key is in force, by its name in tokens.
+func (k *Keys) Has(id string) bool {
+	_, ok := k.byID[id]
+	return ok
+}
+
 // idLength is that of every key id, so that what is none costs nothing.
 var idLength = base64.RawURLEncoding.EncodedLen(sha256.Size)
 

@@ -279,3 +279,31 @@ func BenchmarkAuthenticateFirst(b *testing.B) {
 		}
 	}
 }
+
+// TestUses: a key that ends between the check and the word that a request uses it is found out.
+func TestUses(t *testing.T) {
+	n1, n3 := newKey(t), newKey(t)
+	w := newWorld(t, n3)
+	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
+	issued := w.issue(Claims{}, "api")
+	id, err := keyID(&n3.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	first := true
+	w.a.cfg.Uses = func(_ context.Context, key string) bool { told = append(told, key); return first }
+	w.expect(issued, "")
+	both := w.keys
+	w.a.cfg.Uses = func(context.Context, string) bool {
+		w.inForce(n1, Key{Public: &n1.PublicKey})
+		return first
+	}
+	w.expect(issued, unknownKey)
+	// On a connection of which that is known, whoever ends them has found it.
+	w.keys, first = both, false
+	w.expect(issued, "")
+	if len(told) != 1 || told[0] != id {
+		t.Errorf("told %v", told)
+	}
+}

@@ -17,7 +17,7 @@ import (
 // algorithm of all signatures.
 const algorithm = jose.ES256
 
-// Config of Accounts. All fields but Confirm and Now are required.
+// Config of Accounts. All fields but Confirm, Uses and Now are required.
 type Config struct {
 	// Issuer is the claim iss of the tokens, a URL.
 	Issuer string
@@ -35,6 +35,10 @@ type Config struct {
 	// once a second. So it is before a token is refused because its key is not here: for
 	// all those together, a few times a second. May be nil.
 	Confirm func(ctx context.Context) error
+	// Uses is told which key a token was verified with, with the context of its request. If
+	// it returns true, the key is looked up once more: whoever is told ends requests whose
+	// key has ended, and knew nothing of this one. May be nil.
+	Uses func(ctx context.Context, key string) bool
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
