@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -156,7 +157,7 @@ func (r *restore) run(file string, backup io.Reader) (disk.Restored, error) {
 		backup = f
 	}
 	// The identity is made beside the directory, which must be empty for the
-	// restore, and moved in when the state is there.
+	// restore, and moved in when the state is there: before the directory counts as whole.
 	parent := filepath.Dir(filepath.Clean(r.dir))
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return disk.Restored{}, err
@@ -177,9 +178,13 @@ func (r *restore) run(file string, backup io.Reader) (disk.Restored, error) {
 		Configuration: raft.Configuration{Servers: []raft.Server{
 			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
 		}},
+		Supports: mvcc.FeatureVersion,
+		Stage: func(dir string) error {
+			return os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
+		},
 	})
 	if err != nil {
 		return disk.Restored{}, err
 	}
-	return done, os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(r.dir, "node.json"))
+	return done, nil
 }

@@ -44,6 +44,13 @@ type RestoreOptions struct {
 	Now time.Time
 	// Configuration of the new cluster. It needs a voter.
 	Configuration raft.Configuration
+	// Supports is the newest feature version that the node's release supports: a backup of
+	// a cluster that speaks a newer one is refused, since the node would not start. Zero:
+	// any backup is taken.
+	Supports uint32
+	// Stage, if set, adds node.json to the directory, the last that it needs. Until that is
+	// durable no node starts from the directory.
+	Stage func(dir string) error
 }
 
 // Restored says what a backup has become.
@@ -61,7 +68,7 @@ type Restored struct {
 // revision that no cluster has given out (see begin), and so is its floor: every
 // older revision answers as compacted. Only live keys are taken over. dir must be
 // empty or absent. If it fails midway, the directory says so, and no node starts
-// from it. Errors: ErrNotEmpty, ErrDamaged, ErrClock, ErrTooHigh.
+// from it. Errors: ErrNotEmpty, ErrDamaged, ErrNewer, ErrClock, ErrTooHigh.
 func RestoreBackup(dir string, r io.Reader, o RestoreOptions) (Restored, error) {
 	done, err := restoreBackup(dir, r, o)
 	if err != nil {
@@ -100,6 +107,10 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	if rec.ClusterId == string(o.Cluster) {
 		return done, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
 	}
+	if o.Supports != 0 && rec.FeatureVersion > o.Supports {
+		return done, errors.Join(fmt.Errorf("the backup's cluster speaks feature version %d, this release supports %d: %w", rec.FeatureVersion, o.Supports, ErrNewer),
+			remove(dir, restoringFile))
+	}
 	done = Restored{StateRecord: rec, Backup: proto.Revision(rec.Applied)}
 	first, why, err := begin(done.Backup, o.Now, o.Bump)
 	if err != nil {
@@ -113,6 +124,11 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	rec.ClusterId = string(o.Cluster)
 	if err := writeRestored(dir, state, rec, o.Configuration); err != nil {
 		return done, err
+	}
+	if o.Stage != nil {
+		if err := errors.Join(o.Stage(dir), syncDir(dir)); err != nil {
+			return done, err
+		}
 	}
 	failpoint("restored")
 	if err := errors.Join(remove(dir, restoringFile), syncDir(dir)); err != nil {

@@ -77,6 +77,45 @@ func TestRestoreBackup(t *testing.T) {
 	}
 }
 
+// TestRestoreIsWholeWithIdentity: a directory counts as restored when node.json is in it
+// too. If that fails, no node starts from it.
+func TestRestoreIsWholeWithIdentity(t *testing.T) {
+	dir := t.TempDir()
+	o := RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon, Stage: func(at string) error {
+		if at != dir {
+			t.Errorf("staged in %s", at)
+		}
+		if err := Unfinished(dir); !errors.Is(err, ErrUnfinished) {
+			t.Errorf("the directory counts as whole: %v", err)
+		}
+		return errTorn
+	}}
+	if _, err := RestoreBackup(dir, bytes.NewReader(backup(t, 700)), o); !errors.Is(err, errTorn) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrUnfinished) {
+		t.Errorf("the directory opens: %v", err)
+	}
+}
+
+var errTorn = errors.New("the power is gone")
+
+// TestRestoreOfANewerBackup is refused before anything is made: no node of this release
+// would start from the directory.
+func TestRestoreOfANewerBackup(t *testing.T) {
+	stream := backup(t, 700) // of a cluster that speaks feature version 3
+	for supports, want := range map[uint32]error{1: ErrNewer, 2: ErrNewer, 3: nil, 4: nil, 0: nil} {
+		dir := t.TempDir()
+		_, err := RestoreBackup(dir, bytes.NewReader(stream), RestoreOptions{Cluster: "second", Configuration: testServers, Now: noon, Supports: supports})
+		if !errors.Is(err, want) {
+			t.Errorf("with a release that supports %d: %v, want %v", supports, err, want)
+		}
+		if names := fileNames(t, dir); want != nil && len(names) != 0 {
+			t.Errorf("with a release that supports %d: %v is left", supports, names)
+		}
+	}
+}
+
 func inspectOf(db *DB) (*proto.StateRecord, Stats, error) {
 	var b bytes.Buffer
 	if _, err := db.WriteSnapshot(&b); err != nil {

@@ -33,6 +33,9 @@ var (
 	// ErrUnfinished is returned for a directory in which the restore of a backup
 	// was interrupted.
 	ErrUnfinished = errors.New("the restore of a backup into this directory did not finish; empty it and restore the backup again")
+	// ErrNewer is returned for a backup of a cluster that speaks a newer feature version
+	// than this release supports.
+	ErrNewer = errors.New("the backup is of a newer release: restore it with that one")
 	// errNotBackup is an ErrDamaged: the file is another kind of file.
 	errNotBackup error = notBackup{}
 	// ErrTooLarge is returned for a record beyond maxRecord.
