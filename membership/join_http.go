@@ -36,6 +36,10 @@ type joinGrant struct {
 
 const maxJoinBody = 4 << 10
 
+// joinBodyWithin is how long the body of a join may take, whose sender is nobody: as long as
+// the rest of any other stranger's. It is a few hundred bytes, and a node sends it at once.
+const joinBodyWithin = 2 * time.Second
+
 // JoinHandler serves JoinPath: it exchanges a valid join token for the cluster
 // secret. It needs no client certificate and must be reachable without
 // authentication, but only through TLS with this node's serving certificate.
@@ -46,11 +50,18 @@ func (m *Manager) JoinHandler() http.Handler {
 		defer cancel()
 		// Nobody is known here: a body that does not come must not hold the connection,
 		// neither while it is read nor when its request was refused.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit)) // only connections have deadlines
+		connection := http.NewResponseController(w)
+		_ = connection.SetReadDeadline(time.Now().Add(joinBodyWithin)) // only connections have deadlines
 		if r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}
-		grant, err := m.serveJoin(ctx, r)
+		var grant joinGrant
+		req, err := m.readJoin(r)
+		if err == nil {
+			// The body is here. That the connection's time is over would end ctx, during the write.
+			_ = connection.SetReadDeadline(time.Now().Add(limit))
+			grant, err = m.serveJoin(ctx, r, req)
+		}
 		if err != nil {
 			m.refusals.Warn(m.log, "join token refused", "from", r.RemoteAddr, "error", err)
 			answer(w, nil, err)
@@ -60,23 +71,25 @@ func (m *Manager) JoinHandler() http.Handler {
 	})
 }
 
-func (m *Manager) serveJoin(ctx context.Context, r *http.Request) (joinGrant, error) {
+// readJoin reads a request for a join, if this node can serve one.
+func (m *Manager) readJoin(r *http.Request) (req joinBody, err error) {
 	switch {
 	case r.Method != http.MethodPost:
-		return joinGrant{}, fmt.Errorf("%w: POST is needed", errBadRequest)
+		return req, fmt.Errorf("%w: POST is needed", errBadRequest)
 	case r.TLS == nil || r.TLS.Version < tls.VersionTLS12:
-		return joinGrant{}, fmt.Errorf("%w: TLS is needed", errBadRequest)
+		return req, fmt.Errorf("%w: TLS is needed", errBadRequest)
 	case m.opt.Certificates == nil || m.id.Cluster() == "":
-		return joinGrant{}, ErrNoLeader
+		return req, ErrNoLeader
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxJoinBody+1))
 	if err != nil || len(data) > maxJoinBody {
-		return joinGrant{}, fmt.Errorf("%w: the body", errBadRequest)
+		return req, fmt.Errorf("%w: the body", errBadRequest)
 	}
-	var req joinBody
-	if err := decodeJSON(data, &req); err != nil {
-		return joinGrant{}, err
-	}
+	err = decodeJSON(data, &req)
+	return req, err
+}
+
+func (m *Manager) serveJoin(ctx context.Context, r *http.Request, req joinBody) (joinGrant, error) {
 	// Anyone who has no token cannot keep one who has from using it: the two have buckets of
 	// their own. To look at a token costs less than the handshake before; to use one, a write.
 	if err := m.tryToken(req); err != nil {
