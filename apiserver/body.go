@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,9 +15,8 @@ import (
 )
 
 // readObject reads and decodes a request's body as an object of res, checks its
-// kind and makes it fit the model. also are group versions whose objects of that
-// kind look the same and are taken for res's.
-func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...string) (tree, error) {
+// kind and makes it fit the model.
+func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error) {
 	raw, err := c.body(res)
 	if err != nil {
 		return nil, err
@@ -29,9 +27,6 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...stri
 	}
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
-	}
-	if slices.Contains(also, text(body.Object, "apiVersion")) {
-		body.Object["apiVersion"] = res.GroupVersion().String()
 	}
 	gvk, err := checkKind(body.Object, res.GVK())
 	if err != nil {
@@ -49,7 +44,15 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model, also ...stri
 // checkKind refuses a body of another kind than the path's; what it does not
 // say is taken from the path.
 func checkKind(obj tree, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
-	kind, apiVersion := text(obj, "kind"), text(obj, "apiVersion")
+	got, err := sentKind(text(obj, "kind"), text(obj, "apiVersion"), want)
+	if err == nil {
+		obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
+	}
+	return got, err
+}
+
+// sentKind is checkKind for what a body says of itself.
+func sentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
 	got := want
 	if kind != "" {
 		got.Kind = kind
@@ -67,7 +70,6 @@ func checkKind(obj tree, want apischema.GroupVersionKind) (apischema.GroupVersio
 	case got.GroupVersion() != want.GroupVersion():
 		return got, status.VersionMismatch(got.GroupVersion().String(), want.GroupVersion().String())
 	}
-	obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
 	return got, nil
 }
 
@@ -82,6 +84,11 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 	if len(findings) > 1 && !c.res.Custom { // whose are in upstream's order
 		findings = body.InOrder(findings)
 	}
+	return c.found(findings, gvk, kind)
+}
+
+// found refuses or warns about what strict decoding has found, as fieldValidation asks.
+func (c *call) found(findings []string, gvk apischema.GroupVersionKind, kind string) error {
 	switch c.q.strictness() {
 	case strictFields:
 		if len(findings) > 0 {

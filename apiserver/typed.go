@@ -3,10 +3,10 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,9 +14,10 @@ import (
 )
 
 // readPosted reads what a POST to something that is not stored begins with: the
-// options, the form of the answer, and the body as an object of res, into a pointer
-// to a type of k8s.io/api. also is as for readObject.
-func (c *call) readPosted(res *kinds.Resource, into any, also ...string) (f codec.Format, err error) {
+// options, the form of the answer, and the body as an object of res, straight into its
+// type of k8s.io/api, as upstream decodes it. also are group versions whose objects of
+// that kind look the same and are taken for res's.
+func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...string) (f codec.Format, err error) {
 	if err = c.q.checkModify("CreateOptions"); err != nil {
 		return
 	}
@@ -24,21 +25,21 @@ func (c *call) readPosted(res *kinds.Resource, into any, also ...string) (f code
 	if f, err = c.format(res, codec.ShapeOther); err != nil {
 		return
 	}
-	model, err := schema.Lookup(res.Model)
+	raw, err := c.body(res)
 	if err != nil {
 		return f, err
 	}
-	obj, err := c.readObject(res, model, also...)
+	strict := c.q.strictness() != ignoreFields
+	findings, gvk, err := codec.DecodeTyped(c.r.Header.Get("Content-Type"), raw, res, into, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
+		if slices.Contains(also, apiVersion) {
+			apiVersion = res.GroupVersion().String()
+		}
+		return sentKind(kind, apiVersion, res.GVK())
+	})
 	if err != nil {
 		return f, err
 	}
-	if err = model.Default(obj); err != nil {
-		return f, err
-	}
-	if err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into); err != nil {
-		err = fmt.Errorf("decode %s: %w", res.Kind, err)
-	}
-	return f, err
+	return f, c.found(findings, gvk, res.Kind)
 }
 
 // answerTyped sends an object of a type of k8s.io/api that is not stored.

@@ -172,11 +172,8 @@ func appendDocument(b []byte, apiVersion, kind string, msg []byte) []byte {
 // decodeProtobuf reads a document into a tree. fallback is the kind of a
 // document that does not name one.
 func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[string]any, gvk schema.GroupVersionKind, err error) {
-	if !bytes.HasPrefix(body, magic) {
-		return nil, gvk, errNoMagic
-	}
-	var u runtime.Unknown
-	if err := u.Unmarshal(body[len(magic):]); err != nil {
+	u, err := openEnvelope(body)
+	if err != nil {
 		return nil, gvk, err
 	}
 	gvk = schema.FromAPIVersionAndKind(u.APIVersion, u.Kind)
@@ -202,6 +199,15 @@ func decodeProtobuf(body []byte, fallback schema.GroupVersionKind) (tree map[str
 	}
 	tree["kind"], tree["apiVersion"] = gvk.Kind, gvk.GroupVersion().String()
 	return tree, gvk, nil
+}
+
+// openEnvelope reads a document's envelope.
+func openEnvelope(body []byte) (u runtime.Unknown, err error) {
+	if !bytes.HasPrefix(body, magic) {
+		return u, errNoMagic
+	}
+	err = u.Unmarshal(body[len(magic):])
+	return u, err
 }
 
 // treeOf is the JSON tree of a typed object.
