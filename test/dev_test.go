@@ -75,6 +75,9 @@ func TestDevTogether(t *testing.T) {
 	}
 	c := &Cluster{dir: dir}
 	t.Cleanup(func() {
+		if t.Failed() {
+			c.showState(t)
+		}
 		if err := c.destroy(); err != nil {
 			t.Error(err)
 		}
@@ -162,18 +165,24 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 		t.Fatal(err)
 	}
 	c = &Cluster{dir: dir}
+	// It lives as long as the test: bounded like a command, its terminal's leader would be killed
+	// in the middle of a test on a slow machine, and the playground would stop.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
+		if t.Failed() {
+			c.showState(t)
+		}
+		cancel()
 		if err := c.destroy(); err != nil {
 			t.Error(err)
 		}
+		os.Remove(dir + ".out")
 	})
 	port, err := freePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	master, slave := openTerminal(t)
-	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
-	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "bash", "-c", program)
 	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", theRun.quorate, dir, port), "DIR="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
@@ -183,8 +192,8 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	}
 	slave.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // ends with the program, at the latest with ctx
-	Await(t, 30*time.Second, "the playground is ready", func() string {
+	go func() { ended <- cmd.Wait() }() // ends with the program, at the latest with the test
+	Await(t, commandWithin, "the playground is ready", func() string {
 		out, err := c.TryQuorate(t, "dev", "status", "--data-dir", dir)
 		if err != nil {
 			return out
@@ -192,6 +201,31 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 		return ""
 	})
 	return c, master, ended
+}
+
+// showState shows, of a playground whose test has failed, what its commands print and its nodes
+// log, and which processes live.
+func (c *Cluster) showState(t *testing.T) {
+	t.Helper()
+	// The test's own context has ended.
+	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	defer cancel()
+	for _, args := range [][]string{{"dev", "status", "--data-dir", c.dir}, {"status", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}} {
+		out, err := c.command(ctx, args...).CombinedOutput()
+		t.Logf("quorate %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	for _, pid := range processesOf(c.dir) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		t.Logf("process %d: %s\n%s", pid, strings.ReplaceAll(string(line), "\x00", " "), stat)
+	}
+	if err := c.read(); err != nil {
+		t.Log(err)
+	}
+	c.showLogs(t)
+	if b, err := os.ReadFile(c.dir + ".out"); err == nil {
+		t.Logf("what 'quorate dev' has printed:\n%s", b)
+	}
 }
 
 // openTerminal makes a pseudo-terminal. Closing the master hangs it up.
@@ -248,7 +282,6 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, terminal, done := foreground(t, program)
-			t.Cleanup(func() { os.Remove(c.dir + ".out") })
 			if err := terminal.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -280,10 +313,9 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 func TestDevForeground(t *testing.T) {
 	c, _, done := foreground(t, "$DEV --nodes 3 --set log-level=warn >$DIR.out 2>&1")
 	out := c.dir + ".out"
-	t.Cleanup(func() { os.Remove(out) })
 	says := func(what string) {
 		t.Helper()
-		Await(t, 10*time.Second, what, func() string {
+		Await(t, 30*time.Second, what, func() string {
 			b, _ := os.ReadFile(out)
 			if !strings.Contains(string(b), what) {
 				return string(b)
@@ -305,7 +337,7 @@ func TestDevForeground(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("it does not end with its last node")
 	}
 	says("all nodes have stopped")
