@@ -1,6 +1,10 @@
 package peer
 
-import "github.com/quorate/quorate/proto"
+import (
+	"strings"
+
+	"github.com/quorate/quorate/proto"
+)
 
 // moved is where a node was found that is not where the Raft configuration says.
 type moved struct{ from, to string }
@@ -40,7 +44,19 @@ func (h *Host) whereabouts(id proto.NodeID, configured string) string {
 
 func (h *Host) whereaboutsLocked(id proto.NodeID, configured string) string {
 	if m, ok := h.moved[id]; ok && m.from == configured {
-		return m.to
+		return spelled(m.to)
 	}
-	return configured
+	return spelled(configured)
+}
+
+// spelled returns the one spelling of an address. Configurations may have another one, with
+// zeros before the port (see package membership), and the node itself says this one: a
+// node that is asked for by both would get a new connection each time, and all calls on
+// the other one would fail.
+func spelled(addr string) string {
+	port := strings.LastIndexByte(addr, ':') + 1
+	if port == 0 || port == len(addr) || addr[port] != '0' {
+		return addr
+	}
+	return addr[:port] + strings.TrimLeft(addr[port:len(addr)-1], "0") + addr[len(addr)-1:]
 }

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"net"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -48,5 +49,33 @@ func TestFound(t *testing.T) {
 	h.Found("b", "old:1", other.Addr())
 	if err := call(); status.Code(err) != codes.Unavailable {
 		t.Errorf("another node answered for it: %v", err)
+	}
+}
+
+// TestSpellings: a node that is asked for by two spellings of its address has one
+// connection, and a call on it goes on.
+func TestSpellings(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.0.0.1:7443": "10.0.0.1:7443", "10.0.0.1:07443": "10.0.0.1:7443", "[fe80::1]:007443": "[fe80::1]:7443", "node-a.example:70": "node-a.example:70",
+		"a:0": "a:0", "a:00": "a:0", "a:": "a:", "a": "a", "": "",
+	} {
+		if got := spelled(addr); got != want {
+			t.Errorf("%q is spelled %q, want %q", addr, got, want)
+		}
+	}
+	a := newAuthority(t)
+	h, _ := startHost(t, a, "a", nil)
+	at, _ := startHost(t, a, "b", nil)
+	host, port, err := net.SplitHostPort(at.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := h.Conn("b", at.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := h.Conn("b", net.JoinHostPort(host, "0"+port))
+	if err != nil || one != other {
+		t.Errorf("another connection (%v)", err)
 	}
 }
