@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
@@ -51,7 +53,9 @@ func CheckRemoved(dir string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w (%s: %s)", ErrRemoved, path, r.Said)
+	// What a member said begins with the same words; the rest of it says which node, and when.
+	said := strings.TrimSpace(strings.TrimPrefix(r.Said, ErrRemoved.Error()))
+	return fmt.Errorf("%w (%s: %s)", ErrRemoved, path, cmp.Or(strings.Trim(said, "()"), r.Said))
 }
 
 // watchPlace finds out that this node was removed. Its own log may say no more than that

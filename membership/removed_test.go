@@ -103,7 +103,7 @@ func TestRemovedNodeLearns(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 	w.stop(third)
-	if err := CheckRemoved(third.dir); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), string(third.id)) {
+	if err := CheckRemoved(third.dir); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), string(third.id)) || strings.Count(err.Error(), "was removed from the cluster") != 1 {
 		t.Errorf("before the next start: %v", err)
 	}
 	if err := CheckRemoved(leader.dir); err != nil {
