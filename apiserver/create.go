@@ -165,10 +165,22 @@ func (c *call) unheeded(obj tree) {
 	c.warn(c.res.Unheeded(obj))
 }
 
-// without returns the errors that are not among others.
+// without returns the errors that are not among others. A body may have ten thousands of each.
 func without(errs, others field.ErrorList) field.ErrorList {
+	if len(errs) == 0 || len(others) == 0 {
+		return errs
+	}
+	type fault struct {
+		kind        field.ErrorType
+		at, because string
+	}
+	known := make(map[fault]struct{}, len(others))
+	for _, o := range others {
+		known[fault{o.Type, o.Field, o.Detail}] = struct{}{}
+	}
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
-		return slices.ContainsFunc(others, func(o *field.Error) bool { return o.Type == e.Type && o.Field == e.Field && o.Detail == e.Detail })
+		_, ok := known[fault{e.Type, e.Field, e.Detail}]
+		return ok
 	})
 }
 

@@ -144,6 +144,12 @@ func removed(list []any, old tree, kinds ...string) (errs field.ErrorList) {
 // leave to the server.
 func (c *call) stampConditions(sent, old tree) []any {
 	now := timestamp(c.s.cfg.Now())
+	before := map[string]tree{}
+	for _, x := range conditionsOf(old) {
+		if was := asTree(x); before[text(was, "type")] == nil {
+			before[text(was, "type")] = was
+		}
+	}
 	var out []any
 	for _, x := range conditionsOf(sent) {
 		x := maps.Clone(asTree(x))
@@ -152,8 +158,7 @@ func (c *call) stampConditions(sent, old tree) []any {
 		}
 		if text(x, "lastTransitionTime") == "" {
 			x["lastTransitionTime"] = now
-			if i := indexOf(conditionsOf(old), text(x, "type")); i >= 0 {
-				was := asTree(conditionsOf(old)[i])
+			if was := before[text(x, "type")]; was != nil {
 				if at := text(was, "lastTransitionTime"); at != "" && was["status"] == x["status"] {
 					x["lastTransitionTime"] = at
 				}

@@ -87,8 +87,12 @@ func podUpdate(spec, old tree, path *field.Path) (errs field.ErrorList) {
 	}
 	errs = append(errs, deadline(spec, old, path)...)
 	errs = append(errs, addedOnly(list(spec["tolerations"]), list(old["tolerations"]), path.Child("tolerations"))...)
+	gates := map[string]bool{} // a gate is its name
+	for _, gate := range list(old["schedulingGates"]) {
+		gates[text(asTree(gate), "name")] = true
+	}
 	for i, gate := range list(spec["schedulingGates"]) {
-		if !slices.ContainsFunc(list(old["schedulingGates"]), func(v any) bool { return Equal(v, gate) }) {
+		if !gates[text(asTree(gate), "name")] {
 			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+text(asTree(gate), "name")+"'"))
 		}
 	}
@@ -133,18 +137,24 @@ func deadline(spec, old tree, path *field.Path) field.ErrorList {
 // addedOnly checks that all old tolerations are still there; tolerationSeconds of
 // one that is there may change.
 func addedOnly(now, old []any, path *field.Path) field.ErrorList {
-	for _, o := range old {
-		same := func(v any) bool {
-			a, b := copyOf(v), copyOf(o)
-			delete(a, "tolerationSeconds")
-			delete(b, "tolerationSeconds")
-			return Equal(a, b)
-		}
-		if !slices.ContainsFunc(now, same) {
+	there := make(map[toleration]bool, len(now))
+	for _, v := range now {
+		there[tolerationOf(v)] = true
+	}
+	for _, v := range old {
+		if !there[tolerationOf(v)] {
 			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
 	return nil
+}
+
+// toleration is one without its tolerationSeconds.
+type toleration struct{ key, operator, value, effect string }
+
+func tolerationOf(v any) toleration {
+	t := asTree(v)
+	return toleration{text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect")}
 }
 
 // differing names the fields of two objects that are not the same.

@@ -2,11 +2,13 @@ package rules
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -100,4 +102,47 @@ func bytesOf(t *testing.T, obj tree) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// TestLongLists: what is checked of lists takes no time that grows with their square: it cannot be
+// interrupted, and whoever may write one object can have it done again and again.
+func TestLongLists(t *testing.T) {
+	const n = 30_000
+	many := func(one func(i int) any) []any {
+		out := make([]any, n)
+		for i := range out {
+			out[i] = one(i)
+		}
+		return out
+	}
+	tolerations := many(func(i int) any { return tree{"key": fmt.Sprint("k", i), "operator": "Exists"} })
+	gates := many(func(i int) any { return tree{"name": fmt.Sprint("example.com/g", i)} })
+	reversed := func(l []any) []any {
+		out := slices.Clone(l)
+		slices.Reverse(out)
+		return out
+	}
+	pods := func(tolerations, gates []any) tree {
+		return tree{"spec": tree{"tolerations": tolerations, "schedulingGates": gates}}
+	}
+	for _, c := range []struct {
+		name     string
+		resource schema.GroupResource
+		obj, old tree
+	}{
+		{"tolerations", schema.GroupResource{Resource: "pods"}, pods(reversed(tolerations), nil), pods(tolerations, nil)},
+		{"scheduling gates", schema.GroupResource{Resource: "pods"}, pods(nil, reversed(gates)), pods(nil, gates)},
+		{"usages", schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+			tree{"spec": tree{"usages": many(func(i int) any { return fmt.Sprint("usage ", i) })}}, nil},
+		{"review versions", schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
+			tree{"webhooks": []any{tree{"name": "a.example.com", "admissionReviewVersions": many(func(i int) any { return fmt.Sprint("v", i) })}}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			Of(c.resource).Validate(c.obj, c.old)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
 }

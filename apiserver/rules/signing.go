@@ -105,14 +105,16 @@ func checkUsages(now, old []any, path *field.Path) (errs field.ErrorList) {
 
 // usageFaults are the places of usages that nobody knows or that are there before.
 func usageFaults(all []any) (unknown, twice []int) {
+	seen := make(map[string]bool, len(all))
 	for i, u := range all {
 		s, _ := u.(string)
 		if _, ok := slices.BinarySearch(usages, s); !ok {
 			unknown = append(unknown, i)
 		}
-		if slices.Contains(all[:i], u) {
+		if seen[s] {
 			twice = append(twice, i)
 		}
+		seen[s] = true
 	}
 	return unknown, twice
 }

@@ -88,11 +88,13 @@ func checkReviewVersions(versions []string, may *leniency, path *field.Path) (er
 	if len(versions) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of "+strings.Join(reviewVersions, ", "))}
 	}
+	seen := map[string]bool{}
 	for i, v := range versions {
-		if slices.Contains(versions[:i], v) {
+		if seen[v] {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}
+		seen[v] = true
 		for _, msg := range validation.IsDNS1035Label(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, msg))
 		}

@@ -104,18 +104,24 @@ func validatePorts(s *corev1.ServiceSpec) (errs field.ErrorList) {
 }
 
 func duplicatePorts(s *corev1.ServiceSpec) (errs field.ErrorList) {
+	type number struct {
+		protocol corev1.Protocol
+		port     int32
+	}
+	ports, nodePorts := map[number]bool{}, map[number]bool{}
 	for i := range s.Ports {
 		p, path := &s.Ports[i], specPath.Child("ports").Index(i)
-		before := s.Ports[:i]
 		if s.Type == corev1.ServiceTypeClusterIP && p.NodePort != 0 {
 			errs = append(errs, field.Forbidden(path.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 		}
-		if p.NodePort != 0 && slices.ContainsFunc(before, func(q corev1.ServicePort) bool { return q.Protocol == p.Protocol && q.NodePort == p.NodePort }) {
+		port, nodePort := number{p.Protocol, p.Port}, number{p.Protocol, p.NodePort}
+		if p.NodePort != 0 && nodePorts[nodePort] {
 			errs = append(errs, field.Duplicate(path.Child("nodePort"), p.NodePort))
 		}
-		if slices.ContainsFunc(before, func(q corev1.ServicePort) bool { return q.Protocol == p.Protocol && q.Port == p.Port }) {
+		if ports[port] {
 			errs = append(errs, field.Duplicate(path, corev1.ServicePort{Protocol: p.Protocol, Port: p.Port}))
 		}
+		ports[port], nodePorts[nodePort] = true, true
 	}
 	return errs
 }
@@ -146,10 +152,12 @@ func validateAddresses(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	case s.ClusterIP == "" && len(s.ClusterIPs) != 0:
 		errs = append(errs, field.Invalid(path, s.ClusterIPs, "must be empty when `clusterIP` is not specified"))
 	}
+	families := map[corev1.IPFamily]bool{}
 	for i, f := range s.IPFamilies {
-		if slices.Contains(s.IPFamilies[:i], f) {
+		if families[f] {
 			errs = append(errs, field.Duplicate(specPath.Child("ipFamilies").Index(i), f))
 		}
+		families[f] = true
 	}
 	malformed := false
 	for i, ip := range s.ClusterIPs {
