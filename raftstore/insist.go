@@ -1,7 +1,6 @@
 package raftstore
 
 import (
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -10,7 +9,8 @@ import (
 const (
 	// insistEvery is how soon a peer that is back gets entries again.
 	insistEvery = 50 * time.Millisecond
-	// insistFor bounds one message: it holds entries of the log in memory.
+	// insistFor bounds how long a message that is repeated holds entries of the log in
+	// memory.
 	insistFor = 30 * time.Second
 )
 
@@ -20,12 +20,13 @@ func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return len(r.Entries) == 0 && r.PrevLogEntry == 0 && r.LeaderCommitIndex == 0
 }
 
-// insist makes a call to a peer that has failed with err again until it succeeds, as
-// long as this node leads in the term. Raft would wait between its own attempts, twice as
-// long after each and up to ten seconds, and does not notice that a peer is back:
-// with one more node gone, writes would hang for that long. It ends when the peer has
-// moved: raft takes the address of its next attempt from the configuration.
-func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, term uint64, call func() error) error {
+// insist repeats a message to a peer that has failed with err until it succeeds, as long
+// as this node leads in the term and the peer is a member at that address: raft takes
+// the address of its next attempt from the configuration. Raft would wait between its
+// own attempts, twice as long after each and up to ten seconds, and does not notice that
+// a peer is back: with one more node gone, writes would hang for that long. After a while
+// the message goes without its entries; raft sends those when it has arrived.
+func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, call func() error) error {
 	n.mu.Lock()
 	s := n.store
 	n.mu.Unlock()
@@ -34,25 +35,33 @@ func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, 
 	}
 	tick := time.NewTicker(insistEvery)
 	defer tick.Stop()
-	for began := time.Now(); err != nil && time.Since(began) < insistFor; {
+	for began := time.Now(); err != nil; {
 		select {
 		case <-s.ctx.Done():
 			return err
 		case <-tick.C:
 		}
-		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term || s.movedFrom(id, target) {
+		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != args.Term {
 			return err
+		}
+		long := time.Since(began) > n.keep
+		switch addr, member := s.memberAt(id); {
+		case member && addr != target, !member && long:
+			return err
+		case long:
+			args.Entries = nil
 		}
 		err = call()
 	}
 	return err
 }
 
-// movedFrom reports whether the configuration has a peer at another address.
-func (s *Store) movedFrom(id raft.ServerID, addr raft.ServerAddress) bool {
-	future := s.raft.GetConfiguration()
-	if future.Error() != nil {
-		return false
+// memberAt returns the address of a member in the configuration.
+func (s *Store) memberAt(id raft.ServerID) (addr raft.ServerAddress, ok bool) {
+	for _, m := range s.raft.GetConfiguration().Configuration().Servers {
+		if m.ID == id {
+			return m.Address, true
+		}
 	}
-	return slices.ContainsFunc(future.Configuration().Servers, func(m raft.Server) bool { return m.ID == id && m.Address != addr })
+	return "", false
 }

@@ -100,3 +100,42 @@ func TestReturnElsewhereIsNoticed(t *testing.T) {
 		t.Errorf("it had everything only %s after its new address was known", took)
 	}
 }
+
+// A message to a peer that was away for longer than entries are kept in memory for it
+// arrives as soon as the peer is back, without them.
+func TestLateReturnIsNoticed(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader := c.leader()
+	away := c.other(leader)
+	r, err := leader.Propose(c.ctx(), write("k", "v"))
+	noError(t, err)
+	noError(t, away.WaitApplied(c.ctx(), r.Revision))
+	var entry raft.Log
+	noError(t, leader.log.GetLog(uint64(r.Revision), &entry))
+	c.close(away)
+
+	n := newNudger(leader.rpc)
+	n.store, n.keep = leader.Store, time.Millisecond
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: leader.rpc.EncodePeer(raft.ServerID(leader.id), raft.ServerAddress(leader.addr))},
+		Term:      leader.raft.CurrentTerm(), PrevLogEntry: entry.Index, PrevLogTerm: entry.Term,
+		Entries: []*raft.Log{{Index: entry.Index + 1, Term: entry.Term, Type: raft.LogNoop}},
+	}
+	done := make(chan error, 1)
+	var resp raft.AppendEntriesResponse
+	go func() { done <- n.AppendEntries(raft.ServerID(away.id), raft.ServerAddress(away.addr), req, &resp) }()
+	select {
+	case err := <-done:
+		t.Fatalf("it gives up: %v", err)
+	case <-time.After(10 * insistEvery):
+	}
+	c.open(away)
+	back := time.Now()
+	noError(t, <-done)
+	if took := time.Since(back); took > 1500*time.Millisecond {
+		t.Errorf("it arrived %s after the peer was back", took)
+	}
+	if !resp.Success || len(req.Entries) > 0 {
+		t.Errorf("success %v, with %d entries", resp.Success, len(req.Entries))
+	}
+}

@@ -29,6 +29,7 @@ type nudger struct {
 	peers map[raft.ServerID]*told
 
 	beatsFailed atomic.Int64
+	keep        time.Duration // insistFor
 
 	poke  chan struct{}
 	done  chan struct{}
@@ -54,6 +55,7 @@ func newNudger(t raft.Transport) *nudger {
 	return &nudger{
 		Transport: t,
 		peers:     map[raft.ServerID]*told{},
+		keep:      insistFor,
 		poke:      make(chan struct{}, 1),
 		done:      make(chan struct{}),
 	}
@@ -98,7 +100,7 @@ func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args
 	case isHeartbeat(args):
 		n.beatsFailed.Add(1)
 	default:
-		err = n.insist(err, id, target, args.Term, func() error {
+		err = n.insist(err, id, target, args, func() error {
 			*resp = raft.AppendEntriesResponse{}
 			return n.Transport.AppendEntries(id, target, args, resp)
 		})
