@@ -110,13 +110,15 @@ func (m *Manager) finishRemovals(ctx context.Context) error {
 }
 
 // finishRemoval writes one record, unless the removal is still under way here and writes it
-// itself. Whether the operator wanted to keep the node's tokens is not known: they end.
+// itself, or the node is a member again. Whether the operator wanted to keep the node's tokens is not known: they end.
 func (m *Manager) finishRemoval(ctx context.Context, id proto.NodeID, r memberRecord) error {
 	if err := m.lockChanges(ctx); err != nil {
 		return err
 	}
 	defer m.unlockChanges()
-	if IsRemoved(m.kv, id) {
+	// It may have been added again meanwhile, when it came back under another address and
+	// said so: nobody would listen to a member that counts.
+	if _, member := m.raft.Committed().Find(id); member || IsRemoved(m.kv, id) {
 		return nil
 	}
 	if err := m.record(ctx, id, m.removalOf(r.Name, r.PeerAddress, 0)); err != nil {

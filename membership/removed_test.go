@@ -71,6 +71,21 @@ func TestInterruptedRemoval(t *testing.T) {
 	})
 }
 
+// TestReturnBeforeTheRecord: a member that was removed, and was added again before the
+// leader came to write the record that an interrupted removal had left out, is no removed
+// one.
+func TestReturnBeforeTheRecord(t *testing.T) {
+	t.Parallel()
+	_, all := three(t)
+	leader, third := all[0], all[2]
+	if err := leader.node.finishRemoval(t.Context(), third.id, memberRecord{Name: third.name}); err != nil {
+		t.Fatal(err)
+	}
+	if IsRemoved(leader.node.kv, third.id) {
+		t.Error("a member is recorded as removed")
+	}
+}
+
 // refusals makes a node tell what it refuses to serve for.
 func refusals() (edit func(*Options), said chan error) {
 	said = make(chan error, 1)
