@@ -107,7 +107,7 @@ func bytesOf(t *testing.T, obj tree) []byte {
 // TestLongLists: what is checked of lists takes no time that grows with their square: it cannot be
 // interrupted, and whoever may write one object can have it done again and again.
 func TestLongLists(t *testing.T) {
-	const n = 30_000
+	const n = 50_000
 	many := func(one func(i int) any) []any {
 		out := make([]any, n)
 		for i := range out {
@@ -140,7 +140,7 @@ func TestLongLists(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
 			Of(c.resource).Validate(c.obj, c.old)
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}
 		})
