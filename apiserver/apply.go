@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"errors"
+
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/patch"
@@ -61,7 +63,10 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 	}
 	a.tree, c.applying = body.Object, true
 	if shown == c.res {
-		a.tree = canonical(body.Object, a.model)
+		if a.tree, err = canonical(body.Object, a.model); err != nil {
+			err = status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)
+			return
+		}
 	}
 	a.m, err = c.s.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
 	return
@@ -70,15 +75,18 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 // canonical is a configuration with its values in the form in which they are
 // stored, so that to apply "1000m" where there is "1" is no conflict; upstream
 // compares the texts. What does not fit is left to the merge, which names it, and
-// nulls are left as they are: they say that a field is there.
-func canonical(sent tree, model *schema.Model) tree {
+// nulls are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
+func canonical(sent tree, model *schema.Model) (tree, error) {
 	fitted := runtime.DeepCopyJSON(sent)
 	dropNulls(fitted)
-	if unknown, err := model.FitKeeping(fitted); err != nil || len(unknown) > 0 {
-		return sent
+	switch unknown, err := model.FitKeeping(fitted); {
+	case errors.Is(err, schema.ErrTooDeep):
+		return nil, err
+	case err != nil || len(unknown) > 0:
+		return sent, nil
 	}
 	addNulls(fitted, sent)
-	return fitted
+	return fitted, nil
 }
 
 // dropNulls takes the fields that are null out of an object.

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 	"strconv"
@@ -23,6 +24,14 @@ type step struct {
 	index int
 }
 
+// maxSteps bounds how deep an object may be. Models are not, but for the schema of a definition,
+// which may have others in it. What is said of a value names its path, so texts of a deep object grow
+// with the square of its depth: 126 KB of a definition became 1.7 GB of them.
+const maxSteps = 1000
+
+// ErrTooDeep is returned for an object that is deeper than any that could be meant.
+var ErrTooDeep = errors.New("exceeded max depth")
+
 var fitters = sync.Pool{New: func() any { return &fitter{path: make([]step, 0, 32)} }}
 
 func (m *Model) fit(obj map[string]any, keep bool) ([]string, error) {
@@ -42,6 +51,9 @@ func (w *fitter) object(n *node, obj map[string]any) error {
 		return nil
 	}
 	top := len(w.path)
+	if top >= maxSteps {
+		return ErrTooDeep
+	}
 	w.path = append(w.path, step{owner: n})
 	for key, v := range obj {
 		w.path[top].name = key

@@ -54,7 +54,7 @@ func Lookup(name string) (*Model, error) { return lookup(name) }
 //
 //	json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32
 //
-// After an error the object is in an undefined state.
+// An object that is too deep is ErrTooDeep. After an error the object is in an undefined state.
 // kind and apiVersion at the top level are known to every model.
 func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
 	if m.form != nil {
