@@ -96,9 +96,9 @@ func storedClusterRoles(store Store) ([]*rbacv1.ClusterRole, error) {
 
 // collect returns the rules of the roles that r selects, each once, selector by
 // selector and role by role in the order of their names. The same roles give the
-// same list, so that nothing is written that is there already.
+// same list, so that nothing is written that is there already. There may be ten thousands.
 func collect(r *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
-	rules := []rbacv1.PolicyRule{}
+	rules, known := []rbacv1.PolicyRule{}, map[string]struct{}{}
 	for i := range r.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&r.AggregationRule.ClusterRoleSelectors[i])
 		if err != nil {
@@ -108,21 +108,14 @@ func collect(r *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyR
 			if other.Name == r.Name || !selector.Matches(labels.Set(other.Labels)) {
 				continue
 			}
-			for _, rule := range other.Rules {
-				if !contains(rules, rule) {
-					rules = append(rules, rule)
+			for i := range other.Rules {
+				text := describe(&other.Rules[i]) // an empty list is as good as none
+				if _, ok := known[text]; !ok {
+					known[text] = struct{}{}
+					rules = append(rules, other.Rules[i])
 				}
 			}
 		}
 	}
 	return rules, nil
-}
-
-func contains(list []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
-	for _, x := range list {
-		if equality.Semantic.DeepEqual(x, rule) {
-			return true
-		}
-	}
-	return false
 }
