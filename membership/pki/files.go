@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Modes of what is written: a key or a credential, and what anyone may read.
@@ -56,6 +57,11 @@ func writeTemp(path string, data []byte, mode fs.FileMode) (string, error) {
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	return f.Name(), nil
+}
+
+// openAny opens what may be no file, for reading: it does not wait for who writes into a pipe.
+func openAny(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 func syncDir(dir string) error {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -136,7 +135,7 @@ func (s Secret) Guessable() bool {
 
 // LoadSecrets reads a token file. It refuses one that everyone can read.
 func LoadSecrets(path string) ([]Secret, error) {
-	f, err := os.Open(path)
+	f, err := openAny(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster secret: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -22,7 +23,7 @@ const maxKeyFile = 16 << 10
 // loadTokenKey reads the node's own signing key, or makes it. A file that cannot be used is an
 // error: with another key, all tokens that the node has signed would end.
 func loadTokenKey(path string) (*ecdsa.PrivateKey, error) {
-	text, err := os.ReadFile(path)
+	text, err := readKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeTokenKey(path)
 	}
@@ -38,6 +39,23 @@ func loadTokenKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	return key, nil
+}
+
+// readKeyFile reads no more than one byte above maxKeyFile, and only files.
+func readKeyFile(path string) ([]byte, error) {
+	f, err := openAny(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 }
 
 // parseTokenKey reads a key of P-256 in PKCS#8 PEM.

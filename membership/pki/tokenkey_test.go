@@ -7,10 +7,13 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func keyPEM(t testing.TB, key any) []byte {
@@ -82,6 +85,51 @@ func TestTokenKey(t *testing.T) {
 	admin, err := Open(Options{Dir: t.TempDir(), Secrets: secrets(t, secretA), AdminOnly: true})
 	if err != nil || admin.TokenKey() != nil {
 		t.Errorf("an administrator has a signing key (%v)", err)
+	}
+}
+
+// TestNoFile: a key or a secret that is no file is refused at once, a pipe too, into which nobody
+// writes; and of a large file little is read.
+func TestNoFile(t *testing.T) {
+	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	dir := func(path string) error { return os.Mkdir(path, 0o700) }
+	large := func(path string) error {
+		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+	}
+	open := func(path string) error {
+		_, err := loadTokenKey(path)
+		return err
+	}
+	load := func(path string) error {
+		_, err := LoadSecrets(path)
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		make func(path string) error
+		read func(path string) error
+		want string
+	}{
+		{"a pipe as key", pipe, open, "is not a file"},
+		{"a directory as key", dir, open, "is not a file"},
+		{"a large key", large, open, "larger than"},
+		{"a pipe as secret", pipe, load, "is not a file"},
+		{"a directory as secret", dir, load, "is not a file"},
+	} {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := c.make(path); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- c.read(path) }()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: it waits", c.name)
+		}
 	}
 }
 
