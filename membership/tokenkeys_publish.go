@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/proto"
@@ -19,12 +21,19 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 	if m.opt.Certificates == nil || m.opt.Certificates.TokenKey() == nil {
 		return
 	}
-	var reason string
+	var reason, same string
 	for tick := min(placeEvery, m.opt.Tick); sleep(ctx, tick, nil) == nil; {
 		err := m.publishTokenKeyOnce(ctx)
 		switch {
 		case err == nil:
 			reason = ""
+			others := m.sameTokenKey()
+			if now := strings.Join(others, ", "); now != same {
+				same = now
+				if len(others) > 0 {
+					m.log.Warn("other members sign service account tokens with the key of this node: a removal of one of them ends no tokens, and who has its disk signs on. On all nodes but one of these stop the node, remove pki/token.key, and start it: it makes a key of its own", "node", m.id.ID(), "others", same)
+				}
+			}
 		case ctx.Err() == nil && err.Error() != reason:
 			reason = err.Error()
 			m.log.Info("the key that this node signs service account tokens with is not published yet", "reason", err)
@@ -60,6 +69,28 @@ func (m *Manager) publishTokenKeyOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*m.opt.CallTimeout)
 	defer cancel()
 	return m.kv.Put(ctx, TableTokenKeys, id, want, false)
+}
+
+// sameTokenKey are the other members that have published the key that this node has published:
+// somebody has copied the file. A node that was removed counts as long as its tokens are kept,
+// but not for that: it may be this one, which has come back with its file.
+func (m *Manager) sameTokenKey() []string {
+	own, there := m.kv.Get(TableTokenKeys, string(m.id.ID()))
+	if !there {
+		return nil
+	}
+	records, err := m.kv.List(TableTokenKeys)
+	if err != nil {
+		return nil
+	}
+	var same []string
+	for id, raw := range records {
+		if id != string(m.id.ID()) && bytes.Equal(raw, own) && !IsRemoved(m.kv, proto.NodeID(id)) {
+			same = append(same, id)
+		}
+	}
+	slices.Sort(same)
+	return same
 }
 
 // tendTokenKeys does on the leader what the passing of time and interrupted removals leave to

@@ -8,10 +8,13 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -300,6 +303,71 @@ func TestStrangeTokenKeys(t *testing.T) {
 		t.Error("the key of a removed node counts")
 	}
 	gone(string(third.id))
+}
+
+// TestSameTokenKey: members of which one has the other's file say so, both; not so one that comes
+// back with its own file as a new member.
+func TestSameTokenKey(t *testing.T) {
+	t.Parallel()
+	w, all := threeOf(t, TokenKeysFeature)
+	leader, second, third := all[0], all[1], all[2]
+	w.published(t, all...)
+	file := func(mc *machine) string { return filepath.Join(mc.dir, "pki", pki.FileTokenKey) }
+	warnings := func(mc *machine, of proto.NodeID) (n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, line := range mc.logs {
+			if strings.Contains(line, "with the key of this node") && strings.Contains(line, string(of)) {
+				n++
+			}
+		}
+		return n
+	}
+	copied, err := os.ReadFile(file(second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(file(third))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stop(third)
+	if err := os.WriteFile(file(third), copied, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start(third, nil)
+	w.await("both say so", func() bool { return warnings(second, third.id) > 0 && warnings(third, second.id) > 0 })
+	if n := warnings(leader, third.id); n > 0 {
+		t.Error("a node with a key of its own says so too")
+	}
+	w.stop(third)
+	if err := os.WriteFile(file(third), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start(third, nil)
+	w.published(t, third)
+	w.await("nobody shares it", func() bool { return len(second.node.sameTokenKey()) == 0 })
+
+	was := third.id
+	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.stop(third)
+	w.wipe(third, true)
+	if err := os.MkdirAll(filepath.Dir(file(third)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file(third), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.run(strings.Fields("start " + third.name + " join=" + leader.name + "," + second.name))
+	w.published(t, third)
+	if k := leader.tokenKeys(t).of(was); k == nil || len(third.node.sameTokenKey()) > 0 {
+		t.Errorf("the key that it had before: %v, shared with %v", k, third.node.sameTokenKey())
+	}
+	if n := warnings(second, third.id) + warnings(second, was); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
 }
 
 // TestTokenKeysOfUpgrade: as long as a member may not know of the keys, none is published;
