@@ -128,6 +128,11 @@ func TestRefusedCommandLines(t *testing.T) {
 		{[]string{"status"}, ".kube/config"},
 		{[]string{"status", "-o", "yaml"}, "must be table or json"},
 		{[]string{"member", "promote"}, "MEMBER is missing: quorate member promote MEMBER"},
+		{[]string{"member", "remove", "n2", "--keep-tokens", "24h"}, "with a time, the flag is --keep-tokens=24h"},
+		{[]string{"member", "remove", "--keep-tokens", "24h", "n2"}, "with a time, the flag is --keep-tokens=24h"},
+		{[]string{"member", "remove", "n2", "--keep-tokens="}, "--keep-tokens= has no time"},
+		{[]string{"member", "remove", "n2", "--keep-tokens=-1h"}, "must be a time from 1s"},
+		{[]string{"member", "remove", "n2", "n3", "--keep-tokens"}, "unexpected argument \"n3\"; it is: quorate"},
 		{[]string{"snapshot", "restore", "x"}, "data-dir"},
 		{[]string{"snapshot", "verify", "/nowhere/at/all"}, "no such file"},
 	} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,9 +26,21 @@ the node: it has the key still, so who has its disk can make tokens that say to
 be from before the removal. Do not use it for a node that may be in wrong hands.
 
 More in docs/operations.md, "Remove a node".`
-	c.Flags().StringVar(keep, "keep-tokens", "", "let the service account tokens that the member has signed hold, for a time (--keep-tokens=24h) or as long as they are valid; this trusts who has its disk")
+	c.Flags().StringVar(keep, "keep-tokens", "", "let the service account tokens that the member has signed hold, for a `time` (--keep-tokens=24h) or as long as they are valid; this trusts who has its disk")
 	c.Flags().Lookup("keep-tokens").NoOptDefVal = keepLongest
-	c.PreRunE = func(*cobra.Command, []string) error { // before anybody is asked
+	exact := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		for _, arg := range args {
+			if _, err := time.ParseDuration(arg); err == nil && *keep == keepLongest && len(args) > 1 {
+				return fmt.Errorf("unexpected argument %q; with a time, the flag is --keep-tokens=%s", arg, arg)
+			}
+		}
+		return exact(c, args)
+	}
+	c.PreRunE = func(c *cobra.Command, _ []string) error { // before anybody is asked
+		if c.Flags().Changed("keep-tokens") && *keep == "" { // a variable that is not set: it does not mean that tokens end
+			return errors.New("--keep-tokens= has no time: say one, such as --keep-tokens=24h, or --keep-tokens alone: as long as the tokens are valid")
+		}
 		_, err := keepTokens(*keep)
 		return err
 	}

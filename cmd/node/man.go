@@ -143,7 +143,11 @@ func (r *roff) options(c *cobra.Command) {
 		if f.Shorthand != "" {
 			term = bold("-"+f.Shorthand) + ", " + term
 		}
-		if value != "" {
+		switch {
+		case value == "":
+		case f.NoOptDefVal != "":
+			term += "[=" + italic(value) + "]"
+		default:
 			term += "=" + italic(value)
 		}
 		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {

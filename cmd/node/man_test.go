@@ -67,6 +67,9 @@ func checkPage(t *testing.T, c *cobra.Command, file, page string) {
 		t.Errorf("%s: examples: %t", file, got)
 	}
 	option := func(f *pflag.Flag) {
+		if optional := f.Value.Type() != "bool" && f.NoOptDefVal != ""; optional && !strings.Contains(page, escape("--"+f.Name)+`\fR[=`) {
+			t.Errorf("%s: the value of --%s is optional", c.CommandPath(), f.Name)
+		}
 		if !strings.Contains(page, escape("--"+f.Name)+`\fR`) || f.DefValue == "6443" && !strings.Contains(page, "(default: 6443)") {
 			t.Errorf("%s does not say --%s, or not its default", file, f.Name)
 		}
