@@ -15,6 +15,7 @@ type securitySeries struct {
 	expiration     prometheus.Observer
 	authentication *prometheus.CounterVec
 	authorization  *prometheus.CounterVec
+	untaken        prometheus.Counter
 }
 
 func (s *securitySeries) init(r *registrar) {
@@ -23,6 +24,8 @@ func (s *securitySeries) init(r *registrar) {
 		"Remaining validity of the client certificates of requests, in seconds.", expirationBuckets).WithLabelValues()
 	s.authentication = r.counter("authentication_attempts", "Authenticated requests by result.", "result")
 	s.authorization = r.counter("authorization_attempts_total", "Authorized requests by result.", "result")
+	s.untaken = r.counter("quorate_connections_closed_for_untaken_answers_total",
+		"Connections closed because their client left too many answers on HTTP/2 untaken.").WithLabelValues()
 	for _, result := range []string{"success", "failure"} {
 		s.authentication.WithLabelValues(result)
 	}
@@ -44,6 +47,12 @@ func (m *Metrics) Authenticated(result string) {
 // Authorized counts an authorization: allowed, denied, no-opinion or error.
 func (m *Metrics) Authorized(result string) {
 	m.security.authorization.WithLabelValues(result).Inc()
+}
+
+// ClosedForUntakenAnswers counts connections that were closed because their client does not take
+// its answers.
+func (m *Metrics) ClosedForUntakenAnswers(connections int) {
+	m.security.untaken.Add(float64(connections))
 }
 
 // ErrorLog is for http.Server.ErrorLog: it counts failed TLS handshakes, which

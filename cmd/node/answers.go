@@ -1,6 +1,9 @@
 package main
 
-import "net/http"
+import (
+	"net/http"
+	"runtime/pprof"
+)
 
 // guestAnswers is how many answers to guests may wait on HTTP/2, for all guests together, beside
 // one for each connection. Each holds a goroutine, a stream and the request's headers: 17 kB, or
@@ -13,15 +16,23 @@ const guestAnswers = 4096
 // do. So all count that a guest's connection was given since it was without a stream. A stream
 // whose answer is taken back is reset, which needs no window. The first answer of a connection
 // always stays: who asks one thing, as health checks do, is not hindered by those who ask much.
+//
+// That would be too strict for users, who have much to ask on few connections. Their goroutines are
+// labelled, as those of guests are, for untaken.
 func (l *connections) bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r)
-		if r.ProtoMajor != 2 {
-			return // one at a time
+		c, ok := r.Context().Value(connectionKey{}).(*connection)
+		if !ok || r.ProtoMajor != 2 {
+			h.ServeHTTP(w, r) // HTTP/1.1 has one at a time
+			return
 		}
-		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok && !c.user.Load() && !l.answered(c) {
+		l.handlers.Add(1)
+		defer l.handlers.Add(-1)
+		h.ServeHTTP(w, r)
+		if !c.user.Load() && !l.answered(c) {
 			panic(http.ErrAbortHandler)
 		}
+		pprof.SetGoroutineLabels(c.untaken)
 	})
 }
 

@@ -113,7 +113,7 @@ var rooms = map[string]room{
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// The wiring knows everybody, and nobody knows it.
-	"cmd/node": {ours: []string{"internal/planted", "proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/", "bench/modes"}},
+	"cmd/node": {ours: []string{"internal/loglimit", "internal/planted", "proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/", "bench/modes"}},
 }
 
 // TestArchitecture compares the import table with the code. Run it with

@@ -42,6 +42,7 @@ type connections struct {
 	handshakes *handshakes
 	// guestAnswers bounds the answers to guests on HTTP/2 that may not have been taken yet.
 	guestAnswers int
+	handlers     atomic.Int64 // at work, on HTTP/2
 
 	mu       sync.Mutex
 	answers  int // of all guests' connections
@@ -263,6 +264,7 @@ type connectionKey struct{}
 // withConnection is the server's ConnContext: requests know their connection.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	if c := connectionOf(conn); c != nil {
+		c.untaken = labelled(c)
 		return context.WithValue(ctx, connectionKey{}, c)
 	}
 	return ctx
@@ -304,8 +306,9 @@ type connection struct {
 	net.Conn
 	in      *connections
 	since   time.Time
-	address string // as addressOf has it
-	number  uint64 // in the order of acceptance
+	address string          // as addressOf has it
+	number  uint64          // in the order of acceptance
+	untaken context.Context // of goroutines whose answers wait; written before there are requests
 	// broken: a write has failed, and perhaps half of it is out.
 	broken atomic.Bool
 	// user: a request on it was authenticated. Written under in.mu.

@@ -355,6 +355,7 @@ func (n *node) serve(ctx context.Context) error {
 		})
 	}
 	run("api", func(context.Context) error { return ignoreClosed(n.http.ServeTLS(n.listener, "", "")) })
+	run("answers", newUntaken(n.listener, n.metrics.ClosedForUntakenAnswers, n.log).run)
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
 	run("leader's tasks", n.leaderTasks)
