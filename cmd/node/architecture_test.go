@@ -100,7 +100,7 @@ var rooms = map[string]room{
 	"test/story":            {reach: noKubernetes},
 	"test/wire":             {ours: []string{"test/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
-	"test/chaos":        {ours: []string{"test/history", "test/wire", "test/check", "test/chaos/"}},
+	"test/chaos":        {ours: []string{"membership/pki", "test/history", "test/wire", "test/check", "test/chaos/"}},
 	"test/chaos/clock":  {reach: noKubernetes},
 	"test/chaos/host":   {reach: noKubernetes},
 	"test/chaos/lazyfs": {reach: noKubernetes},

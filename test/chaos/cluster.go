@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,8 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/test/chaos/clock"
 	"github.com/quorate/quorate/test/chaos/host"
 	"github.com/quorate/quorate/test/chaos/lazyfs"
@@ -170,13 +167,13 @@ func (c *Cluster) peers() []string {
 
 // Start starts every node and waits until all are ready.
 func (c *Cluster) Start(ctx context.Context) error {
+	if err := c.credentials(); err != nil {
+		return err
+	}
 	for _, n := range c.Nodes() {
 		if err := n.Start(); err != nil {
 			return err
 		}
-	}
-	if err := await(ctx, time.Minute, "certificates", func() error { return c.credentials() }); err != nil {
-		return err
 	}
 	for _, n := range c.Nodes() {
 		if err := n.AwaitReady(ctx, time.Minute); err != nil {
@@ -186,45 +183,18 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return nil
 }
 
-// credentials reads the administrator's certificate, which is good for all nodes.
+// credentials makes an administrator's certificate of the cluster's secret. It is no
+// node's: those end when their node is removed.
 func (c *Cluster) credentials() error {
-	b, err := c.Nodes()[0].dataFile("admin.kubeconfig")
+	secrets, err := pki.LoadSecrets(c.tokenFile())
 	if err != nil {
 		return err
 	}
-	var k struct {
-		Clusters []struct {
-			Cluster struct {
-				CA string `json:"certificate-authority-data"`
-			} `json:"cluster"`
-		} `json:"clusters"`
-		Users []struct {
-			User struct {
-				Cert string `json:"client-certificate-data"`
-				Key  string `json:"client-key-data"`
-			} `json:"user"`
-		} `json:"users"`
-	}
-	if err := yaml.Unmarshal(b, &k); err != nil {
+	admin, err := pki.Open(pki.Options{Dir: filepath.Join(c.dir, "administrator"), Secrets: secrets, AdminOnly: true})
+	if err != nil {
 		return err
 	}
-	if len(k.Clusters) == 0 || len(k.Users) == 0 {
-		return errors.New("admin.kubeconfig is not complete")
-	}
-	decode := func(s string) []byte {
-		b, e := base64.StdEncoding.DecodeString(s)
-		err = errors.Join(err, e)
-		return b
-	}
-	pair, e := tls.X509KeyPair(decode(k.Users[0].User.Cert), decode(k.Users[0].User.Key))
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(decode(k.Clusters[0].Cluster.CA)) {
-		err = errors.Join(err, errors.New("no CA in admin.kubeconfig"))
-	}
-	if err := errors.Join(err, e); err != nil {
-		return err
-	}
-	c.tls = &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS13}
+	c.tls = &tls.Config{Certificates: []tls.Certificate{*admin.AdminCertificate()}, RootCAs: admin.APIRoots(), MinVersion: tls.VersionTLS13}
 	return nil
 }
 
