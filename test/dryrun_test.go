@@ -48,6 +48,7 @@ func TestDryRun(t *testing.T) {
 	)
 	for _, made := range [][2]string{
 		{"/api/v1/namespaces", `{"metadata":{"name":"dry"}}`},
+		{"/api/v1/namespaces/dry/serviceaccounts", `{"metadata":{"name":"robot"}}`},
 		{"/api/v1/namespaces/dry/configmaps", `{"metadata":{"name":"a"}}`},
 		{"/api/v1/namespaces/dry/configmaps", `{"metadata":{"name":"held","finalizers":["example.com/held"]}}`},
 		{"/api/v1/namespaces/dry/pods", `{"metadata":{"name":"p"},` + spec},
@@ -66,6 +67,16 @@ func TestDryRun(t *testing.T) {
 		}
 		return ""
 	})
+	// The last that nodes write by themselves is the key that they sign tokens with.
+	for _, n := range c.Nodes() {
+		Await(t, 20*time.Second, n.Name+" signs tokens", func() string {
+			status, body := n.send(t, http.MethodPost, "/api/v1/namespaces/dry/serviceaccounts/robot/token", `{"spec":{}}`)
+			if status != http.StatusCreated {
+				return fmt.Sprint(status, " ", string(body))
+			}
+			return ""
+		})
+	}
 	before := quietStates(t, c)
 	var events []func() string
 	for _, resource := range []string{"/api/v1/configmaps", "/api/v1/pods", "/api/v1/namespaces", "/apis/apps/v1/deployments"} {
