@@ -2,10 +2,12 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,17 @@ func TestDryRun(t *testing.T) {
 		}
 		return ""
 	})
-	// The last that nodes write by themselves is the key that they sign tokens with.
+	// What nodes write by themselves after they are ready: that the cluster speaks a newer
+	// feature version, that the key is retired which all signed tokens with before, and the
+	// keys that they sign with since.
+	Await(t, 20*time.Second, "the leader has retired the cluster's token key", func() string {
+		for _, n := range c.Nodes() {
+			if log, err := os.ReadFile(n.Log); err == nil && bytes.Contains(log, []byte("older tokens are accepted for a time")) {
+				return ""
+			}
+		}
+		return "no node says so"
+	})
 	for _, n := range c.Nodes() {
 		Await(t, 20*time.Second, n.Name+" signs tokens", func() string {
 			status, body := n.send(t, http.MethodPost, "/api/v1/namespaces/dry/serviceaccounts/robot/token", `{"spec":{}}`)
