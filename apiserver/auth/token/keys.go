@@ -37,8 +37,8 @@ type Keys struct {
 	order  []string // of the ids, as the keys were given
 }
 
-// NewKeys returns Keys. sign may be nil. A key that is given twice counts with the fewer
-// limits.
+// NewKeys returns Keys. sign may be nil. Of a key that is given twice, the one counts whose
+// tokens end later.
 func NewKeys(sign *ecdsa.PrivateKey, verify ...Key) (*Keys, error) {
 	k := &Keys{byID: make(map[string]Key, len(verify))}
 	for _, key := range verify {
@@ -48,7 +48,7 @@ func NewKeys(sign *ecdsa.PrivateKey, verify ...Key) (*Keys, error) {
 		}
 		if was, ok := k.byID[id]; !ok {
 			k.order = append(k.order, id)
-		} else if was.Until.IsZero() {
+		} else if was.Until.IsZero() || !key.Until.IsZero() && !key.Until.After(was.Until) {
 			continue
 		}
 		k.byID[id] = key

@@ -71,6 +71,16 @@ func TestKeysOfRemovedNode(t *testing.T) {
 		// Another node has the same key, for instance after a move of its directory.
 		w.inForce(n1, kept, Key{Public: &n3.PublicKey}, kept)
 		w.expect(before, "")
+		// So has another one that was removed, and its tokens are kept for longer.
+		longer := kept
+		longer.Until = kept.Until.Add(time.Minute)
+		for _, keys := range [][]Key{{kept, longer}, {longer, kept}} {
+			w.now = kept.Until
+			w.inForce(n1, keys...)
+			w.expect(before, "")
+			w.now = longer.Until
+			w.expect(before, unknownKey)
+		}
 	}
 }
 
