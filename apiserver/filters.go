@@ -3,6 +3,7 @@ package apiserver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
@@ -264,6 +265,7 @@ func (c *call) identify() bool {
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
+			c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
 			c.partFrom()
 			c.audited()
 			c.fail(status.Unauthorized())

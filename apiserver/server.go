@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -218,6 +219,9 @@ type Server struct {
 	// tablesOf is of the registry that was served last.
 	tablesOf atomic.Pointer[tables]
 
+	// unauthenticated are the log lines about credentials that do not hold.
+	unauthenticated *loglimit.Limiter
+
 	// closing ends watches; closed once, by Shutdown.
 	closing chan struct{}
 	// abandoned ends watches without another word; closed once, by AbandonWatches.
@@ -255,7 +259,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.fields.convert = s.convertBetween
 	s.webhooks = conversion.NewCaller(conversion.Config{

@@ -21,14 +21,39 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func cert(t testing.TB, subject pkix.Name) *x509.Certificate {
+// authority signs client certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newAuthority makes one that is valid a day before and after epoch. Without a parent it
+// is a root.
+func newAuthority(t testing.TB, name string, parent *authority) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	a := &authority{}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: epoch, NotAfter: epoch.Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: epoch.AddDate(0, 0, -1), NotAfter: epoch.AddDate(0, 0, 1),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	if parent == nil {
+		parent = &authority{template, a.key}
+	}
+	a.cert = parent.sign(t, template, &a.key.PublicKey)
+	return a
+}
+
+func (a *authority) roots() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+func (a *authority) sign(t testing.TB, template *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,14 +64,18 @@ func cert(t testing.TB, subject pkix.Name) *x509.Certificate {
 	return c
 }
 
-func request(c *x509.Certificate, verified bool) *http.Request {
+// client signs a certificate that is valid for an hour from epoch on.
+func (a *authority) client(t testing.TB, subject pkix.Name, usage x509.ExtKeyUsage) *x509.Certificate {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{SerialNumber: big.NewInt(2), Subject: subject, NotBefore: epoch, NotAfter: epoch.Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}}, &a.key.PublicKey)
+}
+
+func request(chain ...*x509.Certificate) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api", nil)
 	r.TLS = nil
-	if c != nil {
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}}
-		if verified {
-			r.TLS.VerifiedChains = [][]*x509.Certificate{{c}}
-		}
+	if len(chain) > 0 {
+		r.TLS = &tls.ConnectionState{PeerCertificates: chain}
 	}
 	return r
 }
@@ -62,16 +91,21 @@ func (x tokens) AuthenticateToken(_ context.Context, token string) (*User, bool,
 }
 
 func TestAuthenticate(t *testing.T) {
-	alice := cert(t, pkix.Name{CommonName: "alice", Organization: []string{"dev", "ops"},
-		ExtraNames: []pkix.AttributeTypeAndValue{{Type: uidOID, Value: "u-1"}}})
-	nameless := cert(t, pkix.Name{Organization: []string{Masters}})
+	ca, stranger := newAuthority(t, "ca", nil), newAuthority(t, "ca", nil)
+	below := newAuthority(t, "below", ca)
+	client := x509.ExtKeyUsageClientAuth
+	name := pkix.Name{CommonName: "alice", Organization: []string{"dev", "ops"}, ExtraNames: []pkix.AttributeTypeAndValue{{Type: uidOID, Value: "u-1"}}}
+	alice, fromBelow := ca.client(t, name, client), below.client(t, name, client)
+	nameless := ca.client(t, pkix.Name{Organization: []string{Masters}}, client)
 	bearer := func(v string) *http.Request {
-		r := request(nil, false)
+		r := request()
 		r.Header.Set("Authorization", v)
 		return r
 	}
-	both := request(alice, true)
+	both := request(alice)
 	both.Header.Set("Authorization", "Bearer nonsense")
+	ended := request(alice)
+	ended.Header.Set("Authorization", "Bearer good")
 	for _, c := range []struct {
 		name   string
 		r      *http.Request
@@ -79,12 +113,18 @@ func TestAuthenticate(t *testing.T) {
 		user   string // empty: 401
 		groups []string
 	}{
-		{"nothing is anonymous", request(nil, false), epoch, Anonymous, []string{Unauthenticated}},
-		{"certificate", request(alice, true), epoch, "alice", []string{"dev", "ops", Authenticated}},
-		{"certificate at its end", request(alice, true), epoch.Add(time.Hour), "alice", []string{"dev", "ops", Authenticated}},
-		{"certificate that expired on an open connection", request(alice, true), epoch.Add(time.Hour + time.Second), "", nil},
-		{"certificate that nobody verified", request(alice, false), epoch, "", nil},
-		{"certificate without a name, of masters", request(nameless, true), epoch, "", nil},
+		{"nothing is anonymous", request(), epoch, Anonymous, []string{Unauthenticated}},
+		{"certificate", request(alice), epoch, "alice", []string{"dev", "ops", Authenticated}},
+		{"certificate at its end", request(alice), epoch.Add(time.Hour), "alice", []string{"dev", "ops", Authenticated}},
+		{"certificate that expired on an open connection", request(alice), epoch.Add(time.Hour + time.Second), "", nil},
+		{"certificate that is not valid yet", request(alice), epoch.Add(-time.Second), "", nil},
+		{"certificate that has ended, and a token", ended, epoch.Add(2 * time.Hour), "bob", []string{Authenticated}},
+		{"certificate of another authority with the same name", request(stranger.client(t, name, client)), epoch, "", nil},
+		{"certificate of another authority, which it brings along", request(stranger.client(t, name, client), stranger.cert), epoch, "", nil},
+		{"certificate of an authority below ours", request(fromBelow, below.cert), epoch, "alice", []string{"dev", "ops", Authenticated}},
+		{"certificate of an authority that is missing", request(fromBelow), epoch, "", nil},
+		{"certificate of a server", request(ca.client(t, name, x509.ExtKeyUsageServerAuth)), epoch, "", nil},
+		{"certificate without a name, of masters", request(nameless), epoch, "", nil},
 		{"certificate wins over a token", both, epoch, "alice", []string{"dev", "ops", Authenticated}},
 		{"token", bearer("Bearer good"), epoch, "bob", []string{Authenticated}},
 		{"scheme in any case", bearer("bearer good"), epoch, "bob", []string{Authenticated}},
@@ -94,8 +134,8 @@ func TestAuthenticate(t *testing.T) {
 		{"basic is no credential of ours", bearer("Basic YTpi"), epoch, Anonymous, []string{Unauthenticated}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := NewAuthentication(tokens{"good": {Name: "bob"}})
-			a.Authenticators = []Authenticator{&Certificates{Now: func() time.Time { return c.now }}}
+			a := &Authentication{Tokens: []TokenAuthenticator{tokens{"good": {Name: "bob"}}},
+				Authenticators: []Authenticator{&Certificates{Roots: ca.roots(), Now: func() time.Time { return c.now }}}}
 			u, err := a.Authenticate(c.r)
 			if c.user == "" {
 				if !errors.Is(err, ErrUnauthorized) || u != nil {
@@ -123,9 +163,8 @@ func TestAuthenticate(t *testing.T) {
 }
 
 func TestNoAnonymous(t *testing.T) {
-	a := NewAuthentication()
-	a.NoAnonymous = true
-	if _, err := a.Authenticate(request(nil, false)); !errors.Is(err, ErrUnauthorized) {
+	a := &Authentication{NoAnonymous: true}
+	if _, err := a.Authenticate(request()); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -134,15 +173,16 @@ func TestNoAnonymous(t *testing.T) {
 // certificate whose user is known.
 func TestRefusedCertificate(t *testing.T) {
 	refused := false
-	c := &Certificates{Now: func() time.Time { return epoch }, Refuse: func(leaf *x509.Certificate) error {
+	ca := newAuthority(t, "ca", nil)
+	c := &Certificates{Roots: ca.roots(), Now: func() time.Time { return epoch }, Refuse: func(leaf *x509.Certificate) error {
 		if refused && leaf.Subject.CommonName == "one" {
 			return errors.New("its node was removed")
 		}
 		return nil
 	}}
-	a := NewAuthentication()
-	a.Authenticators = []Authenticator{c}
-	one, two := request(cert(t, pkix.Name{CommonName: "one"}), true), request(cert(t, pkix.Name{CommonName: "two"}), true)
+	a := &Authentication{Authenticators: []Authenticator{c}}
+	one := request(ca.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth))
+	two := request(ca.client(t, pkix.Name{CommonName: "two"}, x509.ExtKeyUsageClientAuth))
 	if u, err := a.Authenticate(one); err != nil || u.Name != "one" {
 		t.Fatalf("%v %v", u, err)
 	}
@@ -155,23 +195,37 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 }
 
-func TestCertificateUsersAreSharedAndBounded(t *testing.T) {
-	c := &Certificates{Now: func() time.Time { return epoch }}
-	one := cert(t, pkix.Name{CommonName: "one"})
-	u1, _, err1 := c.Authenticate(request(one, true))
-	u2, _, err2 := c.Authenticate(request(one, true))
-	if err1 != nil || err2 != nil || u1 != u2 {
+// TestVerdictsAreSharedAndBounded: a certificate is verified once, also one that does not
+// hold, and no number of them takes memory.
+func TestVerdictsAreSharedAndBounded(t *testing.T) {
+	now := epoch.Add(2 * time.Hour)
+	ca := newAuthority(t, "ca", nil)
+	c := &Certificates{Roots: ca.roots(), Now: func() time.Time { return now }}
+	one := ca.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
+	bad := newAuthority(t, "ca", nil).client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
+	if _, ok, err := c.Authenticate(request(one)); ok || err == nil {
+		t.Errorf("a certificate that has ended: %v %v", ok, err)
+	}
+	now = epoch // the clock was wrong
+	u1, _, err1 := c.Authenticate(request(one))
+	u2, _, err2 := c.Authenticate(request(one))
+	if err1 != nil || err2 != nil || u1 == nil || u1 != u2 {
 		t.Errorf("not shared: %v %v", err1, err2)
 	}
-	for range maxCertUsers + 10 {
+	_, _, err1 = c.Authenticate(request(bad))
+	_, _, err2 = c.Authenticate(request(bad))
+	if err1 == nil || err1 != err2 {
+		t.Errorf("verified twice: %v %v", err1, err2)
+	}
+	for range maxVerdicts + 10 {
 		// A copy is another certificate as far as the map is concerned.
 		next := *one
-		if _, ok, err := c.Authenticate(request(&next, true)); !ok || err != nil {
+		if _, ok, err := c.Authenticate(request(&next)); !ok || err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.users); n > maxCertUsers {
-		t.Errorf("%d users kept", n)
+	if n := len(c.verdicts); n > maxVerdicts {
+		t.Errorf("%d verdicts kept", n)
 	}
 }
 

@@ -54,12 +54,6 @@ type Authentication struct {
 	Observe func(result string)
 }
 
-// NewAuthentication accepts client certificates, the tokens that the given
-// authenticators know, and anonymous requests.
-func NewAuthentication(tokens ...TokenAuthenticator) *Authentication {
-	return &Authentication{Authenticators: []Authenticator{&Certificates{}}, Tokens: tokens}
-}
-
 // Authenticate returns the user of a request. A bearer token is taken out of the
 // request once it was accepted, so that nothing behind can log or forward it.
 //

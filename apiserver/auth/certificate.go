@@ -13,11 +13,14 @@ import (
 )
 
 // Certificates recognizes TLS client certificates: the common name is the user,
-// the organizations are its groups. The TLS layer has verified the chain for
-// client authentication when the connection began; what is checked here on every
-// request is that no certificate of the chain has expired since, and Refuse. The zero value
-// is ready to use.
+// the organizations are its groups. The TLS layer has seen that the client has the key; the
+// chain is verified here, once for a certificate, and so an answer says that it does not
+// hold: in the handshake it would be a lost connection, of which a client cannot tell whether
+// its request was carried out. Checked on every request are the validity of the chain's
+// certificates, and Refuse.
 type Certificates struct {
+	// Roots are the authorities of client certificates. Nil: none.
+	Roots *x509.CertPool
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Observe is told how long the certificate of a request is still valid. May
@@ -27,12 +30,19 @@ type Certificates struct {
 	// asked on every request, concurrently, and must not block. May be nil.
 	Refuse func(leaf *x509.Certificate) error
 
-	mu    sync.Mutex
-	users map[*x509.Certificate]*User // by leaf; emptied when full
+	mu       sync.Mutex
+	verdicts map[*x509.Certificate]*verdict // by leaf; emptied when full
 }
 
-// maxCertUsers bounds the users that are kept between requests.
-const maxCertUsers = 1024
+// verdict is what a certificate is worth as long as it is valid.
+type verdict struct {
+	chains [][]*x509.Certificate
+	user   *User
+	err    error // why it is worth nothing; then the others are nil
+}
+
+// maxVerdicts bounds what is kept between requests.
+const maxVerdicts = 1024
 
 // uidOID is where a certificate's subject may carry the user's UID.
 var uidOID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
@@ -42,18 +52,18 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
-	if len(r.TLS.VerifiedChains) == 0 {
-		return nil, false, errors.New("client certificate: not verified")
-	}
 	now := time.Now
 	if c.Now != nil {
 		now = c.Now
 	}
-	at := now()
-	if err := anyCurrent(r.TLS.VerifiedChains, at); err != nil {
+	leaf, at := r.TLS.PeerCertificates[0], now()
+	v := c.verdict(leaf, r.TLS.PeerCertificates[1:], at)
+	if v.err != nil {
+		return nil, false, v.err
+	}
+	if err := anyCurrent(v.chains, at); err != nil {
 		return nil, false, err
 	}
-	leaf := r.TLS.VerifiedChains[0][0]
 	if c.Refuse != nil {
 		if err := c.Refuse(leaf); err != nil {
 			return nil, false, fmt.Errorf("client certificate: %w", err)
@@ -62,23 +72,56 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 	if c.Observe != nil {
 		c.Observe(leaf.NotAfter.Sub(at))
 	}
+	return v.user, true, nil
+}
+
+// verdict judges a certificate when it is seen first. That it is worth nothing is kept as
+// well: a client can choose a chain that is costly to verify.
+func (c *Certificates) verdict(leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) *verdict {
 	c.mu.Lock()
-	u := c.users[leaf]
+	v := c.verdicts[leaf]
 	c.mu.Unlock()
-	if u != nil {
-		return u, true, nil
+	if v != nil {
+		return v
 	}
-	u, err := certUser(leaf)
+	v = &verdict{}
+	if v.chains, v.err = c.verify(leaf, rest, at); v.err == nil {
+		if v.user, v.err = certUser(leaf); v.err != nil {
+			v.chains = nil
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.verdicts == nil || len(c.verdicts) >= maxVerdicts {
+		c.verdicts = make(map[*x509.Certificate]*verdict)
+	}
+	c.verdicts[leaf] = v
+	return v
+}
+
+// verify returns the chains from a certificate to the roots. The leaf itself need not be
+// valid: that is asked on each request.
+func (c *Certificates) verify(leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) ([][]*x509.Certificate, error) {
+	if c.Roots == nil {
+		return nil, errors.New("client certificate: no authority is known")
+	}
+	between := x509.NewCertPool()
+	for _, cert := range rest {
+		between.AddCert(cert)
+	}
+	switch {
+	case at.Before(leaf.NotBefore):
+		at = leaf.NotBefore
+	case at.After(leaf.NotAfter):
+		at = leaf.NotAfter
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: c.Roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 	if err != nil {
-		return nil, false, err
+		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	c.mu.Lock()
-	if c.users == nil || len(c.users) >= maxCertUsers {
-		c.users = make(map[*x509.Certificate]*User)
-	}
-	c.users[leaf] = u
-	c.mu.Unlock()
-	return u, true, nil
+	return chains, nil
 }
 
 // anyCurrent is nil if at least one chain is within the validity of all its members.

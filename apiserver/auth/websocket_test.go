@@ -18,7 +18,7 @@ func (t oneToken) AuthenticateToken(_ context.Context, token string) (*User, boo
 func TestSocketToken(t *testing.T) {
 	token := socketTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte("secret"))
 	wrong := socketTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte("wrong"))
-	a := NewAuthentication(oneToken("secret"))
+	a := &Authentication{Tokens: []TokenAuthenticator{oneToken("secret")}}
 	for _, row := range []struct {
 		name      string
 		upgrade   string

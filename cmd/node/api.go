@@ -67,7 +67,7 @@ func (n *node) serveAPI(context.Context) error {
 		return err
 	}
 	authenticator := &auth.Authentication{
-		Authenticators: []auth.Authenticator{&auth.Certificates{Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
+		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.pki.APIRoots(), Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
 		Tokens:         []auth.TokenAuthenticator{accounts},
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
@@ -206,8 +206,8 @@ func (n *node) httpServer(h http.Handler) *http.Server {
 			GetCertificate: n.pki.ServingCertificate,
 			// Waits for the handshake's turn; the configuration is this one.
 			GetConfigForClient: n.listener.handshakes.begin,
-			// Clients may present a certificate; one that is presented must be ours.
-			ClientAuth: tls.VerifyClientCertIfGiven,
+			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
+			ClientAuth: tls.RequestClientCert,
 			ClientCAs:  n.pki.APIRoots(),
 			NextProtos: []string{"h2", "http/1.1"},
 		},

@@ -1,0 +1,97 @@
+package test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/membership/pki"
+)
+
+// TestClientCertificates: a certificate that does not hold is answered with 401, as by
+// upstream: were the handshake refused, a client could not tell it from a lost connection.
+// A token counts beside it.
+func TestClientCertificates(t *testing.T) {
+	c := shared(t)
+	n := c.Nodes()[0]
+	own, err := pki.LoadSecrets(filepath.Join(c.dir, "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	n.must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces", "application/json", `{"metadata":{"name":"certificates"}}`)
+	n.must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces/certificates/serviceaccounts", "application/json", `{"metadata":{"name":"robot"}}`)
+	var token string
+	Await(t, 20*time.Second, n.Name+" issues a token", func() string {
+		r, err := n.Typed(t).CoreV1().ServiceAccounts("certificates").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		token = r.Status.Token
+		return ""
+	})
+	for _, x := range []struct {
+		name    string
+		secrets []pki.Secret
+		made    time.Time
+		token   string
+		want    int
+		message string
+	}{
+		{"valid", own, now, "", http.StatusOK, `"kind":"APIVersions"`},
+		{"ended", own, now.AddDate(-2, 0, 0), "", http.StatusUnauthorized, `"message":"Unauthorized"`},
+		{"of the future", own, now.AddDate(1, 0, 0), "", http.StatusUnauthorized, `"message":"Unauthorized"`},
+		{"of another cluster", []pki.Secret{pki.NewSecret()}, now, "", http.StatusUnauthorized, `"message":"Unauthorized"`},
+		{"ended, with a token", own, now.AddDate(-2, 0, 0), token, http.StatusOK, `"kind":"APIVersions"`},
+	} {
+		admin, err := pki.Open(pki.Options{Dir: t.TempDir(), Secrets: x.secrets, AdminOnly: true, Now: func() time.Time { return x.made }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, protocols := range [][]string{{"h2"}, {"http/1.1"}} {
+			cfg, err := n.TLS()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.NextProtos, cfg.Certificates = protocols, nil
+			// Whatever authorities the server says it knows.
+			cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return admin.AdminCertificate(), nil }
+			transport := &http.Transport{TLSClientConfig: cfg, ForceAttemptHTTP2: protocols[0] == "h2"}
+			r, err := http.NewRequest(http.MethodGet, n.API+"/api", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.token != "" {
+				r.Header.Set("Authorization", "Bearer "+x.token)
+			}
+			w, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(r)
+			if err != nil {
+				t.Errorf("%s, %s: %v", x.name, protocols, err)
+				continue
+			}
+			body, err := io.ReadAll(w.Body)
+			_ = w.Body.Close()
+			transport.CloseIdleConnections()
+			if err != nil || w.StatusCode != x.want || !strings.Contains(string(body), x.message) {
+				t.Errorf("%s, %s: %d %s (%v), want %d", x.name, protocols, w.StatusCode, body, err, x.want)
+			}
+		}
+	}
+	// The operator finds out why.
+	log, err := os.ReadFile(n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`WARN msg="a credential does not hold" from=127\.0\.0\.1:\d+ err="unauthorized: client certificate: `).Match(log) {
+		t.Error("the node's log does not say why a certificate is refused")
+	}
+}
