@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -200,12 +204,18 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
 	defer cancel()
-	r, err := m.hello(ctx, address)
-	if err != nil {
-		m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "error", err)
-		return false
+	defer m.peers.ForgetAddress(address)
+	// By its id the member would be asked where it is now.
+	conn, err := m.peers.Conn("", address)
+	if err == nil {
+		var there peer.Peer
+		if _, err = proto.NewMembershipClient(conn).Hello(ctx, &proto.HelloRequest{Self: m.self(), ClusterId: string(m.id.Cluster())}, grpc.Peer(&there)); err == nil {
+			is, proven := m.opt.Caller(peer.NewContext(ctx, &there))
+			return proven && is == id
+		}
 	}
-	return r.Self.NodeId == string(id)
+	m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "error", err)
+	return false
 }
 
 // alias is another spelling of an address: the port with a zero in front.
@@ -271,6 +281,13 @@ func (m *Manager) demote(ctx context.Context, f facts, target Server, force bool
 func (m *Manager) remove(ctx context.Context, f facts, target Server, name string, force bool, keep time.Duration) error {
 	if err := guard(proto.ChangeKind_CHANGE_REMOVE, target, f, force); err != nil {
 		return err
+	}
+	if others := m.sameTokenKey(target.ID); len(others) > 0 && keep == 0 && !force {
+		for i, id := range others {
+			others[i] = f.name(proto.NodeID(id))
+		}
+		return fmt.Errorf("%w: remove %s: it signs service account tokens with the same key as %s, so they would not end, and who has its disk could sign more. First stop %s, remove pki/token.key in its data directory, and start it: it makes a key of its own",
+			ErrRefused, f.name(target.ID), strings.Join(others, ", "), others[0])
 	}
 	if err := m.handOver(ctx, f, target); err != nil {
 		return err

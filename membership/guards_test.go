@@ -7,12 +7,16 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
@@ -287,6 +291,56 @@ func TestTransferIsNotRepeated(t *testing.T) {
 	set(x, false, 99) // its log has moved
 	if err := leader.node.StepDown(ctx); err != nil || !x.node.raft.IsLeader() {
 		t.Errorf("after it has moved: %v", err)
+	}
+}
+
+// liar answers with another node's id.
+type liar struct {
+	proto.UnimplementedMembershipServer
+	as *proto.Member
+}
+
+func (l liar) Hello(context.Context, *proto.HelloRequest) (*proto.HelloResponse, error) {
+	return &proto.HelloResponse{Self: l.as}, nil
+}
+
+// TestIsAtIsProven: who is at an address is what the certificate says, whatever the node
+// says; and the connection for that question does not stay.
+func TestIsAtIsProven(t *testing.T) {
+	t.Parallel()
+	w, all := three(t)
+	leader, second, third := all[0], all[1], all[2]
+	m := leader.node
+	for _, x := range []struct {
+		id      proto.NodeID
+		address string
+		want    bool
+	}{{second.id, second.address, true}, {third.id, second.address, false}} {
+		if got := m.isAt(t.Context(), x.id, x.address); got != x.want {
+			t.Errorf("%s is at %s: %v", x.id, x.address, got)
+		}
+	}
+	w.stop(third)
+	l, err := net.Listen("tcp", third.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*second.cert.Certificate()}})))
+	proto.RegisterMembershipServer(server, liar{as: third.node.self()})
+	go server.Serve(l)
+	defer server.Stop()
+	if m.isAt(t.Context(), third.id, third.address) {
+		t.Error("a node with another's certificate is believed to be the member that it says")
+	}
+	if !m.isAt(t.Context(), second.id, third.address) {
+		t.Error("the node that the certificate names is not found")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, at := range []string{second.address, third.address} {
+		if leader.conns["@"+at] != nil {
+			t.Errorf("the connection to %s stays open", at)
+		}
 	}
 }
 

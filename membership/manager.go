@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,8 +49,9 @@ type Options struct {
 	Consensus Consensus
 	KV        KV
 	Peers     Peers
-	// Caller returns the node that a gRPC call came from, as its certificate
-	// names it (raftstore/peer.CallerOf).
+	// Caller returns the node that a gRPC call came from, as its certificate names it
+	// (raftstore/peer.CallerOf); and in a context with the peer of a call of ours, the node
+	// that has answered.
 	Caller func(context.Context) (proto.NodeID, bool)
 	// Certificates are needed for join tokens, and for the key that this node signs service
 	// account tokens with.
@@ -107,6 +109,7 @@ type Manager struct {
 	changing      chan struct{}     // holds one token: one change at a time
 	joins, wrong  bucket            // uses of join tokens, and tries with what is none
 	refusals      *loglimit.Limiter // log lines about those
+	tokenKey      *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
 	divergences   atomic.Int64
 	waiting       atomic.Pointer[string] // what this node waits for before it is part of a cluster
 	differs       chan evidence          // that this node's state is wrong
@@ -155,6 +158,9 @@ func New(opt Options) (*Manager, error) {
 		joins:    bucket{rate: 20, burst: 50, now: opt.Now},
 		wrong:    bucket{rate: 20, burst: 50, now: opt.Now},
 		refusals: loglimit.New(time.Second),
+	}
+	if c := opt.Certificates; c != nil && c.TokenKey() != nil {
+		m.tokenKey = &c.TokenKey().PublicKey
 	}
 	var err error
 	m.acquaintances, err = loadAcquaintances(filepath.Join(opt.Dir, acquaintancesFile), m.self())

@@ -18,7 +18,7 @@ import (
 // the replicated state. The node signs nothing before its own state has the key: then all
 // that it has signed can be verified, by a node that has applied as much.
 func (m *Manager) publishTokenKey(ctx context.Context) {
-	if m.opt.Certificates == nil || m.opt.Certificates.TokenKey() == nil {
+	if m.tokenKey == nil {
 		return
 	}
 	var reason, same string
@@ -27,7 +27,7 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 		switch {
 		case err == nil:
 			reason = ""
-			others := m.sameTokenKey()
+			others := m.sameTokenKey(m.id.ID())
 			if now := strings.Join(others, ", "); now != same {
 				same = now
 				if len(others) > 0 {
@@ -47,7 +47,7 @@ func (m *Manager) publishTokenKeyOnce(ctx context.Context) error {
 		return nil
 	}
 	cluster := m.raft.Cluster()
-	der, err := x509.MarshalPKIXPublicKey(&m.opt.Certificates.TokenKey().PublicKey)
+	der, err := x509.MarshalPKIXPublicKey(m.tokenKey)
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func (m *Manager) publishTokenKeyOnce(ctx context.Context) error {
 	return m.kv.Put(ctx, TableTokenKeys, id, want, false)
 }
 
-// sameTokenKey are the other members that have published the key that this node has published:
+// sameTokenKey are the other members that have published the key that a node has published:
 // somebody has copied the file. A node that was removed counts as long as its tokens are kept,
 // but not for that: it may be this one, which has come back with its file.
-func (m *Manager) sameTokenKey() []string {
-	own, there := m.kv.Get(TableTokenKeys, string(m.id.ID()))
+func (m *Manager) sameTokenKey(node proto.NodeID) []string {
+	own, there := m.kv.Get(TableTokenKeys, string(node))
 	if !there {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (m *Manager) sameTokenKey() []string {
 	}
 	var same []string
 	for id, raw := range records {
-		if id != string(m.id.ID()) && bytes.Equal(raw, own) && !IsRemoved(m.kv, proto.NodeID(id)) {
+		if id != string(node) && bytes.Equal(raw, own) && !IsRemoved(m.kv, proto.NodeID(id)) {
 			same = append(same, id)
 		}
 	}

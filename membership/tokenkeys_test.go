@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -344,13 +345,18 @@ func TestSameTokenKey(t *testing.T) {
 	if n := warnings(leader, third.id); n > 0 {
 		t.Error("a node with a key of its own says so too")
 	}
+	// Its removal would end no tokens.
+	_, err = client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{})
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "signs service account tokens with the same key as "+second.name) {
+		t.Errorf("the removal of one of them: %v", err)
+	}
 	w.stop(third)
 	if err := os.WriteFile(file(third), own, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.start(third, nil)
 	w.published(t, third)
-	w.await("nobody shares it", func() bool { return len(second.node.sameTokenKey()) == 0 })
+	w.await("nobody shares it", func() bool { return len(second.node.sameTokenKey(second.id)) == 0 })
 
 	was := third.id
 	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{Keep: true}); err != nil {
@@ -366,8 +372,8 @@ func TestSameTokenKey(t *testing.T) {
 	}
 	w.run(strings.Fields("start " + third.name + " join=" + leader.name + "," + second.name))
 	w.published(t, third)
-	if k := leader.tokenKeys(t).of(was); k == nil || len(third.node.sameTokenKey()) > 0 {
-		t.Errorf("the key that it had before: %v, shared with %v", k, third.node.sameTokenKey())
+	if k := leader.tokenKeys(t).of(was); k == nil || len(third.node.sameTokenKey(third.id)) > 0 {
+		t.Errorf("the key that it had before: %v, shared with %v", k, third.node.sameTokenKey(third.id))
 	}
 	if n := warnings(second, third.id) + warnings(second, was); n != 1 {
 		t.Errorf("it was said %d times", n)
