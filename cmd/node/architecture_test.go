@@ -54,7 +54,7 @@ var rooms = map[string]room{
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "apiserver/"}, direct: noRaft},
+	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "internal/loglimit", "apiserver/"}, direct: noRaft},
 	"apiserver/kinds":     {ours: []string{"proto"}, reach: noRaft},
 	"apiserver/schema":    {reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
