@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +20,7 @@ func (c *call) isApply() bool { return patch.IsApply(c.r.Header.Get("Content-Typ
 
 // applied is a configuration that a client applies.
 type applied struct {
-	tree  tree
+	tree  tree.Object
 	model *schema.Model
 	m     *fieldmanager.Manager
 }
@@ -76,7 +77,7 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 // stored, so that to apply "1000m" where there is "1" is no conflict; upstream
 // compares the texts. What does not fit is left to the merge, which names it, and
 // nulls are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
-func canonical(sent tree, model *schema.Model) (tree, error) {
+func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
 	fitted := runtime.DeepCopyJSON(sent)
 	dropNulls(fitted)
 	switch unknown, err := model.FitKeeping(fitted); {
@@ -92,7 +93,7 @@ func canonical(sent tree, model *schema.Model) (tree, error) {
 // dropNulls takes the fields that are null out of an object.
 func dropNulls(v any) {
 	switch v := v.(type) {
-	case tree:
+	case tree.Object:
 		for k, x := range v {
 			if x == nil {
 				delete(v, k)
@@ -111,8 +112,8 @@ func dropNulls(v any) {
 // lists.
 func addNulls(v, from any) {
 	switch from := from.(type) {
-	case tree:
-		to, ok := v.(tree)
+	case tree.Object:
+		to, ok := v.(tree.Object)
 		if !ok {
 			return
 		}
@@ -149,7 +150,7 @@ func (c *call) apply() error {
 			return change{}, err
 		}
 		if c.res.Subresource("status") != nil {
-			carry(obj, old, "status")
+			tree.CopyField(obj, old, "status")
 		}
 		return c.replace(cur, obj, old)
 	})
@@ -191,14 +192,14 @@ func (c *call) applyNew(a applied) (change, error) {
 	if err != nil {
 		return change{}, revise.Settled{Err: err}
 	}
-	if text(meta, "uid") != "" {
-		return change{}, status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), text(meta, "uid"), "")
+	if tree.Text(meta, "uid") != "" {
+		return change{}, status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), tree.Text(meta, "uid"), "")
 	}
 	return c.decideInsert(obj, meta)
 }
 
 // merged merges a configuration into the current version.
-func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree, err error) {
+func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree.Object, err error) {
 	if old, err = c.decode(cur); err != nil {
 		return nil, nil, err
 	}
@@ -215,11 +216,11 @@ func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree, err error) {
 
 // fitMerged brings the result of an apply, whose values are as the client wrote
 // them, into the form in which they are stored.
-func (c *call) fitMerged(a applied, result tree) (obj, meta tree, err error) {
+func (c *call) fitMerged(a applied, result tree.Object) (obj, meta tree.Object, err error) {
 	if _, err := a.model.Fit(result); err != nil {
 		return nil, nil, status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)
 	}
-	if obj, meta, err = shallow(result); err != nil {
+	if obj, meta, err = tree.WithOwnMeta(result); err != nil {
 		return nil, nil, err
 	}
 	return obj, meta, c.matchPath(obj)
@@ -244,18 +245,18 @@ func (c *call) applyToScale() error {
 	if _, err := checkKind(a.tree, scaleResource.GVK()); err != nil {
 		return err
 	}
-	sent, err := metaOf(a.tree)
+	sent, err := tree.Meta(a.tree)
 	if err != nil {
 		return err
 	}
-	part := tree{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": tree{}}
+	part := tree.Object{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": tree.Object{}}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion"} {
 		if v, ok := sent[name]; ok {
-			part["metadata"].(tree)[name] = v
+			part["metadata"].(tree.Object)[name] = v
 		}
 	}
-	if replicas := lookup(a.tree, "spec.replicas"); replicas != nil {
-		if err := assign(part, c.sub.SpecReplicas, replicas); err != nil {
+	if replicas := tree.Lookup(a.tree, "spec.replicas"); replicas != nil {
+		if err := tree.Set(part, c.sub.SpecReplicas, replicas); err != nil {
 			return err
 		}
 	}
@@ -268,16 +269,16 @@ func (c *call) applyToScale() error {
 		if err != nil {
 			return change{}, err
 		}
-		scaled, meta, err := shallow(old)
+		scaled, meta, err := tree.WithOwnMeta(old)
 		if err != nil {
 			return change{}, err
 		}
-		mergedMeta, err := metaOf(merged)
+		mergedMeta, err := tree.Meta(merged)
 		if err != nil {
 			return change{}, err
 		}
-		carry(meta, mergedMeta, "managedFields")
-		return c.rescale(cur, scaled, old, lookup(merged, c.sub.SpecReplicas))
+		tree.CopyField(meta, mergedMeta, "managedFields")
+		return c.rescale(cur, scaled, old, tree.Lookup(merged, c.sub.SpecReplicas))
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,7 +17,7 @@ import (
 
 // readObject reads and decodes a request's body as an object of res, checks its
 // kind and makes it fit the model.
-func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error) {
+func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree.Object, error) {
 	raw, err := c.body(res)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error
 	if err != nil {
 		if res.Custom && gvk.Kind != res.Kind {
 			// Upstream takes any kind of its group when it decodes, and validates it.
-			err = status.Invalid(gvk.GroupKind(), text(asTree(body.Object["metadata"]), "name"), field.ErrorList{
+			err = status.Invalid(gvk.GroupKind(), tree.Text(tree.As(body.Object["metadata"]), "name"), field.ErrorList{
 				field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+res.Kind),
 			})
 		}
@@ -43,8 +44,8 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree, error
 
 // checkKind refuses a body of another kind than the path's; what it does not
 // say is taken from the path.
-func checkKind(obj tree, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
-	got, err := sentKind(text(obj, "kind"), text(obj, "apiVersion"), want)
+func checkKind(obj tree.Object, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
+	got, err := sentKind(tree.Text(obj, "kind"), tree.Text(obj, "apiVersion"), want)
 	if err == nil {
 		obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
 	}

@@ -2,12 +2,13 @@ package apiserver
 
 import (
 	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // normalize makes an object, in place, what it will be when it is read back: a
 // version that is stored in another form leaves out, or adds, what only that says.
-func (c *call) normalize(obj tree) error {
+func (c *call) normalize(obj tree.Object) error {
 	if c.res.Conversion == "" {
 		return nil
 	}
@@ -24,13 +25,13 @@ func (c *call) normalize(obj tree) error {
 			obj[name] = v
 		}
 	}
-	carry(asTree(obj["metadata"]), asTree(shown["metadata"]), "annotations")
+	tree.CopyField(tree.As(obj["metadata"]), tree.As(shown["metadata"]), "annotations")
 	return nil
 }
 
 // checkModel is what the schema says of an object: of what is sent, or of what
 // that is stored as.
-func (c *call) checkModel(model *schema.Model, obj tree) (field.ErrorList, error) {
+func (c *call) checkModel(model *schema.Model, obj tree.Object) (field.ErrorList, error) {
 	if c.res.Conversion == "" {
 		return model.Validate(obj), nil
 	}

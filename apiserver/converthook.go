@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,7 +128,7 @@ func (s *Server) convertStored(ctx context.Context, to *crd.Version, hook *conve
 		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().Form, to: res.Form, webhook: hook.ID()}
 	}
 	return s.conversions.Get(ctx, keys, func(missing []int) ([]*mvcc.Version, []int64, error) {
-		objects := make([]tree, len(missing))
+		objects := make([]tree.Object, len(missing))
 		for n, i := range missing {
 			var err error
 			if objects[n], err = codec.DecodeStored(b.from[i].Resource(), b.versions[i]); err != nil {
@@ -151,7 +152,7 @@ func (s *Server) convertStored(ctx context.Context, to *crd.Version, hook *conve
 
 // convert has the definition's webhook convert objects of its other versions, and
 // brings what comes back into the form of the version.
-func (s *Server) convert(ctx context.Context, to *crd.Version, objects []tree) ([]tree, error) {
+func (s *Server) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
 	out, err := s.webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (c *call) shownOne(v *mvcc.Version) (*mvcc.Version, error) {
 }
 
 // decode is a stored version as a tree of c.res.
-func (c *call) decode(v *mvcc.Version) (tree, error) {
+func (c *call) decode(v *mvcc.Version) (tree.Object, error) {
 	v, err := c.shownOne(v)
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (c *call) decode(v *mvcc.Version) (tree, error) {
 
 // forStorage is an object of c.res in the version that is stored, complete. obj is
 // not changed.
-func (c *call) forStorage(obj tree) (tree, *kinds.Resource, error) {
+func (c *call) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	of := crd.Of(c.res)
 	if of == nil {
 		return obj, c.res, nil
@@ -213,9 +214,9 @@ func (c *call) forStorage(obj tree) (tree, *kinds.Resource, error) {
 
 // convertTree is an object of another version of the same definition in a version. It
 // shares nothing with obj.
-func (s *Server) convertTree(ctx context.Context, obj tree, to *crd.Version) (tree, error) {
+func (s *Server) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
 	if to.Definition().Webhook() != nil {
-		out, err := s.convert(ctx, to, []tree{obj})
+		out, err := s.convert(ctx, to, []tree.Object{obj})
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +231,7 @@ func (s *Server) convertTree(ctx context.Context, obj tree, to *crd.Version) (tr
 }
 
 // convertBetween converts for those who merge managed fields, which have no context.
-func (s *Server) convertBetween(obj tree, from, to *kinds.Resource) (tree, error) {
+func (s *Server) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
 	if v == nil {
 		return codec.Convert(obj, from, to)

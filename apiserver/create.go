@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +24,7 @@ const generateAttempts = 8
 
 // readWrite is how a write with an object begins: its options, the form of the
 // answer, and the object, which fits the model.
-func (c *call) readWrite(optionsKind string) (f codec.Format, obj tree, err error) {
+func (c *call) readWrite(optionsKind string) (f codec.Format, obj tree.Object, err error) {
 	if err = c.q.checkModify(optionsKind); err != nil {
 		return
 	}
@@ -54,12 +54,12 @@ func (c *call) create() error {
 
 // createObject completes, validates and stores a decoded object that fits the
 // model. With generateName it tries several names.
-func (c *call) createObject(obj tree) (written, error) {
-	meta, err := metaOf(obj)
+func (c *call) createObject(obj tree.Object) (written, error) {
+	meta, err := tree.Meta(obj)
 	if err != nil {
 		return written{}, err
 	}
-	if err := matchNamespace(meta, c.res, c.info.objectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.objectNamespace); err != nil {
 		return written{}, err
 	}
 	if c.q.isDryRun() {
@@ -67,23 +67,23 @@ func (c *call) createObject(obj tree) (written, error) {
 		// copies of objects that they have read.
 		delete(meta, "resourceVersion")
 	}
-	if err := prepareCreate(meta, c.res, c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, c.res.HasGeneration, c.s.cfg.Now()); err != nil {
 		return written{}, err
 	}
 	if c.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
-	if text(meta, "name") == "" && text(meta, "generateName") != "" {
+	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
 		return c.createGenerated(obj)
 	}
-	c.info.Name = text(meta, "name")
+	c.info.Name = tree.Text(meta, "name")
 	return c.createNamed(obj, meta)
 }
 
 // complete defaults an object, fills in what the server generates, and validates
 // all of it. errs is what is wrong with it so far; old is nil for a create.
 // Everything that is wrong is refused at once.
-func (c *call) complete(obj, old tree, errs field.ErrorList) error {
+func (c *call) complete(obj, old tree.Object, errs field.ErrorList) error {
 	model, err := c.model()
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (c *call) complete(obj, old tree, errs field.ErrorList) error {
 }
 
 // unheeded tells who writes an object what it asks for in vain.
-func (c *call) unheeded(obj tree) {
+func (c *call) unheeded(obj tree.Object) {
 	if c.r == nil || c.sub != nil || len(c.res.Unenforced) == 0 {
 		return // nobody is there to be told, or a controller that writes a status
 	}
@@ -184,9 +184,9 @@ func without(errs, others field.ErrorList) field.ErrorList {
 	})
 }
 
-func (c *call) createNamed(obj, meta tree) (w written, err error) {
+func (c *call) createNamed(obj, meta tree.Object) (w written, err error) {
 	defer func() { c.settleClaims(nil, w, err) }()
-	if err := c.complete(obj, nil, validateMeta(meta, c.res)); err != nil {
+	if err := c.complete(obj, nil, tree.ValidateMeta(meta, c.res.NameRule)); err != nil {
 		return written{}, err
 	}
 	ch, err := c.store(proto.Op_OP_PUT, obj)
@@ -269,14 +269,14 @@ func (c *call) alreadyExists(there *mvcc.Version) error {
 
 // createGenerated tries several names. What the server generates may contain the
 // name, so each attempt begins with the object as it was sent.
-func (c *call) createGenerated(sent tree) (written, error) {
+func (c *call) createGenerated(sent tree.Object) (written, error) {
 	for range generateAttempts {
-		obj, meta, err := shallow(sent)
+		obj, meta, err := tree.WithOwnMeta(sent)
 		if err != nil {
 			return written{}, err
 		}
-		meta["name"] = generatedName(text(meta, "generateName"))
-		c.info.Name = text(meta, "name")
+		meta["name"] = generatedName(tree.Text(meta, "generateName"))
+		c.info.Name = tree.Text(meta, "name")
 		w, err := c.createNamed(obj, meta)
 		if !apierrors.IsAlreadyExists(err) {
 			return w, err
@@ -341,16 +341,4 @@ func (c *call) definitionError() error {
 		return definitionTerminating(c.res)
 	}
 	return nil
-}
-
-// shallow returns a copy of an object with metadata of its own, so that one
-// attempt of a write leaves nothing behind for the next.
-func shallow(obj tree) (tree, tree, error) {
-	meta, err := metaOf(obj)
-	if err != nil {
-		return nil, nil, err
-	}
-	work, workMeta := maps.Clone(obj), maps.Clone(meta)
-	work["metadata"] = workMeta
-	return work, workMeta, nil
 }

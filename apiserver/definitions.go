@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,7 @@ import (
 
 // definitionHooks are those of CustomResourceDefinitions.
 var definitionHooks = objectHooks{
-	complete: func(c *call, obj, old tree) error {
+	complete: func(c *call, obj, old tree.Object) error {
 		if c.info.Subresource != "" {
 			return nil
 		}
@@ -32,7 +33,7 @@ var definitionHooks = objectHooks{
 		}
 		return crd.PrepareStatus(obj, old == nil)
 	},
-	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
+	validate: func(c *call, obj, old tree.Object) (field.ErrorList, error) {
 		return crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
 	},
 	validatesAll: true,
@@ -41,13 +42,13 @@ var definitionHooks = objectHooks{
 
 // customHooks are those of all custom resources.
 var customHooks = objectHooks{
-	forUser: func(c *call, _, old tree) error {
+	forUser: func(c *call, _, old tree.Object) error {
 		if old == nil && crd.Of(c.res).Definition().Terminating() {
 			return definitionTerminating(c.res)
 		}
 		return nil
 	},
-	validate: func(c *call, obj, old tree) (field.ErrorList, error) {
+	validate: func(c *call, obj, old tree.Object) (field.ErrorList, error) {
 		v := crd.Of(c.res)
 		if c.info.Subresource == "status" {
 			return v.ValidateStatus(c.ctx, obj, old)
@@ -65,9 +66,9 @@ func definitionTerminating(res *kinds.Resource) error {
 }
 
 // startDeleteDefinition keeps a definition until its objects are deleted.
-func startDeleteDefinition(c *call, obj tree) (held bool) {
-	meta := asTree(obj["metadata"])
-	if text(meta, "deletionTimestamp") != "" {
+func startDeleteDefinition(c *call, obj tree.Object) (held bool) {
+	meta := tree.As(obj["metadata"])
+	if tree.Text(meta, "deletionTimestamp") != "" {
 		return false
 	}
 	state, err := crd.StatusOf(obj)
@@ -78,9 +79,9 @@ func startDeleteDefinition(c *call, obj tree) (held bool) {
 	if obj["status"], err = crd.StatusTree(state); err != nil {
 		return false
 	}
-	list, _ := stringList(meta["finalizers"])
+	list, _ := tree.Strings(meta["finalizers"])
 	if !slices.Contains(list, crd.Finalizer) {
-		setFinalizers(meta, append(slices.Clone(list), crd.Finalizer))
+		tree.SetFinalizers(meta, append(slices.Clone(list), crd.Finalizer))
 	}
 	return true
 }
@@ -209,14 +210,14 @@ func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *cr
 		if err != nil {
 			return change{}, err
 		}
-		obj, meta, err := shallow(old)
+		obj, meta, err := tree.WithOwnMeta(old)
 		if err != nil {
 			return change{}, err
 		}
 		obj["status"] = shown
 		if release {
-			list, _ := stringList(meta["finalizers"])
-			setFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
+			list, _ := tree.Strings(meta["finalizers"])
+			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
 		}
 		return c.replace(cur, obj, old)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/tree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -54,8 +55,8 @@ func (q *query) preconditions() *metav1.Preconditions {
 }
 
 // fillDeleteOptions reads the fields that the server honours from a tree.
-func fillDeleteOptions(o *metav1.DeleteOptions, tree map[string]any) error {
-	if kind, _ := tree["kind"].(string); kind != "" && kind != "DeleteOptions" {
+func fillDeleteOptions(o *metav1.DeleteOptions, body tree.Object) error {
+	if kind, _ := body["kind"].(string); kind != "" && kind != "DeleteOptions" {
 		return fmt.Errorf("kind %q is not DeleteOptions", kind)
 	}
 	var err error
@@ -64,28 +65,28 @@ func fillDeleteOptions(o *metav1.DeleteOptions, tree map[string]any) error {
 			err = fmt.Errorf("%s: must be %s", name, want)
 		}
 	}
-	get(tree, "gracePeriodSeconds", "an integer", func(v any) bool {
-		n, ok := wholeNumber(v)
+	get(body, "gracePeriodSeconds", "an integer", func(v any) bool {
+		n, ok := tree.Int(v)
 		o.GracePeriodSeconds = &n
 		return ok
 	})
-	get(tree, "orphanDependents", "a boolean", func(v any) bool {
+	get(body, "orphanDependents", "a boolean", func(v any) bool {
 		b, ok := v.(bool)
 		o.OrphanDependents = &b
 		return ok
 	})
-	get(tree, "propagationPolicy", "a string", func(v any) bool {
+	get(body, "propagationPolicy", "a string", func(v any) bool {
 		s, ok := v.(string)
 		p := metav1.DeletionPropagation(s)
 		o.PropagationPolicy = &p
 		return ok
 	})
-	get(tree, "dryRun", "a list of strings", func(v any) bool {
+	get(body, "dryRun", "a list of strings", func(v any) bool {
 		var ok bool
-		o.DryRun, ok = stringList(v)
+		o.DryRun, ok = tree.Strings(v)
 		return ok
 	})
-	get(tree, "preconditions", "an object", func(v any) bool {
+	get(body, "preconditions", "an object", func(v any) bool {
 		m, ok := v.(map[string]any)
 		p := &metav1.Preconditions{}
 		get(m, "uid", "a string", func(v any) bool {
@@ -102,28 +103,4 @@ func fillDeleteOptions(o *metav1.DeleteOptions, tree map[string]any) error {
 		return ok
 	})
 	return err
-}
-
-func wholeNumber(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return n, true
-	case float64:
-		return int64(n), n == float64(int64(n))
-	}
-	return 0, false
-}
-
-func stringList(v any) ([]string, bool) {
-	list, ok := v.([]any)
-	if !ok {
-		return nil, false
-	}
-	out := make([]string, len(list))
-	for i := range list {
-		if out[i], ok = list[i].(string); !ok {
-			return nil, false
-		}
-	}
-	return out, true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,14 +33,14 @@ func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change,
 		return change{}, err
 	}
 	c.setDependentsFinalizer(meta, o)
-	now, deleting := c.s.cfg.Now(), text(meta, "deletionTimestamp") != ""
+	now, deleting := c.s.cfg.Now(), tree.Text(meta, "deletionTimestamp") != ""
 	switch {
 	case h.startDelete != nil && h.startDelete(c, obj):
 		// Something that only its own controller takes away. It is no grace period.
 		if deleting {
 			return change{none: true, obj: old}, nil
 		}
-		meta["deletionTimestamp"] = timestamp(now)
+		meta["deletionTimestamp"] = tree.Timestamp(now)
 		return c.putUnlessSame(obj, cur)
 	case c.res.GracePeriod:
 		g := gracePeriod(o, obj, meta, now)
@@ -48,10 +49,10 @@ func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change,
 			return change{none: true, obj: old}, nil
 		}
 		markDeleting(meta, g.at, g.seconds)
-		if g.seconds == 0 && !hasFinalizers(meta) {
+		if g.seconds == 0 && !tree.HasFinalizers(meta) {
 			return c.store(proto.Op_OP_DELETE, obj)
 		}
-	case !hasFinalizers(meta):
+	case !tree.HasFinalizers(meta):
 		return change{op: proto.Op_OP_DELETE, obj: obj}, nil
 	default:
 		markDeleting(meta, now, 0)
@@ -59,7 +60,7 @@ func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change,
 	return c.putUnlessSame(obj, cur)
 }
 
-func (c *call) putUnlessSame(obj tree, cur *mvcc.Version) (change, error) {
+func (c *call) putUnlessSame(obj tree.Object, cur *mvcc.Version) (change, error) {
 	ch, err := c.store(proto.Op_OP_PUT, obj)
 	if err != nil {
 		return change{}, err
@@ -70,19 +71,19 @@ func (c *call) putUnlessSame(obj tree, cur *mvcc.Version) (change, error) {
 
 // markDeleting begins a deletion, or moves the end of one that runs to an earlier
 // time. The first mark counts as a change of the object's generation.
-func markDeleting(meta tree, at time.Time, seconds int64) {
+func markDeleting(meta tree.Object, at time.Time, seconds int64) {
 	running, deleting := deletionTime(meta)
-	if generation, ok := wholeNumber(meta["generation"]); ok && generation > 0 && !deleting {
+	if generation, ok := tree.Int(meta["generation"]); ok && generation > 0 && !deleting {
 		meta["generation"] = generation + 1
 	}
 	if !deleting || running.After(at) {
-		meta["deletionTimestamp"] = timestamp(at)
+		meta["deletionTimestamp"] = tree.Timestamp(at)
 	}
 	meta["deletionGracePeriodSeconds"] = seconds
 }
 
-func deletionTime(meta tree) (at time.Time, ok bool) {
-	s := text(meta, "deletionTimestamp")
+func deletionTime(meta tree.Object) (at time.Time, ok bool) {
+	s := tree.Text(meta, "deletionTimestamp")
 	at, err := time.Parse(time.RFC3339, s)
 	return at, s != "" && err == nil
 }
@@ -97,13 +98,13 @@ type grace struct {
 
 // gracePeriod is what the options say, else what the object says, but nothing for
 // an object that runs nowhere or has ended. What runs can only get shorter.
-func gracePeriod(o *metav1.DeleteOptions, obj, meta tree, now time.Time) grace {
+func gracePeriod(o *metav1.DeleteOptions, obj, meta tree.Object, now time.Time) grace {
 	asked, given := int64(0), o.GracePeriodSeconds != nil
 	if given {
 		asked = positive(*o.GracePeriodSeconds)
 	}
 	if end, deleting := deletionTime(meta); deleting {
-		running, _ := wholeNumber(meta["deletionGracePeriodSeconds"])
+		running, _ := tree.Int(meta["deletionGracePeriodSeconds"])
 		running = positive(running)
 		switch {
 		case running == 0:
@@ -121,11 +122,11 @@ func gracePeriod(o *metav1.DeleteOptions, obj, meta tree, now time.Time) grace {
 		return grace{seconds: asked, at: at}
 	}
 	seconds := asked
-	if own, ok := wholeNumber(lookup(obj, "spec.terminationGracePeriodSeconds")); ok && !given {
+	if own, ok := tree.Int(tree.Lookup(obj, "spec.terminationGracePeriodSeconds")); ok && !given {
 		seconds = positive(own)
 	}
-	phase, _ := lookup(obj, "status.phase").(string)
-	if node, _ := lookup(obj, "spec.nodeName").(string); node == "" || phase == "Succeeded" || phase == "Failed" {
+	phase, _ := tree.Lookup(obj, "status.phase").(string)
+	if node, _ := tree.Lookup(obj, "spec.nodeName").(string); node == "" || phase == "Succeeded" || phase == "Failed" {
 		seconds = 0
 	}
 	return grace{seconds: seconds, at: now.Add(time.Duration(seconds) * time.Second)}
@@ -142,11 +143,11 @@ func positive(seconds int64) int64 {
 // setDependentsFinalizer puts the finalizer that tells the garbage collector what
 // to do with dependents among the object's, and takes the other one out. Where
 // nothing collects, it would never be taken off: nothing is changed.
-func (c *call) setDependentsFinalizer(meta tree, o *metav1.DeleteOptions) {
+func (c *call) setDependentsFinalizer(meta tree.Object, o *metav1.DeleteOptions) {
 	if !c.s.cfg.GarbageCollector {
 		return
 	}
-	list, _ := stringList(meta["finalizers"])
+	list, _ := tree.Strings(meta["finalizers"])
 	want := c.wantedFinalizer(o, list)
 	kept := slices.DeleteFunc(slices.Clone(list), func(s string) bool {
 		return s != want && (s == metav1.FinalizerOrphanDependents || s == metav1.FinalizerDeleteDependents)
@@ -154,7 +155,7 @@ func (c *call) setDependentsFinalizer(meta tree, o *metav1.DeleteOptions) {
 	if want != "" && !slices.Contains(kept, want) {
 		kept = append(kept, want)
 	}
-	setFinalizers(meta, kept)
+	tree.SetFinalizers(meta, kept)
 }
 
 // wantedFinalizer is the finalizer for the dependents of an object that has the

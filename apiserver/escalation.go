@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/tree"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,15 +41,15 @@ type Roles interface {
 // unchecked reports whether a write of roles or bindings needs no check: without
 // roles there is nothing to escalate to, system:masters has everything, and who
 // only changes what garbage collection goes by grants nothing.
-func (c *call) unchecked(obj, old tree) bool {
+func (c *call) unchecked(obj, old tree.Object) bool {
 	return c.s.cfg.Roles == nil || c.user.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
 }
 
 // onlyCollectionFields reports whether two versions differ in nothing but what
 // holds an object and who owns it.
-func onlyCollectionFields(obj, old tree) bool {
-	strip := func(t tree) tree {
-		work, meta, err := shallow(t)
+func onlyCollectionFields(obj, old tree.Object) bool {
+	strip := func(t tree.Object) tree.Object {
+		work, meta, err := tree.WithOwnMeta(t)
 		if err != nil {
 			return t
 		}
@@ -57,14 +58,14 @@ func onlyCollectionFields(obj, old tree) bool {
 		}
 		return work
 	}
-	return treeEqual(strip(obj), strip(old))
+	return tree.Equal(strip(obj), strip(old))
 }
 
-func (c *call) storeRole(obj, old tree) error {
+func (c *call) storeRole(obj, old tree.Object) error {
 	if c.unchecked(obj, old) {
 		return nil
 	}
-	name := text(asTree(obj["metadata"]), "name")
+	name := tree.Text(tree.As(obj["metadata"]), "name")
 	asked := name
 	if c.info.Verb == "create" {
 		asked = "" // as the path of a POST names nothing
@@ -104,17 +105,17 @@ func (c *call) confirmNoEscalation(name, at string, rules []rbacv1.PolicyRule, i
 	return apierrors.NewForbidden(c.res.GroupResource(), name, err)
 }
 
-func collects(obj tree) bool {
-	list, _ := lookup(obj, "aggregationRule.clusterRoleSelectors").([]any)
+func collects(obj tree.Object) bool {
+	list, _ := tree.Lookup(obj, "aggregationRule.clusterRoleSelectors").([]any)
 	return len(list) > 0
 }
 
-func (c *call) storeBinding(obj, old tree) error {
+func (c *call) storeBinding(obj, old tree.Object) error {
 	if c.unchecked(obj, old) {
 		return nil
 	}
 	var ref rbacv1.RoleRef
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(obj["roleRef"]), &ref); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(obj["roleRef"]), &ref); err != nil {
 		return err
 	}
 	switch ref.Kind {
@@ -131,7 +132,7 @@ func (c *call) storeBinding(obj, old tree) error {
 	if err != nil {
 		return err
 	}
-	return c.confirmNoEscalation(text(asTree(obj["metadata"]), "name"), "roleRef", rules, "")
+	return c.confirmNoEscalation(tree.Text(tree.As(obj["metadata"]), "name"), "roleRef", rules, "")
 }
 
 // mayAlso asks for a permission that is not the request's own, in its namespace.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -251,7 +251,7 @@ func (c *call) spend(name string) error {
 		if err != nil {
 			return change{}, err
 		}
-		obj, _, err := shallow(old)
+		obj, _, err := tree.WithOwnMeta(old)
 		if err != nil {
 			return change{}, err
 		}
@@ -304,11 +304,8 @@ func (c *call) disrupt(o *metav1.DeleteOptions) error {
 			if err != nil {
 				return change{}, err
 			}
-			state := maps.Clone(asTree(obj["status"]))
-			if state == nil {
-				state = tree{}
-			}
-			state["conditions"] = c.withCondition(state["conditions"], tree{
+			state := tree.Clone(obj["status"])
+			c.setPodCondition(state, tree.Object{
 				"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 			obj["status"] = state
 			return c.replace(cur, obj, old)

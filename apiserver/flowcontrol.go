@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -160,7 +161,7 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
-	spec := asTree(body.Object["spec"])
+	spec := tree.As(body.Object["spec"])
 	if err := convert(spec, want); err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
@@ -170,9 +171,9 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 	case err != nil:
 		return err
 	case cur == nil:
-		_, err = c.createObject(tree{
+		_, err = c.createObject(tree.Object{
 			"kind": res.Kind, "apiVersion": of.GroupVersion().String(), "spec": spec,
-			"metadata": tree{"name": i.Name, "annotations": tree{fairness.AutoUpdate: "true"}},
+			"metadata": tree.Object{"name": i.Name, "annotations": tree.Object{fairness.AutoUpdate: "true"}},
 		})
 		if apierrors.IsAlreadyExists(err) {
 			err = nil
@@ -191,7 +192,7 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 
 // restore decides on an initial object that exists: its annotation says whether
 // the server keeps its spec, or, without one, that nobody has changed it yet.
-func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree, want, have any) (change, error) {
+func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (change, error) {
 	if cur == nil {
 		return change{}, c.notFound()
 	}
@@ -199,13 +200,10 @@ func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree, want, h
 	if err != nil {
 		return change{}, err
 	}
-	annotations := maps.Clone(asTree(meta["annotations"]))
-	if annotations == nil {
-		annotations = tree{}
-	}
-	keep, err := strconv.ParseBool(text(annotations, fairness.AutoUpdate))
+	annotations := tree.Clone(meta["annotations"])
+	keep, err := strconv.ParseBool(tree.Text(annotations, fairness.AutoUpdate))
 	if err != nil {
-		generation, _ := wholeNumber(meta["generation"])
+		generation, _ := tree.Int(meta["generation"])
 		keep = generation == 1
 	}
 	keep = keep || i.Mandatory
@@ -260,27 +258,26 @@ func (s *Server) markDangling(ctx context.Context) error {
 
 const dangling = string(flowcontrol.FlowSchemaConditionDangling)
 
-func danglingCondition(level string, exists bool) tree {
+func danglingCondition(level string, exists bool) tree.Object {
 	if exists {
-		return tree{"type": dangling, "status": "False", "reason": "Found",
+		return tree.Object{"type": dangling, "status": "False", "reason": "Found",
 			"message": fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
 	}
-	return tree{"type": dangling, "status": "True", "reason": "NotFound",
+	return tree.Object{"type": dangling, "status": "True", "reason": "NotFound",
 		"message": fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)}
 }
 
-func sameCondition(f *flowcontrol.FlowSchema, want tree) bool {
+func sameCondition(f *flowcontrol.FlowSchema, want tree.Object) bool {
 	for _, c := range f.Status.Conditions {
 		if c.Type == flowcontrol.FlowSchemaConditionDangling {
-			return string(c.Status) == text(want, "status") && c.Reason == text(want, "reason") && c.Message == text(want, "message")
+			return string(c.Status) == tree.Text(want, "status") && c.Reason == tree.Text(want, "reason") && c.Message == tree.Text(want, "message")
 		}
 	}
 	return false
 }
 
-// setCondition puts a condition into the status, in the place of the one of its
-// type.
-func (c *call) setCondition(cur *mvcc.Version, want tree) (change, error) {
+// setCondition sets a condition of the status.
+func (c *call) setCondition(cur *mvcc.Version, want tree.Object) (change, error) {
 	if cur == nil {
 		return change{}, c.notFound()
 	}
@@ -289,15 +286,11 @@ func (c *call) setCondition(cur *mvcc.Version, want tree) (change, error) {
 		return change{}, err
 	}
 	want = maps.Clone(want)
-	want["lastTransitionTime"] = c.s.cfg.Now().UTC().Format(time.RFC3339)
-	state := maps.Clone(asTree(old["status"]))
-	if state == nil {
-		state = tree{}
-	}
+	want["lastTransitionTime"] = tree.Timestamp(c.s.cfg.Now())
+	state := tree.Clone(old["status"])
 	var conditions []any
-	list, _ := state["conditions"].([]any)
-	for _, x := range list {
-		if text(asTree(x), "type") != text(want, "type") {
+	for _, x := range tree.List(state["conditions"]) {
+		if tree.Text(tree.As(x), "type") != tree.Text(want, "type") {
 			conditions = append(conditions, x)
 		}
 	}

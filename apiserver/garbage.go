@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -176,17 +177,17 @@ func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
 	}
 	o := &controllers.Object{
 		ObjectKey: controllers.ObjectKey{Table: table, Key: v.Key},
-		UID:       v.UID, Revision: v.Revision.String(), Deleting: text(meta, "deletionTimestamp") != "",
+		UID:       v.UID, Revision: v.Revision.String(), Deleting: tree.Text(meta, "deletionTimestamp") != "",
 	}
-	finalizers, _ := stringList(meta["finalizers"])
+	finalizers, _ := tree.Strings(meta["finalizers"])
 	o.Foreground = slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 	o.Orphan = slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	refs, _ := meta["ownerReferences"].([]any)
 	for _, r := range refs {
-		m, _ := r.(tree)
+		m, _ := r.(tree.Object)
 		blocks, _ := m["blockOwnerDeletion"].(bool)
 		o.Owners = append(o.Owners, controllers.Owner{
-			APIVersion: text(m, "apiVersion"), Kind: text(m, "kind"), Name: text(m, "name"), UID: text(m, "uid"), Blocks: blocks,
+			APIVersion: tree.Text(m, "apiVersion"), Kind: tree.Text(m, "kind"), Name: tree.Text(m, "name"), UID: tree.Text(m, "uid"), Blocks: blocks,
 		})
 	}
 	return o, nil
@@ -277,11 +278,11 @@ func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy
 
 // DropOwners implements controllers.Garbage.
 func (s *Server) DropOwners(ctx context.Context, key controllers.ObjectKey, uid string, owners []string) error {
-	return s.amend(ctx, key, uid, func(meta tree) {
+	return s.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
-			m, _ := r.(tree)
-			return slices.Contains(owners, text(m, "uid"))
+			m, _ := r.(tree.Object)
+			return slices.Contains(owners, tree.Text(m, "uid"))
 		})
 		if meta["ownerReferences"] = kept; len(kept) == 0 {
 			delete(meta, "ownerReferences")
@@ -291,11 +292,11 @@ func (s *Server) DropOwners(ctx context.Context, key controllers.ObjectKey, uid 
 
 // UnblockOwners implements controllers.Garbage.
 func (s *Server) UnblockOwners(ctx context.Context, key controllers.ObjectKey, uid string) error {
-	return s.amend(ctx, key, uid, func(meta tree) {
+	return s.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		free := make([]any, len(refs))
 		for i, r := range refs {
-			m, _ := r.(tree)
+			m, _ := r.(tree.Object)
 			if m["blockOwnerDeletion"] == true {
 				m = maps.Clone(m)
 				m["blockOwnerDeletion"] = false
@@ -308,9 +309,9 @@ func (s *Server) UnblockOwners(ctx context.Context, key controllers.ObjectKey, u
 
 // DropFinalizer implements controllers.Garbage.
 func (s *Server) DropFinalizer(ctx context.Context, key controllers.ObjectKey, uid, finalizer string) error {
-	return s.amend(ctx, key, uid, func(meta tree) {
-		list, _ := stringList(meta["finalizers"])
-		setFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
+	return s.amend(ctx, key, uid, func(meta tree.Object) {
+		list, _ := tree.Strings(meta["finalizers"])
+		tree.SetFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
 	})
 }
 
@@ -321,7 +322,7 @@ const collectorsManager = "kube-controller-manager"
 // amend changes metadata of the object with a uid, and only that: what was valid
 // when it was stored need not be so by the rules of today. change replaces what it
 // changes below the first level.
-func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree)) error {
+func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree.Object)) error {
 	c, err := s.callOn(ctx, key, "patch")
 	if err != nil {
 		return err
@@ -339,7 +340,7 @@ func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid strin
 		if err := c.track(obj, old); err != nil {
 			return change{}, err
 		}
-		if c.released(obj, meta, asTree(old["metadata"])) {
+		if c.released(obj, meta, tree.As(old["metadata"])) {
 			return c.store(proto.Op_OP_DELETE, obj)
 		}
 		return c.putUnlessSame(obj, cur)

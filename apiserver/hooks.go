@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,30 +20,30 @@ type objectHooks struct {
 	// complete fills in what clients leave out, after the model's defaults and before
 	// anybody owns the fields. old is nil for a create. Values of obj may be shared and
 	// are replaced, not changed.
-	complete func(c *call, obj, old tree) error
+	complete func(c *call, obj, old tree.Object) error
 	// validate adds to what the model says of an object that is complete, or says it all.
-	validate     func(c *call, obj, old tree) (field.ErrorList, error)
+	validate     func(c *call, obj, old tree.Object) (field.ErrorList, error)
 	validatesAll bool
 	// prepare completes an object before it is validated. old is nil for a
 	// create. Values of obj may be shared and are replaced, not changed.
-	prepare func(obj, old tree)
+	prepare func(obj, old tree.Object)
 	// forUser completes or refuses an object for the user, once it is prepared and
 	// before it is validated. old is nil for a create.
-	forUser func(c *call, obj, old tree) error
+	forUser func(c *call, obj, old tree.Object) error
 	// allocate completes an object with what only one object of the cluster may
 	// have, after it was prepared. It may run several times for one request. errs are
 	// for the client.
-	allocate func(c *call, obj, old tree) (errs field.ErrorList, err error)
+	allocate func(c *call, obj, old tree.Object) (errs field.ErrorList, err error)
 	// held are the rows of what allocate has given to a stored object.
-	held func(obj tree) []claimKey
+	held func(obj tree.Object) []claimKey
 	// mayDelete refuses the deletion of some objects.
 	mayDelete func(c *call, name string) error
 	// startDelete prepares the first phase of a deletion; it reports whether
 	// something other than metadata.finalizers still holds the object.
-	startDelete func(c *call, obj tree) (held bool)
+	startDelete func(c *call, obj tree.Object) (held bool)
 	// holds reports whether a deleting object must stay although it has no
 	// finalizers in its metadata.
-	holds func(obj tree) bool
+	holds func(obj tree.Object) bool
 }
 
 // byResource is keyed by Resource.CodeName.

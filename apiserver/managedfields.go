@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,7 +18,7 @@ import (
 // first use and kept with the resource.
 type fieldManagers struct {
 	// convert converts an object between versions of a resource.
-	convert func(obj tree, from, to *kinds.Resource) (tree, error)
+	convert func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error)
 }
 
 // managerKey is a subresource among what is kept with a resource.
@@ -92,8 +93,8 @@ func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fi
 // for what the server adds on its own. managedFields in a body count if they can be
 // read, the stored ones otherwise. Like upstream it does not fail a write: an
 // object whose fields cannot be tracked has no managedFields.
-func (c *call) track(obj, old tree) error {
-	meta, err := metaOf(obj)
+func (c *call) track(obj, old tree.Object) error {
+	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
@@ -117,17 +118,17 @@ func (c *call) track(obj, old tree) error {
 // their managedFields. An apply that changes nothing in the end, after defaulting,
 // has a new time all the same, and must not become a write: appliers repeat theirs
 // for ever.
-func onlyTimesDiffer(obj, old, meta, oldMeta tree) bool {
+func onlyTimesDiffer(obj, old, meta, oldMeta tree.Object) bool {
 	if len(obj) != len(old) || len(meta) != len(oldMeta) {
 		return false
 	}
 	for name, v := range obj {
-		if name != "metadata" && !treeEqual(v, old[name]) {
+		if name != "metadata" && !tree.Equal(v, old[name]) {
 			return false
 		}
 	}
 	for name, v := range meta {
-		if name != "managedFields" && !treeEqual(v, oldMeta[name]) {
+		if name != "managedFields" && !tree.Equal(v, oldMeta[name]) {
 			return false
 		}
 	}
@@ -137,18 +138,18 @@ func onlyTimesDiffer(obj, old, meta, oldMeta tree) bool {
 		return false
 	}
 	byWho := func(e any) string {
-		m, _ := e.(tree)
-		return text(m, "operation") + "\x00" + text(m, "manager") + "\x00" + text(m, "apiVersion") + "\x00" + text(m, "subresource")
+		m, _ := e.(tree.Object)
+		return tree.Text(m, "operation") + "\x00" + tree.Text(m, "manager") + "\x00" + tree.Text(m, "apiVersion") + "\x00" + tree.Text(m, "subresource")
 	}
 	known := map[string]any{} // a new time changes the order
 	for _, e := range before {
-		m, _ := e.(tree)
+		m, _ := e.(tree.Object)
 		known[byWho(e)] = m["fieldsV1"]
 	}
 	for _, e := range now {
-		m, _ := e.(tree)
+		m, _ := e.(tree.Object)
 		fields, ok := known[byWho(e)]
-		if !ok || !treeEqual(m["fieldsV1"], fields) {
+		if !ok || !tree.Equal(m["fieldsV1"], fields) {
 			return false
 		}
 	}

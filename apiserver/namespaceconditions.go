@@ -3,11 +3,12 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -66,16 +67,12 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 		if err != nil {
 			return change{}, err
 		}
-		obj, _, err := shallow(old)
+		obj, _, err := tree.WithOwnMeta(old)
 		if err != nil {
 			return change{}, err
 		}
-		state := maps.Clone(asTree(obj["status"]))
-		if state == nil {
-			state = tree{}
-		}
-		before, _ := state["conditions"].([]any)
-		state["conditions"] = left.conditions(before, timestamp(s.cfg.Now()))
+		state := tree.Clone(obj["status"])
+		state["conditions"] = left.conditions(state["conditions"], s.cfg.Now())
 		obj["status"] = state
 		return c.putUnlessSame(obj, cur)
 	})
@@ -83,23 +80,13 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 }
 
 // conditions returns the conditions of a namespace in place of those that it has.
-// The time of one changes with its status only.
-func (left *content) conditions(before []any, now string) []any {
-	out := slices.Clone(before)
+func (left *content) conditions(has any, now time.Time) []any {
 	for _, k := range nsConditions {
-		next := tree{"type": k.kind, "status": "False", "reason": k.reason, "message": k.message, "lastTransitionTime": now}
+		next := tree.Object{"type": k.kind, "status": "False", "reason": k.reason, "message": k.message}
 		if reason, message := left.failure(k.kind); reason != "" {
 			next["status"], next["reason"], next["message"] = "True", reason, message
 		}
-		i := slices.IndexFunc(out, func(v any) bool { return text(asTree(v), "type") == k.kind })
-		if i < 0 {
-			out = append(out, next)
-			continue
-		}
-		if was := asTree(out[i]); text(was, "status") == text(next, "status") {
-			next["lastTransitionTime"] = was["lastTransitionTime"]
-		}
-		out[i] = next
+		has = tree.SetCondition(has, next, now)
 	}
-	return out
+	return tree.List(has)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,7 +122,7 @@ func finalizersOf(v *mvcc.Version) []string {
 	if err != nil {
 		return nil
 	}
-	list, _ := stringList(meta["finalizers"])
+	list, _ := tree.Strings(meta["finalizers"])
 	return list
 }
 

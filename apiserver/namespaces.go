@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -34,29 +34,23 @@ const (
 )
 
 var namespaceHooks = objectHooks{
-	prepare: func(obj, old tree) {
+	prepare: func(obj, old tree.Object) {
 		labelNamespace(obj)
 		if old != nil {
 			// Only the finalize subresource changes these.
-			spec := maps.Clone(asTree(obj["spec"]))
-			if spec == nil {
-				spec = tree{}
-			}
-			carry(spec, asTree(old["spec"]), "finalizers")
+			spec := tree.Clone(obj["spec"])
+			tree.CopyField(spec, tree.As(old["spec"]), "finalizers")
 			obj["spec"] = spec
 			return
 		}
-		spec := maps.Clone(asTree(obj["spec"]))
-		if spec == nil {
-			spec = tree{}
-		}
-		list, _ := stringList(spec["finalizers"])
+		spec := tree.Clone(obj["spec"])
+		list, _ := tree.Strings(spec["finalizers"])
 		if !slices.Contains(list, namespaceFinalizer) {
 			list = append(list, namespaceFinalizer)
 		}
-		setFinalizers(spec, list)
+		tree.SetFinalizers(spec, list)
 		obj["spec"] = spec
-		obj["status"] = tree{"phase": namespaceActive}
+		obj["status"] = tree.Object{"phase": namespaceActive}
 	},
 	mayDelete: func(c *call, name string) error {
 		if immortalNamespaces[name] {
@@ -64,34 +58,23 @@ var namespaceHooks = objectHooks{
 		}
 		return nil
 	},
-	startDelete: func(_ *call, obj tree) bool {
-		state := maps.Clone(asTree(obj["status"]))
-		if state == nil {
-			state = tree{}
-		}
+	startDelete: func(_ *call, obj tree.Object) bool {
+		state := tree.Clone(obj["status"])
 		state["phase"] = namespaceTerminates
 		obj["status"] = state
-		return hasFinalizers(asTree(obj["spec"]))
+		return tree.HasFinalizers(tree.As(obj["spec"]))
 	},
-	holds: func(obj tree) bool { return hasFinalizers(asTree(obj["spec"])) },
-}
-
-func asTree(v any) tree {
-	m, _ := v.(tree)
-	return m
+	holds: func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
 }
 
 // labelNamespace sets the label that selectors of namespaces go by.
-func labelNamespace(obj tree) {
-	meta := asTree(obj["metadata"])
-	name := text(meta, "name")
+func labelNamespace(obj tree.Object) {
+	meta := tree.As(obj["metadata"])
+	name := tree.Text(meta, "name")
 	if name == "" {
 		return
 	}
-	labels := maps.Clone(asTree(meta["labels"]))
-	if labels == nil {
-		labels = tree{}
-	}
+	labels := tree.Clone(meta["labels"])
 	labels[namespaceNameLabel] = name
 	meta["labels"] = labels
 }
@@ -117,8 +100,8 @@ func (c *call) finalizeNamespace() error {
 	if err := c.matchPath(sent); err != nil {
 		return err
 	}
-	list, _ := stringList(lookup(sent, "spec.finalizers"))
-	w, err := c.setNamespaceFinalizers(asTree(sent["metadata"]), func([]string) []string { return list })
+	list, _ := tree.Strings(tree.Lookup(sent, "spec.finalizers"))
+	w, err := c.setNamespaceFinalizers(tree.As(sent["metadata"]), func([]string) []string { return list })
 	if err != nil {
 		return err
 	}
@@ -127,7 +110,7 @@ func (c *call) finalizeNamespace() error {
 
 // setNamespaceFinalizers gives a namespace the finalizers that next makes of those
 // that it has.
-func (c *call) setNamespaceFinalizers(identity tree, next func([]string) []string) (written, error) {
+func (c *call) setNamespaceFinalizers(identity tree.Object, next func([]string) []string) (written, error) {
 	return c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, c.notFound()
@@ -139,15 +122,12 @@ func (c *call) setNamespaceFinalizers(identity tree, next func([]string) []strin
 		if err != nil {
 			return change{}, err
 		}
-		spec := maps.Clone(asTree(obj["spec"]))
-		if spec == nil {
-			spec = tree{}
-		}
-		has, _ := stringList(spec["finalizers"])
-		setFinalizers(spec, next(has))
+		spec := tree.Clone(obj["spec"])
+		has, _ := tree.Strings(spec["finalizers"])
+		tree.SetFinalizers(spec, next(has))
 		obj["spec"] = spec
-		oldMeta := asTree(old["metadata"])
-		if err := c.invalid(c.info.Name, append(validateMeta(meta, c.res), validateMetaUpdate(meta, oldMeta)...)); err != nil {
+		oldMeta := tree.As(old["metadata"])
+		if err := c.invalid(c.info.Name, append(tree.ValidateMeta(meta, c.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
 			return change{}, err
 		}
 		return c.settle(cur, obj, old, meta, oldMeta)
@@ -190,7 +170,7 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 			continue
 		}
 		c := s.internal(ctx, res, "", name, "create")
-		obj := tree{"kind": res.Kind, "apiVersion": "v1", "metadata": tree{"name": name}}
+		obj := tree.Object{"kind": res.Kind, "apiVersion": "v1", "metadata": tree.Object{"name": name}}
 		if _, err := c.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		}
@@ -237,7 +217,7 @@ func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	withoutOurs := func(has []string) []string {
 		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == namespaceFinalizer })
 	}
-	if _, err := c.setNamespaceFinalizers(tree{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := c.setNamespaceFinalizers(tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,7 +111,7 @@ func (o Objects) Labelled(ctx context.Context, gvr apischema.GroupVersionResourc
 }
 
 // fitted is an object as a body that was decoded.
-func fitted(res *kinds.Resource, obj any) (tree, error) {
+func fitted(res *kinds.Resource, obj any) (tree.Object, error) {
 	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", res.Kind, err)

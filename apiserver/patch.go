@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,7 +30,7 @@ func (c *call) patch() error {
 			return change{}, err
 		}
 		if c.res.Subresource("status") != nil {
-			carry(obj, old, "status")
+			tree.CopyField(obj, old, "status")
 		}
 		return c.replace(cur, obj, old)
 	})
@@ -66,7 +67,7 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 // patched applies a patch to the current version and returns the decoded
 // version and the patched object, which has metadata of its own and names the
 // same object.
-func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree, err error) {
+func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree.Object, err error) {
 	if old, err = c.decode(cur); err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +85,7 @@ func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (
 	if err := c.patchFindings(p, unknown); err != nil {
 		return nil, nil, err
 	}
-	obj, meta, err := shallow(result)
+	obj, meta, err := tree.WithOwnMeta(result)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,17 +73,17 @@ func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, erro
 	if cur == nil {
 		return change{}, c.notFound()
 	}
-	if err := c.checkIdentity(tree{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
+	if err := c.checkIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
 		return change{}, err
 	}
 	old, obj, meta, err := c.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
-	spec := maps.Clone(asTree(obj["spec"]))
+	spec := tree.Clone(obj["spec"])
 	gates, _ := spec["schedulingGates"].([]any)
-	switch node := text(spec, "nodeName"); {
-	case text(meta, "deletionTimestamp") != "":
+	switch node := tree.Text(spec, "nodeName"); {
+	case tree.Text(meta, "deletionTimestamp") != "":
 		return change{}, bindingConflict(b.Name, "pod %s is being deleted, cannot be assigned to a host", b.Name)
 	case node != "":
 		// A pod is bound once: no newer version can take that back.
@@ -94,12 +95,9 @@ func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, erro
 	obj["spec"] = spec
 	mergeInto(meta, "annotations", b.Annotations)
 	mergeInto(meta, "labels", b.Labels)
-	state := maps.Clone(asTree(obj["status"]))
-	if state == nil {
-		state = tree{}
-	}
+	state := tree.Clone(obj["status"])
 	delete(state, "nominatedNodeName")
-	state["conditions"] = c.withCondition(state["conditions"], tree{"type": "PodScheduled", "status": "True"})
+	c.setPodCondition(state, tree.Object{"type": "PodScheduled", "status": "True"})
 	obj["status"] = state
 	// Where a pod runs is no change that its generation counts.
 	base := maps.Clone(old)
@@ -112,34 +110,19 @@ func bindingConflict(name, format string, args ...any) error {
 }
 
 // mergeInto adds labels or annotations to metadata.
-func mergeInto(meta tree, name string, more map[string]string) {
+func mergeInto(meta tree.Object, name string, more map[string]string) {
 	if len(more) == 0 {
 		return
 	}
-	m := maps.Clone(asTree(meta[name]))
-	if m == nil {
-		m = tree{}
-	}
+	m := tree.Clone(meta[name])
 	for k, v := range more {
 		m[k] = v
 	}
 	meta[name] = m
 }
 
-// withCondition returns a pod's conditions with one of a type set. Its time is that
-// of the last change of its status.
-func (c *call) withCondition(conditions any, set tree) []any {
-	list, _ := conditions.([]any)
-	out := append([]any(nil), list...)
-	set = maps.Clone(set)
-	set["lastProbeTime"], set["lastTransitionTime"] = nil, timestamp(c.s.cfg.Now())
-	i := indexOf(list, text(set, "type"))
-	if i < 0 {
-		return append(out, set)
-	}
-	if was := asTree(list[i]); was["status"] == set["status"] {
-		set["lastTransitionTime"] = was["lastTransitionTime"]
-	}
-	out[i] = set
-	return out
+// setPodCondition sets a condition of a pod's status.
+func (c *call) setPodCondition(state, set tree.Object) {
+	set["lastProbeTime"] = nil
+	state["conditions"] = tree.SetCondition(state["conditions"], set, c.s.cfg.Now())
 }

@@ -2,9 +2,9 @@ package apiserver
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -13,29 +13,29 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // takeEphemeralContainers is the part of pods/ephemeralcontainers: containers may be
 // added to a pod that runs, and those that are there stay as they are.
-func takeEphemeralContainers(c *call, obj, sent, old tree) error {
+func takeEphemeralContainers(c *call, obj, sent, old tree.Object) error {
 	const path = "spec.ephemeralContainers"
-	if lookup(old, "metadata.annotations") != nil && asTree(lookup(old, "metadata.annotations"))[mirrorAnnotation] != nil {
+	if tree.Lookup(old, "metadata.annotations") != nil && tree.As(tree.Lookup(old, "metadata.annotations"))[mirrorAnnotation] != nil {
 		return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
 	}
-	now := byName(lookup(sent, path))
+	now := byName(tree.Lookup(sent, path))
 	var errs field.ErrorList
-	was, _ := lookup(old, path).([]any)
+	was, _ := tree.Lookup(old, path).([]any)
 	for _, x := range was {
-		name := text(asTree(x), "name")
+		name := tree.Text(tree.As(x), "name")
 		switch {
 		case now[name] == nil:
 			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
-		case !treeEqual(c.defaulted(now[name]), x):
+		case !tree.Equal(c.defaulted(now[name]), x):
 			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
-	errs = append(errs, ephemeralPaths(lookup(sent, path))...)
+	errs = append(errs, ephemeralPaths(tree.Lookup(sent, path))...)
 	if len(errs) > 0 {
 		return c.invalid(c.info.Name, errs)
 	}
-	spec := maps.Clone(asTree(old["spec"]))
-	carry(spec, asTree(sent["spec"]), "ephemeralContainers")
+	spec := tree.Clone(old["spec"])
+	tree.CopyField(spec, tree.As(sent["spec"]), "ephemeralContainers")
 	obj["spec"] = spec
 	return nil
 }
@@ -44,10 +44,10 @@ func takeEphemeralContainers(c *call, obj, sent, old tree) error {
 func ephemeralPaths(containers any) (errs field.ErrorList) {
 	all, _ := containers.([]any)
 	for i, x := range all {
-		mounts, _ := asTree(x)["volumeMounts"].([]any)
+		mounts, _ := tree.As(x)["volumeMounts"].([]any)
 		for j, m := range mounts {
 			for _, name := range [...]string{"subPath", "subPathExpr"} {
-				if text(asTree(m), name) != "" {
+				if tree.Text(tree.As(m), name) != "" {
 					at := field.NewPath("spec", "ephemeralContainers").Index(i).Child("volumeMounts").Index(j).Child(name)
 					errs = append(errs, field.Forbidden(at, "cannot be set for an Ephemeral Container"))
 				}
@@ -64,9 +64,9 @@ func (c *call) defaulted(x any) any {
 	if err != nil {
 		return x
 	}
-	whole := tree{"metadata": tree{}, "spec": tree{"ephemeralContainers": []any{maps.Clone(asTree(x))}}}
+	whole := tree.Object{"metadata": tree.Object{}, "spec": tree.Object{"ephemeralContainers": []any{tree.Clone(x)}}}
 	err = model.Default(whole)
-	list, _ := lookup(whole, "spec.ephemeralContainers").([]any)
+	list, _ := tree.Lookup(whole, "spec.ephemeralContainers").([]any)
 	if err != nil || len(list) != 1 {
 		return x
 	}
@@ -78,17 +78,17 @@ func byName(list any) map[string]any {
 	out := map[string]any{}
 	all, _ := list.([]any)
 	for _, x := range all {
-		out[text(asTree(x), "name")] = x
+		out[tree.Text(tree.As(x), "name")] = x
 	}
 	return out
 }
 
 // takeResources is the part of pods/resize: what containers, and the pod as a whole,
 // may consume. The containers themselves must be those that are there.
-func takeResources(c *call, obj, sent, old tree) error {
-	spec := maps.Clone(asTree(old["spec"]))
-	sentSpec := asTree(sent["spec"])
-	carry(spec, sentSpec, "resources")
+func takeResources(c *call, obj, sent, old tree.Object) error {
+	spec := tree.Clone(old["spec"])
+	sentSpec := tree.As(sent["spec"])
+	tree.CopyField(spec, sentSpec, "resources")
 	for _, list := range [...]string{"containers", "initContainers"} {
 		merged, err := c.mergeResources(list, sentSpec[list], spec[list])
 		if err != nil {
@@ -113,12 +113,12 @@ func (c *call) mergeResources(name string, sent, old any) ([]any, error) {
 	}
 	var out []any
 	for i := range was {
-		x := maps.Clone(asTree(was[i]))
-		if text(asTree(now[i]), "name") != text(x, "name") {
+		x := tree.Clone(was[i])
+		if tree.Text(tree.As(now[i]), "name") != tree.Text(x, "name") {
 			return nil, refused("containers may not be renamed or reordered on resize")
 		}
-		carry(x, asTree(now[i]), "resources")
-		carry(x, asTree(now[i]), "resizePolicy")
+		tree.CopyField(x, tree.As(now[i]), "resources")
+		tree.CopyField(x, tree.As(now[i]), "resizePolicy")
 		out = append(out, x)
 	}
 	return out, nil

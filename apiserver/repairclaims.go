@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,9 +34,9 @@ func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
 		cidrs[i] = b.String()
 	}
 	c := s.internal(ctx, res, "", defaultBlock, "create")
-	obj := tree{
+	obj := tree.Object{
 		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
-		"metadata": tree{"name": defaultBlock}, "spec": tree{"cidrs": cidrs},
+		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
 	}
 	if _, err := c.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ensure the range of service addresses: %w", err)
@@ -140,10 +141,10 @@ func (s *Server) claimRows() ([]claimed, error) {
 }
 
 // reclaim makes a row that an object holds without it.
-func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree, k claimKey) error {
-	meta := asTree(obj["metadata"])
-	c := s.internal(ctx, res, text(meta, "namespace"), text(meta, "name"), "update")
-	p := &pool{c: c, name: text(meta, "name")}
+func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k claimKey) error {
+	meta := tree.As(obj["metadata"])
+	c := s.internal(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	p := &pool{c: c, name: tree.Text(meta, "name")}
 	var err error
 	if k.table == nodePortsTable {
 		var n int32

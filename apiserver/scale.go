@@ -1,15 +1,13 @@
 package apiserver
 
 import (
-	"fmt"
-	"maps"
 	"net/http"
-	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,32 +64,32 @@ func (c *call) scale() error {
 	return c.answerScale(f, obj)
 }
 
-func (c *call) answerScale(f codec.Format, obj tree) error {
+func (c *call) answerScale(f codec.Format, obj tree.Object) error {
 	return codec.WriteTree(c, c.r, f, http.StatusOK, scaleResource, c.scaleOf(obj))
 }
 
 // scaleOf shows an object as a Scale.
-func (c *call) scaleOf(obj tree) tree {
-	meta, _ := obj["metadata"].(tree)
-	shown := tree{}
+func (c *call) scaleOf(obj tree.Object) tree.Object {
+	meta, _ := obj["metadata"].(tree.Object)
+	shown := tree.Object{}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
 		if v, ok := meta[name]; ok {
 			shown[name] = v
 		}
 	}
-	spec, state := tree{}, tree{"replicas": int64(0)}
-	if n, ok := wholeNumber(lookup(obj, c.sub.SpecReplicas)); ok && n != 0 {
+	spec, state := tree.Object{}, tree.Object{"replicas": int64(0)}
+	if n, ok := tree.Int(tree.Lookup(obj, c.sub.SpecReplicas)); ok && n != 0 {
 		spec["replicas"] = n
 	}
-	if n, ok := wholeNumber(lookup(obj, c.sub.StatusReplicas)); ok {
+	if n, ok := tree.Int(tree.Lookup(obj, c.sub.StatusReplicas)); ok {
 		state["replicas"] = n
 	}
 	if c.sub.Selector != "" {
-		if s := selectorText(lookup(obj, c.sub.Selector)); s != "" {
+		if s := selectorText(tree.Lookup(obj, c.sub.Selector)); s != "" {
 			state["selector"] = s
 		}
 	}
-	return tree{
+	return tree.Object{
 		"kind": scaleResource.Kind, "apiVersion": scaleResource.GroupVersion().String(),
 		"metadata": shown, "spec": spec, "status": state,
 	}
@@ -103,7 +101,7 @@ func selectorText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
-	case tree:
+	case tree.Object:
 		if _, ok := v["matchLabels"]; !ok && v["matchExpressions"] == nil {
 			set := labels.Set{}
 			for k, x := range v {
@@ -192,30 +190,30 @@ func (c *call) patchScale(f codec.Format) error {
 }
 
 // applyScale writes a Scale's spec.replicas into the object.
-func (c *call) applyScale(cur *mvcc.Version, sent, old tree) (change, error) {
-	meta, err := metaOf(sent)
+func (c *call) applyScale(cur *mvcc.Version, sent, old tree.Object) (change, error) {
+	meta, err := tree.Meta(sent)
 	if err != nil {
 		return change{}, err
 	}
 	if err := c.checkIdentity(meta, cur); err != nil {
 		return change{}, err
 	}
-	obj, _, err := shallow(old)
+	obj, _, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return change{}, err
 	}
-	return c.rescale(cur, obj, old, lookup(sent, "spec.replicas"))
+	return c.rescale(cur, obj, old, tree.Lookup(sent, "spec.replicas"))
 }
 
 // rescale writes a number of replicas into obj, which has metadata of its own.
-func (c *call) rescale(cur *mvcc.Version, obj, old tree, wanted any) (change, error) {
-	replicas, _ := wholeNumber(wanted)
+func (c *call) rescale(cur *mvcc.Version, obj, old tree.Object, wanted any) (change, error) {
+	replicas, _ := tree.Int(wanted)
 	if replicas < 0 && !c.res.Custom { // whose validation looks at the field
 		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), c.info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})
 	}
-	if err := assign(obj, c.sub.SpecReplicas, replicas); err != nil {
+	if err := tree.Set(obj, c.sub.SpecReplicas, replicas); err != nil {
 		return change{}, err
 	}
 	ch, err := c.replace(cur, obj, old)
@@ -223,23 +221,4 @@ func (c *call) rescale(cur *mvcc.Version, obj, old tree, wanted any) (change, er
 		ch.obj = old
 	}
 	return ch, err
-}
-
-// assign sets the value at a dotted path; the maps on the way are copied.
-func assign(obj tree, path string, value any) error {
-	parts := strings.Split(strings.TrimPrefix(path, "."), ".")
-	for _, part := range parts[:len(parts)-1] {
-		inner, ok := obj[part].(tree)
-		if !ok && obj[part] != nil {
-			return fmt.Errorf("%s is not an object", part)
-		}
-		inner = maps.Clone(inner)
-		if inner == nil {
-			inner = tree{}
-		}
-		obj[part] = inner
-		obj = inner
-	}
-	obj[parts[len(parts)-1]] = value
-	return nil
 }

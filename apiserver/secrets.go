@@ -3,6 +3,8 @@ package apiserver
 import (
 	"encoding/base64"
 	"maps"
+
+	"github.com/quorate/quorate/apiserver/tree"
 )
 
 var secretHooks = objectHooks{complete: mergeStringData}
@@ -10,14 +12,14 @@ var secretHooks = objectHooks{complete: mergeStringData}
 // mergeStringData moves a Secret's stringData, which is there for writing only,
 // into data, before anybody owns its fields: whoever writes stringData owns data. A
 // key that is in both gets the value of stringData.
-func mergeStringData(_ *call, obj, _ tree) error {
-	plain, _ := obj["stringData"].(tree)
+func mergeStringData(_ *call, obj, _ tree.Object) error {
+	plain, _ := obj["stringData"].(tree.Object)
 	delete(obj, "stringData")
 	if len(plain) == 0 {
 		return nil
 	}
-	data := tree{}
-	if was, ok := obj["data"].(tree); ok {
+	data := tree.Object{}
+	if was, ok := obj["data"].(tree.Object); ok {
 		maps.Copy(data, was)
 	}
 	for key, value := range plain {

@@ -3,13 +3,13 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,12 +34,12 @@ const (
 
 var serviceHooks = objectHooks{allocate: allocateService, held: heldByService}
 
-func serviceSpec(obj tree) (*corev1.ServiceSpec, error) {
+func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 	if obj == nil {
 		return nil, nil
 	}
 	s := &corev1.ServiceSpec{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(obj["spec"]), s); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(obj["spec"]), s); err != nil {
 		return nil, fmt.Errorf("read the Service's spec: %w", err)
 	}
 	return s, nil
@@ -47,7 +47,7 @@ func serviceSpec(obj tree) (*corev1.ServiceSpec, error) {
 
 // allocateService completes a Service: fields that depend on each other,
 // addresses and node ports.
-func allocateService(c *call, obj, old tree) (field.ErrorList, error) {
+func allocateService(c *call, obj, old tree.Object) (field.ErrorList, error) {
 	spec, err := serviceSpec(obj)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func allocateService(c *call, obj, old tree) (field.ErrorList, error) {
 	if errs := services.Validate(spec, was); len(errs) > 0 {
 		return errs, nil
 	}
-	errs, err := services.Allocate(spec, was, &pool{c: c, name: text(asTree(obj["metadata"]), "name")})
+	errs, err := services.Allocate(spec, was, &pool{c: c, name: tree.Text(tree.As(obj["metadata"]), "name")})
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
 	}
@@ -70,11 +70,8 @@ func allocateService(c *call, obj, old tree) (field.ErrorList, error) {
 
 // setServiceSpec writes back what package services may have changed. Parts that
 // other trees share are replaced.
-func setServiceSpec(obj tree, s *corev1.ServiceSpec) {
-	spec := maps.Clone(asTree(obj["spec"]))
-	if spec == nil {
-		spec = tree{}
-	}
+func setServiceSpec(obj tree.Object, s *corev1.ServiceSpec) {
+	spec := tree.Clone(obj["spec"])
 	put := func(name string, set bool, v any) {
 		if set {
 			spec[name] = v
@@ -83,8 +80,8 @@ func setServiceSpec(obj tree, s *corev1.ServiceSpec) {
 		}
 	}
 	put("clusterIP", s.ClusterIP != "", s.ClusterIP)
-	put("clusterIPs", len(s.ClusterIPs) > 0, texts(s.ClusterIPs))
-	put("ipFamilies", len(s.IPFamilies) > 0, texts(s.IPFamilies))
+	put("clusterIPs", len(s.ClusterIPs) > 0, tree.FromStrings(s.ClusterIPs))
+	put("ipFamilies", len(s.IPFamilies) > 0, tree.FromStrings(s.IPFamilies))
 	put("externalTrafficPolicy", s.ExternalTrafficPolicy != "", string(s.ExternalTrafficPolicy))
 	put("healthCheckNodePort", s.HealthCheckNodePort != 0, int64(s.HealthCheckNodePort))
 	if s.IPFamilyPolicy != nil {
@@ -101,7 +98,7 @@ func setServiceSpec(obj tree, s *corev1.ServiceSpec) {
 	if sent, ok := spec["ports"].([]any); ok && len(sent) == len(s.Ports) {
 		list := make([]any, len(sent))
 		for i := range sent {
-			port := maps.Clone(asTree(sent[i]))
+			port := tree.Clone(sent[i])
 			if n := s.Ports[i].NodePort; n != 0 {
 				port["nodePort"] = int64(n)
 			} else {
@@ -114,16 +111,8 @@ func setServiceSpec(obj tree, s *corev1.ServiceSpec) {
 	obj["spec"] = spec
 }
 
-func texts[T ~string](list []T) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = string(s)
-	}
-	return out
-}
-
 // heldByService are the rows of a stored Service.
-func heldByService(obj tree) []claimKey {
+func heldByService(obj tree.Object) []claimKey {
 	spec, err := serviceSpec(obj)
 	if err != nil || spec == nil {
 		return nil
@@ -193,7 +182,7 @@ func (s *Server) serviceBlocks() []netip.Prefix {
 		if err != nil || v.Flags&proto.FlagTerminating != 0 {
 			continue
 		}
-		list, _ := stringList(lookup(obj, "spec.cidrs"))
+		list, _ := tree.Strings(tree.Lookup(obj, "spec.cidrs"))
 		for _, text := range list {
 			if b, err := netip.ParsePrefix(text); err == nil && !slices.Contains(blocks, b.Masked()) {
 				blocks = append(blocks, b.Masked())
@@ -262,11 +251,11 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	if a.Is6() {
 		family = corev1.IPv6Protocol
 	}
-	obj := tree{
-		"metadata": tree{"name": a.String(), "labels": tree{familyLabel: string(family), managedByLabel: managedByUs}},
-		"spec":     tree{"parentRef": tree{"group": "", "resource": "services", "namespace": p.c.info.objectNamespace, "name": p.name}},
+	obj := tree.Object{
+		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), managedByLabel: managedByUs}},
+		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.c.info.objectNamespace, "name": p.name}},
 	}
-	if err := prepareCreate(asTree(obj["metadata"]), res, p.c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.c.s.cfg.Now()); err != nil {
 		return err
 	}
 	value, offset, err := codec.EncodeFor(res, obj)
@@ -276,7 +265,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	labels, fields := res.Attributes(obj)
 	return p.c.claim(&proto.Write{
 		Table: res.Table(), Key: a.String(), Value: value, RevisionOffset: offset,
-		Uid: text(asTree(obj["metadata"]), "uid"), Labels: labels, Fields: fields,
+		Uid: tree.Text(tree.As(obj["metadata"]), "uid"), Labels: labels, Fields: fields,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/rules"
+	"github.com/quorate/quorate/apiserver/tree"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,26 +30,26 @@ func (c *call) mayUseSigner(verb, signer, what string) error {
 }
 
 // mayApprove refuses users who may not approve for the signer of a stored request.
-func (c *call) mayApprove(stored tree) error {
-	return c.mayUseSigner("approve", text(asTree(stored["spec"]), "signerName"), "approve")
+func (c *call) mayApprove(stored tree.Object) error {
+	return c.mayUseSigner("approve", tree.Text(tree.As(stored["spec"]), "signerName"), "approve")
 }
 
 // maySign refuses users who may not sign for the signer of a stored request, if the
 // certificate or the conditions change.
-func (c *call) maySign(obj, stored tree) error {
-	now, was := asTree(obj["status"]), asTree(stored["status"])
-	if treeEqual(now["certificate"], was["certificate"]) && sameList(conditionsOf(obj), conditionsOf(stored)) {
+func (c *call) maySign(obj, stored tree.Object) error {
+	now, was := tree.As(obj["status"]), tree.As(stored["status"])
+	if tree.Equal(now["certificate"], was["certificate"]) && sameList(conditionsOf(obj), conditionsOf(stored)) {
 		return nil
 	}
-	return c.mayUseSigner("sign", text(asTree(stored["spec"]), "signerName"), "sign")
+	return c.mayUseSigner("sign", tree.Text(tree.As(stored["spec"]), "signerName"), "sign")
 }
 
-func sameList(a, b []any) bool { return len(a) == 0 && len(b) == 0 || treeEqual(a, b) }
+func sameList(a, b []any) bool { return len(a) == 0 && len(b) == 0 || tree.Equal(a, b) }
 
 // checkSubject refuses requests for certificates that would be above all roles.
-func (c *call) checkSubject(obj tree) error {
-	spec := asTree(obj["spec"])
-	if text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
+func (c *call) checkSubject(obj tree.Object) error {
+	spec := tree.As(obj["spec"])
+	if tree.Text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
 	request, err := rules.Request(spec["request"])
@@ -57,7 +58,7 @@ func (c *call) checkSubject(obj tree) error {
 	}
 	for _, group := range request.Subject.Organization {
 		if group == auth.Masters {
-			return apierrors.NewForbidden(c.res.GroupResource(), text(asTree(obj["metadata"]), "name"),
+			return apierrors.NewForbidden(c.res.GroupResource(), tree.Text(tree.As(obj["metadata"]), "name"),
 				fmt.Errorf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, auth.Masters))
 		}
 	}

@@ -2,10 +2,9 @@ package apiserver
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/quorate/quorate/apiserver/rules"
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -13,14 +12,11 @@ var signingRequestHooks = objectHooks{forUser: (*call).requestedBy}
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
 // itself: signers go by it. Nobody asks and approves at once.
-func (c *call) requestedBy(obj, old tree) error {
+func (c *call) requestedBy(obj, old tree.Object) error {
 	if old != nil {
 		return nil
 	}
-	spec := maps.Clone(asTree(obj["spec"]))
-	if spec == nil {
-		spec = tree{}
-	}
+	spec := tree.Clone(obj["spec"])
 	for _, name := range [...]string{"username", "uid", "groups", "extra"} {
 		delete(spec, name)
 	}
@@ -31,25 +27,17 @@ func (c *call) requestedBy(obj, old tree) error {
 		spec["uid"] = c.user.UID
 	}
 	if len(c.user.Groups) > 0 {
-		spec["groups"] = anyList(c.user.Groups)
+		spec["groups"] = tree.FromStrings(c.user.Groups)
 	}
 	if len(c.user.Extra) > 0 {
-		extra := tree{}
+		extra := tree.Object{}
 		for k, v := range c.user.Extra {
-			extra[k] = anyList(v)
+			extra[k] = tree.FromStrings(v)
 		}
 		spec["extra"] = extra
 	}
-	obj["spec"], obj["status"] = spec, tree{}
+	obj["spec"], obj["status"] = spec, tree.Object{}
 	return c.checkSubject(obj)
-}
-
-func anyList(list []string) []any {
-	out := make([]any, len(list))
-	for i, s := range list {
-		out[i] = s
-	}
-	return out
 }
 
 const (
@@ -58,13 +46,10 @@ const (
 )
 
 // takeApproval is the part of certificatesigningrequests/approval: the conditions.
-func takeApproval(c *call, obj, sent, old tree) error {
+func takeApproval(c *call, obj, sent, old tree.Object) error {
 	list := c.stampConditions(sent, old)
-	state := maps.Clone(asTree(old["status"]))
-	if state == nil {
-		state = tree{}
-	}
-	setList(state, "conditions", list)
+	state := tree.Clone(old["status"])
+	tree.SetList(state, "conditions", list)
 	obj["status"] = state
 	if has(list, approved) && has(list, denied) {
 		return c.invalid(c.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
@@ -80,7 +65,7 @@ func takeApproval(c *call, obj, sent, old tree) error {
 
 // takeRequestStatus is the part of certificatesigningrequests/status, of which the
 // approval is not.
-func takeRequestStatus(c *call, obj, sent, old tree) error {
+func takeRequestStatus(c *call, obj, sent, old tree.Object) error {
 	list := c.stampConditions(sent, old)
 	for _, kind := range [...]string{approved, denied} {
 		if has(list, kind) && !has(conditionsOf(old), kind) {
@@ -90,12 +75,9 @@ func takeRequestStatus(c *call, obj, sent, old tree) error {
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
 		return c.invalid(c.info.Name, errs)
 	}
-	state := maps.Clone(asTree(sent["status"]))
-	if state == nil {
-		state = tree{}
-	}
-	was, now := asTree(old["status"])["certificate"], state["certificate"]
-	if was != nil && !treeEqual(was, now) {
+	state := tree.Clone(sent["status"])
+	was, now := tree.As(old["status"])["certificate"], state["certificate"]
+	if was != nil && !tree.Equal(was, now) {
 		return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
 	}
 	if encoded, _ := now.(string); encoded != "" && was == nil {
@@ -105,13 +87,13 @@ func takeRequestStatus(c *call, obj, sent, old tree) error {
 	}
 	// What approves stays as it was written there.
 	for i, x := range list {
-		if kind := text(asTree(x), "type"); kind == approved || kind == denied {
-			if j := indexOf(conditionsOf(old), kind); j >= 0 {
+		if kind := tree.Text(tree.As(x), "type"); kind == approved || kind == denied {
+			if j := tree.ConditionIndex(conditionsOf(old), kind); j >= 0 {
 				list[i] = conditionsOf(old)[j]
 			}
 		}
 	}
-	setList(state, "conditions", list)
+	tree.SetList(state, "conditions", list)
 	obj["status"] = state
 	if err := c.maySign(obj, old); err != nil {
 		return err
@@ -119,19 +101,15 @@ func takeRequestStatus(c *call, obj, sent, old tree) error {
 	return carryLabels(obj, sent)
 }
 
-func conditionsOf(obj tree) []any {
-	list, _ := lookup(obj, "status.conditions").([]any)
+func conditionsOf(obj tree.Object) []any {
+	list, _ := tree.Lookup(obj, "status.conditions").([]any)
 	return list
 }
 
-func has(list []any, kind string) bool { return indexOf(list, kind) >= 0 }
-
-func indexOf(list []any, kind string) int {
-	return slices.IndexFunc(list, func(x any) bool { return text(asTree(x), "type") == kind })
-}
+func has(list []any, kind string) bool { return tree.ConditionIndex(list, kind) >= 0 }
 
 // removed refuses to take conditions of some types away.
-func removed(list []any, old tree, kinds ...string) (errs field.ErrorList) {
+func removed(list []any, old tree.Object, kinds ...string) (errs field.ErrorList) {
 	for _, kind := range kinds {
 		if has(conditionsOf(old), kind) && !has(list, kind) {
 			errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not remove a condition of type %q", kind)))
@@ -142,24 +120,24 @@ func removed(list []any, old tree, kinds ...string) (errs field.ErrorList) {
 
 // stampConditions returns the conditions that were sent, with the times that they
 // leave to the server.
-func (c *call) stampConditions(sent, old tree) []any {
-	now := timestamp(c.s.cfg.Now())
-	before := map[string]tree{}
+func (c *call) stampConditions(sent, old tree.Object) []any {
+	now := tree.Timestamp(c.s.cfg.Now())
+	before := map[string]tree.Object{}
 	for _, x := range conditionsOf(old) {
-		if was := asTree(x); before[text(was, "type")] == nil {
-			before[text(was, "type")] = was
+		if was := tree.As(x); before[tree.Text(was, "type")] == nil {
+			before[tree.Text(was, "type")] = was
 		}
 	}
 	var out []any
 	for _, x := range conditionsOf(sent) {
-		x := maps.Clone(asTree(x))
-		if text(x, "lastUpdateTime") == "" {
+		x := tree.Clone(x)
+		if tree.Text(x, "lastUpdateTime") == "" {
 			x["lastUpdateTime"] = now
 		}
-		if text(x, "lastTransitionTime") == "" {
+		if tree.Text(x, "lastTransitionTime") == "" {
 			x["lastTransitionTime"] = now
-			if was := before[text(x, "type")]; was != nil {
-				if at := text(was, "lastTransitionTime"); at != "" && was["status"] == x["status"] {
+			if was := before[tree.Text(x, "type")]; was != nil {
+				if at := tree.Text(was, "lastTransitionTime"); at != "" && was["status"] == x["status"] {
 					x["lastTransitionTime"] = at
 				}
 			}
@@ -167,12 +145,4 @@ func (c *call) stampConditions(sent, old tree) []any {
 		out = append(out, x)
 	}
 	return out
-}
-
-func setList(m tree, name string, list []any) {
-	if len(list) == 0 {
-		delete(m, name)
-		return
-	}
-	m[name] = list
 }

@@ -2,13 +2,14 @@ package apiserver
 
 import (
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // part is what a write of a subresource changes of an object: it takes that from
 // sent into obj, which is old with metadata of its own. Values of all three may be
 // shared and are replaced, not changed.
-type part func(c *call, obj, sent, old tree) error
+type part func(c *call, obj, sent, old tree.Object) error
 
 // partOf serves a subresource that shows the whole object and changes a part of it.
 func (c *call) partOf(take part) error {
@@ -35,7 +36,7 @@ func (c *call) updatePart(take part) error {
 		if cur == nil {
 			return change{}, c.notFound()
 		}
-		meta, err := metaOf(sent)
+		meta, err := tree.Meta(sent)
 		if err != nil {
 			return change{}, err
 		}
@@ -78,13 +79,13 @@ func (c *call) patchPart(take part) error {
 	return c.answer(f, codeOf(false), w)
 }
 
-func (c *call) replacePart(cur *mvcc.Version, sent, old tree, take part) (change, error) {
-	obj, meta, err := shallow(old)
+func (c *call) replacePart(cur *mvcc.Version, sent, old tree.Object, take part) (change, error) {
+	obj, meta, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return change{}, err
 	}
 	if c.applying {
-		carry(meta, asTree(sent["metadata"]), "managedFields")
+		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	}
 	if err := take(c, obj, sent, old); err != nil {
 		return change{}, err
@@ -94,20 +95,20 @@ func (c *call) replacePart(cur *mvcc.Version, sent, old tree, take part) (change
 
 // takeStatus is the part of the status subresource. Built-in kinds take labels and
 // annotations along, as upstream's do; custom resources do not.
-func takeStatus(c *call, obj, sent, _ tree) error {
-	carry(obj, sent, "status")
+func takeStatus(c *call, obj, sent, _ tree.Object) error {
+	tree.CopyField(obj, sent, "status")
 	if c.res.Custom {
 		return nil
 	}
 	return carryLabels(obj, sent)
 }
 
-func carryLabels(obj, sent tree) error {
-	sentMeta, err := metaOf(sent)
+func carryLabels(obj, sent tree.Object) error {
+	sentMeta, err := tree.Meta(sent)
 	if err != nil {
 		return err
 	}
-	carry(asTree(obj["metadata"]), sentMeta, "labels")
-	carry(asTree(obj["metadata"]), sentMeta, "annotations")
+	tree.CopyField(tree.As(obj["metadata"]), sentMeta, "labels")
+	tree.CopyField(tree.As(obj["metadata"]), sentMeta, "annotations")
 	return nil
 }

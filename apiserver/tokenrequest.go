@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +104,7 @@ func (c *call) createToken() error {
 func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	if r.Name != "" && r.Name != c.info.Name {
-		errs = append(errs, field.Invalid(metadataPath.Child("name"), r.Name, "must match the service account name if specified"))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"))
 	} else if r.Namespace != "" && r.Namespace != c.info.objectNamespace {
 		return status.NamespaceMismatch()
 	}
@@ -197,10 +198,10 @@ func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
 	if err != nil {
 		return err
 	}
-	if name, _ := lookup(obj, "spec.serviceAccountName").(string); name != c.info.Name {
+	if name, _ := tree.Lookup(obj, "spec.serviceAccountName").(string); name != c.info.Name {
 		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", c.info.Name)
 	}
-	node, _ := lookup(obj, "spec.nodeName").(string)
+	node, _ := tree.Lookup(obj, "spec.nodeName").(string)
 	if node == "" {
 		return nil
 	}

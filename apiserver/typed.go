@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,7 +49,7 @@ func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj an
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", res.Kind, err)
 	}
-	if meta := asTree(t["metadata"]); meta["creationTimestamp"] == nil {
+	if meta := tree.As(t["metadata"]); meta["creationTimestamp"] == nil {
 		delete(meta, "creationTimestamp")
 	}
 	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()

@@ -1,11 +1,18 @@
 package apiserver
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func (c *call) update() error {
@@ -26,19 +33,19 @@ func (c *call) update() error {
 }
 
 // matchPath checks that a body is the object that the path names.
-func (c *call) matchPath(obj tree) error {
-	meta, err := metaOf(obj)
+func (c *call) matchPath(obj tree.Object) error {
+	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
-	if err := matchNamespace(meta, c.res, c.info.objectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.objectNamespace); err != nil {
 		return err
 	}
-	return matchName(meta, c.info.Name)
+	return tree.MatchName(meta, c.info.Name)
 }
 
-func (c *call) decideUpdate(sent tree, cur *mvcc.Version) (change, error) {
-	obj, meta, err := shallow(sent)
+func (c *call) decideUpdate(sent tree.Object, cur *mvcc.Version) (change, error) {
+	obj, meta, err := tree.WithOwnMeta(sent)
 	if err != nil {
 		return change{}, err
 	}
@@ -61,24 +68,24 @@ func (c *call) decideUpdate(sent tree, cur *mvcc.Version) (change, error) {
 		return change{}, err
 	}
 	if c.res.Subresource("status") != nil {
-		carry(obj, old, "status")
+		tree.CopyField(obj, old, "status")
 	}
 	return c.replace(cur, obj, old)
 }
 
 // decideInsert is create-on-update.
-func (c *call) decideInsert(obj, meta tree) (change, error) {
+func (c *call) decideInsert(obj, meta tree.Object) (change, error) {
 	if err := c.alsoAllowed("create"); err != nil {
 		return change{}, err
 	}
 	delete(meta, "resourceVersion") // "0" is no version
-	if err := prepareCreate(meta, c.res, c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, c.res.HasGeneration, c.s.cfg.Now()); err != nil {
 		return change{}, err
 	}
 	if c.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
-	if err := c.complete(obj, nil, validateMeta(meta, c.res)); err != nil {
+	if err := c.complete(obj, nil, tree.ValidateMeta(meta, c.res.NameRule)); err != nil {
 		return change{}, err
 	}
 	return c.store(proto.Op_OP_PUT, obj)
@@ -98,29 +105,20 @@ func (c *call) alsoAllowed(verb string) error {
 	return revise.Settled{Err: auth.Forbidden(a, reason)}
 }
 
-// carry makes a field of obj what it was in old.
-func carry(obj, old tree, name string) {
-	if v, ok := old[name]; ok {
-		obj[name] = v
-	} else {
-		delete(obj, name)
-	}
-}
-
 // replace decides on a new content for the current version. obj fits the model
 // and has metadata of its own; old is cur decoded. Identical bytes are no write;
 // the update that removes the last finalizer of a deleting object deletes it.
-func (c *call) replace(cur *mvcc.Version, obj, old tree) (change, error) {
-	meta, err := metaOf(obj)
+func (c *call) replace(cur *mvcc.Version, obj, old tree.Object) (change, error) {
+	meta, err := tree.Meta(obj)
 	if err != nil {
 		return change{}, err
 	}
-	oldMeta, err := metaOf(old)
+	oldMeta, err := tree.Meta(old)
 	if err != nil {
 		return change{}, err
 	}
-	prepareUpdate(meta, oldMeta)
-	errs := append(validateMeta(meta, c.res), validateMetaUpdate(meta, oldMeta)...)
+	tree.PrepareUpdate(meta, oldMeta)
+	errs := append(tree.ValidateMeta(meta, c.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)
 	if err := c.complete(obj, old, errs); err != nil {
 		return change{}, err
 	}
@@ -128,7 +126,7 @@ func (c *call) replace(cur *mvcc.Version, obj, old tree) (change, error) {
 }
 
 // settle is the second half of replace, for an object that is complete.
-func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, error) {
+func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (change, error) {
 	if c.res.HasGeneration {
 		countGeneration(c.res, obj, old, meta)
 	}
@@ -137,7 +135,7 @@ func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, 
 		op = proto.Op_OP_DELETE
 	}
 	if c.applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
-		carry(meta, oldMeta, "managedFields")
+		tree.CopyField(meta, oldMeta, "managedFields")
 	}
 	ch, err := c.store(op, obj)
 	if err != nil {
@@ -148,13 +146,76 @@ func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree) (change, 
 }
 
 // released reports whether nothing holds a deleting object any more.
-func (c *call) released(obj, meta, oldMeta tree) bool {
-	if text(oldMeta, "deletionTimestamp") == "" || hasFinalizers(meta) {
+func (c *call) released(obj, meta, oldMeta tree.Object) bool {
+	if tree.Text(oldMeta, "deletionTimestamp") == "" || tree.HasFinalizers(meta) {
 		return false
 	}
-	if grace, _ := wholeNumber(oldMeta["deletionGracePeriodSeconds"]); grace > 0 {
+	if grace, _ := tree.Int(oldMeta["deletionGracePeriodSeconds"]); grace > 0 {
 		return false
 	}
 	h := c.hooks()
 	return h.holds == nil || !h.holds(obj)
+}
+
+// immutableErrors compares the fields that a kind declares immutable.
+func immutableErrors(res *kinds.Resource, obj, old tree.Object) (errs field.ErrorList) {
+	for _, path := range res.ImmutableFields {
+		was, now := tree.Lookup(old, path), tree.Lookup(obj, path)
+		if !tree.Equal(was, now) {
+			errs = append(errs, field.Invalid(dottedPath(path), now, apivalidation.FieldImmutableErrorMsg))
+		}
+	}
+	return append(errs, frozenErrors(res, obj, old)...)
+}
+
+// frozenErrors compares the fields of an object that was declared immutable as a
+// whole.
+func frozenErrors(res *kinds.Resource, obj, old tree.Object) (errs field.ErrorList) {
+	if res.FrozenBy == "" || tree.Lookup(old, res.FrozenBy) != true {
+		return nil
+	}
+	why := fmt.Sprintf("field is immutable when `%s` is set", res.FrozenBy)
+	if tree.Lookup(obj, res.FrozenBy) != true {
+		errs = append(errs, field.Forbidden(dottedPath(res.FrozenBy), why))
+	}
+	for _, path := range res.FrozenFields {
+		if !tree.Equal(tree.Lookup(old, path), tree.Lookup(obj, path)) {
+			errs = append(errs, field.Forbidden(dottedPath(path), why))
+		}
+	}
+	return errs
+}
+
+func dottedPath(path string) *field.Path {
+	parts := strings.Split(strings.TrimPrefix(path, "."), ".")
+	return field.NewPath(parts[0], parts[1:]...)
+}
+
+// countGeneration raises metadata.generation if anything outside metadata and
+// status has changed.
+func countGeneration(res *kinds.Resource, obj, old tree.Object, meta tree.Object) {
+	// A status that is no subresource of a custom resource is a field like others.
+	plain := res.Custom && res.Subresource("status") == nil
+	if specEqual(obj, old) && (!plain || tree.Equal(obj["status"], old["status"])) {
+		return
+	}
+	was, _ := tree.Int(meta["generation"])
+	meta["generation"] = was + 1
+}
+
+func specEqual(obj, old tree.Object) bool {
+	return halfEqual(obj, old) && halfEqual(old, obj)
+}
+
+func halfEqual(a, b tree.Object) bool {
+	for k, v := range a {
+		switch k {
+		case "metadata", "status", "kind", "apiVersion":
+			continue
+		}
+		if w, ok := b[k]; !ok || !tree.Equal(v, w) {
+			return false
+		}
+	}
+	return true
 }

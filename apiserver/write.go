@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -26,7 +27,7 @@ type change struct {
 	none bool
 	op   proto.Op
 	// obj is the decided object; nil for a delete that keeps the content.
-	obj tree
+	obj tree.Object
 	// value and the fields after it are obj as it will be stored.
 	value  []byte
 	offset uint32
@@ -39,7 +40,7 @@ type change struct {
 // written is the outcome of a write.
 type written struct {
 	version *mvcc.Version // nil for a dry run
-	obj     tree          // the decided object, if it was decoded
+	obj     tree.Object   // the decided object, if it was decoded
 	created bool
 	deleted bool
 }
@@ -98,18 +99,18 @@ func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, err
 			return written{}, err
 		}
 	} else if ch.obj != nil {
-		asTree(ch.obj["metadata"])["resourceVersion"] = before.Revision.String()
+		tree.As(ch.obj["metadata"])["resourceVersion"] = before.Revision.String()
 	}
 	return written{obj: ch.obj, created: before == nil, deleted: ch.op == proto.Op_OP_DELETE}, nil
 }
 
 // editable decodes the current version: old is what it is, obj a copy to change,
 // with metadata of its own.
-func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree, err error) {
+func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
 	if old, err = c.decode(cur); err != nil {
 		return nil, nil, nil, err
 	}
-	obj, meta, err = shallow(old)
+	obj, meta, err = tree.WithOwnMeta(old)
 	return old, obj, meta, err
 }
 
@@ -144,7 +145,7 @@ func (c *call) guard(w *proto.Write) {
 }
 
 // store encodes a decided object, once.
-func (c *call) store(op proto.Op, obj tree) (change, error) {
+func (c *call) store(op proto.Op, obj tree.Object) (change, error) {
 	kept, as, err := c.forStorage(obj)
 	if err != nil {
 		return change{}, err
@@ -160,9 +161,9 @@ func (c *call) store(op proto.Op, obj tree) (change, error) {
 	if ch.labels, ch.fields = as.Attributes(kept); c.res.Expires {
 		ch.fields = c.s.withExpiry(ch.fields)
 	}
-	if meta, ok := obj["metadata"].(tree); ok {
-		ch.uid = text(meta, "uid")
-		if text(meta, "deletionTimestamp") != "" {
+	if meta, ok := obj["metadata"].(tree.Object); ok {
+		ch.uid = tree.Text(meta, "uid")
+		if tree.Text(meta, "deletionTimestamp") != "" {
 			ch.flags |= proto.FlagTerminating
 		}
 	}
@@ -209,8 +210,8 @@ func (c *call) keyPath() string { return "/registry/" + c.res.GroupResource().Re
 
 // parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
 // none.
-func parseObjectRevision(meta tree) (proto.Revision, error) {
-	s := text(meta, "resourceVersion")
+func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
+	s := tree.Text(meta, "resourceVersion")
 	if s == "" {
 		return 0, nil
 	}
@@ -223,15 +224,15 @@ func parseObjectRevision(meta tree) (proto.Revision, error) {
 
 // checkIdentity checks the uid and resourceVersion that a body or a patch names
 // against the current version.
-func (c *call) checkIdentity(meta tree, cur *mvcc.Version) error {
-	if uid := text(meta, "uid"); uid != "" && uid != cur.UID {
+func (c *call) checkIdentity(meta tree.Object, cur *mvcc.Version) error {
+	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
 		return status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), uid, cur.UID)
 	}
 	return c.checkRevision(meta, cur)
 }
 
 // checkRevision is checkIdentity without the uid.
-func (c *call) checkRevision(meta tree, cur *mvcc.Version) error {
+func (c *call) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
 	switch {
 	case err != nil:

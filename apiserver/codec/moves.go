@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -86,7 +87,7 @@ func take(m map[string]any, path []string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	child = clone(child)
+	child = tree.Clone(child)
 	v, ok = take(child, path[1:])
 	if ok {
 		m[path[0]] = child
@@ -100,17 +101,9 @@ func put(m map[string]any, path []string, v any) {
 		return
 	}
 	child, _ := m[path[0]].(map[string]any)
-	child = clone(child)
+	child = tree.Clone(child)
 	m[path[0]] = child
 	put(child, path[1:], v)
-}
-
-func clone(m map[string]any) map[string]any {
-	out := make(map[string]any, len(m)+1)
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }
 
 // moveValue is a version in stored form with the fields of res.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -117,23 +118,11 @@ func (r *Resource) FieldAttribute(path string) (name string, ok bool) {
 
 func (a *attribute) value(obj map[string]any) string {
 	for _, path := range a.from {
-		if v := text(at(obj, path)); v != "" {
+		if v := text(tree.Field(obj, path...)); v != "" {
 			return v
 		}
 	}
 	return a.fallback
-}
-
-// at walks down fields and returns what is there, or nil.
-func at(obj any, path []string) any {
-	for _, name := range path {
-		m, ok := obj.(map[string]any)
-		if !ok {
-			return nil
-		}
-		obj = m[name]
-	}
-	return obj
 }
 
 // text prints a scalar as field selectors spell it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	v1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
@@ -31,7 +32,7 @@ const defaultUtilization = int64(80)
 // stored. An annotation that cannot be read counts as absent, as it does there.
 func autoscalerToV2(obj map[string]any) error {
 	notes := notesOf(obj)
-	spec := copyMap(asMap(obj["spec"]))
+	spec := tree.Clone(tree.As(obj["spec"]))
 	var metrics []any
 	if text, ok := notes[metricsNote].(string); ok {
 		var sent []v1.MetricSpec
@@ -67,7 +68,7 @@ func autoscalerToV2(obj map[string]any) error {
 }
 
 func autoscalerStatusToV2(obj, notes map[string]any) error {
-	state := copyMap(asMap(obj["status"]))
+	state := tree.Clone(tree.As(obj["status"]))
 	if now, ok := state["currentCPUUtilizationPercentage"]; ok && now != nil {
 		state["currentMetrics"] = []any{map[string]any{"type": "Resource", "resource": map[string]any{
 			"name": "cpu", "current": map[string]any{"averageUtilization": now}}}}
@@ -110,9 +111,9 @@ func autoscalerStatusToV2(obj, notes map[string]any) error {
 // autoscalerFromV2 is upstream's conversion of the stored form to autoscaling/v1.
 func autoscalerFromV2(obj map[string]any) error {
 	dropNotes(obj)
-	spec, state := copyMap(asMap(obj["spec"])), copyMap(asMap(obj["status"]))
+	spec, state := tree.Clone(tree.As(obj["spec"])), tree.Clone(tree.As(obj["status"]))
 	var others []*v1.MetricSpec
-	for _, x := range asList(spec["metrics"]) {
+	for _, x := range tree.List(spec["metrics"]) {
 		if goal := cpuGoalOf(x, "target"); goal != nil {
 			if spec["targetCPUUtilizationPercentage"] == nil {
 				spec["targetCPUUtilizationPercentage"] = goal
@@ -126,7 +127,7 @@ func autoscalerFromV2(obj map[string]any) error {
 		others = append(others, metric)
 	}
 	var states []*v1.MetricStatus
-	for _, x := range asList(state["currentMetrics"]) {
+	for _, x := range tree.List(state["currentMetrics"]) {
 		if now := cpuGoalOf(x, "current"); now != nil {
 			state["currentCPUUtilizationPercentage"] = now
 		}
@@ -200,7 +201,7 @@ func (n *noter) note(name string, wanted bool, v any) {
 }
 
 func notesOf(obj map[string]any) map[string]any {
-	return asMap(asMap(obj["metadata"])["annotations"])
+	return tree.As(tree.As(obj["metadata"])["annotations"])
 }
 
 func dropNotes(obj map[string]any) {
@@ -208,7 +209,7 @@ func dropNotes(obj map[string]any) {
 	for _, name := range autoscalerNotes {
 		delete(notes, name)
 	}
-	if meta := asMap(obj["metadata"]); notes != nil && len(notes) == 0 {
+	if meta := tree.As(obj["metadata"]); notes != nil && len(notes) == 0 {
 		delete(meta, "annotations")
 	}
 }
@@ -221,12 +222,12 @@ func cpuGoal(percent any) map[string]any {
 
 // cpuGoalOf is the utilization of a metric of that kind, or nil.
 func cpuGoalOf(metric any, where string) any {
-	m := asMap(metric)
-	r := asMap(m["resource"])
+	m := tree.As(metric)
+	r := tree.As(m["resource"])
 	if m["type"] != "Resource" || r["name"] != "cpu" {
 		return nil
 	}
-	return asMap(r[where])["averageUtilization"]
+	return tree.As(r[where])["averageUtilization"]
 }
 
 // behavior is how upstream writes autoscaling/v2's behavior into an annotation:
@@ -266,14 +267,4 @@ func plain(v any) (any, error) {
 	var out any
 	err = kjson.UnmarshalCaseSensitivePreserveInts(text, &out)
 	return out, err
-}
-
-func asMap(v any) map[string]any {
-	m, _ := v.(map[string]any)
-	return m
-}
-
-func asList(v any) []any {
-	l, _ := v.([]any)
-	return l
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"sigs.k8s.io/yaml"
 )
 
@@ -147,7 +148,7 @@ func check(r *Resource) error {
 	switch {
 	case r.Kind == "" || r.Plural == "" || r.Version == "":
 		return fmt.Errorf("kind, plural and version are required")
-	case r.NameRule != NameSubdomain && r.NameRule != NameLabel && r.NameRule != NameLabel1035 && r.NameRule != NamePath:
+	case r.NameRule != tree.NameSubdomain && r.NameRule != tree.NameLabel && r.NameRule != tree.NameLabel1035 && r.NameRule != tree.NamePath:
 		return fmt.Errorf("unknown name rule %q", r.NameRule)
 	case r.Dependents != DependentsDeleted && r.Dependents != DependentsOrphaned && r.Dependents != DependentsUnsupported:
 		return fmt.Errorf("unknown rule for dependents %q", r.Dependents)

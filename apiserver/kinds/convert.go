@@ -1,6 +1,10 @@
 package kinds
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/tree"
+)
 
 // Conversion leads from one version's fields to those of the stored version and
 // back, where moves cannot say it. Both directions keep everything that either
@@ -34,24 +38,16 @@ func (r *Resource) convert(obj map[string]any, f func(map[string]any) error) (ma
 	if f == nil {
 		return obj, nil
 	}
-	out := copyMap(obj)
+	out := tree.Clone(obj)
 	if meta, ok := out["metadata"].(map[string]any); ok {
-		meta = copyMap(meta)
+		meta = tree.Clone(meta)
 		out["metadata"] = meta
 		if notes, ok := meta["annotations"].(map[string]any); ok {
-			meta["annotations"] = copyMap(notes)
+			meta["annotations"] = tree.Clone(notes)
 		}
 	}
 	if err := f(out); err != nil {
 		return nil, fmt.Errorf("convert %s %s: %w", r.GroupVersion(), r.Kind, err)
 	}
 	return out, nil
-}
-
-func copyMap(m map[string]any) map[string]any {
-	out := make(map[string]any, len(m)+1)
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
 }

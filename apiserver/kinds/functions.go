@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -167,10 +168,10 @@ func phase(v any) any {
 func kindAndName(v any) any { return text(get(v, "kind")) + "/" + text(get(v, "name")) }
 
 // get walks down fields; what is absent is nil.
-func get(v any, path ...string) any { return at(v, path) }
+func get(v any, path ...string) any { return tree.Field(v, path...) }
 
 func items(v any, path ...string) []any {
-	list, _ := at(v, path).([]any)
+	list, _ := tree.Field(v, path...).([]any)
 	return list
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -72,7 +73,7 @@ func compileCell(c *Column) (cell, error) {
 	}
 	if m := plainCall.FindStringSubmatch(c.CEL); m != nil && functions[m[1]] != nil {
 		f, path := functions[m[1]], splitPath(m[2])
-		return func(obj map[string]any) (any, error) { return f(at(obj, path)), nil }, nil
+		return func(obj map[string]any) (any, error) { return f(tree.Field(obj, path...)), nil }, nil
 	}
 	return compileCEL(c.CEL)
 }
@@ -101,7 +102,7 @@ func compilePath(c *Column) (cell, error) {
 	}
 	if plainPath.MatchString(c.JSONPath) {
 		path := splitPath(c.JSONPath)
-		return func(obj map[string]any) (any, error) { return finish(at(obj, path)), nil }, nil
+		return func(obj map[string]any) (any, error) { return finish(tree.Field(obj, path...)), nil }, nil
 	}
 	template := jsonpath.New(c.Name).AllowMissingKeys(true)
 	if err := template.Parse("{" + c.JSONPath + "}"); err != nil {

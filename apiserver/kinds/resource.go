@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -34,7 +35,7 @@ type Resource struct {
 	// SelectableFields beyond metadata.name and metadata.namespace.
 	SelectableFields []SelectableField `json:"selectableFields,omitempty"`
 	// NameRule is how metadata.name is validated.
-	NameRule NameRule `json:"nameRule,omitempty"` // default NameSubdomain
+	NameRule tree.NameRule `json:"nameRule,omitempty"` // default NameSubdomain
 
 	// StorageVersion names the version whose form is stored, if it is another
 	// one; Moves then lead from this version's fields to that one's. Without moves
@@ -163,10 +164,10 @@ const (
 type NameRule string
 
 const (
-	NameSubdomain NameRule = ""             // DNS-1123 subdomain
-	NameLabel     NameRule = "dns-label"    // DNS-1123 label
-	NameLabel1035 NameRule = "dns-1035"     // DNS-1035 label (services)
-	NamePath      NameRule = "path-segment" // anything but /, %, ., ..
+	NameSubdomain tree.NameRule = ""             // DNS-1123 subdomain
+	NameLabel     tree.NameRule = "dns-label"    // DNS-1123 label
+	NameLabel1035 tree.NameRule = "dns-1035"     // DNS-1035 label (services)
+	NamePath      tree.NameRule = "path-segment" // anything but /, %, ., ..
 )
 
 // GroupVersion of the resource.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -28,7 +29,7 @@ func plainKey(s string) bool {
 	return true
 }
 
-func keys(name string, data tree) (errs field.ErrorList) {
+func keys(name string, data tree.Object) (errs field.ErrorList) {
 	for key := range data {
 		if plainKey(key) {
 			continue
@@ -60,8 +61,8 @@ func decodedLen(s string) int {
 	return n
 }
 
-func configMap(obj, _ tree) field.ErrorList {
-	data, binary := asTree(obj["data"]), asTree(obj["binaryData"])
+func configMap(obj, _ tree.Object) field.ErrorList {
+	data, binary := tree.As(obj["data"]), tree.As(obj["binaryData"])
 	errs := keys("data", data)
 	size := 0
 	for _, v := range data {
@@ -89,10 +90,10 @@ var wanted = map[string][]string{
 	"kubernetes.io/tls":              {"tls.crt", "tls.key"},
 }
 
-func secret(obj, _ tree) field.ErrorList {
-	data, path := asTree(obj["data"]), field.NewPath("data")
+func secret(obj, _ tree.Object) field.ErrorList {
+	data, path := tree.As(obj["data"]), field.NewPath("data")
 	var errs field.ErrorList
-	kind := text(obj, "type")
+	kind := tree.Text(obj, "type")
 	errs = append(errs, keys("data", data)...)
 	size := 0
 	for _, v := range data {
@@ -112,7 +113,7 @@ func secret(obj, _ tree) field.ErrorList {
 	switch kind {
 	case "kubernetes.io/service-account-token":
 		const name = "kubernetes.io/service-account.name"
-		if s, _ := at(obj, "metadata", "annotations", name).(string); s == "" {
+		if s, _ := tree.Field(obj, "metadata", "annotations", name).(string); s == "" {
 			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(name), ""))
 		}
 	case "kubernetes.io/basic-auth":

@@ -4,22 +4,23 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // endpointAddresses checks the addresses of Endpoints. What is stored already is no
 // reason to refuse an update that leaves it alone.
-func endpointAddresses(obj, old tree) (errs field.ErrorList) {
+func endpointAddresses(obj, old tree.Object) (errs field.ErrorList) {
 	if old != nil && Equal(obj["subsets"], old["subsets"]) {
 		return nil
 	}
-	for i, s := range list(obj["subsets"]) {
+	for i, s := range tree.List(obj["subsets"]) {
 		path := field.NewPath("subsets").Index(i)
 		for _, kind := range [...]string{"addresses", "notReadyAddresses"} {
-			for j, a := range list(asTree(s)[kind]) {
+			for j, a := range tree.List(tree.As(s)[kind]) {
 				at := path.Child(kind).Index(j).Child("ip")
-				ip := text(asTree(a), "ip")
+				ip := tree.Text(tree.As(a), "ip")
 				errs = append(errs, validation.IsValidIPForLegacyField(at, ip, true, nil)...)
 				errs = append(errs, endpointIP(ip, at)...)
 			}
@@ -29,14 +30,14 @@ func endpointAddresses(obj, old tree) (errs field.ErrorList) {
 }
 
 // sliceAddresses checks the addresses of an EndpointSlice, as endpointAddresses does.
-func sliceAddresses(obj, old tree) (errs field.ErrorList) {
+func sliceAddresses(obj, old tree.Object) (errs field.ErrorList) {
 	if old != nil && Equal(obj["endpoints"], old["endpoints"]) {
 		return nil
 	}
-	kind := text(obj, "addressType")
-	for i, e := range list(obj["endpoints"]) {
+	kind := tree.Text(obj, "addressType")
+	for i, e := range tree.List(obj["endpoints"]) {
 		path := field.NewPath("endpoints").Index(i).Child("addresses")
-		for j, a := range list(asTree(e)["addresses"]) {
+		for j, a := range tree.List(tree.As(e)["addresses"]) {
 			ip, _ := a.(string)
 			errs = append(errs, sliceAddress(kind, ip, path, path.Index(j))...)
 		}

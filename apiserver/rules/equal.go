@@ -1,13 +1,17 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/tree"
+)
 
 // Equal compares decoded JSON. As upstream's semantic comparison, it takes null,
 // an absent field and an empty list or object for the same.
 func Equal(a, b any) bool {
 	switch x := a.(type) {
-	case tree:
-		y, ok := b.(tree)
+	case tree.Object:
+		y, ok := b.(tree.Object)
 		if !ok {
 			return empty(a) && empty(b)
 		}
@@ -42,7 +46,7 @@ func Equal(a, b any) bool {
 
 func comparable(v any) bool {
 	switch v.(type) {
-	case tree, []any:
+	case tree.Object, []any:
 		return false
 	}
 	return true
@@ -52,7 +56,7 @@ func empty(v any) bool {
 	switch x := v.(type) {
 	case nil:
 		return true
-	case tree:
+	case tree.Object:
 		return len(x) == 0
 	case []any:
 		return len(x) == 0

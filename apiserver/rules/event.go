@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -34,10 +35,10 @@ const (
 )
 
 // event is what holds for events of both forms.
-func event(obj, _ tree) field.ErrorList { return coreEvent.legacy(obj) }
+func event(obj, _ tree.Object) field.ErrorList { return coreEvent.legacy(obj) }
 
 // eventV1 is what events.k8s.io/v1 asks for on top of it.
-func eventV1(obj, old tree) field.ErrorList {
+func eventV1(obj, old tree.Object) field.ErrorList {
 	errs := newEvent.legacy(obj)
 	if old == nil {
 		return append(errs, newEvent.strict(obj)...)
@@ -47,9 +48,9 @@ func eventV1(obj, old tree) field.ErrorList {
 
 // legacy checks what is said about whom. Events that have no eventTime are of the
 // old kind.
-func (n *eventNames) legacy(obj tree) (errs field.ErrorList) {
-	namespace, _ := at(obj, "metadata", "namespace").(string)
-	about, _ := at(obj, n.about, "namespace").(string)
+func (n *eventNames) legacy(obj tree.Object) (errs field.ErrorList) {
+	namespace, _ := tree.Field(obj, "metadata", "namespace").(string)
+	about, _ := tree.Field(obj, n.about, "namespace").(string)
 	mismatch := field.Invalid(field.NewPath("involvedObject", "namespace"), about, "does not match event.namespace")
 	if unsetTime(obj["eventTime"]) {
 		if about == "" && namespace != "" && namespace != "default" || about != "" && about != namespace {
@@ -60,7 +61,7 @@ func (n *eventNames) legacy(obj tree) (errs field.ErrorList) {
 	if about == "" && namespace != "default" && namespace != "kube-system" {
 		errs = append(errs, mismatch)
 	}
-	controller, path := text(obj, n.controller), field.NewPath(n.controllerPath)
+	controller, path := tree.Text(obj, n.controller), field.NewPath(n.controllerPath)
 	if controller == "" {
 		errs = append(errs, field.Required(path, ""))
 	}
@@ -68,9 +69,9 @@ func (n *eventNames) legacy(obj tree) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path, controller, msg))
 	}
 	for _, name := range [...]string{"reportingInstance", "action", "reason"} {
-		errs = append(errs, eventWord(text(obj, name), field.NewPath(name), maxEventWord, true)...)
+		errs = append(errs, eventWord(tree.Text(obj, name), field.NewPath(name), maxEventWord, true)...)
 	}
-	return append(errs, eventWord(text(obj, n.message), field.NewPath("message"), maxEventNote, false)...)
+	return append(errs, eventWord(tree.Text(obj, n.message), field.NewPath("message"), maxEventNote, false)...)
 }
 
 func eventWord(s string, path *field.Path, most int, required bool) field.ErrorList {
@@ -84,15 +85,15 @@ func eventWord(s string, path *field.Path, most int, required bool) field.ErrorL
 }
 
 // strict is what a new event of the new form must and must not have.
-func (n *eventNames) strict(obj tree) field.ErrorList {
+func (n *eventNames) strict(obj tree.Object) field.ErrorList {
 	errs := eventSeries(obj)
 	if unsetTime(obj["eventTime"]) {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
-	if kind := text(obj, "type"); kind != "Normal" && kind != "Warning" {
+	if kind := tree.Text(obj, "type"); kind != "Normal" && kind != "Warning" {
 		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+kind))
 	}
-	count, _ := number(obj[n.count])
+	count, _ := tree.Int(obj[n.count])
 	for _, old := range [...]struct {
 		path string
 		set  bool
@@ -100,7 +101,7 @@ func (n *eventNames) strict(obj tree) field.ErrorList {
 		{"firstTimestamp", !unsetTime(obj[n.first])},
 		{"lastTimestamp", !unsetTime(obj[n.last])},
 		{"count", count != 0},
-		{"source", text(asTree(obj[n.source]), "component") != "" || text(asTree(obj[n.source]), "host") != ""},
+		{"source", tree.Text(tree.As(obj[n.source]), "component") != "" || tree.Text(tree.As(obj[n.source]), "host") != ""},
 	} {
 		if old.set {
 			errs = append(errs, field.Invalid(field.NewPath(old.path), "", "needs to be unset"))
@@ -109,12 +110,12 @@ func (n *eventNames) strict(obj tree) field.ErrorList {
 	return errs
 }
 
-func eventSeries(obj tree) (errs field.ErrorList) {
-	series, ok := obj["series"].(tree)
+func eventSeries(obj tree.Object) (errs field.ErrorList) {
+	series, ok := obj["series"].(tree.Object)
 	if !ok {
 		return nil
 	}
-	if n, _ := number(series["count"]); n < 2 {
+	if n, _ := tree.Int(series["count"]); n < 2 {
 		errs = append(errs, field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
 	}
 	if unsetTime(series["lastObservedTime"]) {
@@ -124,7 +125,7 @@ func eventSeries(obj tree) (errs field.ErrorList) {
 }
 
 // unchanged lets nothing change but the series and metadata.
-func (n *eventNames) unchanged(obj, old tree) (errs field.ErrorList) {
+func (n *eventNames) unchanged(obj, old tree.Object) (errs field.ErrorList) {
 	if !Equal(obj["series"], old["series"]) {
 		errs = append(errs, eventSeries(obj)...)
 	}

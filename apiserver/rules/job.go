@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,18 +20,18 @@ const (
 	oldUIDLabel        = "controller-uid"
 )
 
-func manual(obj tree) bool { return at(obj, "spec", "manualSelector") == true }
+func manual(obj tree.Object) bool { return tree.Field(obj, "spec", "manualSelector") == true }
 
 // generateSelector gives a new Job's pods labels that no other Job's pods have,
 // and the Job the selector for them. A label that is there already stays, for
 // validation to refuse.
-func generateSelector(obj, old tree) {
+func generateSelector(obj, old tree.Object) {
 	if old != nil || manual(obj) {
 		return
 	}
-	meta := asTree(obj["metadata"])
-	name, uid := text(meta, "name"), text(meta, "uid")
-	spec, template, templateMeta := copyOf(obj["spec"]), copyOf(at(obj, "spec", "template")), copyOf(at(obj, "spec", "template", "metadata"))
+	meta := tree.As(obj["metadata"])
+	name, uid := tree.Text(meta, "name"), tree.Text(meta, "uid")
+	spec, template, templateMeta := copyOf(obj["spec"]), copyOf(tree.Field(obj, "spec", "template")), copyOf(tree.Field(obj, "spec", "template", "metadata"))
 	set := copyOf(templateMeta["labels"])
 	for key, value := range map[string]string{jobNameLabel: name, oldJobNameLabel: name, controllerUIDLabel: uid, oldUIDLabel: uid} {
 		if _, found := set[key]; !found {
@@ -49,24 +50,24 @@ func generateSelector(obj, old tree) {
 }
 
 // copyOf is a copy of an object, never nil.
-func copyOf(v any) tree {
-	m := maps.Clone(asTree(v))
+func copyOf(v any) tree.Object {
+	m := maps.Clone(tree.As(v))
 	if m == nil {
-		m = tree{}
+		m = tree.Object{}
 	}
 	return m
 }
 
 var jobTemplate = templateAt("spec", "template")
 
-func job(obj, old tree) field.ErrorList {
+func job(obj, old tree.Object) field.ErrorList {
 	path := field.NewPath("spec")
-	spec := asTree(obj["spec"])
+	spec := tree.As(obj["spec"])
 	errs := generatedSelector(obj, old, path)
 	errs = append(errs, jobSelector(spec, path)...)
 	errs = append(errs, indexedJob(obj, path)...)
 	errs = append(errs, jobTemplate(obj, old)...)
-	switch policy, _ := at(spec, "template", "spec", "restartPolicy").(string); policy {
+	switch policy, _ := tree.Field(spec, "template", "spec", "restartPolicy").(string); policy {
 	case "", "Always":
 		errs = append(errs, field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
 	case "OnFailure":
@@ -75,22 +76,22 @@ func job(obj, old tree) field.ErrorList {
 		}
 	}
 	if old != nil {
-		errs = append(errs, jobUpdate(spec, asTree(old["spec"]), path, asTree(old["status"]))...)
+		errs = append(errs, jobUpdate(spec, tree.As(old["spec"]), path, tree.As(old["status"]))...)
 	}
 	return errs
 }
 
 // generatedSelector checks that nothing was set that the server generates.
-func generatedSelector(obj, old tree, path *field.Path) (errs field.ErrorList) {
-	if manual(obj) || at(obj, "spec", "selector") == nil {
+func generatedSelector(obj, old tree.Object, path *field.Path) (errs field.ErrorList) {
+	if manual(obj) || tree.Field(obj, "spec", "selector") == nil {
 		return nil
 	}
-	meta := asTree(obj["metadata"])
-	name, uid := text(meta, "name"), text(meta, "uid")
-	set := asTree(at(obj, "spec", "template", "metadata", "labels"))
+	meta := tree.As(obj["metadata"])
+	name, uid := tree.Text(meta, "name"), tree.Text(meta, "uid")
+	set := tree.As(tree.Field(obj, "spec", "template", "metadata", "labels"))
 	names := []string{oldUIDLabel, oldJobNameLabel, controllerUIDLabel, jobNameLabel}
 	if old != nil {
-		was := asTree(at(old, "spec", "template", "metadata", "labels"))
+		was := tree.As(tree.Field(old, "spec", "template", "metadata", "labels"))
 		if was[jobNameLabel] == nil || was[controllerUIDLabel] == nil {
 			names = names[:2] // from before there were labels with a prefix
 		}
@@ -110,22 +111,22 @@ func generatedSelector(obj, old tree, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(labelsPath.Key(key), set, fmt.Sprintf("must be '%s'", want)))
 		}
 	}
-	selector, err := selectorOf(at(obj, "spec", "selector"))
+	selector, err := selectorOf(tree.Field(obj, "spec", "selector"))
 	if err == nil && !selector.Matches(expected) {
-		errs = append(errs, field.Invalid(path.Child("selector"), at(obj, "spec", "selector"), "`selector` not auto-generated"))
+		errs = append(errs, field.Invalid(path.Child("selector"), tree.Field(obj, "spec", "selector"), "`selector` not auto-generated"))
 	}
 	return errs
 }
 
 func selectorOf(v any) (labels.Selector, error) {
 	var s metav1.LabelSelector
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(v), &s); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(v), &s); err != nil {
 		return nil, err
 	}
 	return metav1.LabelSelectorAsSelector(&s)
 }
 
-func jobSelector(spec tree, path *field.Path) field.ErrorList {
+func jobSelector(spec tree.Object, path *field.Path) field.ErrorList {
 	if spec["selector"] == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
@@ -134,7 +135,7 @@ func jobSelector(spec tree, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path.Child("selector"), spec["selector"], "invalid label selector")}
 	}
 	set := labels.Set{}
-	for k, v := range asTree(at(spec, "template", "metadata", "labels")) {
+	for k, v := range tree.As(tree.Field(spec, "template", "metadata", "labels")) {
 		set[k], _ = v.(string)
 	}
 	if !selector.Matches(set) {
@@ -147,12 +148,12 @@ func jobSelector(spec tree, path *field.Path) field.ErrorList {
 const maxIndexed = 100_000
 
 // indexedJob checks what goes with a completion mode.
-func indexedJob(obj tree, path *field.Path) (errs field.ErrorList) {
-	spec := asTree(obj["spec"])
-	completions, counted := number(spec["completions"])
-	if text(spec, "completionMode") != "Indexed" {
+func indexedJob(obj tree.Object, path *field.Path) (errs field.ErrorList) {
+	spec := tree.As(obj["spec"])
+	completions, counted := tree.Int(spec["completions"])
+	if tree.Text(spec, "completionMode") != "Indexed" {
 		for _, name := range [...]string{"backoffLimitPerIndex", "maxFailedIndexes"} {
-			if n, ok := number(spec[name]); ok {
+			if n, ok := tree.Int(spec[name]); ok {
 				errs = append(errs, field.Invalid(path.Child(name), n, "requires indexed completion mode"))
 			}
 		}
@@ -164,10 +165,10 @@ func indexedJob(obj tree, path *field.Path) (errs field.ErrorList) {
 	if !counted {
 		errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 	}
-	if n, ok := number(spec["parallelism"]); ok && n > maxIndexed {
+	if n, ok := tree.Int(spec["parallelism"]); ok && n > maxIndexed {
 		errs = append(errs, field.Invalid(path.Child("parallelism"), n, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexed)))
 	}
-	if n, ok := number(spec["maxFailedIndexes"]); ok {
+	if n, ok := tree.Int(spec["maxFailedIndexes"]); ok {
 		if counted && n > completions {
 			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), n, "must be less than or equal to completions"))
 		}
@@ -176,7 +177,7 @@ func indexedJob(obj tree, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	if completions > 0 {
-		name := text(asTree(obj["metadata"]), "name")
+		name := tree.Text(tree.As(obj["metadata"]), "name")
 		last := fmt.Sprintf("%s-%d", name, completions-1)
 		if len(validation.IsDNS1123Label(last)) > 0 {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "will not able to create pod with invalid DNS label: "+last))
@@ -187,19 +188,19 @@ func indexedJob(obj tree, path *field.Path) (errs field.ErrorList) {
 
 // jobUpdate lets the template of a Job change only while it is suspended and has
 // never started, and completions only together with parallelism.
-func jobUpdate(spec, old tree, path *field.Path, state tree) (errs field.ErrorList) {
+func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs field.ErrorList) {
 	if !Equal(spec["completions"], old["completions"]) {
-		elastic := text(spec, "completionMode") == "Indexed" && Equal(spec["completions"], spec["parallelism"]) && Equal(old["completions"], old["parallelism"])
+		elastic := tree.Text(spec, "completionMode") == "Indexed" && Equal(spec["completions"], spec["parallelism"]) && Equal(old["completions"], old["parallelism"])
 		switch {
-		case text(spec, "completionMode") != "Indexed":
+		case tree.Text(spec, "completionMode") != "Indexed":
 			errs = append(errs, field.Invalid(path.Child("completions"), spec["completions"], "field is immutable"))
 		case !elastic:
 			errs = append(errs, field.Invalid(path.Child("completions"), spec["completions"], fmt.Sprintf("can only be modified in tandem with %s", path.Child("parallelism"))))
 		}
 	}
-	before := asTree(old["template"])
+	before := tree.As(old["template"])
 	if old["suspend"] == true && state["startTime"] == nil {
-		before = withScheduling(before, asTree(spec["template"]))
+		before = withScheduling(before, tree.As(spec["template"]))
 	}
 	if !Equal(spec["template"], before) {
 		errs = append(errs, field.Invalid(path.Child("template"), spec["template"], "field is immutable"))
@@ -209,14 +210,14 @@ func jobUpdate(spec, old tree, path *field.Path, state tree) (errs field.ErrorLi
 
 // withScheduling is a template with the parts of another that say where pods run
 // and what they ask for.
-func withScheduling(template, from tree) tree {
+func withScheduling(template, from tree.Object) tree.Object {
 	out, meta, spec := copyOf(template), copyOf(template["metadata"]), copyOf(template["spec"])
-	carry(meta, asTree(from["metadata"]), "labels", "annotations")
-	fromSpec := asTree(from["spec"])
+	carry(meta, tree.As(from["metadata"]), "labels", "annotations")
+	fromSpec := tree.As(from["spec"])
 	carry(spec, fromSpec, "nodeSelector", "tolerations", "schedulingGates", "affinity")
 	for _, name := range [...]string{"containers", "initContainers"} {
-		spec[name] = withResources(list(spec[name]), list(fromSpec[name]))
-		if len(list(spec[name])) == 0 {
+		spec[name] = withResources(tree.List(spec[name]), tree.List(fromSpec[name]))
+		if len(tree.List(spec[name])) == 0 {
 			delete(spec, name)
 		}
 	}
@@ -233,7 +234,7 @@ func withResources(containers, from []any) any {
 		out[i] = c
 		if i < len(from) {
 			changed := copyOf(c)
-			carry(changed, asTree(from[i]), "resources")
+			carry(changed, tree.As(from[i]), "resources")
 			out[i] = changed
 		}
 	}
@@ -241,7 +242,7 @@ func withResources(containers, from []any) any {
 }
 
 // carry makes fields of m what they are in from.
-func carry(m, from tree, names ...string) {
+func carry(m, from tree.Object, names ...string) {
 	for _, name := range names {
 		if v, ok := from[name]; ok {
 			m[name] = v

@@ -4,34 +4,35 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 const podFieldsThatChange = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // pod checks names within a pod, and what of a pod may change.
-func pod(obj, old tree) field.ErrorList {
+func pod(obj, old tree.Object) field.ErrorList {
 	path := field.NewPath("spec")
-	spec := asTree(obj["spec"])
+	spec := tree.As(obj["spec"])
 	errs := uniqueNames(spec, path)
 	errs = append(errs, volumeMounts(spec, path)...)
 	if old == nil {
 		errs = append(errs, podPaths(spec, path)...) // none of it can change
-		if len(list(spec["ephemeralContainers"])) > 0 {
+		if len(tree.List(spec["ephemeralContainers"])) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 		}
 	} else {
-		errs = append(errs, podUpdate(spec, asTree(old["spec"]), path)...)
+		errs = append(errs, podUpdate(spec, tree.As(old["spec"]), path)...)
 	}
 	return errs
 }
 
 // uniqueNames checks that no two containers and no two volumes have the same name.
-func uniqueNames(spec tree, path *field.Path) (errs field.ErrorList) {
+func uniqueNames(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
-		for i, c := range list(spec[kind]) {
-			name := text(asTree(c), "name")
+		for i, c := range tree.List(spec[kind]) {
+			name := tree.Text(tree.As(c), "name")
 			if seen[name] && name != "" {
 				errs = append(errs, field.Duplicate(path.Child(kind).Index(i).Child("name"), name))
 			}
@@ -39,8 +40,8 @@ func uniqueNames(spec tree, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	volumes := map[string]bool{}
-	for i, v := range list(spec["volumes"]) {
-		name := text(asTree(v), "name")
+	for i, v := range tree.List(spec["volumes"]) {
+		name := tree.Text(tree.As(v), "name")
 		if volumes[name] && name != "" {
 			errs = append(errs, field.Duplicate(path.Child("volumes").Index(i).Child("name"), name))
 		}
@@ -50,17 +51,17 @@ func uniqueNames(spec tree, path *field.Path) (errs field.ErrorList) {
 }
 
 // volumeMounts checks that what containers mount is there, once per place.
-func volumeMounts(spec tree, path *field.Path) (errs field.ErrorList) {
+func volumeMounts(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	volumes := map[string]bool{}
-	for _, v := range list(spec["volumes"]) {
-		volumes[text(asTree(v), "name")] = true
+	for _, v := range tree.List(spec["volumes"]) {
+		volumes[tree.Text(tree.As(v), "name")] = true
 	}
 	for _, kind := range [...]string{"initContainers", "containers"} {
-		for i, c := range list(spec[kind]) {
+		for i, c := range tree.List(spec[kind]) {
 			places := map[string]bool{}
-			for j, m := range list(asTree(c)["volumeMounts"]) {
+			for j, m := range tree.List(tree.As(c)["volumeMounts"]) {
 				at := path.Child(kind).Index(i).Child("volumeMounts").Index(j)
-				name, place := text(asTree(m), "name"), text(asTree(m), "mountPath")
+				name, place := tree.Text(tree.As(m), "name"), tree.Text(tree.As(m), "mountPath")
 				if name != "" && !volumes[name] {
 					errs = append(errs, field.NotFound(at.Child("name"), name))
 				}
@@ -74,10 +75,10 @@ func volumeMounts(spec tree, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func podUpdate(spec, old tree, path *field.Path) (errs field.ErrorList) {
+func podUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
 	before := copyOf(old)
 	for _, kind := range [...]string{"containers", "initContainers"} {
-		now, was := list(spec[kind]), list(old[kind])
+		now, was := tree.List(spec[kind]), tree.List(old[kind])
 		if len(now) != len(was) {
 			return append(errs, field.Forbidden(path.Child(kind), "pod updates may not add or remove containers"))
 		}
@@ -86,21 +87,21 @@ func podUpdate(spec, old tree, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	errs = append(errs, deadline(spec, old, path)...)
-	errs = append(errs, addedOnly(list(spec["tolerations"]), list(old["tolerations"]), path.Child("tolerations"))...)
+	errs = append(errs, addedOnly(tree.List(spec["tolerations"]), tree.List(old["tolerations"]), path.Child("tolerations"))...)
 	gates := map[string]bool{} // a gate is its name
-	for _, gate := range list(old["schedulingGates"]) {
-		gates[text(asTree(gate), "name")] = true
+	for _, gate := range tree.List(old["schedulingGates"]) {
+		gates[tree.Text(tree.As(gate), "name")] = true
 	}
-	for i, gate := range list(spec["schedulingGates"]) {
-		if !gates[text(asTree(gate), "name")] {
-			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+text(asTree(gate), "name")+"'"))
+	for i, gate := range tree.List(spec["schedulingGates"]) {
+		if !gates[tree.Text(tree.As(gate), "name")] {
+			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+tree.Text(tree.As(gate), "name")+"'"))
 		}
 	}
 	carry(before, spec, "activeDeadlineSeconds", "tolerations", "schedulingGates")
-	if n, _ := number(old["terminationGracePeriodSeconds"]); n < 0 && spec["terminationGracePeriodSeconds"] == int64(1) {
+	if n, _ := tree.Int(old["terminationGracePeriodSeconds"]); n < 0 && spec["terminationGracePeriodSeconds"] == int64(1) {
 		carry(before, spec, "terminationGracePeriodSeconds")
 	}
-	if len(list(old["schedulingGates"])) > 0 {
+	if len(tree.List(old["schedulingGates"])) > 0 {
 		// Where a pod that waits may run can be narrowed down.
 		carry(before, spec, "nodeSelector", "affinity")
 	}
@@ -115,16 +116,16 @@ func withImages(containers, from []any) []any {
 	out := make([]any, len(containers))
 	for i, c := range containers {
 		changed := copyOf(c)
-		carry(changed, asTree(from[i]), "image")
+		carry(changed, tree.As(from[i]), "image")
 		out[i] = changed
 	}
 	return out
 }
 
-func deadline(spec, old tree, path *field.Path) field.ErrorList {
+func deadline(spec, old tree.Object, path *field.Path) field.ErrorList {
 	path = path.Child("activeDeadlineSeconds")
-	now, set := number(spec["activeDeadlineSeconds"])
-	was, had := number(old["activeDeadlineSeconds"])
+	now, set := tree.Int(spec["activeDeadlineSeconds"])
+	was, had := tree.Int(old["activeDeadlineSeconds"])
 	switch {
 	case set && had && was < now:
 		return field.ErrorList{field.Invalid(path, now, "must be less than or equal to previous value")}
@@ -153,12 +154,12 @@ func addedOnly(now, old []any, path *field.Path) field.ErrorList {
 type toleration struct{ key, operator, value, effect string }
 
 func tolerationOf(v any) toleration {
-	t := asTree(v)
-	return toleration{text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect")}
+	t := tree.As(v)
+	return toleration{tree.Text(t, "key"), tree.Text(t, "operator"), tree.Text(t, "value"), tree.Text(t, "effect")}
 }
 
 // differing names the fields of two objects that are not the same.
-func differing(a, b tree) string {
+func differing(a, b tree.Object) string {
 	var names []string
 	for name := range a {
 		if !Equal(a[name], b[name]) {

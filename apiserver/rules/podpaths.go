@@ -7,21 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // podPaths refuses paths and names of a pod that lead out of where they begin.
-func podPaths(spec tree, at *field.Path) (errs field.ErrorList) {
-	for i, v := range list(spec["volumes"]) {
-		if host := asTree(asTree(v)["hostPath"]); host != nil {
-			errs = append(errs, noBacksteps(text(host, "path"), at.Child("volumes").Index(i).Child("hostPath", "path"))...)
+func podPaths(spec tree.Object, at *field.Path) (errs field.ErrorList) {
+	for i, v := range tree.List(spec["volumes"]) {
+		if host := tree.As(tree.As(v)["hostPath"]); host != nil {
+			errs = append(errs, noBacksteps(tree.Text(host, "path"), at.Child("volumes").Index(i).Child("hostPath", "path"))...)
 		}
 	}
 	for _, kind := range [...]string{"initContainers", "containers"} {
-		for i, c := range list(spec[kind]) {
+		for i, c := range tree.List(spec[kind]) {
 			mounts := at.Child(kind).Index(i).Child("volumeMounts")
-			for j, m := range list(asTree(c)["volumeMounts"]) {
-				sub, expr := text(asTree(m), "subPath"), text(asTree(m), "subPathExpr")
+			for j, m := range tree.List(tree.As(c)["volumeMounts"]) {
+				sub, expr := tree.Text(tree.As(m), "subPath"), tree.Text(tree.As(m), "subPathExpr")
 				// The index is not in upstream's paths of these two.
 				errs = append(errs, descending(sub, mounts.Child("subPath"))...)
 				if sub != "" && expr != "" {
@@ -31,7 +32,7 @@ func podPaths(spec tree, at *field.Path) (errs field.ErrorList) {
 			}
 		}
 	}
-	return append(errs, sysctls(list(asTree(spec["securityContext"])["sysctls"]), at.Child("securityContext", "sysctls"))...)
+	return append(errs, sysctls(tree.List(tree.As(spec["securityContext"])["sysctls"]), at.Child("securityContext", "sysctls"))...)
 }
 
 func descending(p string, at *field.Path) (errs field.ErrorList) {
@@ -58,7 +59,7 @@ var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSeg
 func sysctls(all []any, at *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for i, s := range all {
-		name, here := text(asTree(s), "name"), at.Index(i).Child("name")
+		name, here := tree.Text(tree.As(s), "name"), at.Index(i).Child("name")
 		switch {
 		case name == "":
 			errs = append(errs, field.Required(here, ""))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +18,7 @@ const rbacGroup = "rbac.authorization.k8s.io"
 func init() {
 	for _, r := range [...]struct {
 		plural   string
-		validate func(obj, old tree) field.ErrorList
+		validate func(obj, old tree.Object) field.ErrorList
 	}{
 		{"roles", role}, {"clusterroles", clusterRole}, {"rolebindings", roleBinding}, {"clusterrolebindings", clusterRoleBinding},
 	} {
@@ -25,22 +26,22 @@ func init() {
 	}
 }
 
-func role(obj, _ tree) field.ErrorList { return policyRules(obj, true) }
+func role(obj, _ tree.Object) field.ErrorList { return policyRules(obj, true) }
 
-func clusterRole(obj, _ tree) field.ErrorList {
+func clusterRole(obj, _ tree.Object) field.ErrorList {
 	errs := policyRules(obj, false)
-	rule, ok := obj["aggregationRule"].(tree)
+	rule, ok := obj["aggregationRule"].(tree.Object)
 	if !ok {
 		return errs
 	}
 	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
-	selectors := list(rule["clusterRoleSelectors"])
+	selectors := tree.List(rule["clusterRoleSelectors"])
 	if len(selectors) == 0 {
 		errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
 	}
 	for i, x := range selectors {
 		var s metav1.LabelSelector
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asTree(x), &s); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(x), &s); err != nil {
 			errs = append(errs, field.Invalid(path.Index(i), x, "invalid label selector."))
 			continue
 		}
@@ -50,10 +51,10 @@ func clusterRole(obj, _ tree) field.ErrorList {
 }
 
 // policyRules checks that each rule is about resources or about paths.
-func policyRules(obj tree, namespaced bool) (errs field.ErrorList) {
-	for i, x := range list(obj["rules"]) {
-		rule, path := asTree(x), field.NewPath("rules").Index(i)
-		groups, resources, names, urls := list(rule["apiGroups"]), list(rule["resources"]), list(rule["resourceNames"]), list(rule["nonResourceURLs"])
+func policyRules(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+	for i, x := range tree.List(obj["rules"]) {
+		rule, path := tree.As(x), field.NewPath("rules").Index(i)
+		groups, resources, names, urls := tree.List(rule["apiGroups"]), tree.List(rule["resources"]), tree.List(rule["resourceNames"]), tree.List(rule["nonResourceURLs"])
 		if len(urls) > 0 {
 			if namespaced {
 				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls, "namespaced rules cannot apply to non-resource URLs"))
@@ -73,29 +74,29 @@ func policyRules(obj tree, namespaced bool) (errs field.ErrorList) {
 	return errs
 }
 
-func roleBinding(obj, old tree) field.ErrorList {
+func roleBinding(obj, old tree.Object) field.ErrorList {
 	return append(roleRef(obj, old, "Role", "ClusterRole"), subjects(obj, true)...)
 }
 
-func clusterRoleBinding(obj, old tree) field.ErrorList {
+func clusterRoleBinding(obj, old tree.Object) field.ErrorList {
 	return append(roleRef(obj, old, "ClusterRole"), subjects(obj, false)...)
 }
 
 // roleRef checks what a binding refers to. That it is there at all is the schema's
 // to check.
-func roleRef(obj, old tree, kinds ...string) (errs field.ErrorList) {
-	ref, path := asTree(obj["roleRef"]), field.NewPath("roleRef")
-	if group := text(ref, "apiGroup"); group != rbacGroup {
+func roleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
+	ref, path := tree.As(obj["roleRef"]), field.NewPath("roleRef")
+	if group := tree.Text(ref, "apiGroup"); group != rbacGroup {
 		errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
 	}
-	if kind := text(ref, "kind"); kind != "" && !slices.Contains(kinds, kind) {
+	if kind := tree.Text(ref, "kind"); kind != "" && !slices.Contains(kinds, kind) {
 		errs = append(errs, field.NotSupported(path.Child("kind"), kind, kinds))
 	}
-	errs = append(errs, pathName(text(ref, "name"), path.Child("name"))...)
+	errs = append(errs, pathName(tree.Text(ref, "name"), path.Child("name"))...)
 	if old != nil {
-		was := asTree(old["roleRef"])
+		was := tree.As(old["roleRef"])
 		for _, name := range [...]string{"apiGroup", "kind", "name"} {
-			if text(was, name) != text(ref, name) {
+			if tree.Text(was, name) != tree.Text(ref, name) {
 				return append(errs, field.Invalid(path, ref, "cannot change roleRef"))
 			}
 		}
@@ -117,13 +118,13 @@ func pathName(name string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func subjects(obj tree, namespaced bool) (errs field.ErrorList) {
-	for i, x := range list(obj["subjects"]) {
-		s, path := asTree(x), field.NewPath("subjects").Index(i)
-		group := text(s, "apiGroup")
-		switch kind := text(s, "kind"); kind {
+func subjects(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+	for i, x := range tree.List(obj["subjects"]) {
+		s, path := tree.As(x), field.NewPath("subjects").Index(i)
+		group := tree.Text(s, "apiGroup")
+		switch kind := tree.Text(s, "kind"); kind {
 		case "ServiceAccount":
-			if name := text(s, "name"); name != "" {
+			if name := tree.Text(s, "name"); name != "" {
 				for _, msg := range validation.IsDNS1123Subdomain(name) {
 					errs = append(errs, field.Invalid(path.Child("name"), name, msg))
 				}
@@ -131,7 +132,7 @@ func subjects(obj tree, namespaced bool) (errs field.ErrorList) {
 			if group != "" {
 				errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{""}))
 			}
-			if !namespaced && text(s, "namespace") == "" {
+			if !namespaced && tree.Text(s, "namespace") == "" {
 				errs = append(errs, field.Required(path.Child("namespace"), ""))
 			}
 		case "User", "Group":

@@ -8,12 +8,10 @@
 package rules
 
 import (
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// tree is a decoded object: map[string]any, []any, string, bool, int64, float64, nil.
-type tree = map[string]any
 
 // Rules of a resource. Functions that are nil do nothing. old is nil for a
 // create. Values of obj below its first level and its metadata may be shared with
@@ -21,13 +19,13 @@ type tree = map[string]any
 type Rules struct {
 	// Prepare fills in what the server generates, and takes out what cannot be
 	// written. The object has its name and uid, and its defaults.
-	Prepare func(obj, old tree)
+	Prepare func(obj, old tree.Object)
 	// Validate returns what upstream would refuse the object for.
-	Validate func(obj, old tree) field.ErrorList
+	Validate func(obj, old tree.Object) field.ErrorList
 	// ValidateClients is what clients are refused for besides, and the node itself is not:
 	// the endpoints of the Service kubernetes are where members say that they are, which
 	// may be one machine.
-	ValidateClients func(obj, old tree) field.ErrorList
+	ValidateClients func(obj, old tree.Object) field.ErrorList
 }
 
 var byResource = map[schema.GroupResource]*Rules{
@@ -61,32 +59,4 @@ func Of(r schema.GroupResource) *Rules {
 		return found
 	}
 	return &none
-}
-
-func asTree(v any) tree {
-	m, _ := v.(tree)
-	return m
-}
-
-func text(m tree, name string) string {
-	s, _ := m[name].(string)
-	return s
-}
-
-// at follows field names; nil if it ends early.
-func at(v any, path ...string) any {
-	for _, name := range path {
-		v = asTree(v)[name]
-	}
-	return v
-}
-
-func list(v any) []any {
-	l, _ := v.([]any)
-	return l
-}
-
-func number(v any) (int64, bool) {
-	n, ok := v.(int64)
-	return n, ok
 }

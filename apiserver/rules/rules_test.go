@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -41,7 +42,7 @@ func TestTables(t *testing.T) {
 }
 
 func runCase(t *testing.T, body string) {
-	var old, obj, prepared tree
+	var old, obj, prepared tree.Object
 	var want []string
 	var resource string
 	for _, line := range strings.Split(body, "\n") {
@@ -73,7 +74,7 @@ func runCase(t *testing.T, body string) {
 		t.Errorf("prepared: %s\nwant: %s", bytesOf(t, obj), bytesOf(t, prepared))
 	}
 	var got []string
-	for _, validate := range [...]func(obj, old tree) field.ErrorList{r.Validate, r.ValidateClients} {
+	for _, validate := range [...]func(obj, old tree.Object) field.ErrorList{r.Validate, r.ValidateClients} {
 		if validate == nil {
 			continue
 		}
@@ -86,16 +87,16 @@ func runCase(t *testing.T, body string) {
 	}
 }
 
-func treeOf(t *testing.T, text string) tree {
+func treeOf(t *testing.T, text string) tree.Object {
 	t.Helper()
-	var out tree
+	var out tree.Object
 	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &out); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return out
 }
 
-func bytesOf(t *testing.T, obj tree) []byte {
+func bytesOf(t *testing.T, obj tree.Object) []byte {
 	t.Helper()
 	out, err := json.Marshal(obj)
 	if err != nil {
@@ -115,27 +116,27 @@ func TestLongLists(t *testing.T) {
 		}
 		return out
 	}
-	tolerations := many(func(i int) any { return tree{"key": fmt.Sprint("k", i), "operator": "Exists"} })
-	gates := many(func(i int) any { return tree{"name": fmt.Sprint("example.com/g", i)} })
+	tolerations := many(func(i int) any { return tree.Object{"key": fmt.Sprint("k", i), "operator": "Exists"} })
+	gates := many(func(i int) any { return tree.Object{"name": fmt.Sprint("example.com/g", i)} })
 	reversed := func(l []any) []any {
 		out := slices.Clone(l)
 		slices.Reverse(out)
 		return out
 	}
-	pods := func(tolerations, gates []any) tree {
-		return tree{"spec": tree{"tolerations": tolerations, "schedulingGates": gates}}
+	pods := func(tolerations, gates []any) tree.Object {
+		return tree.Object{"spec": tree.Object{"tolerations": tolerations, "schedulingGates": gates}}
 	}
 	for _, c := range []struct {
 		name     string
 		resource schema.GroupResource
-		obj, old tree
+		obj, old tree.Object
 	}{
 		{"tolerations", schema.GroupResource{Resource: "pods"}, pods(reversed(tolerations), nil), pods(tolerations, nil)},
 		{"scheduling gates", schema.GroupResource{Resource: "pods"}, pods(nil, reversed(gates)), pods(nil, gates)},
 		{"usages", schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
-			tree{"spec": tree{"usages": many(func(i int) any { return fmt.Sprint("usage ", i) })}}, nil},
+			tree.Object{"spec": tree.Object{"usages": many(func(i int) any { return fmt.Sprint("usage ", i) })}}, nil},
 		{"review versions", schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
-			tree{"webhooks": []any{tree{"name": "a.example.com", "admissionReviewVersions": many(func(i int) any { return fmt.Sprint("v", i) })}}}, nil},
+			tree.Object{"webhooks": []any{tree.Object{"name": "a.example.com", "admissionReviewVersions": many(func(i int) any { return fmt.Sprint("v", i) })}}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -40,21 +41,21 @@ var usages = func() []string {
 
 // signingRequest checks what signers may rely on. What is wrong with a stored
 // request already is no reason to refuse its update.
-func signingRequest(obj, old tree) field.ErrorList {
-	spec, path := asTree(obj["spec"]), field.NewPath("spec")
-	was := asTree(old["spec"])
+func signingRequest(obj, old tree.Object) field.ErrorList {
+	spec, path := tree.As(obj["spec"]), field.NewPath("spec")
+	was := tree.As(old["spec"])
 	var errs field.ErrorList
 	if err := checkRequest(spec["request"]); err != nil {
 		errs = append(errs, field.Invalid(path.Child("request"), spec["request"], err.Error()))
 	}
-	errs = append(errs, checkUsages(list(spec["usages"]), list(was["usages"]), path.Child("usages"))...)
-	signer := text(spec, "signerName")
-	if signer == legacySigner && text(was, "signerName") != legacySigner {
+	errs = append(errs, checkUsages(tree.List(spec["usages"]), tree.List(was["usages"]), path.Child("usages"))...)
+	signer := tree.Text(spec, "signerName")
+	if signer == legacySigner && tree.Text(was, "signerName") != legacySigner {
 		errs = append(errs, field.Invalid(path.Child("signerName"), signer, "the legacy signerName is not allowed via this API version"))
 	} else if signer != "" { // the schema requires it
 		errs = append(errs, signerName(signer, path.Child("signerName"))...)
 	}
-	if n, set := number(spec["expirationSeconds"]); set && n < minExpiration {
+	if n, set := tree.Int(spec["expirationSeconds"]); set && n < minExpiration {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), n, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	return errs

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,7 +30,7 @@ type leniency struct {
 
 // webhooks checks the hooks of both kinds of configurations; a mutating one is a
 // validating one for all that is checked here.
-func webhooks(obj, old tree) field.ErrorList {
+func webhooks(obj, old tree.Object) field.ErrorList {
 	now, err := hooksOf(obj)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("webhooks"), err)}
@@ -53,12 +54,12 @@ func webhooks(obj, old tree) field.ErrorList {
 	return errs
 }
 
-func hooksOf(obj tree) ([]admissionv1.ValidatingWebhook, error) {
+func hooksOf(obj tree.Object) ([]admissionv1.ValidatingWebhook, error) {
 	if obj == nil {
 		return nil, nil
 	}
 	var c admissionv1.ValidatingWebhookConfiguration
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree{"webhooks": obj["webhooks"]}, &c)
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.Object{"webhooks": obj["webhooks"]}, &c)
 	return c.Webhooks, err
 }
 

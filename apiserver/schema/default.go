@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"sigs.k8s.io/yaml"
 )
 
@@ -233,17 +234,17 @@ func (r *rule) apply(obj map[string]any) {
 
 func (r *rule) applies(obj map[string]any) bool {
 	for _, e := range r.equal {
-		if at(obj, e.path) != e.value {
+		if tree.Field(obj, e.path...) != e.value {
 			return false
 		}
 	}
 	for _, p := range r.unless {
-		if at(obj, p) != nil {
+		if tree.Field(obj, p...) != nil {
 			return false
 		}
 	}
 	for _, p := range r.where {
-		if at(obj, p) == nil {
+		if tree.Field(obj, p...) == nil {
 			return false
 		}
 	}
@@ -285,7 +286,7 @@ func (r *rule) run(obj map[string]any) {
 	}
 	for i := range r.copies {
 		c := &r.copies[i]
-		if v := at(obj, c.from); !absent(v, false) {
+		if v := tree.Field(obj, c.from...); !absent(v, false) {
 			put(obj, c.to, v, c.zero)
 		}
 	}
@@ -293,7 +294,7 @@ func (r *rule) run(obj map[string]any) {
 		merge(obj, &r.merges[i])
 	}
 	for i := range r.images {
-		if image, ok := at(obj, r.images[i].from).(string); ok {
+		if image, ok := tree.Field(obj, r.images[i].from...).(string); ok {
 			put(obj, r.images[i].to, pullPolicy(image), false)
 		}
 	}
@@ -312,7 +313,7 @@ func put(obj map[string]any, path []string, v any, zero bool) {
 
 // merge adds to a map the entries that it lacks; the map is made if needed.
 func merge(obj map[string]any, t *transfer) {
-	from, _ := at(obj, t.from).(map[string]any)
+	from, _ := tree.Field(obj, t.from...).(map[string]any)
 	if len(from) == 0 {
 		return
 	}
@@ -339,21 +340,8 @@ func absent(v any, zero bool) bool {
 // parentOf returns the object that holds the last field of a path, or nil.
 func parentOf(obj map[string]any, path []string) (map[string]any, string) {
 	last := len(path) - 1
-	parent, _ := at(obj, path[:last]).(map[string]any)
+	parent, _ := tree.Field(obj, path[:last]...).(map[string]any)
 	return parent, path[last]
-}
-
-// at walks down fields and returns what is there, or nil.
-func at(obj map[string]any, path []string) any {
-	var v any = obj
-	for _, name := range path {
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[name]
-	}
-	return v
 }
 
 func clone(v any) any {

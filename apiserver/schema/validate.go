@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -263,11 +264,11 @@ func (f *fieldCheck) bounds(x int64) string {
 
 // selects checks that a selector matches labels of the same object.
 func (c *checker) selects(s *selection, obj map[string]any, path *field.Path) {
-	selector, ok := at(obj, s.selector).(map[string]any)
+	selector, ok := tree.Field(obj, s.selector...).(map[string]any)
 	if !ok {
 		return
 	}
-	set, _ := at(obj, s.labels).(map[string]any)
+	set, _ := tree.Field(obj, s.labels...).(map[string]any)
 	if len(selector) == 0 {
 		c.errs = append(c.errs, field.Invalid(child(path, s.selector...), selector, "empty selector is invalid"))
 		return

@@ -55,8 +55,10 @@ var rooms = map[string]room{
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "internal/loglimit", "apiserver/"}, direct: noRaft},
-	"apiserver/kinds":     {ours: []string{"proto"}, reach: noRaft},
-	"apiserver/schema":    {reach: noRaft},
+	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
+	"apiserver/tree":   {direct: noHTTP, reach: noRaft},
+	"apiserver/kinds":  {ours: []string{"proto", "apiserver/tree"}, reach: noRaft},
+	"apiserver/schema": {ours: []string{"apiserver/tree"}, reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
 	"apiserver/crd": {ours: []string{"proto", "raftstore/mvcc", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, direct: noRaft},
 	// It knows trees and webhooks, not where objects are kept.
@@ -64,11 +66,11 @@ var rooms = map[string]room{
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, direct: noRaft},
-	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status"}, direct: noRaft},
+	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status", "apiserver/tree"}, direct: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/revise": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	// What kinds have as code: trees in, errors out.
-	"apiserver/rules":    {direct: noHTTP, reach: noRaft},
+	"apiserver/rules":    {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/services": {direct: noHTTP, reach: noRaft},
 	"apiserver/status":   {ours: []string{"consistency", "raftstore", "raftstore/mvcc"}, direct: noRaft},
 	"apiserver/auth":     {reach: noRaft},
