@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -285,16 +284,8 @@ func (c *call) setCondition(cur *mvcc.Version, want tree.Object) (change, error)
 	if err != nil {
 		return change{}, err
 	}
-	want = maps.Clone(want)
-	want["lastTransitionTime"] = tree.Timestamp(c.s.cfg.Now())
 	state := tree.Clone(old["status"])
-	var conditions []any
-	for _, x := range tree.List(state["conditions"]) {
-		if tree.Text(tree.As(x), "type") != tree.Text(want, "type") {
-			conditions = append(conditions, x)
-		}
-	}
-	state["conditions"] = append(conditions, want)
+	state["conditions"] = tree.SetCondition(state["conditions"], want, c.s.cfg.Now())
 	obj["status"] = state
 	return c.replace(cur, obj, old)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +92,12 @@ func (e *env) awaitFlow(t *testing.T, name, schema string) (schemaUID, levelUID 
 // TestFlowControlObjects: a cluster has upstream's objects; they are kept as far as
 // nobody wants them otherwise, and say whether their level exists.
 func TestFlowControlObjects(t *testing.T) {
-	e := newFairEnv(t, 600)
+	var calls atomic.Int64
+	e := newFairEnv(t, 600, func(c *apiserver.Config) {
+		// No two times are the same.
+		began := time.Now()
+		c.Now = func() time.Time { return began.Add(time.Duration(calls.Add(1)) * time.Minute) }
+	})
 	schema := func(name string) (f flowcontrol.FlowSchema) {
 		w, answer := e.do(http.MethodGet, flows+"flowschemas/"+name, nil, "")
 		if w.StatusCode == http.StatusNotFound {
@@ -169,6 +175,24 @@ func TestFlowControlObjects(t *testing.T) {
 		}
 		return ""
 	})
+	// Another message is no transition; another status is.
+	since := schema("mine").Status.Conditions[0].LastTransitionTime
+	for _, level := range []struct {
+		name  string
+		moves bool
+	}{{"neither", false}, {"exempt", true}} {
+		patch("mine", fmt.Sprintf(`{"spec":{"priorityLevelConfiguration":{"name":%q}}}`, level.name))
+		await(t, "the condition about "+level.name, func() string {
+			c := schema("mine").Status.Conditions[0]
+			if !strings.Contains(c.Message, level.name) {
+				return c.Message
+			}
+			if moved := !c.LastTransitionTime.Equal(&since); moved != level.moves {
+				t.Errorf("%s: lastTransitionTime was %v and is %v", c.Message, since, c.LastTransitionTime)
+			}
+			return ""
+		})
+	}
 }
 
 // narrow is a level with one seat and no queues, for the user narrow.
