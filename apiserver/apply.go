@@ -6,6 +6,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
@@ -27,10 +28,10 @@ type applied struct {
 
 // readApply reads what every apply begins with.
 func (c *call) readApply() (f codec.Format, a applied, err error) {
-	if err = c.q.checkApply(); err != nil {
+	if err = c.q.CheckApply(); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	shown := c.res
 	if c.info.Subresource == "scale" {
 		shown = scaleResource
@@ -51,11 +52,11 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 		return
 	}
 	if len(body.Duplicates) > 0 {
-		switch c.q.strictness() {
-		case strictFields:
+		switch c.q.Strictness() {
+		case request.StrictFields:
 			err = status.BadRequest("error strict decoding YAML: %s", joinFindings(body.Duplicates))
 			return
-		case warnFields:
+		case request.WarnFields:
 			c.warn(body.Duplicates)
 		}
 	}
@@ -184,7 +185,7 @@ func (c *call) applyPart(take part) error {
 
 // applyNew creates the object that is applied.
 func (c *call) applyNew(a applied) (change, error) {
-	obj, err := a.m.Apply(a.m.Nothing(), a.tree, c.q.FieldManager, c.q.force())
+	obj, err := a.m.Apply(a.m.Nothing(), a.tree, c.q.FieldManager, c.q.Forced())
 	if err != nil {
 		return change{}, revise.Settled{Err: applyError(err)}
 	}
@@ -203,7 +204,7 @@ func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree.Object, err e
 	if old, err = c.decode(cur); err != nil {
 		return nil, nil, err
 	}
-	result, err := a.m.Apply(old, a.tree, c.q.FieldManager, c.q.force())
+	result, err := a.m.Apply(old, a.tree, c.q.FieldManager, c.q.Forced())
 	if err != nil {
 		return nil, nil, applyError(err)
 	}

@@ -39,7 +39,7 @@ func (c *call) audited() {
 	i := &c.info
 	a := &audit.Attributes{User: auditUser(c.user), Verb: i.Verb, Path: i.Path}
 	if i.IsResource {
-		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.selected), i.Group, i.Version
+		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.Selected), i.Group, i.Version
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
 	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.start, a)
@@ -65,7 +65,7 @@ func ownUser(name string, groups ...string) *audit.User {
 func (c *call) deleteAs(user *audit.User, o *metav1.DeleteOptions) (w written, err error) {
 	if c.s.cfg.Audit != nil {
 		i := &c.info
-		r := &http.Request{URL: &url.URL{Path: i.ownPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
+		r := &http.Request{URL: &url.URL{Path: i.ObjectPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
 		c.audit = c.s.cfg.Audit.Begin(r, uuid.NewString(), c.start, &audit.Attributes{
 			User: user, Verb: i.Verb, Path: r.URL.Path, Namespace: i.Namespace, Name: i.Name,
 			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
@@ -80,18 +80,6 @@ func (c *call) deleteAs(user *audit.User, o *metav1.DeleteOptions) (w written, e
 	}
 	c.audit.Completed(code)
 	return w, err
-}
-
-// ownPath is the path by which a client would name the object.
-func (i *RequestInfo) ownPath() string {
-	path := "/apis/" + i.Group + "/" + i.Version
-	if i.Group == "" {
-		path = "/api/" + i.Version
-	}
-	if i.Namespace != "" {
-		path += "/namespaces/" + i.Namespace
-	}
-	return path + "/" + i.Resource + "/" + i.Name
 }
 
 func auditUser(u *auth.User) *audit.User {

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 )
 
 // deprecations is an Observer that notes what was asked for.
@@ -23,7 +24,7 @@ type deprecations struct {
 	seen map[string]bool
 }
 
-func (d *deprecations) Deprecated(k *apiserver.RequestKind, removed string) {
+func (d *deprecations) Deprecated(k *request.Kind, removed string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen[strings.Join([]string{k.Group, k.Version, k.Resource, k.Subresource, removed}, " ")] = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -90,12 +91,12 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 
 // found refuses or warns about what strict decoding has found, as fieldValidation asks.
 func (c *call) found(findings []string, gvk apischema.GroupVersionKind, kind string) error {
-	switch c.q.strictness() {
-	case strictFields:
+	switch c.q.Strictness() {
+	case request.StrictFields:
 		if len(findings) > 0 {
 			return status.StrictDecoding(gvk, kind, findings)
 		}
-	case warnFields:
+	case request.WarnFields:
 		c.warn(findings)
 	}
 	return nil

@@ -113,7 +113,7 @@ func (c *call) unclaim(k claimKey, revision proto.Revision) {
 // version that was replaced or removed; nil for a create.
 func (c *call) settleClaims(before *mvcc.Version, w written, err error) {
 	held := c.hooks().held
-	if held == nil || c.q.isDryRun() {
+	if held == nil || c.q.IsDryRun() {
 		return
 	}
 	var has []claimKey

@@ -25,10 +25,10 @@ const generateAttempts = 8
 // readWrite is how a write with an object begins: its options, the form of the
 // answer, and the object, which fits the model.
 func (c *call) readWrite(optionsKind string) (f codec.Format, obj tree.Object, err error) {
-	if err = c.q.checkModify(optionsKind); err != nil {
+	if err = c.q.CheckModify(optionsKind); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
 		return
 	}
@@ -59,10 +59,10 @@ func (c *call) createObject(obj tree.Object) (written, error) {
 	if err != nil {
 		return written{}, err
 	}
-	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.objectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.ObjectNamespace); err != nil {
 		return written{}, err
 	}
-	if c.q.isDryRun() {
+	if c.q.IsDryRun() {
 		// It is storage that refuses it upstream, where no dry run comes by: clients try
 		// copies of objects that they have read.
 		delete(meta, "resourceVersion")
@@ -200,7 +200,7 @@ func (c *call) createNamed(obj, meta tree.Object) (w written, err error) {
 // confirmed and refused without a log entry.
 func (c *call) insert(ch change) (written, error) {
 	key := c.key()
-	if c.q.isDryRun() {
+	if c.q.IsDryRun() {
 		if err := c.s.confirm(c.ctx); err != nil {
 			return written{}, err
 		}
@@ -240,7 +240,7 @@ func (c *call) refusedHere(key string) error {
 		return err
 	}
 	if c.res.Namespaced {
-		ns, err := c.s.current(namespacesTable, c.info.objectNamespace)
+		ns, err := c.s.current(namespacesTable, c.info.ObjectNamespace)
 		switch {
 		case err != nil:
 			return err
@@ -310,7 +310,7 @@ func (c *call) guardError(outcome proto.Outcome) error {
 	if err := c.definitionError(); err != nil {
 		return err
 	}
-	ns := c.info.objectNamespace
+	ns := c.info.ObjectNamespace
 	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
 		return status.NotFound(namespacesResource, ns)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -180,7 +181,7 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, v := range versions {
 		view := fieldView{version: v, namespaced: res.Namespaced}
-		c := s.internal(ctx, res, view.Get(fieldNamespace), view.Get(fieldName), "delete")
+		c := s.internal(ctx, res, view.Get(request.FieldNamespace), view.Get(request.FieldName), "delete")
 		w, err := c.deleteAs(asServer, options)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,14 +45,26 @@ func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.q.deleteOptions(c.r.Header.Get("Content-Type"), raw)
+	o, err := c.deleteOptions(raw)
 	if err != nil {
 		return nil, err
 	}
 	// From here on the query's dry run is the request's.
 	c.q.DryRun = o.DryRun
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	return o, nil
+}
+
+// deleteOptions are the request's: a body that is not empty wins over the query.
+func (c *call) deleteOptions(raw []byte) (*metav1.DeleteOptions, error) {
+	if len(raw) == 0 {
+		return c.q.DeleteOptions()
+	}
+	body, err := codec.Decode(c.r.Header.Get("Content-Type"), raw, nil)
+	if err != nil {
+		return nil, err
+	}
+	return request.DeleteOptionsOf(body.Object)
 }
 
 // deleteOne deletes the object that c.info names, or begins to: with finalizers

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -144,7 +145,7 @@ func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (err error
 	}()
 	one := &call{s: c.s, r: c.r, ctx: c.ctx, user: c.user, res: c.res, q: c.q, info: c.info, kind: c.kind}
 	view := fieldView{version: v, namespaced: c.res.Namespaced}
-	one.info.Name, one.info.objectNamespace = view.Get(fieldName), view.Get(fieldNamespace)
+	one.info.Name, one.info.ObjectNamespace = view.Get(request.FieldName), view.Get(request.FieldNamespace)
 	_, _, err = one.deleteOne(o)
 	return err
 }

@@ -22,7 +22,7 @@ var (
 // decideDelete chooses between removing an object and its first phase.
 func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change, error) {
 	h := c.hooks()
-	if !c.res.GracePeriod && h.startDelete == nil && !c.q.isDryRun() && c.wantedFinalizer(o, nil) == "" &&
+	if !c.res.GracePeriod && h.startDelete == nil && !c.q.IsDryRun() && c.wantedFinalizer(o, nil) == "" &&
 		!bytes.Contains(cur.Value, finalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
 		// The ordinary case, decided on the bytes: nothing holds the object, and
 		// its tombstone keeps its last content.

@@ -9,12 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
-	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-func gvr(i *RequestInfo) apischema.GroupVersionResource {
-	return apischema.GroupVersionResource{Group: i.Group, Version: i.Version, Resource: i.Resource}
-}
 
 // dispatch finds what serves the request and answers, also with errors.
 func (c *call) dispatch() {
@@ -50,7 +45,7 @@ func (c *call) route() error {
 	}
 	c.deprecated()
 	q := &c.q
-	if err := q.parse(c.r.URL.RawQuery, parametersOf(c.info.Verb)); err != nil {
+	if err := q.Parse(c.r.URL.RawQuery, c.info.Verb); err != nil {
 		return err
 	}
 	if q.Timeout > 0 && !c.kind.LongRunning {
@@ -73,13 +68,13 @@ func (c *call) placed() bool {
 	}
 	if !c.res.Namespaced {
 		// A namespace's own path carries its name as the namespace, for RBAC.
-		if i.ownNamespace {
-			i.objectNamespace = ""
+		if i.OwnNamespace {
+			i.ObjectNamespace = ""
 			return true
 		}
 		return i.Namespace == ""
 	}
-	i.objectNamespace = i.Namespace
+	i.ObjectNamespace = i.Namespace
 	return i.Namespace != "" || i.Name == ""
 }
 
@@ -153,7 +148,7 @@ func hasVerb(verbs []string, verb string) bool {
 }
 
 // key of the object that the path names.
-func (c *call) key() string { return c.res.Key(c.info.objectNamespace, c.info.Name) }
+func (c *call) key() string { return c.res.Key(c.info.ObjectNamespace, c.info.Name) }
 
 // model of the resource's objects.
 func (c *call) model() (*schema.Model, error) { return modelOf(c.res) }

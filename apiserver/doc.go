@@ -5,14 +5,13 @@
 //
 //   - Server is the http.Handler. One per node; it owns the janitor of slow
 //     watchers and nothing else that runs.
-//   - RequestInfo says what a path and a method ask for.
 //   - call is one request on its way through the filters to a verb. There is one
 //     file per verb.
 //   - Store is what the API needs of the replicated store.
 //
 // The way of a request: ServeHTTP (filters.go) contains panics, names the
 // request, authenticates, admits, authorizes and sets a deadline; dispatch
-// (server.go) finds the verb; the verb reads its parameters (options.go), asks
+// (dispatch.go) finds the verb and reads its parameters (package request); the verb asks
 // package consistency for a plan and a revision, and reads one immutable state.
 //
 // The way of a write (write.go): every decision is made against a version that

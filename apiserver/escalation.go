@@ -91,7 +91,7 @@ func (c *call) storeRole(obj, old tree.Object) error {
 // confirmNoEscalation refuses to give rules that the user has not. at is the field of the
 // object that gives them; instead, if it is not empty, is said instead of what is missing.
 func (c *call) confirmNoEscalation(name, at string, rules []rbacv1.PolicyRule, instead string) error {
-	err := c.s.cfg.Roles.ConfirmNoEscalation(c.ctx, c.user, c.info.objectNamespace, rules)
+	err := c.s.cfg.Roles.ConfirmNoEscalation(c.ctx, c.user, c.info.ObjectNamespace, rules)
 	switch {
 	case err == nil:
 		return nil
@@ -128,7 +128,7 @@ func (c *call) storeBinding(obj, old tree.Object) error {
 			return nil
 		}
 	}
-	rules, err := c.s.cfg.Roles.RulesOfRole(ref, c.info.objectNamespace)
+	rules, err := c.s.cfg.Roles.RulesOfRole(ref, c.info.ObjectNamespace)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *call) storeBinding(obj, old tree.Object) error {
 // mayAlso asks for a permission that is not the request's own, in its namespace.
 func (c *call) mayAlso(verb string, gr schema.GroupResource, name string) bool {
 	a := auth.Attributes{
-		User: c.user, Verb: verb, Namespace: c.info.objectNamespace, APIGroup: gr.Group, APIVersion: "*",
+		User: c.user, Verb: verb, Namespace: c.info.ObjectNamespace, APIGroup: gr.Group, APIVersion: "*",
 		Resource: gr.Resource, Name: name, ResourceRequest: true,
 	}
 	d, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, a)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -16,7 +17,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,7 +46,7 @@ func (c *call) evictPod() error {
 	if _, err := c.readPosted(evictionResource, &e, "policy/v1beta1"); err != nil {
 		return err
 	}
-	if e.Namespace != "" && e.Namespace != c.info.objectNamespace {
+	if e.Namespace != "" && e.Namespace != c.info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	if e.Name != c.info.Name {
@@ -57,7 +57,7 @@ func (c *call) evictPod() error {
 		return err
 	}
 	c.q.DryRun = o.DryRun
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	pods, err := c.another(podsResource, c.info.Name, "delete")
 	if err != nil {
 		return err
@@ -80,10 +80,7 @@ func (c *call) evictionOptions(e *policyv1.Eviction) (*metav1.DeleteOptions, err
 	case len(c.q.DryRun) > 0 && !slices.Equal(o.DryRun, c.q.DryRun):
 		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", c.q.DryRun, o.DryRun)
 	}
-	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
-		return nil, invalidOptions("DeleteOptions", errs)
-	}
-	return o, nil
+	return o, request.CheckDeleteOptions(o)
 }
 
 // evict deletes the pod that the call names, as soon as its budget allows it.
@@ -184,7 +181,7 @@ func (c *call) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, erro
 	if res == nil {
 		return nil, nil
 	}
-	versions, err := c.s.rangeNow(res.Table(), c.info.objectNamespace+"/")
+	versions, err := c.s.rangeNow(res.Table(), c.info.ObjectNamespace+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +289,7 @@ func tooMany(retryAfterSeconds int, why string) error {
 
 // disrupt deletes the pod, and says before why it goes.
 func (c *call) disrupt(o *metav1.DeleteOptions) error {
-	if !c.q.isDryRun() {
+	if !c.q.IsDryRun() {
 		w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
 			if cur == nil {
 				return change{}, c.notFound()

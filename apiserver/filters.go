@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,15 +39,15 @@ type call struct {
 	s    *Server
 	r    *http.Request
 	ctx  context.Context
-	info RequestInfo
+	info request.Info
 	user *auth.User
 	// allowedBy is what the request was allowed by, until the state that it reads is there.
 	allowedBy rbac.Mark
 	masked    *masked // nil: user has sent the request
 	res       *kinds.Resource
 	sub       *kinds.Subresource
-	q         query
-	kind      RequestKind
+	q         request.Options
+	kind      request.Kind
 
 	start     time.Time
 	code      int
@@ -132,7 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.NoCompression {
 		r.Header.Del("Accept-Encoding")
 	}
-	if !c.info.parse(r) {
+	if !c.info.Parse(r) {
 		status.PlainNotFound(c, r)
 		return
 	}
@@ -156,7 +157,7 @@ func (c *call) askedTimeout() error {
 	if c.kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
 		return nil
 	}
-	_, err := parseTimeout(c.r.URL.Query().Get("timeout"))
+	_, err := request.ParseTimeout(c.r.URL.Query().Get("timeout"))
 	return err
 }
 
@@ -190,13 +191,13 @@ var noCache = []string{"no-cache, private"}
 // the server does not know are left out there.
 func (c *call) classify(registry *kinds.Registry) {
 	i := &c.info
-	c.kind = RequestKind{Verb: i.Verb, Component: "apiserver"}
+	c.kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
 	if !i.IsResource {
-		c.kind.Subresource = firstSegment(i.Path)
+		c.kind.Subresource = request.FirstSegment(i.Path)
 		c.kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
 		return
 	}
-	c.res = registry.Lookup(gvr(i))
+	c.res = registry.Lookup(i.GVR())
 	if c.res == nil {
 		return
 	}
@@ -216,16 +217,6 @@ func (c *call) classify(registry *kinds.Registry) {
 		c.kind.Scope = "cluster"
 	}
 	c.kind.LongRunning = i.Verb == "watch"
-}
-
-// firstSegment bounds what paths are counted under.
-func firstSegment(path string) string {
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	switch first {
-	case "api", "apis", "openapi", "version", "livez", "readyz", "healthz", "metrics", "flagz", "statusz", ".well-known", "openid", "quorate", "debug":
-		return "/" + first
-	}
-	return ""
 }
 
 // end contains a panic and tells the observer.
@@ -254,7 +245,7 @@ func (c *call) done() {
 		c.leaveBody() // net/http answers for a handler that said nothing
 	}
 	c.auditEnd()
-	c.s.cfg.Observer.RequestDone(&c.kind, RequestEnd{
+	c.s.cfg.Observer.RequestDone(&c.kind, request.End{
 		Code: c.code, Duration: time.Since(c.start), RequestBytes: c.bodySize, ResponseBytes: c.written,
 	})
 }
@@ -277,7 +268,7 @@ func (c *call) identify() bool {
 			c.introduce()
 		}
 	}
-	c.info.selected = c.info.selectedName(c.r.URL.RawQuery)
+	c.info.Selected = c.info.SelectedName(c.r.URL.RawQuery)
 	c.audited()
 	if c.s.cfg.Roles != nil {
 		c.allowedBy = c.s.cfg.Roles.Mark()
@@ -337,7 +328,7 @@ func (c *call) attributes() auth.Attributes {
 	return auth.Attributes{
 		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
 		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
-		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.selected),
+		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.Selected),
 	}
 }
 
@@ -356,7 +347,7 @@ func (c *call) serve() {
 		return
 	}
 	limit, admit := c.s.cfg.Limits.Request, &c.s.reads
-	if mutates(c.info.Verb) {
+	if request.Mutates(c.info.Verb) {
 		admit = &c.s.writes
 		if c.info.Verb != "deletecollection" {
 			limit = c.s.cfg.Limits.Write
@@ -376,14 +367,6 @@ func (c *call) serve() {
 	c.dispatch()
 }
 
-func mutates(verb string) bool {
-	switch verb {
-	case "get", "list", "watch":
-		return false
-	}
-	return true
-}
-
 // urgentResources keep clusters alive: without renewed leases, nodes and leaders
 // are given up.
 var urgentResources = map[string]bool{"leases.coordination.k8s.io": true}
@@ -401,7 +384,7 @@ func (c *call) mounted() {
 		return
 	}
 	var h http.Handler
-	switch firstSegment(c.info.Path) {
+	switch request.FirstSegment(c.info.Path) {
 	case "/api", "/apis":
 		h = c.s.cfg.Discovery
 	case "/openapi":

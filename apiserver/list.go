@@ -68,8 +68,8 @@ func (c *call) planList(p consistency.Params) (consistency.Plan, error) {
 	}
 	start := plan.Token.Start
 	inside := strings.Contains(start, "/") == c.res.Namespaced
-	if c.res.Namespaced && c.info.objectNamespace != "" {
-		inside = strings.HasPrefix(start, c.info.objectNamespace+"/")
+	if c.res.Namespaced && c.info.ObjectNamespace != "" {
+		inside = strings.HasPrefix(start, c.info.ObjectNamespace+"/")
 	}
 	if !inside {
 		return plan, status.BadRequest("invalid continue token: continue key is not valid: %s", start)

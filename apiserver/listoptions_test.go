@@ -35,7 +35,7 @@ func FuzzListOptions(f *testing.F) {
 			verb, plan = "watch", consistency.PlanWatch
 		}
 		var c call
-		err = c.q.parse(raw, parametersOf(verb))
+		err = c.q.Parse(raw, verb)
 		if err == nil {
 			_, err = plan(c.params(&selection{}))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
@@ -82,7 +83,7 @@ func labelNamespace(obj tree.Object) {
 // finalizeNamespace serves PUT namespaces/NAME/finalize: it changes spec.finalizers
 // alone. Without any, a deleting namespace is gone.
 func (c *call) finalizeNamespace() error {
-	if err := c.q.checkModify("UpdateOptions"); err != nil {
+	if err := c.q.CheckModify("UpdateOptions"); err != nil {
 		return err
 	}
 	f, err := c.format(c.res, codec.ShapeObject)
@@ -138,13 +139,13 @@ func (c *call) setNamespaceFinalizers(identity tree.Object, next func([]string) 
 // permission.
 func (s *Server) internal(ctx context.Context, res *kinds.Resource, namespace, name, verb string) *call {
 	return &call{
-		s: s, ctx: ctx, res: res, start: time.Now(), q: query{FieldManager: "quorate"},
+		s: s, ctx: ctx, res: res, start: time.Now(), q: request.Options{FieldManager: "quorate"},
 		user: &auth.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}},
-		info: RequestInfo{
+		info: request.Info{
 			IsResource: true, Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural,
-			Namespace: namespace, Name: name, objectNamespace: namespace,
+			Namespace: namespace, Name: name, ObjectNamespace: namespace,
 		},
-		kind: RequestKind{Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural, Component: "apiserver"},
+		kind: request.Kind{Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural, Component: "apiserver"},
 	}
 }
 

@@ -8,25 +8,26 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/request"
 	"golang.org/x/net/websocket"
 )
 
 // watchBytes is an Observer that counts what watches send.
 type watchBytes struct{ events, bytes atomic.Int64 }
 
-func (o *watchBytes) WatchEvents(_ *apiserver.RequestKind, events int, bytes int64) {
+func (o *watchBytes) WatchEvents(_ *request.Kind, events int, bytes int64) {
 	o.events.Add(int64(events))
 	o.bytes.Add(bytes)
 }
 
-func (*watchBytes) RequestStarted(*apiserver.RequestKind)                    {}
-func (*watchBytes) RequestDone(*apiserver.RequestKind, apiserver.RequestEnd) {}
-func (*watchBytes) RequestRefused(mutating bool, reason string)              {}
-func (*watchBytes) InFlight(mutating bool, requests int, bytes int64)        {}
-func (*watchBytes) WriteRetried(*apiserver.RequestKind)                      {}
-func (*watchBytes) Deprecated(*apiserver.RequestKind, string)                {}
-func (*watchBytes) Panicked(*apiserver.RequestKind)                          {}
-func (*watchBytes) Converted(*apiserver.ConversionEnd)                       {}
+func (*watchBytes) RequestStarted(*request.Kind)                      {}
+func (*watchBytes) RequestDone(*request.Kind, request.End)            {}
+func (*watchBytes) RequestRefused(mutating bool, reason string)       {}
+func (*watchBytes) InFlight(mutating bool, requests int, bytes int64) {}
+func (*watchBytes) WriteRetried(*request.Kind)                        {}
+func (*watchBytes) Deprecated(*request.Kind, string)                  {}
+func (*watchBytes) Panicked(*request.Kind)                            {}
+func (*watchBytes) Converted(*request.Conversion)                     {}
 
 // TestWatchBytes: the observer is told of all bytes of a watch: those that filled a
 // buffer before the flush, and those that a WebSocket took at once.

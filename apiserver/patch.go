@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -46,10 +47,10 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 	if err = patch.Check(c.r.Header.Get("Content-Type"), c.res.Custom); err != nil {
 		return
 	}
-	if err = c.q.checkModify("PatchOptions"); err != nil {
+	if err = c.q.CheckModify("PatchOptions"); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
 		return
 	}
@@ -111,12 +112,12 @@ func (c *call) patchFindings(p *patch.Patch, unknown []string) error {
 	if len(findings) == 0 {
 		return nil
 	}
-	switch c.q.strictness() {
-	case strictFields:
+	switch c.q.Strictness() {
+	case request.StrictFields:
 		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
 			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(findings))),
 		})
-	case warnFields:
+	case request.WarnFields:
 		c.warn(findings)
 	}
 	return nil

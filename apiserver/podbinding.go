@@ -29,7 +29,7 @@ func (c *call) bindPod() error {
 	if _, err := c.readPosted(bindingResource, &b); err != nil {
 		return err
 	}
-	if b.Namespace != "" && b.Namespace != c.info.objectNamespace {
+	if b.Namespace != "" && b.Namespace != c.info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	if c.info.Subresource == "" {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
@@ -45,7 +46,7 @@ func (c *call) admitted() bool {
 	if class.Enter(c.ctx, &c.ticket, c.estimate(&class), c.longestWait(), c.kind.LongRunning) == fairness.Admitted {
 		return true
 	}
-	c.s.cfg.Observer.RequestRefused(mutates(i.Verb), "fairness")
+	c.s.cfg.Observer.RequestRefused(request.Mutates(i.Verb), "fairness")
 	return false
 }
 
@@ -53,7 +54,7 @@ func (c *call) admitted() bool {
 func (c *call) longestWait() time.Duration {
 	limit := c.s.cfg.Limits.Request
 	if !c.kind.LongRunning {
-		if d, err := parseTimeout(rawParameter(c.r.URL.RawQuery, "timeout")); err == nil && d > 0 {
+		if d, err := request.ParseTimeout(request.RawParameter(c.r.URL.RawQuery, "timeout")); err == nil && d > 0 {
 			limit = min(limit, d)
 		}
 	}
@@ -87,10 +88,10 @@ func (c *call) estimate(class *fairness.Class) fairness.Work {
 // later, and costs little.
 func (c *call) beginsWithState() bool {
 	query := c.r.URL.RawQuery
-	if initial := rawParameter(query, "sendInitialEvents"); initial != "" {
-		return *truth(initial)
+	if initial := request.RawParameter(query, "sendInitialEvents"); initial != "" {
+		return *request.Truth(initial)
 	}
-	rv := rawParameter(query, "resourceVersion")
+	rv := request.RawParameter(query, "resourceVersion")
 	return rv == "" || rv == "0"
 }
 
@@ -101,23 +102,11 @@ func (c *call) collection() (of fairness.Collection) {
 	}
 	query := c.r.URL.RawQuery
 	// In all namespaces a name is one key of each, and all are looked at.
-	of.Single = (c.info.Name != "" || c.info.selected != "") && (!c.res.Namespaced || c.info.Namespace != "")
-	if n, err := intPointer(rawParameter(query, "limit")); err == nil {
+	of.Single = (c.info.Name != "" || c.info.Selected != "") && (!c.res.Namespaced || c.info.Namespace != "")
+	if n, err := request.Int(request.RawParameter(query, "limit")); err == nil {
 		of.Limit = max(0, *n)
 	}
 	return of
-}
-
-// rawParameter is the first value of a parameter in a raw query, as it was sent.
-func rawParameter(query, name string) string {
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		if key, value, _ := strings.Cut(pair, "="); key == name {
-			return value
-		}
-	}
-	return ""
 }
 
 // watched is what a watch hears of, in the words of package fairness. ok is false

@@ -49,8 +49,8 @@ func (c *call) reviewLocalSubject() error {
 	}
 	wipeSystemFields(&r.ObjectMeta)
 	if r.Namespace == "" {
-		r.Namespace = c.info.objectNamespace
-	} else if r.Namespace != c.info.objectNamespace {
+		r.Namespace = c.info.ObjectNamespace
+	} else if r.Namespace != c.info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	meta := r.ObjectMeta

@@ -34,10 +34,10 @@ func (c *call) scale() error {
 		if c.info.Verb == "patch" {
 			options = "PatchOptions"
 		}
-		if err := c.q.checkModify(options); err != nil {
+		if err := c.q.CheckModify(options); err != nil {
 			return err
 		}
-		c.kind.DryRun = c.q.isDryRun()
+		c.kind.DryRun = c.q.IsDryRun()
 	}
 	f, err := c.format(scaleResource, codec.ShapeObject)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,16 +27,10 @@ type selection struct {
 	shown map[*mvcc.Version]*mvcc.Version
 }
 
-// fieldName and fieldNamespace can be selected by in every resource.
-const (
-	fieldName      = "metadata.name"
-	fieldNamespace = "metadata.namespace"
-)
-
 // selection reads the path and the selectors of a request. Errors are 400.
 func (c *call) selection() (*selection, error) {
 	s := &selection{}
-	namespace := c.info.objectNamespace
+	namespace := c.info.ObjectNamespace
 	if c.q.LabelSelector != "" {
 		parsed, err := labels.Parse(c.q.LabelSelector)
 		if err != nil {
@@ -57,13 +52,13 @@ func (c *call) selection() (*selection, error) {
 		if parsed, err = parsed.Transform(c.storedField); err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
-		if exact, ok := parsed.RequiresExactMatch(fieldName); ok {
+		if exact, ok := parsed.RequiresExactMatch(request.FieldName); ok {
 			if name != "" && name != exact {
 				return nil, status.BadRequest("fieldSelector metadata.name doesn't match requested name")
 			}
 			name = exact
 		}
-		if exact, ok := parsed.RequiresExactMatch(fieldNamespace); ok && namespace == "" && c.res.Namespaced {
+		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && c.res.Namespaced {
 			namespace = exact
 		}
 		if !parsed.Empty() {
@@ -87,7 +82,7 @@ func (c *call) selection() (*selection, error) {
 func (c *call) checkFields(sel fields.Selector) error {
 requirements:
 	for _, r := range sel.Requirements() {
-		if r.Field == fieldName || r.Field == fieldNamespace {
+		if r.Field == request.FieldName || r.Field == request.FieldNamespace {
 			continue
 		}
 		for i := range c.res.SelectableFields {
@@ -97,7 +92,7 @@ requirements:
 		}
 		if len(c.res.SelectableFields) == 0 && !c.res.Custom {
 			// The words of upstream's default for kinds without fields of their own.
-			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, fieldName, fieldNamespace)
+			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, request.FieldName, request.FieldNamespace)
 		}
 		return status.BadRequest("field label not supported: %s", r.Field)
 	}
@@ -125,7 +120,7 @@ func (s *selection) interest() mvcc.Interest {
 	for _, r := range s.fields.Requirements() {
 		exact := r.Operator == operator.Equals || r.Operator == operator.DoubleEquals
 		// Names and namespaces are matched by the key, not by what is stored as a field.
-		if exact && r.Field != fieldName && r.Field != fieldNamespace {
+		if exact && r.Field != request.FieldName && r.Field != request.FieldNamespace {
 			only.Field = mvcc.Pair{Name: r.Field, Value: r.Value}
 			break
 		}
@@ -194,7 +189,7 @@ type fieldView attributeView
 
 // Has implements fields.Fields.
 func (f *fieldView) Has(name string) bool {
-	if name == fieldName || name == fieldNamespace || f.version.Fields.Has(name) {
+	if name == request.FieldName || name == request.FieldNamespace || f.version.Fields.Has(name) {
 		return true
 	}
 	_, ok := f.worked()[name]
@@ -204,12 +199,12 @@ func (f *fieldView) Has(name string) bool {
 // Get implements fields.Fields.
 func (f *fieldView) Get(name string) string {
 	switch name {
-	case fieldName, fieldNamespace:
+	case request.FieldName, request.FieldNamespace:
 		namespace, object, ok := strings.Cut(f.version.Key, "/")
 		if !ok || !f.namespaced {
 			namespace, object = "", f.version.Key
 		}
-		if name == fieldName {
+		if name == request.FieldName {
 			return object
 		}
 		return namespace

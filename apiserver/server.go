@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/loglimit"
@@ -264,7 +265,7 @@ func New(cfg Config) (*Server, error) {
 	s.fields.convert = s.convertBetween
 	s.webhooks = conversion.NewCaller(conversion.Config{
 		Resolve: s.resolveService, Timeout: cfg.Limits.Conversion,
-		Observe: func(o conversion.Observation) { cfg.Observer.Converted((*ConversionEnd)(&o)) },
+		Observe: func(o request.Conversion) { cfg.Observer.Converted((*request.Conversion)(&o)) },
 	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1

@@ -236,7 +236,7 @@ func (p *pool) wanted(want string) (string, error) {
 }
 
 func (p *pool) claimAddress(a netip.Addr) error {
-	if p.c.q.isDryRun() {
+	if p.c.q.IsDryRun() {
 		v, err := p.c.s.current(addressesTable, a.String())
 		if err == nil && v != nil {
 			err = errTaken
@@ -253,7 +253,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	}
 	obj := tree.Object{
 		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), managedByLabel: managedByUs}},
-		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.c.info.objectNamespace, "name": p.name}},
+		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.c.info.ObjectNamespace, "name": p.name}},
 	}
 	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.c.s.cfg.Now()); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (p *pool) Port(want int32) (int32, error) {
 }
 
 func (p *pool) claimPort(n int32) error {
-	if p.c.q.isDryRun() {
+	if p.c.q.IsDryRun() {
 		v, err := p.c.s.current(nodePortsTable, fmt.Sprint(n))
 		if err == nil && v != nil {
 			err = errTaken
@@ -308,6 +308,6 @@ func (p *pool) claimPort(n int32) error {
 		return err
 	}
 	// For people who look into a snapshot; nothing reads it.
-	value := fmt.Appendf(nil, `{"service":%q}`, p.c.info.objectNamespace+"/"+p.name)
+	value := fmt.Appendf(nil, `{"service":%q}`, p.c.info.ObjectNamespace+"/"+p.name)
 	return p.c.claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
 }

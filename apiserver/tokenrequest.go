@@ -70,7 +70,7 @@ func (c *call) createToken() error {
 			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
 	}
 	now := c.s.cfg.Now()
-	r.Name, r.Namespace, r.UID = c.info.Name, c.info.objectNamespace, types.UID(account.UID)
+	r.Name, r.Namespace, r.UID = c.info.Name, c.info.ObjectNamespace, types.UID(account.UID)
 	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = c.s.cfg.Tokens.Audiences()
@@ -105,7 +105,7 @@ func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
 	if r.Name != "" && r.Name != c.info.Name {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"))
-	} else if r.Namespace != "" && r.Namespace != c.info.objectNamespace {
+	} else if r.Namespace != "" && r.Namespace != c.info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	if len(errs) == 0 {
@@ -160,9 +160,9 @@ func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObject
 	var table, key string
 	switch {
 	case gvk.Group == "" && gvk.Kind == "Pod":
-		table, key, claims.Pod = "pods", c.info.objectNamespace+"/"+ref.Name, bound
+		table, key, claims.Pod = "pods", c.info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Secret":
-		table, key, claims.Secret = "secrets", c.info.objectNamespace+"/"+ref.Name, bound
+		table, key, claims.Secret = "secrets", c.info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Node":
 		table, key, claims.Node = "nodes", ref.Name, bound
 	default:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,10 +20,10 @@ import (
 // type of k8s.io/api, as upstream decodes it. also are group versions whose objects of
 // that kind look the same and are taken for res's.
 func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...string) (f codec.Format, err error) {
-	if err = c.q.checkModify("CreateOptions"); err != nil {
+	if err = c.q.CheckModify("CreateOptions"); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.isDryRun()
+	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(res, codec.ShapeOther); err != nil {
 		return
 	}
@@ -30,7 +31,7 @@ func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...stri
 	if err != nil {
 		return f, err
 	}
-	strict := c.q.strictness() != ignoreFields
+	strict := c.q.Strictness() != request.IgnoreFields
 	findings, gvk, err := codec.DecodeTyped(c.r.Header.Get("Content-Type"), raw, res, into, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
 		if slices.Contains(also, apiVersion) {
 			apiVersion = res.GroupVersion().String()
@@ -71,7 +72,7 @@ func (c *call) another(gvr apischema.GroupVersionResource, name, verb string) (*
 	}
 	namespace := ""
 	if res.Namespaced {
-		namespace = c.info.objectNamespace
+		namespace = c.info.ObjectNamespace
 	}
 	other := c.s.internal(c.ctx, res, namespace, name, verb)
 	other.q.DryRun = c.q.DryRun

@@ -38,7 +38,7 @@ func (c *call) matchPath(obj tree.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.objectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.ObjectNamespace); err != nil {
 		return err
 	}
 	return tree.MatchName(meta, c.info.Name)

@@ -258,7 +258,7 @@ func (w *watching) follow(plan consistency.Plan) {
 // again gets 404. One whose definition is another now ends before them: who asks again
 // gets them as the new definition shows them.
 func (w *watching) served() bool {
-	now := w.s.cfg.Kinds().Lookup(gvr(&w.info))
+	now := w.s.cfg.Kinds().Lookup(w.info.GVR())
 	if now == nil {
 		w.advance(false)
 		return false

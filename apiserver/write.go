@@ -69,7 +69,7 @@ func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)
 	r := revise.Reviser{Store: c.s.cfg.Store, Confirm: c.s.confirm, Retried: func() { c.s.cfg.Observer.WriteRetried(&c.kind) }}
 	did, err = r.Revise(c.ctx, c.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
-		if err != nil || ch.none || c.q.isDryRun() {
+		if err != nil || ch.none || c.q.IsDryRun() {
 			return nil, err
 		}
 		w = c.entry(key, &ch)
@@ -137,7 +137,7 @@ const namespacesTable = "namespaces"
 // definition: neither can be emptied while objects come.
 func (c *call) guard(w *proto.Write) {
 	if c.res.Namespaced {
-		w.Guard = &proto.Guard{Table: namespacesTable, Key: c.info.objectNamespace}
+		w.Guard = &proto.Guard{Table: namespacesTable, Key: c.info.ObjectNamespace}
 	}
 	if v := crd.Of(c.res); v != nil {
 		w.Also = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}

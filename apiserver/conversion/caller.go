@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/request"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,15 +31,7 @@ type Config struct {
 	// Default 128 MiB.
 	Answers int64
 	// Observe, if set, is told of each call.
-	Observe func(Observation)
-}
-
-// Observation is one call.
-type Observation struct {
-	Definition, From, To string // names; From is that of the first object
-	// Failure is empty for success, else upstream's word for what went wrong.
-	Failure  string
-	Duration time.Duration
+	Observe func(request.Conversion)
 }
 
 // Caller asks webhooks. Safe for concurrent use.
@@ -106,7 +99,7 @@ func (c *Caller) Convert(ctx context.Context, w *Webhook, objects []map[string]a
 	began := time.Now()
 	out, why, err := c.ask(ctx, x, w, objects, to, kind)
 	if c.cfg.Observe != nil {
-		c.cfg.Observe(Observation{Definition: w.Definition, From: kind.Version, To: to.Version, Failure: string(why), Duration: time.Since(began)})
+		c.cfg.Observe(request.Conversion{Definition: w.Definition, From: kind.Version, To: to.Version, Failure: string(why), Duration: time.Since(began)})
 	}
 	if err != nil && ctx.Err() != nil {
 		// The client's time was up, not the webhook's.
@@ -117,7 +110,7 @@ func (c *Caller) Convert(ctx context.Context, w *Webhook, objects []map[string]a
 
 func (c *Caller) ask(ctx context.Context, x *client, w *Webhook, objects []map[string]any, to schema.GroupVersion, kind schema.GroupVersionKind) ([]map[string]any, failure, error) {
 	uid := uuid.NewUUID()
-	body, version, err := request(w.ReviewVersions, objects, to.String(), uid)
+	body, version, err := reviewOf(w.ReviewVersions, objects, to.String(), uid)
 	if err != nil {
 		return nil, callFailed, Internal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/request"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -128,7 +129,7 @@ func TestConvertBounds(t *testing.T) {
 		convert(w, r)
 	})
 	var observed atomic.Int64
-	c := NewCaller(Config{Calls: 2, Observe: func(Observation) { observed.Add(1) }})
+	c := NewCaller(Config{Calls: 2, Observe: func(request.Conversion) { observed.Add(1) }})
 	t.Cleanup(c.Close)
 	var wg sync.WaitGroup
 	for range 6 {

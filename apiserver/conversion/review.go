@@ -20,8 +20,8 @@ import (
 // tree is a decoded object.
 type tree = map[string]any
 
-// request is a ConversionReview as it is sent. Both versions have the same fields.
-func request(versions []string, objects []tree, desired string, uid types.UID) (body []byte, version string, err error) {
+// reviewOf is a ConversionReview as it is sent. Both versions have the same fields.
+func reviewOf(versions []string, objects []tree, desired string, uid types.UID) (body []byte, version string, err error) {
 	for _, v := range versions {
 		if v != "v1" && v != "v1beta1" {
 			continue

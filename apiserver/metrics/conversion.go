@@ -2,18 +2,10 @@ package metrics
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/apiserver/request"
 )
-
-// ConversionEnd is how a call of a conversion webhook ended; as
-// apiserver.ConversionEnd.
-type ConversionEnd struct {
-	Definition, From, To string
-	Failure              string
-	Duration             time.Duration
-}
 
 type conversionSeries struct {
 	total              *prometheus.CounterVec
@@ -31,7 +23,7 @@ var conversionBuckets = []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 
 
 // Converted counts a call of a conversion webhook. Names of definitions and their
 // versions make series: there are as many as there are definitions with a webhook.
-func (m *Metrics) Converted(e *ConversionEnd) {
+func (m *Metrics) Converted(e *request.Conversion) {
 	result := "success"
 	if e.Failure != "" {
 		result = "failure"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/apiserver/request"
 )
 
 type lifecycleSeries struct {
@@ -22,7 +23,7 @@ func (s *lifecycleSeries) init(r *registrar) {
 }
 
 // Deprecated counts a request for a version that is on its way out.
-func (m *Metrics) Deprecated(k *RequestKind, removedRelease string) {
+func (m *Metrics) Deprecated(k *request.Kind, removedRelease string) {
 	m.lifecycle.deprecated.WithLabelValues(k.Group, k.Version, k.Resource, k.Subresource, removedRelease).Set(1)
 }
 

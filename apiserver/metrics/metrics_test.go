@@ -17,6 +17,7 @@ import (
 
 	compat "github.com/hashicorp/go-metrics/compat"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/quorate/quorate/apiserver/request"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -31,23 +32,23 @@ func newMetrics(t *testing.T) *Metrics {
 	return m
 }
 
-var pods = RequestKind{Verb: "list", Version: "v1", Resource: "pods", Scope: "namespace", Component: "apiserver"}
+var pods = request.Kind{Verb: "list", Version: "v1", Resource: "pods", Scope: "namespace", Component: "apiserver"}
 
 // exercise touches every family once.
 func exercise(m *Metrics) {
-	watch := RequestKind{Verb: "watch", Version: "v1", Resource: "pods", Scope: "cluster", Component: "apiserver", LongRunning: true}
-	for _, k := range []*RequestKind{&pods, &watch} {
+	watch := request.Kind{Verb: "watch", Version: "v1", Resource: "pods", Scope: "cluster", Component: "apiserver", LongRunning: true}
+	for _, k := range []*request.Kind{&pods, &watch} {
 		m.RequestStarted(k)
-		m.RequestDone(k, RequestEnd{Code: 200, Duration: 20 * time.Millisecond, ResponseBytes: 5000})
+		m.RequestDone(k, request.End{Code: 200, Duration: 20 * time.Millisecond, ResponseBytes: 5000})
 	}
-	m.RequestDone(&pods, RequestEnd{Code: 429})
+	m.RequestDone(&pods, request.End{Code: 429})
 	m.RequestRefused(true, "requests")
 	m.InFlight(true, 3, 1000)
 	m.WatchEvents(&watch, 2, 4000)
 	m.WriteRetried(&pods)
 	m.Panicked(&pods)
-	m.Converted(&ConversionEnd{Definition: "routes.example.com", From: "v1", To: "v1beta1", Duration: time.Millisecond})
-	m.Converted(&ConversionEnd{Definition: "routes.example.com", From: "v1", To: "v1beta1", Failure: "conversion_webhook_call_failure"})
+	m.Converted(&request.Conversion{Definition: "routes.example.com", From: "v1", To: "v1beta1", Duration: time.Millisecond})
+	m.Converted(&request.Conversion{Definition: "routes.example.com", From: "v1", To: "v1beta1", Failure: "conversion_webhook_call_failure"})
 	m.Deprecated(&pods, "1.37")
 	m.Feature("WatchList", "BETA", true)
 	m.Served("abc", 3)
@@ -165,9 +166,9 @@ func TestRequests(t *testing.T) {
 	k := pods
 	k.Verb, k.DryRun = "create", true
 	m.RequestStarted(&k)
-	m.RequestDone(&k, RequestEnd{Code: 201, Duration: 1100 * time.Millisecond})
-	m.RequestDone(&k, RequestEnd{Code: 201})
-	m.RequestDone(&k, RequestEnd{}) // an answer without WriteHeader
+	m.RequestDone(&k, request.End{Code: 201, Duration: 1100 * time.Millisecond})
+	m.RequestDone(&k, request.End{Code: 201})
+	m.RequestDone(&k, request.End{}) // an answer without WriteHeader
 	if got := find(t, m, "apiserver_request_total", map[string]string{"verb": "POST", "dry_run": "All", "code": "201"}).GetCounter().GetValue(); got != 2 {
 		t.Errorf("201: %v", got)
 	}
@@ -179,16 +180,16 @@ func TestRequests(t *testing.T) {
 	}
 	k = pods
 	k.Verb = "BREW"
-	m.RequestDone(&k, RequestEnd{Code: 405})
+	m.RequestDone(&k, request.End{Code: 405})
 	find(t, m, "apiserver_request_total", map[string]string{"verb": "other", "code": "405"})
 }
 
 func TestLongRunning(t *testing.T) {
 	m := newMetrics(t)
-	k := RequestKind{Verb: "watch", Resource: "pods", LongRunning: true}
+	k := request.Kind{Verb: "watch", Resource: "pods", LongRunning: true}
 	m.RequestStarted(&k)
 	m.RequestStarted(&k)
-	m.RequestDone(&k, RequestEnd{Code: 200})
+	m.RequestDone(&k, request.End{Code: 200})
 	if got := find(t, m, "apiserver_longrunning_requests", nil).GetGauge().GetValue(); got != 1 {
 		t.Errorf("open: %v", got)
 	}
@@ -260,7 +261,7 @@ func TestConcurrentUse(t *testing.T) {
 				k := pods
 				k.Verb, k.Subresource = verb, strconv.Itoa(code%10)
 				m.RequestStarted(&k)
-				m.RequestDone(&k, RequestEnd{Code: code})
+				m.RequestDone(&k, request.End{Code: code})
 			}
 		})
 	}
@@ -292,7 +293,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestRequestDoneDoesNotAllocate(t *testing.T) {
 	m := newMetrics(t)
 	k := pods
-	end := RequestEnd{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
+	end := request.End{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
 	m.RequestDone(&k, end)
 	if n := testing.AllocsPerRun(100, func() { m.RequestStarted(&k); m.RequestDone(&k, end) }); n > 0 {
 		t.Errorf("%v allocations per request", n)
@@ -305,7 +306,7 @@ func BenchmarkRequestDone(b *testing.B) {
 		b.Fatal(err)
 	}
 	k := pods
-	end := RequestEnd{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
+	end := request.End{Code: 200, Duration: time.Millisecond, ResponseBytes: 100}
 	for b.Loop() {
 		m.RequestStarted(&k)
 		m.RequestDone(&k, end)

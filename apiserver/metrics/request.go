@@ -6,33 +6,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quorate/quorate/apiserver/request"
 )
-
-// RequestKind is what a request is counted under. It has the fields of
-// apiserver.RequestKind in the same order, so that a pointer to one converts to a
-// pointer to the other.
-type RequestKind struct {
-	Verb        string
-	Group       string
-	Version     string
-	Resource    string
-	Subresource string
-	Scope       string
-	Component   string
-	DryRun      bool
-	LongRunning bool
-}
-
-// RequestEnd is how a request ended; as apiserver.RequestEnd.
-type RequestEnd struct {
-	Code          int
-	Duration      time.Duration
-	RequestBytes  int64
-	ResponseBytes int64
-}
 
 type requestSeries struct {
 	total, terminations      *prometheus.CounterVec
@@ -42,7 +19,7 @@ type requestSeries struct {
 	watchSizes               *prometheus.HistogramVec
 	refused, retries, panics *prometheus.CounterVec
 	mu                       sync.Mutex // guards the replacement of kinds
-	kinds                    atomic.Pointer[map[RequestKind]*kindSeries]
+	kinds                    atomic.Pointer[map[request.Kind]*kindSeries]
 }
 
 // kindSeries are the series of one kind of request, resolved once.
@@ -88,13 +65,13 @@ func (s *requestSeries) init(r *registrar) {
 	s.refused = r.counter("quorate_requests_refused_total", "Requests that were not admitted, by reason.", "request_kind", "reason")
 	s.retries = r.counter("quorate_write_retries_total", "Writes computed again after losing a race.", "group", "resource")
 	s.panics = r.counter("quorate_panics_total", "Panics contained in requests.", "verb", "group", "resource")
-	s.kinds.Store(&map[RequestKind]*kindSeries{})
+	s.kinds.Store(&map[request.Kind]*kindSeries{})
 }
 
 // of finds the series of a kind: one look-up in a map that is replaced, never
 // changed, when a new kind appears. Kinds are few: the server leaves out names
 // that it does not know.
-func (s *requestSeries) of(k *RequestKind) *kindSeries {
+func (s *requestSeries) of(k *request.Kind) *kindSeries {
 	if x := (*s.kinds.Load())[*k]; x != nil {
 		return x
 	}
@@ -105,7 +82,7 @@ func (s *requestSeries) of(k *RequestKind) *kindSeries {
 		return x
 	}
 	x := s.resolve(k)
-	next := make(map[RequestKind]*kindSeries, len(old)+1)
+	next := make(map[request.Kind]*kindSeries, len(old)+1)
 	for key, value := range old {
 		next[key] = value
 	}
@@ -115,7 +92,7 @@ func (s *requestSeries) of(k *RequestKind) *kindSeries {
 	return x
 }
 
-func cloned(k *RequestKind) RequestKind {
+func cloned(k *request.Kind) request.Kind {
 	c := *k
 	for _, p := range []*string{&c.Verb, &c.Group, &c.Version, &c.Resource, &c.Subresource, &c.Scope, &c.Component} {
 		*p = strings.Clone(*p)
@@ -123,7 +100,7 @@ func cloned(k *RequestKind) RequestKind {
 	return c
 }
 
-func (s *requestSeries) resolve(k *RequestKind) *kindSeries {
+func (s *requestSeries) resolve(k *request.Kind) *kindSeries {
 	c := cloned(k)
 	verb, ok := reportedVerbs[c.Verb]
 	if !ok {
@@ -185,7 +162,7 @@ func (s *requestSeries) code(x *kindSeries, code int) *codeSeries {
 }
 
 // RequestStarted counts an open long-running request.
-func (m *Metrics) RequestStarted(k *RequestKind) {
+func (m *Metrics) RequestStarted(k *request.Kind) {
 	if k.LongRunning {
 		m.requests.of(k).longRunning.Inc()
 	}
@@ -193,7 +170,7 @@ func (m *Metrics) RequestStarted(k *RequestKind) {
 
 // RequestDone counts a request that ended. A code outside 100..599 counts as 200,
 // that of an answer without an explicit code.
-func (m *Metrics) RequestDone(k *RequestKind, e RequestEnd) {
+func (m *Metrics) RequestDone(k *request.Kind, e request.End) {
 	x := m.requests.of(k)
 	if k.LongRunning {
 		x.longRunning.Dec()
@@ -220,7 +197,7 @@ func (m *Metrics) RequestRefused(mutating bool, reason string) {
 }
 
 // WatchEvents counts the events of one flush; each is taken to be of average size.
-func (m *Metrics) WatchEvents(k *RequestKind, events int, bytes int64) {
+func (m *Metrics) WatchEvents(k *request.Kind, events int, bytes int64) {
 	if events <= 0 {
 		return
 	}
@@ -236,12 +213,12 @@ func (m *Metrics) WatchEvents(k *RequestKind, events int, bytes int64) {
 }
 
 // WriteRetried counts a write that is computed again.
-func (m *Metrics) WriteRetried(k *RequestKind) {
+func (m *Metrics) WriteRetried(k *request.Kind) {
 	m.requests.retries.WithLabelValues(k.Group, k.Resource).Inc()
 }
 
 // Panicked counts a contained panic; the request also counts as terminated.
-func (m *Metrics) Panicked(k *RequestKind) {
+func (m *Metrics) Panicked(k *request.Kind) {
 	x := m.requests.of(k)
 	m.requests.panics.WithLabelValues(x.labels[0], x.labels[1], x.labels[3]).Inc()
 	m.requests.terminations.WithLabelValues(append(append([]string(nil), x.labels...), "500")...).Inc()

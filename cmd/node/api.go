@@ -85,7 +85,7 @@ func (n *node) serveAPI(context.Context) error {
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: observer{n.metrics}, Audit: n.audit, Log: n.log,
+		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: n.metrics, Audit: n.audit, Log: n.log,
 		EndpointRouting:  n.cfg.EndpointRouting,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.cfg.serviceBlocks, ServicePorts: n.cfg.servicePorts,

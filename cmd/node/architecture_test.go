@@ -56,13 +56,15 @@ var rooms = map[string]room{
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "internal/loglimit", "apiserver/"}, direct: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
-	"apiserver/tree":   {direct: noHTTP, reach: noRaft},
-	"apiserver/kinds":  {ours: []string{"proto", "apiserver/tree"}, reach: noRaft},
-	"apiserver/schema": {ours: []string{"apiserver/tree"}, reach: noRaft},
+	"apiserver/tree": {direct: noHTTP, reach: noRaft},
+	// What a request says, not what the server has: it knows no resources.
+	"apiserver/request": {ours: []string{"apiserver/status", "apiserver/tree"}, direct: noRaft},
+	"apiserver/kinds":   {ours: []string{"proto", "apiserver/tree"}, reach: noRaft},
+	"apiserver/schema":  {ours: []string{"apiserver/tree"}, reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
 	"apiserver/crd": {ours: []string{"proto", "raftstore/mvcc", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, direct: noRaft},
-	// It knows trees and webhooks, not where objects are kept.
-	"apiserver/conversion":   {reach: noRaft},
+	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
+	"apiserver/conversion":   {ours: []string{"apiserver/request"}, direct: noRaft},
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, direct: noRaft},
@@ -87,8 +89,9 @@ var rooms = map[string]room{
 	"apiserver/zpages":   {reach: noRaft},
 	"apiserver/features": {reach: noRaft},
 	// It knows requests and answers as bytes: what they mean is the server's.
-	"apiserver/audit":       {reach: noRaft},
-	"apiserver/metrics":     {ours: []string{"internal/loglimit"}, direct: noRaft},
+	"apiserver/audit": {reach: noRaft},
+	// It counts requests by the words that package request has for them.
+	"apiserver/metrics":     {ours: []string{"apiserver/request", "internal/loglimit"}, direct: noRaft},
 	"apiserver/controllers": {reach: noRaft},
 	"internal/loglimit":     {direct: noHTTP, reach: noKubernetes},
 	"deploy":                {},

@@ -1,4 +1,4 @@
-package apiserver
+package request
 
 import (
 	"net/http"
@@ -7,11 +7,12 @@ import (
 
 	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// RequestInfo is what a path and a method ask for, in the words of RBAC.
-type RequestInfo struct {
-	// Resource is false for everything outside /api/VERSION/... and
+// Info is what a path and a method ask for, in the words of RBAC.
+type Info struct {
+	// IsResource is false for everything outside /api/VERSION/... and
 	// /apis/GROUP/VERSION/...; only Path and Verb (the method in lower case)
 	// are set then.
 	IsResource bool
@@ -25,32 +26,33 @@ type RequestInfo struct {
 	Subresource string
 	Namespace   string
 	Name        string
-	// selected is the name to which the field selector of a list or a watch restricts
+	// Selected is the name to which the field selector of a list or a watch restricts
 	// it; empty if it does not. Permissions are asked for with it. It is read once it is
 	// known who asks.
-	selected string
+	Selected string
 	// legacyWatch marks /api/v1/watch/... paths.
 	legacyWatch bool
 	// trailing holds segments after the subresource (proxy paths).
 	trailing string
-	// ownNamespace marks the path of a namespace itself, whose Namespace is its
+	// OwnNamespace marks the path of a namespace itself, whose Namespace is its
 	// own name.
-	ownNamespace bool
-	// objectNamespace is the namespace that keys carry; set by dispatch.
-	objectNamespace string
+	OwnNamespace bool
+	// ObjectNamespace is the namespace that keys carry: Namespace, but empty for a
+	// Namespace itself. It is set once the resource is known.
+	ObjectNamespace string
 }
 
-// ParseRequest reads a request's method, path and the few query parameters that
+// ParseInfo reads a request's method, path and the few query parameters that
 // decide the verb. It allocates nothing for ordinary paths. ok is false for a
 // path that no resource can have (an empty segment, "..").
-func ParseRequest(r *http.Request) (info RequestInfo, ok bool) {
-	ok = info.parse(r)
+func ParseInfo(r *http.Request) (info Info, ok bool) {
+	ok = info.Parse(r)
 	return info, ok
 }
 
-// parse fills an empty RequestInfo in place: it is large, and copies of it on the
+// Parse fills an empty Info in place: it is large, and copies of it on the
 // stack of each request make that grow.
-func (i *RequestInfo) parse(r *http.Request) bool {
+func (i *Info) Parse(r *http.Request) bool {
 	i.Path = r.URL.Path
 	rest, isResource := i.groupVersion(i.Path)
 	if !isResource {
@@ -65,14 +67,20 @@ func (i *RequestInfo) parse(r *http.Request) bool {
 	return true
 }
 
-// selectedName is the name that a query's field selector asks for, if that can be one.
+// FieldName and FieldNamespace can be selected by in every resource.
+const (
+	FieldName      = "metadata.name"
+	FieldNamespace = "metadata.namespace"
+)
+
+// SelectedName is the name that a query's field selector asks for, if that can be one.
 // The selector counts as it stands here: a second one that says something else is
 // refused with the query. Paths below /watch/ name their object themselves.
-func (i *RequestInfo) selectedName(query string) string {
+func (i *Info) SelectedName(query string) string {
 	if i.Name != "" || i.legacyWatch || i.Verb != "list" && i.Verb != "watch" || !strings.Contains(query, "fieldSelector=") {
 		return ""
 	}
-	value, err := url.QueryUnescape(rawParameter(query, "fieldSelector"))
+	value, err := url.QueryUnescape(RawParameter(query, "fieldSelector"))
 	if err != nil {
 		return ""
 	}
@@ -80,7 +88,7 @@ func (i *RequestInfo) selectedName(query string) string {
 	if err != nil {
 		return ""
 	}
-	name, ok := selector.RequiresExactMatch(fieldName)
+	name, ok := selector.RequiresExactMatch(FieldName)
 	if !ok || len(namecontent.IsPathSegmentName(name)) > 0 {
 		return ""
 	}
@@ -89,7 +97,7 @@ func (i *RequestInfo) selectedName(query string) string {
 
 // groupVersion cuts /api/V/ or /apis/G/V/ off. A group version without
 // anything behind it is discovery, not a resource.
-func (i *RequestInfo) groupVersion(path string) (rest string, ok bool) {
+func (i *Info) groupVersion(path string) (rest string, ok bool) {
 	switch {
 	case strings.HasPrefix(path, "/api/"):
 		i.Version, rest, ok = strings.Cut(path[len("/api/"):], "/")
@@ -113,7 +121,7 @@ func (i *RequestInfo) groupVersion(path string) (rest string, ok bool) {
 //
 // "namespaces/NS/status" and "namespaces/NS/finalize" are subresources of a
 // namespace; no resource has these names.
-func (i *RequestInfo) segments(rest string) bool {
+func (i *Info) segments(rest string) bool {
 	if strings.HasPrefix(rest, "watch/") {
 		i.legacyWatch = true
 		rest = rest[len("watch/"):]
@@ -127,7 +135,7 @@ func (i *RequestInfo) segments(rest string) bool {
 		if !more || inner == "" || namespaceSubresource(inner) {
 			i.Resource, i.Name, i.Subresource = first, ns, inner
 			// Permissions on a namespace are those of its own namespace.
-			i.Namespace, i.ownNamespace = ns, true
+			i.Namespace, i.OwnNamespace = ns, true
 			return true
 		}
 		i.Namespace = ns
@@ -141,7 +149,7 @@ func namespaceSubresource(s string) bool { return s == "status" || s == "finaliz
 
 // object reads RESOURCE, and NAME[/SUBRESOURCE[/...]] from tail. One trailing
 // slash is forgiven.
-func (i *RequestInfo) object(resource, tail string, more bool) bool {
+func (i *Info) object(resource, tail string, more bool) bool {
 	if !validSegment(resource) {
 		return false
 	}
@@ -165,7 +173,7 @@ func validSegment(s string) bool { return s != "" && s != "." && s != ".." }
 
 // verbOf derives the verb. A watch is a list with watch=1 or a legacy path;
 // watch on a named object's own path means nothing.
-func verbOf(r *http.Request, i *RequestInfo) string {
+func verbOf(r *http.Request, i *Info) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead: // HEAD is refused, but by the same permissions
 		switch {
@@ -204,4 +212,30 @@ func isWatch(query string) bool {
 		}
 	}
 	return false
+}
+
+// GVR is the resource as the path names it.
+func (i *Info) GVR() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: i.Group, Version: i.Version, Resource: i.Resource}
+}
+
+// ObjectPath is the path by which a client would name the object.
+func (i *Info) ObjectPath() string {
+	path := "/apis/" + i.Group + "/" + i.Version
+	if i.Group == "" {
+		path = "/api/" + i.Version
+	}
+	if i.Namespace != "" {
+		path += "/namespaces/" + i.Namespace
+	}
+	return path + "/" + i.Resource + "/" + i.Name
+}
+
+// Mutates reports whether a verb of a resource may change something.
+func Mutates(verb string) bool {
+	switch verb {
+	case "get", "list", "watch":
+		return false
+	}
+	return true
 }

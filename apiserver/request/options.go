@@ -1,4 +1,4 @@
-package apiserver
+package request
 
 import (
 	"fmt"
@@ -11,15 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// query holds the parameters of a request that verbs understand, as sent.
+// Options are the parameters of a request that verbs understand, as sent.
 // Pointers tell absent from empty where that matters. Parameters that nobody
 // knows are ignored, as upstream does; pretty and includeObject belong to codec.
-type query struct {
+type Options struct {
 	ResourceVersion      string
 	ResourceVersionMatch string
 	Limit                int64
@@ -46,7 +45,7 @@ type query struct {
 	first [len(queryNames)]int // where in the raw query each was given first
 }
 
-// Bits of query.seen, in the order of the names below.
+// Bits of Options.seen, in the order of the names below.
 var queryNames = [...]string{
 	"resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector",
 	"sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness", "timeout",
@@ -94,14 +93,17 @@ func parametersOf(verb string) uint32 {
 
 const seenDryRun = 11
 
+// Parse reads the parameters that a verb understands from a raw query. Errors are 400.
+func (q *Options) Parse(raw, verb string) error { return q.parse(raw, parametersOf(verb)) }
+
 // parse reads a raw query in one pass and without a map. Parameters whose bits
 // are not in understood are passed over. A parameter that is given twice with
 // different values is refused: which one was meant would be a guess. Errors are
 // 400.
 //
-// It fills an empty query in place: copies of it on the stack of each request
+// It fills empty Options in place: copies of it on the stack of each request
 // make that grow.
-func (q *query) parse(all string, understood uint32) error {
+func (q *Options) parse(all string, understood uint32) error {
 	for raw := all; raw != ""; {
 		at := len(all) - len(raw)
 		var pair string
@@ -162,7 +164,7 @@ func unescape(s string) (string, error) {
 	return url.QueryUnescape(s)
 }
 
-func (q *query) set(name, value string) (err error) {
+func (q *Options) set(name, value string) (err error) {
 	switch name {
 	case "resourceVersion":
 		q.ResourceVersion = value
@@ -177,15 +179,15 @@ func (q *query) set(name, value string) (err error) {
 	case "fieldSelector":
 		q.FieldSelector = value
 	case "sendInitialEvents":
-		q.SendInitialEvents = truth(value)
+		q.SendInitialEvents = Truth(value)
 	case "allowWatchBookmarks":
-		q.AllowWatchBookmarks = *truth(value)
+		q.AllowWatchBookmarks = *Truth(value)
 	case "timeoutSeconds":
-		q.TimeoutSeconds, err = intPointer(value)
+		q.TimeoutSeconds, err = Int(value)
 	case "maxStaleness":
 		q.MaxStaleness = value
 	case "timeout":
-		q.Timeout, err = parseTimeout(value)
+		q.Timeout, err = ParseTimeout(value)
 	case "dryRun":
 		q.DryRun = append(q.DryRun, value)
 	case "fieldManager":
@@ -193,11 +195,11 @@ func (q *query) set(name, value string) (err error) {
 	case "fieldValidation":
 		q.FieldValidation = value
 	case "force":
-		q.Force = truth(value)
+		q.Force = Truth(value)
 	case "gracePeriodSeconds":
-		q.GracePeriodSeconds, err = intPointer(value)
+		q.GracePeriodSeconds, err = Int(value)
 	case "orphanDependents":
-		q.OrphanDependents = truth(value)
+		q.OrphanDependents = Truth(value)
 	case "propagationPolicy":
 		q.PropagationPolicy = &value
 	case "uid":
@@ -206,14 +208,15 @@ func (q *query) set(name, value string) (err error) {
 	return err
 }
 
-// truth is upstream's reading of a boolean parameter: only "false" and "0" are
+// Truth is upstream's reading of a boolean parameter: only "false" and "0" are
 // false, the empty string is true.
-func truth(value string) *bool {
+func Truth(value string) *bool {
 	b := !strings.EqualFold(value, "false") && value != "0"
 	return &b
 }
 
-func intPointer(value string) (*int64, error) {
+// Int reads a whole number.
+func Int(value string) (*int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return nil, err
@@ -221,9 +224,9 @@ func intPointer(value string) (*int64, error) {
 	return &n, nil
 }
 
-// parseTimeout reads timeout=, which bounds requests that are not long-running.
+// ParseTimeout reads timeout=, which bounds requests that are not long-running.
 // Zero means the server's default.
-func parseTimeout(value string) (time.Duration, error) {
+func ParseTimeout(value string) (time.Duration, error) {
 	if value == "" {
 		return 0, nil
 	}
@@ -234,13 +237,13 @@ func parseTimeout(value string) (time.Duration, error) {
 	return max(d, 0), nil // one that makes no sense says nothing, as upstream
 }
 
-// isDryRun reports whether a modifying request must change nothing. The value
+// IsDryRun reports whether a modifying request must change nothing. The value
 // has been validated.
-func (q *query) isDryRun() bool { return len(q.DryRun) > 0 }
+func (q *Options) IsDryRun() bool { return len(q.DryRun) > 0 }
 
-// checkModify validates the options of create, update and patch, as the kind
+// CheckModify validates the options of create, update and patch, as the kind
 // that upstream names in the error.
-func (q *query) checkModify(optionsKind string) error {
+func (q *Options) CheckModify(optionsKind string) error {
 	var errs field.ErrorList
 	if len(q.DryRun) > 0 {
 		errs = append(errs, metav1validation.ValidateDryRun(field.NewPath("dryRun"), q.DryRun)...)
@@ -254,41 +257,55 @@ func (q *query) checkModify(optionsKind string) error {
 	if optionsKind == "PatchOptions" && q.Force != nil {
 		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
 	}
-	return invalidOptions(optionsKind, errs)
-}
-
-// checkApply validates the options of a server-side apply.
-func (q *query) checkApply() error {
-	return invalidOptions("PatchOptions", metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
-		DryRun: q.DryRun, Force: q.Force, FieldManager: q.FieldManager, FieldValidation: q.FieldValidation,
-	}, types.ApplyYAMLPatchType))
-}
-
-// force reports whether an apply takes fields from other managers.
-func (q *query) force() bool { return q.Force != nil && *q.Force }
-
-func invalidOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+	return status.InvalidOptions(optionsKind, errs)
 }
 
-// strictness of unknown and duplicate fields in a body.
-type strictness int
+// CheckApply validates the options of a server-side apply.
+func (q *Options) CheckApply() error {
+	errs := metav1validation.ValidatePatchOptions(&metav1.PatchOptions{
+		DryRun: q.DryRun, Force: q.Force, FieldManager: q.FieldManager, FieldValidation: q.FieldValidation,
+	}, types.ApplyYAMLPatchType)
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.InvalidOptions("PatchOptions", errs)
+}
 
+// Forced reports whether an apply takes fields from other managers.
+func (q *Options) Forced() bool { return q.Force != nil && *q.Force }
+
+// Strictness of unknown and duplicate fields in a body.
+type Strictness int
+
+// What fieldValidation may ask for.
 const (
-	warnFields strictness = iota // the default
-	ignoreFields
-	strictFields
+	WarnFields Strictness = iota // the default
+	IgnoreFields
+	StrictFields
 )
 
-func (q *query) strictness() strictness {
+// Strictness is what the request asks for.
+func (q *Options) Strictness() Strictness {
 	switch q.FieldValidation {
 	case metav1.FieldValidationIgnore:
-		return ignoreFields
+		return IgnoreFields
 	case metav1.FieldValidationStrict:
-		return strictFields
+		return StrictFields
 	}
-	return warnFields
+	return WarnFields
+}
+
+// RawParameter is the first value of a parameter in a raw query, as it was sent.
+func RawParameter(query, name string) string {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		if key, value, _ := strings.Cut(pair, "="); key == name {
+			return value
+		}
+	}
+	return ""
 }

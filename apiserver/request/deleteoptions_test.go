@@ -1,4 +1,4 @@
-package apiserver
+package request
 
 import (
 	"testing"
@@ -23,8 +23,7 @@ func FuzzDeleteOptions(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte, kind int) {
-		var q query
-		o, err := q.deleteOptions(kinds[uint(kind)%3], body)
+		o, err := deleteOptions(kinds[uint(kind)%3], body)
 		if err != nil {
 			if _, ok := err.(apierrors.APIStatus); !ok {
 				t.Fatalf("%T: %v", err, err)
@@ -43,4 +42,16 @@ func FuzzDeleteOptions(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// deleteOptions are those of a request with a body, if it has one.
+func deleteOptions(contentType string, raw []byte) (*metav1.DeleteOptions, error) {
+	if len(raw) == 0 {
+		return new(Options).DeleteOptions()
+	}
+	body, err := codec.Decode(contentType, raw, nil)
+	if err != nil {
+		return nil, err
+	}
+	return DeleteOptionsOf(body.Object)
 }

@@ -1,11 +1,11 @@
 //lint:file-ignore SA1019 orphanDependents is deprecated for clients, not for servers: older clients still send it
 
-package apiserver
+package request
 
 import (
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,34 +13,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deleteOptions reads the options of a delete: a non-empty body wins over the
-// query. Errors: 400, 415, 422.
-func (q *query) deleteOptions(contentType string, body []byte) (*metav1.DeleteOptions, error) {
+// DeleteOptions are the options of a delete as the query has them. Errors: 422.
+func (q *Options) DeleteOptions() (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{
+		GracePeriodSeconds: q.GracePeriodSeconds, OrphanDependents: q.OrphanDependents, DryRun: q.DryRun, Preconditions: q.preconditions(),
+	}
+	if q.PropagationPolicy != nil {
+		p := metav1.DeletionPropagation(*q.PropagationPolicy)
+		o.PropagationPolicy = &p
+	}
+	return o, CheckDeleteOptions(o)
+}
+
+// DeleteOptionsOf reads the options of a delete from a body that was decoded, which wins
+// over the query. Errors: 400, 422.
+func DeleteOptionsOf(body tree.Object) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
-	if len(body) > 0 {
-		decoded, err := codec.Decode(contentType, body, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := fillDeleteOptions(o, decoded.Object); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid DeleteOptions: %v", err))
-		}
-	} else {
-		o.GracePeriodSeconds, o.OrphanDependents, o.DryRun = q.GracePeriodSeconds, q.OrphanDependents, q.DryRun
-		if q.PropagationPolicy != nil {
-			p := metav1.DeletionPropagation(*q.PropagationPolicy)
-			o.PropagationPolicy = &p
-		}
-		o.Preconditions = q.preconditions()
+	if err := fillDeleteOptions(o, body); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid DeleteOptions: %v", err))
 	}
+	return o, CheckDeleteOptions(o)
+}
+
+// CheckDeleteOptions validates the options of a delete. Errors: 422.
+func CheckDeleteOptions(o *metav1.DeleteOptions) error {
 	if errs := metav1validation.ValidateDeleteOptions(o); len(errs) > 0 {
-		return nil, invalidOptions("DeleteOptions", errs)
+		return status.InvalidOptions("DeleteOptions", errs)
 	}
-	return o, nil
+	return nil
 }
 
 // preconditions are those of a delete whose options are in the query.
-func (q *query) preconditions() *metav1.Preconditions {
+func (q *Options) preconditions() *metav1.Preconditions {
 	if q.UID == "" && q.ResourceVersion == "" {
 		return nil
 	}
