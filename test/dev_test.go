@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -182,6 +183,11 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Under nohup this process ignores SIGHUP, and its children would: a playground then
+	// outlives its terminal, as it should. What is caught is not inherited.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	master, slave := openTerminal(t)
 	cmd := exec.CommandContext(ctx, "bash", "-c", program)
 	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", theRun.quorate, dir, port), "DIR="+dir)
