@@ -23,6 +23,7 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -46,7 +47,7 @@ func (n *node) openAPI(context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("api port: %w", err)
 	}
-	n.listener = newConnections(l, connectionLimit(n.cfg.MaxConnections))
+	n.listener = listener.New(l, listener.Limit(n.cfg.MaxConnections))
 	return nil
 }
 
@@ -81,7 +82,7 @@ func (n *node) serveAPI(context.Context) error {
 	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
-		Authenticator: greeter{authenticator, n.ofRemoved}, Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
@@ -100,8 +101,8 @@ func (n *node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.http = n.httpServer(n.listener.bounded(n.refusing.before(beside(n.api, n.manager.JoinHandler()))))
-	n.http.ConnState, n.http.ConnContext = n.listener.state, withConnection
+	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
+	n.listener.Guard(n.http)
 	return nil
 }
 
@@ -109,7 +110,7 @@ func (n *node) serveAPI(context.Context) error {
 func (n *node) newAccounts(read reads) (*token.Accounts, error) {
 	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
 	return token.New(token.Config{
-		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: connectionUses, Store: n.store,
+		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: listener.NoteKey, Store: n.store,
 		Confirm: func(ctx context.Context) error {
 			_, err := read.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
 			return err
@@ -186,26 +187,22 @@ func userName(r *http.Request) string {
 // wait for their client when nobody looks after the request any more. Watches lift it,
 // backups move it on.
 const (
-	readHeaderTimeout = 10 * time.Second
-	answerTimeout     = 2 * time.Minute
-	idleTimeout       = 90 * time.Second
-	maxHeaderBytes    = 64 << 10
+	answerTimeout  = 2 * time.Minute
+	idleTimeout    = 90 * time.Second
+	maxHeaderBytes = 64 << 10
 )
 
 func (n *node) httpServer(h http.Handler) *http.Server {
 	s := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      answerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          n.metrics.ErrorLog(n.log),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
+		Handler:        h,
+		WriteTimeout:   answerTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       n.metrics.ErrorLog(n.log),
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: n.pki.ServingCertificate,
-			// Waits for the handshake's turn; the configuration is this one.
-			GetConfigForClient: n.listener.handshakes.begin,
 			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
 			ClientAuth: tls.RequestClientCert,
 			ClientCAs:  n.pki.APIRoots(),

@@ -11,17 +11,6 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 )
 
-// byHeader takes the user and the groups from headers.
-type byHeader struct{}
-
-func (byHeader) Authenticate(r *http.Request) (*auth.User, error) {
-	name := r.Header.Get("User")
-	if name == "" {
-		return nil, auth.ErrUnauthorized
-	}
-	return &auth.User{Name: name, Groups: r.Header["Group"]}, nil
-}
-
 func say(who string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(who + " " + r.URL.Path)) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -13,7 +14,7 @@ import (
 func TestStalledBackup(t *testing.T) {
 	const stall = 500 * time.Millisecond
 	ended := make(chan error, 1)
-	_, s := serveConnections(t, 10, serveAtMost(1, "backups", func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewUnstartedServer(serveAtMost(1, "backups", func(w http.ResponseWriter, r *http.Request) {
 		to := movingAnswer(w, stall)
 		buf := make([]byte, 4*backupPiece)
 		pieces := 1 << 20
@@ -29,6 +30,9 @@ func TestStalledBackup(t *testing.T) {
 		}
 		ended <- err
 	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for _, http2 := range []bool{false, true} {

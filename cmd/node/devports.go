@@ -75,7 +75,7 @@ func freePortsAfter(port, n int) int {
 
 // hasPort says who listens on a port of this machine, as far as that can be seen.
 func hasPort(port string) string {
-	pid := listener(port)
+	pid := listens(port)
 	if pid == 0 {
 		return ""
 	}
@@ -89,9 +89,9 @@ func hasPort(port string) string {
 	return fmt.Sprintf(" by process %d (%s)", pid, strings.TrimSpace(string(name)))
 }
 
-// listener is the process that listens on a port, or 0: it is another user's, or there
+// listens is the process that listens on a port, or 0: it is another user's, or there
 // is no /proc.
-func listener(port string) int {
+func listens(port string) int {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
 		return 0

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/services"
@@ -98,7 +99,7 @@ type node struct {
 	tokenKeys *tokenKeys
 	roles     *rbac.Authorizer
 	health    *health.Handler
-	listener  *connections
+	listener  *listener.Listener
 	http      *http.Server
 
 	systemd notifier
@@ -312,8 +313,8 @@ func (n *node) openMembership(context.Context) (err error) {
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: buildVersion(),
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,
 		OnRemoved: func(proto.NodeID) {
-			n.listener.expel(n.ofRemoved)
-			n.listener.expelKeys(func(key string) bool { return n.tokenKeys.Keys().Has(key) })
+			n.listener.Expel(n.ofRemoved)
+			n.listener.ExpelKeys(func(key string) bool { return n.tokenKeys.Keys().Has(key) })
 		},
 		// Where there is no bound, clients may have asked for longer. A year is what pods have.
 		TokenLifetime: max(membership.TokenLifetime, n.cfg.MaxTokenExpiry),
@@ -355,7 +356,9 @@ func (n *node) serve(ctx context.Context) error {
 		})
 	}
 	run("api", func(context.Context) error { return ignoreClosed(n.http.ServeTLS(n.listener, "", "")) })
-	run("answers", newUntaken(n.listener, n.metrics.ClosedForUntakenAnswers, n.log).run)
+	run("answers", func(ctx context.Context) error {
+		return n.listener.CloseUntaken(ctx, n.metrics.ClosedForUntakenAnswers, n.log)
+	})
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
 	run("leader's tasks", n.leaderTasks)

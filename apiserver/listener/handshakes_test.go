@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"crypto/tls"
@@ -16,7 +16,7 @@ import (
 // next turn.
 func TestNewcomerBesideACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newConnections(nil, 10_000)
+		l := New(nil, 10_000)
 		l.handshakes.free = 1
 		come := func() *connection {
 			c := l.connection(somewhere{from: netip.MustParseAddr("10.0.0.1")})
@@ -45,9 +45,9 @@ func TestNewcomerBesideACrowd(t *testing.T) {
 // as the others are, when it has come; until then they hold no place.
 func TestRetriedHandshakesWait(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	l := newConnections(s.Listener, 100)
+	l := New(s.Listener, 100)
 	l.handshakes.free = 1
-	s.Listener, s.Config.ConnState, s.Config.ConnContext = l, l.state, withConnection
+	s.Listener, s.Config.ConnState, s.Config.ConnContext = l, l.state, connContext
 	var now, most, all atomic.Int32
 	sign := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		n := now.Add(1)

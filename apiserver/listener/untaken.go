@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"bytes"
@@ -36,13 +36,13 @@ const (
 // connections of hundreds of streams. net/http tells nobody which streams wait. An upper bound
 // for each connection, the requests since it was without a stream, would accuse those that have
 // a watch and much to do. So the goroutines say it themselves: each is labelled with its
-// connection when its handler has ended (see connections.bounded), and a profile counts the
+// connection when its handler has ended (see Listener.bounded), and a profile counts the
 // labels. A profile is not free (50,000 goroutines: 0.4 s), so it is taken only when there
 // are more goroutines than handlers and connections explain.
 //
 // Its methods are for one goroutine.
 type untaken struct {
-	in     *connections
+	in     *Listener
 	bound  int
 	closed func(connections int) // counts
 	log    *slog.Logger
@@ -52,7 +52,13 @@ type untaken struct {
 	then    int       // unexplained goroutines at that time, or fewer since
 }
 
-func newUntaken(in *connections, closed func(int), log *slog.Logger) *untaken {
+// CloseUntaken closes connections whose clients leave too many answers untaken, until ctx ends. closed
+// counts them.
+func (l *Listener) CloseUntaken(ctx context.Context, closed func(connections int), log *slog.Logger) error {
+	return newUntaken(l, closed, log).run(ctx)
+}
+
+func newUntaken(in *Listener, closed func(int), log *slog.Logger) *untaken {
 	return &untaken{in: in, bound: untakenAnswers, closed: closed, log: log, limit: loglimit.New(10 * time.Second)}
 }
 
@@ -117,7 +123,7 @@ func (u *untaken) settle(debtors []*debtor, total int) {
 
 // end closes connections. Each one's Close would wait for the lock, behind the goroutines of all
 // the streams that begin and end meanwhile: hundreds of connections took seconds.
-func (l *connections) end(gone []*connection) {
+func (l *Listener) end(gone []*connection) {
 	l.mu.Lock()
 	for _, c := range gone {
 		l.forget(c)
@@ -131,7 +137,7 @@ func (l *connections) end(gone []*connection) {
 
 // unexplained is how many goroutines are neither a handler's nor a connection's (which has two on
 // HTTP/2). Untaken answers are among them.
-func (l *connections) unexplained() int {
+func (l *Listener) unexplained() int {
 	l.mu.Lock()
 	n := l.guests.count + l.users.count
 	l.mu.Unlock()
@@ -152,7 +158,7 @@ type debt struct {
 }
 
 // debtors says whose the answers are, which are by numbers of connections.
-func (l *connections) debtors(answers map[uint64]int) []*debtor {
+func (l *Listener) debtors(answers map[uint64]int) []*debtor {
 	var out []*debtor
 	l.mu.Lock()
 	defer l.mu.Unlock()

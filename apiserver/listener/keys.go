@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 )
 
 // maxConnectionKeys bounds for how many keys it is known that requests on a connection had a
-// token of them. A connection with more has all of them, as far as expelKeys is concerned.
+// token of them. A connection with more has all of them, as far as ExpelKeys is concerned.
 const maxConnectionKeys = 8
 
-// connectionUses notes which key the token of a request was signed with. It is true the first
-// time on the request's connection: from then on, expelKeys finds it.
-func connectionUses(ctx context.Context, key string) (first bool) {
+// NoteKey notes which key the token of a request was signed with. It is true the first
+// time on the request's connection: from then on, ExpelKeys finds it.
+func NoteKey(ctx context.Context, key string) (first bool) {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
 	if !ok {
 		return false
@@ -31,9 +31,9 @@ func connectionUses(ctx context.Context, key string) (first bool) {
 	return true
 }
 
-// expelKeys closes the connections on which a request had a token of a key that is not in
+// ExpelKeys closes the connections on which a request had a token of a key that is not in
 // force any more: watches that were authenticated by it may be under way.
-func (l *connections) expelKeys(inForce func(key string) bool) {
+func (l *Listener) ExpelKeys(inForce func(key string) bool) {
 	var gone []*connection
 	l.mu.Lock()
 	for _, s := range []*shares{l.guests, l.users} {

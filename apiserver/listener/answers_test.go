@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func (f *frames) outcome(n int) (answered, reset int) {
 // concerned.
 func TestGuestsAnswersAreBounded(t *testing.T) {
 	door := greeter{Authenticator: byHeader{}}
-	var l *connections
+	var l *Listener
 	l, s := serveConnections(t, 100, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = door.Authenticate(r)
@@ -112,7 +112,7 @@ func TestGuestsAnswersAreBounded(t *testing.T) {
 }
 
 // awaitAnswers waits until guests have no more than so many answers.
-func awaitAnswers(t *testing.T, l *connections, most int) {
+func awaitAnswers(t *testing.T, l *Listener, most int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()

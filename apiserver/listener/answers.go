@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"net/http"
@@ -19,7 +19,7 @@ const guestAnswers = 4096
 //
 // That would be too strict for users, who have much to ask on few connections. Their goroutines are
 // labelled, as those of guests are, for untaken.
-func (l *connections) bounded(h http.Handler) http.Handler {
+func (l *Listener) bounded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connectionKey{}).(*connection)
 		if !ok || r.ProtoMajor != 2 {
@@ -37,7 +37,7 @@ func (l *connections) bounded(h http.Handler) http.Handler {
 }
 
 // answered counts an answer to a guest and reports whether it may be sent.
-func (l *connections) answered(c *connection) bool {
+func (l *Listener) answered(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -53,7 +53,7 @@ func (l *connections) answered(c *connection) bool {
 
 // taken counts a connection's answers no more: it has no stream, is closed, or a user's. It needs
 // l.mu.
-func (l *connections) taken(c *connection) {
+func (l *Listener) taken(c *connection) {
 	l.answers -= c.answers
 	c.answers = 0
 }

@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"container/list"
@@ -13,11 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 )
 
-// connections is the API's listener. It bounds how many connections there are: each
+// Listener is the API's listener. It bounds how many connections there are: each
 // costs a descriptor, which the log and the other nodes need too, and memory (some
 // 90 kB on HTTP/2). Anybody can open one, so they are of two sorts: those of guests, on
 // which no request has been authenticated yet, and those of users.
@@ -33,7 +32,7 @@ import (
 // has more than a quarter makes room: the longest idle connection goes, which its client
 // notices least, or the newest. If there is no such user, the longest idle one of all
 // goes; if all are at work, the newest of the user who has the most.
-type connections struct {
+type Listener struct {
 	net.Listener
 	limit      int // of all
 	perAddress int // guests
@@ -52,16 +51,30 @@ type connections struct {
 	idle     list.List // of *connection, users' only, the longest idle one first
 }
 
-func newConnections(l net.Listener, limit int) *connections {
-	return &connections{
+// New bounds a listener. limit is how many connections there may be, guests and users: see Limit.
+func New(l net.Listener, limit int) *Listener {
+	return &Listener{
 		Listener: l, limit: limit, perAddress: max(1, limit/2), userLimit: max(1, limit-max(1, limit/10)),
 		handshakes: newHandshakes(), guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
 	}
 }
 
-// connectionLimit is how many connections the API may have of those that are asked for:
+// Guard has a server take its connections as this listener bounds them. The server must have its
+// Handler and its TLSConfig by now, and is to serve this listener, and no other.
+func (l *Listener) Guard(s *http.Server) {
+	s.Handler = l.bounded(s.Handler)
+	s.ConnState, s.ConnContext = l.state, connContext
+	s.ReadHeaderTimeout = readHeaderTimeout
+	// Waits for the handshake's turn; the configuration is the server's own.
+	s.TLSConfig.GetConfigForClient = l.handshakes.begin
+}
+
+// readHeaderTimeout is how long a client may take for a handshake and for a request's head.
+const readHeaderTimeout = 10 * time.Second
+
+// Limit is how many connections the API may have of those that are asked for:
 // a quarter of the descriptors stays with everything else.
-func connectionLimit(asked int) int {
+func Limit(asked int) int {
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
 		return asked
@@ -70,7 +83,7 @@ func connectionLimit(asked int) int {
 }
 
 // Accept implements net.Listener.
-func (l *connections) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
 		if err != nil {
@@ -87,13 +100,13 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *connections) connection(raw net.Conn) *connection {
+func (l *Listener) connection(raw net.Conn) *connection {
 	return &connection{Conn: raw, in: l, since: time.Now(), address: addressOf(raw)}
 }
 
 // add counts a connection. victim is the one that has to go for it, if any: already
 // forgotten, and to be closed.
-func (l *connections) add(c *connection) (victim *connection) {
+func (l *Listener) add(c *connection) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted++
@@ -117,7 +130,7 @@ func (l *connections) add(c *connection) (victim *connection) {
 
 // longestIdle is the user's connection that is missed least: of the user who has more
 // than a quarter, or of all. There must be one that is idle.
-func (l *connections) longestIdle() *connection {
+func (l *Listener) longestIdle() *connection {
 	idle := &l.idle
 	if h := l.crowding(); h != nil && h.idle.Len() > 0 {
 		idle = &h.idle
@@ -127,7 +140,7 @@ func (l *connections) longestIdle() *connection {
 
 // crowding is the user who has the most connections, if that is more than a quarter of
 // what users may have. One connection crowds nobody.
-func (l *connections) crowding() *holder {
+func (l *Listener) crowding() *holder {
 	if l.users.count == 0 {
 		return nil
 	}
@@ -139,7 +152,7 @@ func (l *connections) crowding() *holder {
 
 // known makes a guest's connection one of a user. leaf is the certificate that the
 // client has shown, or nil.
-func (l *connections) known(c *connection, user string, leaf *x509.Certificate) (victim *connection) {
+func (l *Listener) known(c *connection, user string, leaf *x509.Certificate) (victim *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.holder == nil || c.user.Load() {
@@ -168,9 +181,9 @@ func (l *connections) known(c *connection, user string, leaf *x509.Certificate) 
 	return victim
 }
 
-// expel closes the connections of users whose certificate is refused from now on: what is
+// Expel closes the connections of users whose certificate is refused from now on: what is
 // under way on them, watches for instance, was authenticated before.
-func (l *connections) expel(refused func(*x509.Certificate) error) {
+func (l *Listener) Expel(refused func(*x509.Certificate) error) {
 	var gone []*connection
 	l.mu.Lock()
 	for _, h := range l.users.holders {
@@ -187,7 +200,7 @@ func (l *connections) expel(refused func(*x509.Certificate) error) {
 }
 
 // forget no longer counts a connection; it may be called again.
-func (l *connections) forget(c *connection) {
+func (l *Listener) forget(c *connection) {
 	l.busy(c)
 	l.taken(c)
 	if c.holder == nil {
@@ -201,7 +214,7 @@ func (l *connections) forget(c *connection) {
 }
 
 // state is the server's ConnState.
-func (l *connections) state(conn net.Conn, s http.ConnState) {
+func (l *Listener) state(conn net.Conn, s http.ConnState) {
 	c := connectionOf(conn)
 	switch {
 	case c == nil:
@@ -215,7 +228,7 @@ func (l *connections) state(conn net.Conn, s http.ConnState) {
 }
 
 // moved notes whether a user's connection is idle.
-func (l *connections) moved(c *connection, s http.ConnState) {
+func (l *Listener) moved(c *connection, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -228,7 +241,7 @@ func (l *connections) moved(c *connection, s http.ConnState) {
 }
 
 // busy takes a connection out of the lists of those that are idle; it may be called again.
-func (l *connections) busy(c *connection) {
+func (l *Listener) busy(c *connection) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
 		c.holder.idle.Remove(c.idleOf)
@@ -261,8 +274,8 @@ func connectionOf(conn net.Conn) *connection {
 
 type connectionKey struct{}
 
-// withConnection is the server's ConnContext: requests know their connection.
-func withConnection(ctx context.Context, conn net.Conn) context.Context {
+// connContext is the server's ConnContext: requests know their connection.
+func connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c := connectionOf(conn); c != nil {
 		c.untaken = labelled(c)
 		return context.WithValue(ctx, connectionKey{}, c)
@@ -270,15 +283,27 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// greeter is an Authenticator that tells connections whose they are.
+// Authenticator says who asks, as package apiserver wants it.
+type Authenticator interface {
+	// Authenticate returns the user, or an error that becomes 401.
+	Authenticate(r *http.Request) (*auth.User, error)
+}
+
+// Greet is an Authenticator that tells the connections of a guarded server whose they are. refuse is
+// what Expel is given when more certificates are refused; nil: there are none.
+func Greet(a Authenticator, refuse func(*x509.Certificate) error) Authenticator {
+	return greeter{a, refuse}
+}
+
+// greeter is what Greet returns.
 type greeter struct {
-	apiserver.Authenticator
+	Authenticator
 	// refuse is asked again when a connection is known for what it is: from there on
-	// expel finds it.
+	// Expel finds it.
 	refuse func(*x509.Certificate) error
 }
 
-// Authenticate implements apiserver.Authenticator.
+// Authenticate implements Authenticator.
 func (g greeter) Authenticate(r *http.Request) (*auth.User, error) {
 	u, err := g.Authenticator.Authenticate(r)
 	if err != nil || u.Name == auth.Anonymous {
@@ -304,7 +329,7 @@ func (g greeter) Authenticate(r *http.Request) (*auth.User, error) {
 // connection is one of them.
 type connection struct {
 	net.Conn
-	in      *connections
+	in      *Listener
 	since   time.Time
 	address string          // as addressOf has it
 	number  uint64          // in the order of acceptance

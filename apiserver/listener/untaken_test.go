@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ import (
 func TestUntakenAnswersAreBounded(t *testing.T) {
 	door := greeter{Authenticator: byHeader{}}
 	news := make(chan string)
-	var l *connections
+	var l *Listener
 	l, s := serveConnections(t, 100, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = door.Authenticate(r)

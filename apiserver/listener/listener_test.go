@@ -1,4 +1,4 @@
-package main
+package listener
 
 import (
 	"bufio"
@@ -19,19 +19,32 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
 )
 
 // serveConnections serves a handler on a bounded listener.
-func serveConnections(t *testing.T, limit int, h http.Handler) (*connections, *httptest.Server) {
+func serveConnections(t *testing.T, limit int, h http.Handler) (*Listener, *httptest.Server) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
-	l := newConnections(s.Listener, limit)
-	s.Listener, s.Config.ConnState, s.Config.ConnContext = l, l.state, withConnection
+	l := New(s.Listener, limit)
+	s.Listener, s.Config.ConnState, s.Config.ConnContext = l, l.state, connContext
 	s.EnableHTTP2 = true
 	s.TLS = &tls.Config{GetConfigForClient: l.handshakes.begin}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return l, s
+}
+
+// byHeader takes the user and the groups from headers.
+type byHeader struct{}
+
+func (byHeader) Authenticate(r *http.Request) (*auth.User, error) {
+	name := r.Header.Get("User")
+	if name == "" {
+		return nil, auth.ErrUnauthorized
+	}
+	return &auth.User{Name: name, Groups: r.Header["Group"]}, nil
 }
 
 // dialServer opens a connection of HTTP/1.1.
@@ -179,7 +192,7 @@ func TestWhoMakesRoom(t *testing.T) {
 			open d 10.0.0.2 -> b`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			l := newConnections(nil, x.limit)
+			l := New(nil, x.limit)
 			conns := map[string]*connection{}
 			for step := range strings.Lines(strings.TrimSpace(x.steps)) {
 				step = strings.TrimSpace(step)
@@ -218,7 +231,7 @@ func TestWhoMakesRoom(t *testing.T) {
 // TestExpelConnections: when a certificate is refused from now on, what is open with it
 // ends, and nothing else.
 func TestExpelConnections(t *testing.T) {
-	l := newConnections(nil, 10)
+	l := New(nil, 10)
 	refused, kept := &x509.Certificate{}, &x509.Certificate{}
 	conns := map[string]*connection{}
 	for name, leaf := range map[string]*x509.Certificate{"refused": refused, "busy": refused, "kept": kept, "token": nil, "guest": nil} {
@@ -230,7 +243,7 @@ func TestExpelConnections(t *testing.T) {
 		}
 	}
 	l.moved(conns["refused"], http.StateIdle)
-	l.expel(func(leaf *x509.Certificate) error {
+	l.Expel(func(leaf *x509.Certificate) error {
 		if leaf == refused {
 			return errors.New("removed")
 		}
@@ -248,7 +261,7 @@ func TestExpelConnections(t *testing.T) {
 // TestExpelKeys: the connections go on which somebody had a token of a key that has ended,
 // guests among them: they may be about to be known.
 func TestExpelKeys(t *testing.T) {
-	l := newConnections(nil, 100)
+	l := New(nil, 100)
 	conns := map[string]*connection{}
 	many := make([]string, maxConnectionKeys+5)
 	for i := range many {
@@ -265,18 +278,18 @@ func TestExpelKeys(t *testing.T) {
 		}
 		ctx := context.WithValue(t.Context(), connectionKey{}, c)
 		for i, key := range keys {
-			if first := connectionUses(ctx, key); first != !slices.Contains(keys[:i], key) {
+			if first := NoteKey(ctx, key); first != !slices.Contains(keys[:i], key) {
 				t.Errorf("%s: %s is new: %v", name, key, first)
 			}
-			if connectionUses(ctx, key) {
+			if NoteKey(ctx, key) {
 				t.Errorf("%s: %s is new again", name, key)
 			}
 		}
 	}
-	if connectionUses(t.Context(), "fine") {
+	if NoteKey(t.Context(), "fine") {
 		t.Error("a request without a connection")
 	}
-	l.expelKeys(func(key string) bool { return key != "ended" })
+	l.ExpelKeys(func(key string) bool { return key != "ended" })
 	for name, c := range conns {
 		want := name == "none" || name == "fine" || name == "as many as are known"
 		l.mu.Lock()
@@ -388,7 +401,7 @@ func TestCutIsNoForgery(t *testing.T) {
 
 // TestConnectionLimitOfDescriptors: what is asked for, but never all descriptors.
 func TestConnectionLimitOfDescriptors(t *testing.T) {
-	got := []int{connectionLimit(1), connectionLimit(1 << 40)}
+	got := []int{Limit(1), Limit(1 << 40)}
 	if got[0] != 1 || got[1] < 1 || got[1] >= 1<<40 || !slices.IsSorted(got) {
 		t.Error(got)
 	}
@@ -398,7 +411,7 @@ func TestConnectionLimitOfDescriptors(t *testing.T) {
 // turn, nor a newcomer at its own, and who has gone has none.
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newConnections(nil, 100)
+		l := New(nil, 100)
 		l.handshakes.free = 1
 		var mu sync.Mutex
 		var order []string
