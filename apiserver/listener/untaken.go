@@ -84,7 +84,7 @@ func (u *untaken) tend(now time.Time) error {
 	if !u.due(u.in.unexplained(), now) {
 		return nil
 	}
-	answers, err := countUntaken()
+	answers, err := u.in.countUntaken()
 	if err != nil {
 		return err
 	}
@@ -227,18 +227,19 @@ func (h *indebted) Pop() any {
 	return d
 }
 
-// untakenLabel is the label of goroutines whose handler has ended: the connection's number.
+// untakenLabel is the label of goroutines whose handler has ended: the listener's address and the
+// connection's number. Several listeners of a process know theirs by it.
 const untakenLabel = "untaken_on_connection"
 
 // labelled is the context whose labels a goroutine gets when a handler on the connection has
 // ended. Handlers have none, so goroutines that they leave behind are not counted.
 func labelled(c *connection) context.Context {
-	return pprof.WithLabels(context.Background(), pprof.Labels(untakenLabel, strconv.FormatUint(c.number, 10)))
+	return pprof.WithLabels(context.Background(), pprof.Labels(untakenLabel, c.in.Addr().String()+" "+strconv.FormatUint(c.number, 10)))
 }
 
 // countUntaken counts the goroutines whose handler has ended, by connection.
-func countUntaken() (map[uint64]int, error) {
-	t := tally{answers: map[uint64]int{}}
+func (l *Listener) countUntaken() (map[uint64]int, error) {
+	t := tally{at: l.Addr().String(), answers: map[uint64]int{}}
 	if err := pprof.Lookup("goroutine").WriteTo(&t, 1); err != nil {
 		return nil, fmt.Errorf("goroutine profile: %w", err)
 	}
@@ -248,6 +249,7 @@ func countUntaken() (map[uint64]int, error) {
 // tally reads a goroutine profile as text: of goroutines that have the same stack and labels,
 // a line "12 @ 0x47 0x11", then the labels, if any, then the stack.
 type tally struct {
+	at      string // whose answers are counted
 	rest    []byte // of a line that has begun
 	of      int    // goroutines that the lines are about
 	answers map[uint64]int
@@ -271,7 +273,7 @@ func (t *tally) line(b []byte) {
 		t.of, _ = strconv.Atoi(string(n))
 		return
 	}
-	if b, ok := bytes.CutPrefix(b, []byte(`# labels: {"`+untakenLabel+`":"`)); ok {
+	if b, ok := bytes.CutPrefix(b, []byte(`# labels: {"`+untakenLabel+`":"`+t.at+" ")); ok {
 		number, err := strconv.ParseUint(string(bytes.TrimSuffix(b, []byte(`"}`))), 10, 64)
 		if err == nil {
 			t.answers[number] += t.of

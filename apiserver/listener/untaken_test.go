@@ -242,16 +242,17 @@ func TestWhenUntakenAnswersAreCounted(t *testing.T) {
 	}
 }
 
-// TestTally: a profile may come in pieces of any size.
+// TestTally: a profile may come in pieces of any size; what is another listener's is not counted.
 func TestTally(t *testing.T) {
-	const profile = "goroutine profile: total 9\n" +
-		"4 @ 0x1 0x2\n# labels: {\"" + untakenLabel + "\":\"12\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
-		"2 @ 0x1 0x3\n# labels: {\"" + untakenLabel + "\":\"12\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
-		"1 @ 0x1 0x2\n# labels: {\"" + untakenLabel + "\":\"7\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
+	const profile = "goroutine profile: total 12\n" +
+		"4 @ 0x1 0x2\n# labels: {\"" + untakenLabel + "\":\"[::]:1 12\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
+		"2 @ 0x1 0x3\n# labels: {\"" + untakenLabel + "\":\"[::]:1 12\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
+		"1 @ 0x1 0x2\n# labels: {\"" + untakenLabel + "\":\"[::]:1 7\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
+		"3 @ 0x1 0x2\n# labels: {\"" + untakenLabel + "\":\"[::]:12 12\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
 		"1 @ 0x1 0x2\n# labels: {\"other\":\"7\"}\n#\t0x1\tmain.f+0x1\tf.go:1\n\n" +
 		"1 @ 0x5\n#\t0x1\tmain.f+0x1\tf.go:1\n\n"
 	for size := 1; size <= len(profile); size++ {
-		tally := tally{answers: map[uint64]int{}}
+		tally := tally{at: "[::]:1", answers: map[uint64]int{}}
 		for piece := range slices.Chunk([]byte(profile), size) {
 			if n, err := tally.Write(piece); n != len(piece) || err != nil {
 				t.Fatal(n, err)
