@@ -188,17 +188,33 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, kind string, 
 	}
 }
 
-// run calls one check. It runs on the request's goroutine: a check that does not
+// Ready runs the checks of /readyz for a program that has the server in its own process, and returns
+// the first reason why it is not ready. It is not observed, and not logged.
+func (h *Handler) Ready(ctx context.Context) error {
+	for _, c := range h.probes["readyz"] {
+		if err := h.check(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// run calls one check of a probe. It runs on the request's goroutine: a check that does not
 // heed its context holds up this one probe and leaks nothing.
 func (h *Handler) run(ctx context.Context, kind string, c Check) error {
+	err := h.check(ctx, c)
+	if h.cfg.Observe != nil {
+		h.cfg.Observe(c.Name, kind, err == nil)
+	}
+	return err
+}
+
+func (h *Handler) check(ctx context.Context, c Check) error {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
 	err := c.Check(ctx)
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("took longer than %s", h.cfg.Timeout)
-	}
-	if h.cfg.Observe != nil {
-		h.cfg.Observe(c.Name, kind, err == nil)
 	}
 	return err
 }

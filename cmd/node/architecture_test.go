@@ -119,8 +119,32 @@ var rooms = map[string]room{
 	"internal/facts": {reach: noKubernetes},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
-	// The wiring knows everybody, and nobody knows it.
-	"cmd/node": {ours: []string{"internal/planted", "proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/", "bench/modes"}},
+	// Says which process answers at a port, to those who have started one.
+	"internal/process":  {reach: noKubernetes},
+	"internal/hostport": {direct: noHTTP, reach: noKubernetes},
+	// Identity and state of a directory that no node has: membership and disk do not know each other.
+	"internal/datadir": {ours: []string{"proto", "membership", "raftstore/disk", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
+	// The wiring knows everybody, and is known to those who want a whole node.
+	"node": {
+		ours: []string{
+			"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/",
+			"internal/datadir", "internal/hostport", "internal/process",
+		},
+		direct: map[string]string{
+			"github.com/spf13/":         "settings are fields: flags are the command line's",
+			"os/signal":                 "signals are the process'",
+			"github.com/hashicorp/raft": "the wiring knows the store, not what is under it",
+		},
+	},
+	// Flags in, text out. Nobody imports it: it is package main.
+	"cmd/node": {
+		ours: []string{
+			"node", "bench/modes", "internal/datadir", "internal/hostport", "internal/planted", "internal/process",
+			"membership", "membership/", // the admin API and kubeconfigs
+			"proto", "raftstore/disk", // what a backup and a survivor say of themselves
+			"apiserver/controllers", "apiserver/features", // their names are in the help
+		},
+	},
 }
 
 // TestArchitecture compares the import table with the code. Run it with

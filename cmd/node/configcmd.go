@@ -23,26 +23,26 @@ func configCommand() *cobra.Command {
 			Short: "Print a configuration file with every setting at its default",
 			Args:  noArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return writeSettings(cmd.OutOrStdout(), new(Config).flags(), true)
+				return writeSettings(cmd.OutOrStdout(), new(settings).flags(), true)
 			},
 		},
-		settingsCommand("validate", "Check a configuration", func(cmd *cobra.Command, c *Config, f *pflag.FlagSet, _ map[string]origin) error {
+		settingsCommand("validate", "Check a configuration", func(cmd *cobra.Command, _ *settings) error {
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 			return nil
 		}),
 	)
 	var showOrigin bool
 	// Where a value comes from is asked just when it is wrong: the error comes after the table.
-	view := anySettingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, f *pflag.FlagSet, origins map[string]origin, invalid error) error {
+	view := anySettingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, s *settings, origins map[string]origin, invalid error) error {
 		switch {
 		case !showOrigin && invalid != nil, origins == nil:
 			return invalid
 		case !showOrigin:
-			return writeSettings(cmd.OutOrStdout(), f, false)
+			return writeSettings(cmd.OutOrStdout(), s.set, false)
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 		fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
-		f.VisitAll(func(flag *pflag.Flag) {
+		s.set.VisitAll(func(flag *pflag.Flag) {
 			if flag.Name != "help" {
 				fmt.Fprintf(w, "%s\t%s\t%s\n", flag.Name, flag.Value, origins[flag.Name])
 			}
@@ -55,24 +55,20 @@ func configCommand() *cobra.Command {
 }
 
 // settingsCommand is a command that takes all settings of a node. It runs if they are valid.
-func settingsCommand(use, short string, run func(*cobra.Command, *Config, *pflag.FlagSet, map[string]origin) error) *cobra.Command {
-	cfg := &Config{}
-	return commandWith(cfg, use, short, func(cmd *cobra.Command, f *pflag.FlagSet, origins map[string]origin, invalid error) error {
+func settingsCommand(use, short string, run func(*cobra.Command, *settings) error) *cobra.Command {
+	return anySettingsCommand(use, short, func(cmd *cobra.Command, s *settings, _ map[string]origin, invalid error) error {
 		if invalid != nil {
 			return invalid
 		}
-		return run(cmd, cfg, f, origins)
+		return run(cmd, s)
 	})
 }
 
 // anySettingsCommand is a settingsCommand that runs with invalid settings too, and is told
-// what is wrong. Without origins the file could not be read.
-func anySettingsCommand(use, short string, run func(*cobra.Command, *pflag.FlagSet, map[string]origin, error) error) *cobra.Command {
-	return commandWith(&Config{}, use, short, run)
-}
-
-func commandWith(cfg *Config, use, short string, run func(*cobra.Command, *pflag.FlagSet, map[string]origin, error) error) *cobra.Command {
-	settings := cfg.flags()
+// where they come from and what is wrong. Without origins the file could not be read.
+func anySettingsCommand(use, short string, run func(*cobra.Command, *settings, map[string]origin, error) error) *cobra.Command {
+	s := &settings{}
+	flags := s.flags()
 	var file string
 	c := &cobra.Command{Use: use, Short: short, Args: noArguments}
 	c.Flags().SortFlags = false
@@ -81,15 +77,15 @@ func commandWith(cfg *Config, use, short string, run func(*cobra.Command, *pflag
 	environment(c,
 		note{envPrefix + "CONFIG", "the file of --config"},
 		note{envPrefix + "SETTING", "any setting, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
-	c.Flags().AddFlagSet(settings)
+	c.Flags().AddFlagSet(flags)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		origins, err := resolve(settings, file, cmd.InOrStdin(), os.Environ())
+		origins, err := resolve(flags, file, cmd.InOrStdin(), os.Environ())
 		if err == nil {
-			if err = cfg.complete(); err != nil {
+			if err = s.complete(); err != nil {
 				err = fmt.Errorf("configuration:\n%w", err)
 			}
 		}
-		return run(cmd, settings, origins, err)
+		return run(cmd, s, origins, err)
 	}
 	return c
 }

@@ -27,9 +27,9 @@ func openPlayground(t *testing.T, o devOptions) *devCluster {
 }
 
 // settingsOf resolves the file that a playground wrote for a node.
-func settingsOf(t *testing.T, c *devCluster, n *devNode) *Config {
+func settingsOf(t *testing.T, c *devCluster, n *devNode) *settings {
 	t.Helper()
-	cfg := &Config{}
+	cfg := &settings{}
 	if _, err := resolve(cfg.flags(), c.settingsFile(n), nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/internal/process"
 )
 
 // waitReady waits until the nodes are ready: until the processes that were started, and
@@ -138,8 +140,8 @@ func (w *devWait) tell(n *devNode, what string, sofar time.Duration) {
 }
 
 // process asks a node which process it is.
-func (n *devNode) process(ctx context.Context, client *http.Client) (p processInfo, err error) {
-	_, body, err := n.get(ctx, client, processPath)
+func (n *devNode) process(ctx context.Context, client *http.Client) (p process.Info, err error) {
+	_, body, err := n.get(ctx, client, process.Path)
 	if err == nil {
 		err = json.Unmarshal(body, &p)
 	}

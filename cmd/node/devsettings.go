@@ -87,7 +87,7 @@ var playgroundOwn = []string{"name", "data-dir", "api-address", "peer-address", 
 // before anything is made.
 func parseSettings(set []string) (map[string]string, error) {
 	out := map[string]string{}
-	f := new(Config).flags()
+	f := new(settings).flags()
 	for _, s := range set {
 		name, value, ok := strings.Cut(s, "=")
 		switch {

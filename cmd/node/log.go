@@ -11,24 +11,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-func logLevel(s string) (slog.Level, error) {
+func logLevel(name string) (slog.Level, error) {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(s)); err != nil {
-		return 0, fmt.Errorf("log-level: %q: must be debug, info, warn or error", s)
+	if err := l.UnmarshalText([]byte(name)); err != nil {
+		return 0, fmt.Errorf("log-level: %q: must be debug, info, warn or error", name)
 	}
 	return l, nil
 }
 
 // newLogger writes text for people at a terminal and JSON for machines. What it
 // writes to is watched.
-func newLogger(c *Config, w io.Writer) (*slog.Logger, *watchedLog) {
-	level, err := logLevel(c.LogLevel)
+func newLogger(s *settings, w io.Writer) (*slog.Logger, *watchedLog) {
+	level, err := logLevel(s.LogLevel)
 	if err != nil {
 		level = slog.LevelInfo
 	}
 	o := &slog.HandlerOptions{Level: level}
-	text := c.LogFormat == "text"
-	if f, ok := w.(*os.File); ok && c.LogFormat == "auto" {
+	text := s.LogFormat == "text"
+	if f, ok := w.(*os.File); ok && s.LogFormat == "auto" {
 		info, err := f.Stat()
 		text = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}

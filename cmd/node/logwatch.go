@@ -1,14 +1,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"io"
-	"log/slog"
 	"sync/atomic"
 	"time"
-
-	"github.com/quorate/quorate/apiserver/health"
 )
 
 // blockedLogAfter is how long one line of the log may take before the process counts
@@ -41,30 +36,4 @@ func (w *watchedLog) blocked() time.Duration {
 		return d
 	}
 	return 0
-}
-
-// check is the health check of upstream's name.
-func (w *watchedLog) check() health.Check {
-	return health.Check{Name: "log", Check: func(context.Context) error {
-		if d := w.blocked(); d > 0 {
-			return fmt.Errorf("logging is blocked for %s", d.Round(time.Second))
-		}
-		return nil
-	}}
-}
-
-// unlessBlocked logs what log does, and nothing while that would block: who says that
-// logging is blocked must not log it.
-func (w *watchedLog) unlessBlocked(log *slog.Logger) *slog.Logger {
-	return slog.New(passing{log.Handler(), w})
-}
-
-type passing struct {
-	slog.Handler
-	log *watchedLog
-}
-
-// Enabled implements slog.Handler.
-func (p passing) Enabled(ctx context.Context, l slog.Level) bool {
-	return p.log.blocked() == 0 && p.Handler.Enabled(ctx, l)
 }

@@ -1,7 +1,7 @@
 // Command quorate is a Kubernetes-API-compatible API server whose storage is
 // its own Raft log: one binary for nodes, for a playground cluster and for
-// operating them. Package main only parses, wires, runs and exits; decisions
-// live in the packages it wires.
+// operating them. Package main only reads flags, prints text and exits; package
+// node is what a node does.
 package main
 
 import (

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/membership"
-	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/spf13/cobra"
 )
@@ -84,10 +82,10 @@ func (r recovery) run() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s: %w", r.dir, err)
 	}
-	if err := errors.Join(checkUser("quorate recover --data-dir "+r.dir, r.dir), checkOwnFiles(r.dir)); err != nil {
+	if err := errors.Join(datadir.CheckUser("quorate recover --data-dir "+r.dir, r.dir), datadir.CheckOwnFiles(r.dir)); err != nil {
 		return err
 	}
-	lock, err := lockDir(r.dir)
+	lock, err := datadir.Lock(r.dir)
 	if err != nil {
 		return err
 	}
@@ -184,30 +182,9 @@ func (r recovery) confirm(name string) error {
 	return errors.New("nothing was changed")
 }
 
-// recover makes the new cluster. The node gets a new id: a node of the old cluster
-// that comes back finds another node where the survivor was, whatever it asks.
+// recover makes the new cluster, and says what came of it.
 func (r recovery) recover(old *membership.Identity) error {
-	id := make([]byte, 16)
-	rand.Read(id)
-	scratch, err := os.MkdirTemp(r.dir, ".recover-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	identity, err := membership.LoadIdentity(scratch, old.Name())
-	if err != nil {
-		return err
-	}
-	done, err := disk.Recover(r.dir, disk.RecoverOptions{
-		Cluster: proto.ClusterID(hex.EncodeToString(id)),
-		Bump:    r.bump, AcceptWrongState: r.acceptWrong,
-		Configuration: raft.Configuration{Servers: []raft.Server{
-			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
-		}},
-		Stage: func(dir string) error {
-			return os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
-		},
-	})
+	done, id, err := datadir.Recover(r.dir, old, r.peerAddress, r.bump, r.acceptWrong)
 	if errors.Is(err, disk.ErrClock) {
 		return fmt.Errorf("%w; set it, or say with --bump-revision where to begin", err)
 	}
@@ -215,7 +192,7 @@ func (r recovery) recover(old *membership.Identity) error {
 		return err
 	}
 	r.say("\n%s is now the only voter of cluster %s, as node %s at %s.\nNew revisions begin at %d.\n%s\nWhat was there before is in %s.\n",
-		old.Name(), done.State.ClusterId, identity.ID(), r.peerAddress, done.State.Applied, recoveredBeginning(done), done.Aside)
+		old.Name(), done.State.ClusterId, id, r.peerAddress, done.State.Applied, recoveredBeginning(done), done.Aside)
 	return r.next()
 }
 

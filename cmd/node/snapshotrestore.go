@@ -2,29 +2,23 @@ package main
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/membership"
-	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/internal/datadir"
+	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/raftstore/disk"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // snapshotRestoreCommand makes the first node of a new cluster from a backup.
 func snapshotRestoreCommand() *cobra.Command {
 	var r restore
-	cfg := &Config{}
-	settings := cfg.flags()
+	cfg := &settings{}
+	flags := cfg.flags()
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Make a new data directory from a backup",
@@ -50,7 +44,7 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
   quorate snapshot restore FILE --config .quorate/n1.yaml    # a playground's node`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := r.complete(args[0], cfg, settings, cmd.InOrStdin()); err != nil {
+			if err := r.complete(args[0], cfg, cmd.InOrStdin()); err != nil {
 				return err
 			}
 			done, err := r.run(args[0], cmd.InOrStdin())
@@ -67,7 +61,7 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
 	c.Flags().StringVar(&r.config, "config", os.Getenv(envPrefix+"CONFIG"), "the node's configuration file, from which the settings below are taken")
 	defaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
 	for _, name := range []string{"data-dir", "name", "peer-address", "peer-advertise-address"} {
-		f := settings.Lookup(name)
+		f := flags.Lookup(name)
 		f.Usage, f.DefValue, f.Annotations = restoreUsage[name], "", nil
 		c.Flags().AddFlag(f)
 	}
@@ -86,11 +80,11 @@ var restoreUsage = map[string]string{
 // complete takes from the node's configuration what was not given, and refuses to guess:
 // a default of the node would be another one on another host, and an address that no other
 // node reaches is found out only when the second one is to join.
-func (r *restore) complete(backup string, cfg *Config, settings *pflag.FlagSet, stdin io.Reader) error {
+func (r *restore) complete(backup string, cfg *settings, stdin io.Reader) error {
 	if backup == "-" && r.config == "-" {
 		return errors.New("standard input cannot be both the backup and the configuration")
 	}
-	origins, err := resolve(settings, r.config, stdin, os.Environ())
+	origins, err := resolve(cfg.set, r.config, stdin, os.Environ())
 	if err != nil {
 		return err
 	}
@@ -103,7 +97,7 @@ func (r *restore) complete(backup string, cfg *Config, settings *pflag.FlagSet, 
 		{"--peer-advertise-address", []string{"peer-advertise-address", "peer-address"}},
 	} {
 		if !slices.ContainsFunc(setting.names, func(name string) bool {
-			return origins[name] != fromDefault && settings.Lookup(name).Value.String() != ""
+			return origins[name] != fromDefault && cfg.set.Lookup(name).Value.String() != ""
 		}) {
 			missing = append(missing, setting.missing)
 		}
@@ -112,10 +106,10 @@ func (r *restore) complete(backup string, cfg *Config, settings *pflag.FlagSet, 
 		return fmt.Errorf("not said: %s. Give what the node will run with, as flags or with its configuration file: --config FILE", inWords(missing))
 	}
 	r.dir, r.name, r.peerAddress = cfg.DataDir, cfg.Name, cmp.Or(cfg.PeerAdvertise, cfg.PeerListen)
-	if err := checkAddress(r.peerAddress, true); err != nil {
+	if err := hostport.Check(r.peerAddress, true); err != nil {
 		return fmt.Errorf("--peer-advertise-address: %w", err)
 	}
-	return checkUser("quorate snapshot restore - --data-dir "+r.dir+" ... <FILE", r.dir)
+	return datadir.CheckUser("quorate snapshot restore - --data-dir "+r.dir+" ... <FILE", r.dir)
 }
 
 // next says how the node is started.
@@ -156,35 +150,5 @@ func (r *restore) run(file string, backup io.Reader) (disk.Restored, error) {
 		defer f.Close()
 		backup = f
 	}
-	// The identity is made beside the directory, which must be empty for the
-	// restore, and moved in when the state is there: before the directory counts as whole.
-	parent := filepath.Dir(filepath.Clean(r.dir))
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return disk.Restored{}, err
-	}
-	scratch, err := os.MkdirTemp(parent, ".restore-*")
-	if err != nil {
-		return disk.Restored{}, err
-	}
-	defer os.RemoveAll(scratch)
-	identity, err := membership.LoadIdentity(scratch, r.name)
-	if err != nil {
-		return disk.Restored{}, err
-	}
-	id := make([]byte, 16)
-	rand.Read(id)
-	done, err := disk.RestoreBackup(r.dir, backup, disk.RestoreOptions{
-		Cluster: proto.ClusterID(hex.EncodeToString(id)), Bump: r.bump,
-		Configuration: raft.Configuration{Servers: []raft.Server{
-			{ID: raft.ServerID(identity.ID()), Address: raft.ServerAddress(r.peerAddress), Suffrage: raft.Voter},
-		}},
-		Supports: mvcc.FeatureVersion,
-		Stage: func(dir string) error {
-			return os.Rename(filepath.Join(scratch, "node.json"), filepath.Join(dir, "node.json"))
-		},
-	})
-	if err != nil {
-		return disk.Restored{}, err
-	}
-	return done, nil
+	return datadir.Restore(r.dir, r.name, r.peerAddress, r.bump, backup)
 }

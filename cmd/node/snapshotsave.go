@@ -6,62 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/membership"
-	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
-
-// snapshotPath serves a backup of the node that is asked. With the query
-// ?confirmed=true a node that no majority confirms answers 503 instead.
-const (
-	snapshotPath   = "/quorate/v1/snapshot"
-	confirmedQuery = "?confirmed=true"
-)
-
-// saveSnapshot streams a backup of this node's state. A break in the stream
-// shows: the file then has no valid end.
-func (n *node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		http.Error(w, "the server does not allow this method", http.StatusMethodNotAllowed)
-		return
-	}
-	about := n.describeBackup(r.Context())
-	if !about.Confirmed && r.URL.Query().Get("confirmed") == "true" {
-		http.Error(w, fmt.Sprintf("%s reaches no majority: %s", about.NodeName, about.NotConfirmed), http.StatusServiceUnavailable)
-		return
-	}
-	n.log.Info("a backup is sent: it holds everything, Secrets in clear included", "user", userName(r), "from", r.RemoteAddr, "confirmed", about.Confirmed)
-	// It takes as long as it takes, if its client goes on reading.
-	w.Header().Set("Content-Type", "application/octet-stream")
-	if _, err := n.store.SaveSnapshot(movingAnswer(w, backupStall), about); err != nil {
-		n.log.Error("a backup was not sent whole", "error", err)
-		panic(http.ErrAbortHandler) // ends the stream visibly broken
-	}
-}
-
-// describeBackup says what a backup that is taken now is, after it has waited until
-// this node has all that was acknowledged, if a majority can say what that is.
-func (n *node) describeBackup(ctx context.Context) *proto.Backup {
-	_, err := n.reader.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
-	st := n.manager.LocalStatus(ctx)
-	b := &proto.Backup{
-		TakenUnixMs: time.Now().UnixMilli(), NodeId: string(n.identity.ID()), NodeName: n.identity.Name(), Version: buildVersion(),
-		Role: st.Role, LastContactMs: st.LastContactMs, Confirmed: err == nil,
-	}
-	if err != nil {
-		for next := err; next != nil; next = errors.Unwrap(next) {
-			b.NotConfirmed = next.Error() // the innermost: what is around it speaks of a request
-		}
-	}
-	return b
-}
 
 func snapshotSaveCommand() *cobra.Command {
 	var a access
@@ -121,11 +74,11 @@ func saveBackup(cmd *cobra.Command, a *access, file string) error {
 // has chosen a node gets what that one has.
 func openBackup(ctx context.Context, client *membership.AdminClient, best bool) (io.ReadCloser, error) {
 	if best {
-		if stream, err := client.Open(ctx, snapshotPath+confirmedQuery); err == nil || ctx.Err() != nil {
+		if stream, err := client.Open(ctx, node.SnapshotPath+node.ConfirmedQuery); err == nil || ctx.Err() != nil {
 			return stream, err
 		}
 	}
-	return client.Open(ctx, snapshotPath)
+	return client.Open(ctx, node.SnapshotPath)
 }
 
 func report(cmd *cobra.Command, b backupInfo, to io.Writer, output string) error {
@@ -152,26 +105,12 @@ func checkTarget(file string) error {
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory: give the name of a file, such as %s", file, filepath.Join(file, "backup.q"))
 	}
-	return fmt.Errorf("%s is %s, which a backup does not replace: give the name of a regular file, or - for standard output", file, kindOfFile(info.Mode()))
+	return fmt.Errorf("%s is %s, which a backup does not replace: give the name of a regular file, or - for standard output", file, datadir.KindOfFile(info.Mode()))
 }
 
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-func kindOfFile(m fs.FileMode) string {
-	switch {
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	case m&fs.ModeNamedPipe != 0:
-		return "a named pipe"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	}
-	return "a special file"
 }
 
 // writeBackup keeps a stream in a new file, reads that back, and gives it its name.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +26,7 @@ func buildVersion() string {
 
 // versionText is what --version prints.
 func versionText() string {
-	return fmt.Sprintf("quorate %s (commit %s, %s)\nserves Kubernetes %s\n", buildVersion(), commit, runtime.Version(), kubernetesVersion())
+	return fmt.Sprintf("quorate %s (commit %s, %s)\nserves Kubernetes %s\n", buildVersion(), commit, runtime.Version(), node.KubernetesVersion(buildVersion()))
 }
 
 func versionCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func versionCommand() *cobra.Command {
 			if output == "json" {
 				e := json.NewEncoder(cmd.OutOrStdout())
 				e.SetIndent("", "  ")
-				return e.Encode(map[string]string{"version": buildVersion(), "commit": commit, "go": runtime.Version(), "kubernetes": kubernetesVersion()})
+				return e.Encode(map[string]string{"version": buildVersion(), "commit": commit, "go": runtime.Version(), "kubernetes": node.KubernetesVersion(buildVersion())})
 			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
 			return err

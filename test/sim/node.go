@@ -30,7 +30,7 @@ import (
 )
 
 // node is one process: the parts of a quorate node that are below TLS and the
-// membership manager, put together as cmd/node does.
+// membership manager, put together as package node does.
 type node struct {
 	seat *seat
 	name string

@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// checkUser refuses that root works offline on a directory of another user: what root
+// CheckUser refuses that root works offline on a directory of another user: what root
 // makes there the node of that user cannot read, and what lies there may lead root
 // elsewhere. command is what the user types. A directory that is absent belongs to the
 // user of the one that it is to be made in.
-func checkUser(command, dir string) error {
+func CheckUser(command, dir string) error {
 	return checkUserIs(os.Geteuid(), command, dir)
 }
 
@@ -56,17 +56,32 @@ func ownerOf(dir string) (uid uint32, at string, err error) {
 	}
 }
 
-// checkOwnFiles refuses a data directory with links and special files in it: what is moved
+// CheckOwnFiles refuses a data directory with links and special files in it: what is moved
 // and replaced there must be the directory's own.
-func checkOwnFiles(dir string) error {
+func CheckOwnFiles(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() && !e.IsDir() {
-			return fmt.Errorf("%s is %s: nothing was changed; put the file itself there", filepath.Join(dir, e.Name()), kindOfFile(e.Type()))
+			return fmt.Errorf("%s is %s: nothing was changed; put the file itself there", filepath.Join(dir, e.Name()), KindOfFile(e.Type()))
 		}
 	}
 	return nil
+}
+
+// KindOfFile is what a file is that is neither regular nor a directory, in words.
+func KindOfFile(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	}
+	return "a special file"
 }

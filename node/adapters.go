@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -214,6 +214,3 @@ func (k smallTables) Changes(table string) (<-chan struct{}, func(), error) {
 	}
 	return w.Wake(), w.Close, nil
 }
-
-// transferBound is how long leadership may take to change hands at shutdown.
-const transferBound = 3 * time.Second

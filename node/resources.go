@@ -1,9 +1,8 @@
-package main
+package node
 
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -11,28 +10,31 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/services"
 )
 
-// checkSurface checks what says which API is served and how it is watched.
-func (c *Config) checkSurface() (errs []error) {
+// checkResources checks what says which API is served and how it is watched.
+func (c *Config) checkResources(bad *mistakes) {
 	if _, err := c.registry(); err != nil {
-		errs = append(errs, err)
+		bad.errs = append(bad.errs, err)
 	}
 	if _, err := features.New(c.FeatureGates); err != nil {
-		errs = append(errs, err)
+		bad.errs = append(bad.errs, err)
 	}
 	if err := metrics.CheckShowHidden(c.ShowHidden, kinds.Minor); err != nil {
-		errs = append(errs, err)
+		bad.errs = append(bad.errs, err)
 	}
 	if (c.AuditPolicy == "") != (c.AuditPath == "") {
-		errs = append(errs, errors.New("audit-policy-file and audit-log-path need each other"))
+		bad.add("audit-policy-file and audit-log-path need each other")
 	}
-	for name, n := range map[string]int{"audit-log-maxsize": c.AuditMaxSize, "audit-log-maxbackup": c.AuditMaxBackups, "audit-log-maxage": c.AuditMaxAge} {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("%s: %d: must not be negative", name, n))
+	for _, x := range []struct {
+		name  string
+		value int
+	}{{"audit-log-maxsize", c.AuditMaxSize}, {"audit-log-maxbackup", c.AuditMaxBackups}, {"audit-log-maxage", c.AuditMaxAge}} {
+		if x.value < 0 {
+			bad.add("%s: %d: must not be negative", x.name, x.value)
 		}
 	}
-	return errs
 }
 
 // registry is the resources that this node serves.
@@ -44,9 +46,15 @@ func (c *Config) registry() (*kinds.Registry, error) {
 	return kinds.ParseEnablement(c.RuntimeConfig).Apply(all)
 }
 
-// openSurface decides what is served and says so.
-func (n *node) openSurface(context.Context) (err error) {
+// openResources decides what is served and says so.
+func (n *Node) openResources(context.Context) (err error) {
 	if n.kinds, err = n.cfg.registry(); err != nil {
+		return err
+	}
+	if n.serviceBlocks, err = services.ParseBlocks(n.cfg.ServiceClusterIPRange); err != nil {
+		return err
+	}
+	if n.servicePorts, err = services.ParsePortRange(n.cfg.ServiceNodePortRange); err != nil {
 		return err
 	}
 	if n.features, err = features.New(n.cfg.FeatureGates); err != nil {

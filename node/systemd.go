@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -13,9 +13,16 @@ import (
 //
 // READY means that the listeners are up and the local state is loaded, not that
 // there is a quorum: a node that waits for one must not be restarted for it.
-type notifier struct{}
+type notifier struct {
+	// silent: the process is not the node's alone.
+	silent bool
+}
 
-func (notifier) send(state string) { _, _ = daemon.SdNotify(false, state) }
+func (n notifier) send(state string) {
+	if !n.silent {
+		_, _ = daemon.SdNotify(false, state)
+	}
+}
 
 // loading keeps systemd's start timeout away while the state is read.
 func (n notifier) loading() { n.send("EXTEND_TIMEOUT_USEC=300000000\nSTATUS=loading the state") }

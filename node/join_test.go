@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"github.com/quorate/quorate/membership/pki"
 )
 
-func bareNode(t *testing.T) *node {
+func bareNode(t *testing.T) *Node {
 	t.Helper()
-	return &node{cfg: &Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	return &Node{cfg: &Config{DataDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
 }
 
 // TestSecrets: where a node's secret comes from.

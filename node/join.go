@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const joinWithin = 30 * time.Second
 // command line, must not take the API address in --join for a peer's.
 const peersFile = "join.json"
 
-func (n *node) keepPeers(peers []string) error {
+func (n *Node) keepPeers(peers []string) error {
 	b, err := json.Marshal(peers)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (n *node) keepPeers(peers []string) error {
 }
 
 // joinKeptPeers takes the peers of an earlier exchange, if there was one.
-func (n *node) joinKeptPeers() error {
+func (n *Node) joinKeptPeers() error {
 	b, err := os.ReadFile(filepath.Join(n.cfg.DataDir, peersFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -48,7 +48,7 @@ func (n *node) joinKeptPeers() error {
 
 // joinWithToken exchanges a join token for the cluster's secret and keeps it, so
 // that the next start needs no token.
-func (n *node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, error) {
+func (n *Node) joinWithToken(ctx context.Context, file string) ([]pki.Secret, error) {
 	text := n.cfg.JoinToken
 	if path, ok := strings.CutPrefix(text, "@"); ok {
 		b, err := os.ReadFile(path)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/node"
+	"github.com/spf13/pflag"
+)
+
+// settings are what the process of one node is told. Every setting is a flag; the environment
+// variable QUORATE_<FLAG> and the key <flag> of the file given by --config mean
+// the same. A flag wins over the environment, the environment over the file, the
+// file over the default.
+type settings struct {
+	node.Config
+	LogFormat string
+	LogLevel  string
+
+	// set are the flags that these values come from.
+	set *pflag.FlagSet
+}
+
+// flags defines a flag for each setting, with its default.
+func (s *settings) flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("node", pflag.ContinueOnError)
+	f.SortFlags = false
+	s.Config, s.set = node.Defaults(), f
+	s.DataDir, s.LogFormat, s.LogLevel = "/var/lib/quorate", "auto", "info"
+	c := &s.Config
+	f.StringVar(&c.Name, "name", c.Name, "name of this node, for people; its id is made once and kept in the data directory")
+	defaultIs(f, "name", "the name of the host")
+	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "where this node keeps everything; made with mode 0700")
+	f.StringVar(&c.APIListen, "api-address", c.APIListen, "host:port of the Kubernetes API (HTTPS)")
+	f.StringVar(&c.APIAdvertise, "api-advertise-address", c.APIAdvertise, "host:port under which clients and other nodes reach the API (default: --api-address)")
+	f.StringVar(&c.PeerListen, "peer-address", c.PeerListen, "host:port for other nodes (mutual TLS)")
+	f.StringVar(&c.PeerAdvertise, "peer-advertise-address", c.PeerAdvertise, "host:port under which other nodes reach this one (default: --peer-address)")
+	f.StringSliceVar(&c.TLSNames, "tls-san", c.TLSNames, "further names and addresses for the API's certificate")
+	f.IntVar(&c.BootstrapExpect, "bootstrap-expect", c.BootstrapExpect, "make a new cluster when this many nodes have found each other through --join; 1 makes one at once; ignored once the node has data")
+	f.StringSliceVar(&c.Join, "join", c.Join, "peer addresses of the nodes (its own may be among them), or the API address of one node with --join-token; ignored once the node has data")
+	f.StringVar(&c.TokenFile, "token-file", c.TokenFile, "file with the cluster's secret, 64 hex digits, the same on every node (default: DATA-DIR/token)")
+	f.StringVar(&c.JoinToken, "join-token", c.JoinToken, "join token from 'quorate token create', instead of the secret; @FILE reads it from a file")
+	f.BoolVar(&c.Nonvoter, "nonvoter", c.Nonvoter, "stay a non-voter: serve reads and watches, take no part in quorums")
+	f.StringVar(&c.ServiceClusterIPRange, "service-cluster-ip-range", c.ServiceClusterIPRange, "CIDR of the addresses of Services, or one of each family, separated by a comma; the same on every node")
+	f.StringVar(&c.ServiceNodePortRange, "service-node-port-range", c.ServiceNodePortRange, "ports of Services on nodes, both ends included; the same on every node")
+	f.StringVar(&c.TokenIssuer, "service-account-issuer", c.TokenIssuer, "issuer of service account tokens (iss), an https URL; the same on every node")
+	f.StringSliceVar(&c.APIAudiences, "api-audiences", c.APIAudiences, "audiences of tokens for this API (default: the issuer)")
+	f.StringVar(&c.TokenKeysURL, "service-account-jwks-uri", c.TokenKeysURL, "where others fetch the keys of service account tokens (default: /openid/v1/jwks at --api-advertise-address)")
+	f.DurationVar(&c.MaxTokenExpiry, "service-account-max-token-expiration", c.MaxTokenExpiry, "longest validity of a service account token; longer ones are shortened; 0 means no bound, else at least 1h")
+	f.DurationVar(&c.HeartbeatTimeout, "heartbeat-timeout", c.HeartbeatTimeout, "silence of the leader that starts an election")
+	f.DurationVar(&c.ElectionTimeout, "election-timeout", c.ElectionTimeout, "how long an election may take")
+	f.DurationVar(&c.LeaseTimeout, "leader-lease-timeout", c.LeaseTimeout, "how long a leader goes on without hearing from a majority")
+	f.DurationVar(&c.NoLeaderTimeout, "no-leader-timeout", c.NoLeaderTimeout, "how long requests wait for a leader, or for one that has fallen silent, before they fail")
+	f.DurationVar(&c.HungDiskTimeout, "hung-disk-timeout", c.HungDiskTimeout, "a log write that takes longer ends the process")
+	f.DurationVar(&c.PromoteAfter, "promote-after", c.PromoteAfter, "how long a joined node must keep up before it gets a vote")
+	f.DurationVar(&c.HistoryRetention, "history-retention", c.HistoryRetention, "how far back watches and exact reads reach; must be less than 10m")
+	f.Int64Var(&c.HistoryMaxBytes, "history-max-bytes", c.HistoryMaxBytes, "give up older history above this many bytes")
+	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often a snapshot of the log is considered")
+	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", c.SnapshotEntries, "log entries since the last snapshot that make a new one worth it")
+	f.Uint64Var(&c.TrailingLogs, "trailing-logs", c.TrailingLogs, "log entries kept behind a snapshot for followers that lag")
+	f.Int64Var(&c.SnapshotLogBytes, "snapshot-log-max-bytes", c.SnapshotLogBytes, "what the log may grow by, in bytes, while it is kept for a node that is being sent a snapshot")
+	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", c.Fairness, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
+	f.IntVar(&c.MaxReads, "max-requests-inflight", c.MaxReads, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")
+	f.IntVar(&c.MaxWrites, "max-mutating-requests-inflight", c.MaxWrites, "changes at once (0: no bound)")
+	f.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "connections to the API at once, and at most three quarters of the file descriptors; above it those end first on which nobody has authenticated, the oldest first, of the address that has the most")
+	f.IntVar(&c.MaxStreams, "http2-max-streams-per-connection", c.MaxStreams, "requests at once on one HTTP/2 connection")
+	f.Float64Var(&c.GoawayChance, "goaway-chance", c.GoawayChance, "fraction of HTTP/2 requests, at most 0.02, after which the client is asked to connect anew, so that a load balancer spreads clients again")
+	f.StringSliceVar(&c.RuntimeConfig, "runtime-config", c.RuntimeConfig, "APIs to switch on or off, KEY[=true|false]: api/all, api/ga, api/beta, GROUP/VERSION, GROUP/VERSION/RESOURCE; must be the same on every node")
+	f.StringSliceVar(&c.FeatureGates, "feature-gates", c.FeatureGates, "feature gates, NAME=true|false; must be the same on every node ("+strings.Join(features.Names(), ", ")+")")
+	f.StringVar(&c.ShowHidden, "show-hidden-metrics-for-version", c.ShowHidden, "the previous minor version (such as 1.35), to show metrics that are hidden since")
+	f.BoolVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "serve requests without a credential as the user system:anonymous of the group system:unauthenticated, as far as roles let it; false: 401, health checks included")
+	f.StringVar(&c.AuditPolicy, "audit-policy-file", c.AuditPolicy, "audit policy (audit.k8s.io/v1); needs --audit-log-path")
+	f.StringVar(&c.AuditPath, "audit-log-path", c.AuditPath, "file that audit events are appended to as lines of JSON, - for standard output; needs --audit-policy-file")
+	f.IntVar(&c.AuditMaxSize, "audit-log-maxsize", c.AuditMaxSize, "MiB above which the audit log is set aside for a new one; 0 is never")
+	f.IntVar(&c.AuditMaxBackups, "audit-log-maxbackup", c.AuditMaxBackups, "how many audit logs that were set aside are kept; 0 is all")
+	f.IntVar(&c.AuditMaxAge, "audit-log-maxage", c.AuditMaxAge, "days for which audit logs that were set aside are kept; 0 is for ever")
+	f.DurationVar(&c.LivezGrace, "livez-grace-period", c.LivezGrace, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
+	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", c.ShutdownDelay, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
+	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", c.ShutdownRetryAfter, "after that, and until all requests are finished, take connections and answer new requests with 429 and Retry-After")
+	f.StringSliceVar(&c.Controllers, "controllers", c.Controllers, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
+	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", c.EndpointRouting, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
+	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", c.GarbageCollector, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")
+	f.DurationVar(&c.EventTTL, "event-ttl", c.EventTTL, "how long events are kept after their last write")
+	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", c.ShutdownGrace, "how long requests may take to finish at shutdown")
+	f.StringVar(&s.LogFormat, "log-format", s.LogFormat, "text, json, or auto (text on a terminal)")
+	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "debug, info, warn or error")
+	f.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve /debug/pprof to those whose roles let them")
+	return f
+}
+
+func controllerNames() string {
+	names := make([]string, len(controllers.All))
+	for i, n := range controllers.All {
+		names[i] = string(n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// complete fills in what follows from other settings and checks all of them.
+func (s *settings) complete() error {
+	errs := []error{s.Complete()}
+	switch s.LogFormat {
+	case "auto", "text", "json":
+	default:
+		errs = append(errs, fmt.Errorf("log-format: %q: must be auto, text or json", s.LogFormat))
+	}
+	if _, err := logLevel(s.LogLevel); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/discovery"
+	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/listener"
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/openapi"
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/membership"
+)
+
+func (n *Node) openMetrics(context.Context) (err error) {
+	if n.metrics, err = metrics.New(discovery.VersionInfo(n.cfg.Version), n.cfg.Version); err != nil {
+		return err
+	}
+	if !n.cfg.WholeProcess {
+		return nil
+	}
+	return n.metrics.InstallRaftSink()
+}
+
+func (n *Node) openAPI(context.Context) (err error) {
+	l, err := listen(n.cfg.APIListener, n.cfg.APIListen)
+	if err != nil {
+		return fmt.Errorf("api port: %w", err)
+	}
+	n.listener = listener.New(l, listener.Limit(n.cfg.MaxConnections))
+	return nil
+}
+
+// serveAPI puts the API together: the resources, the documents about them, and
+// our own paths beside them.
+func (n *Node) serveAPI(context.Context) error {
+	definitions := crd.New(n.store, n.kinds, n.log)
+	current := definitions.Current
+	n.health = health.New(n.healthChecks())
+	version := discovery.VersionInfo(n.cfg.Version)
+	read := reads{n.reader, n.store, n.metrics}
+	accounts, err := n.newAccounts(read)
+	if err != nil {
+		return err
+	}
+	openID, err := accounts.OpenID(n.cfg.TokenKeysURL)
+	if err != nil {
+		return err
+	}
+	authenticator := &auth.Authentication{
+		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.pki.APIRoots(), Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
+		Tokens:         []auth.TokenAuthenticator{accounts},
+		NoAnonymous:    !n.cfg.AnonymousAuth,
+		Observe:        n.metrics.Authenticated,
+	}
+	n.roles = rbac.New(n.store, n.log)
+	if n.cfg.Fairness {
+		n.fairness = fairness.New(n.cfg.MaxReads+n.cfg.MaxWrites, n.log)
+		if err := n.metrics.Registry().Register(n.fairness); err != nil {
+			return err
+		}
+	}
+	n.api, err = apiserver.New(apiserver.Config{
+		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
+		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
+		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
+		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
+		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: n.metrics, Audit: n.audit, Log: n.log,
+		EndpointRouting:  n.cfg.EndpointRouting,
+		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
+		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
+		Fairness:        n.fairness,
+		Limits:          apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
+		NoCompression:   !n.features.Enabled(features.APIResponseCompression),
+		KeepAnonymous:   !n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
+		GoawayChance:    n.cfg.GoawayChance,
+		NoWatchList:     !n.features.Enabled(features.WatchList),
+		ShutdownTooMany: n.cfg.ShutdownRetryAfter,
+	})
+	if err != nil {
+		return err
+	}
+	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
+	n.listener.Guard(n.http)
+	return nil
+}
+
+// newAccounts issues and recognizes the tokens of service accounts.
+func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
+	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
+	return token.New(token.Config{
+		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: listener.NoteKey, Store: n.store,
+		Confirm: func(ctx context.Context) error {
+			_, err := read.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+			return err
+		},
+	})
+}
+
+// orUnbounded is a limit as package apiserver wants it, where zero is the default.
+func orUnbounded(limit int) int {
+	if limit == 0 {
+		return -1
+	}
+	return limit
+}
+
+// beside serves the exchange of join tokens next to the API: it is for nodes that are
+// nobody yet. The API sees all other paths as they came; a mux in front of it would redirect unclean
+// ones, and cost each request.
+func beside(api, join http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == membership.JoinPath {
+			join.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// Bounds of connections. Requests have their own limits in package apiserver, all
+// shorter than answerTimeout: that one is for the last bytes of a short answer, which
+// wait for their client when nobody looks after the request any more. Watches lift it,
+// backups move it on.
+const (
+	answerTimeout  = 2 * time.Minute
+	idleTimeout    = 90 * time.Second
+	maxHeaderBytes = 64 << 10
+)
+
+func (n *Node) httpServer(h http.Handler) *http.Server {
+	s := &http.Server{
+		Handler:        h,
+		WriteTimeout:   answerTimeout,
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       n.metrics.ErrorLog(n.log),
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: n.pki.ServingCertificate,
+			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
+			ClientAuth: tls.RequestClientCert,
+			ClientCAs:  n.pki.APIRoots(),
+			NextProtos: []string{"h2", "http/1.1"},
+		},
+	}
+	return s
+}

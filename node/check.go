@@ -1,0 +1,220 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/internal/hostport"
+)
+
+// Complete fills in what follows from other settings and checks all of them. The error has a line for each that
+// is wrong. Open calls it too.
+func (c *Config) Complete() error {
+	c.fillIn()
+	bad := &mistakes{}
+	derived := c.advertise()
+	c.checkPlace(bad, derived)
+	c.checkServices(bad)
+	c.checkFormation(bad)
+	c.checkStore(bad)
+	c.checkLoad(bad)
+	c.checkResources(bad)
+	if _, err := controllers.Select(c.Controllers); err != nil {
+		bad.add("controllers: %w", err)
+	}
+	return errors.Join(bad.errs...)
+}
+
+// mistakes are what is wrong with settings.
+type mistakes struct{ errs []error }
+
+func (m *mistakes) add(format string, args ...any) {
+	m.errs = append(m.errs, fmt.Errorf(format, args...))
+}
+
+// fillIn sets what the program that embeds a node has left out.
+func (c *Config) fillIn() {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.LogBlocked == nil {
+		c.LogBlocked = func() time.Duration { return 0 }
+	}
+	if c.Version == "" {
+		c.Version = moduleVersion()
+	}
+	if c.APIListener != nil {
+		c.APIListen = c.APIListener.Addr().String()
+	}
+	if c.PeerListener != nil {
+		c.PeerListen = c.PeerListener.Addr().String()
+	}
+}
+
+// advertise fills in the addresses for others, and returns the settings whose mistake is said of what
+// they follow from.
+func (c *Config) advertise() (derived map[string]bool) {
+	derived = map[string]bool{}
+	if c.APIAdvertise == "" {
+		c.APIAdvertise, derived["api-advertise-address"] = c.APIListen, hostport.Check(c.APIListen, false) != nil
+	}
+	if c.PeerAdvertise == "" {
+		c.PeerAdvertise, derived["peer-advertise-address"] = c.PeerListen, hostport.Check(c.PeerListen, false) != nil
+	}
+	return derived
+}
+
+// checkPlace checks who the node is and where: its name, directory and addresses.
+func (c *Config) checkPlace(bad *mistakes, derived map[string]bool) {
+	if c.Name == "" {
+		bad.add("name: must not be empty")
+	}
+	if c.DataDir == "" {
+		bad.add("data-dir: must not be empty")
+	} else if dir, err := filepath.Abs(c.DataDir); err != nil {
+		bad.errs = append(bad.errs, err)
+	} else {
+		c.DataDir = dir
+	}
+	for _, a := range []struct {
+		name, addr string
+		advertised bool
+	}{
+		{"api-address", c.APIListen, false}, {"api-advertise-address", c.APIAdvertise, true},
+		{"peer-address", c.PeerListen, false}, {"peer-advertise-address", c.PeerAdvertise, true},
+	} {
+		if err := hostport.Check(a.addr, a.advertised); err != nil && !derived[a.name] {
+			bad.add("%s: %w", a.name, err)
+		}
+	}
+	if c.APIListen == c.PeerListen && !strings.HasSuffix(c.APIListen, ":0") {
+		bad.add("api-address and peer-address are both %s: each needs a port of its own", c.APIListen)
+	}
+	for i, addr := range c.Join {
+		if err := hostport.Check(addr, true); err != nil && c.JoinToken == "" {
+			bad.add("join: item %d: %w", i+1, err)
+		}
+	}
+}
+
+// checkServices checks the addresses of Services and the tokens of service accounts.
+func (c *Config) checkServices(bad *mistakes) {
+	if _, err := services.ParseBlocks(c.ServiceClusterIPRange); err != nil {
+		bad.add("service-cluster-ip-range: %w", err)
+	}
+	if _, err := services.ParsePortRange(c.ServiceNodePortRange); err != nil {
+		bad.add("service-node-port-range: %w", err)
+	}
+	if err := checkHTTPS(c.TokenIssuer); err != nil {
+		bad.add("service-account-issuer: %w", err)
+	}
+	if c.TokenKeysURL == "" {
+		c.TokenKeysURL = "https://" + c.APIAdvertise + token.KeysPath
+	}
+	if err := checkHTTPS(c.TokenKeysURL); err != nil {
+		bad.add("service-account-jwks-uri: %w", err)
+	}
+	if c.MaxTokenExpiry != 0 && c.MaxTokenExpiry < time.Hour || c.MaxTokenExpiry > 1<<32*time.Second {
+		bad.add("service-account-max-token-expiration: %s: must be 0, or from 1h to 2^32 seconds", c.MaxTokenExpiry)
+	}
+}
+
+// checkFormation checks how the node comes to a cluster.
+func (c *Config) checkFormation(bad *mistakes) {
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > 9 {
+		bad.add("bootstrap-expect: %d: must be 0 to 9", c.BootstrapExpect)
+	}
+	if c.BootstrapExpect > 1 && len(c.Join) == 0 {
+		bad.add("bootstrap-expect: %d nodes need --join with each other's peer addresses", c.BootstrapExpect)
+	}
+	if c.JoinToken != "" && c.BootstrapExpect > 0 {
+		bad.add("join-token and bootstrap-expect exclude each other: a token joins a cluster that exists")
+	}
+	if c.JoinToken != "" && len(c.Join) == 0 {
+		bad.add("join-token: needs --join with the API address of a node of the cluster")
+	}
+}
+
+// checkStore checks the times, the log and the history.
+func (c *Config) checkStore(bad *mistakes) {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"heartbeat-timeout", c.HeartbeatTimeout, 5 * time.Millisecond},
+		{"election-timeout", c.ElectionTimeout, 5 * time.Millisecond},
+		{"leader-lease-timeout", c.LeaseTimeout, 5 * time.Millisecond},
+		{"no-leader-timeout", c.NoLeaderTimeout, time.Millisecond},
+		{"hung-disk-timeout", c.HungDiskTimeout, 100 * time.Millisecond},
+		{"promote-after", c.PromoteAfter, 0},
+		{"snapshot-interval", c.SnapshotInterval, time.Millisecond},
+		{"shutdown-grace", c.ShutdownGrace, 0},
+		{"shutdown-delay-duration", c.ShutdownDelay, 0},
+		{"livez-grace-period", c.LivezGrace, 0},
+		{"event-ttl", c.EventTTL, time.Second},
+	} {
+		if d.value < d.least {
+			bad.add("%s: %s: must be at least %s", d.name, d.value, d.least)
+		}
+	}
+	if c.HistoryMaxBytes < 1 {
+		bad.add("history-max-bytes: %d: must be positive", c.HistoryMaxBytes)
+	}
+	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
+		bad.add("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
+	}
+	if c.SnapshotLogBytes < 1 {
+		bad.add("snapshot-log-max-bytes: %d: must be positive", c.SnapshotLogBytes)
+	}
+	if c.LeaseTimeout > c.HeartbeatTimeout {
+		bad.add("leader-lease-timeout: %s: must not exceed heartbeat-timeout (%s)", c.LeaseTimeout, c.HeartbeatTimeout)
+	}
+	if c.ElectionTimeout < c.HeartbeatTimeout {
+		bad.add("election-timeout: %s: must not be below heartbeat-timeout (%s)", c.ElectionTimeout, c.HeartbeatTimeout)
+	}
+	if c.HistoryRetention < 2*time.Second || c.HistoryRetention >= 10*time.Minute {
+		bad.add("history-retention: %s: must be at least 2s and less than 10m", c.HistoryRetention)
+	}
+}
+
+// checkLoad checks what bounds requests.
+func (c *Config) checkLoad(bad *mistakes) {
+	if c.MaxReads < 0 || c.MaxWrites < 0 {
+		bad.add("max-requests-inflight: %d, max-mutating-requests-inflight: %d: must not be negative", c.MaxReads, c.MaxWrites)
+	} else if c.Fairness && c.MaxReads+c.MaxWrites == 0 {
+		bad.add("max-requests-inflight and max-mutating-requests-inflight: their sum must be positive with enable-priority-and-fairness")
+	}
+	if c.MaxConnections < 1 {
+		bad.add("max-connections: %d: must be positive", c.MaxConnections)
+	}
+	if c.MaxStreams < 1 || c.MaxStreams > math.MaxInt32 {
+		bad.add("http2-max-streams-per-connection: %d: must be positive", c.MaxStreams)
+	}
+	if !(c.GoawayChance >= 0 && c.GoawayChance <= 0.02) {
+		bad.add("goaway-chance: %v: can not be less than 0 or greater than 0.02", c.GoawayChance)
+	}
+}
+
+// checkHTTPS checks a URL that others go by.
+func checkHTTPS(s string) error {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%s: must be an https URL", s)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%s: must have neither a query nor a fragment", s)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package node
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/services"
+)
+
+// Config is what one node is told. Begin with [Defaults]: for many settings the zero value means
+// something else than the default. Errors name a setting as the command line does, --data-dir for DataDir;
+// that name is behind each field.
+type Config struct {
+	// Name of the node, for people (name). Its id is made once and kept in the data directory.
+	Name string
+	// DataDir is where the node keeps everything (data-dir). It is made with mode 0700. One node at a
+	// time has it.
+	DataDir string
+
+	// APIListen is the host:port of the Kubernetes API, HTTPS (api-address); APIAdvertise the one
+	// under which clients and other nodes reach it (api-advertise-address; default: APIListen).
+	APIListen, APIAdvertise string
+	// PeerListen is the host:port for other nodes, mutual TLS (peer-address); PeerAdvertise the one
+	// under which they reach it (peer-advertise-address; default: PeerListen).
+	PeerListen, PeerAdvertise string
+	// APIListener and PeerListener, if they are set, are listened on instead, and APIListen and
+	// PeerListen are theirs: so the kernel may choose a port (127.0.0.1:0). Open takes them
+	// over, also when it fails.
+	APIListener, PeerListener net.Listener
+	// TLSNames are further names and addresses for the API's certificate (tls-san).
+	TLSNames []string
+
+	// BootstrapExpect makes a new cluster when this many nodes have found each other through Join; 1
+	// makes one at once (bootstrap-expect). It is ignored once the node has data.
+	BootstrapExpect int
+	// Join are the peer addresses of the nodes, its own may be among them, or the API address of one
+	// node with a JoinToken (join). It is ignored once the node has data.
+	Join []string
+	// TokenFile has the cluster's secret, 64 hex digits, the same for every node (token-file;
+	// default: token in DataDir, which a node that is alone makes).
+	TokenFile string
+	// JoinToken is a join token instead of the secret; @FILE reads it from a file (join-token).
+	JoinToken string
+	// Nonvoter stays a non-voter: it serves reads and watches, and takes no part in quorums (nonvoter).
+	Nonvoter bool
+
+	// ServiceClusterIPRange is the CIDR of the addresses of Services, or one of each family, separated
+	// by a comma; ServiceNodePortRange their ports on nodes, both ends included
+	// (service-cluster-ip-range, service-node-port-range). The same on every node.
+	ServiceClusterIPRange, ServiceNodePortRange string
+	// TokenIssuer is the issuer of service account tokens, an https URL (service-account-issuer). The
+	// same on every node.
+	TokenIssuer string
+	// APIAudiences are the audiences of tokens for this API (api-audiences; default: the issuer).
+	APIAudiences []string
+	// TokenKeysURL is where others fetch the keys of service account tokens
+	// (service-account-jwks-uri; default: /openid/v1/jwks at APIAdvertise).
+	TokenKeysURL string
+	// MaxTokenExpiry is the longest validity of a service account token; 0 is no bound
+	// (service-account-max-token-expiration).
+	MaxTokenExpiry time.Duration
+
+	// HeartbeatTimeout is the silence of the leader that starts an election, ElectionTimeout how long
+	// that may take, LeaseTimeout how long a leader goes on without hearing from a majority
+	// (heartbeat-timeout, election-timeout, leader-lease-timeout). All must exceed the worst stall
+	// of the disk. LeaseTimeout <= HeartbeatTimeout <= ElectionTimeout.
+	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration
+	// NoLeaderTimeout is how long requests wait for a leader before they fail (no-leader-timeout).
+	NoLeaderTimeout time.Duration
+	// HungDiskTimeout is how long a write of the log may take before the node goes on no more: see
+	// Fatal (hung-disk-timeout).
+	HungDiskTimeout time.Duration
+	// PromoteAfter is how long a joined node must keep up before it gets a vote (promote-after).
+	PromoteAfter time.Duration
+
+	// HistoryRetention is how far back watches and exact reads reach, less than 10 min, unless the
+	// history has more than HistoryMaxBytes (history-retention, history-max-bytes).
+	HistoryRetention time.Duration
+	HistoryMaxBytes  int64
+	// SnapshotInterval is how often a snapshot of the log is considered, SnapshotEntries how many
+	// entries since the last one make it worth it (snapshot-interval, snapshot-entries).
+	SnapshotInterval time.Duration
+	SnapshotEntries  uint64
+	// TrailingLogs are the entries that are kept behind a snapshot for followers that lag
+	// (trailing-logs).
+	TrailingLogs uint64
+	// SnapshotLogBytes is what the log may grow by, while it is kept for a node that is being sent a
+	// snapshot (snapshot-log-max-bytes).
+	SnapshotLogBytes int64
+
+	// Fairness queues and refuses requests by FlowSchemas and PriorityLevelConfigurations
+	// (enable-priority-and-fairness); without it they are bounded by their number alone.
+	Fairness bool
+	// MaxReads and MaxWrites are requests at once; 0 is no bound (max-requests-inflight,
+	// max-mutating-requests-inflight). With Fairness, their sum is what all levels share.
+	MaxReads, MaxWrites int
+	// MaxConnections bounds the connections to the API, and so do three quarters of the descriptors
+	// that the process may have (max-connections).
+	MaxConnections int
+	// MaxStreams are the requests at once on one HTTP/2 connection
+	// (http2-max-streams-per-connection).
+	MaxStreams int
+	// GoawayChance is the fraction of HTTP/2 requests, at most 0.02, after which the client is asked
+	// for another connection (goaway-chance).
+	GoawayChance float64
+	// RuntimeConfig switches APIs on or off, KEY[=true|false] (runtime-config). The same on every node.
+	RuntimeConfig []string
+	// FeatureGates are NAME=true|false (feature-gates). The same on every node.
+	FeatureGates []string
+	// ShowHidden is the previous minor version, such as 1.35, to show metrics that are hidden since
+	// (show-hidden-metrics-for-version).
+	ShowHidden string
+
+	// AnonymousAuth serves requests without a credential as system:anonymous, as far as roles let it
+	// (anonymous-auth).
+	AnonymousAuth bool
+
+	// AuditPolicy is a file with an audit policy, AuditPath the file that events are appended to, or -
+	// for standard output; each needs the other (audit-policy-file, audit-log-path). AuditMaxSize is
+	// in MiB, AuditMaxBackups a number, AuditMaxAge in days; 0 is without a bound
+	// (audit-log-maxsize, audit-log-maxbackup, audit-log-maxage).
+	AuditPolicy, AuditPath                     string
+	AuditMaxSize, AuditMaxBackups, AuditMaxAge int
+
+	// LivezGrace is how long after the start /livez does not fail (livez-grace-period; default:
+	// HungDiskTimeout).
+	LivezGrace time.Duration
+	// ShutdownDelay is how long all is still served at the end, while /readyz fails already
+	// (shutdown-delay-duration). ShutdownRetryAfter has new requests answered with 429 after that,
+	// until all others are finished (shutdown-send-retry-after). ShutdownGrace is how long they
+	// may take; 0 cuts them off (shutdown-grace).
+	ShutdownDelay      time.Duration
+	ShutdownRetryAfter bool
+	ShutdownGrace      time.Duration
+
+	// Controllers are those that the leader runs: * is all, foo enables foo, -foo disables it
+	// (controllers).
+	Controllers []string
+	// GarbageCollector honours propagation policies with finalizers for a garbage collector
+	// (enable-garbage-collector). The same on all nodes.
+	GarbageCollector bool
+	// EndpointRouting reaches Services at their endpoints instead of their cluster IPs
+	// (enable-aggregator-routing).
+	EndpointRouting bool
+	// EventTTL is how long events are kept after their last write (event-ttl).
+	EventTTL time.Duration
+
+	// Profiling serves /debug/pprof, of the whole process, to those whose roles let them (profiling).
+	Profiling bool
+
+	// Version of the program, for /version, metrics and other nodes. Default: the version of this
+	// module in the build.
+	Version string
+	// Log gets what operators read. Default: nothing is logged.
+	Log *slog.Logger
+	// LogBlocked says for how long nothing can be logged, 0 if it can; /livez and /readyz fail while it is
+	// not 0. It must not wait. Default: always 0.
+	LogBlocked func() time.Duration
+	// Flagz are the settings as /flagz shows them, without secrets. Default: none.
+	Flagz func() map[string]string
+	// Fatal is called when the log, the disk or the state machine can no longer be trusted: going on
+	// could acknowledge what is not there. It must end the process, and not return. Default: a panic.
+	Fatal func(error)
+	// WholeProcess is for a program that is nothing but this node. The node then tells systemd how it
+	// is, if the environment names a socket, and takes what the Raft library reports of the whole process into
+	// its metrics (quorate_raft_library's raft_*). At most one node of a process may have it.
+	WholeProcess bool
+}
+
+// Defaults are the settings of a node that is told nothing. DataDir is missing.
+func Defaults() Config {
+	host, _ := os.Hostname()
+	return Config{
+		Name:      host,
+		APIListen: "127.0.0.1:6443", PeerListen: "127.0.0.1:7443",
+
+		ServiceClusterIPRange: "10.0.0.0/24", ServiceNodePortRange: services.DefaultPorts.String(),
+		TokenIssuer: "https://kubernetes.default.svc.cluster.local",
+
+		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: time.Second,
+		NoLeaderTimeout: 1500 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
+
+		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,
+		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,
+
+		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
+		AnonymousAuth: true,
+		AuditMaxSize:  100, AuditMaxBackups: 10,
+
+		ShutdownGrace: 10 * time.Second,
+		Controllers:   []string{"*"}, GarbageCollector: true, EventTTL: time.Hour,
+		Profiling: true,
+	}
+}

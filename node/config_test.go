@@ -1,0 +1,96 @@
+package node
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// defaults is a configuration with nothing but defaults, a name and a directory.
+func defaults() *Config {
+	c := Defaults()
+	c.Name, c.DataDir = "n1", "/var/lib/quorate"
+	return &c
+}
+
+// TestComplete: what is wrong is refused by the name of its flag.
+func TestComplete(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		change func(*Config)
+		want   string // in the error; "" for valid
+	}{
+		{"defaults", func(*Config) {}, ""},
+		{"all interfaces", func(c *Config) { c.APIListen, c.APIAdvertise = ":6443", "a:6443" }, ""},
+		{"three nodes", func(c *Config) { c.BootstrapExpect, c.Join = 3, []string{"a:1", "b:1", "[::1]:1"} }, ""},
+		{"a join token", func(c *Config) { c.JoinToken, c.Join = "t", []string{"https://a:6443"} }, ""},
+		{"no name", func(c *Config) { c.Name = "" }, "name: must not be empty"},
+		{"no directory", func(c *Config) { c.DataDir = "" }, "data-dir: must not be empty"},
+		{"no port", func(c *Config) { c.APIListen = "a" }, `api-address: "a": must be host:port`},
+		{"a word for a port", func(c *Config) { c.PeerListen = "a:http" }, "peer-address: a:http: the port"},
+		{"a large port", func(c *Config) { c.PeerListen = "a:65536" }, "peer-address: a:65536: the port"},
+		{"no address for others", func(c *Config) { c.APIListen = "0.0.0.0:6443" }, "api-advertise-address: 0.0.0.0:6443 cannot be reached"},
+		{"no host for others", func(c *Config) { c.PeerListen = ":7443" }, "peer-advertise-address: :7443 cannot be reached"},
+		{"any port for others", func(c *Config) { c.PeerAdvertise = "a:0" }, "peer-advertise-address: a:0 cannot be reached"},
+		{"join without port", func(c *Config) { c.Join = []string{"a:1", "b"} }, "join: item 2"},
+		{"too many", func(c *Config) { c.BootstrapExpect = 10 }, "bootstrap-expect: 10"},
+		{"below none", func(c *Config) { c.BootstrapExpect = -1 }, "bootstrap-expect: -1"},
+		{"expect without join", func(c *Config) { c.BootstrapExpect = 3 }, "3 nodes need --join"},
+		{"token and expect", func(c *Config) { c.JoinToken, c.Join, c.BootstrapExpect = "t", []string{"a:1"}, 1 }, "exclude each other"},
+		{"token without join", func(c *Config) { c.JoinToken = "t" }, "join-token: needs --join"},
+		{"lease beyond heartbeat", func(c *Config) { c.LeaseTimeout = c.HeartbeatTimeout + 1 }, "leader-lease-timeout"},
+		{"election below heartbeat", func(c *Config) { c.ElectionTimeout = c.HeartbeatTimeout - 1 }, "election-timeout"},
+		{"no heartbeat", func(c *Config) { c.HeartbeatTimeout, c.LeaseTimeout = 0, 0 }, "heartbeat-timeout: 0s: must be at least"},
+		{"no patience with the disk", func(c *Config) { c.HungDiskTimeout = 0 }, "hung-disk-timeout: 0s"},
+		{"negative grace", func(c *Config) { c.ShutdownGrace = -1 }, "shutdown-grace: -1ns"},
+		{"no history", func(c *Config) { c.HistoryRetention = time.Second }, "history-retention: 1s"},
+		{"long history", func(c *Config) { c.HistoryRetention = 10 * time.Minute }, "history-retention: 10m0s"},
+		{"no bytes of the log for a snapshot", func(c *Config) { c.SnapshotLogBytes = 0 }, "snapshot-log-max-bytes: 0"},
+		{"no bytes for history", func(c *Config) { c.HistoryMaxBytes = 0 }, "history-max-bytes: 0"},
+		{"no trailing logs", func(c *Config) { c.TrailingLogs = 0 }, "trailing-logs: 0"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			c := defaults()
+			x.change(c)
+			err := c.Complete()
+			switch {
+			case x.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)):
+				t.Errorf("got %v, want %q in it", err, x.want)
+			}
+		})
+	}
+}
+
+// TestCompleteFillsIn: what is left out follows from the rest.
+func TestCompleteFillsIn(t *testing.T) {
+	c := defaults()
+	c.DataDir = "here"
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if c.APIAdvertise != c.APIListen || c.PeerAdvertise != c.PeerListen || !filepath.IsAbs(c.DataDir) {
+		t.Errorf("advertise %s and %s, directory %s", c.APIAdvertise, c.PeerAdvertise, c.DataDir)
+	}
+}
+
+// TestListenersAreAddresses: who gives a listener need not know its port.
+func TestListenersAreAddresses(t *testing.T) {
+	c := defaults()
+	for _, l := range []*net.Listener{&c.APIListener, &c.PeerListener} {
+		var err error
+		if *l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		defer (*l).Close()
+	}
+	if err := c.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if c.APIAdvertise != c.APIListener.Addr().String() || c.PeerAdvertise != c.PeerListener.Addr().String() {
+		t.Errorf("advertise %s and %s, listen at %s and %s", c.APIAdvertise, c.PeerAdvertise, c.APIListener.Addr(), c.PeerListener.Addr())
+	}
+}

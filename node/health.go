@@ -1,0 +1,104 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/membership"
+)
+
+// healthChecks say when this node is alive (never a matter of other nodes) and
+// when it can serve Most Recent reads.
+func (n *Node) healthChecks() health.Config {
+	raftLog := health.Check{Name: "raft-log", Check: func(context.Context) error {
+		if !n.store.Alive(n.cfg.HungDiskTimeout) {
+			return errors.New("the state machine does not follow the log")
+		}
+		return nil
+	}}
+	formed := health.Check{Name: "membership", Check: func(context.Context) error {
+		if err := n.refusing.reason(); errors.Is(err, membership.ErrRemoved) {
+			return err
+		}
+		select {
+		case <-n.manager.Formed():
+			if n.store.Role() == "removed" {
+				return errors.New("this node is not in the configuration of the cluster: it was removed, or has not caught up to where it was added")
+			}
+			return nil
+		default:
+			return errors.New("not part of a cluster yet")
+		}
+	}}
+	namespaces := health.Check{Name: "poststarthook/start-system-namespaces", Check: func(context.Context) error {
+		state := n.store.State()
+		if t := state.Table("namespaces"); t != nil {
+			if v, err := t.Get("default", state.Applied()); err == nil && v != nil {
+				return nil
+			}
+		}
+		return errors.New("the first namespaces are not there yet")
+	}}
+	state := health.Check{Name: "state", Check: func(context.Context) error {
+		if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
+			return err
+		}
+		return nil
+	}}
+	var ensured atomic.Bool // who takes a role away later does not make the node unready
+	roles := health.Check{Name: "poststarthook/rbac/bootstrap-roles", Check: func(context.Context) error {
+		if ensured.Load() || n.roles.Ensured() {
+			ensured.Store(true)
+			return nil
+		}
+		return errors.New("the first roles are not there yet")
+	}}
+	read := health.Barrier("read-index", time.Second, func(ctx context.Context) error {
+		index, err := n.store.ReadIndex(ctx)
+		if err != nil {
+			return err
+		}
+		return n.store.WaitApplied(ctx, index)
+	})
+	return health.Config{
+		Livez: []health.Check{n.logCheck(), raftLog},
+		// The node serves before it has replayed its log. A state machine that has
+		// begun late is not one that hangs.
+		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
+		Readyz:       []health.Check{n.logCheck(), raftLog, state, formed, read, namespaces, roles},
+		Observe:      n.metrics.HealthCheck,
+		Log:          n.logUnlessBlocked(),
+	}
+}
+
+// logCheck is the health check of upstream's name: whether lines can be logged.
+func (n *Node) logCheck() health.Check {
+	return health.Check{Name: "log", Check: func(context.Context) error {
+		if d := n.cfg.LogBlocked(); d > 0 {
+			return fmt.Errorf("logging is blocked for %s", d.Round(time.Second))
+		}
+		return nil
+	}}
+}
+
+// logUnlessBlocked logs what the log does, and nothing while that would block: who says that
+// logging is blocked must not log it.
+func (n *Node) logUnlessBlocked() *slog.Logger {
+	return slog.New(unlessBlocked{n.log.Handler(), n.cfg.LogBlocked})
+}
+
+type unlessBlocked struct {
+	slog.Handler
+	blocked func() time.Duration
+}
+
+// Enabled implements slog.Handler.
+func (h unlessBlocked) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.blocked() == 0 && h.Handler.Enabled(ctx, l)
+}

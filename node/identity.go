@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/quorate/quorate/membership"
+
+	"github.com/quorate/quorate/membership/pki"
+)
+
+// openIdentity finds out who this node is and makes what proves it.
+func (n *Node) openIdentity(ctx context.Context) (err error) {
+	if n.identity, err = membership.LoadIdentity(n.cfg.DataDir, n.cfg.Name); err != nil {
+		return err
+	}
+	secrets, err := n.secrets(ctx)
+	if err == nil {
+		err = n.checkSecrets(secrets)
+	}
+	if err != nil {
+		return err
+	}
+	hosts := append([]string{}, n.cfg.TLSNames...)
+	for _, addr := range []string{n.cfg.APIListen, n.cfg.APIAdvertise} {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+			if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	n.pki, err = pki.Open(pki.Options{
+		Dir: filepath.Join(n.cfg.DataDir, "pki"), Secrets: secrets, NodeID: n.identity.ID(), Name: n.identity.Name(),
+		Hosts: hosts, Logger: n.log, OnRenew: n.writeKubeconfig,
+	})
+	if err != nil {
+		return err
+	}
+	n.writeKubeconfig()
+	return nil
+}
+
+// secrets are the cluster's, from the file that the operator shares among the
+// nodes, from a join token on the first start, or made by a node that is alone.
+func (n *Node) secrets(ctx context.Context) ([]pki.Secret, error) {
+	file := n.cfg.TokenFile
+	if file == "" {
+		file = filepath.Join(n.cfg.DataDir, "token")
+	}
+	secrets, err := pki.LoadSecrets(file)
+	switch {
+	case err == nil && n.cfg.JoinToken != "":
+		return secrets, n.joinKeptPeers()
+	case !errors.Is(err, fs.ErrNotExist):
+		return secrets, err
+	case n.cfg.JoinToken != "":
+		return n.joinWithToken(ctx, file)
+	case n.cfg.TokenFile == "" && n.cfg.BootstrapExpect == 1:
+		secrets, _, err := pki.LoadOrCreateSecrets(file)
+		return secrets, err
+	}
+	return nil, fmt.Errorf(`there is no cluster secret in %s
+  to make a cluster of one node:    --bootstrap-expect 1
+  to make a cluster of several:     put the same secret on every node, for example from: openssl rand -hex 32
+  to join a cluster that exists:    --join-token @FILE, with the output of: quorate token create`, file)
+}
+
+// writeKubeconfig keeps the administrator's kubeconfig for this node current.
+func (n *Node) writeKubeconfig() {
+	if err := n.kubeconfig().Write(filepath.Join(n.cfg.DataDir, "admin.kubeconfig")); err != nil {
+		n.log.Error("cannot write the administrator's kubeconfig", "error", err)
+	}
+}
+
+// kubeconfig is the administrator's for this node.
+func (n *Node) kubeconfig() pki.Kubeconfig {
+	cert, key := n.pki.Admin()
+	return pki.Kubeconfig{
+		Endpoints: []pki.Endpoint{{Name: "quorate-" + n.cfg.Name, Server: n.URL()}},
+		CA:        n.pki.APICAs(), Cert: cert, Key: key,
+	}
+}
+
+// checkSecrets refuses to begin a cluster with a secret that could be guessed. A node that has
+// something already goes on with it, as does one whom a cluster has given its secret for a join token:
+// a cluster is not to stop for it. They say how to change it.
+func (n *Node) checkSecrets(secrets []pki.Secret) error {
+	file := cmp.Or(n.cfg.TokenFile, filepath.Join(n.cfg.DataDir, "token"))
+	for i, s := range secrets {
+		switch {
+		case !s.Guessable():
+		case i == 0 && n.cfg.JoinToken == "" && n.isNew():
+			return fmt.Errorf(`%w: line %d of %s does not look like 256 random bits; with any certificate of the cluster it could be guessed offline
+  for a new cluster:          openssl rand -hex 32
+  to join one that has it:    --join-token @FILE, with the output of: quorate token create; then change the cluster's secret`, pki.ErrSecret, i+1, file)
+		default:
+			n.log.Warn("the cluster secret does not look like 256 random bits and could be guessed: change it with openssl rand -hex 32",
+				"file", file, "secret", i+1, "how", "docs/operations.md, The cluster secret")
+		}
+	}
+	return nil
+}
+
+// isNew reports whether this node has nothing of a cluster yet.
+func (n *Node) isNew() bool {
+	if n.identity.Cluster() != "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(n.cfg.DataDir, "state.db")) // it may be restored from a backup
+	return err != nil
+}

@@ -1,0 +1,284 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/listener"
+	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/peer"
+)
+
+// Node is one node of a cluster, in this process. [Open] makes it, [Node.Run] serves, [Node.Close] ends it. Its methods may
+// be called concurrently.
+type Node struct {
+	cfg *Config
+	log *slog.Logger
+
+	// ending ends when the node does: Run waits for it. ran is closed when Run has returned, nil before
+	// it is called.
+	ending   context.Context
+	end      context.CancelFunc
+	mu       sync.Mutex
+	ran      chan struct{} // guarded by mu
+	closed   bool          // guarded by mu
+	closing  sync.Once
+	closeErr error
+
+	// The parts, in the order in which they are started.
+
+	lock      *os.File
+	identity  *membership.Identity
+	pki       *pki.Node
+	metrics   *metrics.Metrics
+	kinds     *kinds.Registry
+	features  *features.Gates
+	audit     *audit.Log
+	peers     *peer.Host
+	rpc       *peer.Transport
+	store     *raftstore.Store
+	state     atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
+	reader    *consistency.Reader
+	manager   *membership.Manager
+	fairness  *fairness.Controller // nil: switched off
+	api       *apiserver.Server
+	tokenKeys *tokenKeys
+	roles     *rbac.Authorizer
+	health    *health.Handler
+	listener  *listener.Listener
+	http      *http.Server
+
+	serviceBlocks []netip.Prefix
+	servicePorts  services.PortRange
+
+	systemd notifier
+	// refusing says why nothing is served any more.
+	refusing refusal
+}
+
+// Open opens a node: its directory, its ports, its state. It takes part in nothing yet but listens
+// already, so a taken port fails here. The error has everything that has to be closed closed.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	if err := cfg.Complete(); err != nil {
+		return nil, errors.Join(err, closeListeners(&cfg))
+	}
+	n := &Node{cfg: &cfg, log: cfg.Log}
+	n.systemd.silent = !cfg.WholeProcess
+	n.ending, n.end = context.WithCancel(context.Background())
+	for _, step := range []func(context.Context) error{
+		// The directory first: nothing may be touched while another process has it.
+		n.openDir,
+		func(context.Context) error { return membership.CheckState(cfg.DataDir) },
+		func(context.Context) error { return membership.CheckRemoved(cfg.DataDir) },
+		n.openIdentity,
+		n.openMetrics,
+		n.openResources,
+		// Ports before the state: a taken port must fail at once, and peers that
+		// dial early wait in the kernel instead of being refused.
+		n.openPeers,
+		n.openAPI,
+		n.openStore,
+		n.openMembership,
+		n.serveAPI,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+	}
+	return n, nil
+}
+
+// Run serves until ctx ends, or Close is called, or the node cannot go on, and then stops in order:
+// leadership goes to another node, and requests finish. It returns nil for an end that was asked for. It may be
+// called once.
+func (n *Node) Run(ctx context.Context) error {
+	n.mu.Lock()
+	if n.closed || n.ran != nil {
+		n.mu.Unlock()
+		return ErrClosed
+	}
+	n.ran = make(chan struct{})
+	n.mu.Unlock()
+	defer close(n.ran)
+	defer n.end() // who waits until it is ready need not wait any more
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.ending, cancel)()
+	return n.serve(ctx)
+}
+
+// ErrClosed is returned for a node that has ended, or was closed.
+var ErrClosed = errors.New("the node is closed")
+
+// Close ends Run, waits for it, and releases all that the node has: ports, files, goroutines. It may
+// be called more than once, also at the same time.
+func (n *Node) Close() error {
+	n.end()
+	n.mu.Lock()
+	n.closed = true
+	ran := n.ran
+	n.mu.Unlock()
+	if ran != nil {
+		<-ran
+	}
+	n.closing.Do(func() { n.closeErr = n.close() })
+	return n.closeErr
+}
+
+// Ready waits until the node can serve: until /readyz is ok. It fails when ctx ends, with what
+// the node is not ready for, and with ErrClosed when the node ends.
+func (n *Node) Ready(ctx context.Context) error {
+	for {
+		err := n.health.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not ready: %w", n.cfg.Name, err)
+		case <-n.ending.Done():
+			return ErrClosed
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// readyPoll is how often Ready looks.
+const readyPoll = 5 * time.Millisecond
+
+// Name is the node's name, for people.
+func (n *Node) Name() string { return n.cfg.Name }
+
+// URL is where clients reach the API: https://host:port.
+func (n *Node) URL() string { return "https://" + n.cfg.APIAdvertise }
+
+// Kubeconfig is an administrator's for this node, as in admin.kubeconfig of its data directory. Its
+// certificate is renewed there; who keeps this one for months asks again.
+func (n *Node) Kubeconfig() ([]byte, error) { return n.kubeconfig().Encode() }
+
+// die ends the process at once: the log, the disk or the state machine can no
+// longer be trusted, and going on could acknowledge what is not there.
+func (n *Node) die(err error) {
+	n.log.Error("cannot go on", "error", err)
+	if n.cfg.Fatal != nil {
+		n.cfg.Fatal(err)
+	}
+	panic(fmt.Errorf("node %s cannot go on: %w", n.cfg.Name, err))
+}
+
+// serve runs everything that goes on in the background until ctx ends or one of
+// the parts fails for good.
+func (n *Node) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	// The first part that fails ends the others.
+	run := func(what string, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	run("api", func(context.Context) error { return ignoreClosed(n.http.ServeTLS(n.listener, "", "")) })
+	run("answers", func(ctx context.Context) error {
+		return n.listener.CloseUntaken(ctx, n.metrics.ClosedForUntakenAnswers, n.log)
+	})
+	run("membership", n.manager.Run)
+	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
+	run("leader's tasks", n.leaderTasks)
+	if n.fairness != nil {
+		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })
+		run("flow control", n.api.FollowFlowControl)
+	}
+	if !n.systemd.silent {
+		run("systemd", func(ctx context.Context) error {
+			n.systemd.follow(ctx, n.manager.LocalStatus, n.store.Alive)
+			return nil
+		})
+	}
+	n.systemd.ready()
+	n.log.Info("this node serves", "name", n.cfg.Name, "id", n.identity.ID(), "api", n.cfg.APIAdvertise, "peer", n.cfg.PeerAdvertise, "version", n.cfg.Version)
+
+	<-ctx.Done()
+	n.stop()
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// close releases what was opened, last first. Parts that were never opened are nil.
+func (n *Node) close() error {
+	var errs []error
+	closeIf := func(c io.Closer, open bool) {
+		if open {
+			errs = append(errs, c.Close())
+		}
+	}
+	if n.listener != nil {
+		errs = append(errs, ifOpen(n.listener.Close()))
+	}
+	errs = append(errs, closeListeners(n.cfg))
+	if n.reader != nil {
+		n.reader.Close()
+	}
+	closeIf(n.store, n.store != nil)
+	if n.rpc != nil {
+		n.rpc.CloseStreams()
+		errs = append(errs, n.rpc.Close())
+	}
+	closeIf(n.peers, n.peers != nil)
+	closeIf(n.audit, n.audit != nil)
+	closeIf(n.lock, n.lock != nil)
+	return errors.Join(errs...)
+}
+
+// closeListeners closes those that Open was given, if they are open.
+func closeListeners(c *Config) error {
+	var errs []error
+	for _, l := range []net.Listener{c.APIListener, c.PeerListener} {
+		if l != nil {
+			errs = append(errs, ifOpen(l.Close()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ifOpen is the error of a Close, unless something had been closed before.
+func ifOpen(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

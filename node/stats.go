@@ -1,0 +1,33 @@
+package node
+
+import (
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/metrics"
+)
+
+// storeStats gathers what the metrics say about the store.
+func (n *Node) storeStats() metrics.StoreStats {
+	st, c := n.store.Status(), n.store.Counters()
+	out := metrics.StoreStats{
+		ClusterID: st.ClusterId, HasLeader: st.LeaderId != "", IsLeader: n.store.IsLeader(),
+		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Floor: st.Floor,
+		Staleness: n.store.Staleness(), LastContact: time.Duration(max(0, st.LastContactMs)) * time.Millisecond,
+		LeaderChanges: c.LeaderChanges, HeartbeatSendFailures: uint64(c.HeartbeatsFailed), ProposalsPending: c.PendingProposals, ProposalsFailed: c.FailedProposals,
+		ProposalsForwarded: c.ForwardedProposals, ReadIndexes: c.ReadIndexes, ReadIndexRounds: c.ReadIndexRounds,
+		SnapshotsInstalled: c.SnapshotsInstalled, Watchers: c.Watchers, Divergences: n.manager.Divergences(), WrongStates: len(n.manager.WrongStates()), DBBytes: st.DbBytes, DBBytesInUse: st.DbBytes,
+	}
+	out.FeatureVersion, out.FeatureSupported = n.store.Features()
+	out.HistoryVersions, out.HistoryBytes = n.store.State().History()
+	out.HistoryMaxBytes = n.cfg.HistoryMaxBytes
+	for name, t := range n.store.State().Tables() {
+		resource, ofAPI := kinds.OfTable(name)
+		if !ofAPI {
+			continue
+		}
+		live, _ := t.Live()
+		out.Tables = append(out.Tables, metrics.TableStats{Group: resource.Group, Resource: resource.Resource, Objects: live})
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+	"time"
+)
+
+// stop is the ordered shutdown: no new work, leadership to another, let what
+// runs finish.
+func (n *Node) stop() {
+	n.log.Info("stopping")
+	n.systemd.stopping()
+	n.health.Shutdown()
+	wrong := n.refusing.reason() != nil
+	// Whoever watches /readyz has this long to send its clients elsewhere.
+	if !wrong {
+		pause(context.Background(), n.cfg.ShutdownDelay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownGrace)
+	defer cancel()
+	if wrong {
+		n.endRequests(ctx) // no watch may go on
+	}
+	// Leadership first: while it moves, requests still find a leader through us.
+	t, cancelTransfer := context.WithTimeout(ctx, transferBound)
+	if err := n.manager.StepDown(t); err != nil {
+		n.log.Warn("leadership was not handed over", "error", err)
+	}
+	cancelTransfer()
+	if n.cfg.ShutdownRetryAfter {
+		// Whoever comes is told to come again, as long as requests are not finished.
+		n.endRequests(ctx)
+		if err := n.api.Drain(ctx); err != nil {
+			n.log.Warn("not all requests have ended", "error", err)
+		}
+	}
+	// Clients hear that their connections end before their watches do. In the other
+	// order they would ask for the next watch here, be refused, and lose a second.
+	ended := make(chan error, 1)
+	go func() { ended <- n.http.Shutdown(ctx) }()
+	pause(ctx, goingAway)
+	n.endRequests(ctx)
+	if err := <-ended; err != nil {
+		n.log.Warn("not all requests have ended", "error", err)
+		_ = n.http.Close()
+	}
+}
+
+// endRequests refuses new requests and ends the watches.
+func (n *Node) endRequests(ctx context.Context) {
+	if err := n.api.Shutdown(ctx); err != nil {
+		n.log.Warn("not all watches have ended", "error", err)
+	}
+}
+
+// goingAway is the time for the news that connections end (GOAWAY in HTTP/2) to
+// reach the clients. Until then all requests are served.
+const goingAway = 100 * time.Millisecond
+
+// transferBound is how long leadership may take to change hands at shutdown.
+const transferBound = 3 * time.Second

@@ -1,0 +1,27 @@
+package node
+
+import (
+	"runtime/debug"
+
+	"github.com/quorate/quorate/apiserver/discovery"
+)
+
+// modulePath is where this module is in the build of a program.
+const modulePath = "github.com/quorate/quorate"
+
+// moduleVersion is the version of this module in the program's build, or "unknown".
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return "unknown"
+}
+
+// KubernetesVersion is the version of Kubernetes that a node serves whose Config.Version is version.
+func KubernetesVersion(version string) string { return discovery.VersionInfo(version).GitVersion }
