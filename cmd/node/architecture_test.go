@@ -122,6 +122,12 @@ var rooms = map[string]room{
 	// Says which process answers at a port, to those who have started one.
 	"internal/process":  {reach: noKubernetes},
 	"internal/hostport": {direct: noHTTP, reach: noKubernetes},
+	"internal/words":    {direct: noHTTP, reach: noKubernetes},
+	// It knows processes, ports and files, and asks nodes as any client does.
+	"internal/playground": {
+		ours:  []string{"internal/process", "internal/words", "membership", "membership/pki", "proto", "raftstore/disk"},
+		reach: map[string]string{"k8s.io/": "it runs programs, and serves nothing"},
+	},
 	// Identity and state of a directory that no node has: membership and disk do not know each other.
 	"internal/datadir": {ours: []string{"proto", "membership", "raftstore/disk", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	// The wiring knows everybody, and is known to those who want a whole node.
@@ -139,7 +145,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/modes", "internal/datadir", "internal/hostport", "internal/planted", "internal/process",
+			"node", "bench/modes", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"proto", "raftstore/disk", // what a backup and a survivor say of themselves
 			"apiserver/controllers", "apiserver/features", // their names are in the help

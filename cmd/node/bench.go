@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/quorate/quorate/bench/modes"
+	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -140,13 +137,9 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	// This program shares the machine with what it measures: it collects garbage
 	// seldom.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	cluster, end, err := o.cluster(ctx, progress)
+	target, end, err := o.cluster(ctx, progress)
 	if err != nil {
 		return err
-	}
-	target, err := cluster.benchTarget()
-	if err != nil {
-		return errors.Join(err, end())
 	}
 	report, err := modes.Run(ctx, target, o.Options, progress)
 	if err := errors.Join(err, end()); err != nil {
@@ -198,63 +191,22 @@ func (o *benchModesOptions) complete() (err error) {
 
 // cluster opens the running cluster that is named, or starts one. end stops and
 // removes what was started.
-func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (c *devCluster, end func() error, err error) {
+func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (out modes.Cluster, end func() error, err error) {
+	var t *playground.Target
 	if o.dataDir != "" {
-		c, err := readCluster(o.dataDir)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, n := range c.Nodes {
-			if !n.running() {
-				return nil, nil, fmt.Errorf("%s does not run: start it with 'quorate dev start %s --data-dir %s'", n.Name, n.Name, o.dataDir)
-			}
-		}
-		return c, func() error { return nil }, nil
-	}
-	dir, err := os.MkdirTemp("", "quorate-bench-")
-	if err != nil {
-		return nil, nil, err
-	}
-	port, err := freePorts(o.voters + o.nonvoters)
-	if err == nil {
-		c, err = openCluster(devOptions{
-			nodes: o.voters, nonvoters: o.nonvoters, dataDir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), apiPort: port, set: o.set,
-		})
+		t, err = playground.Running(o.dataDir)
+		end = func() error { return nil }
+	} else if err = checkSettings(o.set); err == nil {
+		t, end, err = playground.Temporary(ctx, playground.Options{Nodes: o.voters, Nonvoters: o.nonvoters, Set: o.set}, progress)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+		return out, nil, err
 	}
-	c.tied = true
-	var children sync.WaitGroup
-	end = func() error {
-		err := c.stop(context.WithoutCancel(ctx), io.Discard)
-		children.Wait()
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	fmt.Fprintf(progress, "starting %d voters and %d non-voters in %s\n", o.voters, o.nonvoters, dir)
-	for _, n := range c.Nodes {
-		if err := c.start(n); err != nil {
-			return nil, nil, errors.Join(err, end())
-		}
-		children.Go(func() { _ = n.child.Wait() }) // reaps it
-	}
-	if err := c.waitReady(ctx, progress, c.Nodes...); err != nil {
-		return nil, nil, errors.Join(err, end())
-	}
-	return c, end, nil
-}
-
-// benchTarget is the cluster as package modes wants it.
-func (c *devCluster) benchTarget() (modes.Cluster, error) {
-	config, err := c.tls()
-	if err != nil {
-		return modes.Cluster{}, err
-	}
-	out := modes.Cluster{TLS: config, Dir: c.dir}
-	for _, n := range c.Nodes {
+	out = modes.Cluster{TLS: t.TLS, Dir: t.Dir}
+	for _, n := range t.Nodes {
 		out.Nodes = append(out.Nodes, modes.Node{Name: n.Name, API: n.API, PID: n.PID})
 	}
-	return out, nil
+	return out, end, nil
 }
 
 func (o *benchModesOptions) write(r *modes.Report, out io.Writer) error {
@@ -291,28 +243,4 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(write(f), f.Close())
-}
-
-// freePorts returns the first of n ports of loopback that nobody has, and of which
-// nobody has the ones 1000 higher either. They lie below those that the kernel
-// gives to connections, so that they stay free.
-func freePorts(n int) (int, error) {
-	for range 100 {
-		first := 20000 + rand.IntN(10000)
-		if portsAreFree(first, n) && portsAreFree(first+1000, n) {
-			return first, nil
-		}
-	}
-	return 0, errors.New("no free ports between 20000 and 31000")
-}
-
-func portsAreFree(first, n int) bool {
-	for port := first; port < first+n; port++ {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/internal/hostport"
+	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/spf13/cobra"
 )
@@ -103,7 +104,7 @@ func (r *restore) complete(backup string, cfg *settings, stdin io.Reader) error 
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not said: %s. Give what the node will run with, as flags or with its configuration file: --config FILE", inWords(missing))
+		return fmt.Errorf("not said: %s. Give what the node will run with, as flags or with its configuration file: --config FILE", words.And(missing))
 	}
 	r.dir, r.name, r.peerAddress = cfg.DataDir, cfg.Name, cmp.Or(cfg.PeerAdvertise, cfg.PeerListen)
 	if err := hostport.Check(r.peerAddress, true); err != nil {

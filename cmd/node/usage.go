@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/quorate/quorate/internal/words"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -24,7 +25,7 @@ func onlySubcommands(c *cobra.Command, args []string) error {
 	if name := nearest(args[0], names); name != "" {
 		return fmt.Errorf("unknown command %q for %q; did you mean %q?", args[0], c.CommandPath(), name)
 	}
-	return fmt.Errorf("unknown command %q for %q; it has %s", args[0], c.CommandPath(), inWords(names))
+	return fmt.Errorf("unknown command %q for %q; it has %s", args[0], c.CommandPath(), words.And(names))
 }
 
 // flagError says what is wrong with a flag in the words of who typed it.

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"os/exec"
@@ -10,7 +10,7 @@ import (
 // has no command line to show yet, to the moment after their end, when it has none
 // any more.
 func TestRunningFromTheStart(t *testing.T) {
-	n := &devNode{DataDir: t.TempDir()}
+	n := &Node{DataDir: t.TempDir()}
 	for range 300 {
 		cmd := exec.Command("sleep", "60")
 		cmd.Args = []string{n.DataDir + ".yaml", "60"} // coreutils' sleep does not ask for its name
@@ -19,20 +19,20 @@ func TestRunningFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.PID = cmd.Process.Pid
-		alive := n.running()
+		alive := n.Running()
 		_ = cmd.Process.Kill()
 		deadline := time.Now().Add(10 * time.Second)
-		for n.running() && time.Now().Before(deadline) {
+		for n.Running() && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)
 		}
-		zombie := n.running()
+		zombie := n.Running()
 		_ = cmd.Wait()
 		switch {
 		case !alive:
 			t.Fatal("a process that was just started does not run")
 		case zombie:
 			t.Fatal("a process that has ended, and waits for its parent, runs")
-		case n.running():
+		case n.Running():
 			t.Fatal("a process that is gone runs")
 		}
 	}

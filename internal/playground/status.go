@@ -1,8 +1,7 @@
-package main
+package playground
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,18 +10,15 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
+	"github.com/quorate/quorate/internal/words"
 )
-
-// Exit codes of `quorate dev status`, beside 0: those of systemctl and pg_ctl.
-const exitNotRunning = 3
 
 // askWithin bounds what `quorate dev status` waits for a node.
 const askWithin = 2 * time.Second
 
-// devNodeStatus is a node in `quorate dev status -o json`. Fields are added, never
+// NodeStatus is a node in `quorate dev status -o json`. Fields are added, never
 // changed.
-type devNodeStatus struct {
+type NodeStatus struct {
 	Name    string     `json:"name"`
 	Running bool       `json:"running"`
 	PID     int        `json:"pid,omitempty"`
@@ -33,63 +29,44 @@ type devNodeStatus struct {
 	Log     string     `json:"log"`
 }
 
-// devStatus is the whole answer.
-type devStatus struct {
-	DataDir    string          `json:"dataDir"`
-	Kubeconfig string          `json:"kubeconfig"`
-	Nodes      []devNodeStatus `json:"nodes"`
+// Status is that of a playground. Fields are added, never changed.
+type Status struct {
+	DataDir    string       `json:"dataDir"`
+	Kubeconfig string       `json:"kubeconfig"`
+	Nodes      []NodeStatus `json:"nodes"`
 }
 
-func devStatusCommand(o *devOptions) *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use: "status", Short: "Show which nodes of a playground cluster run and are ready", Args: cobra.NoArgs,
-		Long: `Shows the nodes of a playground: which run, as which process, and which are ready. The
-roles of the nodes are in 'quorate status'.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("--output %q: must be table or json", output)
-			}
-			c, err := readCluster(o.dataDir)
-			if err != nil {
-				return err
-			}
-			c.refresh()
-			st := c.status(cmd.Context())
-			if output == "json" {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				err = e.Encode(st)
-			} else {
-				err = c.printStatus(cmd.OutOrStdout(), st)
-			}
-			if err != nil {
-				return err
-			}
-			for _, n := range st.Nodes {
-				if !n.Ready {
-					return exitError{code: exitNotRunning}
-				}
-			}
-			return nil
-		},
+// ReadStatus asks the nodes of a playground how they are.
+func ReadStatus(ctx context.Context, dir string) (*Status, error) {
+	c, err := readCluster(dir)
+	if err != nil {
+		return nil, err
 	}
-	exitCodes(c, note{"3", "not all nodes run and are ready"})
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	return c
+	c.refresh()
+	st := c.status(ctx)
+	return &st, nil
+}
+
+// Ready reports whether all nodes run and are ready.
+func (st *Status) Ready() bool {
+	for _, n := range st.Nodes {
+		if !n.Ready {
+			return false
+		}
+	}
+	return true
 }
 
 // status asks all nodes at once.
-func (c *devCluster) status(ctx context.Context) devStatus {
+func (c *Cluster) status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	out := devStatus{DataDir: c.dir, Kubeconfig: c.Kubeconfig, Nodes: make([]devNodeStatus, len(c.Nodes))}
+	out := Status{DataDir: c.dir, Kubeconfig: c.Kubeconfig, Nodes: make([]NodeStatus, len(c.Nodes))}
 	client, clientErr := c.client()
 	var wg sync.WaitGroup
 	for i, n := range c.Nodes {
 		s := &out.Nodes[i]
-		*s = devNodeStatus{Name: n.Name, Running: n.PID != 0, PID: n.PID, API: n.API, Log: n.Log}
+		*s = NodeStatus{Name: n.Name, Running: n.PID != 0, PID: n.PID, API: n.API, Log: n.Log}
 		switch {
 		case !s.Running:
 		case clientErr != nil:
@@ -106,7 +83,7 @@ func (c *devCluster) status(ctx context.Context) devStatus {
 }
 
 // ask fills in what only the node itself knows.
-func (n *devNode) ask(ctx context.Context, client *http.Client, s *devNodeStatus) {
+func (n *Node) ask(ctx context.Context, client *http.Client, s *NodeStatus) {
 	p, err := n.process(ctx, client)
 	if err == nil && p.PID != n.PID {
 		s.Unready = fmt.Sprintf("another process has its port (pid %d)", p.PID)
@@ -126,7 +103,8 @@ func (n *devNode) ask(ctx context.Context, client *http.Client, s *devNodeStatus
 	}
 }
 
-func (c *devCluster) printStatus(out io.Writer, st devStatus) error {
+// Print writes the status as a table, with what to do next.
+func (st *Status) Print(out io.Writer) error {
 	running, ready := 0, 0
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSTATE\tPID\tUP\tAPI\tLOG")
@@ -148,8 +126,8 @@ func (c *devCluster) printStatus(out io.Writer, st devStatus) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	dir := rel(c.dir)
-	fmt.Fprintf(out, "\n%d of %s run, %d ready\n", running, count(len(st.Nodes), "node", "nodes"), ready)
+	dir := rel(st.DataDir)
+	fmt.Fprintf(out, "\n%d of %s run, %d ready\n", running, words.Count(len(st.Nodes), "node", "nodes"), ready)
 	switch {
 	case running == 0:
 		fmt.Fprintf(out, "Start:  %s dev --detach --data-dir %s\n", self(), dir)
@@ -162,7 +140,7 @@ func (c *devCluster) printStatus(out io.Writer, st devStatus) error {
 		}
 		fmt.Fprintf(out, "Start the rest:  %s dev start%s --data-dir %s\n", self(), stopped, dir)
 	default:
-		fmt.Fprintf(out, "Roles and lag:  %s status --kubeconfig %s\n", self(), rel(c.Kubeconfig))
+		fmt.Fprintf(out, "Roles and lag:  %s status --kubeconfig %s\n", self(), rel(st.Kubeconfig))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"os"
@@ -14,16 +14,16 @@ import (
 // TestStop: paused nodes stop too, and what is gone already is no error. The
 // nodes are programs that look like ours in /proc and do nothing but wait.
 func TestStop(t *testing.T) {
-	c := &devCluster{dir: t.TempDir()}
+	c := &Cluster{dir: t.TempDir()}
 	for _, name := range []string{"n1", "n2", "n3"} {
-		n := &devNode{Name: name, DataDir: filepath.Join(c.dir, name)}
+		n := &Node{Name: name, DataDir: filepath.Join(c.dir, name)}
 		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", "node", "--config", n.DataDir+".yaml")
 		if err := n.child.Start(); err != nil {
 			t.Fatal(err)
 		}
 		n.PID = n.child.Process.Pid
 		go func() { _ = n.child.Wait() }() // ends with the process, which t.Context ends
-		for began := time.Now(); !n.running(); runtime.Gosched() {
+		for began := time.Now(); !n.Running(); runtime.Gosched() {
 			if time.Since(began) > 10*time.Second {
 				t.Fatal("the node does not appear")
 			}
@@ -39,7 +39,7 @@ func TestStop(t *testing.T) {
 	gone := c.Nodes[0].PID
 	c.Nodes[0].PID, c.Nodes[1].PID = 0, os.Getpid()
 	c.refresh()
-	if c.Nodes[0].PID != gone || !c.Nodes[1].running() {
+	if c.Nodes[0].PID != gone || !c.Nodes[1].Running() {
 		t.Fatalf("n1 is %d, want %d; n2 is %d", c.Nodes[0].PID, gone, c.Nodes[1].PID)
 	}
 	var out strings.Builder
@@ -47,8 +47,8 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range c.Nodes {
-		if n.running() || !strings.Contains(out.String(), n.Name+" has stopped\n") {
-			t.Errorf("%s runs: %t; said: %s", n.Name, n.running(), out.String())
+		if n.Running() || !strings.Contains(out.String(), n.Name+" has stopped\n") {
+			t.Errorf("%s runs: %t; said: %s", n.Name, n.Running(), out.String())
 		}
 	}
 	out.Reset()

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // a stack for instance, stay with the line before.
 func TestLogs(t *testing.T) {
 	dir := t.TempDir()
-	node := func(name string, lines ...string) *devNode {
-		n := &devNode{Name: name, Log: filepath.Join(dir, name)}
+	node := func(name string, lines ...string) *Node {
+		n := &Node{Name: name, Log: filepath.Join(dir, name)}
 		if err := os.WriteFile(n.Log, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -21,23 +21,23 @@ func TestLogs(t *testing.T) {
 	}
 	a := node("n1", "time=01 a", "time=03 b", "  of b", "time=05 c", "")
 	b := node("n2", `{"time":"02","x":1}`, "time=04 e", "time=06 the end is missing")
-	never := &devNode{Name: "n3", Log: filepath.Join(dir, "never-started")}
+	never := &Node{Name: "n3", Log: filepath.Join(dir, "never-started")}
 	for _, x := range []struct {
-		nodes []*devNode
+		nodes []*Node
 		tail  int
 		want  string
 	}{
-		{[]*devNode{a}, -1, "time=01 a|time=03 b|  of b|time=05 c|"},
-		{[]*devNode{a}, 2, "  of b|time=05 c|"},
-		{[]*devNode{a}, 4, "time=01 a|time=03 b|  of b|time=05 c|"},
-		{[]*devNode{a}, 99, "time=01 a|time=03 b|  of b|time=05 c|"},
-		{[]*devNode{b}, 1, "time=06 the end is missing|"},
-		{[]*devNode{a}, 0, ""},
-		{[]*devNode{never}, 5, ""},
-		{[]*devNode{a, b, never}, -1, `n1 | time=01 a|n2 | {"time":"02","x":1}|n1 | time=03 b|n1 |   of b|n2 | time=04 e|n1 | time=05 c|n2 | time=06 the end is missing|`},
+		{[]*Node{a}, -1, "time=01 a|time=03 b|  of b|time=05 c|"},
+		{[]*Node{a}, 2, "  of b|time=05 c|"},
+		{[]*Node{a}, 4, "time=01 a|time=03 b|  of b|time=05 c|"},
+		{[]*Node{a}, 99, "time=01 a|time=03 b|  of b|time=05 c|"},
+		{[]*Node{b}, 1, "time=06 the end is missing|"},
+		{[]*Node{a}, 0, ""},
+		{[]*Node{never}, 5, ""},
+		{[]*Node{a, b, never}, -1, `n1 | time=01 a|n2 | {"time":"02","x":1}|n1 | time=03 b|n1 |   of b|n2 | time=04 e|n1 | time=05 c|n2 | time=06 the end is missing|`},
 	} {
 		var out strings.Builder
-		if err := (devLogsOptions{tail: x.tail}).run(t.Context(), x.nodes, &out); err != nil {
+		if err := (LogOptions{Tail: x.tail}).run(t.Context(), x.nodes, &out); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.ReplaceAll(out.String(), "\n", "|"); got != x.want {
@@ -48,7 +48,7 @@ func TestLogs(t *testing.T) {
 
 // TestLongLogs looks for the last lines behind more than one block.
 func TestLongLogs(t *testing.T) {
-	n := &devNode{Log: filepath.Join(t.TempDir(), "log")}
+	n := &Node{Log: filepath.Join(t.TempDir(), "log")}
 	var all []string
 	for i := range 20000 {
 		all = append(all, fmt.Sprintf("line %d", i))
@@ -58,7 +58,7 @@ func TestLongLogs(t *testing.T) {
 	}
 	for _, tail := range []int{1, 7000, 15000, 19999, 20000, 20001} {
 		var out strings.Builder
-		if err := (devLogsOptions{tail: tail}).run(t.Context(), []*devNode{n}, &out); err != nil {
+		if err := (LogOptions{Tail: tail}).run(t.Context(), []*Node{n}, &out); err != nil {
 			t.Fatal(err)
 		}
 		if want := strings.Join(all[max(0, len(all)-tail):], "\n") + "\n"; out.String() != want {

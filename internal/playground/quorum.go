@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/membership"
 )
 
 // lacks asks a node that serves and is not ready for the cluster's status. lack is set if
 // it cannot be ready before others run, and says which and how to start them; missing is
 // what else keeps it.
-func (c *devCluster) lacks(ctx context.Context, client *http.Client, n *devNode) (lack, missing string) {
+func (c *Cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string) {
 	code, body, err := n.get(ctx, client, membership.AdminPath+"status")
 	var st membership.ClusterStatus
 	if err != nil || code != http.StatusOK || json.Unmarshal(body, &st) != nil {
@@ -30,7 +31,7 @@ func (c *devCluster) lacks(ctx context.Context, client *http.Client, n *devNode)
 
 // lackOf says what keeps the cluster from a quorum, or from its first start, as long as
 // the processes that run now are all: "" if they suffice.
-func (c *devCluster) lackOf(name string, st membership.ClusterStatus) string {
+func (c *Cluster) lackOf(name string, st membership.ClusterStatus) string {
 	stopped := c.stopped()
 	if st.Waiting != "" {
 		if c.formed() || len(stopped) == 0 {
@@ -43,7 +44,7 @@ func (c *devCluster) lackOf(name string, st membership.ClusterStatus) string {
 		n := c.at(m.PeerAddress) // it may have no name yet
 		switch {
 		case !m.Voter:
-		case n != nil && n.running():
+		case n != nil && n.Running():
 			can = append(can, n.Name)
 		case n != nil:
 			cannot = append(cannot, n.Name+" is stopped")
@@ -66,7 +67,7 @@ func (c *devCluster) lackOf(name string, st membership.ClusterStatus) string {
 }
 
 // at is the node with a peer address, or nil.
-func (c *devCluster) at(peer string) *devNode {
+func (c *Cluster) at(peer string) *Node {
 	for _, n := range c.Nodes {
 		if n.Peer == peer {
 			return n
@@ -90,16 +91,16 @@ func missingOf(st membership.ClusterStatus) string {
 }
 
 // stopped are the names of the nodes that do not run.
-func (c *devCluster) stopped() (names []string) {
+func (c *Cluster) stopped() (names []string) {
 	for _, n := range c.Nodes {
-		if !n.running() {
+		if !n.Running() {
 			names = append(names, n.Name)
 		}
 	}
 	return names
 }
 
-func (c *devCluster) startThem(names []string) string {
+func (c *Cluster) startThem(names []string) string {
 	return fmt.Sprintf("Start the rest:  %s dev start %s --data-dir %s", self(), strings.Join(names, " "), rel(c.dir))
 }
 
@@ -107,12 +108,12 @@ func notRunning(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is stopped"
 	}
-	return inWords(names) + " are stopped"
+	return words.And(names) + " are stopped"
 }
 
 func runs(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " runs"
 	}
-	return inWords(names) + " run"
+	return words.And(names) + " run"
 }

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// devLockFile serializes the commands that change a playground: of several at once
+// lockFile serializes the commands that change a playground: of several at once
 // one starts a node, and the others see it. It is held while processes are started or
 // ended, not while they run or become ready, so a `quorate dev` in the foreground does
 // not hold it.
-const devLockFile = "lock"
+const lockFile = "lock"
 
 // lockWithin is how long a command may wait for others: longer than stopping all nodes
 // may take.
@@ -26,7 +26,7 @@ const lockWithin = 2 * (stopWithin + goneWithin)
 func lockPlayground(ctx context.Context, dir string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWithin)
 	defer cancel()
-	file := filepath.Join(dir, devLockFile)
+	file := filepath.Join(dir, lockFile)
 	for {
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -65,7 +65,7 @@ func isFile(f *os.File, name string) bool {
 
 // lockCluster locks the playground of a directory and reads it, with the processes that
 // run now.
-func lockCluster(ctx context.Context, dir string) (c *devCluster, unlock func(), err error) {
+func lockCluster(ctx context.Context, dir string) (c *Cluster, unlock func(), err error) {
 	// Not before it is known to be a playground: others' directories get no lock file.
 	if _, err := readCluster(dir); err != nil {
 		return nil, nil, err

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 // start starts a node's process in a session of its own, so that it outlives
 // this one, and notes its pid.
-func (c *devCluster) start(n *devNode) error {
+func (c *Cluster) start(n *Node) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -46,12 +46,15 @@ func (c *devCluster) start(n *devNode) error {
 	return c.write()
 }
 
+// envPrefix is that of the variables that are settings of a node.
+const envPrefix = "QUORATE_"
+
 // environment is that of a playground's node: without our own variables, since
 // the nodes have files, and with a fair share of the processors. Nodes that may
 // each use all of them wake and spin them for each other. But never one alone:
 // then everything waits while a sync of the disk blocks it, and writes cost an
 // eighth more. GOMAXPROCS of the caller goes before it.
-func (c *devCluster) environment(env []string, processors int) []string {
+func (c *Cluster) environment(env []string, processors int) []string {
 	share := "GOMAXPROCS=" + strconv.Itoa(max(2, (processors+len(c.Nodes)-1)/len(c.Nodes)))
 	var out []string
 	for _, e := range env {
@@ -65,9 +68,9 @@ func (c *devCluster) environment(env []string, processors int) []string {
 	return append(out, share)
 }
 
-// running reports whether the noted process is alive and a node of this
+// Running reports whether the noted process is alive and a node of this
 // directory, not another program that got its pid.
-func (n *devNode) running() bool {
+func (n *Node) Running() bool {
 	if n.PID == 0 {
 		return false
 	}
@@ -84,8 +87,8 @@ func (n *devNode) running() bool {
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command
 // that was killed may have started one and not noted it.
-func (c *devCluster) processes() map[*devNode][]int {
-	out := map[*devNode][]int{}
+func (c *Cluster) processes() map[*Node][]int {
+	out := map[*Node][]int{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -117,7 +120,7 @@ func nodeFile(pid int) string {
 }
 
 // refresh corrects the pids: those of processes that live, 0 for the nodes without one.
-func (c *devCluster) refresh() {
+func (c *Cluster) refresh() {
 	living := c.processes()
 	for _, n := range c.Nodes {
 		pids := living[n]
@@ -133,9 +136,9 @@ func (c *devCluster) refresh() {
 }
 
 // runningNodes are those of which a process lives.
-func (c *devCluster) runningNodes() (out []*devNode) {
+func (c *Cluster) runningNodes() (out []*Node) {
 	for _, n := range c.Nodes {
-		if n.running() {
+		if n.Running() {
 			out = append(out, n)
 		}
 	}
@@ -151,16 +154,16 @@ const (
 
 // stop ends nodes, gently first, waits until they are gone, and says which were
 // stopped. Without nodes it is all.
-func (c *devCluster) stop(ctx context.Context, out io.Writer, nodes ...*devNode) error {
+func (c *Cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error {
 	if len(nodes) == 0 {
 		nodes = c.Nodes
 	}
 	gently, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
 	var errs []error
-	var stopped []*devNode
+	var stopped []*Node
 	for _, n := range nodes {
-		if n.running() {
+		if n.Running() {
 			stopped = append(stopped, n)
 			// A node that somebody has paused hears nothing before it goes on.
 			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
@@ -182,7 +185,7 @@ func (c *devCluster) stop(ctx context.Context, out io.Writer, nodes ...*devNode)
 }
 
 // signal sends a signal; a process that has gone meanwhile needs none.
-func (n *devNode) signal(s syscall.Signal) error {
+func (n *Node) signal(s syscall.Signal) error {
 	for _, pid := range append([]int{n.PID}, n.more...) {
 		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("%s to %s: %w", s, n.Name, err)
@@ -192,9 +195,9 @@ func (n *devNode) signal(s syscall.Signal) error {
 }
 
 // waitGone waits until the node's processes are gone, at most until ctx ends.
-func (n *devNode) waitGone(ctx context.Context) bool {
+func (n *Node) waitGone(ctx context.Context) bool {
 	for _, pid := range append([]int{n.PID}, n.more...) {
-		for one := (&devNode{DataDir: n.DataDir, PID: pid}); one.running(); {
+		for one := (&Node{DataDir: n.DataDir, PID: pid}); one.Running(); {
 			select {
 			case <-ctx.Done():
 				return false

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 // waitReady waits until the nodes are ready: until the processes that were started, and
 // no others, answer /readyz. It fails at once when one of them exits, with the reason. A
 // wait that lasts says on messages what for.
-func (c *devCluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*devNode) error {
+func (c *Cluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*Node) error {
 	w, err := c.newWait(messages)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *devCluster) waitReady(ctx context.Context, messages io.Writer, nodes ..
 
 // waitServing is waitReady for nodes that may be alone: those that serve, and cannot be
 // ready before others run, are not waited for. Then it returns what is lacking.
-func (c *devCluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*devNode) (lack string, err error) {
+func (c *Cluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*Node) (lack string, err error) {
 	w, err := c.newWait(messages)
 	if err != nil {
 		return "", err
@@ -64,25 +64,25 @@ const (
 	repeatWord = 10 * time.Second       // though nothing has changed
 )
 
-// devWait is a wait for nodes of a playground.
-type devWait struct {
-	c        *devCluster
+// wait is a wait for nodes of a playground.
+type wait struct {
+	c        *Cluster
 	client   *http.Client
 	messages io.Writer
 	told     string
 	toldAt   time.Time
 }
 
-func (c *devCluster) newWait(messages io.Writer) (*devWait, error) {
+func (c *Cluster) newWait(messages io.Writer) (*wait, error) {
 	client, err := c.client()
-	return &devWait{c: c, client: client, messages: messages}, err
+	return &wait{c: c, client: client, messages: messages}, err
 }
 
-func (w *devWait) end() { w.client.CloseIdleConnections() }
+func (w *wait) end() { w.client.CloseIdleConnections() }
 
 // until waits until a node is ready; or, if it may be alone, until it serves and the
 // cluster lacks others, and returns what.
-func (w *devWait) until(ctx context.Context, n *devNode, mayBeAlone bool) (lack string, err error) {
+func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string, err error) {
 	began, asked, ours := time.Now(), time.Time{}, false
 	var missing string
 	for {
@@ -114,7 +114,7 @@ func (w *devWait) until(ctx context.Context, n *devNode, mayBeAlone bool) (lack 
 				what += "; " + missing
 			}
 		}
-		if !n.running() {
+		if !n.Running() {
 			return "", fmt.Errorf("%s has exited%s", n.Name, n.why())
 		}
 		w.tell(n, what, time.Since(began))
@@ -130,7 +130,7 @@ func (w *devWait) until(ctx context.Context, n *devNode, mayBeAlone bool) (lack 
 }
 
 // tell says what a wait is for, once it lasts.
-func (w *devWait) tell(n *devNode, what string, sofar time.Duration) {
+func (w *wait) tell(n *Node, what string, sofar time.Duration) {
 	text := n.Name + ": " + what
 	if sofar < firstWord || text == w.told && time.Since(w.toldAt) < repeatWord || time.Since(w.toldAt) < firstWord {
 		return
@@ -140,7 +140,7 @@ func (w *devWait) tell(n *devNode, what string, sofar time.Duration) {
 }
 
 // process asks a node which process it is.
-func (n *devNode) process(ctx context.Context, client *http.Client) (p process.Info, err error) {
+func (n *Node) process(ctx context.Context, client *http.Client) (p process.Info, err error) {
 	_, body, err := n.get(ctx, client, process.Path)
 	if err == nil {
 		err = json.Unmarshal(body, &p)
@@ -149,7 +149,7 @@ func (n *devNode) process(ctx context.Context, client *http.Client) (p process.I
 }
 
 // unready asks a node what it is not ready for: the names of the checks that fail, or "".
-func (n *devNode) unready(ctx context.Context, client *http.Client) (string, error) {
+func (n *Node) unready(ctx context.Context, client *http.Client) (string, error) {
 	code, body, err := n.get(ctx, client, "/readyz")
 	if err != nil || code == http.StatusOK {
 		return "", err
@@ -167,7 +167,7 @@ func (n *devNode) unready(ctx context.Context, client *http.Client) (string, err
 	return strings.Join(failed, ", "), nil
 }
 
-func (n *devNode) get(ctx context.Context, client *http.Client, path string) (code int, body []byte, err error) {
+func (n *Node) get(ctx context.Context, client *http.Client, path string) (code int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+path, nil)
 	if err != nil {
 		return 0, nil, err
@@ -182,7 +182,7 @@ func (n *devNode) get(ctx context.Context, client *http.Client, path string) (co
 }
 
 // client trusts the cluster's CA and presents the administrator's certificate.
-func (c *devCluster) client() (*http.Client, error) {
+func (c *Cluster) client() (*http.Client, error) {
 	config, err := c.tls()
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c *devCluster) client() (*http.Client, error) {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 
-func (c *devCluster) tls() (*tls.Config, error) {
+func (c *Cluster) tls() (*tls.Config, error) {
 	ca, err := os.ReadFile(c.CAFile)
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ const (
 
 // why is the reason that the log of this run gives for its end, with the place of the
 // log: the error that ended the process, or its last lines.
-func (n *devNode) why() string {
+func (n *Node) why() string {
 	where := "\nIts log: " + rel(n.Log)
 	f, err := os.Open(n.Log)
 	if err != nil {

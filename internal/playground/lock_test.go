@@ -1,9 +1,8 @@
-package main
+package playground
 
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,7 @@ func TestLockPlayground(t *testing.T) {
 					t.Errorf("%d have the lock", n)
 				}
 				if i == 0 {
-					if err := removeFile(filepath.Join(dir, devLockFile)); err != nil {
+					if err := removeFile(filepath.Join(dir, lockFile)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -43,6 +42,7 @@ func TestLockPlayground(t *testing.T) {
 
 func TestLockPlaygroundGivesUp(t *testing.T) {
 	dir := t.TempDir()
+	errHangup := errors.New("the terminal is gone")
 	unlock, err := lockPlayground(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -57,19 +57,5 @@ func TestLockPlaygroundGivesUp(t *testing.T) {
 	stop(errHangup)
 	if _, err := lockPlayground(ctx, dir); !errors.Is(err, errHangup) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestLockIsNotLeftInOthersDirectories: commands on what is no playground leave it as it
-// was.
-func TestLockIsNotLeftInOthersDirectories(t *testing.T) {
-	dir := t.TempDir()
-	for _, args := range [][]string{{"start", "n1"}, {"stop"}, {"status"}, {"logs"}, {"delete"}} {
-		if _, err := tryCommand(t, append(append([]string{"dev"}, args...), "--data-dir", dir)...); !errors.Is(err, errNoCluster) {
-			t.Errorf("dev %v: %v", args, err)
-		}
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("it has %v (%v)", entries, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"context"
@@ -11,17 +11,18 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/words"
 )
 
-// runDev starts a playground and, unless it is detached, stays until its end.
-func runDev(ctx context.Context, o devOptions, out, messages io.Writer) error {
-	ctx, end := untilHangup(ctx)
-	defer end()
+// Run starts a playground and, unless it is detached, stays until its end. It prints what to do next on out, and
+// what it waits for on messages. The error is a Stopped if ctx ended before the playground was ready.
+func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 	began := time.Now()
 	var children sync.WaitGroup
 	exited := make(chan struct{}, 1)
-	cluster, err := startDev(ctx, o, messages, func(n *devNode) {
-		if o.detach {
+	cluster, err := startAll(ctx, o, messages, func(n *Node) {
+		if o.Detach {
 			return
 		}
 		children.Go(func() {
@@ -34,40 +35,43 @@ func runDev(ctx context.Context, o devOptions, out, messages io.Writer) error {
 	})
 	if err == nil {
 		if err = cluster.waitReady(ctx, messages, cluster.Nodes...); err == nil {
-			cluster.printNextSteps(out, time.Since(began), o.detach)
+			cluster.printNextSteps(out, time.Since(began), o.Detach)
 		}
 	}
 	if err != nil {
 		if cluster != nil {
-			err = errors.Join(err, endDev(ctx, cluster, io.Discard))
+			err = errors.Join(err, endOurs(ctx, cluster, io.Discard))
 		}
 		children.Wait()
 		if ctx.Err() != nil {
-			return exitError{code: exitStopped, text: "stopped before the playground was ready"}
+			return Stopped("stopped before the playground was ready")
 		}
 		return err
 	}
-	if o.detach {
+	if o.Detach {
 		return nil
 	}
-	err = watchDev(ctx, cluster, exited, out)
+	err = watch(ctx, cluster, exited, out)
 	children.Wait()
 	return err
 }
 
-// startDev makes or opens the playground and starts its nodes. With an error it may
+// Stopped is the error of what a signal, or the end of the terminal, has ended before its time.
+type Stopped string
+
+// Error implements error.
+func (s Stopped) Error() string { return string(s) }
+
+// startAll makes or opens the playground and starts its nodes. With an error it may
 // return a cluster too: of that some nodes may run.
-func startDev(ctx context.Context, o devOptions, messages io.Writer, started func(*devNode)) (*devCluster, error) {
-	dir, err := filepath.Abs(o.dataDir)
+func startAll(ctx context.Context, o Options, messages io.Writer, started func(*Node)) (*Cluster, error) {
+	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	// What cannot be made leaves nothing behind, not even the lock.
-	if _, err := parseSettings(o.set); err != nil {
-		return nil, err
-	}
 	made := false
-	if _, err := readCluster(dir); errors.Is(err, errNoCluster) {
+	if _, err := readCluster(dir); errors.Is(err, ErrNone) {
 		if err := errors.Join(checkOwn(dir), o.checkLayout()); err != nil {
 			return nil, err
 		}
@@ -90,7 +94,7 @@ func startDev(ctx context.Context, o devOptions, messages io.Writer, started fun
 	}
 	if err != nil {
 		if _, none := os.Stat(clusterFile(dir)); errors.Is(none, fs.ErrNotExist) {
-			err = errors.Join(err, removeFile(filepath.Join(dir, devLockFile)))
+			err = errors.Join(err, removeFile(filepath.Join(dir, lockFile)))
 			if made {
 				err = errors.Join(err, os.Remove(dir))
 			}
@@ -112,9 +116,9 @@ func startDev(ctx context.Context, o devOptions, messages io.Writer, started fun
 	return c, nil
 }
 
-// endDev ends the processes that this one has started, and no others: the playground may
+// endOurs ends the processes that this one has started, and no others: the playground may
 // have been stopped and started again meanwhile.
-func endDev(ctx context.Context, ours *devCluster, out io.Writer) error {
+func endOurs(ctx context.Context, ours *Cluster, out io.Writer) error {
 	ctx = context.WithoutCancel(ctx)
 	unlock, err := lockPlayground(ctx, ours.dir)
 	if err != nil { // its directory may be gone; they must end all the same
@@ -133,9 +137,9 @@ func endDev(ctx context.Context, ours *devCluster, out io.Writer) error {
 // its children, because they were started again.
 const supervisePoll = 500 * time.Millisecond
 
-// watchDev stays until the end of a playground in the foreground, and says which nodes
+// watch stays until the end of a playground in the foreground, and says which nodes
 // exit and come back. When ctx ends, it stops them all.
-func watchDev(ctx context.Context, c *devCluster, exited <-chan struct{}, out io.Writer) error {
+func watch(ctx context.Context, c *Cluster, exited <-chan struct{}, out io.Writer) error {
 	tick := time.NewTicker(supervisePoll)
 	defer tick.Stop()
 	pids := map[string]int{} // of those that ran when they were last looked at
@@ -180,10 +184,10 @@ func watchDev(ctx context.Context, c *devCluster, exited <-chan struct{}, out io
 }
 
 // alreadyRuns is the refusal to start a playground of which nodes run.
-func (c *devCluster) alreadyRuns() error {
+func (c *Cluster) alreadyRuns() error {
 	var who, not []string
 	for _, n := range c.Nodes {
-		if n.running() {
+		if n.Running() {
 			who = append(who, fmt.Sprintf("%s (pid %d)", n.Name, n.PID))
 		} else {
 			not = append(not, n.Name)
@@ -191,13 +195,13 @@ func (c *devCluster) alreadyRuns() error {
 	}
 	dir := rel(c.dir)
 	if len(not) > 0 {
-		return fmt.Errorf("%s is running already: %s. To start the rest: %s dev start %s --data-dir %s", dir, inWords(who), self(), strings.Join(not, " "), dir)
+		return fmt.Errorf("%s is running already: %s. To start the rest: %s dev start %s --data-dir %s", dir, words.And(who), self(), strings.Join(not, " "), dir)
 	}
-	return fmt.Errorf("%s is running already: %s. To stop it: %s dev stop --data-dir %s", dir, inWords(who), self(), dir)
+	return fmt.Errorf("%s is running already: %s. To stop it: %s dev stop --data-dir %s", dir, words.And(who), self(), dir)
 }
 
-func (c *devCluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
-	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", count(len(c.Nodes), "node", "nodes"), took.Seconds())
+func (c *Cluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
+	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", words.Count(len(c.Nodes), "node", "nodes"), took.Seconds())
 	for _, n := range c.Nodes {
 		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
 	}

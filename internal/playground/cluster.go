@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"encoding/json"
@@ -13,20 +13,21 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
-// devCluster is cluster.json: what programs need to know of a playground.
-type devCluster struct {
-	Nodes                 []*devNode `json:"nodes"`
-	Kubeconfig            string     `json:"kubeconfig"`
-	CAFile                string     `json:"caFile"`
-	AdminCertFile         string     `json:"adminCertFile"`
-	AdminKeyFile          string     `json:"adminKeyFile"`
-	ServiceAccountKeyFile string     `json:"serviceAccountKeyFile"`
+// Cluster is cluster.json: what programs need to know of a playground.
+type Cluster struct {
+	Nodes                 []*Node `json:"nodes"`
+	Kubeconfig            string  `json:"kubeconfig"`
+	CAFile                string  `json:"caFile"`
+	AdminCertFile         string  `json:"adminCertFile"`
+	AdminKeyFile          string  `json:"adminKeyFile"`
+	ServiceAccountKeyFile string  `json:"serviceAccountKeyFile"`
 
 	dir string
 	// tied nodes end with this process, however it ends.
@@ -36,11 +37,11 @@ type devCluster struct {
 	// fresh is a cluster that is not on disk yet, replaced are the nodes in whose place
 	// it is made.
 	fresh    bool
-	replaced []*devNode
+	replaced []*Node
 }
 
-// devNode is one node of a playground.
-type devNode struct {
+// Node is one node of a playground.
+type Node struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"` // 0: it does not run
 	API     string `json:"api"`
@@ -53,8 +54,8 @@ type devNode struct {
 	more     []int // other processes of this node, which should not be
 }
 
-// errNoCluster is returned for a directory without a cluster.json.
-var errNoCluster = errors.New("there is no playground cluster")
+// ErrNone is returned for a directory without a cluster.json.
+var ErrNone = errors.New("there is no playground cluster")
 
 // errMoved is returned for a playground that was moved or copied: its nodes' files have the
 // paths of the first place.
@@ -62,14 +63,24 @@ var errMoved = errors.New("was made in")
 
 // Bounds of a playground.
 const (
-	maxDevNodes = 9
-	peerOffset  = 1000 // from a node's API port to its peer port
+	maxNodes   = 9
+	peerOffset = 1000 // from a node's API port to its peer port
 )
 
 func clusterFile(dir string) string { return filepath.Join(dir, "cluster.json") }
 
+// Nodes are the nodes of the playground in a directory, with the processes that run now.
+func Nodes(dir string) ([]*Node, error) {
+	c, err := readCluster(dir)
+	if err != nil {
+		return nil, err
+	}
+	c.refresh()
+	return c.Nodes, nil
+}
+
 // readCluster reads the cluster.json of a playground.
-func readCluster(dir string) (*devCluster, error) {
+func readCluster(dir string) (*Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -79,12 +90,12 @@ func readCluster(dir string) (*devCluster, error) {
 		return nil, fmt.Errorf("%s is not a directory: give another with --data-dir", rel(dir))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s: start one with 'quorate dev --data-dir %s'", errNoCluster, dir, dir)
+		return nil, fmt.Errorf("%w in %s: start one with 'quorate dev --data-dir %s'", ErrNone, dir, dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &devCluster{dir: dir}
+	c := &Cluster{dir: dir}
 	if err = json.Unmarshal(b, c); err == nil {
 		err = c.check()
 	}
@@ -97,16 +108,16 @@ func readCluster(dir string) (*devCluster, error) {
 	return c, nil
 }
 
-var devNodeName = regexp.MustCompile(`^n[1-9]$`)
+var nodeName = regexp.MustCompile(`^n[1-9]$`)
 
 // check refuses a cluster.json that no playground has written. Processes are ended and
 // directories removed by what it says.
-func (c *devCluster) check() error {
+func (c *Cluster) check() error {
 	if len(c.Nodes) == 0 {
 		return errors.New("it has no nodes")
 	}
 	for i, n := range c.Nodes {
-		if n == nil || !devNodeName.MatchString(n.Name) || c.node(n.Name) != n {
+		if n == nil || !nodeName.MatchString(n.Name) || c.node(n.Name) != n {
 			return fmt.Errorf("its node %d has no name of its own", i+1)
 		}
 		if filepath.Base(n.DataDir) != n.Name || filepath.Dir(n.DataDir) != filepath.Dir(c.Nodes[0].DataDir) {
@@ -131,7 +142,7 @@ func sameDir(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-func (c *devCluster) write() error {
+func (c *Cluster) write() error {
 	b, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
@@ -142,7 +153,7 @@ func (c *devCluster) write() error {
 // openCluster returns the cluster of a data directory. A directory that has none gets
 // one: the shared secret, a configuration file per node, certificates, kubeconfig. The
 // caller has locked the directory, or made it.
-func openCluster(o devOptions) (*devCluster, error) {
+func openCluster(o Options) (*Cluster, error) {
 	c, err := planCluster(o)
 	if err != nil {
 		return nil, err
@@ -152,16 +163,13 @@ func openCluster(o devOptions) (*devCluster, error) {
 
 // planCluster is the first half of openCluster, which changes nothing: it returns the
 // cluster that there is, or the one that is to be made.
-func planCluster(o devOptions) (*devCluster, error) {
-	dir, err := filepath.Abs(o.dataDir)
+func planCluster(o Options) (*Cluster, error) {
+	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parseSettings(o.set); err != nil {
-		return nil, err
-	}
 	c, err := readCluster(dir)
-	if errors.Is(err, errNoCluster) {
+	if errors.Is(err, ErrNone) {
 		if err := checkOwn(dir); err != nil {
 			return nil, err
 		}
@@ -194,11 +202,9 @@ func planCluster(o devOptions) (*devCluster, error) {
 // commit is the second half of openCluster. Of a cluster that is made, cluster.json is
 // written first, so that the directory is known for what it is, whatever happens to this
 // process.
-func (c *devCluster) commit(o devOptions) error {
-	set, err := parseSettings(o.set)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) commit(o Options) error {
+	var err error
+	set := split(o.Set)
 	if c.Kubeconfig, err = filepath.Abs(o.kubeconfigFile()); err != nil {
 		return err
 	}
@@ -220,11 +226,11 @@ func (c *devCluster) commit(o devOptions) error {
 		return err
 	}
 	var voters []string
-	for _, n := range c.Nodes[:o.nodes] {
+	for _, n := range c.Nodes[:o.Nodes] {
 		voters = append(voters, n.Peer)
 	}
 	for i, n := range c.Nodes {
-		if err := c.writeSettings(n, voters, i >= o.nodes, set); err != nil {
+		if err := c.writeSettings(n, voters, i >= o.Nodes, set); err != nil {
 			return err
 		}
 	}
@@ -232,38 +238,31 @@ func (c *devCluster) commit(o devOptions) error {
 }
 
 // checkLayout refuses what no playground can have.
-func (o devOptions) checkLayout() error {
-	all := o.nodes + o.nonvoters
+func (o Options) checkLayout() error {
+	all := o.Nodes + o.Nonvoters
 	switch last := 65535 - peerOffset - all + 1; {
-	case o.nodes < 1 || o.nodes > maxDevNodes:
-		return fmt.Errorf("--nodes %d: must be 1 to %d", o.nodes, maxDevNodes)
-	case o.nonvoters < 0 || all > maxDevNodes:
-		return fmt.Errorf("--nonvoters %d: must be 0 to %d with --nodes %d", o.nonvoters, maxDevNodes-o.nodes, o.nodes)
-	case o.apiPort < 1 || o.apiPort > last:
-		return fmt.Errorf("--api-port %d: must be 1 to %d: it needs %s from there on, and %d more %d higher", o.apiPort, last, count(all, "port", "ports"), all, peerOffset)
+	case o.Nodes < 1 || o.Nodes > maxNodes:
+		return fmt.Errorf("--nodes %d: must be 1 to %d", o.Nodes, maxNodes)
+	case o.Nonvoters < 0 || all > maxNodes:
+		return fmt.Errorf("--nonvoters %d: must be 0 to %d with --nodes %d", o.Nonvoters, maxNodes-o.Nodes, o.Nodes)
+	case o.APIPort < 1 || o.APIPort > last:
+		return fmt.Errorf("--api-port %d: must be 1 to %d: it needs %s from there on, and %d more %d higher", o.APIPort, last, words.Count(all, "port", "ports"), all, peerOffset)
 	}
 	return nil
 }
 
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // newCluster is a cluster that is to be made.
-func newCluster(dir string, o devOptions) (*devCluster, error) {
+func newCluster(dir string, o Options) (*Cluster, error) {
 	if err := o.checkLayout(); err != nil {
 		return nil, err
 	}
-	c := &devCluster{dir: dir, fresh: true}
-	for i := range o.nodes + o.nonvoters {
+	c := &Cluster{dir: dir, fresh: true}
+	for i := range o.Nodes + o.Nonvoters {
 		name := fmt.Sprintf("n%d", i+1)
-		c.Nodes = append(c.Nodes, &devNode{
+		c.Nodes = append(c.Nodes, &Node{
 			Name:    name,
-			API:     fmt.Sprintf("https://127.0.0.1:%d", o.apiPort+i),
-			Peer:    fmt.Sprintf("127.0.0.1:%d", o.apiPort+peerOffset+i),
+			API:     fmt.Sprintf("https://127.0.0.1:%d", o.APIPort+i),
+			Peer:    fmt.Sprintf("127.0.0.1:%d", o.APIPort+peerOffset+i),
 			DataDir: filepath.Join(dir, name),
 			Log:     filepath.Join(dir, name+".log"),
 		})
@@ -273,7 +272,7 @@ func newCluster(dir string, o devOptions) (*devCluster, error) {
 
 // credentials makes the shared secret, if there is none, and from it the
 // administrator's certificate and kubeconfig.
-func (c *devCluster) credentials() error {
+func (c *Cluster) credentials() error {
 	secrets, _, err := pki.LoadOrCreateSecrets(filepath.Join(c.dir, "token"))
 	if err != nil {
 		return err
@@ -295,8 +294,8 @@ func (c *devCluster) credentials() error {
 
 // clusters are those that the data of the nodes belongs to: none before the cluster has
 // formed, and one.
-func (c *devCluster) clusters() (map[*devNode]proto.ClusterID, error) {
-	out := map[*devNode]proto.ClusterID{}
+func (c *Cluster) clusters() (map[*Node]proto.ClusterID, error) {
+	out := map[*Node]proto.ClusterID{}
 	for _, n := range c.Nodes {
 		id, err := membership.ReadCluster(n.DataDir)
 		if err != nil {
@@ -311,7 +310,7 @@ func (c *devCluster) clusters() (map[*devNode]proto.ClusterID, error) {
 
 // formed reports whether a node has data of a cluster. What cannot be read may be such
 // data.
-func (c *devCluster) formed() bool {
+func (c *Cluster) formed() bool {
 	clusters, err := c.clusters()
 	return err != nil || len(clusters) > 0
 }
@@ -320,7 +319,7 @@ func (c *devCluster) formed() bool {
 // wait for each other for ever. It is about the nodes that are to run together: what lies
 // in the directory of one that does not run may be of a cluster that is no more, as beside
 // one that 'quorate recover' has made a new cluster of (see beside).
-func (c *devCluster) checkData(together ...*devNode) error {
+func (c *Cluster) checkData(together ...*Node) error {
 	clusters, err := c.clusters()
 	if err != nil {
 		return err
@@ -343,7 +342,7 @@ func (c *devCluster) checkData(together ...*devNode) error {
 	for _, id := range ids[1:] {
 		for _, name := range of[id] {
 			errs = append(errs, fmt.Errorf("the data of %s belongs to cluster %s, that of %s to %s: put its own directory back to %s. If it is lost: remove that one, start the others, and start %s after 'quorate member remove %s'",
-				name, id, inWords(of[ids[0]]), ids[0], rel(c.node(name).DataDir), name, name))
+				name, id, words.And(of[ids[0]]), ids[0], rel(c.node(name).DataDir), name, name))
 		}
 	}
 	return errors.Join(errs...)
@@ -351,9 +350,9 @@ func (c *devCluster) checkData(together ...*devNode) error {
 
 // beside are the nodes that will run together when some are started: with those that run,
 // and, if none does, with all others, unless one of them was recovered: it begins alone.
-func (c *devCluster) beside(nodes []*devNode) []*devNode {
+func (c *Cluster) beside(nodes []*Node) []*Node {
 	together := append(c.runningNodes(), nodes...)
-	recovered := slices.ContainsFunc(nodes, func(n *devNode) bool {
+	recovered := slices.ContainsFunc(nodes, func(n *Node) bool {
 		_, err := os.Stat(filepath.Join(n.DataDir, disk.RecoverAside))
 		return err == nil
 	})
@@ -363,7 +362,7 @@ func (c *devCluster) beside(nodes []*devNode) []*devNode {
 	return c.Nodes
 }
 
-func (c *devCluster) node(name string) *devNode {
+func (c *Cluster) node(name string) *Node {
 	for _, n := range c.Nodes {
 		if n.Name == name {
 			return n
@@ -372,19 +371,10 @@ func (c *devCluster) node(name string) *devNode {
 	return nil
 }
 
-func (c *devCluster) names() []string {
+func (c *Cluster) names() []string {
 	var names []string
 	for _, n := range c.Nodes {
 		names = append(names, n.Name)
 	}
 	return names
-}
-
-// inWords is how people write a list: a, b and c.
-func inWords(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

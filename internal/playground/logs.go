@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"bytes"
@@ -11,46 +11,30 @@ import (
 	"regexp"
 	"slices"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
-// devLogsOptions are the flags of `quorate dev logs`.
-type devLogsOptions struct {
-	follow bool
-	tail   int
+// LogOptions are what is shown of logs.
+type LogOptions struct {
+	// Follow goes on with what is logged from now on, until the context ends.
+	Follow bool
+	// Tail is how many lines of each node are shown; -1 is all.
+	Tail int
 }
 
-func devLogsCommand(o *devOptions) *cobra.Command {
-	l := devLogsOptions{}
-	c := &cobra.Command{
-		Use: "logs [NODE...]", Short: "Show the logs of a playground's nodes", Args: cobra.ArbitraryArgs,
-		Long: `Shows the last lines of the logs of a playground's nodes, or of those that are named.
-Lines of several nodes are in the order of their times, each with its node's name.`,
-		Example: `  quorate dev logs n1 --follow
-  quorate dev logs --tail -1 | grep -i election`,
-		ValidArgsFunction: completeNodes(o, func(*devNode) bool { return true }),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if l.tail < -1 {
-				return fmt.Errorf("--tail %d: must be a number of lines, or -1 for all", l.tail)
-			}
-			c, err := readCluster(o.dataDir)
-			if err != nil {
-				return err
-			}
-			nodes, err := c.choose(args)
-			if err != nil {
-				return err
-			}
-			if len(nodes) == 0 {
-				nodes = c.Nodes
-			}
-			return l.run(cmd.Context(), nodes, cmd.OutOrStdout())
-		},
+// Logs shows the logs of the nodes of these names, or of all, in the order of their times.
+func Logs(ctx context.Context, dir string, names []string, l LogOptions, out io.Writer) error {
+	c, err := readCluster(dir)
+	if err != nil {
+		return err
 	}
-	c.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
-	c.Flags().IntVar(&l.tail, "tail", 100, "how many lines of each node; -1 for all")
-	return c
+	nodes, err := c.choose(names)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 {
+		nodes = c.Nodes
+	}
+	return l.run(ctx, nodes, out)
 }
 
 // nodeLog is how far a log has been shown.
@@ -66,11 +50,11 @@ type logLine struct {
 	text []byte
 }
 
-func (l devLogsOptions) run(ctx context.Context, nodes []*devNode, out io.Writer) error {
+func (l LogOptions) run(ctx context.Context, nodes []*Node, out io.Writer) error {
 	var logs []*nodeLog
 	for _, n := range nodes {
 		log := &nodeLog{name: n.Name, file: n.Log}
-		if err := log.skipTo(l.tail); err != nil {
+		if err := log.skipTo(l.Tail); err != nil {
 			return err
 		}
 		logs = append(logs, log)
@@ -78,7 +62,7 @@ func (l devLogsOptions) run(ctx context.Context, nodes []*devNode, out io.Writer
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err := showLogs(logs, out, !l.follow); err != nil || !l.follow {
+		if err := showLogs(logs, out, !l.Follow); err != nil || !l.Follow {
 			return err
 		}
 		select {

@@ -1,43 +1,38 @@
-package main
+package playground
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/quorate/quorate/internal/words"
 )
 
-func devDeleteCommand(o *devOptions) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete", Short: "Stop a playground cluster and remove its data", Args: cobra.NoArgs,
-		Long: `Stops the nodes of a playground and removes what 'quorate dev' has made: cluster.json,
-the secret, certificates, kubeconfig, and each node's file, data and log. Other files
-in the directory stay, and so does a directory that is not a playground.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, unlock, err := lockCluster(cmd.Context(), o.dataDir)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			if err := c.stopAndNote(cmd.Context(), cmd.OutOrStdout()); err != nil {
-				return err
-			}
-			left, err := c.remove()
-			if err != nil {
-				return err
-			}
-			if len(left) > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "the playground in %s is deleted; not its own and still there: %s\n", rel(c.dir), some(left))
-				return nil
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is deleted\n", rel(c.dir))
-			return nil
-		},
+// Delete stops a playground and removes what it has made. Other files in the directory stay.
+func Delete(ctx context.Context, dir string, out io.Writer) error {
+	c, unlock, err := lockCluster(ctx, dir)
+	if err != nil {
+		return err
 	}
+	defer unlock()
+	if err := c.stopAndNote(ctx, out); err != nil {
+		return err
+	}
+	left, err := c.remove()
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(out, "the playground in %s is deleted; not its own and still there: %s\n", rel(c.dir), some(left))
+		return nil
+	}
+	fmt.Fprintf(out, "%s is deleted\n", rel(c.dir))
+	return nil
 }
 
 // checkOwn refuses a directory for a new playground that holds anything: it is
@@ -63,7 +58,7 @@ func foreign(dir string) (names []string, err error) {
 	for _, e := range entries {
 		name := e.Name()
 		// A directory that is a file system's root has lost+found.
-		if name != devLockFile && name != "lost+found" && !strings.HasPrefix(name, ".cluster.json.") {
+		if name != lockFile && name != "lost+found" && !strings.HasPrefix(name, ".cluster.json.") {
 			names = append(names, name)
 		}
 	}
@@ -76,11 +71,11 @@ func some(names []string) string {
 	if len(names) > most+1 {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return inWords(names)
+	return words.And(names)
 }
 
 // removeNode removes what a node has: its settings, data and log.
-func (c *devCluster) removeNode(n *devNode) error {
+func (c *Cluster) removeNode(n *Node) error {
 	// The names are checked when cluster.json is read: they lead nowhere else.
 	return errors.Join(os.RemoveAll(filepath.Join(c.dir, n.Name)), removeFile(c.settingsFile(n)), removeFile(filepath.Join(c.dir, n.Name+".log")))
 }
@@ -88,7 +83,7 @@ func (c *devCluster) removeNode(n *devNode) error {
 // remove removes a playground whose nodes do not run, and returns what is left in its
 // directory, which others have put there. cluster.json goes last: until then the command
 // can be repeated.
-func (c *devCluster) remove() (left []string, err error) {
+func (c *Cluster) remove() (left []string, err error) {
 	var errs []error
 	for _, n := range c.Nodes {
 		errs = append(errs, c.removeNode(n))
@@ -103,7 +98,7 @@ func (c *devCluster) remove() (left []string, err error) {
 	if err := removeFile(clusterFile(c.dir)); err != nil {
 		return nil, err
 	}
-	if err := removeFile(filepath.Join(c.dir, devLockFile)); err != nil {
+	if err := removeFile(filepath.Join(c.dir, lockFile)); err != nil {
 		return nil, err
 	}
 	if left, err = foreign(c.dir); err == nil && len(left) == 0 {

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"encoding/hex"
@@ -15,7 +15,7 @@ import (
 
 // checkPorts refuses to start nodes on ports that others have: the nodes themselves
 // would only say so in their logs, and a cluster may form of the rest.
-func (c *devCluster) checkPorts(o devOptions, nodes ...*devNode) error {
+func (c *Cluster) checkPorts(o Options, nodes ...*Node) error {
 	var taken []string
 	var first error
 	for _, n := range nodes {
@@ -54,7 +54,7 @@ func (c *devCluster) checkPorts(o devOptions, nodes ...*devNode) error {
 	if c.formed() {
 		return fmt.Errorf("%w; a playground keeps its ports: end what has them", first)
 	}
-	if free := freePortsAfter(o.apiPort, len(c.Nodes)); free != 0 {
+	if free := freePortsAfter(o.APIPort, len(c.Nodes)); free != 0 {
 		return fmt.Errorf("%w; others are free: --api-port %d", first, free)
 	}
 	return first

@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"os"
@@ -25,11 +25,11 @@ func TestLackOf(t *testing.T) {
 		{"n1 n2 n3", "", "1 of 3 found", ""},
 	} {
 		dir := t.TempDir()
-		cluster := &devCluster{dir: dir}
+		cluster := &Cluster{dir: dir}
 		var st membership.ClusterStatus
 		st.Waiting = c.waiting
 		for word := range strings.FieldsSeq(c.nodes) {
-			n := &devNode{Name: word[:2], Peer: word[:2] + ":7443", DataDir: filepath.Join(dir, word[:2])}
+			n := &Node{Name: word[:2], Peer: word[:2] + ":7443", DataDir: filepath.Join(dir, word[:2])}
 			if !strings.HasSuffix(word, "!") {
 				n.PID = pretend(t, n)
 			}
@@ -54,7 +54,7 @@ func TestLackOf(t *testing.T) {
 }
 
 // pretend starts a process that looks like a node's.
-func pretend(t *testing.T, n *devNode) int {
+func pretend(t *testing.T, n *Node) int {
 	t.Helper()
 	p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "read line", n.DataDir + ".yaml"}, &os.ProcAttr{Files: []*os.File{pipeEnd(t)}})
 	if err != nil {

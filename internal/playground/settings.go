@@ -1,4 +1,4 @@
-package main
+package playground
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func (c *devCluster) settingsFile(n *devNode) string { return filepath.Join(c.dir, n.Name+".yaml") }
+func (c *Cluster) settingsFile(n *Node) string { return filepath.Join(c.dir, n.Name+".yaml") }
 
 // writeSettings writes a node's configuration file: what an operator would write
 // for a node of a real cluster. voters are the peer addresses of the first voters.
-func (c *devCluster) writeSettings(n *devNode, voters []string, nonvoter bool, set map[string]string) error {
+func (c *Cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map[string]string) error {
 	settings := map[string]any{
 		"name":             n.Name,
 		"data-dir":         n.DataDir,
@@ -36,7 +36,7 @@ func (c *devCluster) writeSettings(n *devNode, voters []string, nonvoter bool, s
 }
 
 // changeSettings puts --set of a later start into the files of all nodes.
-func (c *devCluster) changeSettings(set map[string]string) error {
+func (c *Cluster) changeSettings(set map[string]string) error {
 	if len(set) == 0 {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (c *devCluster) changeSettings(set map[string]string) error {
 	return nil
 }
 
-func (c *devCluster) saveSettings(n *devNode, settings map[string]any, set map[string]string) error {
+func (c *Cluster) saveSettings(n *Node, settings map[string]any, set map[string]string) error {
 	for name, value := range set {
 		settings[name] = value
 	}
@@ -71,7 +71,7 @@ func (c *devCluster) saveSettings(n *devNode, settings map[string]any, set map[s
 var firstStartOnly = map[string]bool{"bootstrap-expect": true, "join": true, "nonvoter": true}
 
 // isNonvoter reports whether the playground has started a node without a vote.
-func (c *devCluster) isNonvoter(n *devNode) bool {
+func (c *Cluster) isNonvoter(n *Node) bool {
 	settings := map[string]any{}
 	b, err := os.ReadFile(c.settingsFile(n))
 	if err != nil || yaml.Unmarshal(b, &settings) != nil {
@@ -80,28 +80,17 @@ func (c *devCluster) isNonvoter(n *devNode) bool {
 	return fmt.Sprint(settings["nonvoter"]) == "true"
 }
 
-// playgroundOwn are the settings that a playground decides for its nodes.
-var playgroundOwn = []string{"name", "data-dir", "api-address", "peer-address", "token-file"}
+// Decides reports whether a playground decides a setting of its nodes by itself.
+func Decides(setting string) bool {
+	return slices.Contains([]string{"name", "data-dir", "api-address", "peer-address", "token-file"}, setting)
+}
 
-// parseSettings reads --set. What no node would start with is refused here,
-// before anything is made.
-func parseSettings(set []string) (map[string]string, error) {
+// split are settings by their names.
+func split(set []string) map[string]string {
 	out := map[string]string{}
-	f := new(settings).flags()
 	for _, s := range set {
-		name, value, ok := strings.Cut(s, "=")
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("--set %s: must be flag=value", s)
-		case f.Lookup(name) == nil:
-			return nil, fmt.Errorf("--set %s: there is no setting %q, see 'quorate node --help'%s", s, name, didYouMean(f, name))
-		case slices.Contains(playgroundOwn, name):
-			return nil, fmt.Errorf("--set %s: a playground decides %s by itself", s, name)
-		}
-		if err := f.Set(name, value); err != nil {
-			return nil, fmt.Errorf("--set %s: %s", s, invalidValue(f.Lookup(name), err))
-		}
+		name, value, _ := strings.Cut(s, "=")
 		out[name] = value
 	}
-	return out, nil
+	return out
 }

@@ -1,0 +1,103 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/quorate/quorate/internal/words"
+)
+
+// Start starts nodes that were stopped or killed, and waits until they are ready; if too few run for a quorum,
+// until they serve. The error is a Stopped if ctx ended first.
+func Start(ctx context.Context, dir string, names []string, out, messages io.Writer) error {
+	c, err := startNodes(ctx, dir, names)
+	if err != nil {
+		return err
+	}
+	nodes, err := c.choose(names)
+	if err != nil {
+		return err
+	}
+	lack, err := c.waitServing(ctx, messages, nodes...)
+	if err != nil {
+		if ctx.Err() != nil {
+			return Stopped(fmt.Sprintf("%s may not be ready yet: %s dev status --data-dir %s", words.And(names), self(), rel(c.dir)))
+		}
+		return err
+	}
+	state := "is ready"
+	if lack != "" {
+		state = "serves"
+	}
+	for _, n := range nodes {
+		fmt.Fprintf(out, "%s %s (pid %d)\n", n.Name, state, n.PID)
+	}
+	if lack != "" {
+		fmt.Fprintln(out, lack)
+	}
+	return nil
+}
+
+// startNodes starts the nodes of that name, under the playground's lock: of several
+// commands at once one starts a node.
+func startNodes(ctx context.Context, dir string, names []string) (*Cluster, error) {
+	c, unlock, err := lockCluster(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if len(names) == 0 {
+		return nil, fmt.Errorf("which node? %s: %s dev start %s --data-dir %s", c.choice(), self(), c.Nodes[0].Name, rel(c.dir))
+	}
+	nodes, err := c.choose(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if n.Running() {
+			return nil, fmt.Errorf("%s is running already (pid %d)", n.Name, n.PID)
+		}
+	}
+	if err := errors.Join(c.checkData(c.beside(nodes)...), c.checkPorts(Options{}, nodes...)); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if err := c.start(n); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Stop stops the nodes of these names, or all, and waits until they are gone. What does not run is no
+// error.
+func Stop(ctx context.Context, dir string, names []string, out io.Writer) error {
+	c, unlock, err := lockCluster(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	nodes, err := c.choose(names)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 && len(c.runningNodes()) == 0 {
+		fmt.Fprintf(out, "nothing runs in %s\n", rel(c.dir))
+		return nil
+	}
+	for _, n := range nodes {
+		if !n.Running() {
+			fmt.Fprintf(out, "%s does not run\n", n.Name)
+		}
+	}
+	return c.stopAndNote(ctx, out, nodes...)
+}
+
+// stopAndNote is stop, after which cluster.json has the pids of who is left.
+func (c *Cluster) stopAndNote(ctx context.Context, out io.Writer, nodes ...*Node) error {
+	err := c.stop(ctx, out, nodes...)
+	c.refresh()
+	return errors.Join(err, c.write())
+}

@@ -1,0 +1,108 @@
+package playground
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// Target is a playground that runs, for programs that measure it.
+type Target struct {
+	Dir   string
+	Nodes []*Node
+	// TLS trusts the cluster's CA and presents the administrator's certificate.
+	TLS *tls.Config
+}
+
+// Running is the playground of a directory. All its nodes must run.
+func Running(dir string) (*Target, error) {
+	c, err := readCluster(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range c.Nodes {
+		if !n.Running() {
+			return nil, fmt.Errorf("%s does not run: start it with 'quorate dev start %s --data-dir %s'", n.Name, n.Name, dir)
+		}
+	}
+	return c.target()
+}
+
+// Temporary starts a playground of its own on free ports, with the Nodes, Nonvoters and Set of o. Its nodes end with
+// this process, however that ends. end stops and removes it.
+func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, end func() error, err error) {
+	dir, err := os.MkdirTemp("", "quorate-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	var c *Cluster
+	port, err := freePorts(o.Nodes + o.Nonvoters)
+	if err == nil {
+		o.DataDir, o.Kubeconfig, o.APIPort = dir, filepath.Join(dir, "kubeconfig"), port
+		c, err = openCluster(o)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c.tied = true
+	var children sync.WaitGroup
+	end = func() error {
+		err := c.stop(context.WithoutCancel(ctx), io.Discard)
+		children.Wait()
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	fmt.Fprintf(progress, "starting %d voters and %d non-voters in %s\n", o.Nodes, o.Nonvoters, dir)
+	for _, n := range c.Nodes {
+		if err := c.start(n); err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		children.Go(func() { _ = n.child.Wait() }) // reaps it
+	}
+	if err := c.waitReady(ctx, progress, c.Nodes...); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	if t, err = c.target(); err != nil {
+		return nil, nil, errors.Join(err, end())
+	}
+	return t, end, nil
+}
+
+func (c *Cluster) target() (*Target, error) {
+	config, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	return &Target{Dir: c.dir, Nodes: c.Nodes, TLS: config}, nil
+}
+
+// freePorts returns the first of n ports of loopback that nobody has, and of which
+// nobody has the ones 1000 higher either. They lie below those that the kernel
+// gives to connections, so that they stay free.
+func freePorts(n int) (int, error) {
+	for range 100 {
+		first := 20000 + rand.IntN(10000)
+		if portsAreFree(first, n) && portsAreFree(first+1000, n) {
+			return first, nil
+		}
+	}
+	return 0, errors.New("no free ports between 20000 and 31000")
+}
+
+func portsAreFree(first, n int) bool {
+	for port := first; port < first+n; port++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
+}
