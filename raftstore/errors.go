@@ -1,30 +1,16 @@
 package raftstore
 
-import "errors"
+import storeerrors "github.com/quorate/quorate/raftstore/errors"
 
+// The errors of Store, as package raftstore/errors explains them.
 var (
-	// ErrNoLeader is returned when no leader could be reached in time and the
-	// write is certainly in no log, or when a linearizable read found no quorum.
-	ErrNoLeader = errors.New("no leader with a quorum is reachable")
-	// ErrUnknownOutcome is returned when a write may or may not have taken effect.
-	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
-	// ErrOverloaded is returned when the proposals in flight exceed their bound
-	// in bytes. The write is certainly in no log.
-	ErrOverloaded = errors.New("too many bytes of writes in flight")
-	// ErrTooLarge is returned for a write above proto.MaxEntryBytes.
-	ErrTooLarge = errors.New("object is too large")
-	// ErrFeature is returned for a write that needs a newer feature version than the
-	// cluster speaks. It is in no log. It succeeds when all members run a release that
-	// supports the version.
-	ErrFeature = errors.New("the cluster does not speak this feature version yet: some members run an older release")
-	// ErrTooOld is returned by Open, and is fatal later, when this release supports less
-	// than the cluster speaks. The remedy is the newer release; the data is sound.
-	ErrTooOld = errors.New("this release is older than what the cluster speaks: install the release that the other members run")
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("store is closed")
-	// ErrNotLeader is returned by calls that only a ready leader can serve.
-	ErrNotLeader = errors.New("this node is not the leader")
-	// ErrConfigurationChanged is returned when the membership is no longer what
-	// the caller saw.
-	ErrConfigurationChanged = errors.New("the cluster's configuration has changed")
+	ErrNoLeader             = storeerrors.ErrNoLeader
+	ErrUnknownOutcome       = storeerrors.ErrUnknownOutcome
+	ErrOverloaded           = storeerrors.ErrOverloaded
+	ErrTooLarge             = storeerrors.ErrTooLarge
+	ErrFeature              = storeerrors.ErrFeature
+	ErrTooOld               = storeerrors.ErrTooOld
+	ErrClosed               = storeerrors.ErrClosed
+	ErrNotLeader            = storeerrors.ErrNotLeader
+	ErrConfigurationChanged = storeerrors.ErrConfigurationChanged
 )

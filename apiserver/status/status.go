@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/quorate/quorate/raftstore"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,17 +42,17 @@ func ForRequest(err error, operation string, resource schema.GroupResource) *met
 func ofStore(err error, operation string, resource schema.GroupResource) *metav1.Status {
 	var e *apierrors.StatusError
 	switch {
-	case errors.Is(err, raftstore.ErrUnknownOutcome):
+	case errors.Is(err, storeerrors.ErrUnknownOutcome):
 		e = apierrors.NewTimeoutError("the outcome is unknown, the write may have happened", 0)
-	case errors.Is(err, raftstore.ErrNoLeader), errors.Is(err, raftstore.ErrNotLeader):
+	case errors.Is(err, storeerrors.ErrNoLeader), errors.Is(err, storeerrors.ErrNotLeader):
 		e = Unreachable(operation, resource)
-	case errors.Is(err, raftstore.ErrOverloaded):
+	case errors.Is(err, storeerrors.ErrOverloaded):
 		e = apierrors.NewTooManyRequests("too many writes in flight, please try again later", retrySoon)
-	case errors.Is(err, raftstore.ErrTooLarge):
+	case errors.Is(err, storeerrors.ErrTooLarge):
 		e = apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
-	case errors.Is(err, raftstore.ErrFeature):
-		e = apierrors.NewServiceUnavailable(raftstore.ErrFeature.Error())
-	case errors.Is(err, raftstore.ErrClosed):
+	case errors.Is(err, storeerrors.ErrFeature):
+		e = apierrors.NewServiceUnavailable(storeerrors.ErrFeature.Error())
+	case errors.Is(err, storeerrors.ErrClosed):
 		e = ShuttingDown()
 	case errors.Is(err, mvcc.ErrCompacted):
 		e = apierrors.NewResourceExpired(listTooOld)

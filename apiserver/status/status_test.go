@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/consistency"
-	"github.com/quorate/quorate/raftstore"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,12 +88,12 @@ func onTheWire() []struct {
 		{"shutting down", From(ShuttingDown())},
 		{"timeout", From(Timeout())},
 		{"internal", From(errors.New("disk on fire"))},
-		{"no leader", wrapped(raftstore.ErrNoLeader, "list")},
-		{"no leader, no request", From(raftstore.ErrNoLeader)},
-		{"unknown outcome", wrapped(errors.Join(raftstore.ErrUnknownOutcome, context.DeadlineExceeded), "create")},
-		{"overloaded", wrapped(raftstore.ErrOverloaded, "create")},
-		{"too large", wrapped(raftstore.ErrTooLarge, "create")},
-		{"closed", wrapped(raftstore.ErrClosed, "create")},
+		{"no leader", wrapped(storeerrors.ErrNoLeader, "list")},
+		{"no leader, no request", From(storeerrors.ErrNoLeader)},
+		{"unknown outcome", wrapped(errors.Join(storeerrors.ErrUnknownOutcome, context.DeadlineExceeded), "create")},
+		{"overloaded", wrapped(storeerrors.ErrOverloaded, "create")},
+		{"too large", wrapped(storeerrors.ErrTooLarge, "create")},
+		{"closed", wrapped(storeerrors.ErrClosed, "create")},
 		{"compacted list", wrapped(mvcc.ErrCompacted, "list")},
 		{"compacted watch", wrapped(mvcc.ErrCompacted, "watch")},
 		{"future", wrapped(mvcc.ErrFuture, "list")},
