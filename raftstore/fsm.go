@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // ErrInstallLoop is fatal: the leader sends the same snapshot again and again, and
@@ -31,7 +32,7 @@ const maxInstalls = 3
 // called by raft's FSM goroutine only.
 type fsm struct {
 	db      *disk.DB
-	hub     *hub
+	hub     *watch.Hub
 	waiters *waiters
 	hashes  hashes
 	// fatal ends the process; it does not return in production.
@@ -46,7 +47,8 @@ type fsm struct {
 	// the log agree with the snapshot. An error is fatal. Nil: there is no log.
 	dropDead func(mvcc.Mark) error
 
-	idle     int // installs since the last applied entry that brought nothing new
+	grown    []string // the tables of a batch: ApplyBatch's, kept for the next one
+	idle     int      // installs since the last applied entry that brought nothing new
 	restored atomic.Uint64
 	// fromLog is the index up to which the state machine has applied what this node's
 	// log holds. The state's own mark is higher when a snapshot has brought more.
@@ -68,7 +70,7 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // shows the result to readers, hands it to the disk and wakes who waits. It
 // returns an mvcc.Result for each command that was applied now.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
-	state := f.hub.current()
+	state := f.hub.State()
 	results := make([]any, len(logs))
 	batch := disk.Batch{Added: make([]disk.Added, 0, len(logs))}
 	at := state.Applied() // what Publish has shown: nothing of this batch yet
@@ -124,7 +126,11 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 	}
 	f.waiters.advance(at)
-	f.hub.published(at, batch.Added)
+	f.grown = f.grown[:0]
+	for i := range batch.Added {
+		f.grown = append(f.grown, batch.Added[i].Table)
+	}
+	f.hub.Published(at, f.grown)
 	f.applied()
 	batch.State = state.StateRecord()
 	f.db.Record(batch)
@@ -154,7 +160,7 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	if f.idle >= maxInstalls {
 		f.fatal(ErrInstallLoop)
 	}
-	before := f.hub.current().Applied()
+	before := f.hub.State().Applied()
 	state, err := f.db.Restore(rc)
 	if err != nil {
 		// raft would go on with the old state.
@@ -178,7 +184,7 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	if f.idle++; state.Applied() > before {
 		f.idle = 0
 	}
-	f.hub.replace(state)
+	f.hub.Replace(state)
 	f.waiters.advance(state.Applied())
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *Store) takeOffice(notify <-chan bool) {
 // nameCluster writes the cluster's id into the state of a fresh cluster.
 func (s *Store) nameCluster() {
 	id := s.Cluster()
-	if id == "" || s.hub.current().Mark().Cluster != "" {
+	if id == "" || s.hub.State().Mark().Cluster != "" {
 		return
 	}
 	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 	pb "google.golang.org/protobuf/proto"
 )
 
@@ -18,7 +18,7 @@ import (
 // built on the store. All methods are safe for concurrent use.
 type Memory struct {
 	id      proto.NodeID
-	hub     *hub
+	hub     *watch.Hub
 	waiters waiters
 
 	mu     sync.Mutex // held while an entry is applied: Memory is the state's one writer
@@ -29,7 +29,7 @@ type Memory struct {
 // NewMemory returns an empty store that leads itself. It begins with the entries
 // that every log begins with, so that no list ever has revision zero.
 func NewMemory() *Memory {
-	m := &Memory{id: proto.NodeID(rand.Text()), hub: newHub(mvcc.New())}
+	m := &Memory{id: proto.NodeID(rand.Text()), hub: watch.New(mvcc.New())}
 	for _, e := range []struct {
 		kind proto.Kind
 		msg  pb.Message
@@ -91,7 +91,7 @@ func (m *Memory) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mv
 	if m.closed {
 		return mvcc.Result{}, ErrClosed
 	}
-	state := m.hub.current()
+	state := m.hub.State()
 	r, err := state.Apply(m.index+1, 1, entry)
 	if err != nil {
 		return mvcc.Result{}, err
@@ -104,31 +104,31 @@ func (m *Memory) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mv
 		}
 	}
 	m.waiters.advance(proto.Revision(m.index))
-	var added []disk.Added
+	var grown []string
 	if r.Version != nil {
-		added = append(added, disk.Added{Table: r.Table.Name(), Version: r.Version})
+		grown = append(grown, r.Table.Name())
 	}
-	m.hub.published(proto.Revision(m.index), added)
+	m.hub.Published(proto.Revision(m.index), grown)
 	return r, nil
 }
 
 // State is the state. It is never replaced.
-func (m *Memory) State() *mvcc.State { return m.hub.current() }
+func (m *Memory) State() *mvcc.State { return m.hub.State() }
 
 // Applied is the newest revision that reads see.
-func (m *Memory) Applied() proto.Revision { return m.hub.current().Applied() }
+func (m *Memory) Applied() proto.Revision { return m.hub.State().Applied() }
 
 // Watch returns a watcher behind revision after. Errors: mvcc.ErrCompacted.
-func (m *Memory) Watch(table string, after proto.Revision) (*Watcher, error) {
-	return m.hub.watch(table, after, mvcc.Interest{})
+func (m *Memory) Watch(table string, after proto.Revision) (*watch.Watcher, error) {
+	return m.hub.Watch(table, after, mvcc.Interest{})
 }
 
 // Published tells that something was applied. See Store.Published.
-func (m *Memory) Published() (<-chan struct{}, func()) { return m.hub.listen() }
+func (m *Memory) Published() (<-chan struct{}, func()) { return m.hub.Listen() }
 
 // WatchOnly is Watch for some of the table's changes. See Store.WatchOnly.
-func (m *Memory) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
-	return m.hub.watch(table, after, only)
+func (m *Memory) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*watch.Watcher, error) {
+	return m.hub.Watch(table, after, only)
 }
 
 // ReadIndex returns the applied index: everything that was acknowledged is
@@ -180,6 +180,6 @@ func (m *Memory) Close() error {
 		return nil
 	}
 	m.waiters.close(ErrClosed)
-	m.hub.close()
+	m.hub.Close()
 	return nil
 }

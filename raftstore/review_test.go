@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // Raft drops committed batches that wait for the state machine when it shuts
@@ -271,7 +272,7 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 		if err := sink.Restore(io.NopCloser(&snapshot)); err != nil {
 			t.Fatal(err)
 		}
-		if got := sink.hub.current().Applied(); got != proto.Revision(i+1) {
+		if got := sink.hub.State().Applied(); got != proto.Revision(i+1) {
 			t.Fatalf("restored %d, want %d", got, i+1)
 		}
 	}
@@ -307,11 +308,11 @@ func newTestFSM(t *testing.T) *fsm {
 		t.Fatal(err)
 	}
 	f := &fsm{
-		db: db, hub: newHub(state), waiters: &waiters{}, fatal: fatal, applied: func() {},
+		db: db, hub: watch.New(state), waiters: &waiters{}, fatal: fatal, applied: func() {},
 		snapshotConfiguration: func() (uint64, raft.Configuration) { return 0, raft.Configuration{} },
 	}
 	t.Cleanup(func() {
-		f.hub.close()
+		f.hub.Close()
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

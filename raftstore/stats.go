@@ -60,7 +60,7 @@ func (s *Store) Counters() Counters {
 		HeartbeatsFailed:   s.nudge.beatsFailed.Load(),
 		LeaderChanges:      s.leader.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),
-		Watchers:           s.hub.count.Load(),
+		Watchers:           s.hub.Watchers(),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // Store is one node's part of the replicated store. All methods are safe for
@@ -26,7 +27,7 @@ type Store struct {
 	// snapshots are raft's; there is only the newest.
 	snapshots *disk.SnapshotStore
 	fsm       *fsm
-	hub       *hub
+	hub       *watch.Hub
 
 	waiters  waiters
 	leader   leadership
@@ -82,7 +83,7 @@ func (s *Store) open() (err error) {
 	if err := checkFeature(state.Mark().Feature, cfg.Seams.Supports); err != nil {
 		return err
 	}
-	s.hub = newHub(state)
+	s.hub = watch.New(state)
 	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, supports: cfg.Seams.Supports}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
@@ -224,33 +225,33 @@ func (s *Store) Close() error {
 		errs = append(errs, s.db.Close())
 	}
 	if s.hub != nil {
-		s.hub.close()
+		s.hub.Close()
 	}
 	return errors.Join(errs...)
 }
 
 // State is the local state. A snapshot may replace it as a whole: take it once
 // per read.
-func (s *Store) State() *mvcc.State { return s.hub.current() }
+func (s *Store) State() *mvcc.State { return s.hub.State() }
 
 // Applied is the newest revision that reads of this node see.
-func (s *Store) Applied() proto.Revision { return s.hub.current().Applied() }
+func (s *Store) Applied() proto.Revision { return s.hub.State().Applied() }
 
 // Watch returns a watcher behind revision after. The table need not exist.
 // Errors: mvcc.ErrCompacted.
-func (s *Store) Watch(table string, after proto.Revision) (*Watcher, error) {
-	return s.hub.watch(table, after, mvcc.Interest{})
+func (s *Store) Watch(table string, after proto.Revision) (*watch.Watcher, error) {
+	return s.hub.Watch(table, after, mvcc.Interest{})
 }
 
 // Published returns a channel that is sent to after entries were applied, whatever
 // they changed, and a function that ends it. Capacity one: a wake-up may stand
 // for many entries. Who follows all tables reads their histories after it.
-func (s *Store) Published() (<-chan struct{}, func()) { return s.hub.listen() }
+func (s *Store) Published() (<-chan struct{}, func()) { return s.hub.Listen() }
 
 // WatchOnly is Watch for some of the table's changes: the watcher is not woken by
 // others and does not return them. Errors: mvcc.ErrCompacted.
-func (s *Store) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
-	return s.hub.watch(table, after, only)
+func (s *Store) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*watch.Watcher, error) {
+	return s.hub.Watch(table, after, only)
 }
 
 // WaitApplied returns when this node has applied index r. It returns the
@@ -267,7 +268,7 @@ func (s *Store) NodeName() string { return s.cfg.Name }
 
 // Cluster is the id of the cluster, or "" before there is one.
 func (s *Store) Cluster() proto.ClusterID {
-	if id := s.hub.current().Mark().Cluster; id != "" {
+	if id := s.hub.State().Mark().Cluster; id != "" {
 		return id
 	}
 	if id := s.bootstrapped.Load(); id != nil {

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,47 +12,8 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
-
-// TestWatchDoesNotWaitForItself: a watch that begins while its table grows gets
-// its first wake from whoever is first, and Watch returns in any case. The number
-// of rounds is what it takes to see the two meet; a busy machine makes fewer.
-func TestWatchDoesNotWaitForItself(t *testing.T) {
-	h := newHub(mvcc.New())
-	defer h.close()
-	stop, growing := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(growing)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				h.published(0, []disk.Added{{Table: "t"}})
-			}
-		}
-	}()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for i, end := 0, time.Now().Add(10*time.Second); i < 1_000_000 && time.Now().Before(end); i++ {
-			w, err := h.watch("t", 0, mvcc.Interest{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			<-w.Wake()
-			w.Close()
-		}
-	}()
-	select {
-	case <-watched:
-	case <-time.After(30 * time.Second):
-		t.Error("a watch waits for a reader of its own wake")
-	}
-	close(stop)
-	<-growing
-}
 
 // TestWakeIsNotLostToAnEarlierPoke applies writes one at a time while the hub's
 // rounds run all the time, as they do when batches follow closely, and demands that
@@ -69,10 +29,10 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHub(state)
-	defer h.close()
+	h := watch.New(state)
+	defer h.Close()
 	f := &fsm{db: db, hub: h, waiters: &waiters{}, fatal: func(err error) { t.Error(err) }, applied: func() {}}
-	w, err := h.watch("t", 0, mvcc.Interest{})
+	w, err := h.Watch("t", 0, mvcc.Interest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +40,13 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	round, unlisten := h.Listen()
+	defer unlisten()
 	wg.Go(func() {
 		for {
+			h.Published(0, nil) // brings nothing: it only makes the hub look
 			select {
-			case h.poke <- struct{}{}:
+			case <-round:
 			case <-ctx.Done():
 				return
 			}
@@ -136,46 +99,6 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 			}
 		case <-time.After(5 * time.Second):
 			t.Fatalf("batch %d woke nobody", i)
-		}
-	}
-}
-
-// A received state replaces the old one while the hub looks through a batch of it.
-// The batch's deletion has emptied the table, and the new state, whose floor is that
-// very revision, does not have the table any more: a watcher of one key must not be
-// moved across the deletion as if it did not concern it.
-func TestRoundAfterTheTableIsGone(t *testing.T) {
-	const emptied = 100
-	old := mvcc.New()
-	apply := func(at proto.RaftIndex, kind proto.Kind, m proto.Message) mvcc.Result {
-		t.Helper()
-		b, err := proto.Encode(kind, m)
-		noError(t, err)
-		r, err := old.Apply(at, 1, b)
-		noError(t, err)
-		old.Publish()
-		return r
-	}
-	apply(50, proto.KindWrite, write("a/k", "v"))
-	apply(emptied-1, proto.KindNewTerm, &proto.NewTerm{Term: 1})
-	for _, only := range interesting() {
-		h := newHub(old)
-		w, err := h.watch("t", emptied-1, only)
-		noError(t, err)
-		var buf [8]*mvcc.Version
-		if n, at, err := w.Next(buf[:]); n != 0 || at != emptied-1 || err != nil {
-			t.Fatal(n, at, err)
-		}
-		h.close() // its goroutine: the test makes the rounds
-
-		received := mvcc.New()
-		noError(t, received.LoadState(&proto.StateRecord{Applied: 500, Floor: emptied}))
-		received.Publish()
-		h.state.Store(received) // the first line of replace
-		h.published(emptied, []disk.Added{{Table: "t"}})
-		h.round()
-		if n, at, err := w.Next(buf[:]); !errors.Is(err, mvcc.ErrCompacted) {
-			t.Errorf("%+v: %d events up to %d, %v, want %v", only, n, at, err, mvcc.ErrCompacted)
 		}
 	}
 }

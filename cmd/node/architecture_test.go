@@ -54,9 +54,10 @@ func both(a, b map[string]string) map[string]string {
 var rooms = map[string]room{
 	"proto":               {reach: noKubernetes},
 	"raftstore/mvcc":      {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
+	"raftstore/watch":     {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"raftstore/disk":      {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/peer":      {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors":    {direct: pure, reach: noRaft},
 	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},

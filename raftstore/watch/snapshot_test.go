@@ -1,4 +1,4 @@
-package raftstore
+package watch
 
 import (
 	"fmt"
@@ -13,15 +13,13 @@ import (
 // TestNarrowWatchersSurviveASnapshot replaces the state under watchers that have
 // not read everything of the old one: they go on where they were.
 func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
-	before, after := NewMemory(), NewMemory()
-	defer before.Close()
-	defer after.Close()
+	before, after := newWriter(t), newWriter(t)
 	random := rand.New(rand.NewPCG(7, 8))
 	var history []*mvcc.Version
-	start := before.Applied()
+	start := before.applied()
 	var watchers []*Watcher
 	for _, only := range interesting() {
-		w, err := before.WatchOnly("t", start, only)
+		w, err := before.Watch("t", start, only)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,14 +30,9 @@ func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
 		w := randomWrite(random)
 		w.RequestId = fmt.Appendf(nil, "request-%08d", i)
 		if i < 300 {
-			if _, err := before.Propose(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
+			before.write(w)
 		}
-		r, err := after.Propose(t.Context(), w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := after.write(w)
 		if r.Version != nil {
 			history = append(history, r.Version)
 		}
@@ -62,9 +55,9 @@ func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
 		}
 	}
 	awaitRouted(t, before)
-	before.hub.replace(after.State())
+	before.Replace(after.State())
 	for i, w := range watchers {
-		for end := after.Applied(); ; {
+		for end := after.applied(); ; {
 			select {
 			case <-w.Wake():
 			case <-time.After(10 * time.Second):
@@ -91,12 +84,10 @@ func TestNarrowWatchersSurviveASnapshot(t *testing.T) {
 // TestQuietWatcherOutlivesASnapshot: a snapshot whose floor has passed what a
 // watcher has read, but not what the hub has looked at, does not make it too old.
 func TestQuietWatcherOutlivesASnapshot(t *testing.T) {
-	before, after := NewMemory(), NewMemory()
-	defer before.Close()
-	defer after.Close()
+	before, after := newWriter(t), newWriter(t)
 	var watchers []*Watcher
 	for _, only := range []mvcc.Interest{{Key: "quiet/x"}, {Prefix: "quiet/"}, {Field: mvcc.Pair{Name: "f", Value: "rare"}}} {
-		w, err := before.WatchOnly("t", before.Applied(), only)
+		w, err := before.Watch("t", before.applied(), only)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,22 +100,15 @@ func TestQuietWatcherOutlivesASnapshot(t *testing.T) {
 	}
 	for i := range 100 {
 		w := &proto.Write{Table: "t", Key: "busy/x", Op: proto.Op_OP_PUT, Value: []byte(`{}`), RequestId: fmt.Appendf(nil, "request-%08d", i)}
-		for _, m := range []*Memory{before, after} {
-			if _, err := m.Propose(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
+		for _, m := range []*writer{before, after} {
+			m.write(w)
 		}
 	}
 	awaitRouted(t, before)
-	if err := after.Compact(t.Context(), before.Applied()); err != nil {
-		t.Fatal(err)
-	}
-	r, err := after.Propose(t.Context(), &proto.Write{Table: "t", Key: "quiet/x", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
+	after.compact(before.applied())
+	r := after.write(&proto.Write{Table: "t", Key: "quiet/x", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
 		Fields: []*proto.Attribute{{Name: "f", Value: "rare"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before.hub.replace(after.State())
+	before.Replace(after.State())
 	for _, w := range watchers {
 		select {
 		case <-w.Wake():

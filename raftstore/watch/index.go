@@ -1,4 +1,4 @@
-package raftstore
+package watch
 
 import (
 	"github.com/quorate/quorate/proto"
@@ -6,7 +6,7 @@ import (
 )
 
 // interests are the watchers of one table by what they are interested in. Guarded
-// by hub.watchersMu.
+// by Hub.watchersMu.
 type interests struct {
 	groups map[mvcc.Interest]*group
 	// fields are the names of the fields that groups are by, with how many there are.

@@ -1,15 +1,14 @@
-package raftstore
+package watch
 
 import (
 	"sync"
 	"sync/atomic"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// hub tells watchers that there is something for them. The applying goroutine only
+// Hub tells watchers that there is something for them. The applying goroutine only
 // marks tables and pokes; one goroutine of the hub's own looks who is interested,
 // so that ten thousand watchers cost the apply path nothing, and a change costs no
 // watcher anything that it does not concern.
@@ -18,7 +17,7 @@ import (
 // was published, at least once. A watcher that is not among them then registers
 // later, and has its first wake from the start: its first read takes an applied
 // mark that covers the version.
-type hub struct {
+type Hub struct {
 	state atomic.Pointer[mvcc.State]
 	// routed is the revision up to which the watchers of all changes were told.
 	// Watchers rely on it only for changes after their registration.
@@ -38,8 +37,9 @@ type hub struct {
 	count      atomic.Int64
 }
 
-func newHub(state *mvcc.State) *hub {
-	h := &hub{
+// New returns the hub of a state, with a goroutine that ends with Close.
+func New(state *mvcc.State) *Hub {
+	h := &Hub{
 		poke:      make(chan struct{}, 1),
 		done:      make(chan struct{}),
 		ended:     make(chan struct{}),
@@ -54,10 +54,14 @@ func newHub(state *mvcc.State) *hub {
 	return h
 }
 
-func (h *hub) current() *mvcc.State { return h.state.Load() }
+// State is the current state.
+func (h *Hub) State() *mvcc.State { return h.state.Load() }
 
-// replace swaps the state, as after a snapshot.
-func (h *hub) replace(state *mvcc.State) {
+// Watchers is how many watchers there are.
+func (h *Hub) Watchers() int64 { return h.count.Load() }
+
+// Replace swaps the state, as after a snapshot.
+func (h *Hub) Replace(state *mvcc.State) {
 	h.state.Store(state)
 	h.mu.Lock()
 	h.replaced, h.applied = true, state.Applied()
@@ -65,28 +69,31 @@ func (h *hub) replace(state *mvcc.State) {
 	h.wakeUp()
 }
 
-// published notes what a batch up to at has added, and lets the hub look. It must
-// be called after Publish: a round in between would find nothing, and the next one
-// would not look again.
-func (h *hub) published(at proto.Revision, added []disk.Added) {
+// Published notes the tables that have new versions since a batch up to at, and lets
+// the hub look. It must be called after the state's Publish: a round in between would
+// find nothing, and the next one would not look again. It keeps nothing of tables,
+// which may name one twice.
+func (h *Hub) Published(at proto.Revision, tables []string) {
 	h.mu.Lock()
-	for i := range added {
-		h.grown[added[i].Table] = struct{}{}
+	for _, name := range tables {
+		h.grown[name] = struct{}{}
 	}
-	h.applied = at
+	h.applied = max(h.applied, at)
 	h.mu.Unlock()
 	h.wakeUp()
 }
 
-func (h *hub) wakeUp() {
+func (h *Hub) wakeUp() {
 	select {
 	case h.poke <- struct{}{}:
 	default:
 	}
 }
 
-func (h *hub) watch(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
-	if h.current().Floor() > after {
+// Watch returns a watcher of what concerns an interest in a table, behind revision
+// after. The table need not exist. Errors: mvcc.ErrCompacted.
+func (h *Hub) Watch(table string, after proto.Revision, only mvcc.Interest) (*Watcher, error) {
+	if h.State().Floor() > after {
 		return nil, mvcc.ErrCompacted
 	}
 	w := &Watcher{hub: h, table: table, only: only.Canonical(), after: after, wake: make(chan struct{}, 1)}
@@ -108,7 +115,7 @@ func (h *hub) watch(table string, after proto.Revision, only mvcc.Interest) (*Wa
 	return w, nil
 }
 
-func (h *hub) remove(w *Watcher) {
+func (h *Hub) remove(w *Watcher) {
 	h.watchersMu.Lock()
 	defer h.watchersMu.Unlock()
 	t := h.watchers[w.table]
@@ -121,8 +128,9 @@ func (h *hub) remove(w *Watcher) {
 	h.count.Add(-1)
 }
 
-// listen returns a channel that is sent to after each round, and what ends it.
-func (h *hub) listen() (<-chan struct{}, func()) {
+// Listen returns a channel that is sent to after each round, whatever it was about, and
+// what ends it. Capacity one: a wake-up may stand for many entries.
+func (h *Hub) Listen() (<-chan struct{}, func()) {
 	wake := make(chan struct{}, 1)
 	h.watchersMu.Lock()
 	defer h.watchersMu.Unlock()
@@ -134,7 +142,7 @@ func (h *hub) listen() (<-chan struct{}, func()) {
 	}
 }
 
-func (h *hub) run() {
+func (h *Hub) run() {
 	defer close(h.ended)
 	for {
 		select {
@@ -147,7 +155,7 @@ func (h *hub) run() {
 }
 
 // round tells watchers about everything that was published since the last one.
-func (h *hub) round() {
+func (h *Hub) round() {
 	h.mu.Lock()
 	grown, upTo, replaced := h.grown, h.applied, h.replaced
 	if len(grown) > 0 {
@@ -168,7 +176,7 @@ func (h *hub) round() {
 			t.wakeAll(since + 1)
 		}
 	} else {
-		state := h.current()
+		state := h.State()
 		for name := range grown {
 			if t := h.watchers[name]; t != nil {
 				t.route(state.Table(name), since, upTo)
@@ -184,7 +192,8 @@ func (h *hub) round() {
 	}
 }
 
-func (h *hub) close() {
+// Close ends the hub's goroutine: nobody is woken any more.
+func (h *Hub) Close() {
 	close(h.done)
 	<-h.ended
 }

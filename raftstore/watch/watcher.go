@@ -1,4 +1,4 @@
-package raftstore
+package watch
 
 import (
 	"errors"
@@ -14,14 +14,14 @@ import (
 // is replaced by a snapshot: the history is part of the state. For one
 // goroutine at a time.
 type Watcher struct {
-	hub   *hub
+	hub   *Hub
 	table string
 	only  mvcc.Interest // canonical
 	wake  chan struct{}
 	// due is the first revision that concerns the watcher and that it may not have
-	// read; zero if there is none up to hub.routed.
+	// read; zero if there is none up to Hub.routed.
 	due   atomic.Uint64
-	place int // in its group; guarded by hub.watchersMu
+	place int // in its group; guarded by Hub.watchersMu
 
 	// Of the reading goroutine:
 	state  *mvcc.State // the cursor's
@@ -45,7 +45,7 @@ func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err
 			w.skip(proto.Revision(due) - 1)
 		}
 	}
-	state := w.hub.current()
+	state := w.hub.State()
 	// The mark before the table: a table that does not exist after the mark was read
 	// has no version at or below it. And after due: what it stood for is visible.
 	applied := state.Applied()

@@ -1,4 +1,4 @@
-package raftstore
+package watch
 
 import (
 	"context"
@@ -42,14 +42,13 @@ func randomWrite(r *rand.Rand) *proto.Write {
 // read exactly the part of the history that its interest covers, in order.
 func TestNarrowWatchersMissNothing(t *testing.T) {
 	const writes, rounds = 4000, 12
-	m := NewMemory()
-	defer m.Close()
+	m := newWriter(t)
 	var (
 		mu      sync.Mutex
 		history []*mvcc.Version // as the writer saw it, with what was before
 		end     proto.Revision
 	)
-	start := m.Applied()
+	start := m.applied()
 	var wg sync.WaitGroup
 	for i, only := range interesting() {
 		for reader := range 2 {
@@ -87,10 +86,7 @@ func TestNarrowWatchersMissNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range writes {
 		mu.Lock() // a reader must not be ahead of the note
-		r, err := m.Propose(t.Context(), randomWrite(random))
-		if err != nil {
-			t.Error(err)
-		}
+		r := m.write(randomWrite(random))
 		if r.Version != nil {
 			history = append(history, r.Version)
 		}
@@ -112,10 +108,7 @@ func TestNarrowWatchersMissNothing(t *testing.T) {
 			w.Key = only.Prefix + "last"
 		}
 		mu.Lock()
-		r, err := m.Propose(t.Context(), w)
-		if err != nil {
-			t.Error(err)
-		}
+		r := m.write(w)
 		history = append(history, r.Version)
 		mu.Unlock()
 	}
@@ -124,8 +117,8 @@ func TestNarrowWatchersMissNothing(t *testing.T) {
 
 // followOnly reads a watcher, waiting for Wake alone, until it has read up to a
 // revision.
-func followOnly(ctx context.Context, m *Memory, only mvcc.Interest, after, until proto.Revision, size int) (got []proto.Revision, read proto.Revision, err error) {
-	w, err := m.WatchOnly("t", after, only)
+func followOnly(ctx context.Context, m *writer, only mvcc.Interest, after, until proto.Revision, size int) (got []proto.Revision, read proto.Revision, err error) {
+	w, err := m.Watch("t", after, only)
 	if err != nil {
 		return nil, after, err
 	}
@@ -157,19 +150,18 @@ func followOnly(ctx context.Context, m *Memory, only mvcc.Interest, after, until
 // TestQuietWatcherOutlivesTheFloor: what does not concern a watcher cannot make it
 // too old, however far the floor goes, and whether or not it reads meanwhile.
 func TestQuietWatcherOutlivesTheFloor(t *testing.T) {
-	m := NewMemory()
-	defer m.Close()
+	m := newWriter(t)
 	random := rand.New(rand.NewPCG(5, 6))
 	var watchers []*Watcher
 	only := append(interesting()[3:4], mvcc.Interest{Prefix: "quiet/"}, mvcc.Interest{Field: mvcc.Pair{Name: "f", Value: "rare"}})
 	for _, i := range only {
-		w, err := m.WatchOnly("t", m.Applied(), i)
+		w, err := m.Watch("t", m.applied(), i)
 		if err != nil {
 			t.Fatal(err)
 		}
 		watchers = append(watchers, w)
 	}
-	other, err := m.Watch("other", m.Applied())
+	other, err := m.Watch("other", m.applied(), mvcc.Interest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,14 +177,10 @@ func TestQuietWatcherOutlivesTheFloor(t *testing.T) {
 	for range 1000 {
 		w := randomWrite(random)
 		w.Key = "busy/" + w.Key[2:]
-		if _, err := m.Propose(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		m.write(w)
 	}
 	awaitRouted(t, m)
-	if err := m.Compact(t.Context(), m.Applied()); err != nil {
-		t.Fatal(err)
-	}
+	m.compact(m.applied())
 	for _, w := range watchers {
 		select {
 		case <-w.Wake():
@@ -209,10 +197,7 @@ func TestQuietWatcherOutlivesTheFloor(t *testing.T) {
 		case w.only.Prefix != "":
 			write.Key = w.only.Prefix + "y"
 		}
-		r, err := m.Propose(t.Context(), write)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := m.write(write)
 		select {
 		case <-w.Wake():
 		case <-time.After(10 * time.Second):
@@ -225,9 +210,9 @@ func TestQuietWatcherOutlivesTheFloor(t *testing.T) {
 }
 
 // awaitRouted waits until the hub has told everybody about everything.
-func awaitRouted(t *testing.T, m *Memory) {
+func awaitRouted(t *testing.T, m *writer) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); proto.Revision(m.hub.routed.Load()) < m.Applied(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); proto.Revision(m.routed.Load()) < m.applied(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the hub does not follow")
 		}
@@ -237,24 +222,19 @@ func awaitRouted(t *testing.T, m *Memory) {
 // TestUnreadWatcherIsTooOld: the floor ends a watcher that has something to read
 // below it, and only that one.
 func TestUnreadWatcherIsTooOld(t *testing.T) {
-	m := NewMemory()
-	defer m.Close()
+	m := newWriter(t)
 	for _, only := range []mvcc.Interest{{}, {Key: "a/0"}, {Prefix: "a/"}, {Field: mvcc.Pair{Name: "f", Value: "x"}}} {
-		w, err := m.WatchOnly("t", m.Applied(), only)
+		w, err := m.Watch("t", m.applied(), only)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer w.Close()
 		for range 3 {
-			if _, err := m.Propose(t.Context(), &proto.Write{Table: "t", Key: "a/0", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
-				Fields: []*proto.Attribute{{Name: "f", Value: "x"}}}); err != nil {
-				t.Fatal(err)
-			}
+			m.write(&proto.Write{Table: "t", Key: "a/0", Op: proto.Op_OP_PUT, Value: []byte(`{}`),
+				Fields: []*proto.Attribute{{Name: "f", Value: "x"}}})
 		}
 		awaitRouted(t, m)
-		if err := m.Compact(t.Context(), m.Applied()); err != nil {
-			t.Fatal(err)
-		}
+		m.compact(m.applied())
 		if n, _, err := w.Next(make([]*mvcc.Version, 2)); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Errorf("%+v: %d, %v, want ErrCompacted", only, n, err)
 		}
@@ -263,21 +243,16 @@ func TestUnreadWatcherIsTooOld(t *testing.T) {
 
 // TestLongChain: a key that has changed too often is read from the history.
 func TestLongChain(t *testing.T) {
-	m := NewMemory()
-	defer m.Close()
-	start := m.Applied()
+	m := newWriter(t)
+	start := m.applied()
 	const writes = 5000
 	for i := range writes {
-		if _, err := m.Propose(t.Context(), &proto.Write{Table: "t", Key: fmt.Sprint("a/", i%2), Op: proto.Op_OP_PUT, Value: []byte(`{}`)}); err != nil {
-			t.Fatal(err)
-		}
+		m.write(&proto.Write{Table: "t", Key: fmt.Sprint("a/", i%2), Op: proto.Op_OP_PUT, Value: []byte(`{}`)})
 		if i%2 == 1 {
-			if _, err := m.Propose(t.Context(), &proto.Write{Table: "t", Key: "a/1", Op: proto.Op_OP_PUT, Value: []byte(`{}`)}); err != nil {
-				t.Fatal(err)
-			}
+			m.write(&proto.Write{Table: "t", Key: "a/1", Op: proto.Op_OP_PUT, Value: []byte(`{}`)})
 		}
 	}
-	got, _, err := followOnly(t.Context(), m, mvcc.Interest{Key: "a/1"}, start, m.Applied(), 128)
+	got, _, err := followOnly(t.Context(), m, mvcc.Interest{Key: "a/1"}, start, m.applied(), 128)
 	if err != nil || len(got) != writes {
 		t.Errorf("%d events, %v, want %d", len(got), err, writes)
 	}
@@ -300,15 +275,14 @@ func BenchmarkWatchers(b *testing.B) {
 		{"everything", func(int) mvcc.Interest { return mvcc.Interest{} }},
 	} {
 		b.Run(row.name, func(b *testing.B) {
-			m := NewMemory()
-			defer m.Close()
+			m := newWriter(b)
 			ctx, cancel := context.WithCancel(b.Context())
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer cancel()
 			var wakes, events atomic.Int64
 			for i := range watchers {
-				w, err := m.WatchOnly("pods", m.Applied(), row.only(i))
+				w, err := m.Watch("pods", m.applied(), row.only(i))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -338,10 +312,8 @@ func BenchmarkWatchers(b *testing.B) {
 			b.ResetTimer()
 			for n := range b.N {
 				i := n % watchers
-				if _, err := m.Propose(ctx, &proto.Write{Table: "pods", Key: fmt.Sprintf("ns%d/%d", i%100, i), Op: proto.Op_OP_PUT, Value: []byte(`{}`),
-					Fields: []*proto.Attribute{{Name: "spec.nodeName", Value: fmt.Sprint("node", i%5000)}}}); err != nil {
-					b.Fatal(err)
-				}
+				m.write(&proto.Write{Table: "pods", Key: fmt.Sprintf("ns%d/%d", i%100, i), Op: proto.Op_OP_PUT, Value: []byte(`{}`),
+					Fields: []*proto.Attribute{{Name: "spec.nodeName", Value: fmt.Sprint("node", i%5000)}}})
 				want := int64(n+1) * map[string]int64{"object": 1, "field": 2, "namespace": watchers / 100, "everything": watchers}[row.name]
 				for deadline := time.Now().Add(20 * time.Second); events.Load() < want; {
 					if time.Now().After(deadline) {

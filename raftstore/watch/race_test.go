@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// TestWatchDoesNotWaitForItself: a watch that begins while its table grows gets
+// its first wake from whoever is first, and Watch returns in any case. The number
+// of rounds is what it takes to see the two meet; a busy machine makes fewer.
+func TestWatchDoesNotWaitForItself(t *testing.T) {
+	h := New(mvcc.New())
+	defer h.Close()
+	stop, growing := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(growing)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				h.Published(0, []string{"t"})
+			}
+		}
+	}()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for i, end := 0, time.Now().Add(10*time.Second); i < 1_000_000 && time.Now().Before(end); i++ {
+			w, err := h.Watch("t", 0, mvcc.Interest{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			<-w.Wake()
+			w.Close()
+		}
+	}()
+	select {
+	case <-watched:
+	case <-time.After(30 * time.Second):
+		t.Error("a watch waits for a reader of its own wake")
+	}
+	close(stop)
+	<-growing
+}
+
+// A received state replaces the old one while the hub looks through a batch of it.
+// The batch's deletion has emptied the table, and the new state, whose floor is that
+// very revision, does not have the table any more: a watcher of one key must not be
+// moved across the deletion as if it did not concern it.
+func TestRoundAfterTheTableIsGone(t *testing.T) {
+	const emptied = 100
+	old := newWriter(t)
+	old.index = 49
+	old.write(&proto.Write{Table: "t", Key: "a/k", Op: proto.Op_OP_PUT, Value: []byte("v")})
+	old.index = emptied - 2
+	old.apply(proto.KindNewTerm, &proto.NewTerm{Term: 1})
+	for _, only := range interesting() {
+		h := New(old.State())
+		w, err := h.Watch("t", emptied-1, only)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buf [8]*mvcc.Version
+		if n, at, err := w.Next(buf[:]); n != 0 || at != emptied-1 || err != nil {
+			t.Fatal(n, at, err)
+		}
+		h.Close() // its goroutine: the test makes the rounds
+
+		received := mvcc.New()
+		if err := received.LoadState(&proto.StateRecord{Applied: 500, Floor: emptied}); err != nil {
+			t.Fatal(err)
+		}
+		received.Publish()
+		h.state.Store(received) // the first line of replace
+		h.Published(emptied, []string{"t"})
+		h.round()
+		if n, at, err := w.Next(buf[:]); !errors.Is(err, mvcc.ErrCompacted) {
+			t.Errorf("%+v: %d events up to %d, %v, want %v", only, n, at, err, mvcc.ErrCompacted)
+		}
+	}
+}
