@@ -21,7 +21,7 @@ func TestSingleCollection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{cfg: Config{Store: StoreOf(mem)}}
+	s := &Server{cfg: Config{Store: mem}}
 	for target, single := range map[string]bool{
 		"/api/v1/namespaces/a/pods":                                                 false,
 		"/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx":                 true,

@@ -92,7 +92,7 @@ var definitionsResource = apischema.GroupVersionResource{Group: "apiextensions.k
 // WatchDefinitions returns a channel that is sent to when definitions may have
 // changed, and a function that ends it.
 func (s *Server) WatchDefinitions() (<-chan struct{}, func(), error) {
-	w, err := s.cfg.Store.Watch(crd.Table, s.cfg.Store.State().Applied())
+	w, err := s.cfg.Store.Watch(crd.Table, s.cfg.Store.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch definitions: %w", err)
 	}

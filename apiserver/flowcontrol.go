@@ -58,7 +58,7 @@ func (s *Server) KeepFlowControl(ctx context.Context) error {
 func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func() error) error {
 	var wakes [2]<-chan struct{}
 	for i, resource := range []schema.GroupVersionResource{flowSchemas, priorityLevels} {
-		w, err := s.cfg.Store.Watch(kinds.BuiltinTable(resource.GroupResource()), s.cfg.Store.State().Applied())
+		w, err := s.cfg.Store.Watch(kinds.BuiltinTable(resource.GroupResource()), s.cfg.Store.State().Applied(), mvcc.Interest{})
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", resource.Resource, err)
 		}

@@ -74,7 +74,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	definitions := crd.New(mem, registry, slog.Default())
 	cfg := apiserver.Config{
 		Authorizer: auth.Roles(roles, roles.Empty), Roles: roles,
-		Store: apiserver.StoreOf(mem), Reads: reader,
+		Store: mem, Reads: reader,
 		Kinds: definitions.Current, Definitions: definitions,
 		Authenticator: admin{},
 		Discovery:     http.NotFoundHandler(),

@@ -195,7 +195,7 @@ func (s *Server) TerminatingNamespaces() ([]string, error) {
 // WatchNamespaces returns a channel that is sent to when namespaces may have
 // changed, and a function that ends it.
 func (s *Server) WatchNamespaces() (<-chan struct{}, func(), error) {
-	w, err := s.cfg.Store.Watch(namespacesTable, s.cfg.Store.State().Applied())
+	w, err := s.cfg.Store.Watch(namespacesTable, s.cfg.Store.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch namespaces: %w", err)
 	}

@@ -132,7 +132,7 @@ func (o Objects) WatchTable(gvr apischema.GroupVersionResource) (<-chan struct{}
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := o.s.cfg.Store.Watch(c.res.Table(), o.s.cfg.Store.State().Applied())
+	w, err := o.s.cfg.Store.Watch(c.res.Table(), o.s.cfg.Store.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // Store is what the API needs of the replicated store. *raftstore.Store and
@@ -20,12 +21,10 @@ type Store interface {
 	// State is the local state: Applied, Floor, Table(name).Get / Range. It may be
 	// replaced as a whole by a snapshot; take it once per request.
 	State() *mvcc.State
-	// Watch returns a cursor on a table's history behind revision after. The table
-	// need not exist. Errors: mvcc.ErrCompacted.
-	Watch(table string, after proto.Revision) (Watcher, error)
-	// WatchOnly is Watch for some of the table's changes: the cursor returns only
-	// those, and others do not wake it.
-	WatchOnly(table string, after proto.Revision, only mvcc.Interest) (Watcher, error)
+	// Watch returns a watcher of what concerns an interest in a table, behind revision
+	// after; other changes do not wake it. The table need not exist. Errors:
+	// mvcc.ErrCompacted.
+	Watch(table string, after proto.Revision, interest mvcc.Interest) (*watch.Watcher, error)
 	// Published returns a channel that is sent to after entries were applied, whatever
 	// they changed, and a function that ends it. Capacity one.
 	Published() (<-chan struct{}, func())
@@ -37,18 +36,4 @@ type Store interface {
 	// NodeID and NodeName of this node.
 	NodeID() proto.NodeID
 	NodeName() string
-}
-
-// Watcher is a position in a table's history. For one goroutine.
-type Watcher interface {
-	// Next fills buf with the versions that follow, without waiting, and returns
-	// their number and the revision up to which everything has now been read
-	// (progress; a bookmark may carry it if n < len(buf)). Errors:
-	// mvcc.ErrCompacted when the floor has passed the position.
-	Next(buf []*mvcc.Version) (n int, progress proto.Revision, err error)
-	// Wake is sent to when there may be more to read. Capacity one; spurious
-	// wake-ups happen.
-	Wake() <-chan struct{}
-	// Close releases the watcher.
-	Close()
 }

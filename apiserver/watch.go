@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -106,7 +107,7 @@ type watching struct {
 	sel    *selection
 	events *codec.EventWriter
 	entry  *watchEntry
-	cursor Watcher
+	cursor *watch.Watcher
 	after  proto.Revision // everything up to here has been read
 	unsent int            // events since the last flush
 	told   int64          // bytes that the observer was told of
@@ -129,7 +130,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 			return
 		}
 	}
-	cursor, err := w.s.cfg.Store.WatchOnly(w.res.Table(), w.after, w.sel.interest())
+	cursor, err := w.s.cfg.Store.Watch(w.res.Table(), w.after, w.sel.interest())
 	if err != nil {
 		w.fail(w.tooOld(err))
 		return

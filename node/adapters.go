@@ -208,7 +208,7 @@ func listTable(state *mvcc.State, table string) (map[string][]byte, error) {
 
 // Changes does not read what has changed: each wake-up has the table listed.
 func (k smallTables) Changes(table string) (<-chan struct{}, func(), error) {
-	w, err := k.Watch(table, k.State().Applied())
+	w, err := k.Watch(table, k.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", table, err)
 	}

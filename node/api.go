@@ -72,7 +72,7 @@ func (n *Node) serveAPI(context.Context) error {
 		}
 	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: timedStore{apiserver.StoreOf(n.store), n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
+		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
 		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),

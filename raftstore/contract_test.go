@@ -15,15 +15,15 @@ func calm(c *Config) {
 
 func TestContractOneNode(t *testing.T) {
 	c := newCluster(t, 1, calm)
-	storetest.Run(t, func(*testing.T) storetest.Store { return storetest.Of(c.leader().Store) })
+	storetest.Run(t, func(*testing.T) storetest.Store { return c.leader().Store })
 }
 
 func TestContractLeaderOfThree(t *testing.T) {
 	c := newCluster(t, 3, calm)
-	storetest.Run(t, func(*testing.T) storetest.Store { return storetest.Of(c.leader().Store) })
+	storetest.Run(t, func(*testing.T) storetest.Store { return c.leader().Store })
 }
 
 func TestContractFollowerOfThree(t *testing.T) {
 	c := newCluster(t, 3, calm)
-	storetest.Run(t, func(*testing.T) storetest.Store { return storetest.Of(c.other(c.leader()).Store) })
+	storetest.Run(t, func(*testing.T) storetest.Store { return c.other(c.leader()).Store })
 }

@@ -118,18 +118,13 @@ func (m *Memory) State() *mvcc.State { return m.hub.State() }
 // Applied is the newest revision that reads see.
 func (m *Memory) Applied() proto.Revision { return m.hub.State().Applied() }
 
-// Watch returns a watcher behind revision after. Errors: mvcc.ErrCompacted.
-func (m *Memory) Watch(table string, after proto.Revision) (*watch.Watcher, error) {
-	return m.hub.Watch(table, after, mvcc.Interest{})
+// Watch returns a watcher behind revision after. See Store.Watch.
+func (m *Memory) Watch(table string, after proto.Revision, interest mvcc.Interest) (*watch.Watcher, error) {
+	return m.hub.Watch(table, after, interest)
 }
 
 // Published tells that something was applied. See Store.Published.
 func (m *Memory) Published() (<-chan struct{}, func()) { return m.hub.Listen() }
-
-// WatchOnly is Watch for some of the table's changes. See Store.WatchOnly.
-func (m *Memory) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*watch.Watcher, error) {
-	return m.hub.Watch(table, after, only)
-}
 
 // ReadIndex returns the applied index: everything that was acknowledged is
 // applied here. Errors: ErrClosed and the context's.

@@ -14,7 +14,7 @@ func TestMemoryContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		m := raftstore.NewMemory()
 		t.Cleanup(func() { _ = m.Close() })
-		return storetest.Of(m)
+		return m
 	})
 }
 

@@ -90,7 +90,7 @@ func TestRestoresGiveNothingOutAgain(t *testing.T) {
 		if floor := m.State().Floor(); floor <= newest {
 			t.Fatalf("restore %d of %s: the floor is %d; %d was given out", i, step.of, floor, newest)
 		}
-		if w, err := m.Watch("t", newest); !errors.Is(err, mvcc.ErrCompacted) {
+		if w, err := m.Watch("t", newest, mvcc.Interest{}); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Fatalf("restore %d of %s: a watch from %d gets %v, %v", i, step.of, newest, w, err)
 		}
 		name := fmt.Sprintf("restore %d of %s", i, step.of)

@@ -237,22 +237,17 @@ func (s *Store) State() *mvcc.State { return s.hub.State() }
 // Applied is the newest revision that reads of this node see.
 func (s *Store) Applied() proto.Revision { return s.hub.State().Applied() }
 
-// Watch returns a watcher behind revision after. The table need not exist.
-// Errors: mvcc.ErrCompacted.
-func (s *Store) Watch(table string, after proto.Revision) (*watch.Watcher, error) {
-	return s.hub.Watch(table, after, mvcc.Interest{})
+// Watch returns a watcher of what concerns an interest in a table, behind revision
+// after. It does not return other changes and is not woken by them. The table need not
+// exist. Errors: mvcc.ErrCompacted.
+func (s *Store) Watch(table string, after proto.Revision, interest mvcc.Interest) (*watch.Watcher, error) {
+	return s.hub.Watch(table, after, interest)
 }
 
 // Published returns a channel that is sent to after entries were applied, whatever
 // they changed, and a function that ends it. Capacity one: a wake-up may stand
 // for many entries. Who follows all tables reads their histories after it.
 func (s *Store) Published() (<-chan struct{}, func()) { return s.hub.Listen() }
-
-// WatchOnly is Watch for some of the table's changes: the watcher is not woken by
-// others and does not return them. Errors: mvcc.ErrCompacted.
-func (s *Store) WatchOnly(table string, after proto.Revision, only mvcc.Interest) (*watch.Watcher, error) {
-	return s.hub.Watch(table, after, only)
-}
 
 // WaitApplied returns when this node has applied index r. It returns the
 // context's error or ErrClosed.

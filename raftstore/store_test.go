@@ -51,7 +51,7 @@ func TestLeaderStopsUnderLoad(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	leader := c.leader()
 	survivor := c.other(leader)
-	watcher, err := survivor.Watch("t", 0)
+	watcher, err := survivor.Watch("t", 0, mvcc.Interest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 		if err := m.WaitApplied(c.ctx(), last); err != nil {
 			t.Fatal(err)
 		}
-		w, err := m.Watch("t", first)
+		w, err := m.Watch("t", first, mvcc.Interest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestSnapshotInstall(t *testing.T) {
 	if n := away.Counters().SnapshotsInstalled; n == 0 {
 		t.Error("no snapshot was installed: the test shows nothing")
 	}
-	w, err := away.Watch("t", r.Revision)
+	w, err := away.Watch("t", r.Revision, mvcc.Interest{})
 	if err != nil {
 		t.Fatal(err)
 	}

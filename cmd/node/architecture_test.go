@@ -59,12 +59,12 @@ var rooms = map[string]room{
 	"raftstore/peer":      {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors":    {direct: pure, reach: noRaft},
-	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "internal/loglimit", "apiserver/"}, reach: noRaft},
+	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "apiserver/"}, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.

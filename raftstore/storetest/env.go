@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // env is one test's view of a store: a table of its own and a bounded context.
@@ -86,9 +87,9 @@ func (e *env) mustBe(key, name string, rev proto.Revision) {
 	}
 }
 
-func (e *env) watch(after proto.Revision) Watcher {
+func (e *env) watch(after proto.Revision, interest mvcc.Interest) *watch.Watcher {
 	e.t.Helper()
-	w, err := e.s.Watch(e.table, after)
+	w, err := e.s.Watch(e.table, after, interest)
 	if err != nil {
 		e.t.Fatalf("watch after %d: %v", after, err)
 	}
@@ -105,7 +106,7 @@ type event struct {
 
 // follow reads events, waiting for Wake alone, until done says so. It demands
 // that revisions rise and that progress never passes an event that comes later.
-func (e *env) follow(w Watcher, done func([]event) bool) ([]event, error) {
+func (e *env) follow(w *watch.Watcher, done func([]event) bool) ([]event, error) {
 	var all []event
 	var last, read proto.Revision
 	buf := make([]*mvcc.Version, 7)

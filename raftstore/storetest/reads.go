@@ -82,7 +82,7 @@ func watchWhileWriting(t *testing.T, e *env) {
 	results := make([][]event, 4)
 	var watchers sync.WaitGroup
 	for i := range results {
-		w := e.watch(start)
+		w := e.watch(start, mvcc.Interest{})
 		watchers.Go(func() {
 			all, err := e.follow(w, sawEnd)
 			if err != nil {
@@ -115,7 +115,7 @@ func watchWhileWriting(t *testing.T, e *env) {
 	acknowledged[end] = "end"
 	watchers.Wait()
 
-	late, err := e.follow(e.watch(start), sawEnd)
+	late, err := e.follow(e.watch(start, mvcc.Interest{}), sawEnd)
 	if err != nil {
 		t.Errorf("a watcher that began afterwards: %v", err)
 	}
@@ -133,7 +133,7 @@ func watchWhileWriting(t *testing.T, e *env) {
 
 // Wake is sent when a write of the table is visible, and Next waits for nothing.
 func watchWakes(t *testing.T, e *env) {
-	w := e.watch(e.s.State().Applied())
+	w := e.watch(e.s.State().Applied(), mvcc.Interest{})
 	buf := make([]*mvcc.Version, 4)
 	if n, _, err := w.Next(buf); n != 0 || err != nil {
 		t.Fatalf("an empty history: %d events, %v", n, err)
@@ -171,7 +171,7 @@ func watchFromThePast(t *testing.T, e *env) {
 		revs = append(revs, e.apply(e.put(fmt.Sprint("k", i%3), fmt.Sprint(i))).Revision)
 	}
 	for i, rev := range revs[:len(revs)-1] {
-		all, err := e.follow(e.watch(rev), func(all []event) bool { return len(all) == len(revs)-i-1 })
+		all, err := e.follow(e.watch(rev, mvcc.Interest{}), func(all []event) bool { return len(all) == len(revs)-i-1 })
 		if err != nil {
 			t.Fatalf("from %d: %v", rev, err)
 		}
@@ -183,7 +183,7 @@ func watchFromThePast(t *testing.T, e *env) {
 	}
 	// A revision that does not exist yet: nothing at or below it is sent.
 	ahead := e.s.State().Applied() + 3
-	w := e.watch(ahead)
+	w := e.watch(ahead, mvcc.Interest{})
 	for e.s.State().Applied() <= ahead {
 		e.apply(e.put("k0", "later"))
 	}
@@ -194,15 +194,40 @@ func watchFromThePast(t *testing.T, e *env) {
 	}
 }
 
+// A watcher of one key reads what concerns that key and nothing else, and its progress
+// passes the rest.
+func watchOneKey(t *testing.T, e *env) {
+	w := e.watch(e.s.State().Applied(), mvcc.Interest{Key: "ns/a"})
+	var want []proto.Revision
+	for i := range 10 {
+		want = append(want, e.apply(e.put("ns/a", fmt.Sprint(i))).Revision)
+		e.apply(e.put("ns/b", fmt.Sprint(i)))
+	}
+	want = append(want, e.apply(e.del("ns/a")).Revision)
+	all, err := e.follow(w, func(all []event) bool { return len(all) >= len(want) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ev := range all {
+		if ev.key != "ns/a" || ev.rev != want[i] || ev.deleted != (i == len(want)-1) {
+			t.Errorf("event %d is %+v, want revision %d", i, ev, want[i])
+		}
+	}
+	rest := e.apply(e.put("ns/b", "last")).Revision
+	if n, progress, err := w.Next(make([]*mvcc.Version, 1)); n != 0 || err != nil || progress < rest {
+		t.Errorf("after another key's write at %d: %d events up to %d, %v", rest, n, progress, err)
+	}
+}
+
 // Below the floor reads and watches are refused, above it nothing is missing.
 func compaction(t *testing.T, e *env) {
-	c, ok := compactorOf(e.s)
+	c, ok := e.s.(Compactor)
 	if !ok {
 		t.Log("the store has no Compact: only its contract without one is tested")
 		return
 	}
 	first := e.apply(e.put("a", "1")).Revision
-	lagging := e.watch(first - 1)
+	lagging := e.watch(first-1, mvcc.Interest{})
 	second := e.apply(e.put("a", "2")).Revision
 	gone := e.apply(e.put("b", "1"))
 	e.apply(e.del("b"))
@@ -221,10 +246,10 @@ func compaction(t *testing.T, e *env) {
 	if _, err := table.Range(mvcc.Query{At: floor - 1}); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Errorf("range below the floor: %v", err)
 	}
-	if _, err := e.s.Watch(e.table, floor-1); !errors.Is(err, mvcc.ErrCompacted) {
+	if _, err := e.s.Watch(e.table, floor-1, mvcc.Interest{}); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Errorf("watch below the floor: %v", err)
 	}
-	if _, err := e.s.Watch(e.table+"/never", floor-1); !errors.Is(err, mvcc.ErrCompacted) {
+	if _, err := e.s.Watch(e.table+"/never", floor-1, mvcc.Interest{}); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Errorf("watch of an unknown table below the floor: %v", err)
 	}
 	if _, _, err := lagging.Next(make([]*mvcc.Version, 4)); !errors.Is(err, mvcc.ErrCompacted) {
@@ -236,7 +261,7 @@ func compaction(t *testing.T, e *env) {
 	if v, err := table.Get("b", floor); err != nil || v != nil {
 		t.Errorf("a deleted key at the floor: %+v, %v (%+v)", v, err, gone)
 	}
-	if all, err := e.follow(e.watch(floor), func(all []event) bool { return len(all) == 1 }); err != nil || all[0].rev != third {
+	if all, err := e.follow(e.watch(floor, mvcc.Interest{}), func(all []event) bool { return len(all) == 1 }); err != nil || all[0].rev != third {
 		t.Errorf("watch at the floor: %v, %v", all, err)
 	}
 	// The floor does not go back.

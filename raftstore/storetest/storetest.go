@@ -13,13 +13,14 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // Store is the contract. All methods are safe for concurrent use.
 type Store interface {
 	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
 	State() *mvcc.State
-	Watch(table string, after proto.Revision) (Watcher, error)
+	Watch(table string, after proto.Revision, interest mvcc.Interest) (*watch.Watcher, error)
 	ReadIndex(ctx context.Context) (proto.Revision, error)
 	WaitApplied(ctx context.Context, r proto.Revision) error
 	Staleness() time.Duration
@@ -29,52 +30,6 @@ type Store interface {
 // Compactor is implemented by stores whose floor a test can move.
 type Compactor interface {
 	Compact(ctx context.Context, floor proto.Revision) error
-}
-
-// Watcher is a position in a table's history. For one goroutine.
-type Watcher interface {
-	Next(buf []*mvcc.Version) (n int, progress proto.Revision, err error)
-	Wake() <-chan struct{}
-	Close()
-}
-
-// Concrete is a store whose Watch returns a type of its own.
-type Concrete[W Watcher] interface {
-	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
-	State() *mvcc.State
-	Watch(table string, after proto.Revision) (W, error)
-	ReadIndex(ctx context.Context) (proto.Revision, error)
-	WaitApplied(ctx context.Context, r proto.Revision) error
-	Staleness() time.Duration
-	Role() string
-}
-
-// Of makes a Store of a Concrete one.
-func Of[W Watcher](s Concrete[W]) Store { return adapter[W]{s} }
-
-type adapter[W Watcher] struct{ Concrete[W] }
-
-func (a adapter[W]) Watch(table string, after proto.Revision) (Watcher, error) {
-	w, err := a.Concrete.Watch(table, after)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// Compact passes the call on; ok is false if the store has no such method.
-func (a adapter[W]) compactor() (c Compactor, ok bool) {
-	c, ok = any(a.Concrete).(Compactor)
-	return c, ok
-}
-
-// compactorOf returns the store's Compact, also through an adapter.
-func compactorOf(s Store) (Compactor, bool) {
-	if a, ok := s.(interface{ compactor() (Compactor, bool) }); ok {
-		return a.compactor()
-	}
-	c, ok := s.(Compactor)
-	return c, ok
 }
 
 // Run checks the contract. open returns a node of a cluster that accepts writes;
@@ -97,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"WatchWhileWriting", watchWhileWriting},
 		{"WatchWakes", watchWakes},
 		{"WatchFromThePast", watchFromThePast},
+		{"WatchOneKey", watchOneKey},
 		{"Compaction", compaction},
 		{"PagesAtOneRevision", pagesAtOneRevision},
 		{"TooLarge", tooLarge},

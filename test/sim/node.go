@@ -166,7 +166,7 @@ func (n *node) open() (err error) {
 		return err
 	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: apiserver.StoreOf(n.store), Reads: n.reader,
+		Store: n.store, Reads: n.reader,
 		Kinds:         func() *kinds.Registry { return registry },
 		Authenticator: admin{}, Log: slog.New(slog.DiscardHandler),
 		Limits: apiserver.Limits{Bookmark: c.profile.bookmark, Write: 4 * time.Second},

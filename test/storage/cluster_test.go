@@ -128,7 +128,7 @@ func (n *node) openAPI(t *testing.T, registry *kinds.Registry) {
 	n.reader = consistency.NewReader(n.store, consistency.Options{MostRecentTimeout: 10 * time.Second})
 	var err error
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: apiserver.StoreOf(n.store), Reads: n.reader,
+		Store: n.store, Reads: n.reader,
 		Kinds:         func() *kinds.Registry { return registry },
 		Authenticator: administrator{},
 		Log:           slog.New(slog.DiscardHandler),
