@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 )
 
 // TestSingleCollection: a list costs little only if its selector names the one object.
 func TestSingleCollection(t *testing.T) {
-	mem := raftstore.NewMemory()
+	mem := memstore.New()
 	defer func() {
 		if err := mem.Close(); err != nil {
 			t.Error(err)

@@ -29,7 +29,7 @@ import (
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 )
 
 // patience bounds every wait of a test.
@@ -38,7 +38,7 @@ const patience = 10 * time.Second
 // env is a server on a memory store.
 type env struct {
 	t      testing.TB
-	mem    *raftstore.Memory
+	mem    *memstore.Store
 	api    *apiserver.Server
 	http   *httptest.Server
 	url    string // of the server that is asked
@@ -64,7 +64,7 @@ func (admin) Authenticate(r *http.Request) (*auth.User, error) {
 
 func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	t.Helper()
-	mem := raftstore.NewMemory()
+	mem := memstore.New()
 	reader := consistency.NewReader(mem, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
 	registry, err := kinds.Builtin()
 	if err != nil {

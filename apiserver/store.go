@@ -10,7 +10,7 @@ import (
 )
 
 // Store is what the API needs of the replicated store. *raftstore.Store and
-// *raftstore.Memory satisfy it. All methods are safe for concurrent use.
+// *memstore.Store satisfy it. All methods are safe for concurrent use.
 type Store interface {
 	// Propose replicates one write and returns when this node has applied it. A
 	// refused condition is a Result (Outcome), not an error. The Version of the

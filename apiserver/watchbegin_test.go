@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 )
 
 // firstFlush is a response that ends its request with its first flush.
@@ -51,7 +51,7 @@ func TestFirstBookmarkComesWithTheHeaders(t *testing.T) {
 	}
 }
 
-func at(m *raftstore.Memory) string { return m.Applied().String() }
+func at(m *memstore.Store) string { return m.Applied().String() }
 
 // A watch that breaks within its first second and has said nothing behind its
 // initial events makes client-go read everything again.

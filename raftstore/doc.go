@@ -5,7 +5,6 @@
 //
 //   - Store is one node's part: it proposes writes (forwarding to the leader),
 //     answers reads from its own state, and knows how to make them linearizable.
-//   - Memory is the same contract on a single process without Raft, for tests.
 //   - watch.Watcher is a position in a table's history that is told when to look.
 //
 // Every proposal carries a request id that is replicated with it, so that a

@@ -120,7 +120,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	}
 	f.idle = 0
 	state.Publish()
-	if invariants {
+	if mvcc.Invariants {
 		if err := state.Check(); err != nil {
 			f.fatal(fmt.Errorf("state machine at %d: %w", at, err))
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // world is a store with definitions and the registry of them.
 type world struct {
 	t   testing.TB
-	mem *raftstore.Memory
+	mem *memstore.Store
 	*crd.Registry
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	mem := raftstore.NewMemory()
+	mem := memstore.New()
 	t.Cleanup(func() {
 		if err := mem.Close(); err != nil {
 			t.Error(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -164,12 +164,12 @@ func TestPolicyErrors(t *testing.T) {
 // stored is an Authorizer on a memory store.
 type stored struct {
 	t   testing.TB
-	mem *raftstore.Memory
+	mem *memstore.Store
 	z   *Authorizer
 }
 
 func newStored(t testing.TB) *stored {
-	s := &stored{t: t, mem: raftstore.NewMemory()}
+	s := &stored{t: t, mem: memstore.New()}
 	s.z = New(s.mem, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	t.Cleanup(func() {
 		if err := s.mem.Close(); err != nil {

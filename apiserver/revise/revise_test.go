@@ -7,14 +7,14 @@ import (
 
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // lagging is a store whose local state is behind the cluster's until it is
 // confirmed to be current.
 type lagging struct {
-	*raftstore.Memory
+	*memstore.Store
 	behind *mvcc.State
 }
 
@@ -22,11 +22,11 @@ func (l *lagging) State() *mvcc.State {
 	if l.behind != nil {
 		return l.behind
 	}
-	return l.Memory.State()
+	return l.Store.State()
 }
 
 func (l *lagging) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
-	r, err := l.Memory.Propose(ctx, w)
+	r, err := l.Store.Propose(ctx, w)
 	l.behind = nil // this node has applied the entry, and everything before it
 	return r, err
 }
@@ -72,13 +72,13 @@ func TestOutdatedState(t *testing.T) {
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &lagging{Memory: raftstore.NewMemory()}
+			l := &lagging{Store: memstore.New()}
 			defer func() {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
 			}()
-			if _, err := l.Memory.Propose(t.Context(), put("old")); err != nil {
+			if _, err := l.Store.Propose(t.Context(), put("old")); err != nil {
 				t.Fatal(err)
 			}
 			l.behind = mvcc.New()
@@ -109,7 +109,7 @@ func TestOutdatedState(t *testing.T) {
 
 // TestDecidedTooLate: what is decided while the context ends is not written.
 func TestDecidedTooLate(t *testing.T) {
-	m := raftstore.NewMemory()
+	m := memstore.New()
 	defer func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)

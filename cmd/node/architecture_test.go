@@ -52,13 +52,15 @@ func both(a, b map[string]string) map[string]string {
 // rooms is the import table. A package without a line fails the test: say what
 // it may import, and why the rest is none of its business.
 var rooms = map[string]room{
-	"proto":               {reach: noKubernetes},
-	"raftstore/mvcc":      {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
-	"raftstore/watch":     {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"raftstore/disk":      {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/peer":      {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":           {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/errors":    {direct: pure, reach: noRaft},
+	"proto":            {reach: noKubernetes},
+	"raftstore/mvcc":   {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
+	"raftstore/watch":  {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/peer":   {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/errors": {direct: pure, reach: noRaft},
+	// Of tests only, as storetest is.
+	"raftstore/memstore":  {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},

@@ -18,12 +18,12 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/memstore"
 )
 
 type world struct {
 	t    testing.TB
-	mem  *raftstore.Memory
+	mem  *memstore.Store
 	a    *Accounts
 	now  time.Time
 	keys *Keys
@@ -38,7 +38,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 }
 
 func newWorld(t testing.TB, key *ecdsa.PrivateKey, older ...*ecdsa.PublicKey) *world {
-	w := &world{t: t, mem: raftstore.NewMemory(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	w := &world{t: t, mem: memstore.New(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	t.Cleanup(func() { _ = w.mem.Close() })
 	verify := []Key{{Public: &key.PublicKey}}
 	for _, k := range older {

@@ -1,4 +1,4 @@
-package raftstore_test
+package memstore_test
 
 import (
 	"context"
@@ -6,20 +6,21 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore"
+	storeerrors "github.com/quorate/quorate/raftstore/errors"
+	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/storetest"
 )
 
-func TestMemoryContract(t *testing.T) {
+func TestContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
-		m := raftstore.NewMemory()
+		m := memstore.New()
 		t.Cleanup(func() { _ = m.Close() })
 		return m
 	})
 }
 
-func TestMemoryClose(t *testing.T) {
-	m := raftstore.NewMemory()
+func TestClose(t *testing.T) {
+	m := memstore.New()
 	w := &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v")}
 	r, err := m.Propose(t.Context(), w)
 	if err != nil {
@@ -30,14 +31,14 @@ func TestMemoryClose(t *testing.T) {
 	if err := errors.Join(m.Close(), m.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waiting; !errors.Is(err, raftstore.ErrClosed) {
+	if err := <-waiting; !errors.Is(err, storeerrors.ErrClosed) {
 		t.Errorf("a wait during Close: %v", err)
 	}
 	w.RequestId = nil
-	if _, err := m.Propose(t.Context(), w); !errors.Is(err, raftstore.ErrClosed) {
+	if _, err := m.Propose(t.Context(), w); !errors.Is(err, storeerrors.ErrClosed) {
 		t.Errorf("propose after Close: %v", err)
 	}
-	if _, err := m.ReadIndex(t.Context()); !errors.Is(err, raftstore.ErrClosed) || m.Role() != "shutdown" {
+	if _, err := m.ReadIndex(t.Context()); !errors.Is(err, storeerrors.ErrClosed) || m.Role() != "shutdown" {
 		t.Errorf("read index after Close: %v, %s", err, m.Role())
 	}
 	if v, err := m.State().Table("t").Get("k", r.Revision); err != nil || v == nil {
