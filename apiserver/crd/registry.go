@@ -2,40 +2,24 @@ package crd
 
 import (
 	"log/slog"
-	"sync"
-	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
-// Store is what is needed of the replicated store.
-type Store interface {
-	// State is the local state. It may be replaced as a whole by a snapshot.
-	State() *mvcc.State
-}
-
 // Registry knows the resources that a node serves. It is safe for concurrent
-// use. Asking takes no lock, unless a definition has changed: then the first who
-// asks reads the changes, and the others wait for it. So whoever has seen a change
-// in this node's state finds it here.
+// use. Asking takes no lock, unless a definition has changed: see package view. So
+// whoever has seen a change in this node's state finds it here.
 type Registry struct {
-	store    Store
+	served   *view.View[*served]
 	builtin  []*kinds.Resource
 	log      *slog.Logger
 	compiled compilations
-
-	now atomic.Pointer[snapshot]
-	mu  sync.Mutex // of whoever renews
 }
 
-// snapshot is the resources of one state.
-type snapshot struct {
-	state *mvcc.State
-	table *mvcc.Table // nil as long as it does not exist
-	read  proto.Revision
-
+// served is the resources of one state.
+type served struct {
 	resources   *kinds.Registry
 	definitions []*Definition // by name
 	byName      map[string]*Definition
@@ -43,61 +27,28 @@ type snapshot struct {
 
 // New returns the registry of the built-in resources and of the definitions in a
 // store. Nothing runs in it; log is told of definitions that cannot be read.
-func New(store Store, builtin *kinds.Registry, log *slog.Logger) *Registry {
-	return &Registry{store: store, builtin: builtin.All(), log: log}
-}
-
-func (s *snapshot) current(state *mvcc.State) bool {
-	if s == nil || s.state != state {
-		return false
-	}
-	t := s.table
-	if t == nil {
-		if t = state.Table(Table); t == nil {
-			return true
-		}
-	}
-	return t.Latest() <= s.read || state.Applied() <= s.read
+func New(store view.Store, builtin *kinds.Registry, log *slog.Logger) *Registry {
+	r := &Registry{builtin: builtin.All(), log: log}
+	r.served = view.New(store, []string{Table}, r.follow)
+	return r
 }
 
 // Current returns what is served now. The same registry is returned until a
 // definition changes.
-func (r *Registry) Current() *kinds.Registry { return r.snapshot().resources }
+func (r *Registry) Current() *kinds.Registry { return r.served.Get().resources }
 
 // Definitions returns the stored definitions in the order of their names, not to be
 // changed.
-func (r *Registry) Definitions() []*Definition { return r.snapshot().definitions }
-
-func (r *Registry) snapshot() *snapshot {
-	state := r.store.State()
-	if s := r.now.Load(); s.current(state) {
-		return s
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for {
-		state := r.store.State()
-		was := r.now.Load()
-		if was.current(state) {
-			return was
-		}
-		next, err := r.follow(was, state)
-		if err == nil {
-			r.now.Store(next)
-			return next
-		}
-		// The floor has passed what was current a moment ago.
-	}
-}
+func (r *Registry) Definitions() []*Definition { return r.served.Get().definitions }
 
 // follow reads the definitions of a state. What has not changed since the last time
-// is taken over, with all that was compiled for it.
-func (r *Registry) follow(was *snapshot, state *mvcc.State) (*snapshot, error) {
-	// The mark first: what it stands for is in the table that is found after it.
-	next := &snapshot{state: state, read: state.Applied(), byName: map[string]*Definition{}}
+// is taken over, with all that was compiled for it. Errors: mvcc.ErrCompacted, before
+// anything was taken over.
+func (r *Registry) follow(now view.Reading, was *served) (*served, error) {
+	next := &served{byName: map[string]*Definition{}}
 	var versions []*mvcc.Version
-	if next.table = state.Table(Table); next.table != nil {
-		page, err := next.table.Range(mvcc.Query{At: next.read})
+	if t := now.Tables[0]; t != nil {
+		page, err := t.Range(mvcc.Query{At: now.At})
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,12 @@ import (
 // aggregateAgain is the pause after a failure.
 const aggregateAgain = time.Second
 
+// Store is what is needed of the replicated store.
+type Store interface {
+	// State is the local state. It may be replaced as a whole by a snapshot.
+	State() *mvcc.State
+}
+
 // Aggregate writes the rules of ClusterRoles that collect those of others, until ctx
 // ends; changed is sent to when the table of ClusterRoles may have changed. The
 // leader's node runs it. Two that run at once write the same.

@@ -6,165 +6,72 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// The tables, in the order of snapshot.tables.
+// The tables, in the order of Authorizer.cursors.
 var tableNames = [...]string{
 	"clusterroles." + rbacv1.GroupName, "roles." + rbacv1.GroupName,
 	"clusterrolebindings." + rbacv1.GroupName, "rolebindings." + rbacv1.GroupName,
 }
 
-// Store is what is needed of the replicated store.
-type Store interface {
-	// State is the local state. It may be replaced as a whole by a snapshot.
-	State() *mvcc.State
-}
-
 // Authorizer decides by the roles and bindings of this node's state: what a write
 // has granted or taken away counts as soon as the write is visible here. It is safe
 // for concurrent use. Deciding takes no lock and allocates nothing, unless one of the
-// tables has changed: then the first who asks reads the changes.
+// tables has changed: see package view.
 type Authorizer struct {
-	store Store
+	index *view.View[*Index]
 	log   *slog.Logger
 
-	now atomic.Pointer[snapshot]
-
 	// Of whoever renews the index:
-	mu       sync.Mutex
 	cursors  [len(tableNames)]*mvcc.Cursor
 	bindings map[string]*binding // by table and key
 }
 
-// snapshot is an Index and the state that it is of.
-type snapshot struct {
-	state *mvcc.State
-	// tables are nil as long as they do not exist.
-	tables [len(tableNames)]*mvcc.Table
-	// read is the revision up to which the tables were read.
-	read  proto.Revision
-	index *Index
-}
-
 // New returns an Authorizer. Nothing runs in it; log is told of objects that cannot
 // be read.
-func New(store Store, log *slog.Logger) *Authorizer {
-	return &Authorizer{store: store, log: log}
-}
-
-// current reports whether a snapshot has all that is visible in its state.
-func (s *snapshot) current(state *mvcc.State) bool {
-	if s == nil || s.state != state {
-		return false
-	}
-	for i, t := range s.tables {
-		if t == nil {
-			if t = state.Table(tableNames[i]); t == nil {
-				continue
-			}
-		}
-		if t.Latest() > s.read && state.Applied() > s.read {
-			return false
-		}
-	}
-	return true
+func New(store view.Store, log *slog.Logger) *Authorizer {
+	z := &Authorizer{log: log}
+	z.index = view.New(store, tableNames[:], z.follow)
+	return z
 }
 
 // Index returns what is in force now. It is never nil.
-func (z *Authorizer) Index() *Index {
-	state := z.store.State()
-	if s := z.now.Load(); s.current(state) {
-		return s.index
-	}
-	return z.renew()
-}
+func (z *Authorizer) Index() *Index { return z.index.Get() }
 
 // Mark stands for what is in force at a time. The zero Mark is before everything.
-type Mark struct {
-	state *mvcc.State
-	at    proto.Revision
-}
+type Mark = view.Mark
 
 // Mark returns what is in force now, or a little before. It costs two loads.
-func (z *Authorizer) Mark() Mark {
-	state := z.store.State()
-	return Mark{state, state.Applied()}
-}
+func (z *Authorizer) Mark() Mark { return z.index.Mark() }
 
 // Changed reports whether a role or a binding has changed since, or may have.
-func (z *Authorizer) Changed(since Mark) bool {
-	now := z.Mark()
-	switch {
-	case now == since:
-		return false
-	case now.state != since.state:
-		return true
-	}
-	for _, name := range tableNames {
-		if t := now.state.Table(name); t != nil && t.Latest() > since.at {
-			return true
-		}
-	}
-	return false
-}
+func (z *Authorizer) Changed(since Mark) bool { return z.index.Changed(since) }
 
-// renew reads what has changed in the tables.
-func (z *Authorizer) renew() *Index {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	state := z.store.State()
-	was := z.now.Load()
-	if was.current(state) {
-		return was.index
-	}
-	if was != nil && was.state != state {
-		was = nil
-	}
-	for {
-		next, err := z.follow(was, state)
-		if err == nil {
-			z.now.Store(next)
-			return next.index
-		}
-		// The floor has passed what was to be read. Part of it may have been taken:
-		// the tables are read anew, as they are now.
-		was, state = nil, z.store.State()
-	}
-}
-
-// follow returns what comes after a snapshot, or the first one of a state. Errors:
-// mvcc.ErrCompacted, after which only a first one can follow.
-func (z *Authorizer) follow(was *snapshot, state *mvcc.State) (*snapshot, error) {
-	// The mark first: what it stands for is in the tables that are found after it.
-	next := &snapshot{state: state, read: state.Applied()}
-	index := new(Index)
-	if was == nil {
+// follow returns the index that comes after another one, or the first one of a state.
+// Errors: mvcc.ErrCompacted, after which only a first one can follow.
+func (z *Authorizer) follow(now view.Reading, index *Index) (*Index, error) {
+	if !now.Follows {
+		index = new(Index)
 		z.bindings = map[string]*binding{}
 		z.cursors = [len(tableNames)]*mvcc.Cursor{}
-	} else {
-		index = was.index
 	}
 	c := index.change()
-	for i, name := range tableNames {
-		t := state.Table(name)
+	for i, t := range now.Tables {
 		if t == nil {
 			continue
 		}
-		next.tables[i] = t
-		if err := z.followTable(c, i, t, next.read); err != nil {
+		if err := z.followTable(c, i, t, now.At); err != nil {
 			return nil, err
 		}
 	}
-	next.index = c.done()
-	return next, nil
+	return c.done(), nil
 }
 
 func (z *Authorizer) followTable(c *change, i int, t *mvcc.Table, upTo proto.Revision) error {

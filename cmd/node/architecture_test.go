@@ -55,6 +55,7 @@ var rooms = map[string]room{
 	"proto":            {reach: noKubernetes},
 	"raftstore/mvcc":   {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
 	"raftstore/watch":  {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"raftstore/view":   {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/peer":   {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
@@ -74,7 +75,7 @@ var rooms = map[string]room{
 	"apiserver/kinds":   {ours: []string{"proto", "apiserver/tree"}, reach: noRaft},
 	"apiserver/schema":  {ours: []string{"apiserver/tree"}, reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
-	"apiserver/crd": {ours: []string{"proto", "raftstore/mvcc", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
 	"apiserver/conversion":   {ours: []string{"apiserver/request"}, reach: noRaft},
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
@@ -91,7 +92,7 @@ var rooms = map[string]room{
 	// Tokens end with the objects that they are bound to: it looks those up.
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
-	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
+	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/auth"}, reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
 	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, reach: noRaft},
 	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},

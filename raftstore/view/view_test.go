@@ -1,0 +1,221 @@
+package view_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
+)
+
+// log is a state and its one writer.
+type log struct {
+	t       *testing.T
+	state   atomic.Pointer[mvcc.State]
+	entries [][]byte // from index 1 on
+}
+
+func newLog(t *testing.T) *log {
+	l := &log{t: t}
+	l.state.Store(mvcc.New())
+	return l
+}
+
+func (l *log) State() *mvcc.State { return l.state.Load() }
+
+// index is that of the newest entry.
+func (l *log) index() proto.RaftIndex { return proto.RaftIndex(len(l.entries)) }
+
+// apply applies an entry and shows it.
+func (l *log) apply(kind proto.Kind, m proto.Message) {
+	l.t.Helper()
+	entry, err := proto.Encode(kind, m)
+	if err != nil {
+		l.t.Error(err)
+	}
+	l.entries = append(l.entries, entry)
+	if _, err := l.State().Apply(l.index(), 1, entry); err != nil {
+		l.t.Error(err)
+	}
+	l.State().Publish()
+}
+
+func (l *log) put(table, key string) {
+	l.t.Helper()
+	l.apply(proto.KindWrite, &proto.Write{
+		Table: table, Key: key, Op: proto.Op_OP_PUT, Value: []byte("{}"), Since: uint64(l.State().Applied()),
+		RequestId: binary.BigEndian.AppendUint64(make([]byte, proto.RequestIDSize-8, proto.RequestIDSize), uint64(l.index())),
+	})
+}
+
+func (l *log) compact() {
+	l.t.Helper()
+	l.apply(proto.KindCompact, &proto.Compact{Floor: uint64(l.State().Applied())})
+}
+
+// replace puts another state with the same contents in the place of this one, as a
+// snapshot does.
+func (l *log) replace() {
+	l.t.Helper()
+	received := mvcc.New()
+	for i, entry := range l.entries {
+		if _, err := received.Apply(proto.RaftIndex(i+1), 1, entry); err != nil {
+			l.t.Error(err)
+		}
+	}
+	received.Publish()
+	l.state.Store(received)
+}
+
+// keys is what the tests derive: the newest revision of each key, as "table/key".
+type keys map[string]proto.Revision
+
+// newKeys returns a view of tables, derived as authorizers derive theirs: from what
+// has changed, and from everything where that is not known.
+func newKeys(store view.Store, tables ...string) *view.View[keys] {
+	cursors := make([]*mvcc.Cursor, len(tables))
+	return view.New(store, tables, func(now view.Reading, was keys) (keys, error) {
+		next := keys{}
+		if now.Follows {
+			for k, v := range was {
+				next[k] = v
+			}
+		} else {
+			clear(cursors)
+		}
+		for i, t := range now.Tables {
+			if t == nil {
+				continue
+			}
+			var versions []*mvcc.Version
+			if cursors[i] == nil {
+				page, err := t.Range(mvcc.Query{At: now.At})
+				if err != nil {
+					return nil, err
+				}
+				if cursors[i], err = t.Watch(now.At); err != nil {
+					return nil, err
+				}
+				versions = page.Versions
+			}
+			for {
+				var buf [4]*mvcc.Version
+				n, err := cursors[i].Next(buf[:], now.At)
+				if err != nil {
+					return nil, err
+				}
+				versions = append(versions, buf[:n]...)
+				if n < len(buf) {
+					break
+				}
+			}
+			for _, v := range versions {
+				next[t.Name()+"/"+v.Key] = v.Revision
+			}
+		}
+		return next, nil
+	})
+}
+
+// TestNothingVisibleIsMissing writes to tables that exist and to such that begin to,
+// cuts the history behind it, and replaces the state, while others ask. Each write that
+// was visible before the question must be in the answer.
+func TestNothingVisibleIsMissing(t *testing.T) {
+	const rounds, writes = 400, 60
+	for range rounds {
+		// Many tables, of which most never exist: time passes between the first and the
+		// last that are looked for.
+		var names []string
+		for i := range 64 {
+			names = append(names, fmt.Sprint("t", i))
+		}
+		l := newLog(t)
+		v := newKeys(l, names...)
+		var mu sync.Mutex
+		visible := keys{}
+		var wg sync.WaitGroup
+		done := make(chan struct{})
+		for range 2 {
+			wg.Go(func() {
+				for {
+					var last bool
+					select {
+					case <-done:
+						last = true
+					default:
+					}
+					mu.Lock()
+					want := make(keys, len(visible))
+					for k, r := range visible {
+						want[k] = r
+					}
+					mu.Unlock()
+					got := v.Get()
+					for k, r := range want {
+						if got[k] < r {
+							t.Errorf("%s is visible at %d, the view has it at %d", k, r, got[k])
+							return
+						}
+					}
+					if last {
+						return
+					}
+				}
+			})
+		}
+		for i := range writes {
+			table, key := names[i*i%7], fmt.Sprint("k", i%5)
+			l.put(table, key)
+			mu.Lock()
+			visible[table+"/"+key] = proto.Revision(l.index())
+			mu.Unlock()
+			switch {
+			case i%11 == 10:
+				l.compact()
+			case i == writes/2:
+				l.replace()
+			}
+		}
+		close(done)
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestSameValue: as long as nothing changes in its tables, a view is the same value,
+// and asking allocates nothing.
+func TestSameValue(t *testing.T) {
+	l := newLog(t)
+	made := 0
+	v := view.New(l, []string{"a", "b"}, func(view.Reading, int) (int, error) {
+		made++
+		return made, nil
+	})
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"nothing is there", func() {}, 1},
+		{"another table", func() { l.put("other", "k") }, 1},
+		{"a table begins", func() { l.put("b", "k") }, 2},
+		{"another table again", func() { l.put("other", "k") }, 2},
+		{"a table grows", func() { l.put("b", "k2") }, 3},
+		{"the history is cut", l.compact, 3},
+		{"the state is another one", l.replace, 4},
+	} {
+		step.do()
+		if got := v.Get(); got != step.want {
+			t.Errorf("%s: value %d, want %d", step.what, got, step.want)
+		}
+		if n := testing.AllocsPerRun(10, func() { v.Get() }); n != 0 {
+			t.Errorf("%s: asking allocates %v times", step.what, n)
+		}
+	}
+}
