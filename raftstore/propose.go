@@ -274,7 +274,7 @@ func (s *Store) applyWait(frame []byte) (mvcc.Result, error) {
 	s.applying.Add(1)
 	defer func() {
 		if s.applying.Add(-1) == 0 {
-			s.nudge.wakeUp()
+			s.transport.wakeUp()
 		}
 	}()
 	future := s.raft.Apply(frame, s.cfg.Timing.NoLeader)

@@ -11,33 +11,35 @@ import (
 	"github.com/quorate/quorate/internal/planted"
 )
 
-// nudger is raft's transport plus one message of our own: it tells followers of
+// raftTransport is the transport that raft is given: the one of the peer port, plus
+// two things. It repeats entries to a peer that is away sooner than raft does (see
+// retryAppend), and it has one message of our own, the nudge: that tells followers of
 // a commit that raft would only mention with the next entries, or after
 // CommitTimeout (50 to 100 ms). Without it, a lone write through a follower, and
 // a linearizable read on a follower behind a lone write, wait that long.
 //
-// The message is an ordinary AppendEntries without entries whose previous entry
+// The nudge is an ordinary AppendEntries without entries whose previous entry
 // is the committed one: it is true of the leader's log whenever it is sent in
 // the leader's own term, a follower that lacks that entry refuses it, and a
 // follower that has it may commit up to it. It is sent only to a follower that
 // was sent the entry some time ago and has not been told of the commit since.
-type nudger struct {
+type raftTransport struct {
 	raft.Transport
 	store *Store
 
 	mu    sync.Mutex
-	peers map[raft.ServerID]*told
+	peers map[raft.ServerID]*peerProgress
 
 	beatsFailed atomic.Int64
-	keep        time.Duration // insistFor
+	retryFor    time.Duration // retryAppendFor
 
 	poke  chan struct{}
 	done  chan struct{}
 	ended sync.WaitGroup
 }
 
-// told is what a peer has been sent, by raft itself or by a nudge.
-type told struct {
+// peerProgress is what a peer has been sent, by raft itself or by a nudge.
+type peerProgress struct {
 	addr   raft.ServerAddress
 	term   uint64 // the following are of this term
 	acked  uint64 // last entry that the peer has acknowledged
@@ -49,130 +51,130 @@ type told struct {
 // follow at once, as under load they do.
 const nudgeDelay = 200 * time.Microsecond
 
-var _ raft.WithPreVote = (*nudger)(nil)
+var _ raft.WithPreVote = (*raftTransport)(nil)
 
-func newNudger(t raft.Transport) *nudger {
-	return &nudger{
-		Transport: t,
-		peers:     map[raft.ServerID]*told{},
-		keep:      insistFor,
+func newRaftTransport(inner raft.Transport) *raftTransport {
+	return &raftTransport{
+		Transport: inner,
+		peers:     map[raft.ServerID]*peerProgress{},
+		retryFor:  retryAppendFor,
 		poke:      make(chan struct{}, 1),
 		done:      make(chan struct{}),
 	}
 }
 
-func (n *nudger) start(s *Store) {
-	n.mu.Lock()
-	n.store = s
-	n.mu.Unlock()
-	n.ended.Add(1)
-	go n.run()
+func (t *raftTransport) start(s *Store) {
+	t.mu.Lock()
+	t.store = s
+	t.mu.Unlock()
+	t.ended.Add(1)
+	go t.run()
 }
 
-func (n *nudger) close() {
-	close(n.done)
-	n.ended.Wait()
+func (t *raftTransport) close() {
+	close(t.done)
+	t.ended.Wait()
 }
 
 // RequestPreVote forwards; without it raft would quietly do without pre-votes.
-func (n *nudger) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	t, ok := n.Transport.(raft.WithPreVote)
+func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	inner, ok := t.Transport.(raft.WithPreVote)
 	if !ok {
 		return raft.ErrPipelineReplicationNotSupported
 	}
-	return t.RequestPreVote(id, target, args, resp)
+	return inner.RequestPreVote(id, target, args, resp)
 }
 
 // SetHeartbeatHandler is ignored: a heartbeat handler runs beside raft's main
 // loop and lets state machines diverge (raft#695).
-func (n *nudger) SetHeartbeatHandler(handle func(raft.RPC)) {
+func (t *raftTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	if planted.On(planted.FastPath) {
-		n.Transport.SetHeartbeatHandler(handle)
+		t.Transport.SetHeartbeatHandler(handle)
 	}
 }
 
-// AppendEntries notes what the peer is told, and insists where it cannot be
-// reached.
-func (n *nudger) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	err := n.Transport.AppendEntries(id, target, args, resp)
+// AppendEntries notes what the peer is told, and repeats it where the peer cannot
+// be reached.
+func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.Transport.AppendEntries(id, target, args, resp)
 	switch {
 	case err == nil:
 	case isHeartbeat(args):
-		n.beatsFailed.Add(1)
+		t.beatsFailed.Add(1)
 	default:
-		err = n.insist(err, id, target, args, func() error {
+		err = t.retryAppend(err, id, target, args, func() error {
 			*resp = raft.AppendEntriesResponse{}
-			return n.Transport.AppendEntries(id, target, args, resp)
+			return t.Transport.AppendEntries(id, target, args, resp)
 		})
 	}
 	if err == nil && resp.Success {
-		n.note(id, target, args)
+		t.note(id, target, args)
 	}
 	return err
 }
 
 // AppendEntriesPipeline wraps the pipeline to note what it acknowledges.
-func (n *nudger) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	p, err := n.Transport.AppendEntriesPipeline(id, target)
+func (t *raftTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := t.Transport.AppendEntriesPipeline(id, target)
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(n, id, target, p), nil
+	return newPipeline(t, id, target, p), nil
 }
 
-func (n *nudger) note(id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest) {
+func (t *raftTransport) note(id raft.ServerID, addr raft.ServerAddress, args *raft.AppendEntriesRequest) {
 	last := args.PrevLogEntry
 	if k := len(args.Entries); k > 0 {
 		last = args.Entries[k-1].Index
 	}
-	n.mu.Lock()
-	p := n.peers[id]
+	t.mu.Lock()
+	p := t.peers[id]
 	if p == nil || p.term < args.Term {
-		p = &told{term: args.Term}
-		n.peers[id] = p
+		p = &peerProgress{term: args.Term}
+		t.peers[id] = p
 	}
 	p.addr = addr
 	if p.term == args.Term {
 		p.acked = max(p.acked, last)
 		p.commit = max(p.commit, args.LeaderCommitIndex)
 	}
-	n.mu.Unlock()
+	t.mu.Unlock()
 	if len(args.Entries) > 0 {
-		n.wakeUp()
+		t.wakeUp()
 	}
 }
 
-func (n *nudger) wakeUp() {
+func (t *raftTransport) wakeUp() {
 	select {
-	case n.poke <- struct{}{}:
+	case t.poke <- struct{}{}:
 	default:
 	}
 }
 
-func (n *nudger) run() {
-	defer n.ended.Done()
+func (t *raftTransport) run() {
+	defer t.ended.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
-		case <-n.done:
+		case <-t.done:
 			return
-		case <-n.poke:
+		case <-t.poke:
 		}
 		timer.Reset(nudgeDelay)
 		select {
-		case <-n.done:
+		case <-t.done:
 			return
 		case <-timer.C:
 		}
-		n.round()
+		t.round()
 	}
 }
 
 // round nudges every peer that has acknowledged entries of which it does not
 // know yet that they are committed.
-func (n *nudger) round() {
-	s := n.store
+func (t *raftTransport) round() {
+	s := t.store
 	term := s.leader.term.Load()
 	if term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
 		return
@@ -183,68 +185,68 @@ func (n *nudger) round() {
 		return
 	}
 	commit := s.raft.CommitIndex()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for id, p := range n.peers {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.peers {
 		upTo := min(commit, p.acked)
 		if p.term != term || p.busy || p.commit >= upTo {
 			continue
 		}
 		p.busy = true
-		n.ended.Add(1)
+		t.ended.Add(1)
 		go func() {
-			defer n.ended.Done()
-			n.send(id, p, term, upTo)
+			defer t.ended.Done()
+			t.send(id, p, term, upTo)
 		}()
 	}
 }
 
-func (n *nudger) send(id raft.ServerID, p *told, term, upTo uint64) {
+func (t *raftTransport) send(id raft.ServerID, p *peerProgress, term, upTo uint64) {
 	defer func() {
-		n.mu.Lock()
+		t.mu.Lock()
 		p.busy = false
-		behind := p.commit < min(n.store.raft.CommitIndex(), p.acked)
-		n.mu.Unlock()
+		behind := p.commit < min(t.store.raft.CommitIndex(), p.acked)
+		t.mu.Unlock()
 		if behind {
-			n.wakeUp()
+			t.wakeUp()
 		}
 	}()
 	var entry raft.Log
-	if err := n.store.log.GetLog(upTo, &entry); err != nil {
+	if err := t.store.log.GetLog(upTo, &entry); err != nil {
 		// Already cut; raft's own CommitTimeout will tell the peer.
-		n.mu.Lock()
+		t.mu.Lock()
 		p.commit = max(p.commit, upTo)
-		n.mu.Unlock()
+		t.mu.Unlock()
 		return
 	}
 	args := &raft.AppendEntriesRequest{
-		RPCHeader:         raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.store.cfg.Node), Addr: n.Transport.EncodePeer(raft.ServerID(n.store.cfg.Node), n.Transport.LocalAddr())},
+		RPCHeader:         raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.store.cfg.Node), Addr: t.Transport.EncodePeer(raft.ServerID(t.store.cfg.Node), t.Transport.LocalAddr())},
 		Term:              term,
-		Leader:            n.Transport.EncodePeer(raft.ServerID(n.store.cfg.Node), n.Transport.LocalAddr()),
+		Leader:            t.Transport.EncodePeer(raft.ServerID(t.store.cfg.Node), t.Transport.LocalAddr()),
 		PrevLogEntry:      upTo,
 		PrevLogTerm:       entry.Term,
 		LeaderCommitIndex: upTo,
 	}
 	var resp raft.AppendEntriesResponse
-	n.mu.Lock()
+	t.mu.Lock()
 	addr := p.addr
-	n.mu.Unlock()
-	err := n.Transport.AppendEntries(id, addr, args, &resp)
-	n.mu.Lock()
+	t.mu.Unlock()
+	err := t.Transport.AppendEntries(id, addr, args, &resp)
+	t.mu.Lock()
 	// Told or not, this commit is not tried again: raft does so by itself.
 	p.commit = max(p.commit, upTo)
-	n.mu.Unlock()
+	t.mu.Unlock()
 	if err == nil && resp.Success {
-		n.store.stats.nudges.Add(1)
+		t.store.stats.nudges.Add(1)
 	}
 }
 
 const (
-	// insistEvery is how soon a peer that is back gets entries again.
-	insistEvery = 50 * time.Millisecond
-	// insistFor bounds how long a message that is repeated holds entries of the log in
+	// retryAppendEvery is how soon a peer that is back gets entries again.
+	retryAppendEvery = 50 * time.Millisecond
+	// retryAppendFor bounds how long a message that is repeated holds entries of the log in
 	// memory.
-	insistFor = 30 * time.Second
+	retryAppendFor = 30 * time.Second
 )
 
 // isHeartbeat tells raft's heartbeats, which must not wait, from its other
@@ -253,20 +255,20 @@ func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return len(r.Entries) == 0 && r.PrevLogEntry == 0 && r.LeaderCommitIndex == 0
 }
 
-// insist repeats a message to a peer that has failed with err until it succeeds, as long
+// retryAppend repeats a message to a peer that has failed with err until it succeeds, as long
 // as this node leads in the term and the peer is a member at that address: raft takes
 // the address of its next attempt from the configuration. Raft would wait between its
 // own attempts, twice as long after each and up to ten seconds, and does not notice that
 // a peer is back: with one more node gone, writes would hang for that long. After a while
 // the message goes without its entries; raft sends those when it has arrived.
-func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, call func() error) error {
-	n.mu.Lock()
-	s := n.store
-	n.mu.Unlock()
+func (t *raftTransport) retryAppend(err error, id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, call func() error) error {
+	t.mu.Lock()
+	s := t.store
+	t.mu.Unlock()
 	if s == nil {
 		return err
 	}
-	tick := time.NewTicker(insistEvery)
+	tick := time.NewTicker(retryAppendEvery)
 	defer tick.Stop()
 	for began := time.Now(); err != nil; {
 		select {
@@ -277,7 +279,7 @@ func (n *nudger) insist(err error, id raft.ServerID, target raft.ServerAddress, 
 		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != args.Term {
 			return err
 		}
-		long := time.Since(began) > n.keep
+		long := time.Since(began) > t.retryFor
 		switch addr, member := s.memberAt(id); {
 		case member && addr != target, !member && long:
 			return err
@@ -299,7 +301,7 @@ func (s *Store) memberAt(id raft.ServerID) (addr raft.ServerAddress, ok bool) {
 	return "", false
 }
 
-// pipeline passes a raft pipeline on and tells the nudger what was acknowledged.
+// pipeline passes a raft pipeline on and tells the transport what was acknowledged.
 type pipeline struct {
 	raft.AppendPipeline
 	out  chan raft.AppendFuture
@@ -307,11 +309,11 @@ type pipeline struct {
 	once sync.Once
 }
 
-func newPipeline(n *nudger, id raft.ServerID, addr raft.ServerAddress, inner raft.AppendPipeline) *pipeline {
+func newPipeline(t *raftTransport, id raft.ServerID, addr raft.ServerAddress, inner raft.AppendPipeline) *pipeline {
 	p := &pipeline{AppendPipeline: inner, out: make(chan raft.AppendFuture), done: make(chan struct{})}
-	n.ended.Add(1)
+	t.ended.Add(1)
 	go func() {
-		defer n.ended.Done()
+		defer t.ended.Done()
 		for {
 			var f raft.AppendFuture
 			select {
@@ -320,7 +322,7 @@ func newPipeline(n *nudger, id raft.ServerID, addr raft.ServerAddress, inner raf
 				return
 			}
 			if f.Error() == nil && f.Response().Success {
-				n.note(id, addr, f.Request())
+				t.note(id, addr, f.Request())
 			}
 			select {
 			case p.out <- f:

@@ -114,8 +114,8 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	noError(t, leader.log.GetLog(uint64(r.Revision), &entry))
 	c.close(away)
 
-	n := newNudger(leader.rpc)
-	n.store, n.keep = leader.Store, time.Millisecond
+	n := newRaftTransport(leader.rpc)
+	n.store, n.retryFor = leader.Store, time.Millisecond
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: leader.rpc.EncodePeer(raft.ServerID(leader.id), raft.ServerAddress(leader.addr))},
 		Term:      leader.raft.CurrentTerm(), PrevLogEntry: entry.Index, PrevLogTerm: entry.Term,
@@ -127,7 +127,7 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("it gives up: %v", err)
-	case <-time.After(10 * insistEvery):
+	case <-time.After(10 * retryAppendEvery):
 	}
 	c.open(away)
 	back := time.Now()

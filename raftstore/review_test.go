@@ -341,10 +341,10 @@ func TestNudgeGivesUp(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.leader()
 	// It acknowledged what is beyond any log, and does not know its commit.
-	p := &told{term: m.leader.term.Load(), acked: 1 << 40}
-	m.nudge.mu.Lock()
-	m.nudge.peers["z"] = p
-	m.nudge.mu.Unlock()
+	p := &peerProgress{term: m.leader.term.Load(), acked: 1 << 40}
+	m.transport.mu.Lock()
+	m.transport.peers["z"] = p
+	m.transport.mu.Unlock()
 	first, err := m.log.FirstIndex()
 	if err != nil {
 		t.Fatal(err)
@@ -352,10 +352,10 @@ func TestNudgeGivesUp(t *testing.T) {
 	if err := m.log.Drop(first, m.raft.CommitIndex()); err != nil {
 		t.Fatal(err)
 	}
-	m.nudge.wakeUp()
+	m.transport.wakeUp()
 	c.eventually("the peer counts as told", func() error {
-		m.nudge.mu.Lock()
-		defer m.nudge.mu.Unlock()
+		m.transport.mu.Lock()
+		defer m.transport.mu.Unlock()
 		if p.busy || p.commit < m.raft.CommitIndex() {
 			return fmt.Errorf("told %d of %d", p.commit, m.raft.CommitIndex())
 		}

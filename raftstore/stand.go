@@ -134,7 +134,7 @@ type deliverer interface {
 // each election would be followed by the next. So it is taken back as soon as this
 // node's term or leader is another one.
 func (s *Store) stand(leader raft.ServerID, term uint64) {
-	own, ok := s.nudge.Transport.(deliverer)
+	own, ok := s.transport.Transport.(deliverer)
 	wanted := func() bool {
 		_, id := s.raft.LeaderWithID()
 		// A candidate stands already; it would not begin again.
@@ -146,7 +146,7 @@ func (s *Store) stand(leader raft.ServerID, term uint64) {
 	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
 	self := raft.ServerID(s.cfg.Node)
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: s.nudge.EncodePeer(self, s.nudge.LocalAddr()),
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: s.transport.EncodePeer(self, s.transport.LocalAddr()),
 	}}
 	if own.Deliver(s.ctx, req, wanted) {
 		s.stats.stood.Add(1)

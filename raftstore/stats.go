@@ -57,7 +57,7 @@ func (s *Store) Counters() Counters {
 		ReadIndexRounds:    s.stats.rounds.Load(),
 		CommitNudges:       s.stats.nudges.Load(),
 		ElectionsStood:     s.stats.stood.Load(),
-		HeartbeatsFailed:   s.nudge.beatsFailed.Load(),
+		HeartbeatsFailed:   s.transport.beatsFailed.Load(),
 		LeaderChanges:      s.leader.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),
 		Watchers:           s.hub.Watchers(),

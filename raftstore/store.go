@@ -29,12 +29,13 @@ type Store struct {
 	fsm       *fsm
 	hub       *watch.Hub
 
-	waiters  waiters
-	leader   leadership
-	links    *links
-	nudge    *nudger
-	fresh    freshness
-	inFlight atomic.Int64
+	waiters waiters
+	leader  leadership
+	links   *links
+	// transport is what raft was given: cfg.Transport, and the nudge.
+	transport *raftTransport
+	fresh     freshness
+	inFlight  atomic.Int64
 	// applying counts the proposals that this leader has given to raft and that
 	// are not applied yet.
 	applying  atomic.Int64
@@ -126,12 +127,12 @@ func (s *Store) open() (err error) {
 	rc.NoSnapshotRestoreOnStart = !restore
 
 	s.leader.changed = make(chan struct{})
-	s.nudge = newNudger(cfg.Transport)
+	s.transport = newRaftTransport(cfg.Transport)
 	s.links = newLinks(s)
-	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, snapshots}, s.log, snapshots, s.nudge); err != nil {
+	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, snapshots}, s.log, snapshots, s.transport); err != nil {
 		return err
 	}
-	s.nudge.start(s)
+	s.transport.start(s)
 	s.start(func() { s.lead(notify) })
 	s.start(s.observe)
 	s.start(s.standIn)
@@ -151,7 +152,7 @@ func (s *Store) gaveUp(index uint64, bytes int64) {
 // applied is called by the state machine after each batch.
 func (s *Store) applied() {
 	if s.leader.ready() {
-		s.nudge.wakeUp()
+		s.transport.wakeUp()
 	}
 }
 
@@ -214,8 +215,8 @@ func (s *Store) Close() error {
 	if s.links != nil {
 		s.links.close()
 	}
-	if s.nudge != nil {
-		s.nudge.close()
+	if s.transport != nil {
+		s.transport.close()
 	}
 	s.tasks.Wait()
 	if s.log != nil {
