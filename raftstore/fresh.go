@@ -96,7 +96,7 @@ func (s *Store) refresher() {
 				continue
 			}
 			if s.leader.ready() {
-				s.nameCluster() // in case that the id was not known when this node took office
+				s.proposeClusterID() // in case that the id was not known when this node became leader
 			}
 			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
 			began := time.Now()

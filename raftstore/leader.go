@@ -63,7 +63,7 @@ func (s *Store) lead(notify <-chan bool) {
 				s.resign()
 				continue
 			}
-			s.takeOffice(notify)
+			s.becomeLeader(notify)
 		}
 	}
 }
@@ -75,9 +75,9 @@ func (s *Store) resign() {
 	s.leader.notify()
 }
 
-// takeOffice commits an entry of the new term. It ends when this node serves as
+// becomeLeader commits an entry of the new term. It ends when this node serves as
 // leader, or leads no longer.
-func (s *Store) takeOffice(notify <-chan bool) {
+func (s *Store) becomeLeader(notify <-chan bool) {
 	stuckSince := time.Time{}
 	for s.raft.State() == raft.Leader && s.ctx.Err() == nil {
 		term := s.raft.CurrentTerm()
@@ -93,7 +93,7 @@ func (s *Store) takeOffice(notify <-chan bool) {
 		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
 		switch {
 		case err == nil && s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term:
-			s.nameCluster()
+			s.proposeClusterID()
 			s.leader.term.Store(term)
 			s.leader.notify()
 			s.cfg.Logger.Info("this node leads", "term", term)
@@ -124,8 +124,8 @@ func (s *Store) takeOffice(notify <-chan bool) {
 	}
 }
 
-// nameCluster writes the cluster's id into the state of a fresh cluster.
-func (s *Store) nameCluster() {
+// proposeClusterID writes the cluster's id into the state of a fresh cluster.
+func (s *Store) proposeClusterID() {
 	id := s.Cluster()
 	if id == "" || s.hub.State().Mark().Cluster != "" {
 		return

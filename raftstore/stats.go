@@ -10,7 +10,7 @@ import (
 // Stats counts what a Store does, for metrics. Read it through Store.Stats.
 type Stats struct {
 	pending, failed, forwarded     atomic.Int64
-	readIndexes, nudges, stood     atomic.Int64
+	readIndexes, nudges, campaigns atomic.Int64
 	rounds                         atomic.Uint64
 	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
 	onRoundTrip                    atomic.Pointer[func(proto.NodeID, time.Duration)]
@@ -40,7 +40,7 @@ type Counters struct {
 	ReadIndexes        int64
 	ReadIndexRounds    uint64
 	CommitNudges       int64
-	ElectionsStood     int64
+	Campaigns          int64
 	HeartbeatsFailed   int64
 	LeaderChanges      uint64
 	SnapshotsInstalled uint64
@@ -56,7 +56,7 @@ func (s *Store) Counters() Counters {
 		ReadIndexes:        s.stats.readIndexes.Load(),
 		ReadIndexRounds:    s.stats.rounds.Load(),
 		CommitNudges:       s.stats.nudges.Load(),
-		ElectionsStood:     s.stats.stood.Load(),
+		Campaigns:          s.stats.campaigns.Load(),
 		HeartbeatsFailed:   s.transport.beatsFailed.Load(),
 		LeaderChanges:      s.leader.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),

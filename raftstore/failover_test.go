@@ -42,7 +42,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// A node that has decided to stand, and whose Raft is busy with another node's election
+// A node that has decided to campaign, and whose Raft is busy with another node's election
 // meanwhile, leaves it at that: its own would depose the leader that has just been
 // elected.
 func TestStandIsTakenBack(t *testing.T) {
@@ -77,10 +77,10 @@ func TestStandIsTakenBack(t *testing.T) {
 	if at := slow.raft.CurrentTerm(); at != term+1 {
 		t.Fatalf("it is in term %d, the others were in %d", at, term)
 	}
-	stood := make(chan struct{})
+	campaigned := make(chan struct{})
 	go func() {
-		defer close(stood)
-		slow.stand("", term)
+		defer close(campaigned)
+		slow.campaign("", term)
 	}()
 	c.eventually("the other leads", func() error {
 		if !next.IsLeader() {
@@ -90,7 +90,7 @@ func TestStandIsTakenBack(t *testing.T) {
 	})
 	m.Store(nil)
 	close(vote)
-	<-stood
+	<-campaigned
 	r, err = next.Propose(c.ctx(), write("k", "w"))
 	noError(t, err)
 	noError(t, slow.WaitApplied(c.ctx(), r.Revision))
@@ -99,7 +99,7 @@ func TestStandIsTakenBack(t *testing.T) {
 	}
 }
 
-// What voters compare before they stand is what raft compares in an election: the
+// What voters compare before they campaign is what raft compares in an election: the
 // end of the log, or of the snapshot if that is ahead.
 func TestLastEntry(t *testing.T) {
 	const none = 0

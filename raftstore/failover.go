@@ -13,38 +13,38 @@ import (
 // timeout, which must be long enough for the worst stall of a disk. But a leader
 // whose PROCESS has died shows at once: its connections end, and its port
 // refuses new ones. A voter that sees this asks the other voters. If a majority
-// (itself included) sees the same, and none of them has a longer log, it stands
-// for election immediately, as if the leader had told it to (TimeoutNow).
+// (itself included) sees the same, and none of them has a longer log, it campaigns
+// immediately, as if the leader had told it to (TimeoutNow).
 //
-// Safety does not depend on any of this: standing is always allowed in Raft, the
+// Safety does not depend on any of this: a campaign is always allowed in Raft, the
 // votes decide. The conditions only avoid elections that nobody needs: a cut
 // link refuses nothing, it is silent, and a paused leader still accepts.
 
 const (
-	// standAgain is how long a node waits after it stood, or after another voter
+	// campaignAgain is how long a node waits after a campaign, or after another voter
 	// was the better candidate.
-	standAgain = 150 * time.Millisecond
+	campaignAgain = 150 * time.Millisecond
 	// answerWithin is how long the other voters have to say what they see.
 	answerWithin = 400 * time.Millisecond
 )
 
-// standIn watches the connection to the current leader.
-func (s *Store) standIn() {
+// watchLeader watches the connection to the current leader.
+func (s *Store) watchLeader() {
 	for s.ctx.Err() == nil {
 		change := s.leader.watch()
 		addr, id := s.raft.LeaderWithID()
 		if id == "" || id == raft.ServerID(s.cfg.Node) {
 			// Between elections, and when all nodes start at once, nobody is known to
-			// lead: whoever would win stands soon, instead of after a timeout.
+			// lead: the one that would win campaigns soon, instead of after a timeout.
 			term := s.raft.CurrentTerm()
-			pause := time.NewTimer(standAgain + rand.N(standAgain/3))
+			pause := time.NewTimer(campaignAgain + rand.N(campaignAgain/3))
 			select {
 			case <-change:
 			case <-s.ctx.Done():
 			case <-pause.C:
 				// A term that has moved meanwhile is an election under way: let it end.
 				if id == "" && s.raft.CurrentTerm() == term {
-					s.standIfNobodyLeads()
+					s.campaignIfNobodyLeads()
 				}
 			}
 			pause.Stop()
@@ -73,7 +73,7 @@ func (s *Store) standIn() {
 					break same
 				}
 			case <-lost:
-				s.standIfDead(id, addr)
+				s.campaignIfDead(id, addr)
 			}
 		}
 		cancel()
@@ -81,9 +81,9 @@ func (s *Store) standIn() {
 	}
 }
 
-// standIfDead stands for election while the leader's port refuses connections
+// campaignIfDead campaigns while the leader's port refuses connections
 // and nobody else has taken over.
-func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
+func (s *Store) campaignIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 	term, lost := s.raft.CurrentTerm(), time.Now()
 	for try := 0; s.ctx.Err() == nil && try < 20; try++ {
 		if a, id := s.raft.LeaderWithID(); id != "" && (id != leader || a != addr) {
@@ -99,10 +99,10 @@ func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 			return
 		}
 		if refused && s.bestCandidate(leader, term) {
-			s.stand(leader, term)
+			s.campaign(leader, term)
 		}
-		// Two that stood at once must not do so in step.
-		pause := standAgain + rand.N(standAgain)
+		// Two that campaigned at once must not do so in step.
+		pause := campaignAgain + rand.N(campaignAgain)
 		if !refused {
 			pause /= 4
 		}
@@ -114,11 +114,11 @@ func (s *Store) standIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 	}
 }
 
-// standIfNobodyLeads stands for election if a majority of the voters knows no
+// campaignIfNobodyLeads campaigns if a majority of the voters knows no
 // leader and none of those is a better candidate.
-func (s *Store) standIfNobodyLeads() {
+func (s *Store) campaignIfNobodyLeads() {
 	if term := s.raft.CurrentTerm(); s.bestCandidate("", term) {
-		s.stand("", term)
+		s.campaign("", term)
 	}
 }
 
@@ -128,16 +128,16 @@ type deliverer interface {
 	Deliver(ctx context.Context, req any, wanted func() bool) bool
 }
 
-// stand starts an election on this node, as a leader's TimeoutNow does. Raft heeds that
+// campaign starts an election on this node, as a leader's TimeoutNow does. Raft heeds that
 // whatever it is when it comes to it, also as the leader of a later term, or the
 // follower of one: on a machine that is short of processors or behind a slow disk,
 // each election would be followed by the next. So it is taken back as soon as this
 // node's term or leader is another one.
-func (s *Store) stand(leader raft.ServerID, term uint64) {
+func (s *Store) campaign(leader raft.ServerID, term uint64) {
 	own, ok := s.transport.Transport.(deliverer)
 	wanted := func() bool {
 		_, id := s.raft.LeaderWithID()
-		// A candidate stands already; it would not begin again.
+		// A candidate campaigns already; it would not begin again.
 		return s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader)
 	}
 	if !ok || !wanted() || s.ctx.Err() != nil {
@@ -149,7 +149,7 @@ func (s *Store) stand(leader raft.ServerID, term uint64) {
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: s.transport.EncodePeer(self, s.transport.LocalAddr()),
 	}}
 	if own.Deliver(s.ctx, req, wanted) {
-		s.stats.stood.Add(1)
+		s.stats.campaigns.Add(1)
 	}
 }
 
