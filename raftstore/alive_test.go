@@ -75,7 +75,7 @@ func TestHungStateMachineIsNotAlive(t *testing.T) {
 	hang := make(chan struct{})
 	var on atomic.Bool
 	c := newCluster(t, 1, func(cfg *Config) {
-		cfg.Seams.Applied = func(*raft.Log, mvcc.Result) {
+		cfg.TestHooks.Applied = func(*raft.Log, mvcc.Result) {
 			if on.Load() {
 				<-hang
 			}

@@ -24,7 +24,7 @@ func TestBootstrapIsInterrupted(t *testing.T) {
 		images = append(images, image)
 	}
 	c := &cluster{t: t, ca: newTestCA(t), nodes: map[proto.NodeID]*testNode{}, config: func(cfg *Config) {
-		cfg.Seams.Commit = func(file string, commit func() error) error {
+		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			err := commit()
 			if file == "raft.db" && taking.Load() {
 				take()

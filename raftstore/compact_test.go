@@ -118,13 +118,13 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 	c := newCluster(t, 1, func(cfg *Config) {
 		cfg.Timing.History = history
 		cfg.Limits.HistoryBytes = 1 // as much as may go, goes
-		cfg.Seams.Commit = func(file string, commit func() error) error {
+		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			if file == "raft.db" && stall.CompareAndSwap(true, false) {
 				time.Sleep(hold)
 			}
 			return commit()
 		}
-		cfg.Seams.Applied = func(entry *raft.Log, _ mvcc.Result) {
+		cfg.TestHooks.Applied = func(entry *raft.Log, _ mvcc.Result) {
 			mu.Lock()
 			defer mu.Unlock()
 			now := time.Now()

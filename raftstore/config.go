@@ -37,12 +37,12 @@ type Config struct {
 	Timing Timing
 	Limits Limits
 
-	// Seams are for tests; leave them empty.
-	Seams Seams
+	// TestHooks are for tests; leave them empty.
+	TestHooks TestHooks
 }
 
-// Seams are where tests look into a store and put faults under it.
-type Seams struct {
+// TestHooks are where tests look into a store and put faults under it.
+type TestHooks struct {
 	// Commit makes each durable change; see disk.CommitFunc.
 	Commit disk.CommitFunc
 	// Applied is told of each entry when it is applied, before readers see it: the
@@ -113,11 +113,11 @@ func (c *Config) defaults() error {
 	if c.Cluster == nil {
 		c.Cluster = func() proto.ClusterID { return "" }
 	}
-	if c.Seams.Supports == 0 {
-		c.Seams.Supports = mvcc.FeatureVersion
+	if c.TestHooks.Supports == 0 {
+		c.TestHooks.Supports = mvcc.FeatureVersion
 	}
-	if c.Seams.Needs == nil {
-		c.Seams.Needs = mvcc.Needs
+	if c.TestHooks.Needs == nil {
+		c.TestHooks.Needs = mvcc.Needs
 	}
 	t, l := &c.Timing, &c.Limits
 	for _, d := range []struct {

@@ -177,7 +177,7 @@ func TestDeadEntriesAreDropped(t *testing.T) {
 				case "b":
 					cfg.Timing.SnapshotInterval = time.Hour // its log reaches back to the beginning
 				}
-				cfg.Seams.Applied = ledger.of(cfg.Node)
+				cfg.TestHooks.Applied = ledger.of(cfg.Node)
 			})
 			a, b, l := c.nodes["a"], c.nodes["b"], c.nodes["c"]
 			c.lead(a)

@@ -50,7 +50,7 @@ func TestStandIsTakenBack(t *testing.T) {
 	commits := make(chan chan struct{})
 	c := newCluster(t, 3, func(cfg *Config) {
 		node := cfg.Node
-		cfg.Seams.Commit = func(file string, commit func() error) error {
+		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			if n := m.Load(); n != nil && n.id == node && file == "raft.db" {
 				goOn := make(chan struct{})
 				commits <- goOn

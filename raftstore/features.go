@@ -17,7 +17,7 @@ const firstFeature = 1
 // Features returns the feature version that the cluster speaks, as far as this node's
 // state knows, and the one that this node supports.
 func (s *Store) Features() (cluster, supported uint32) {
-	return max(s.State().Mark().Feature, firstFeature), s.cfg.Seams.Supports
+	return max(s.State().Mark().Feature, firstFeature), s.cfg.TestHooks.Supports
 }
 
 // allowed refuses entries that need a newer feature version than the cluster speaks. It
@@ -27,7 +27,7 @@ func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
 	if cluster >= supported {
 		return nil
 	}
-	if needs := s.cfg.Seams.Needs(kind, m); needs > cluster {
+	if needs := s.cfg.TestHooks.Needs(kind, m); needs > cluster {
 		return fmt.Errorf("it needs feature version %d, the cluster speaks %d: %w", needs, cluster, ErrFeature)
 	}
 	return nil

@@ -16,12 +16,12 @@ import (
 // newRelease is a release that supports feature version 2, with which a second guard
 // came. Those that are not named run the first one.
 func newRelease(cfg *Config, nodes ...proto.NodeID) {
-	cfg.Seams.Supports = 1
+	cfg.TestHooks.Supports = 1
 	if !slices.Contains(nodes, cfg.Node) {
 		return
 	}
-	cfg.Seams.Supports = 2
-	cfg.Seams.Needs = func(kind proto.Kind, m proto.Message) uint32 {
+	cfg.TestHooks.Supports = 2
+	cfg.TestHooks.Needs = func(kind proto.Kind, m proto.Message) uint32 {
 		if w, ok := m.(*proto.Write); ok && w.Also != nil {
 			return 2
 		}
@@ -109,7 +109,7 @@ func TestFeatureVersion(t *testing.T) {
 	// There is no way back: a state of the newer version is not opened by the old release.
 	c.close(old)
 	cfg := Config{Dir: old.dir, Node: old.id, Transport: a.cfg.Transport, Peers: a.cfg.Peers, Fatal: func(error) {}}
-	cfg.Seams.Supports = 1
+	cfg.TestHooks.Supports = 1
 	if s, err := Open(cfg); !errors.Is(err, ErrTooOld) {
 		t.Errorf("a downgraded node opens: %v, %v", s, err)
 	}

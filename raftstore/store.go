@@ -72,7 +72,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) open() (err error) {
 	cfg := &s.cfg
-	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.Seams.Commit}); err != nil {
+	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit}); err != nil {
 		return err
 	}
 	state, err := s.db.Load()
@@ -81,13 +81,13 @@ func (s *Store) open() (err error) {
 	}
 	// Before the peer port hears of this node: what it would apply and vote for may be more
 	// than it understands.
-	if err := checkFeature(state.Mark().Feature, cfg.Seams.Supports); err != nil {
+	if err := checkFeature(state.Mark().Feature, cfg.TestHooks.Supports); err != nil {
 		return err
 	}
 	s.hub = watch.New(state)
-	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.Seams.Applied, supports: cfg.Seams.Supports}
+	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
-		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.Seams.Commit,
+		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex,
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {

@@ -140,7 +140,7 @@ func (n *node) open() (err error) {
 		Cluster: n.seat.cluster,
 		Fatal:   n.fatal,
 		Timing:  n.seat.timing, Limits: c.profile.limits,
-		Seams: raftstore.Seams{Commit: n.disk.commit, Applied: n.applied},
+		TestHooks: raftstore.TestHooks{Commit: n.disk.commit, Applied: n.applied},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.
 	done := make(chan error, 1)
@@ -194,7 +194,7 @@ func (n *node) ended() bool {
 	}
 }
 
-// applied is the store's raftstore.Seams.Applied.
+// applied is the store's raftstore.TestHooks.Applied.
 func (n *node) applied(l *raft.Log, r mvcc.Result) {
 	if !n.ended() {
 		n.seat.joined.Store(true)

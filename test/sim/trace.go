@@ -50,7 +50,7 @@ func (t *trace) break_(format string, args ...any) {
 	}
 }
 
-// apply is a node's raftstore.Seams.Applied.
+// apply is a node's raftstore.TestHooks.Applied.
 func (t *trace) apply(node string, l *raft.Log, r mvcc.Result) {
 	h := fnv.New64a()
 	h.Write([]byte{byte(l.Type)})
