@@ -90,7 +90,7 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 			s.cfg.Fatal(err)
 			return
 		}
-		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
+		err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 		switch {
 		case err == nil && s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term:
 			s.proposeClusterID()
@@ -132,7 +132,7 @@ func (s *Store) proposeClusterID() {
 	}
 	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})
 	if err == nil {
-		err = s.settle(s.raft.Apply(frame, s.cfg.Timing.Election))
+		err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 	}
 	if err != nil {
 		s.cfg.Logger.Warn("cannot name the cluster yet", "cluster", id, "error", err)

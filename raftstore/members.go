@@ -140,7 +140,7 @@ func (s *Store) change(ctx context.Context, op string, id proto.NodeID, prev uin
 }
 
 // await runs f, which cannot be cancelled, in a goroutine of its own. Raft may
-// end without an answer to it (see settle).
+// end without an answer to it (see awaitFuture).
 func (s *Store) await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -6,7 +6,7 @@ import "context"
 // planted.VerifyLeader. Raft may never answer.
 func (s *Store) verifyLeader(ctx context.Context) error {
 	answer := make(chan error, 1)
-	go func() { answer <- s.settle(s.raft.VerifyLeader()) }()
+	go func() { answer <- s.awaitFuture(s.raft.VerifyLeader()) }()
 	select {
 	case err := <-answer:
 		return err

@@ -247,7 +247,7 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 
 // applyHere appends the frame to this leader's log. The wait is in a goroutine
 // of its own, because a future of raft cannot be cancelled; nobody waits for the
-// goroutine, because raft may shut down without an answer (see settle).
+// goroutine, because raft may shut down without an answer (see awaitFuture).
 func (s *Store) applyHere(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	type answer struct {
 		r   mvcc.Result

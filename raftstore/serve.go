@@ -128,7 +128,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 	select {
 	case <-written:
 	case <-p.store.ended:
-		// Raft may never answer what it was given: see settle.
+		// Raft may never answer what it was given: see awaitFuture.
 		close(gone)
 		<-written
 	}

@@ -181,10 +181,10 @@ func (s *Store) snapshotIndex() uint64 {
 	return s.snapshots.Index()
 }
 
-// settle waits for a future of raft, but not longer than raft lives: when it
+// awaitFuture waits for a future of raft, but not longer than raft lives: when it
 // shuts down it drops the committed batches that wait for the state machine,
 // and never answers their futures.
-func (s *Store) settle(f raft.Future) error {
+func (s *Store) awaitFuture(f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
 	select {
