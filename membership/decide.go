@@ -12,7 +12,7 @@ import (
 type view struct {
 	self   *proto.Member
 	expect int
-	// known are the acquaintances, sorted, this node included.
+	// known are the discovered peers, sorted, this node included.
 	known []*proto.Member
 	// answers are by the address that was asked.
 	answers map[string]*proto.HelloResponse

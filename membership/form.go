@@ -40,14 +40,14 @@ func (m *Manager) form(ctx context.Context) error {
 		}
 		if done {
 			m.waiting.Store(nil)
-			return m.settle()
+			return m.persistChoice()
 		}
 		if why != reason {
 			m.waiting.Store(&why)
 			m.log.Info("waiting for a cluster", "reason", why)
 			reason = why
 		}
-		if err := sleep(ctx, pause, m.acquaintances.wake); err != nil {
+		if err := sleep(ctx, pause, m.discovered.wake); err != nil {
 			return err
 		}
 		pause = min(2*pause, m.opt.Tick)
@@ -68,7 +68,7 @@ func (m *Manager) formStep(ctx context.Context) (done bool, why string, err erro
 	if conf.Index == 1 && m.id.Cluster() == "" {
 		// The first configuration names the cluster: a leader was faster than
 		// this node, or it stopped before it wrote node.json.
-		m.acquaintances.choose(nil, func() { m.id.setCluster(clusterOf(sortedServers(conf.Servers))) })
+		m.discovered.freeze(nil, func() { m.id.setCluster(clusterOf(sortedServers(conf.Servers))) })
 	}
 	if _, in := conf.Find(m.id.ID()); in && m.id.Cluster() != "" {
 		return true, "", nil
@@ -98,7 +98,7 @@ func (m *Manager) bootstrap(a action) (bool, string, error) {
 	if a.adopted {
 		agreed = nil // it has happened: there is nothing to agree on
 	}
-	if !m.acquaintances.choose(agreed, func() { m.id.setCluster(a.cluster) }) {
+	if !m.discovered.freeze(agreed, func() { m.id.setCluster(a.cluster) }) {
 		return false, "another node has come", nil
 	}
 	if err := m.raft.Bootstrap(a.servers, a.cluster); err != nil {
@@ -120,7 +120,7 @@ func (m *Manager) join(ctx context.Context, a action) error {
 	err := m.askToJoin(ctx, "", a.address)
 	switch {
 	case err == nil:
-		m.acquaintances.choose(nil, func() { m.id.setCluster(a.cluster) })
+		m.discovered.freeze(nil, func() { m.id.setCluster(a.cluster) })
 		m.log.Info("joined as a non-voter", "cluster", a.cluster)
 	case errors.Is(err, ErrRemoved), errors.Is(err, ErrTooOld):
 		return fmt.Errorf("join: %w", err)
@@ -140,16 +140,16 @@ func (m *Manager) askToJoin(ctx context.Context, id proto.NodeID, address string
 	return fromStatus(err)
 }
 
-// settle makes the choice durable. The Raft state is on disk already.
-func (m *Manager) settle() error {
-	m.acquaintances.choose(nil, func() {})
+// persistChoice makes the choice durable. The Raft state is on disk already.
+func (m *Manager) persistChoice() error {
+	m.discovered.freeze(nil, func() {})
 	if err := m.id.saveCluster(); err != nil {
 		return err
 	}
-	return m.acquaintances.forget()
+	return m.discovered.forget()
 }
 
-// look says hello to all join addresses and acquaintances and to the members
+// look says hello to all join addresses and discovered peers and to the members
 // that those know.
 func (m *Manager) look(ctx context.Context) view {
 	self := m.self()
@@ -162,7 +162,7 @@ func (m *Manager) look(ctx context.Context) view {
 	for _, addr := range m.opt.Join {
 		ask[addr] = true
 	}
-	for _, p := range m.acquaintances.known() {
+	for _, p := range m.discovered.known() {
 		ask[p.PeerAddress] = true
 	}
 	// A second round asks whom the first one told of.
@@ -172,7 +172,7 @@ func (m *Manager) look(ctx context.Context) view {
 		ask = map[string]bool{}
 		for _, r := range v.answers {
 			for _, p := range r.Known {
-				if len(ask) < maxAcquaintances && r.ClusterId == "" && p.NodeId != self.NodeId && !answered(v.answers, p) {
+				if len(ask) < maxDiscoveredPeers && r.ClusterId == "" && p.NodeId != self.NodeId && !answered(v.answers, p) {
 					ask[p.PeerAddress] = true
 				}
 			}
@@ -186,11 +186,11 @@ func (m *Manager) look(ctx context.Context) view {
 		if r.ClusterId != "" || r.Self.NodeId == self.NodeId || expect == 0 || int(r.BootstrapExpect) != expect {
 			continue
 		}
-		if _, err := m.acquaintances.meet(r.Self); err != nil {
-			m.log.Warn("cannot keep an acquaintance", "node", r.Self.NodeId, "error", err)
+		if _, err := m.discovered.add(r.Self); err != nil {
+			m.log.Warn("cannot record a peer", "node", r.Self.NodeId, "error", err)
 		}
 	}
-	v.known = m.acquaintances.known()
+	v.known = m.discovered.known()
 	return v
 }
 

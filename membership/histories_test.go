@@ -167,8 +167,8 @@ func (w *world) formed(names []string) {
 		} else {
 			cluster = c
 		}
-		if _, err := os.Stat(mc.node.acquaintances.path); !os.IsNotExist(err) {
-			w.t.Errorf("%s: %s is left: %v", name, acquaintancesFile, err)
+		if _, err := os.Stat(mc.node.discovered.path); !os.IsNotExist(err) {
+			w.t.Errorf("%s: %s is left: %v", name, discoveredPeersFile, err)
 		}
 	}
 }

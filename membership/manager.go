@@ -102,17 +102,17 @@ type Manager struct {
 	peers Peers
 	log   *slog.Logger
 
-	acquaintances *acquaintances
-	formed        chan struct{} // closed when the node is part of a cluster
-	health        health
-	transfers     transferGuard
-	changing      chan struct{}     // holds one token: one change at a time
-	joins, wrong  bucket            // uses of join tokens, and tries with what is none
-	refusals      *loglimit.Limiter // log lines about those
-	tokenKey      *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
-	divergences   atomic.Int64
-	waiting       atomic.Pointer[string] // what this node waits for before it is part of a cluster
-	differs       chan evidence          // that this node's state is wrong
+	discovered   *discoveredPeers
+	formed       chan struct{} // closed when the node is part of a cluster
+	health       health
+	transfers    transferGuard
+	changing     chan struct{}     // holds one token: one change at a time
+	joins, wrong bucket            // uses of join tokens, and tries with what is none
+	refusals     *loglimit.Limiter // log lines about those
+	tokenKey     *ecdsa.PublicKey  // signs service account tokens on this node; nil: it signs none
+	divergences  atomic.Int64
+	waiting      atomic.Pointer[string] // what this node waits for before it is part of a cluster
+	differs      chan evidence          // that this node's state is wrong
 }
 
 // New prepares a Manager; Run starts it. The gRPC service may be registered,
@@ -123,8 +123,8 @@ func New(opt Options) (*Manager, error) {
 		return nil, errors.New("membership: identity, consensus, kv, peers and caller are required")
 	case opt.Dir == "", opt.PeerAddress == "":
 		return nil, errors.New("membership: a data directory and a peer address are required")
-	case opt.BootstrapExpect < 0 || opt.BootstrapExpect > maxAcquaintances:
-		return nil, fmt.Errorf("membership: bootstrap-expect %d: 0 to %d", opt.BootstrapExpect, maxAcquaintances)
+	case opt.BootstrapExpect < 0 || opt.BootstrapExpect > maxDiscoveredPeers:
+		return nil, fmt.Errorf("membership: bootstrap-expect %d: 0 to %d", opt.BootstrapExpect, maxDiscoveredPeers)
 	case opt.BootstrapExpect > 0 && len(opt.Join) >= 2*opt.BootstrapExpect:
 		// Two groups of that size could fit into the list without overlap.
 		return nil, fmt.Errorf("membership: bootstrap-expect %d must be more than half of the %d join addresses", opt.BootstrapExpect, len(opt.Join))
@@ -163,7 +163,7 @@ func New(opt Options) (*Manager, error) {
 		m.tokenKey = &c.TokenKey().PublicKey
 	}
 	var err error
-	m.acquaintances, err = loadAcquaintances(filepath.Join(opt.Dir, acquaintancesFile), m.self())
+	m.discovered, err = loadDiscoveredPeers(filepath.Join(opt.Dir, discoveredPeersFile), m.self())
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	wg.Go(func() { m.search(ctx) })
 	wg.Go(func() { m.raiseFeatures(ctx) })
 	wg.Go(func() {
-		if wrong = m.compare(ctx); wrong != nil {
+		if wrong = m.checkStateHashes(ctx); wrong != nil {
 			cancel()
 		}
 	})

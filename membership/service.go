@@ -45,11 +45,11 @@ func (m *Manager) Hello(ctx context.Context, req *proto.HelloRequest) (*proto.He
 	}
 	resp := &proto.HelloResponse{Self: m.self(), BootstrapExpect: uint32(expect)}
 	if m.id.Cluster() == "" && req.ClusterId == "" {
-		known := m.acquaintances.known()
-		// A node that is not to bootstrap, or differently, is no acquaintance.
+		known := m.discovered.known()
+		// A node that is not to bootstrap, or differently, is not recorded.
 		if expect > 0 && int(req.BootstrapExpect) == expect && req.Self.NodeId != string(m.id.ID()) {
 			var err error
-			if known, err = m.acquaintances.meet(req.Self); err != nil {
+			if known, err = m.discovered.add(req.Self); err != nil {
 				return nil, status.Error(codes.ResourceExhausted, err.Error())
 			}
 		}

@@ -102,10 +102,10 @@ func readEvidence(dir string) (found string, e evidence, wrong bool) {
 	return fmt.Sprintf("%s (found %s)", e, e.Found.UTC().Format(time.RFC3339)), e, true
 }
 
-// compare checks that the members' states are equal, on every node: for each index at
+// checkStateHashes checks that the members' states are equal, on every node: for each index at
 // which two of them have noted their rolling hash, the hashes are the same. It returns
 // ErrStateDiffers when this node is the one that is wrong.
-func (m *Manager) compare(ctx context.Context) error {
+func (m *Manager) checkStateHashes(ctx context.Context) error {
 	for pause := compareFirst; ; pause = compareEvery {
 		t := time.NewTimer(pause)
 		select {
@@ -126,7 +126,7 @@ func (m *Manager) compare(ctx context.Context) error {
 }
 
 // examine reports each difference, loudly, each time it is seen. If it is this node
-// that is wrong, compare ends it. Otherwise nothing is stopped: either another node
+// that is wrong, checkStateHashes ends it. Otherwise nothing is stopped: either another node
 // is wrong and finds out itself, or nothing can tell who is.
 func (m *Manager) examine(conf Configuration, answers map[proto.NodeID]statusAnswer) {
 	for _, d := range diverged(answers) {

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	acquaintancesFile    = "bootstrap.json"
-	acquaintancesVersion = 1
-	// maxAcquaintances bounds the nodes that a forming node keeps in mind.
-	maxAcquaintances = 64
-	maxAddressBytes  = 512
+	discoveredPeersFile    = "bootstrap.json"
+	discoveredPeersVersion = 1
+	// maxDiscoveredPeers bounds the nodes that a forming node keeps in mind.
+	maxDiscoveredPeers = 64
+	maxAddressBytes    = 512
 )
 
-// acquaintances are the nodes that this one has spoken to, itself included,
+// discoveredPeers are the nodes that this one has spoken to, itself included,
 // before there was a cluster. Each answer to a Hello names them all, and is a
 // promise: the set is on disk before it is told, and it only grows (a new node
 // at a known address takes the old one's place: that one's disk was wiped).
 // Why this keeps two clusters from starting: DESIGN.md, "Bootstrap".
-type acquaintances struct {
+type discoveredPeers struct {
 	path string
 	wake chan struct{} // one place; filled when the set has changed
 
@@ -38,109 +38,109 @@ type acquaintances struct {
 	closed bool                     // the node has chosen its cluster
 }
 
-type acquaintancesJSON struct {
-	Version int            `json:"version"`
-	Known   []acquaintance `json:"known"`
+type discoveredPeersJSON struct {
+	Version int                  `json:"version"`
+	Known   []discoveredPeerJSON `json:"known"`
 }
 
-type acquaintance struct {
+type discoveredPeerJSON struct {
 	NodeID      string `json:"nodeID"`
 	Name        string `json:"name"`
 	PeerAddress string `json:"peerAddress"`
 	APIAddress  string `json:"apiAddress,omitempty"`
 }
 
-func loadAcquaintances(path string, self *proto.Member) (*acquaintances, error) {
-	a := &acquaintances{path: path, wake: make(chan struct{}, 1), set: map[string]*proto.Member{}}
+func loadDiscoveredPeers(path string, self *proto.Member) (*discoveredPeers, error) {
+	d := &discoveredPeers{path: path, wake: make(chan struct{}, 1), set: map[string]*proto.Member{}}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
 	if err == nil {
-		var f acquaintancesJSON
+		var f discoveredPeersJSON
 		if err := json.Unmarshal(data, &f); err != nil {
 			return nil, fmt.Errorf("bootstrap: %s: %w", path, err)
 		}
-		if f.Version != acquaintancesVersion {
-			return nil, fmt.Errorf("bootstrap: %s has version %d, this release knows %d", path, f.Version, acquaintancesVersion)
+		if f.Version != discoveredPeersVersion {
+			return nil, fmt.Errorf("bootstrap: %s has version %d, this release knows %d", path, f.Version, discoveredPeersVersion)
 		}
 		for _, k := range f.Known {
 			if k.NodeID != self.NodeId { // our own address may have changed
-				a.set[k.PeerAddress] = &proto.Member{NodeId: k.NodeID, Name: k.Name, PeerAddress: k.PeerAddress, ApiAddress: k.APIAddress, Voter: true}
+				d.set[k.PeerAddress] = &proto.Member{NodeId: k.NodeID, Name: k.Name, PeerAddress: k.PeerAddress, ApiAddress: k.APIAddress, Voter: true}
 			}
 		}
 	}
-	a.set[self.PeerAddress] = self
-	return a, nil
+	d.set[self.PeerAddress] = self
+	return d, nil
 }
 
-// meet adds a node and returns the whole set. It is on disk when meet returns.
+// add adds a node and returns the whole set. It is on disk when add returns.
 // Once the node has chosen its cluster nobody is added, and the set is nil.
-func (a *acquaintances) meet(p *proto.Member) ([]*proto.Member, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
+func (d *discoveredPeers) add(p *proto.Member) ([]*proto.Member, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
 		return nil, nil
 	}
-	if old := a.set[p.PeerAddress]; old == nil || old.NodeId != p.NodeId {
-		if old == nil && len(a.set) >= maxAcquaintances {
-			return nil, fmt.Errorf("bootstrap: %d nodes know each other; no more are taken", len(a.set))
+	if old := d.set[p.PeerAddress]; old == nil || old.NodeId != p.NodeId {
+		if old == nil && len(d.set) >= maxDiscoveredPeers {
+			return nil, fmt.Errorf("bootstrap: %d nodes know each other; no more are taken", len(d.set))
 		}
-		next := make(map[string]*proto.Member, len(a.set)+1)
-		for addr, k := range a.set {
+		next := make(map[string]*proto.Member, len(d.set)+1)
+		for addr, k := range d.set {
 			if k.NodeId != p.NodeId { // the node has moved
 				next[addr] = k
 			}
 		}
 		next[p.PeerAddress] = p
-		if err := a.write(next); err != nil {
+		if err := d.write(next); err != nil {
 			return nil, err
 		}
-		a.set = next
+		d.set = next
 		select {
-		case a.wake <- struct{}{}:
+		case d.wake <- struct{}{}:
 		default:
 		}
 	}
-	return sorted(a.set), nil
+	return sorted(d.set), nil
 }
 
 // known returns the set, sorted by node id.
-func (a *acquaintances) known() []*proto.Member {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return sorted(a.set)
+func (d *discoveredPeers) known() []*proto.Member {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return sorted(d.set)
 }
 
-// choose ends the growth, if the set is still the given one; any, if it is nil.
+// freeze ends the growth, if the set is still the given one; any, if it is nil.
 // From then on this node speaks for its cluster, not for its set.
-func (a *acquaintances) choose(set []*proto.Member, commit func()) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if set != nil && !sameServers(serversOf(set), serversOf(sorted(a.set))) {
+func (d *discoveredPeers) freeze(set []*proto.Member, commit func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if set != nil && !sameServers(serversOf(set), serversOf(sorted(d.set))) {
 		return false
 	}
 	commit()
-	a.closed = true
+	d.closed = true
 	return true
 }
 
 // forget removes the file: the Raft state has taken its place.
-func (a *acquaintances) forget() error {
-	if err := os.Remove(a.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d *discoveredPeers) forget() error {
+	if err := os.Remove(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
 }
 
-func (a *acquaintances) write(set map[string]*proto.Member) error {
-	f := acquaintancesJSON{Version: acquaintancesVersion}
+func (d *discoveredPeers) write(set map[string]*proto.Member) error {
+	f := discoveredPeersJSON{Version: discoveredPeersVersion}
 	for _, p := range sorted(set) {
-		f.Known = append(f.Known, acquaintance{p.NodeId, p.Name, p.PeerAddress, p.ApiAddress})
+		f.Known = append(f.Known, discoveredPeerJSON{p.NodeId, p.Name, p.PeerAddress, p.ApiAddress})
 	}
 	data, err := json.MarshalIndent(f, "", "  ")
 	if err == nil {
-		err = pki.WriteFile(a.path, append(data, '\n'), pki.ModeSecret)
+		err = pki.WriteFile(d.path, append(data, '\n'), pki.ModeSecret)
 	}
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
