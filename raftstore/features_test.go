@@ -174,11 +174,11 @@ func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) 
 		c.t.Fatal(err)
 	}
 	s, leader := c.nodes[from], c.nodes[to]
-	q := question{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Ask: &proto.PeerRequest_Propose{Propose: frame}}}
-	if err := s.links.ask(c.ctx(), to, leader.addr, &q); err != nil {
+	call := peerCall{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	if err := s.streams.send(c.ctx(), to, leader.addr, &call); err != nil {
 		c.t.Fatal(err)
 	}
-	return q.resp.GetPropose()
+	return call.resp.GetPropose()
 }
 
 // ended is what a node would have ended its process with.

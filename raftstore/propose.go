@@ -201,7 +201,7 @@ func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64,
 		return mvcc.Result{}, term, errNotSent
 	}
 	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader {
-		return mvcc.Result{}, term, errNotSent // it would only wait on: see link.watch
+		return mvcc.Result{}, term, errNotSent // it would only wait on: see peerStream.watch
 	}
 	s.stats.forwarded.Add(1)
 	r, err := s.forward(ctx, proto.NodeID(id), string(addr), term, copyFor(frame, term))
@@ -217,16 +217,16 @@ func copyFor(frame []byte, term uint64) []byte {
 }
 
 // forward gives the frame to the leader of a term and waits for its answer, as
-// long as that node leads and is heard of: see link.watch.
+// long as that node leads and is heard of: see peerStream.watch.
 func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
-	q := question{req: proto.PeerRequest{Term: term, Ask: &proto.PeerRequest_Propose{Propose: frame}}}
-	switch err := s.links.ask(ctx, leader, addr, &q); {
-	case errors.Is(err, errNotAsked):
+	call := peerCall{req: proto.PeerRequest{Term: term, Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	switch err := s.streams.send(ctx, leader, addr, &call); {
+	case errors.Is(err, errCallNotSent):
 		return mvcc.Result{}, errors.Join(errNotSent, err)
 	case err != nil:
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, err)
 	}
-	r := q.resp.GetPropose()
+	r := call.resp.GetPropose()
 	if r == nil {
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the leader's answer is of another kind"))
 	}

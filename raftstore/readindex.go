@@ -56,13 +56,13 @@ func (s *Store) readIndexOnce(ctx context.Context) (proto.Revision, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_ReadIndex{
+	call := peerCall{req: proto.PeerRequest{Ask: &proto.PeerRequest_ReadIndex{
 		ReadIndex: &proto.ReadIndexRequest{Term: s.raft.CurrentTerm()},
 	}}}
-	if err := s.links.ask(ctx, proto.NodeID(id), string(addr), &q); err != nil {
+	if err := s.streams.send(ctx, proto.NodeID(id), string(addr), &call); err != nil {
 		return 0, fmt.Errorf("ask the leader for a read index: %w", err)
 	}
-	r := q.resp.GetReadIndex()
+	r := call.resp.GetReadIndex()
 	if r == nil {
 		return 0, fmt.Errorf("the leader %s gave another kind of answer", id)
 	}
@@ -70,7 +70,7 @@ func (s *Store) readIndexOnce(ctx context.Context) (proto.Revision, error) {
 }
 
 const (
-	// askTimeout bounds one question to one peer.
+	// askTimeout bounds one call to one peer.
 	askTimeout = time.Second
 	// hedgeAfter is how long the quorum round waits for the voters that it asked
 	// first before it asks the others.
@@ -85,7 +85,7 @@ var errNewerTerm = errors.New("a voter knows a newer term")
 // of voters (this node included) still had no newer term, then no newer leader
 // existed when the round began, and the commit index covers all that was
 // acknowledged by then. Clocks and leases take no part, and non-voters do not
-// count. (Raft's VerifyLeader counts non-voters, and answers to questions that
+// count. (Raft's VerifyLeader counts non-voters, and answers to messages that
 // were asked earlier: two ways to a stale read.)
 //
 // asker, if it is a voter, sent askerTerm after its read had begun; it counts as
@@ -139,7 +139,7 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 }
 
 // askVoters returns nil when need of the voters have answered that they know no
-// newer term. Each call is a round of its own: its questions are sent after it
+// newer term. Each call is a round of its own: its calls are sent after it
 // began, and answers of earlier rounds cannot reach it. It asks as many voters
 // as it needs, and the others only if those do not answer soon.
 func (s *Store) askVoters(ctx context.Context, term uint64, others []raft.Server, need int) error {
@@ -196,15 +196,15 @@ func (s *Store) askVoters(ctx context.Context, term uint64, others []raft.Server
 }
 
 func (s *Store) askTerm(ctx context.Context, server raft.Server, term, round uint64) error {
-	q := question{req: proto.PeerRequest{Ask: &proto.PeerRequest_CurrentTerm{
+	call := peerCall{req: proto.PeerRequest{Ask: &proto.PeerRequest_CurrentTerm{
 		CurrentTerm: &proto.CurrentTermRequest{Round: round},
 	}}}
 	began := time.Now()
-	if err := s.links.ask(ctx, proto.NodeID(server.ID), string(server.Address), &q); err != nil {
+	if err := s.streams.send(ctx, proto.NodeID(server.ID), string(server.Address), &call); err != nil {
 		return fmt.Errorf("ask %s for its term: %w", server.ID, err)
 	}
 	s.stats.roundTrip(proto.NodeID(server.ID), time.Since(began))
-	r := q.resp.GetCurrentTerm()
+	r := call.resp.GetCurrentTerm()
 	switch {
 	case r == nil || r.Round != round:
 		return fmt.Errorf("%s did not answer round %d", server.ID, round)

@@ -329,9 +329,9 @@ func TestUnreachableIsNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	var q question
-	if err := c.leader().links.ask(c.ctx(), "z", l.Addr().String(), &q); !errors.Is(err, errNotAsked) {
-		t.Errorf("a question to nobody: %v, want %v", err, errNotAsked)
+	var call peerCall
+	if err := c.leader().streams.send(c.ctx(), "z", l.Addr().String(), &call); !errors.Is(err, errCallNotSent) {
+		t.Errorf("a call to nobody: %v, want %v", err, errCallNotSent)
 	}
 }
 

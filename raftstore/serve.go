@@ -37,7 +37,7 @@ func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (
 // maxForwardedBytes bounds what one stream may have in flight on the leader.
 const maxForwardedBytes = 64 << 20
 
-// Exchange answers another node's questions. What is answered from memory is
+// Exchange answers another node's calls. What is answered from memory is
 // answered at once; proposals and read indexes have a goroutine each, because
 // group commit forms from the goroutines that wait for raft.
 func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
@@ -47,7 +47,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 	}
 	var (
 		tasks   sync.WaitGroup
-		answers = make(chan *proto.PeerResponse, linkQueue)
+		answers = make(chan *proto.PeerResponse, streamQueue)
 		written = make(chan struct{})
 		gone    = make(chan struct{})
 		known   bool // the caller is a member
@@ -96,8 +96,8 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 				continue
 			}
 		}
-		// A question counts for more than its bytes: it holds a goroutine.
-		size := int64(len(req.GetPropose())) + questionCost
+		// A call counts for more than its bytes: it holds a goroutine.
+		size := int64(len(req.GetPropose())) + callCost
 		if err = room.take(stream.Context(), size); err != nil {
 			break
 		}
@@ -147,7 +147,7 @@ func (p *PeerServer) isMember(id proto.NodeID) bool {
 	return err == nil && slices.ContainsFunc(servers, func(s Server) bool { return s.ID == id })
 }
 
-// stranger refuses a question of a node that is not a member.
+// stranger refuses a call of a node that is not a member.
 func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 	why := fmt.Sprintf("node %s is not a member of this cluster", caller)
 	if _, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
@@ -158,8 +158,8 @@ func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 	return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: why}}
 }
 
-// questionCost bounds the goroutines of one stream by the budget of its bytes.
-const questionCost = 4 << 10
+// callCost bounds the goroutines of one stream by the budget of its bytes.
+const callCost = 4 << 10
 
 // readIndex serves a follower's or non-voter's linearizable read.
 func (p *PeerServer) readIndex(ctx context.Context, caller proto.NodeID, term uint64, answer *proto.PeerResponse) {

@@ -74,7 +74,7 @@ func (s *Store) Observe(logWrite, backendCommit, readIndex func(time.Duration)) 
 }
 
 // ObserveRoundTrips sets who is told how long voters took to answer this node's
-// questions for their term: a message there and one back, no disk. Only leaders
+// calls for their term: a message there and one back, no disk. Only leaders
 // ask. The function must be fast and safe for concurrent use; nil is allowed.
 func (s *Store) ObserveRoundTrips(f func(to proto.NodeID, d time.Duration)) {
 	s.stats.onRoundTrip.Store(&f)

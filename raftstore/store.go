@@ -31,7 +31,7 @@ type Store struct {
 
 	waiters waiters
 	leader  leadership
-	links   *links
+	streams *peerStreams
 	// transport is what raft was given: cfg.Transport, and the nudge.
 	transport *raftTransport
 	fresh     freshness
@@ -128,7 +128,7 @@ func (s *Store) open() (err error) {
 
 	s.leader.changed = make(chan struct{})
 	s.transport = newRaftTransport(cfg.Transport)
-	s.links = newLinks(s)
+	s.streams = newPeerStreams(s)
 	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, snapshots}, s.log, snapshots, s.transport); err != nil {
 		return err
 	}
@@ -212,8 +212,8 @@ func (s *Store) Close() error {
 		errs = append(errs, end.Error())
 	}
 	close(s.ended)
-	if s.links != nil {
-		s.links.close()
+	if s.streams != nil {
+		s.streams.close()
 	}
 	if s.transport != nil {
 		s.transport.close()

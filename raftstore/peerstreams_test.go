@@ -39,7 +39,7 @@ func TestProposalsOfAnotherTermAreRefused(t *testing.T) {
 	}
 }
 
-// deafPeer reads some questions of each stream and answers none.
+// deafPeer reads some calls of each stream and answers none.
 type deafPeer struct {
 	proto.UnimplementedPeerServer
 	reads int
@@ -72,7 +72,7 @@ func (p *deafPeer) arrived() int {
 // registered, queued, half written, read, and given up by their callers. Each
 // caller hears of it once, and what was not asked did not arrive.
 func TestLinksEndWithQuestionsQueued(t *testing.T) {
-	const questions, size = 3000, 32 << 10
+	const calls, size = 3000, 32 << 10
 	c := newCluster(t, 1, nil)
 	m := c.leader()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,14 +104,14 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
 			defer cancel()
 		}
-		q := question{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
-		err := m.links.ask(ctx, "z", l.Addr().String(), &q)
+		call := peerCall{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
+		err := m.streams.send(ctx, "z", l.Addr().String(), &call)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case err == nil:
-			t.Errorf("question %d was answered", i)
-		case errors.Is(err, errNotAsked):
+			t.Errorf("call %d was answered", i)
+		case errors.Is(err, errCallNotSent):
 			notAsked = append(notAsked, uint64(i))
 		default:
 			asked++
@@ -119,17 +119,17 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 	}
 	// On a slow machine all may be given up before the first link is there.
 	for round := 0; round < 20 && (asked == 0 || deaf.arrived() == 0); round++ {
-		for i := range questions {
-			wg.Go(func() { ask(round*questions + i) })
+		for i := range calls {
+			wg.Go(func() { ask(round*calls + i) })
 		}
 		wg.Wait()
 	}
-	m.links.close()
+	m.streams.close()
 	deaf.mu.Lock()
 	defer deaf.mu.Unlock()
 	for _, i := range notAsked {
 		if deaf.read[i] {
-			t.Errorf("question %d has arrived, its caller was told that it was not asked", i)
+			t.Errorf("call %d has arrived, its caller was told that it was not asked", i)
 		}
 	}
 	t.Logf("%d not asked, %d may have been, %d have arrived", len(notAsked), asked, len(deaf.read))

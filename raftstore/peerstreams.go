@@ -1,0 +1,298 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/proto"
+	"google.golang.org/grpc"
+)
+
+// peerStreams are this node's streams to other nodes, one per peer, each with many
+// calls in flight.
+type peerStreams struct {
+	store *Store
+
+	mu     sync.Mutex
+	peers  map[proto.NodeID]*peerStream
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+// streamQueue bounds how many calls wait to be written to a stream; the bytes
+// of proposals are bounded by the proposer.
+const streamQueue = 256
+
+// peerStream is one stream to one peer. It ends once, for everybody who waits on it.
+type peerStream struct {
+	id     proto.NodeID
+	conn   *grpc.ClientConn
+	ctx    context.Context
+	cancel context.CancelFunc
+	queue  chan *peerCall
+
+	mu      sync.Mutex
+	next    uint64
+	waiting map[uint64]*peerCall
+	ended   error
+	// proposals wait among the calls, since the first of them was made.
+	proposals int
+	since     time.Time
+}
+
+// peerCall is one request to a peer, and its answer.
+type peerCall struct {
+	req  proto.PeerRequest
+	done chan struct{}
+	resp *proto.PeerResponse
+	err  error
+}
+
+// errCallNotSent means that the call was certainly not written to the stream.
+var errCallNotSent = errors.New("not asked")
+
+func newPeerStreams(s *Store) *peerStreams {
+	return &peerStreams{store: s, peers: map[proto.NodeID]*peerStream{}}
+}
+
+// send makes a call to a peer and waits for the answer, which is in call.resp if the error
+// is nil. Errors wrap errCallNotSent if the peer cannot have received it.
+func (s *peerStreams) send(ctx context.Context, id proto.NodeID, addr string, call *peerCall) error {
+	to, err := s.to(id, addr)
+	if err != nil {
+		return errors.Join(errCallNotSent, err)
+	}
+	call.done = make(chan struct{})
+	if err := to.register(call); err != nil {
+		return errors.Join(errCallNotSent, err)
+	}
+	select {
+	case to.queue <- call:
+	case <-to.ctx.Done():
+		to.forget(call)
+		return errors.Join(errCallNotSent, context.Cause(to.ctx))
+	case <-ctx.Done():
+		to.forget(call)
+		return errors.Join(errCallNotSent, context.Cause(ctx))
+	}
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		to.forget(call)
+		return context.Cause(ctx)
+	}
+	if call.err != nil {
+		return call.err
+	}
+	if r, ok := call.resp.Answer.(*proto.PeerResponse_Refused); ok {
+		return fmt.Errorf("%s: %s", id, r.Refused)
+	}
+	return nil
+}
+
+// to returns the stream to a peer; it opens one if there is none.
+func (s *peerStreams) to(id proto.NodeID, addr string) (*peerStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	// The peer port says which connection is the peer's now; a stream on another
+	// one is of the past.
+	conn, err := s.store.cfg.Peers.Conn(id, addr)
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", id, err)
+	}
+	if p := s.peers[id]; p != nil {
+		if p.conn == conn && p.ctx.Err() == nil {
+			return p, nil
+		}
+		p.cancel()
+		delete(s.peers, id)
+	}
+	ctx, cancel := context.WithCancel(s.store.ctx)
+	p := &peerStream{
+		id: id, conn: conn, ctx: ctx, cancel: cancel,
+		queue:   make(chan *peerCall, streamQueue),
+		waiting: map[uint64]*peerCall{},
+	}
+	s.peers[id] = p
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		p.run(s.store)
+	}()
+	return p, nil
+}
+
+func (s *peerStreams) close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, p := range s.peers {
+		p.cancel()
+	}
+	s.mu.Unlock()
+	s.tasks.Wait()
+}
+
+// noRetry keeps gRPC from moving a stream to another connection by itself, with
+// everything that was sent on it: what to send again, and to whom, is decided by
+// who asked. gRPC gives up retries when what it would have to send again is more
+// than this, so from the first message on.
+var noRetry = grpc.MaxRetryRPCBufferSize(0)
+
+// run owns the stream: it opens it, writes what is queued and, in a second
+// goroutine, reads the answers. Opening happens here, outside any lock, because
+// it waits for the connection.
+func (p *peerStream) run(s *Store) {
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		p.watch(s)
+	}()
+	defer func() { <-watched }()
+	defer p.cancel()
+	stream, err := proto.NewPeerClient(p.conn).Exchange(p.ctx, noRetry)
+	if err != nil {
+		// Nothing was written. What was not asked can be asked again.
+		p.end(fmt.Errorf("open a stream to %s: %w: %w", p.id, errCallNotSent, err))
+		return
+	}
+	var reader sync.WaitGroup
+	for reading := false; p.ctx.Err() == nil; {
+		select {
+		case call := <-p.queue:
+			if err := stream.Send(&call.req); err != nil {
+				p.cancel()
+			}
+			if !reading {
+				// Not before the first call: until then gRPC would retry in Recv, and
+				// hold a lock meanwhile that Send waits for without a context.
+				reading = true
+				reader.Go(func() { p.read(stream) })
+			}
+		case <-p.ctx.Done():
+		}
+	}
+	reader.Wait()
+	p.end(fmt.Errorf("stream to %s: %w", p.id, context.Cause(p.ctx)))
+}
+
+// read hands out the answers until gRPC's stream ends, and ends this one with it.
+func (p *peerStream) read(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse]) {
+	defer p.cancel()
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			p.end(fmt.Errorf("stream to %s: %w", p.id, err))
+			return
+		}
+		p.answer(resp)
+	}
+}
+
+func (p *peerStream) register(call *peerCall) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended != nil {
+		return p.ended
+	}
+	p.next++
+	call.req.Id = p.next
+	p.waiting[p.next] = call
+	if call.proposes() {
+		if p.proposals++; p.proposals == 1 {
+			p.since = time.Now()
+		}
+	}
+	return nil
+}
+
+func (call *peerCall) proposes() bool {
+	_, ok := call.req.Ask.(*proto.PeerRequest_Propose)
+	return ok
+}
+
+// take removes a call that waits, and returns it, or nil. p.mu is held.
+func (p *peerStream) take(id uint64) *peerCall {
+	call := p.waiting[id]
+	if call == nil {
+		return nil
+	}
+	delete(p.waiting, id)
+	if call.proposes() {
+		p.proposals--
+	}
+	return call
+}
+
+func (p *peerStream) forget(call *peerCall) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.take(call.req.Id)
+}
+
+func (p *peerStream) answer(resp *proto.PeerResponse) {
+	p.mu.Lock()
+	call := p.take(resp.Id)
+	p.mu.Unlock()
+	if call != nil {
+		call.resp = resp
+		close(call.done)
+	}
+}
+
+// end answers everybody who waits. Unless the error says otherwise, what was in
+// the queue may have been sent.
+func (p *peerStream) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended == nil {
+		p.ended = err
+	}
+	for id := range p.waiting {
+		call := p.take(id)
+		call.err = err
+		close(call.done)
+	}
+}
+
+// watchEvery is how often a stream looks whether its answers can still come.
+const watchEvery = 100 * time.Millisecond
+
+// watch ends the stream when proposals wait on it for a node that does not lead
+// any more, or that Raft has not heard of for Timing.NoLeader. Their outcome is
+// unknown; with their request ids they can be given to the next leader. It is
+// Raft's contact that counts, not the answers: a leader whose disk is slow sends
+// heartbeats, and is waited for.
+func (p *peerStream) watch(s *Store) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	change := s.leader.watch()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-change:
+			change = s.leader.watch()
+		case <-tick.C:
+		}
+		p.mu.Lock()
+		waiting, since := p.proposals > 0, p.since
+		p.mu.Unlock()
+		if !waiting {
+			continue
+		}
+		if contact := s.raft.LastContact(); contact.After(since) {
+			since = contact
+		}
+		_, leader := s.raft.LeaderWithID()
+		if leader != "" && proto.NodeID(leader) != p.id || time.Since(since) > s.cfg.Timing.NoLeader {
+			p.cancel()
+			return
+		}
+	}
+}
