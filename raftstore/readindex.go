@@ -86,7 +86,7 @@ var errNewerTerm = errors.New("a voter knows a newer term")
 // existed when the round began, and the commit index covers all that was
 // acknowledged by then. Clocks and leases take no part, and non-voters do not
 // count. (Raft's VerifyLeader counts non-voters, and answers to messages that
-// were asked earlier: two ways to a stale read.)
+// were sent earlier: two ways to a stale read.)
 //
 // asker, if it is a voter, sent askerTerm after its read had begun; it counts as
 // one answer. Errors: ErrNotLeader, or why there was no majority.
@@ -139,7 +139,7 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 }
 
 // askVoters returns nil when need of the voters have answered that they know no
-// newer term. Each call is a round of its own: its calls are sent after it
+// newer term. Each use is a round of its own: its calls are made after it
 // began, and answers of earlier rounds cannot reach it. It asks as many voters
 // as it needs, and the others only if those do not answer soon.
 func (s *Store) askVoters(ctx context.Context, term uint64, others []raft.Server, need int) error {
