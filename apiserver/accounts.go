@@ -61,7 +61,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 	if res == nil {
 		return nil, errors.New("the registry has no service accounts")
 	}
-	versions, err := s.rangeNow(namespacesTable, "")
+	versions, err := s.objects.rangeNow(namespacesTable, "")
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 		if ns.Flags&proto.FlagTerminating != 0 {
 			continue
 		}
-		v, err := s.current(res.Table(), res.Key(ns.Key, defaultAccount))
+		v, err := s.objects.current(res.Table(), res.Key(ns.Key, defaultAccount))
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 	if err = c.q.CheckApply(); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.IsDryRun()
+	c.noteWrite()
 	shown := c.res
 	if c.info.Subresource == "scale" {
 		shown = scaleResource
@@ -70,7 +70,7 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 			return
 		}
 	}
-	a.m, err = c.s.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
+	a.m, err = c.s.objects.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
 	return
 }
 
@@ -184,47 +184,47 @@ func (c *call) applyPart(take part) error {
 }
 
 // applyNew creates the object that is applied.
-func (c *call) applyNew(a applied) (change, error) {
-	obj, err := a.m.Apply(a.m.Nothing(), a.tree, c.q.FieldManager, c.q.Forced())
+func (o *op) applyNew(a applied) (change, error) {
+	obj, err := a.m.Apply(a.m.Nothing(), a.tree, o.q.FieldManager, o.q.Forced())
 	if err != nil {
 		return change{}, revise.Settled{Err: applyError(err)}
 	}
-	obj, meta, err := c.fitMerged(a, obj)
+	obj, meta, err := o.fitMerged(a, obj)
 	if err != nil {
 		return change{}, revise.Settled{Err: err}
 	}
 	if tree.Text(meta, "uid") != "" {
-		return change{}, status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), tree.Text(meta, "uid"), "")
+		return change{}, status.UIDPrecondition(o.res.GroupResource(), o.info.Name, o.keyPath(), tree.Text(meta, "uid"), "")
 	}
-	return c.decideInsert(obj, meta)
+	return o.decideInsert(obj, meta)
 }
 
 // merged merges a configuration into the current version.
-func (c *call) merged(cur *mvcc.Version, a applied) (old, obj tree.Object, err error) {
-	if old, err = c.decode(cur); err != nil {
+func (o *op) merged(cur *mvcc.Version, a applied) (old, obj tree.Object, err error) {
+	if old, err = o.decode(cur); err != nil {
 		return nil, nil, err
 	}
-	result, err := a.m.Apply(old, a.tree, c.q.FieldManager, c.q.Forced())
+	result, err := a.m.Apply(old, a.tree, o.q.FieldManager, o.q.Forced())
 	if err != nil {
 		return nil, nil, applyError(err)
 	}
-	obj, meta, err := c.fitMerged(a, result)
+	obj, meta, err := o.fitMerged(a, result)
 	if err != nil {
 		return nil, nil, err
 	}
-	return old, obj, c.checkIdentity(meta, cur)
+	return old, obj, o.checkIdentity(meta, cur)
 }
 
 // fitMerged brings the result of an apply, whose values are as the client wrote
 // them, into the form in which they are stored.
-func (c *call) fitMerged(a applied, result tree.Object) (obj, meta tree.Object, err error) {
+func (o *op) fitMerged(a applied, result tree.Object) (obj, meta tree.Object, err error) {
 	if _, err := a.model.Fit(result); err != nil {
-		return nil, nil, status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)
+		return nil, nil, status.CannotBeHandled(o.res.GVK(), o.res.Kind, err)
 	}
 	if obj, meta, err = tree.WithOwnMeta(result); err != nil {
 		return nil, nil, err
 	}
-	return obj, meta, c.matchPath(obj)
+	return obj, meta, o.matchPath(obj)
 }
 
 // applyError words what the merge refuses. Upstream answers 500 for a

@@ -60,25 +60,26 @@ func ownUser(name string, groups ...string) *audit.User {
 	return &audit.User{Name: name, Groups: append(groups, auth.Authenticated)}
 }
 
-// deleteAs is deleteOne of a call that no client made, with the audit event that the
-// request of a controller would have.
-func (c *call) deleteAs(user *audit.User, o *metav1.DeleteOptions) (w written, err error) {
-	if c.s.cfg.Audit != nil {
-		i := &c.info
+// deleteAs is deleteOne of an operation that no client asked for, with the audit event that
+// the request of a controller would have.
+func (s *Server) deleteAs(user *audit.User, o *op, options *metav1.DeleteOptions) (w written, err error) {
+	var event *audit.Event
+	if s.cfg.Audit != nil {
+		i := &o.info
 		r := &http.Request{URL: &url.URL{Path: i.ObjectPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
-		c.audit = c.s.cfg.Audit.Begin(r, uuid.NewString(), c.start, &audit.Attributes{
+		event = s.cfg.Audit.Begin(r, uuid.NewString(), o.start, &audit.Attributes{
 			User: user, Verb: i.Verb, Path: r.URL.Path, Namespace: i.Namespace, Name: i.Name,
 			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
 		})
 	}
-	w, _, err = c.deleteOne(o)
+	w, _, err = o.deleteOne(options)
 	code := http.StatusOK
 	if err != nil {
-		answer := status.ForRequest(err, c.info.Verb, c.res.GroupResource())
-		c.audit.Refused(answer)
+		answer := status.ForRequest(err, o.info.Verb, o.res.GroupResource())
+		event.Refused(answer)
 		code = int(answer.Code)
 	}
-	c.audit.Completed(code)
+	event.Completed(code)
 	return w, err
 }
 

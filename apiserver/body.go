@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -12,7 +11,6 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -115,71 +113,3 @@ func findingsOf(duplicates, unknown []string) []string {
 }
 
 func joinFindings(findings []string) string { return strings.Join(findings, ", ") }
-
-// Bounds of all warnings of a response, and of one when they are exceeded, in
-// runes.
-const (
-	maxWarnings = 4096
-	cutWarning  = 256
-)
-
-// warn adds Warning headers. Duplicates are dropped; too long ones are cut and
-// what then does not fit is dropped.
-func (c *call) warn(texts []string) {
-	texts = eachLine(texts)
-	total := 0
-	for _, t := range texts {
-		total += utf8.RuneCountInString(t)
-	}
-	for _, t := range texts {
-		if _, ok := c.warned[t]; ok {
-			continue
-		}
-		if c.warned == nil {
-			c.warned = map[string]struct{}{}
-		}
-		c.warned[t] = struct{}{}
-		if total > maxWarnings {
-			t = cutRunes(t, cutWarning)
-		}
-		n := utf8.RuneCountInString(t)
-		if c.warnings+n > maxWarnings {
-			return
-		}
-		header, err := utilnet.NewWarningHeader(299, "-", t)
-		if err != nil {
-			// Not printable as a header: say that something was there.
-			header, _ = utilnet.NewWarningHeader(299, "-", strings.ToValidUTF8(fmt.Sprintf("%q", t), "?"))
-		}
-		if header == "" {
-			continue
-		}
-		c.warnings += n
-		c.Header().Add("Warning", header)
-	}
-}
-
-// eachLine makes a warning of each line of what the YAML parser found.
-func eachLine(texts []string) []string {
-	var out []string
-	for _, t := range texts {
-		if rest, ok := strings.CutPrefix(t, "yaml: unmarshal errors:\n"); ok {
-			for line := range strings.SplitSeq(rest, "\n") {
-				out = append(out, strings.TrimSpace(line))
-			}
-			continue
-		}
-		out = append(out, t)
-	}
-	return out
-}
-
-func cutRunes(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
-}

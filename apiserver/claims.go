@@ -43,20 +43,20 @@ func (m *claims) has(k claimKey) bool {
 }
 
 // claim makes a row. Errors: errTaken.
-func (c *call) claim(w *proto.Write) error {
+func (o *op) claim(w *proto.Write) error {
 	k := claimKey{w.Table, w.Key}
-	if c.claims.has(k) {
+	if o.claims.has(k) {
 		return nil
 	}
 	w.Op, w.Condition, w.RequestId = proto.Op_OP_PUT, proto.Condition_CONDITION_ABSENT, newRequestID()
-	v, outcome, err := revise.Propose(c.ctx, c.s.cfg.Store, w)
+	v, outcome, err := revise.Propose(o.ctx, o.s.cfg.Store, w)
 	switch {
 	case err != nil:
 		return err
 	case outcome != proto.Outcome_OUTCOME_APPLIED:
 		return errTaken
 	}
-	c.claims.made = append(c.claims.made, claimed{k, v.Revision})
+	o.claims.made = append(o.claims.made, claimed{k, v.Revision})
 	return nil
 }
 
@@ -64,16 +64,16 @@ func (c *call) claim(w *proto.Write) error {
 // held: all of them after a failure, those of attempts that came to nothing after
 // a success. A failure whose outcome is unknown keeps everything, because the
 // object may be there; what is too much is found by RepairClaims.
-func (c *call) keepClaims(held []claimKey, err error) {
-	if len(c.claims.made) == 0 || uncertain(err) {
+func (o *op) keepClaims(held []claimKey, err error) {
+	if len(o.claims.made) == 0 || uncertain(err) {
 		return
 	}
-	for _, m := range c.claims.made {
+	for _, m := range o.claims.made {
 		if err != nil || !slices.Contains(held, m.claimKey) {
-			c.unclaim(m.claimKey, m.revision)
+			o.unclaim(m.claimKey, m.revision)
 		}
 	}
-	c.claims.made = nil
+	o.claims.made = nil
 }
 
 // uncertain says that a write which failed may have happened or may yet: it was
@@ -85,11 +85,11 @@ func uncertain(err error) bool {
 
 // releaseClaims gives back the rows of an object that is gone or has given them
 // up, at revision at. A row that was made after that is another one's.
-func (c *call) releaseClaims(keys []claimKey, at proto.Revision) {
+func (o *op) releaseClaims(keys []claimKey, at proto.Revision) {
 	for _, k := range keys {
-		v, err := c.s.current(k.table, k.key)
+		v, err := o.s.current(k.table, k.key)
 		if err == nil && v != nil && v.Revision < at {
-			c.unclaim(k, v.Revision)
+			o.unclaim(k, v.Revision)
 		}
 	}
 }
@@ -97,38 +97,38 @@ func (c *call) releaseClaims(keys []claimKey, at proto.Revision) {
 // unclaim removes a row if it is the one that was written at a revision. That the
 // request is over does not keep it from giving back; what fails is left to
 // RepairClaims.
-func (c *call) unclaim(k claimKey, revision proto.Revision) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.s.cfg.Limits.Write)
+func (o *op) unclaim(k claimKey, revision proto.Revision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), o.s.cfg.MaxWrite)
 	defer cancel()
-	_, _, err := revise.Propose(ctx, c.s.cfg.Store, &proto.Write{
+	_, _, err := revise.Propose(ctx, o.s.cfg.Store, &proto.Write{
 		Table: k.table, Key: k.key, Op: proto.Op_OP_DELETE,
 		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
 	})
 	if err != nil {
-		c.s.cfg.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.table, k.key), "err", err)
+		o.s.cfg.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.table, k.key), "err", err)
 	}
 }
 
 // settleClaims brings the rows in line with the outcome of a write. before is the
 // version that was replaced or removed; nil for a create.
-func (c *call) settleClaims(before *mvcc.Version, w written, err error) {
-	held := c.hooks().held
-	if held == nil || c.q.IsDryRun() {
+func (o *op) reconcileClaims(before *mvcc.Version, w written, err error) {
+	held := o.strategy().held
+	if held == nil || o.q.IsDryRun() {
 		return
 	}
 	var has []claimKey
 	if err == nil && !w.deleted {
 		has = held(w.obj)
 	}
-	c.keepClaims(has, err)
+	o.keepClaims(has, err)
 	if err != nil || before == nil || w.version == nil || w.version == before {
 		return
 	}
-	old, err := codec.DecodeStored(c.res, before)
+	old, err := codec.DecodeStored(o.res, before)
 	if err != nil {
-		c.s.cfg.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
+		o.s.cfg.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
 		return
 	}
 	gone := slices.DeleteFunc(held(old), func(k claimKey) bool { return slices.Contains(has, k) })
-	c.releaseClaims(gone, w.version.Revision)
+	o.releaseClaims(gone, w.version.Revision)
 }

@@ -8,15 +8,15 @@ import (
 
 // normalize makes an object, in place, what it will be when it is read back: a
 // version that is stored in another form leaves out, or adds, what only that says.
-func (c *call) normalize(obj tree.Object) error {
-	if c.res.Conversion == "" {
+func (o *op) normalize(obj tree.Object) error {
+	if o.res.Conversion == "" {
 		return nil
 	}
-	stored, err := c.res.ToStored(obj)
+	stored, err := o.res.ToStored(obj)
 	if err != nil {
 		return err
 	}
-	shown, err := c.res.FromStored(stored)
+	shown, err := o.res.FromStored(stored)
 	if err != nil {
 		return err
 	}
@@ -31,15 +31,15 @@ func (c *call) normalize(obj tree.Object) error {
 
 // checkModel is what the schema says of an object: of what is sent, or of what
 // that is stored as.
-func (c *call) checkModel(model *schema.Model, obj tree.Object) (field.ErrorList, error) {
-	if c.res.Conversion == "" {
+func (o *op) checkModel(model *schema.Model, obj tree.Object) (field.ErrorList, error) {
+	if o.res.Conversion == "" {
 		return model.Validate(obj), nil
 	}
-	stored, err := schema.Lookup(c.res.StorageModel)
+	stored, err := schema.Lookup(o.res.StorageModel)
 	if err != nil {
 		return nil, err
 	}
-	inner, err := c.res.ToStored(obj)
+	inner, err := o.res.ToStored(obj)
 	if err != nil {
 		return nil, err
 	}

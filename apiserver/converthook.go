@@ -55,7 +55,7 @@ func webhookOf(res *kinds.Resource) *conversion.Webhook {
 // shown returns versions as codec can show them in the version of res: those that only
 // a webhook can convert are replaced. versions is not changed. Errors: the webhook's,
 // as Status errors, and the context's.
-func (s *Server) shown(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
+func (s *objectStore) convertAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
 	hook := webhookOf(res)
 	if hook == nil {
 		return versions, nil
@@ -121,7 +121,7 @@ func (b *stored) full() bool { return len(b.at) >= batchObjects || b.bytes >= ba
 
 // convertStored converts what nobody has converted yet, and waits for what others are
 // converting.
-func (s *Server) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
+func (s *objectStore) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
 	res := to.Resource()
 	keys := make([]conversionKey, len(b.versions))
 	for i, v := range b.versions {
@@ -152,8 +152,8 @@ func (s *Server) convertStored(ctx context.Context, to *crd.Version, hook *conve
 
 // convert has the definition's webhook convert objects of its other versions, and
 // brings what comes back into the form of the version.
-func (s *Server) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
-	out, err := s.webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
+func (s *objectStore) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
+	out, err := s.cfg.Webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +166,11 @@ func (s *Server) convert(ctx context.Context, to *crd.Version, objects []tree.Ob
 }
 
 // shownOne is shown for one version.
-func (c *call) shownOne(v *mvcc.Version) (*mvcc.Version, error) {
-	if webhookOf(c.res) == nil {
+func (o *op) convertOne(v *mvcc.Version) (*mvcc.Version, error) {
+	if webhookOf(o.res) == nil {
 		return v, nil
 	}
-	out, err := c.s.shown(c.ctx, c.res, []*mvcc.Version{v})
+	out, err := o.s.convertAll(o.ctx, o.res, []*mvcc.Version{v})
 	if err != nil {
 		return nil, err
 	}
@@ -178,13 +178,13 @@ func (c *call) shownOne(v *mvcc.Version) (*mvcc.Version, error) {
 }
 
 // decode is a stored version as a tree of c.res.
-func (c *call) decode(v *mvcc.Version) (tree.Object, error) {
-	v, err := c.shownOne(v)
+func (o *op) decode(v *mvcc.Version) (tree.Object, error) {
+	v, err := o.convertOne(v)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := codec.DecodeStored(c.res, v)
-	if err != nil && c.res.Custom {
+	obj, err := codec.DecodeStored(o.res, v)
+	if err != nil && o.res.Custom {
 		// What upstream's conversion says of what it cannot read.
 		err = conversion.Internal(err)
 	}
@@ -193,16 +193,16 @@ func (c *call) decode(v *mvcc.Version) (tree.Object, error) {
 
 // forStorage is an object of c.res in the version that is stored, complete. obj is
 // not changed.
-func (c *call) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
-	of := crd.Of(c.res)
+func (o *op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
+	of := crd.Of(o.res)
 	if of == nil {
-		return obj, c.res, nil
+		return obj, o.res, nil
 	}
 	to := of.Definition().StorageVersion()
 	if to == nil || to == of {
-		return obj, c.res, nil
+		return obj, o.res, nil
 	}
-	kept, err := c.s.convertTree(c.ctx, obj, to)
+	kept, err := o.s.convertTree(o.ctx, obj, to)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,7 +214,7 @@ func (c *call) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error)
 
 // convertTree is an object of another version of the same definition in a version. It
 // shares nothing with obj.
-func (s *Server) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
+func (s *objectStore) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
 	if to.Definition().Webhook() != nil {
 		out, err := s.convert(ctx, to, []tree.Object{obj})
 		if err != nil {
@@ -231,12 +231,12 @@ func (s *Server) convertTree(ctx context.Context, obj tree.Object, to *crd.Versi
 }
 
 // convertBetween converts for those who merge managed fields, which have no context.
-func (s *Server) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+func (s *objectStore) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
 	if v == nil {
 		return codec.Convert(obj, from, to)
 	}
-	ctx, cancel := context.WithTimeout(s.life, fieldConversion)
+	ctx, cancel := context.WithTimeout(s.cfg.Life, fieldConversion)
 	defer cancel()
 	return s.convertTree(ctx, obj, v)
 }

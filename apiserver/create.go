@@ -25,10 +25,9 @@ const generateAttempts = 8
 // readWrite is how a write with an object begins: its options, the form of the
 // answer, and the object, which fits the model.
 func (c *call) readWrite(optionsKind string) (f codec.Format, obj tree.Object, err error) {
-	if err = c.q.CheckModify(optionsKind); err != nil {
+	if err = c.writeOptions(optionsKind); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
 		return
 	}
@@ -54,37 +53,37 @@ func (c *call) create() error {
 
 // createObject completes, validates and stores a decoded object that fits the
 // model. With generateName it tries several names.
-func (c *call) createObject(obj tree.Object) (written, error) {
+func (o *op) createObject(obj tree.Object) (written, error) {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return written{}, err
 	}
-	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.ObjectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, o.res.Namespaced, o.info.ObjectNamespace); err != nil {
 		return written{}, err
 	}
-	if c.q.IsDryRun() {
+	if o.q.IsDryRun() {
 		// It is storage that refuses it upstream, where no dry run comes by: clients try
 		// copies of objects that they have read.
 		delete(meta, "resourceVersion")
 	}
-	if err := tree.PrepareCreate(meta, c.res.HasGeneration, c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, o.res.HasGeneration, o.s.cfg.Now()); err != nil {
 		return written{}, err
 	}
-	if c.res.Subresource("status") != nil {
+	if o.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
 	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
-		return c.createGenerated(obj)
+		return o.createGenerated(obj)
 	}
-	c.info.Name = tree.Text(meta, "name")
-	return c.createNamed(obj, meta)
+	o.info.Name = tree.Text(meta, "name")
+	return o.createNamed(obj, meta)
 }
 
 // complete defaults an object, fills in what the server generates, and validates
 // all of it. errs is what is wrong with it so far; old is nil for a create.
 // Everything that is wrong is refused at once.
-func (c *call) complete(obj, old tree.Object, errs field.ErrorList) error {
-	model, err := c.model()
+func (o *op) complete(obj, old tree.Object, errs field.ErrorList) error {
+	model, err := o.model()
 	if err != nil {
 		return err
 	}
@@ -92,24 +91,24 @@ func (c *call) complete(obj, old tree.Object, errs field.ErrorList) error {
 		return revise.Settled{Err: status.EntityTooLarge(err.Error())} // no form has another error
 	}
 	model.Fill(obj)
-	if err := c.normalize(obj); err != nil {
+	if err := o.normalize(obj); err != nil {
 		return err
 	}
-	h := c.hooks()
+	h := o.strategy()
 	if h.complete != nil {
-		if err := h.complete(c, obj, old); err != nil {
+		if err := h.complete(o, obj, old); err != nil {
 			return err
 		}
 	}
-	if !c.applying {
-		if err := c.track(obj, old); err != nil {
+	if !o.applying {
+		if err := o.track(obj, old); err != nil {
 			return err
 		}
 	}
 	r := &rules.Rules{}
-	if !c.res.Custom && (c.sub == nil || c.sub.Name == "scale") {
+	if !o.res.Custom && (o.sub == nil || o.sub.Name == "scale") {
 		// Other subresources have rules of their own.
-		r = rules.Of(c.res.GroupResource())
+		r = rules.Of(o.res.GroupResource())
 	}
 	if h.prepare != nil {
 		h.prepare(obj, old)
@@ -118,51 +117,51 @@ func (c *call) complete(obj, old tree.Object, errs field.ErrorList) error {
 		r.Prepare(obj, old)
 	}
 	if h.forUser != nil {
-		if err := h.forUser(c, obj, old); err != nil {
+		if err := h.forUser(o, obj, old); err != nil {
 			return err
 		}
 	}
 	var found field.ErrorList
 	if !h.validatesAll {
-		found, err = c.checkModel(model, obj)
+		found, err = o.checkModel(model, obj)
 	}
 	if err != nil {
 		return err
 	}
 	errs = append(errs, found...)
 	if old != nil {
-		errs = append(errs, immutableErrors(c.res, obj, old)...)
+		errs = append(errs, immutableErrors(o.res, obj, old)...)
 	}
 	if r.Validate != nil {
 		errs = append(errs, without(r.Validate(obj, old), errs)...)
 	}
-	if r.ValidateClients != nil && c.r != nil {
+	if r.ValidateClients != nil && o.client {
 		errs = append(errs, without(r.ValidateClients(obj, old), errs)...)
 	}
 	if h.validate != nil {
-		found, err := h.validate(c, obj, old)
+		found, err := h.validate(o, obj, old)
 		if err != nil {
 			return err
 		}
 		errs = append(errs, without(found, errs)...)
 	}
 	if h.allocate != nil && len(errs) == 0 {
-		if errs, err = h.allocate(c, obj, old); err != nil {
+		if errs, err = h.allocate(o, obj, old); err != nil {
 			return err
 		}
 	}
 	if len(errs) == 0 {
-		c.unheeded(obj)
+		o.unheeded(obj)
 	}
-	return c.invalid(c.info.Name, errs)
+	return o.invalid(o.info.Name, errs)
 }
 
 // unheeded tells who writes an object what it asks for in vain.
-func (c *call) unheeded(obj tree.Object) {
-	if c.r == nil || c.sub != nil || len(c.res.Unenforced) == 0 {
+func (o *op) unheeded(obj tree.Object) {
+	if !o.client || o.sub != nil || len(o.res.Unenforced) == 0 {
 		return // nobody is there to be told, or a controller that writes a status
 	}
-	c.warn(c.res.Unheeded(obj))
+	o.warn(o.res.Unheeded(obj))
 }
 
 // without returns the errors that are not among others. A body may have ten thousands of each.
@@ -184,83 +183,83 @@ func without(errs, others field.ErrorList) field.ErrorList {
 	})
 }
 
-func (c *call) createNamed(obj, meta tree.Object) (w written, err error) {
-	defer func() { c.settleClaims(nil, w, err) }()
-	if err := c.complete(obj, nil, tree.ValidateMeta(meta, c.res.NameRule)); err != nil {
+func (o *op) createNamed(obj, meta tree.Object) (w written, err error) {
+	defer func() { o.reconcileClaims(nil, w, err) }()
+	if err := o.complete(obj, nil, tree.ValidateMeta(meta, o.res.NameRule)); err != nil {
 		return written{}, err
 	}
-	ch, err := c.store(proto.Op_OP_PUT, obj)
+	ch, err := o.encodeChange(proto.Op_OP_PUT, obj)
 	if err != nil {
 		return written{}, err
 	}
-	return c.insert(ch)
+	return o.insert(ch)
 }
 
 // insert stores a new object. What this node already knows to be impossible is
 // confirmed and refused without a log entry.
-func (c *call) insert(ch change) (written, error) {
-	key := c.key()
-	if c.q.IsDryRun() {
-		if err := c.s.confirm(c.ctx); err != nil {
+func (o *op) insert(ch change) (written, error) {
+	key := o.key()
+	if o.q.IsDryRun() {
+		if err := o.s.confirm(o.ctx); err != nil {
 			return written{}, err
 		}
-		err := c.refusedHere(key)
+		err := o.refusedHere(key)
 		return written{obj: ch.obj, created: true}, err
 	}
-	if c.refusedHere(key) != nil {
-		if err := c.s.confirm(c.ctx); err != nil {
+	if o.refusedHere(key) != nil {
+		if err := o.s.confirm(o.ctx); err != nil {
 			return written{}, err
 		}
-		if err := c.refusedHere(key); err != nil {
+		if err := o.refusedHere(key); err != nil {
 			return written{}, err
 		}
 	}
-	w := c.entry(key, &ch)
+	w := o.entry(key, &ch)
 	w.Condition = proto.Condition_CONDITION_ABSENT
-	c.guard(w)
-	v, outcome, err := revise.Propose(c.ctx, c.s.cfg.Store, w)
+	o.guard(w)
+	v, outcome, err := revise.Propose(o.ctx, o.s.cfg.Store, w)
 	switch {
 	case err != nil:
 		return written{}, err
 	case outcome == proto.Outcome_OUTCOME_APPLIED:
 		return written{version: v, obj: ch.obj, created: true}, nil
 	case outcome == proto.Outcome_OUTCOME_EXISTS:
-		there, err := c.s.current(c.res.Table(), key)
+		there, err := o.s.current(o.res.Table(), key)
 		if err != nil {
 			return written{}, err
 		}
-		return written{}, c.alreadyExists(there)
+		return written{}, o.alreadyExists(there)
 	}
-	return written{}, c.guardError(outcome)
+	return written{}, o.guardError(outcome)
 }
 
 // refusedHere says why the local state would refuse a create, or nil.
-func (c *call) refusedHere(key string) error {
-	if err := c.definitionError(); err != nil {
+func (o *op) refusedHere(key string) error {
+	if err := o.definitionError(); err != nil {
 		return err
 	}
-	if c.res.Namespaced {
-		ns, err := c.s.current(namespacesTable, c.info.ObjectNamespace)
+	if o.res.Namespaced {
+		ns, err := o.s.current(namespacesTable, o.info.ObjectNamespace)
 		switch {
 		case err != nil:
 			return err
 		case ns == nil:
-			return c.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
+			return o.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
 		case ns.Flags&proto.FlagTerminating != 0:
-			return c.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
+			return o.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
 		}
 	}
-	v, err := c.s.current(c.res.Table(), key)
+	v, err := o.s.current(o.res.Table(), key)
 	if err == nil && v != nil {
-		err = c.alreadyExists(v)
+		err = o.alreadyExists(v)
 	}
 	return err
 }
 
 // alreadyExists is the refusal of a create. there is what is in its way, nil if
 // that has gone meanwhile.
-func (c *call) alreadyExists(there *mvcc.Version) error {
-	e := status.AlreadyExists(c.res.GroupResource(), c.info.Name)
+func (o *op) alreadyExists(there *mvcc.Version) error {
+	e := status.AlreadyExists(o.res.GroupResource(), o.info.Name)
 	if there != nil && there.Flags&proto.FlagTerminating != 0 {
 		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
 	}
@@ -269,20 +268,20 @@ func (c *call) alreadyExists(there *mvcc.Version) error {
 
 // createGenerated tries several names. What the server generates may contain the
 // name, so each attempt begins with the object as it was sent.
-func (c *call) createGenerated(sent tree.Object) (written, error) {
+func (o *op) createGenerated(sent tree.Object) (written, error) {
 	for range generateAttempts {
 		obj, meta, err := tree.WithOwnMeta(sent)
 		if err != nil {
 			return written{}, err
 		}
 		meta["name"] = generatedName(tree.Text(meta, "generateName"))
-		c.info.Name = tree.Text(meta, "name")
-		w, err := c.createNamed(obj, meta)
+		o.info.Name = tree.Text(meta, "name")
+		w, err := o.createNamed(obj, meta)
 		if !apierrors.IsAlreadyExists(err) {
 			return w, err
 		}
 	}
-	return written{}, status.NoUniqueName(c.res.GroupResource(), c.info.Name)
+	return written{}, status.NoUniqueName(o.res.GroupResource(), o.info.Name)
 }
 
 const (
@@ -306,16 +305,16 @@ func generatedName(base string) string {
 
 // guardError is the answer to a create in a namespace that is not there or on
 // its way out.
-func (c *call) guardError(outcome proto.Outcome) error {
-	if err := c.definitionError(); err != nil {
+func (o *op) guardError(outcome proto.Outcome) error {
+	if err := o.definitionError(); err != nil {
 		return err
 	}
-	ns := c.info.ObjectNamespace
+	ns := o.info.ObjectNamespace
 	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
 		return status.NotFound(namespacesResource, ns)
 	}
 	reason := "unable to create new content in namespace " + ns + " because it is being terminated"
-	e := apierrors.NewForbidden(c.res.GroupResource(), c.info.Name, errors.New(reason))
+	e := apierrors.NewForbidden(o.res.GroupResource(), o.info.Name, errors.New(reason))
 	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    "NamespaceTerminating",
 		Message: "namespace " + ns + " is being terminated",
@@ -326,19 +325,19 @@ func (c *call) guardError(outcome proto.Outcome) error {
 
 // definitionError says why the definition of a custom resource refuses creates, nil if
 // it does not: it is on its way out, or gone.
-func (c *call) definitionError() error {
-	of := crd.Of(c.res)
+func (o *op) definitionError() error {
+	of := crd.Of(o.res)
 	if of == nil {
 		return nil
 	}
-	v, err := c.s.current(crd.Table, of.Definition().Metadata.Name)
+	v, err := o.s.current(crd.Table, of.Definition().Metadata.Name)
 	switch {
 	case err != nil:
 		return err
 	case v == nil:
 		return status.NoSuchResource()
 	case v.Flags&proto.FlagTerminating != 0:
-		return definitionTerminating(c.res)
+		return definitionTerminating(o.res)
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func (c *call) currentCost(way codec.Way) int64 {
 	if c.info.Name == "" || c.info.Verb != "update" && c.info.Verb != "patch" || c.res.Virtual {
 		return 0
 	}
-	v, err := c.s.current(c.res.Table(), c.key())
+	v, err := c.s.objects.current(c.res.Table(), c.key())
 	if err != nil || v == nil || len(v.Value) < smallObject {
 		return 0
 	}

@@ -23,38 +23,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// definitionHooks are those of CustomResourceDefinitions.
-var definitionHooks = objectHooks{
-	complete: func(c *call, obj, old tree.Object) error {
-		if c.info.Subresource != "" {
+// definitionStrategy is that of CustomResourceDefinitions.
+var definitionStrategy = strategy{
+	complete: func(o *op, obj, old tree.Object) error {
+		if o.info.Subresource != "" {
 			return nil
 		}
 		if err := crd.Default(obj); err != nil {
-			return revise.Settled{Err: status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)}
+			return revise.Settled{Err: status.CannotBeHandled(o.res.GVK(), o.res.Kind, err)}
 		}
 		return crd.PrepareStatus(obj, old == nil)
 	},
-	validate: func(c *call, obj, old tree.Object) (field.ErrorList, error) {
-		return crd.ValidateDefinition(c.ctx, obj, old, c.info.Subresource == "status")
+	validate: func(o *op, obj, old tree.Object) (field.ErrorList, error) {
+		return crd.ValidateDefinition(o.ctx, obj, old, o.info.Subresource == "status")
 	},
 	validatesAll: true,
 	startDelete:  startDeleteDefinition,
 }
 
-// customHooks are those of all custom resources.
-var customHooks = objectHooks{
-	forUser: func(c *call, _, old tree.Object) error {
-		if old == nil && crd.Of(c.res).Definition().Terminating() {
-			return definitionTerminating(c.res)
+// customStrategy is that of all custom resources.
+var customStrategy = strategy{
+	forUser: func(o *op, _, old tree.Object) error {
+		if old == nil && crd.Of(o.res).Definition().Terminating() {
+			return definitionTerminating(o.res)
 		}
 		return nil
 	},
-	validate: func(c *call, obj, old tree.Object) (field.ErrorList, error) {
-		v := crd.Of(c.res)
-		if c.info.Subresource == "status" {
-			return v.ValidateStatus(c.ctx, obj, old)
+	validate: func(o *op, obj, old tree.Object) (field.ErrorList, error) {
+		v := crd.Of(o.res)
+		if o.info.Subresource == "status" {
+			return v.ValidateStatus(o.ctx, obj, old)
 		}
-		return v.Validate(c.ctx, obj, old)
+		return v.Validate(o.ctx, obj, old)
 	},
 }
 
@@ -67,7 +67,7 @@ func definitionTerminating(res *kinds.Resource) error {
 }
 
 // startDeleteDefinition keeps a definition until its objects are deleted.
-func startDeleteDefinition(c *call, obj tree.Object) (held bool) {
+func startDeleteDefinition(o *op, obj tree.Object) (held bool) {
 	meta := tree.As(obj["metadata"])
 	if tree.Text(meta, "deletionTimestamp") != "" {
 		return false
@@ -76,7 +76,7 @@ func startDeleteDefinition(c *call, obj tree.Object) (held bool) {
 	if err != nil {
 		return false // what is stored was checked
 	}
-	crd.SetCondition(state, crd.TerminatingPending, c.s.cfg.Now())
+	crd.SetCondition(state, crd.TerminatingPending, o.s.cfg.Now())
 	if obj["status"], err = crd.StatusTree(state); err != nil {
 		return false
 	}
@@ -108,7 +108,7 @@ func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error
 	if s.cfg.Definitions == nil {
 		return false, nil
 	}
-	if err := s.confirm(ctx); err != nil {
+	if err := s.objects.confirm(ctx); err != nil {
 		return true, fmt.Errorf("settle definitions: %w", err)
 	}
 	res := s.cfg.Kinds().Lookup(definitionsResource)
@@ -173,7 +173,7 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	if res == nil {
 		return 0, nil
 	}
-	versions, err := s.rangeNow(res.Table(), "")
+	versions, err := s.objects.rangeNow(res.Table(), "")
 	if err != nil {
 		return 0, err
 	}
@@ -181,8 +181,8 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, v := range versions {
 		view := fieldView{version: v, namespaced: res.Namespaced}
-		c := s.internal(ctx, res, view.Get(request.FieldNamespace), view.Get(request.FieldName), "delete")
-		w, err := c.deleteAs(asServer, options)
+		o := s.objects.system(ctx, res, view.Get(request.FieldNamespace), view.Get(request.FieldName), "delete")
+		w, err := s.deleteAs(asServer, o, options)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -201,9 +201,9 @@ func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *cr
 	if err != nil {
 		return err
 	}
-	c := s.internal(ctx, res, "", d.Metadata.Name, "update")
-	c.info.Subresource, c.sub = "status", res.Subresource("status")
-	_, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	o := s.objects.system(ctx, res, "", d.Metadata.Name, "update")
+	o.info.Subresource, o.sub = "status", res.Subresource("status")
+	_, err = o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil || cur.Revision != d.Stored.Revision {
 			return change{none: true}, nil
 		}
@@ -220,7 +220,7 @@ func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *cr
 			list, _ := tree.Strings(meta["finalizers"])
 			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
 		}
-		return c.replace(cur, obj, old)
+		return o.replace(cur, obj, old)
 	})
 	return err
 }

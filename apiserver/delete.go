@@ -69,37 +69,37 @@ func (c *call) deleteOptions(raw []byte) (*metav1.DeleteOptions, error) {
 
 // deleteOne deletes the object that c.info names, or begins to: with finalizers
 // or a grace period it only gets a deletionTimestamp. uid is the object's.
-func (c *call) deleteOne(o *metav1.DeleteOptions) (w written, uid string, err error) {
-	if h := c.hooks(); h.mayDelete != nil {
-		if err := h.mayDelete(c, c.info.Name); err != nil {
+func (o *op) deleteOne(options *metav1.DeleteOptions) (w written, uid string, err error) {
+	if h := o.strategy(); h.mayDelete != nil {
+		if err := h.mayDelete(o.info.Name); err != nil {
 			return written{}, "", err
 		}
 	}
-	w, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	w, err = o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
-			return change{}, c.notFound()
+			return change{}, o.notFound()
 		}
 		uid = cur.UID
-		if err := c.checkPreconditions(o, cur); err != nil {
+		if err := o.checkPreconditions(options, cur); err != nil {
 			return change{}, err
 		}
-		return c.decideDelete(o, cur)
+		return o.decideDelete(options, cur)
 	})
 	return w, uid, err
 }
 
 // checkPreconditions compares the version with what the client wants to delete. A
 // node that lags finds mismatches that are none; mutate confirms them.
-func (c *call) checkPreconditions(o *metav1.DeleteOptions, cur *mvcc.Version) error {
-	p := o.Preconditions
+func (o *op) checkPreconditions(options *metav1.DeleteOptions, cur *mvcc.Version) error {
+	p := options.Preconditions
 	if p == nil {
 		return nil
 	}
 	if p.UID != nil && string(*p.UID) != cur.UID {
-		return status.DeleteUIDPrecondition(c.res.GVK().GroupKind(), c.info.Name, string(*p.UID), cur.UID)
+		return status.DeleteUIDPrecondition(o.res.GVK().GroupKind(), o.info.Name, string(*p.UID), cur.UID)
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != cur.Revision.String() {
-		return status.DeleteVersionPrecondition(c.res.GVK().GroupKind(), c.info.Name, *p.ResourceVersion, cur.Revision.String())
+		return status.DeleteVersionPrecondition(o.res.GVK().GroupKind(), o.info.Name, *p.ResourceVersion, cur.Revision.String())
 	}
 	return nil
 }

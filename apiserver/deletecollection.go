@@ -143,9 +143,7 @@ func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (err error
 			err = fmt.Errorf("delete %s: panic", v.Key)
 		}
 	}()
-	one := &call{s: c.s, r: c.r, ctx: c.ctx, user: c.user, res: c.res, q: c.q, info: c.info, kind: c.kind}
 	view := fieldView{version: v, namespaced: c.res.Namespaced}
-	one.info.Name, one.info.ObjectNamespace = view.Get(request.FieldName), view.Get(request.FieldNamespace)
-	_, _, err = one.deleteOne(o)
+	_, _, err = c.listed(view.Get(request.FieldNamespace), view.Get(request.FieldName)).deleteOne(o)
 	return err
 }

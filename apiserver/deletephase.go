@@ -20,48 +20,48 @@ var (
 )
 
 // decideDelete chooses between removing an object and its first phase.
-func (c *call) decideDelete(o *metav1.DeleteOptions, cur *mvcc.Version) (change, error) {
-	h := c.hooks()
-	if !c.res.GracePeriod && h.startDelete == nil && !c.q.IsDryRun() && c.wantedFinalizer(o, nil) == "" &&
+func (o *op) decideDelete(options *metav1.DeleteOptions, cur *mvcc.Version) (change, error) {
+	h := o.strategy()
+	if !o.res.GracePeriod && h.startDelete == nil && !o.q.IsDryRun() && o.wantedFinalizer(options, nil) == "" &&
 		!bytes.Contains(cur.Value, finalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
 		// The ordinary case, decided on the bytes: nothing holds the object, and
 		// its tombstone keeps its last content.
 		return change{op: proto.Op_OP_DELETE}, nil
 	}
-	old, obj, meta, err := c.editable(cur)
+	old, obj, meta, err := o.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
-	c.setDependentsFinalizer(meta, o)
-	now, deleting := c.s.cfg.Now(), tree.Text(meta, "deletionTimestamp") != ""
+	o.setDependentsFinalizer(meta, options)
+	now, deleting := o.s.cfg.Now(), tree.Text(meta, "deletionTimestamp") != ""
 	switch {
-	case h.startDelete != nil && h.startDelete(c, obj):
+	case h.startDelete != nil && h.startDelete(o, obj):
 		// Something that only its own controller takes away. It is no grace period.
 		if deleting {
 			return change{none: true, obj: old}, nil
 		}
 		meta["deletionTimestamp"] = tree.Timestamp(now)
-		return c.putUnlessSame(obj, cur)
-	case c.res.GracePeriod:
-		g := gracePeriod(o, obj, meta, now)
+		return o.putUnlessSame(obj, cur)
+	case o.res.GracePeriod:
+		g := gracePeriod(options, obj, meta, now)
 		if g.pending {
 			// It ends as it has begun: the options come too late, also for finalizers.
 			return change{none: true, obj: old}, nil
 		}
 		markDeleting(meta, g.at, g.seconds)
 		if g.seconds == 0 && !tree.HasFinalizers(meta) {
-			return c.store(proto.Op_OP_DELETE, obj)
+			return o.encodeChange(proto.Op_OP_DELETE, obj)
 		}
 	case !tree.HasFinalizers(meta):
 		return change{op: proto.Op_OP_DELETE, obj: obj}, nil
 	default:
 		markDeleting(meta, now, 0)
 	}
-	return c.putUnlessSame(obj, cur)
+	return o.putUnlessSame(obj, cur)
 }
 
-func (c *call) putUnlessSame(obj tree.Object, cur *mvcc.Version) (change, error) {
-	ch, err := c.store(proto.Op_OP_PUT, obj)
+func (o *op) putUnlessSame(obj tree.Object, cur *mvcc.Version) (change, error) {
+	ch, err := o.encodeChange(proto.Op_OP_PUT, obj)
 	if err != nil {
 		return change{}, err
 	}
@@ -143,12 +143,12 @@ func positive(seconds int64) int64 {
 // setDependentsFinalizer puts the finalizer that tells the garbage collector what
 // to do with dependents among the object's, and takes the other one out. Where
 // nothing collects, it would never be taken off: nothing is changed.
-func (c *call) setDependentsFinalizer(meta tree.Object, o *metav1.DeleteOptions) {
-	if !c.s.cfg.GarbageCollector {
+func (o *op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOptions) {
+	if !o.s.cfg.GarbageCollector {
 		return
 	}
 	list, _ := tree.Strings(meta["finalizers"])
-	want := c.wantedFinalizer(o, list)
+	want := o.wantedFinalizer(options, list)
 	kept := slices.DeleteFunc(slices.Clone(list), func(s string) bool {
 		return s != want && (s == metav1.FinalizerOrphanDependents || s == metav1.FinalizerDeleteDependents)
 	})
@@ -161,24 +161,24 @@ func (c *call) setDependentsFinalizer(meta tree.Object, o *metav1.DeleteOptions)
 // wantedFinalizer is the finalizer for the dependents of an object that has the
 // given ones, or "". The options come first, then what the object has, then what
 // its kind does by default.
-func (c *call) wantedFinalizer(o *metav1.DeleteOptions, has []string) string {
+func (o *op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string {
 	switch {
-	case !c.s.cfg.GarbageCollector, c.res.Dependents == kinds.DependentsUnsupported:
+	case !o.s.cfg.GarbageCollector, o.res.Dependents == kinds.DependentsUnsupported:
 		return ""
-	case o.OrphanDependents != nil:
-		if *o.OrphanDependents {
+	case options.OrphanDependents != nil:
+		if *options.OrphanDependents {
 			return metav1.FinalizerOrphanDependents
 		}
 		return ""
-	case o.PropagationPolicy != nil:
-		return finalizerOf[*o.PropagationPolicy]
+	case options.PropagationPolicy != nil:
+		return finalizerOf[*options.PropagationPolicy]
 	}
 	for _, f := range has {
 		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
 			return f
 		}
 	}
-	if c.res.Dependents == kinds.DependentsOrphaned {
+	if o.res.Dependents == kinds.DependentsOrphaned {
 		return metav1.FinalizerOrphanDependents
 	}
 	return ""

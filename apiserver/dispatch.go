@@ -148,10 +148,10 @@ func hasVerb(verbs []string, verb string) bool {
 }
 
 // key of the object that the path names.
-func (c *call) key() string { return c.res.Key(c.info.ObjectNamespace, c.info.Name) }
+func (o *op) key() string { return o.res.Key(o.info.ObjectNamespace, o.info.Name) }
 
 // model of the resource's objects.
-func (c *call) model() (*schema.Model, error) { return modelOf(c.res) }
+func (o *op) model() (*schema.Model, error) { return modelOf(o.res) }
 
 // modelOf is the model of a resource's objects.
 func modelOf(res *kinds.Resource) (*schema.Model, error) {

@@ -7,6 +7,10 @@
 //     watchers and nothing else that runs.
 //   - call is one request on its way through the filters to a verb. There is one
 //     file per verb.
+//   - op is what a request does with objects, without HTTP: a call embeds one, and
+//     what the node does by itself has one alone. No call is ever made without a
+//     request. objectStore is what operations decide on and write to.
+//   - strategy is what the objects of one kind have as code.
 //   - Store is what the API needs of the replicated store.
 //
 // The way of a request: ServeHTTP (filters.go) contains panics, names the

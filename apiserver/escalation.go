@@ -16,10 +16,7 @@ import (
 
 // Nobody grants what he does not have himself: neither by writing a role, unless he
 // may escalate it, nor by binding one, unless he may bind it.
-var (
-	roleHooks    = objectHooks{forUser: (*call).storeRole}
-	bindingHooks = objectHooks{forUser: (*call).storeBinding}
-)
+type escalation struct{ roles Roles }
 
 // Roles says who has which permissions. *rbac.Authorizer satisfies it.
 type Roles interface {
@@ -41,8 +38,8 @@ type Roles interface {
 // unchecked reports whether a write of roles or bindings needs no check: without
 // roles there is nothing to escalate to, system:masters has everything, and who
 // only changes what garbage collection goes by grants nothing.
-func (c *call) unchecked(obj, old tree.Object) bool {
-	return c.s.cfg.Roles == nil || c.user.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
+func (e *escalation) unchecked(o *op, obj, old tree.Object) bool {
+	return e.roles == nil || o.user.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
 }
 
 // onlyCollectionFields reports whether two versions differ in nothing but what
@@ -61,23 +58,23 @@ func onlyCollectionFields(obj, old tree.Object) bool {
 	return tree.Equal(strip(obj), strip(old))
 }
 
-func (c *call) storeRole(obj, old tree.Object) error {
-	if c.unchecked(obj, old) {
+func (e *escalation) storeRole(o *op, obj, old tree.Object) error {
+	if e.unchecked(o, obj, old) {
 		return nil
 	}
 	name := tree.Text(tree.As(obj["metadata"]), "name")
 	asked := name
-	if c.info.Verb == "create" {
+	if o.info.Verb == "create" {
 		asked = "" // as the path of a POST names nothing
 	}
-	if c.mayAlso("escalate", c.res.GroupResource(), asked) {
+	if o.mayAlso("escalate", o.res.GroupResource(), asked) {
 		return nil
 	}
 	var role rbacv1.ClusterRole // a Role has a part of its fields
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &role); err != nil {
 		return err
 	}
-	if err := c.confirmNoEscalation(name, "rules", role.Rules, ""); err != nil {
+	if err := e.confirmNoEscalation(o, name, "rules", role.Rules, ""); err != nil {
 		return err
 	}
 	// Who decides what is collected can gather anything, and keep others from taking
@@ -85,24 +82,24 @@ func (c *call) storeRole(obj, old tree.Object) error {
 	if !collects(obj) && !collects(old) {
 		return nil
 	}
-	return c.confirmNoEscalation(name, "aggregationRule", rbac.Everything, "must have cluster-admin privileges to use the aggregationRule")
+	return e.confirmNoEscalation(o, name, "aggregationRule", rbac.Everything, "must have cluster-admin privileges to use the aggregationRule")
 }
 
 // confirmNoEscalation refuses to give rules that the user has not. at is the field of the
 // object that gives them; instead, if it is not empty, is said instead of what is missing.
-func (c *call) confirmNoEscalation(name, at string, rules []rbacv1.PolicyRule, instead string) error {
-	err := c.s.cfg.Roles.ConfirmNoEscalation(c.ctx, c.user, c.info.ObjectNamespace, rules)
+func (e *escalation) confirmNoEscalation(o *op, name, at string, rules []rbacv1.PolicyRule, instead string) error {
+	err := e.roles.ConfirmNoEscalation(o.ctx, o.user, o.info.ObjectNamespace, rules)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, rbac.ErrTooManyCombinations):
-		return c.invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
-	case c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()):
+		return o.invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
+	case o.ctx.Err() != nil && errors.Is(err, o.ctx.Err()):
 		return err
 	case instead != "":
 		err = errors.New(instead)
 	}
-	return apierrors.NewForbidden(c.res.GroupResource(), name, err)
+	return apierrors.NewForbidden(o.res.GroupResource(), name, err)
 }
 
 func collects(obj tree.Object) bool {
@@ -110,8 +107,8 @@ func collects(obj tree.Object) bool {
 	return len(list) > 0
 }
 
-func (c *call) storeBinding(obj, old tree.Object) error {
-	if c.unchecked(obj, old) {
+func (e *escalation) storeBinding(o *op, obj, old tree.Object) error {
+	if e.unchecked(o, obj, old) {
 		return nil
 	}
 	var ref rbacv1.RoleRef
@@ -120,30 +117,30 @@ func (c *call) storeBinding(obj, old tree.Object) error {
 	}
 	switch ref.Kind {
 	case "ClusterRole":
-		if c.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
+		if o.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
 			return nil
 		}
 	case "Role":
-		if c.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
+		if o.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
 			return nil
 		}
 	}
-	rules, err := c.s.cfg.Roles.RulesOfRole(ref, c.info.ObjectNamespace)
+	rules, err := e.roles.RulesOfRole(ref, o.info.ObjectNamespace)
 	if err != nil {
 		return err
 	}
-	return c.confirmNoEscalation(tree.Text(tree.As(obj["metadata"]), "name"), "roleRef", rules, "")
+	return e.confirmNoEscalation(o, tree.Text(tree.As(obj["metadata"]), "name"), "roleRef", rules, "")
 }
 
 // mayAlso asks for a permission that is not the request's own, in its namespace.
-func (c *call) mayAlso(verb string, gr schema.GroupResource, name string) bool {
+func (o *op) mayAlso(verb string, gr schema.GroupResource, name string) bool {
 	a := auth.Attributes{
-		User: c.user, Verb: verb, Namespace: c.info.ObjectNamespace, APIGroup: gr.Group, APIVersion: "*",
+		User: o.user, Verb: verb, Namespace: o.info.ObjectNamespace, APIGroup: gr.Group, APIVersion: "*",
 		Resource: gr.Resource, Name: name, ResourceRequest: true,
 	}
-	d, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, a)
+	d, reason, err := o.s.cfg.Authorizer.Authorize(o.ctx, a)
 	if d != auth.Allow && err != nil && reason == "" {
-		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name, "verb", verb)
+		o.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", o.user.Name, "verb", verb)
 	}
 	return d == auth.Allow
 }

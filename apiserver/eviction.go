@@ -58,7 +58,7 @@ func (c *call) evictPod() error {
 	}
 	c.q.DryRun = o.DryRun
 	c.kind.DryRun = c.q.IsDryRun()
-	pods, err := c.another(podsResource, c.info.Name, "delete")
+	pods, err := c.derived(podsResource, c.info.Name, "delete")
 	if err != nil {
 		return err
 	}
@@ -84,21 +84,21 @@ func (c *call) evictionOptions(e *policyv1.Eviction) (*metav1.DeleteOptions, err
 }
 
 // evict deletes the pod that the call names, as soon as its budget allows it.
-func (c *call) evict(o *metav1.DeleteOptions) error {
-	pinned := o.Preconditions != nil && o.Preconditions.ResourceVersion != nil
+func (o *op) evict(options *metav1.DeleteOptions) error {
+	pinned := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
 	for range evictionAttempts {
-		v, pod, err := c.evictedPod()
+		v, pod, err := o.evictedPod()
 		if err != nil {
 			return err
 		}
 		if !ignoresBudget(pod) {
-			return c.evictWithBudget(o, v, pod, pinned)
+			return o.evictWithBudget(options, v, pod, pinned)
 		}
 		// A pod that does not run disrupts nothing, unless it becomes one that does.
 		if !pinned && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil {
-			err = c.disrupt(pinnedTo(o, v))
+			err = o.disrupt(pinnedTo(options, v))
 		} else {
-			err = c.disrupt(o)
+			err = o.disrupt(options)
 		}
 		if pinned || !apierrors.IsConflict(err) {
 			return err
@@ -107,16 +107,16 @@ func (c *call) evict(o *metav1.DeleteOptions) error {
 	return status.Timeout()
 }
 
-func (c *call) evictedPod() (*mvcc.Version, *corev1.Pod, error) {
-	v, err := c.newest(c.res.Table(), c.key())
+func (o *op) evictedPod() (*mvcc.Version, *corev1.Pod, error) {
+	v, err := o.newest(o.res.Table(), o.key())
 	if err != nil {
 		return nil, nil, err
 	}
 	if v == nil {
-		return nil, nil, c.notFound()
+		return nil, nil, o.notFound()
 	}
 	pod := new(corev1.Pod)
-	return v, pod, typedOf(c.res, v, pod)
+	return v, pod, typedOf(o.res, v, pod)
 }
 
 func typedOf(res *kinds.Resource, v *mvcc.Version, into any) error {
@@ -146,13 +146,13 @@ func pinnedTo(o *metav1.DeleteOptions, v *mvcc.Version) *metav1.DeleteOptions {
 	return o
 }
 
-func (c *call) evictWithBudget(o *metav1.DeleteOptions, v *mvcc.Version, pod *corev1.Pod, pinned bool) error {
-	budgets, err := c.budgetsOf(pod)
+func (o *op) evictWithBudget(options *metav1.DeleteOptions, v *mvcc.Version, pod *corev1.Pod, pinned bool) error {
+	budgets, err := o.budgetsOf(pod)
 	switch {
 	case err != nil:
 		return err
 	case len(budgets) == 0:
-		return c.disrupt(o)
+		return o.disrupt(options)
 	case len(budgets) > 1:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
@@ -161,27 +161,27 @@ func (c *call) evictWithBudget(o *metav1.DeleteOptions, v *mvcc.Version, pod *co
 	}
 	b := budgets[0]
 	if unhealthyMayGo(pod, b) {
-		err := c.disrupt(pinnedTo(o, v))
+		err := o.disrupt(pinnedTo(options, v))
 		if apierrors.IsConflict(err) && !pinned {
 			// It may have become healthy: the client is to ask again.
 			return tooManyDisruptions(b.Name)
 		}
 		return err
 	}
-	if err := c.spend(b.Name); err != nil {
+	if err := o.spend(b.Name); err != nil {
 		return err
 	}
-	return c.disrupt(o)
+	return o.disrupt(options)
 }
 
 // budgetsOf returns the budgets that select a pod. One without a selector selects
 // nothing.
-func (c *call) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	res := c.s.cfg.Kinds().Lookup(budgetsResource)
+func (o *op) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	res := o.s.cfg.Kinds().Lookup(budgetsResource)
 	if res == nil {
 		return nil, nil
 	}
-	versions, err := c.s.rangeNow(res.Table(), c.info.ObjectNamespace+"/")
+	versions, err := o.s.rangeNow(res.Table(), o.info.ObjectNamespace+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -215,12 +215,12 @@ func unhealthyMayGo(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 
 // spend takes one disruption from a budget and notes for whom, on the condition that
 // the budget has not changed.
-func (c *call) spend(name string) error {
-	budget, err := c.another(budgetsResource, name, "update")
+func (o *op) spend(name string) error {
+	budget, err := o.derived(budgetsResource, name, "update")
 	if err != nil {
 		return err
 	}
-	pod := c.info.Name
+	pod := o.info.Name
 	_, err = budget.mutate(budget.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
 			return change{}, budget.notFound()
@@ -243,7 +243,7 @@ func (c *call) spend(name string) error {
 		if b.Status.DisruptedPods == nil {
 			b.Status.DisruptedPods = map[string]metav1.Time{}
 		}
-		b.Status.DisruptedPods[pod] = metav1.NewTime(c.s.cfg.Now())
+		b.Status.DisruptedPods[pod] = metav1.NewTime(o.s.cfg.Now())
 		state, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&b.Status)
 		if err != nil {
 			return change{}, err
@@ -288,32 +288,32 @@ func tooMany(retryAfterSeconds int, why string) error {
 }
 
 // disrupt deletes the pod, and says before why it goes.
-func (c *call) disrupt(o *metav1.DeleteOptions) error {
-	if !c.q.IsDryRun() {
-		w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+func (o *op) disrupt(options *metav1.DeleteOptions) error {
+	if !o.q.IsDryRun() {
+		w, err := o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
 			if cur == nil {
-				return change{}, c.notFound()
+				return change{}, o.notFound()
 			}
-			if err := c.checkPreconditions(o, cur); err != nil {
+			if err := o.checkPreconditions(options, cur); err != nil {
 				return change{}, err
 			}
-			old, obj, _, err := c.editable(cur)
+			old, obj, _, err := o.editable(cur)
 			if err != nil {
 				return change{}, err
 			}
 			state := tree.Clone(obj["status"])
-			c.setPodCondition(state, tree.Object{
+			o.setPodCondition(state, tree.Object{
 				"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 			obj["status"] = state
-			return c.replace(cur, obj, old)
+			return o.replace(cur, obj, old)
 		})
 		if err != nil {
 			return err
 		}
-		if o.Preconditions != nil && o.Preconditions.ResourceVersion != nil {
-			o = pinnedTo(o, w.version)
+		if options.Preconditions != nil && options.Preconditions.ResourceVersion != nil {
+			options = pinnedTo(options, w.version)
 		}
 	}
-	_, _, err := c.deleteOne(o)
+	_, _, err := o.deleteOne(options)
 	return err
 }

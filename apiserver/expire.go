@@ -19,7 +19,7 @@ import (
 // writes the object sets it anew; an update that changes nothing does not.
 const expiresField = "\x00expires"
 
-func (s *Server) withExpiry(fields []*proto.Attribute) []*proto.Attribute {
+func (s *objectStore) withExpiry(fields []*proto.Attribute) []*proto.Attribute {
 	end := s.cfg.Now().Add(s.cfg.EventTTL + time.Second - time.Nanosecond).Unix()
 	fields = append(fields, &proto.Attribute{Name: expiresField, Value: strconv.FormatInt(end, 10)})
 	slices.SortFunc(fields, func(a, b *proto.Attribute) int { return strings.Compare(a.Name, b.Name) })
@@ -47,14 +47,14 @@ func (s *Server) ExpireEvery() time.Duration {
 // ExpireObjects implements controllers.Expiring. Finalizers do not hold what
 // expires.
 func (s *Server) ExpireObjects(ctx context.Context) error {
-	tables := s.tables()
+	tables := s.objects.tables()
 	for _, name := range tables.names {
 		t := s.cfg.Store.State().Table(name)
 		if t == nil || !tables.byName[name].Expires {
 			continue
 		}
 		now := s.cfg.Now().Unix()
-		versions, err := s.matchNow(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return outlived(v, now) }})
+		versions, err := s.objects.matchNow(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return outlived(v, now) }})
 		if err != nil {
 			return err
 		}
@@ -67,13 +67,13 @@ func (s *Server) ExpireObjects(ctx context.Context) error {
 
 // removeVersion deletes an object if nothing was written since a version.
 func (s *Server) removeVersion(ctx context.Context, table string, v *mvcc.Version) error {
-	c, err := s.callOn(ctx, controllers.ObjectKey{Table: table, Key: v.Key}, "delete")
+	o, err := s.objects.systemAt(ctx, controllers.ObjectKey{Table: table, Key: v.Key}, "delete")
 	if err != nil {
 		return err
 	}
-	_, err = c.mutate(v.Key, func(cur *mvcc.Version) (change, error) {
+	_, err = o.mutate(v.Key, func(cur *mvcc.Version) (change, error) {
 		if cur == nil || cur.Revision != v.Revision {
-			return change{}, c.notFound()
+			return change{}, o.notFound()
 		}
 		return change{op: proto.Op_OP_DELETE}, nil
 	})

@@ -36,24 +36,16 @@ const (
 // ResponseWriter, so that a request costs one allocation here.
 type call struct {
 	http.ResponseWriter
-	s    *Server
-	r    *http.Request
-	ctx  context.Context
-	info request.Info
-	user *auth.User
+	op // what it does with objects; not a pointer, which would be a second allocation
+	s  *Server
+	r  *http.Request
 	// allowedBy is what the request was allowed by, until the state that it reads is there.
 	allowedBy rbac.Mark
 	masked    *masked // nil: user has sent the request
-	res       *kinds.Resource
-	sub       *kinds.Subresource
-	q         request.Options
-	kind      request.Kind
 
-	start     time.Time
 	code      int
 	written   int64
 	bodySize  int64
-	claims    claims
 	ticket    fairness.Ticket
 	pace      *pace        // of the answer; nil until it is long
 	held      int64        // bytes that the body is charged with
@@ -63,10 +55,7 @@ type call struct {
 	audit     *audit.Event // nil: not audited
 	keep      bool         // the answer is kept for the audit log
 	kept      []byte
-	warned    map[string]struct{}
-	warnings  int  // runes
-	following bool // a watch that has begun: package stalled.go looks after it
-	applying  bool // a server-side apply, which has tracked its fields itself
+	following bool // a watch that has begun: stalled.go looks after it
 }
 
 // begun notes the code of the answer when it begins.
@@ -75,10 +64,18 @@ func (c *call) begun(code int) {
 		return
 	}
 	c.code = code
+	c.setWarnings()
 	c.giveBack()
 	c.leaveBody()
 	if c.kind.LongRunning {
 		c.audit.Started(code)
+	}
+}
+
+// setWarnings tells the client what is to be told besides the answer.
+func (c *call) setWarnings() {
+	if c.warnings.lines != nil {
+		c.Header()["Warning"] = c.warnings.lines
 	}
 }
 
@@ -116,7 +113,7 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, s: s, r: r, ctx: r.Context(), start: time.Now()}
+	c := &call{ResponseWriter: w, s: s, r: r, op: op{s: &s.objects, ctx: r.Context(), start: time.Now(), client: true}}
 	s.setHeaders(w.Header(), r)
 	// Counted first: who is not seen by Drain has seen the shutdown.
 	s.active.Add(1)
@@ -323,10 +320,10 @@ func (c *call) decide() error {
 }
 
 // attributes are what the authorizer decides on.
-func (c *call) attributes() auth.Attributes {
-	i := &c.info
+func (o *op) attributes() auth.Attributes {
+	i := &o.info
 	return auth.Attributes{
-		User: c.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
+		User: o.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
 		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
 		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.Selected),
 	}

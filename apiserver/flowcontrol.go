@@ -105,7 +105,7 @@ func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func(
 // are left out.
 func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flowcontrol.PriorityLevelConfiguration, err error) {
 	read := func(resource schema.GroupVersionResource, into func() any) error {
-		versions, err := s.rangeNow(kinds.BuiltinTable(resource.GroupResource()), "")
+		versions, err := s.objects.rangeNow(kinds.BuiltinTable(resource.GroupResource()), "")
 		for _, v := range versions {
 			if err := json.Unmarshal(v.Value, into()); err != nil {
 				s.cfg.Log.Warn("an object of flow control cannot be read", "resource", resource.Resource, "name", v.Key, "err", err)
@@ -123,7 +123,7 @@ func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flo
 }
 
 func (s *Server) keepFlowControl(ctx context.Context) error {
-	if err := s.confirm(ctx); err != nil {
+	if err := s.objects.confirm(ctx); err != nil {
 		return err
 	}
 	objects := fairness.Objects()
@@ -164,13 +164,13 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 	if err := convert(spec, want); err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
-	c := s.internal(ctx, res, "", i.Name, "update")
-	cur, err := s.current(res.Table(), i.Name)
+	o := s.objects.system(ctx, res, "", i.Name, "update")
+	cur, err := s.objects.current(res.Table(), i.Name)
 	switch {
 	case err != nil:
 		return err
 	case cur == nil:
-		_, err = c.createObject(tree.Object{
+		_, err = o.createObject(tree.Object{
 			"kind": res.Kind, "apiVersion": of.GroupVersion().String(), "spec": spec,
 			"metadata": tree.Object{"name": i.Name, "annotations": tree.Object{fairness.AutoUpdate: "true"}},
 		})
@@ -178,7 +178,7 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 			err = nil
 		}
 	default:
-		_, err = c.mutate(i.Name, func(cur *mvcc.Version) (change, error) { return c.restore(cur, i, spec, want, have) })
+		_, err = o.mutate(i.Name, func(cur *mvcc.Version) (change, error) { return o.restore(cur, i, spec, want, have) })
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
@@ -191,11 +191,11 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 
 // restore decides on an initial object that exists: its annotation says whether
 // the server keeps its spec, or, without one, that nobody has changed it yet.
-func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (change, error) {
+func (o *op) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (change, error) {
 	if cur == nil {
-		return change{}, c.notFound()
+		return change{}, o.notFound()
 	}
-	old, obj, meta, err := c.editable(cur)
+	old, obj, meta, err := o.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
@@ -214,7 +214,7 @@ func (c *call) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, 
 	if keep && !equality.Semantic.DeepEqual(want, have) {
 		obj["spec"] = spec
 	}
-	return c.replace(cur, obj, old)
+	return o.replace(cur, obj, old)
 }
 
 func convert(from, to any) error {
@@ -247,8 +247,8 @@ func (s *Server) markDangling(ctx context.Context) error {
 		if sameCondition(f, want) {
 			continue
 		}
-		c := s.internal(ctx, res, "", f.Name, "update")
-		if _, err := c.mutate(f.Name, func(cur *mvcc.Version) (change, error) { return c.setCondition(cur, want) }); err != nil && !apierrors.IsNotFound(err) {
+		o := s.objects.system(ctx, res, "", f.Name, "update")
+		if _, err := o.mutate(f.Name, func(cur *mvcc.Version) (change, error) { return o.setCondition(cur, want) }); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("status of FlowSchema %s: %w", f.Name, err))
 		}
 	}
@@ -276,16 +276,16 @@ func sameCondition(f *flowcontrol.FlowSchema, want tree.Object) bool {
 }
 
 // setCondition sets a condition of the status.
-func (c *call) setCondition(cur *mvcc.Version, want tree.Object) (change, error) {
+func (o *op) setCondition(cur *mvcc.Version, want tree.Object) (change, error) {
 	if cur == nil {
-		return change{}, c.notFound()
+		return change{}, o.notFound()
 	}
-	old, obj, _, err := c.editable(cur)
+	old, obj, _, err := o.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
 	state := tree.Clone(old["status"])
-	state["conditions"] = tree.SetCondition(state["conditions"], want, c.s.cfg.Now())
+	state["conditions"] = tree.SetCondition(state["conditions"], want, o.s.cfg.Now())
 	obj["status"] = state
-	return c.replace(cur, obj, old)
+	return o.replace(cur, obj, old)
 }

@@ -32,7 +32,7 @@ type tables struct {
 
 // tables returns the tables of the registry that is served now. It is made anew
 // when the registry is another one.
-func (s *Server) tables() *tables {
+func (s *objectStore) tables() *tables {
 	registry := s.cfg.Kinds()
 	if t := s.tablesOf.Load(); t != nil && t.registry == registry {
 		return t
@@ -77,7 +77,7 @@ func (f *objectFollower) Next(see func(controllers.Change)) error {
 	// The mark before the tables: one that does not exist after it was read has
 	// nothing at or below it.
 	upTo := state.Applied()
-	tables := f.s.tables()
+	tables := f.s.objects.tables()
 	for _, name := range tables.names {
 		if tables.byName[name].Dependents == kinds.DependentsUnsupported {
 			continue
@@ -195,7 +195,7 @@ func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
 
 // GetObject implements controllers.Garbage.
 func (s *Server) GetObject(key controllers.ObjectKey) (*controllers.Object, error) {
-	v, err := s.current(key.Table, key.Key)
+	v, err := s.objects.current(key.Table, key.Key)
 	if err != nil || v == nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (con
 	if err != nil {
 		return controllers.OwnerUnknown, nil
 	}
-	tables := s.tables()
+	tables := s.objects.tables()
 	res := tables.registry.LookupKind(gv.WithKind(o.Kind))
 	if res == nil || res.Virtual {
 		return controllers.OwnerUnknown, nil
@@ -218,7 +218,7 @@ func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (con
 	if res.Namespaced && namespace == "" {
 		return controllers.OwnerImpossible, nil
 	}
-	v, err := s.current(res.Table(), res.Key(namespace, o.Name))
+	v, err := s.objects.current(res.Table(), res.Key(namespace, o.Name))
 	switch {
 	case err != nil:
 		return 0, err
@@ -252,24 +252,24 @@ func splitKey(res *kinds.Resource, key string) (namespace, name string) {
 // errUnserved is the refusal to change objects of a kind that is not served.
 var errUnserved = errors.New("the kind is not served any more")
 
-// callOn is an internal call for the object at a key.
-func (s *Server) callOn(ctx context.Context, key controllers.ObjectKey, verb string) (*call, error) {
+// systemAt is system for the object at a key.
+func (s *objectStore) systemAt(ctx context.Context, key controllers.ObjectKey, verb string) (*op, error) {
 	res := s.tables().byName[key.Table]
 	if res == nil {
 		return nil, errUnserved
 	}
 	namespace, name := splitKey(res, key.Key)
-	return s.internal(ctx, res, namespace, name, verb), nil
+	return s.system(ctx, res, namespace, name, verb), nil
 }
 
 // DeleteObject implements controllers.Garbage.
 func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy controllers.Propagation) error {
-	c, err := s.callOn(ctx, o.ObjectKey, "delete")
+	c, err := s.objects.systemAt(ctx, o.ObjectKey, "delete")
 	if err != nil {
 		return err
 	}
 	uid, propagation := types.UID(o.UID), metav1.DeletionPropagation(policy)
-	_, err = c.deleteAs(asGarbageCollector, &metav1.DeleteOptions{
+	_, err = s.deleteAs(asGarbageCollector, c, &metav1.DeleteOptions{
 		PropagationPolicy: &propagation,
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
 	})
@@ -323,27 +323,27 @@ const collectorsManager = "kube-controller-manager"
 // when it was stored need not be so by the rules of today. change replaces what it
 // changes below the first level.
 func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree.Object)) error {
-	c, err := s.callOn(ctx, key, "patch")
+	o, err := s.objects.systemAt(ctx, key, "patch")
 	if err != nil {
 		return err
 	}
-	c.q.FieldManager = collectorsManager
-	_, err = c.mutate(key.Key, func(cur *mvcc.Version) (change, error) {
+	o.manager = collectorsManager
+	_, err = o.mutate(key.Key, func(cur *mvcc.Version) (change, error) {
 		if cur == nil || cur.UID != uid {
-			return change{}, c.notFound()
+			return change{}, o.notFound()
 		}
-		old, obj, meta, err := c.editable(cur)
+		old, obj, meta, err := o.editable(cur)
 		if err != nil {
 			return change{}, err
 		}
 		alter(meta)
-		if err := c.track(obj, old); err != nil {
+		if err := o.track(obj, old); err != nil {
 			return change{}, err
 		}
-		if c.released(obj, meta, tree.As(old["metadata"])) {
-			return c.store(proto.Op_OP_DELETE, obj)
+		if o.released(obj, meta, tree.As(old["metadata"])) {
+			return o.encodeChange(proto.Op_OP_DELETE, obj)
 		}
-		return c.putUnlessSame(obj, cur)
+		return o.putUnlessSame(obj, cur)
 	})
 	return err
 }

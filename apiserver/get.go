@@ -17,7 +17,7 @@ func (c *call) get() error {
 	}
 	v, err := c.readOne()
 	if err == nil {
-		v, err = c.shownOne(v)
+		v, err = c.convertOne(v)
 	}
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, at, err := c.s.find(c.res.Table(), c.key(), plan, at)
+	v, at, err := c.s.objects.find(c.res.Table(), c.key(), plan, at)
 	if err != nil {
 		return nil, err
 	}

@@ -4,62 +4,33 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/tree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // What is really code. Everything that is not in these tables is the same for
 // every kind, and handlers never look at a kind's name.
 
-// objectHooks are the few kinds whose objects need code of their own. Functions
-// that are nil do nothing.
-type objectHooks struct {
-	// complete fills in what clients leave out, after the model's defaults and before
-	// anybody owns the fields. old is nil for a create. Values of obj may be shared and
-	// are replaced, not changed.
-	complete func(c *call, obj, old tree.Object) error
-	// validate adds to what the model says of an object that is complete, or says it all.
-	validate     func(c *call, obj, old tree.Object) (field.ErrorList, error)
-	validatesAll bool
-	// prepare completes an object before it is validated. old is nil for a
-	// create. Values of obj may be shared and are replaced, not changed.
-	prepare func(obj, old tree.Object)
-	// forUser completes or refuses an object for the user, once it is prepared and
-	// before it is validated. old is nil for a create.
-	forUser func(c *call, obj, old tree.Object) error
-	// allocate completes an object with what only one object of the cluster may
-	// have, after it was prepared. It may run several times for one request. errs are
-	// for the client.
-	allocate func(c *call, obj, old tree.Object) (errs field.ErrorList, err error)
-	// held are the rows of what allocate has given to a stored object.
-	held func(obj tree.Object) []claimKey
-	// mayDelete refuses the deletion of some objects.
-	mayDelete func(c *call, name string) error
-	// startDelete prepares the first phase of a deletion; it reports whether
-	// something other than metadata.finalizers still holds the object.
-	startDelete func(c *call, obj tree.Object) (held bool)
-	// holds reports whether a deleting object must stay although it has no
-	// finalizers in its metadata.
-	holds func(obj tree.Object) bool
-}
+// strategies are what kinds have as code, keyed by Resource.CodeName.
+func strategies(cfg *Config) map[string]*strategy {
+	grants := &escalation{roles: cfg.Roles}
+	role, binding := &strategy{forUser: grants.storeRole}, &strategy{forUser: grants.storeBinding}
+	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
+	return map[string]*strategy{
+		"namespaces": &namespaceStrategy,
+		"secrets":    &secretStrategy,
+		"services":   {allocate: ranges.allocate, held: heldByService},
 
-// byResource is keyed by Resource.CodeName.
-var byResource = map[string]*objectHooks{
-	"namespaces": &namespaceHooks,
-	"secrets":    &secretHooks,
-	"services":   &serviceHooks,
+		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
 
-	"certificatesigningrequests.certificates.k8s.io": &signingRequestHooks,
+		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 
-	"customresourcedefinitions.apiextensions.k8s.io": &definitionHooks,
-
-	"clusterroles.rbac.authorization.k8s.io":        &roleHooks,
-	"roles.rbac.authorization.k8s.io":               &roleHooks,
-	"clusterrolebindings.rbac.authorization.k8s.io": &bindingHooks,
-	"rolebindings.rbac.authorization.k8s.io":        &bindingHooks,
+		"clusterroles.rbac.authorization.k8s.io":        role,
+		"roles.rbac.authorization.k8s.io":               role,
+		"clusterrolebindings.rbac.authorization.k8s.io": binding,
+		"rolebindings.rbac.authorization.k8s.io":        binding,
+	}
 }
 
 // subresourceHooks is keyed by resource.group/subresource.
@@ -74,7 +45,7 @@ var partHooks = map[string]part{
 	"certificatesigningrequests.certificates.k8s.io/status":   takeRequestStatus,
 }
 
-// virtualHooks answer resources that are not stored, keyed like byResource.
+// virtualHooks answer resources that are not stored, keyed like strategies.
 var virtualHooks = map[string]func(*call) error{}
 
 func init() {
@@ -98,18 +69,6 @@ func init() {
 var needKubelet = map[string]bool{
 	"pods/attach": true, "pods/exec": true, "pods/log": true, "pods/portforward": true, "pods/proxy": true,
 	"nodes/proxy": true, "services/proxy": true,
-}
-
-var noHooks objectHooks
-
-func (c *call) hooks() *objectHooks {
-	if c.res.Custom {
-		return &customHooks
-	}
-	if h := byResource[c.res.CodeName()]; h != nil {
-		return h
-	}
-	return &noHooks
 }
 
 func (c *call) virtual() error {

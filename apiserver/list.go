@@ -44,16 +44,16 @@ func (c *call) list() error {
 }
 
 // params are the request's parameters in the words of package consistency.
-func (c *call) params(sel *selection) consistency.Params {
+func (o *op) params(sel *selection) consistency.Params {
 	return consistency.Params{
-		ResourceVersion:   c.q.ResourceVersion,
-		Match:             c.q.ResourceVersionMatch,
-		Limit:             c.q.Limit,
-		Continue:          c.q.Continue,
-		SendInitialEvents: c.q.SendInitialEvents,
-		AllowBookmarks:    c.q.AllowWatchBookmarks,
+		ResourceVersion:   o.q.ResourceVersion,
+		Match:             o.q.ResourceVersionMatch,
+		Limit:             o.q.Limit,
+		Continue:          o.q.Continue,
+		SendInitialEvents: o.q.SendInitialEvents,
+		AllowBookmarks:    o.q.AllowWatchBookmarks,
 		SingleName:        sel.key != "",
-		MaxStaleness:      c.q.MaxStaleness,
+		MaxStaleness:      o.q.MaxStaleness,
 	}
 }
 
@@ -61,15 +61,15 @@ func (c *call) params(sel *selection) consistency.Params {
 // tokens say neither of which resource nor of which namespace they are, but the
 // keys in them do, a little. What passes cannot leave the table and the
 // namespace of the request, so at worst a page begins in the wrong place.
-func (c *call) planList(p consistency.Params) (consistency.Plan, error) {
+func (o *op) planList(p consistency.Params) (consistency.Plan, error) {
 	plan, err := consistency.PlanList(p)
 	if err != nil || plan.Token == nil {
 		return plan, err
 	}
 	start := plan.Token.Start
-	inside := strings.Contains(start, "/") == c.res.Namespaced
-	if c.res.Namespaced && c.info.ObjectNamespace != "" {
-		inside = strings.HasPrefix(start, c.info.ObjectNamespace+"/")
+	inside := strings.Contains(start, "/") == o.res.Namespaced
+	if o.res.Namespaced && o.info.ObjectNamespace != "" {
+		inside = strings.HasPrefix(start, o.info.ObjectNamespace+"/")
 	}
 	if !inside {
 		return plan, status.BadRequest("invalid continue token: continue key is not valid: %s", start)
@@ -78,34 +78,34 @@ func (c *call) planList(p consistency.Params) (consistency.Plan, error) {
 }
 
 // page reads one page of a list.
-func (c *call) page(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
-	if webhookOf(c.res) != nil && !sel.all() && sel.key == "" {
-		return c.pageConverted(plan, at, sel)
+func (o *op) page(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+	if webhookOf(o.res) != nil && !sel.all() && sel.key == "" {
+		return o.pageConverted(plan, at, sel)
 	}
-	page, at, err := c.pageStored(plan, at, sel)
+	page, at, err := o.pageStored(plan, at, sel)
 	if err != nil {
 		return page, at, err
 	}
-	page.Versions, err = c.s.shown(c.ctx, c.res, page.Versions)
+	page.Versions, err = o.s.convertAll(o.ctx, o.res, page.Versions)
 	return page, at, err
 }
 
 // pageConverted reads a page of objects that a webhook has to convert before it can be
 // said whether they are meant: what is selected by are the labels and fields of the
 // version that is asked for.
-func (c *call) pageConverted(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+func (o *op) pageConverted(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	all, whole := *sel, plan
 	all.labels, all.fields = nil, nil
 	whole.Limit = batchObjects
 	out := mvcc.Page{Remaining: -1}
 	limit := int(min(plan.Limit, maxPage))
 	for {
-		page, read, err := c.pageStored(whole, at, &all)
+		page, read, err := o.pageStored(whole, at, &all)
 		if err != nil {
 			return out, read, err
 		}
 		at = read
-		versions, err := c.s.shown(c.ctx, c.res, page.Versions)
+		versions, err := o.s.convertAll(o.ctx, o.res, page.Versions)
 		if err != nil {
 			return out, at, err
 		}
@@ -128,18 +128,18 @@ func (c *call) pageConverted(plan consistency.Plan, at proto.Revision, sel *sele
 }
 
 // pageStored reads one page as it is stored.
-func (c *call) pageStored(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+func (o *op) pageStored(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	q := mvcc.Query{Prefix: sel.prefix, Limit: int(min(plan.Limit, maxPage))}
 	switch {
 	case sel.key != "" && plan.Token == nil:
-		return c.pageOfOne(plan, at, sel)
+		return o.pageOfOne(plan, at, sel)
 	case !sel.all():
 		q.Match = sel.matches
 	}
 	if plan.Token != nil {
 		q.From = plan.Token.Start
 	}
-	page, at, err := c.s.scan(c.res.Table(), plan, at, q)
+	page, at, err := o.s.scan(o.res.Table(), plan, at, q)
 	return page, at, expired(err, plan)
 }
 
@@ -147,11 +147,11 @@ func (c *call) pageStored(plan consistency.Plan, at proto.Revision, sel *selecti
 const maxPage = 1 << 30
 
 // pageOfOne is a list that metadata.name narrows to one object.
-func (c *call) pageOfOne(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
+func (o *op) pageOfOne(plan consistency.Plan, at proto.Revision, sel *selection) (mvcc.Page, proto.Revision, error) {
 	page := mvcc.Page{Remaining: -1}
-	v, at, err := c.s.find(c.res.Table(), sel.key, plan, at)
+	v, at, err := o.s.find(o.res.Table(), sel.key, plan, at)
 	if v != nil && err == nil {
-		if v, err = c.shownOne(v); err == nil && sel.matches(v) {
+		if v, err = o.convertOne(v); err == nil && sel.matches(v) {
 			page.Versions = []*mvcc.Version{v}
 		}
 	}
@@ -172,7 +172,7 @@ func expired(err error, plan consistency.Plan) error {
 // find reads one key, scan a range of a table, at the plan's revision or at the
 // newest one that this node has. at is what Await returned. They return the
 // revision that was read. Errors: mvcc.ErrCompacted, for an exact plan alone.
-func (s *Server) find(table, key string, plan consistency.Plan, at proto.Revision) (v *mvcc.Version, _ proto.Revision, _ error) {
+func (s *objectStore) find(table, key string, plan consistency.Plan, at proto.Revision) (v *mvcc.Version, _ proto.Revision, _ error) {
 	for {
 		t, at, err := s.tableAt(table, plan, at)
 		if t != nil {
@@ -184,7 +184,7 @@ func (s *Server) find(table, key string, plan consistency.Plan, at proto.Revisio
 	}
 }
 
-func (s *Server) scan(table string, plan consistency.Plan, at proto.Revision, q mvcc.Query) (mvcc.Page, proto.Revision, error) {
+func (s *objectStore) scan(table string, plan consistency.Plan, at proto.Revision, q mvcc.Query) (mvcc.Page, proto.Revision, error) {
 	for {
 		t, at, err := s.tableAt(table, plan, at)
 		page := mvcc.Page{Remaining: -1}
@@ -201,7 +201,7 @@ func (s *Server) scan(table string, plan consistency.Plan, at proto.Revision, q 
 // tableAt returns a table and the revision to read it at. The table is nil if
 // nothing was ever written to it: then there is nothing, at any revision that is
 // not forgotten.
-func (s *Server) tableAt(table string, plan consistency.Plan, at proto.Revision) (*mvcc.Table, proto.Revision, error) {
+func (s *objectStore) tableAt(table string, plan consistency.Plan, at proto.Revision) (*mvcc.Table, proto.Revision, error) {
 	state := s.cfg.Store.State()
 	if plan.Mode != consistency.Exact {
 		at = state.Applied()

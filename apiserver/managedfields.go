@@ -1,17 +1,12 @@
 package apiserver
 
 import (
-	"strings"
-	"unicode"
-
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
-
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 )
 
 // fieldManagers are the field managers of all resources and subresources, made on
@@ -93,23 +88,23 @@ func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fi
 // for what the server adds on its own. managedFields in a body count if they can be
 // read, the stored ones otherwise. Like upstream it does not fail a write: an
 // object whose fields cannot be tracked has no managedFields.
-func (c *call) track(obj, old tree.Object) error {
+func (o *op) track(obj, old tree.Object) error {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
-	sub := c.info.Subresource
-	m, err := c.s.fields.of(c.res, sub, c.s.cfg.Kinds())
+	sub := o.info.Subresource
+	m, err := o.s.fields.of(o.res, sub, o.s.cfg.Kinds())
 	if err == nil {
 		before := old
 		if before == nil {
 			before = m.Nothing()
 		}
-		_, err = m.Update(before, obj, c.fieldManager())
+		_, err = m.Update(before, obj, o.manager)
 	}
 	if err != nil {
 		delete(meta, "managedFields")
-		c.s.cfg.Log.Error("cannot track the fields of an object", "err", err, "resource", c.res.GroupResource().String(), "name", c.info.Name)
+		o.s.cfg.Log.Error("cannot track the fields of an object", "err", err, "resource", o.res.GroupResource().String(), "name", o.info.Name)
 	}
 	return nil
 }
@@ -154,29 +149,4 @@ func onlyTimesDiffer(obj, old, meta, oldMeta tree.Object) bool {
 		}
 	}
 	return true
-}
-
-// fieldManager names who makes the request: what it says, or its program.
-func (c *call) fieldManager() string {
-	if c.q.FieldManager != "" {
-		return c.q.FieldManager
-	}
-	return managerOfAgent(c.r.UserAgent())
-}
-
-// managerOfAgent is upstream's rule: the User-Agent up to the first slash, its
-// printable runes, at most 128 bytes.
-func managerOfAgent(agent string) string {
-	name, _, _ := strings.Cut(agent, "/")
-	var b strings.Builder
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			continue
-		}
-		if b.Len()+len(string(r)) > metav1validation.FieldManagerMaxLength {
-			break
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -58,10 +58,10 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 	if err != nil {
 		return err
 	}
-	c := s.internal(ctx, res, "", namespace, "update")
-	_, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	o := s.objects.system(ctx, res, "", namespace, "update")
+	_, err = o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil || cur.UID != uid {
-			return change{}, c.notFound()
+			return change{}, o.notFound()
 		}
 		old, err := codec.DecodeStored(res, cur)
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 		state := tree.Clone(obj["status"])
 		state["conditions"] = left.conditions(state["conditions"], s.cfg.Now())
 		obj["status"] = state
-		return c.putUnlessSame(obj, cur)
+		return o.putUnlessSame(obj, cur)
 	})
 	return err
 }

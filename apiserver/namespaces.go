@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
@@ -34,7 +31,7 @@ const (
 	namespaceTerminates = "Terminating"
 )
 
-var namespaceHooks = objectHooks{
+var namespaceStrategy = strategy{
 	prepare: func(obj, old tree.Object) {
 		labelNamespace(obj)
 		if old != nil {
@@ -53,13 +50,13 @@ var namespaceHooks = objectHooks{
 		obj["spec"] = spec
 		obj["status"] = tree.Object{"phase": namespaceActive}
 	},
-	mayDelete: func(c *call, name string) error {
+	mayDelete: func(name string) error {
 		if immortalNamespaces[name] {
 			return apierrors.NewForbidden(namespacesResource, name, errors.New("this namespace may not be deleted"))
 		}
 		return nil
 	},
-	startDelete: func(_ *call, obj tree.Object) bool {
+	startDelete: func(_ *op, obj tree.Object) bool {
 		state := tree.Clone(obj["status"])
 		state["phase"] = namespaceTerminates
 		obj["status"] = state
@@ -111,15 +108,15 @@ func (c *call) finalizeNamespace() error {
 
 // setNamespaceFinalizers gives a namespace the finalizers that next makes of those
 // that it has.
-func (c *call) setNamespaceFinalizers(identity tree.Object, next func([]string) []string) (written, error) {
-	return c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+func (o *op) setNamespaceFinalizers(identity tree.Object, next func([]string) []string) (written, error) {
+	return o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
 		if cur == nil {
-			return change{}, c.notFound()
+			return change{}, o.notFound()
 		}
-		if err := c.checkIdentity(identity, cur); err != nil {
+		if err := o.checkIdentity(identity, cur); err != nil {
 			return change{}, err
 		}
-		old, obj, meta, err := c.editable(cur)
+		old, obj, meta, err := o.editable(cur)
 		if err != nil {
 			return change{}, err
 		}
@@ -128,25 +125,11 @@ func (c *call) setNamespaceFinalizers(identity tree.Object, next func([]string) 
 		tree.SetFinalizers(spec, next(has))
 		obj["spec"] = spec
 		oldMeta := tree.As(old["metadata"])
-		if err := c.invalid(c.info.Name, append(tree.ValidateMeta(meta, c.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
+		if err := o.invalid(o.info.Name, append(tree.ValidateMeta(meta, o.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
 			return change{}, err
 		}
-		return c.settle(cur, obj, old, meta, oldMeta)
+		return o.finishUpdate(cur, obj, old, meta, oldMeta)
 	})
-}
-
-// internal is a call that no client made: by the node itself, with every
-// permission.
-func (s *Server) internal(ctx context.Context, res *kinds.Resource, namespace, name, verb string) *call {
-	return &call{
-		s: s, ctx: ctx, res: res, start: time.Now(), q: request.Options{FieldManager: "quorate"},
-		user: &auth.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}},
-		info: request.Info{
-			IsResource: true, Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural,
-			Namespace: namespace, Name: name, ObjectNamespace: namespace,
-		},
-		kind: request.Kind{Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural, Component: "apiserver"},
-	}
 }
 
 func (s *Server) namespaces() (*kinds.Resource, error) {
@@ -165,14 +148,14 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 		return fmt.Errorf("ensure namespaces: %w", err)
 	}
 	for _, name := range systemNamespaces {
-		if v, err := s.current(res.Table(), name); err != nil {
+		if v, err := s.objects.current(res.Table(), name); err != nil {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		} else if v != nil {
 			continue
 		}
-		c := s.internal(ctx, res, "", name, "create")
+		o := s.objects.system(ctx, res, "", name, "create")
 		obj := tree.Object{"kind": res.Kind, "apiVersion": "v1", "metadata": tree.Object{"name": name}}
-		if _, err := c.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := o.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		}
 	}
@@ -183,7 +166,7 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 // node sees it.
 func (s *Server) TerminatingNamespaces() ([]string, error) {
 	var names []string
-	versions, err := s.rangeNow(namespacesTable, "")
+	versions, err := s.objects.rangeNow(namespacesTable, "")
 	for _, v := range versions {
 		if v.Flags&proto.FlagTerminating != 0 {
 			names = append(names, v.Key)
@@ -209,28 +192,28 @@ func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
-	v, err := s.current(res.Table(), name)
+	v, err := s.objects.current(res.Table(), name)
 	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
 		return err
 	}
-	c := s.internal(ctx, res, "", name, "update")
+	o := s.objects.system(ctx, res, "", name, "update")
 	// From what the namespace has then: others take their finalizers away meanwhile.
 	withoutOurs := func(has []string) []string {
 		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == namespaceFinalizer })
 	}
-	if _, err := c.setNamespaceFinalizers(tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := o.setNamespaceFinalizers(tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
 	return nil
 }
 
 // rangeNow returns the live versions of a table below a prefix.
-func (s *Server) rangeNow(table, prefix string) ([]*mvcc.Version, error) {
+func (s *objectStore) rangeNow(table, prefix string) ([]*mvcc.Version, error) {
 	return s.matchNow(table, mvcc.Query{Prefix: prefix})
 }
 
 // matchNow returns the live versions of a table that a query selects.
-func (s *Server) matchNow(table string, q mvcc.Query) ([]*mvcc.Version, error) {
+func (s *objectStore) matchNow(table string, q mvcc.Query) ([]*mvcc.Version, error) {
 	page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, q)
 	return page.Versions, err
 }

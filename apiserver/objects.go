@@ -24,12 +24,12 @@ type Objects struct{ s *Server }
 // Objects returns the API for the node itself.
 func (s *Server) Objects() Objects { return Objects{s} }
 
-func (o Objects) call(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name, verb string) (*call, error) {
+func (o Objects) call(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name, verb string) (*op, error) {
 	res := o.s.cfg.Kinds().Lookup(gvr)
 	if res == nil {
 		return nil, fmt.Errorf("%s %s: there is no such resource", verb, gvr)
 	}
-	return o.s.internal(ctx, res, namespace, name, verb), nil
+	return o.s.objects.system(ctx, res, namespace, name, verb), nil
 }
 
 // Get reads the newest version of an object that this node has.
@@ -38,7 +38,7 @@ func (o Objects) Get(ctx context.Context, gvr apischema.GroupVersionResource, na
 	if err != nil {
 		return err
 	}
-	v, err := o.s.current(c.res.Table(), c.key())
+	v, err := o.s.objects.current(c.res.Table(), c.key())
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (o Objects) Delete(ctx context.Context, gvr apischema.GroupVersionResource,
 		return err
 	}
 	background := metav1.DeletePropagationBackground
-	_, err = c.deleteAs(asServer, &metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	_, err = o.s.deleteAs(asServer, c, &metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	return err
 }
 
@@ -98,7 +98,7 @@ func (o Objects) Labelled(ctx context.Context, gvr apischema.GroupVersionResourc
 	if err != nil {
 		return nil, err
 	}
-	versions, err := o.s.matchNow(c.res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
+	versions, err := o.s.objects.matchNow(c.res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
 		has, ok := v.Labels.Get(label)
 		return ok && has == value
 	}})

@@ -20,7 +20,7 @@ func TestSlowRoom(t *testing.T) {
 		cut := map[string]time.Duration{}
 		began := time.Now()
 		wait := func(user, name string, until time.Time) *pace {
-			c := &call{ResponseWriter: httptest.NewRecorder(), user: &auth.User{Name: user}}
+			c := &call{ResponseWriter: httptest.NewRecorder(), op: op{user: &auth.User{Name: user}}}
 			p := set.newPace(c, until, 100, func(*http.ResponseController) error {
 				mu.Lock()
 				defer mu.Unlock()

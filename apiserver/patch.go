@@ -47,10 +47,9 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 	if err = patch.Check(c.r.Header.Get("Content-Type"), c.res.Custom); err != nil {
 		return
 	}
-	if err = c.q.CheckModify("PatchOptions"); err != nil {
+	if err = c.writeOptions("PatchOptions"); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(c.res, codec.ShapeObject); err != nil {
 		return
 	}
@@ -68,38 +67,38 @@ func (c *call) readPatch() (f codec.Format, p *patch.Patch, model *schema.Model,
 // patched applies a patch to the current version and returns the decoded
 // version and the patched object, which has metadata of its own and names the
 // same object.
-func (c *call) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree.Object, err error) {
-	if old, err = c.decode(cur); err != nil {
+func (o *op) patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree.Object, err error) {
+	if old, err = o.decode(cur); err != nil {
 		return nil, nil, err
 	}
 	result, err := p.Apply(old, model.PatchMeta())
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := checkKind(result, c.res.GVK()); err != nil {
+	if _, err := checkKind(result, o.res.GVK()); err != nil {
 		return nil, nil, err
 	}
 	unknown, err := model.Fit(result)
 	if err != nil {
-		return nil, nil, c.unfitPatch(p, err)
+		return nil, nil, o.unfitPatch(p, err)
 	}
-	if err := c.patchFindings(p, unknown); err != nil {
+	if err := o.patchFindings(p, unknown); err != nil {
 		return nil, nil, err
 	}
 	obj, meta, err := tree.WithOwnMeta(result)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.matchPath(obj); err != nil {
+	if err := o.matchPath(obj); err != nil {
 		return nil, nil, err
 	}
 	// Another uid is an attempt to change it, which validation refuses; a PUT of an
 	// object with another uid is about another object.
-	return old, obj, c.checkRevision(meta, cur)
+	return old, obj, o.checkRevision(meta, cur)
 }
 
 // unfitPatch is the answer to a patch whose result has a value of the wrong type.
-func (c *call) unfitPatch(p *patch.Patch, err error) error {
+func (o *op) unfitPatch(p *patch.Patch, err error) error {
 	return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
 		field.Invalid(field.NewPath("patch"), string(p.Raw), err.Error()),
 	})
@@ -107,18 +106,18 @@ func (c *call) unfitPatch(p *patch.Patch, err error) error {
 
 // patchFindings deals with unknown and duplicate fields of a patch. What is
 // stored has none, so the result's are the patch's.
-func (c *call) patchFindings(p *patch.Patch, unknown []string) error {
+func (o *op) patchFindings(p *patch.Patch, unknown []string) error {
 	findings := findingsOf(p.Duplicates, unknown)
 	if len(findings) == 0 {
 		return nil
 	}
-	switch c.q.Strictness() {
+	switch o.q.Strictness() {
 	case request.StrictFields:
 		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
 			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(findings))),
 		})
 	case request.WarnFields:
-		c.warn(findings)
+		o.warn(findings)
 	}
 	return nil
 }

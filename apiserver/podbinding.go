@@ -48,7 +48,7 @@ func (c *call) bindPod() error {
 	if err := c.invalidBinding(errs); err != nil {
 		return err
 	}
-	pods, err := c.another(podsResource, b.Name, "update")
+	pods, err := c.derived(podsResource, b.Name, "update")
 	if err != nil {
 		return err
 	}
@@ -69,14 +69,14 @@ func (c *call) invalidBinding(errs field.ErrorList) error {
 	return status.Invalid(bindingResource.GVK().GroupKind(), c.info.Name, errs)
 }
 
-func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, error) {
+func (o *op) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, error) {
 	if cur == nil {
-		return change{}, c.notFound()
+		return change{}, o.notFound()
 	}
-	if err := c.checkIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
+	if err := o.checkIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
 		return change{}, err
 	}
-	old, obj, meta, err := c.editable(cur)
+	old, obj, meta, err := o.editable(cur)
 	if err != nil {
 		return change{}, err
 	}
@@ -97,12 +97,12 @@ func (c *call) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, erro
 	mergeInto(meta, "labels", b.Labels)
 	state := tree.Clone(obj["status"])
 	delete(state, "nominatedNodeName")
-	c.setPodCondition(state, tree.Object{"type": "PodScheduled", "status": "True"})
+	o.setPodCondition(state, tree.Object{"type": "PodScheduled", "status": "True"})
 	obj["status"] = state
 	// Where a pod runs is no change that its generation counts.
 	base := maps.Clone(old)
 	base["spec"] = spec
-	return c.replace(cur, obj, base)
+	return o.replace(cur, obj, base)
 }
 
 func bindingConflict(name, format string, args ...any) error {
@@ -122,7 +122,7 @@ func mergeInto(meta tree.Object, name string, more map[string]string) {
 }
 
 // setPodCondition sets a condition of a pod's status.
-func (c *call) setPodCondition(state, set tree.Object) {
+func (o *op) setPodCondition(state, set tree.Object) {
 	set["lastProbeTime"] = nil
-	state["conditions"] = tree.SetCondition(state["conditions"], set, c.s.cfg.Now())
+	state["conditions"] = tree.SetCondition(state["conditions"], set, o.s.cfg.Now())
 }

@@ -13,10 +13,10 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // takeEphemeralContainers is the part of pods/ephemeralcontainers: containers may be
 // added to a pod that runs, and those that are there stay as they are.
-func takeEphemeralContainers(c *call, obj, sent, old tree.Object) error {
+func takeEphemeralContainers(o *op, obj, sent, old tree.Object) error {
 	const path = "spec.ephemeralContainers"
 	if tree.Lookup(old, "metadata.annotations") != nil && tree.As(tree.Lookup(old, "metadata.annotations"))[mirrorAnnotation] != nil {
-		return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
+		return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
 	}
 	now := byName(tree.Lookup(sent, path))
 	var errs field.ErrorList
@@ -26,13 +26,13 @@ func takeEphemeralContainers(c *call, obj, sent, old tree.Object) error {
 		switch {
 		case now[name] == nil:
 			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
-		case !tree.Equal(c.defaulted(now[name]), x):
+		case !tree.Equal(o.defaulted(now[name]), x):
 			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
 	errs = append(errs, ephemeralPaths(tree.Lookup(sent, path))...)
 	if len(errs) > 0 {
-		return c.invalid(c.info.Name, errs)
+		return o.invalid(o.info.Name, errs)
 	}
 	spec := tree.Clone(old["spec"])
 	tree.CopyField(spec, tree.As(sent["spec"]), "ephemeralContainers")
@@ -59,8 +59,8 @@ func ephemeralPaths(containers any) (errs field.ErrorList) {
 
 // defaulted returns an ephemeral container as it is with defaults, which is
 // what it is compared with.
-func (c *call) defaulted(x any) any {
-	model, err := c.model()
+func (o *op) defaulted(x any) any {
+	model, err := o.model()
 	if err != nil {
 		return x
 	}
@@ -85,12 +85,12 @@ func byName(list any) map[string]any {
 
 // takeResources is the part of pods/resize: what containers, and the pod as a whole,
 // may consume. The containers themselves must be those that are there.
-func takeResources(c *call, obj, sent, old tree.Object) error {
+func takeResources(o *op, obj, sent, old tree.Object) error {
 	spec := tree.Clone(old["spec"])
 	sentSpec := tree.As(sent["spec"])
 	tree.CopyField(spec, sentSpec, "resources")
 	for _, list := range [...]string{"containers", "initContainers"} {
-		merged, err := c.mergeResources(list, sentSpec[list], spec[list])
+		merged, err := o.mergeResources(list, sentSpec[list], spec[list])
 		if err != nil {
 			return err
 		}
@@ -102,11 +102,11 @@ func takeResources(c *call, obj, sent, old tree.Object) error {
 	return nil
 }
 
-func (c *call) mergeResources(name string, sent, old any) ([]any, error) {
+func (o *op) mergeResources(name string, sent, old any) ([]any, error) {
 	now, _ := sent.([]any)
 	was, _ := old.([]any)
 	refused := func(why string) error {
-		return status.Invalid(c.res.GVK().GroupKind(), c.info.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", name), why)})
+		return status.Invalid(o.res.GVK().GroupKind(), o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", name), why)})
 	}
 	if len(now) != len(was) {
 		return nil, refused("containers may not be added or removed on resize")

@@ -26,19 +26,19 @@ func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
 	if res == nil {
 		return nil
 	}
-	if v, err := s.current(res.Table(), defaultBlock); err != nil || v != nil {
+	if v, err := s.objects.current(res.Table(), defaultBlock); err != nil || v != nil {
 		return err
 	}
 	cidrs := make([]any, len(s.cfg.ServiceBlocks))
 	for i, b := range s.cfg.ServiceBlocks {
 		cidrs[i] = b.String()
 	}
-	c := s.internal(ctx, res, "", defaultBlock, "create")
+	o := s.objects.system(ctx, res, "", defaultBlock, "create")
 	obj := tree.Object{
 		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
 		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
 	}
-	if _, err := c.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := o.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ensure the range of service addresses: %w", err)
 	}
 	return nil
@@ -57,11 +57,11 @@ type claimRepair struct {
 func (s *Server) RepairClaims(ctx context.Context) error {
 	s.repair.Lock()
 	defer s.repair.Unlock()
-	if err := s.confirm(ctx); err != nil {
+	if err := s.objects.confirm(ctx); err != nil {
 		return fmt.Errorf("repair of claims: %w", err)
 	}
 	var failed []error
-	for name, h := range byResource {
+	for name, h := range s.objects.cfg.Strategies {
 		if h.held == nil {
 			continue
 		}
@@ -75,13 +75,13 @@ func (s *Server) RepairClaims(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objectHooks) error {
+func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *strategy) error {
 	// Rows first: an object that is written meanwhile has made its rows before.
 	rows, err := s.claimRows()
 	if err != nil {
 		return err
 	}
-	versions, err := s.rangeNow(res.Table(), "")
+	versions, err := s.objects.rangeNow(res.Table(), "")
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obj
 			continue
 		}
 		s.cfg.Log.Info("nobody holds an address or port, it is free again", "claim", row.table+"/"+row.key)
-		s.internal(ctx, res, "", "", "delete").unclaim(row.claimKey, row.revision)
+		s.objects.system(ctx, res, "", "", "delete").unclaim(row.claimKey, row.revision)
 	}
 	s.repair.orphans = orphans
 	return errors.Join(failed...)
@@ -126,7 +126,7 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obj
 func (s *Server) claimRows() ([]claimed, error) {
 	var rows []claimed
 	for _, table := range [...]string{addressesTable, nodePortsTable} {
-		page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		page, _, err := s.objects.scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +143,8 @@ func (s *Server) claimRows() ([]claimed, error) {
 // reclaim makes a row that an object holds without it.
 func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k claimKey) error {
 	meta := tree.As(obj["metadata"])
-	c := s.internal(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
-	p := &pool{c: c, name: tree.Text(meta, "name")}
+	o := s.objects.system(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	p := &pool{o: o, name: tree.Text(meta, "name")}
 	var err error
 	if k.table == nodePortsTable {
 		var n int32

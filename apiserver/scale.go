@@ -34,10 +34,9 @@ func (c *call) scale() error {
 		if c.info.Verb == "patch" {
 			options = "PatchOptions"
 		}
-		if err := c.q.CheckModify(options); err != nil {
+		if err := c.writeOptions(options); err != nil {
 			return err
 		}
-		c.kind.DryRun = c.q.IsDryRun()
 	}
 	f, err := c.format(scaleResource, codec.ShapeObject)
 	if err != nil {
@@ -69,7 +68,7 @@ func (c *call) answerScale(f codec.Format, obj tree.Object) error {
 }
 
 // scaleOf shows an object as a Scale.
-func (c *call) scaleOf(obj tree.Object) tree.Object {
+func (o *op) scaleOf(obj tree.Object) tree.Object {
 	meta, _ := obj["metadata"].(tree.Object)
 	shown := tree.Object{}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
@@ -78,14 +77,14 @@ func (c *call) scaleOf(obj tree.Object) tree.Object {
 		}
 	}
 	spec, state := tree.Object{}, tree.Object{"replicas": int64(0)}
-	if n, ok := tree.Int(tree.Lookup(obj, c.sub.SpecReplicas)); ok && n != 0 {
+	if n, ok := tree.Int(tree.Lookup(obj, o.sub.SpecReplicas)); ok && n != 0 {
 		spec["replicas"] = n
 	}
-	if n, ok := tree.Int(tree.Lookup(obj, c.sub.StatusReplicas)); ok {
+	if n, ok := tree.Int(tree.Lookup(obj, o.sub.StatusReplicas)); ok {
 		state["replicas"] = n
 	}
-	if c.sub.Selector != "" {
-		if s := selectorText(tree.Lookup(obj, c.sub.Selector)); s != "" {
+	if o.sub.Selector != "" {
+		if s := selectorText(tree.Lookup(obj, o.sub.Selector)); s != "" {
 			state["selector"] = s
 		}
 	}
@@ -190,33 +189,33 @@ func (c *call) patchScale(f codec.Format) error {
 }
 
 // applyScale writes a Scale's spec.replicas into the object.
-func (c *call) applyScale(cur *mvcc.Version, sent, old tree.Object) (change, error) {
+func (o *op) applyScale(cur *mvcc.Version, sent, old tree.Object) (change, error) {
 	meta, err := tree.Meta(sent)
 	if err != nil {
 		return change{}, err
 	}
-	if err := c.checkIdentity(meta, cur); err != nil {
+	if err := o.checkIdentity(meta, cur); err != nil {
 		return change{}, err
 	}
 	obj, _, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return change{}, err
 	}
-	return c.rescale(cur, obj, old, tree.Lookup(sent, "spec.replicas"))
+	return o.rescale(cur, obj, old, tree.Lookup(sent, "spec.replicas"))
 }
 
 // rescale writes a number of replicas into obj, which has metadata of its own.
-func (c *call) rescale(cur *mvcc.Version, obj, old tree.Object, wanted any) (change, error) {
+func (o *op) rescale(cur *mvcc.Version, obj, old tree.Object, wanted any) (change, error) {
 	replicas, _ := tree.Int(wanted)
-	if replicas < 0 && !c.res.Custom { // whose validation looks at the field
-		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), c.info.Name, field.ErrorList{
+	if replicas < 0 && !o.res.Custom { // whose validation looks at the field
+		return change{}, status.Invalid(scaleResource.GVK().GroupKind(), o.info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})
 	}
-	if err := tree.Set(obj, c.sub.SpecReplicas, replicas); err != nil {
+	if err := tree.Set(obj, o.sub.SpecReplicas, replicas); err != nil {
 		return change{}, err
 	}
-	ch, err := c.replace(cur, obj, old)
+	ch, err := o.replace(cur, obj, old)
 	if ch.none {
 		ch.obj = old
 	}

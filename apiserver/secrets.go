@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var secretHooks = objectHooks{complete: mergeStringData}
+var secretStrategy = strategy{complete: mergeStringData}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
 // into data, before anybody owns its fields: whoever writes stringData owns data. A
 // key that is in both gets the value of stringData.
-func mergeStringData(_ *call, obj, _ tree.Object) error {
+func mergeStringData(_ *op, obj, _ tree.Object) error {
 	plain, _ := obj["stringData"].(tree.Object)
 	delete(obj, "stringData")
 	if len(plain) == 0 {

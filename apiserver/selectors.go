@@ -28,11 +28,11 @@ type selection struct {
 }
 
 // selection reads the path and the selectors of a request. Errors are 400.
-func (c *call) selection() (*selection, error) {
+func (o *op) selection() (*selection, error) {
 	s := &selection{}
-	namespace := c.info.ObjectNamespace
-	if c.q.LabelSelector != "" {
-		parsed, err := labels.Parse(c.q.LabelSelector)
+	namespace := o.info.ObjectNamespace
+	if o.q.LabelSelector != "" {
+		parsed, err := labels.Parse(o.q.LabelSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
@@ -40,16 +40,16 @@ func (c *call) selection() (*selection, error) {
 			s.labels = parsed
 		}
 	}
-	name := c.info.Name
-	if c.q.FieldSelector != "" {
-		parsed, err := fields.ParseSelector(c.q.FieldSelector)
+	name := o.info.Name
+	if o.q.FieldSelector != "" {
+		parsed, err := fields.ParseSelector(o.q.FieldSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
-		if err := c.checkFields(parsed); err != nil {
+		if err := o.checkFields(parsed); err != nil {
 			return nil, err
 		}
-		if parsed, err = parsed.Transform(c.storedField); err != nil {
+		if parsed, err = parsed.Transform(o.storedField); err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
 		if exact, ok := parsed.RequiresExactMatch(request.FieldName); ok {
@@ -58,39 +58,39 @@ func (c *call) selection() (*selection, error) {
 			}
 			name = exact
 		}
-		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && c.res.Namespaced {
+		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && o.res.Namespaced {
 			namespace = exact
 		}
 		if !parsed.Empty() {
 			s.fields = parsed
 		}
 	}
-	if c.res.Namespaced && namespace != "" {
+	if o.res.Namespaced && namespace != "" {
 		s.prefix = namespace + "/"
 	}
-	if name != "" && (namespace != "" || !c.res.Namespaced) {
-		s.key = c.res.Key(namespace, name)
+	if name != "" && (namespace != "" || !o.res.Namespaced) {
+		s.key = o.res.Key(namespace, name)
 	}
-	s.view.namespaced, s.custom = c.res.Namespaced, c.res.Custom
-	if c.res.Custom {
-		s.view.res = c.res
+	s.view.namespaced, s.custom = o.res.Namespaced, o.res.Custom
+	if o.res.Custom {
+		s.view.res = o.res
 	}
 	return s, nil
 }
 
 // checkFields refuses fields that the resource does not index.
-func (c *call) checkFields(sel fields.Selector) error {
+func (o *op) checkFields(sel fields.Selector) error {
 requirements:
 	for _, r := range sel.Requirements() {
 		if r.Field == request.FieldName || r.Field == request.FieldNamespace {
 			continue
 		}
-		for i := range c.res.SelectableFields {
-			if c.res.SelectableFields[i].Path == r.Field {
+		for i := range o.res.SelectableFields {
+			if o.res.SelectableFields[i].Path == r.Field {
 				continue requirements
 			}
 		}
-		if len(c.res.SelectableFields) == 0 && !c.res.Custom {
+		if len(o.res.SelectableFields) == 0 && !o.res.Custom {
 			// The words of upstream's default for kinds without fields of their own.
 			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, request.FieldName, request.FieldNamespace)
 		}
@@ -101,8 +101,8 @@ requirements:
 
 // storedField renames a field of a selector to what its value is stored under:
 // versions of a resource may name the same field differently.
-func (c *call) storedField(field, value string) (string, string, error) {
-	if stored, ok := c.res.FieldAttribute(field); ok {
+func (o *op) storedField(field, value string) (string, string, error) {
+	if stored, ok := o.res.FieldAttribute(field); ok {
 		field = stored
 	}
 	return field, value, nil

@@ -22,7 +22,6 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // Reads carries out read plans. *consistency.Reader satisfies it. Safe for
@@ -210,15 +209,12 @@ type Server struct {
 
 	slowAnswers slowSet
 	slowBodies  slowSet
-	fields      fieldManagers
-	// webhooks convert custom resources, conversions is what they made.
-	webhooks    *conversion.Caller
-	conversions *conversions
-	repair      claimRepair
+	// objects decides and writes, for requests and for the node's own loops.
+	objects  objectStore
+	webhooks *conversion.Caller
+	repair   claimRepair
 	// watchers is who hears of which writes, by which these are estimated.
 	watchers fairness.Watchers
-	// tablesOf is of the registry that was served last.
-	tablesOf atomic.Pointer[tables]
 
 	// unauthenticated are the log lines about credentials that do not hold.
 	unauthenticated *loglimit.Limiter
@@ -260,12 +256,19 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.fields.convert = s.convertBetween
 	s.webhooks = conversion.NewCaller(conversion.Config{
 		Resolve: s.resolveService, Timeout: cfg.Limits.Conversion,
-		Observe: func(o request.Conversion) { cfg.Observer.Converted((*request.Conversion)(&o)) },
+		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
+	})
+	s.objects.init(objectConfig{
+		Store: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
+		Strategies: strategies(&cfg), Custom: &customStrategy,
+		Webhooks: s.webhooks, Life: s.life,
+		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
+		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,
+		Retried: cfg.Observer.WriteRetried, Log: cfg.Log, Now: cfg.Now,
 	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1

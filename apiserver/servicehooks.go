@@ -32,7 +32,11 @@ const (
 	managedByUs    = "ipallocator.k8s.io"
 )
 
-var serviceHooks = objectHooks{allocate: allocateService, held: heldByService}
+// serviceRanges are the addresses and node ports that the command line gives to Services.
+type serviceRanges struct {
+	blocks []netip.Prefix
+	ports  services.PortRange
+}
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 	if obj == nil {
@@ -45,9 +49,9 @@ func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 	return s, nil
 }
 
-// allocateService completes a Service: fields that depend on each other,
+// allocate completes a Service: fields that depend on each other,
 // addresses and node ports.
-func allocateService(c *call, obj, old tree.Object) (field.ErrorList, error) {
+func (r *serviceRanges) allocate(o *op, obj, old tree.Object) (field.ErrorList, error) {
 	spec, err := serviceSpec(obj)
 	if err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func allocateService(c *call, obj, old tree.Object) (field.ErrorList, error) {
 	if errs := services.Validate(spec, was); len(errs) > 0 {
 		return errs, nil
 	}
-	errs, err := services.Allocate(spec, was, &pool{c: c, name: tree.Text(tree.As(obj["metadata"]), "name")})
+	errs, err := services.Allocate(spec, was, &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name")})
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
 	}
@@ -140,7 +144,8 @@ func canonicalAddress(s string) string {
 // pool is the cluster's addresses and ports as one request sees them. Dry runs
 // look, but claim nothing.
 type pool struct {
-	c      *call
+	o      *op
+	ranges *serviceRanges
 	name   string // of the Service
 	blocks []netip.Prefix
 }
@@ -162,13 +167,13 @@ func (p *pool) Families() (families []corev1.IPFamily) {
 // all are the blocks that the command line names, then those of ServiceCIDRs.
 func (p *pool) all() []netip.Prefix {
 	if p.blocks == nil {
-		p.blocks = p.c.s.serviceBlocks()
+		p.blocks = p.ranges.all(p.o.s)
 	}
 	return p.blocks
 }
 
-func (s *Server) serviceBlocks() []netip.Prefix {
-	blocks := slices.Clone(s.cfg.ServiceBlocks)
+func (r *serviceRanges) all(s *objectStore) []netip.Prefix {
+	blocks := slices.Clone(r.blocks)
 	res := s.cfg.Kinds().Lookup(blocksResource)
 	if res == nil {
 		return blocks
@@ -202,7 +207,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 		if lost[a] {
 			return true
 		}
-		v, err := p.c.s.current(addressesTable, a.String())
+		v, err := p.o.s.current(addressesTable, a.String())
 		return err != nil || v != nil
 	}
 	for _, b := range p.all() {
@@ -236,14 +241,14 @@ func (p *pool) wanted(want string) (string, error) {
 }
 
 func (p *pool) claimAddress(a netip.Addr) error {
-	if p.c.q.IsDryRun() {
-		v, err := p.c.s.current(addressesTable, a.String())
+	if p.o.q.IsDryRun() {
+		v, err := p.o.s.current(addressesTable, a.String())
 		if err == nil && v != nil {
 			err = errTaken
 		}
 		return err
 	}
-	res := p.c.s.cfg.Kinds().Lookup(addressesResource)
+	res := p.o.s.cfg.Kinds().Lookup(addressesResource)
 	if res == nil {
 		return errors.New("the registry has no addresses")
 	}
@@ -253,9 +258,9 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	}
 	obj := tree.Object{
 		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), managedByLabel: managedByUs}},
-		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.c.info.ObjectNamespace, "name": p.name}},
+		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.o.info.ObjectNamespace, "name": p.name}},
 	}
-	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.o.s.cfg.Now()); err != nil {
 		return err
 	}
 	value, offset, err := codec.EncodeFor(res, obj)
@@ -263,7 +268,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 		return fmt.Errorf("encode an address: %w", err)
 	}
 	labels, fields := res.Attributes(obj)
-	return p.c.claim(&proto.Write{
+	return p.o.claim(&proto.Write{
 		Table: res.Table(), Key: a.String(), Value: value, RevisionOffset: offset,
 		Uid: tree.Text(tree.As(obj["metadata"]), "uid"), Labels: labels, Fields: fields,
 	})
@@ -271,7 +276,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 
 // Port implements services.Pool.
 func (p *pool) Port(want int32) (int32, error) {
-	ports := p.c.s.cfg.ServicePorts
+	ports := p.ranges.ports
 	if want != 0 {
 		if !ports.Contains(want) {
 			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
@@ -286,7 +291,7 @@ func (p *pool) Port(want int32) (int32, error) {
 	lost := map[int32]bool{}
 	for {
 		n, ok := ports.PickPort(func(n int32) bool {
-			v, err := p.c.s.current(nodePortsTable, fmt.Sprint(n))
+			v, err := p.o.s.current(nodePortsTable, fmt.Sprint(n))
 			return lost[n] || err != nil || v != nil
 		})
 		if !ok {
@@ -300,14 +305,14 @@ func (p *pool) Port(want int32) (int32, error) {
 }
 
 func (p *pool) claimPort(n int32) error {
-	if p.c.q.IsDryRun() {
-		v, err := p.c.s.current(nodePortsTable, fmt.Sprint(n))
+	if p.o.q.IsDryRun() {
+		v, err := p.o.s.current(nodePortsTable, fmt.Sprint(n))
 		if err == nil && v != nil {
 			err = errTaken
 		}
 		return err
 	}
 	// For people who look into a snapshot; nothing reads it.
-	value := fmt.Appendf(nil, `{"service":%q}`, p.c.info.ObjectNamespace+"/"+p.name)
-	return p.c.claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
+	value := fmt.Appendf(nil, `{"service":%q}`, p.o.info.ObjectNamespace+"/"+p.name)
+	return p.o.claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
 }

@@ -21,33 +21,33 @@ import (
 var signers = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "signers"}
 
 // mayUseSigner refuses users who lack a verb on a signer and on its whole domain.
-func (c *call) mayUseSigner(verb, signer, what string) error {
+func (o *op) mayUseSigner(verb, signer, what string) error {
 	domain, _, _ := strings.Cut(signer, "/")
-	if c.mayAlso(verb, signers, signer) || c.mayAlso(verb, signers, domain+"/*") {
+	if o.mayAlso(verb, signers, signer) || o.mayAlso(verb, signers, domain+"/*") {
 		return nil
 	}
-	return apierrors.NewForbidden(c.res.GroupResource(), c.info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))
+	return apierrors.NewForbidden(o.res.GroupResource(), o.info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))
 }
 
 // mayApprove refuses users who may not approve for the signer of a stored request.
-func (c *call) mayApprove(stored tree.Object) error {
-	return c.mayUseSigner("approve", tree.Text(tree.As(stored["spec"]), "signerName"), "approve")
+func (o *op) mayApprove(stored tree.Object) error {
+	return o.mayUseSigner("approve", tree.Text(tree.As(stored["spec"]), "signerName"), "approve")
 }
 
 // maySign refuses users who may not sign for the signer of a stored request, if the
 // certificate or the conditions change.
-func (c *call) maySign(obj, stored tree.Object) error {
+func (o *op) maySign(obj, stored tree.Object) error {
 	now, was := tree.As(obj["status"]), tree.As(stored["status"])
 	if tree.Equal(now["certificate"], was["certificate"]) && sameList(conditionsOf(obj), conditionsOf(stored)) {
 		return nil
 	}
-	return c.mayUseSigner("sign", tree.Text(tree.As(stored["spec"]), "signerName"), "sign")
+	return o.mayUseSigner("sign", tree.Text(tree.As(stored["spec"]), "signerName"), "sign")
 }
 
 func sameList(a, b []any) bool { return len(a) == 0 && len(b) == 0 || tree.Equal(a, b) }
 
 // checkSubject refuses requests for certificates that would be above all roles.
-func (c *call) checkSubject(obj tree.Object) error {
+func (o *op) checkSubject(obj tree.Object) error {
 	spec := tree.As(obj["spec"])
 	if tree.Text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
@@ -58,7 +58,7 @@ func (c *call) checkSubject(obj tree.Object) error {
 	}
 	for _, group := range request.Subject.Organization {
 		if group == auth.Masters {
-			return apierrors.NewForbidden(c.res.GroupResource(), tree.Text(tree.As(obj["metadata"]), "name"),
+			return apierrors.NewForbidden(o.res.GroupResource(), tree.Text(tree.As(obj["metadata"]), "name"),
 				fmt.Errorf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, auth.Masters))
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var signingRequestHooks = objectHooks{forUser: (*call).requestedBy}
+var signingRequestStrategy = strategy{forUser: (*op).requestedBy}
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
 // itself: signers go by it. Nobody asks and approves at once.
-func (c *call) requestedBy(obj, old tree.Object) error {
+func (o *op) requestedBy(obj, old tree.Object) error {
 	if old != nil {
 		return nil
 	}
@@ -20,24 +20,24 @@ func (c *call) requestedBy(obj, old tree.Object) error {
 	for _, name := range [...]string{"username", "uid", "groups", "extra"} {
 		delete(spec, name)
 	}
-	if c.user.Name != "" {
-		spec["username"] = c.user.Name
+	if o.user.Name != "" {
+		spec["username"] = o.user.Name
 	}
-	if c.user.UID != "" {
-		spec["uid"] = c.user.UID
+	if o.user.UID != "" {
+		spec["uid"] = o.user.UID
 	}
-	if len(c.user.Groups) > 0 {
-		spec["groups"] = tree.FromStrings(c.user.Groups)
+	if len(o.user.Groups) > 0 {
+		spec["groups"] = tree.FromStrings(o.user.Groups)
 	}
-	if len(c.user.Extra) > 0 {
+	if len(o.user.Extra) > 0 {
 		extra := tree.Object{}
-		for k, v := range c.user.Extra {
+		for k, v := range o.user.Extra {
 			extra[k] = tree.FromStrings(v)
 		}
 		spec["extra"] = extra
 	}
 	obj["spec"], obj["status"] = spec, tree.Object{}
-	return c.checkSubject(obj)
+	return o.checkSubject(obj)
 }
 
 const (
@@ -46,18 +46,18 @@ const (
 )
 
 // takeApproval is the part of certificatesigningrequests/approval: the conditions.
-func takeApproval(c *call, obj, sent, old tree.Object) error {
-	list := c.stampConditions(sent, old)
+func takeApproval(o *op, obj, sent, old tree.Object) error {
+	list := o.stampConditions(sent, old)
 	state := tree.Clone(old["status"])
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
 	if has(list, approved) && has(list, denied) {
-		return c.invalid(c.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
+		return o.invalid(o.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return c.invalid(c.info.Name, errs)
+		return o.invalid(o.info.Name, errs)
 	}
-	if err := c.mayApprove(old); err != nil {
+	if err := o.mayApprove(old); err != nil {
 		return err
 	}
 	return carryLabels(obj, sent)
@@ -65,24 +65,24 @@ func takeApproval(c *call, obj, sent, old tree.Object) error {
 
 // takeRequestStatus is the part of certificatesigningrequests/status, of which the
 // approval is not.
-func takeRequestStatus(c *call, obj, sent, old tree.Object) error {
-	list := c.stampConditions(sent, old)
+func takeRequestStatus(o *op, obj, sent, old tree.Object) error {
+	list := o.stampConditions(sent, old)
 	for _, kind := range [...]string{approved, denied} {
 		if has(list, kind) && !has(conditionsOf(old), kind) {
-			return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", kind))})
+			return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", kind))})
 		}
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return c.invalid(c.info.Name, errs)
+		return o.invalid(o.info.Name, errs)
 	}
 	state := tree.Clone(sent["status"])
 	was, now := tree.As(old["status"])["certificate"], state["certificate"]
 	if was != nil && !tree.Equal(was, now) {
-		return c.invalid(c.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
+		return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
 	}
 	if encoded, _ := now.(string); encoded != "" && was == nil {
 		if err := rules.Certificate(encoded); err != nil {
-			return c.invalid(c.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
+			return o.invalid(o.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
 		}
 	}
 	// What approves stays as it was written there.
@@ -95,7 +95,7 @@ func takeRequestStatus(c *call, obj, sent, old tree.Object) error {
 	}
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
-	if err := c.maySign(obj, old); err != nil {
+	if err := o.maySign(obj, old); err != nil {
 		return err
 	}
 	return carryLabels(obj, sent)
@@ -120,8 +120,8 @@ func removed(list []any, old tree.Object, kinds ...string) (errs field.ErrorList
 
 // stampConditions returns the conditions that were sent, with the times that they
 // leave to the server.
-func (c *call) stampConditions(sent, old tree.Object) []any {
-	now := tree.Timestamp(c.s.cfg.Now())
+func (o *op) stampConditions(sent, old tree.Object) []any {
+	now := tree.Timestamp(o.s.cfg.Now())
 	before := map[string]tree.Object{}
 	for _, x := range conditionsOf(old) {
 		if was := tree.As(x); before[tree.Text(was, "type")] == nil {

@@ -9,7 +9,7 @@ import (
 // part is what a write of a subresource changes of an object: it takes that from
 // sent into obj, which is old with metadata of its own. Values of all three may be
 // shared and are replaced, not changed.
-type part func(c *call, obj, sent, old tree.Object) error
+type part func(o *op, obj, sent, old tree.Object) error
 
 // partOf serves a subresource that shows the whole object and changes a part of it.
 func (c *call) partOf(take part) error {
@@ -79,25 +79,25 @@ func (c *call) patchPart(take part) error {
 	return c.answer(f, codeOf(false), w)
 }
 
-func (c *call) replacePart(cur *mvcc.Version, sent, old tree.Object, take part) (change, error) {
+func (o *op) replacePart(cur *mvcc.Version, sent, old tree.Object, take part) (change, error) {
 	obj, meta, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return change{}, err
 	}
-	if c.applying {
+	if o.applying {
 		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	}
-	if err := take(c, obj, sent, old); err != nil {
+	if err := take(o, obj, sent, old); err != nil {
 		return change{}, err
 	}
-	return c.replace(cur, obj, old)
+	return o.replace(cur, obj, old)
 }
 
 // takeStatus is the part of the status subresource. Built-in kinds take labels and
 // annotations along, as upstream's do; custom resources do not.
-func takeStatus(c *call, obj, sent, _ tree.Object) error {
+func takeStatus(o *op, obj, sent, _ tree.Object) error {
 	tree.CopyField(obj, sent, "status")
-	if c.res.Custom {
+	if o.res.Custom {
 		return nil
 	}
 	return carryLabels(obj, sent)

@@ -206,7 +206,7 @@ func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
 		return nil
 	}
 	claims.Node = &token.Ref{Name: node}
-	v, err := c.s.current("nodes", node)
+	v, err := c.s.objects.current("nodes", node)
 	if v != nil {
 		claims.Node.UID = v.UID
 	}
@@ -218,9 +218,9 @@ func tokenConflict(group, kind, name, format string, args ...any) error {
 }
 
 // newest returns the newest version of a key, which is asked of a quorum, or nil.
-func (c *call) newest(table, key string) (*mvcc.Version, error) {
-	if err := c.s.confirm(c.ctx); err != nil {
+func (o *op) newest(table, key string) (*mvcc.Version, error) {
+	if err := o.s.confirm(o.ctx); err != nil {
 		return nil, err
 	}
-	return c.s.current(table, key)
+	return o.s.current(table, key)
 }

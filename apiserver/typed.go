@@ -20,10 +20,9 @@ import (
 // type of k8s.io/api, as upstream decodes it. also are group versions whose objects of
 // that kind look the same and are taken for res's.
 func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...string) (f codec.Format, err error) {
-	if err = c.q.CheckModify("CreateOptions"); err != nil {
+	if err = c.writeOptions("CreateOptions"); err != nil {
 		return
 	}
-	c.kind.DryRun = c.q.IsDryRun()
 	if f, err = c.format(res, codec.ShapeOther); err != nil {
 		return
 	}
@@ -61,22 +60,6 @@ func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj an
 func wipeSystemFields(m *metav1.ObjectMeta) {
 	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
 	m.SetSelfLink("")
-}
-
-// another is a call for another object on behalf of this one: as the node itself,
-// and dry if this one is.
-func (c *call) another(gvr apischema.GroupVersionResource, name, verb string) (*call, error) {
-	res := c.s.cfg.Kinds().Lookup(gvr)
-	if res == nil {
-		return nil, status.NotFound(gvr.GroupResource(), name)
-	}
-	namespace := ""
-	if res.Namespaced {
-		namespace = c.info.ObjectNamespace
-	}
-	other := c.s.internal(c.ctx, res, namespace, name, verb)
-	other.q.DryRun = c.q.DryRun
-	return other, nil
 }
 
 // answerDone sends the Status of a POST that did something and made no object.

@@ -33,18 +33,18 @@ func (c *call) update() error {
 }
 
 // matchPath checks that a body is the object that the path names.
-func (c *call) matchPath(obj tree.Object) error {
+func (o *op) matchPath(obj tree.Object) error {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
-	if err := tree.MatchNamespace(meta, c.res.Namespaced, c.info.ObjectNamespace); err != nil {
+	if err := tree.MatchNamespace(meta, o.res.Namespaced, o.info.ObjectNamespace); err != nil {
 		return err
 	}
-	return tree.MatchName(meta, c.info.Name)
+	return tree.MatchName(meta, o.info.Name)
 }
 
-func (c *call) decideUpdate(sent tree.Object, cur *mvcc.Version) (change, error) {
+func (o *op) decideUpdate(sent tree.Object, cur *mvcc.Version) (change, error) {
 	obj, meta, err := tree.WithOwnMeta(sent)
 	if err != nil {
 		return change{}, err
@@ -53,54 +53,54 @@ func (c *call) decideUpdate(sent tree.Object, cur *mvcc.Version) (change, error)
 	switch {
 	case err != nil:
 		return change{}, err
-	case cur == nil && c.res.CreateOnUpdate && rev == 0:
-		return c.decideInsert(obj, meta)
+	case cur == nil && o.res.CreateOnUpdate && rev == 0:
+		return o.decideInsert(obj, meta)
 	case cur == nil:
-		return change{}, c.notFound()
-	case rev == 0 && !c.res.UnconditionalUpdate:
-		return change{}, revise.Settled{Err: status.MustSpecifyVersion(c.res.GroupResource(), c.info.Name)}
+		return change{}, o.notFound()
+	case rev == 0 && !o.res.UnconditionalUpdate:
+		return change{}, revise.Settled{Err: status.MustSpecifyVersion(o.res.GroupResource(), o.info.Name)}
 	}
-	if err := c.checkIdentity(meta, cur); err != nil {
+	if err := o.checkIdentity(meta, cur); err != nil {
 		return change{}, err
 	}
-	old, err := c.decode(cur)
+	old, err := o.decode(cur)
 	if err != nil {
 		return change{}, err
 	}
-	if c.res.Subresource("status") != nil {
+	if o.res.Subresource("status") != nil {
 		tree.CopyField(obj, old, "status")
 	}
-	return c.replace(cur, obj, old)
+	return o.replace(cur, obj, old)
 }
 
 // decideInsert is create-on-update.
-func (c *call) decideInsert(obj, meta tree.Object) (change, error) {
-	if err := c.alsoAllowed("create"); err != nil {
+func (o *op) decideInsert(obj, meta tree.Object) (change, error) {
+	if err := o.authorizeAlso("create"); err != nil {
 		return change{}, err
 	}
 	delete(meta, "resourceVersion") // "0" is no version
-	if err := tree.PrepareCreate(meta, c.res.HasGeneration, c.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, o.res.HasGeneration, o.s.cfg.Now()); err != nil {
 		return change{}, err
 	}
-	if c.res.Subresource("status") != nil {
+	if o.res.Subresource("status") != nil {
 		delete(obj, "status")
 	}
-	if err := c.complete(obj, nil, tree.ValidateMeta(meta, c.res.NameRule)); err != nil {
+	if err := o.complete(obj, nil, tree.ValidateMeta(meta, o.res.NameRule)); err != nil {
 		return change{}, err
 	}
-	return c.store(proto.Op_OP_PUT, obj)
+	return o.encodeChange(proto.Op_OP_PUT, obj)
 }
 
 // alsoAllowed asks for a second permission that a request turns out to need.
-func (c *call) alsoAllowed(verb string) error {
-	a := c.attributes()
+func (o *op) authorizeAlso(verb string) error {
+	a := o.attributes()
 	a.Verb = verb
-	d, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, a)
+	d, reason, err := o.s.cfg.Authorizer.Authorize(o.ctx, a)
 	if d == auth.Allow {
 		return nil
 	}
 	if err != nil && reason == "" {
-		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
+		o.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", o.user.Name)
 	}
 	return revise.Settled{Err: auth.Forbidden(a, reason)}
 }
@@ -108,7 +108,7 @@ func (c *call) alsoAllowed(verb string) error {
 // replace decides on a new content for the current version. obj fits the model
 // and has metadata of its own; old is cur decoded. Identical bytes are no write;
 // the update that removes the last finalizer of a deleting object deletes it.
-func (c *call) replace(cur *mvcc.Version, obj, old tree.Object) (change, error) {
+func (o *op) replace(cur *mvcc.Version, obj, old tree.Object) (change, error) {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return change{}, err
@@ -118,26 +118,26 @@ func (c *call) replace(cur *mvcc.Version, obj, old tree.Object) (change, error) 
 		return change{}, err
 	}
 	tree.PrepareUpdate(meta, oldMeta)
-	errs := append(tree.ValidateMeta(meta, c.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)
-	if err := c.complete(obj, old, errs); err != nil {
+	errs := append(tree.ValidateMeta(meta, o.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)
+	if err := o.complete(obj, old, errs); err != nil {
 		return change{}, err
 	}
-	return c.settle(cur, obj, old, meta, oldMeta)
+	return o.finishUpdate(cur, obj, old, meta, oldMeta)
 }
 
 // settle is the second half of replace, for an object that is complete.
-func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (change, error) {
-	if c.res.HasGeneration {
-		countGeneration(c.res, obj, old, meta)
+func (o *op) finishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (change, error) {
+	if o.res.HasGeneration {
+		countGeneration(o.res, obj, old, meta)
 	}
 	op := proto.Op_OP_PUT
-	if c.released(obj, meta, oldMeta) {
+	if o.released(obj, meta, oldMeta) {
 		op = proto.Op_OP_DELETE
 	}
-	if c.applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
+	if o.applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
 		tree.CopyField(meta, oldMeta, "managedFields")
 	}
-	ch, err := c.store(op, obj)
+	ch, err := o.encodeChange(op, obj)
 	if err != nil {
 		return change{}, err
 	}
@@ -146,14 +146,14 @@ func (c *call) settle(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (c
 }
 
 // released reports whether nothing holds a deleting object any more.
-func (c *call) released(obj, meta, oldMeta tree.Object) bool {
+func (o *op) released(obj, meta, oldMeta tree.Object) bool {
 	if tree.Text(oldMeta, "deletionTimestamp") == "" || tree.HasFinalizers(meta) {
 		return false
 	}
 	if grace, _ := tree.Int(oldMeta["deletionGracePeriodSeconds"]); grace > 0 {
 		return false
 	}
-	h := c.hooks()
+	h := o.strategy()
 	return h.holds == nil || !h.holds(obj)
 }
 

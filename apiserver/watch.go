@@ -381,7 +381,7 @@ func (w *watching) convert(batch []*mvcc.Version) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.s.life, func() { cancel(errGone) })()
-	shown, err := w.s.shown(ctx, w.res, versions)
+	shown, err := w.s.objects.convertAll(ctx, w.res, versions)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadlin
 	if err != nil {
 		return err
 	}
+	c.setWarnings() // the upgrade is no answer of ours
 	server := websocket.Server{
 		Config:    websocket.Config{Header: c.Header()},
 		Handshake: func(*websocket.Config, *http.Request) error { return nil }, // done above

@@ -46,13 +46,13 @@ type written struct {
 }
 
 // current returns the newest local version of a key of a resource, or nil.
-func (s *Server) current(table, key string) (*mvcc.Version, error) {
+func (s *objectStore) current(table, key string) (*mvcc.Version, error) {
 	return revise.Current(s.cfg.Store, table, key)
 }
 
 // confirm makes sure that the local state includes everything that was
 // acknowledged before now.
-func (s *Server) confirm(ctx context.Context) error {
+func (s *objectStore) confirm(ctx context.Context) error {
 	_, err := s.cfg.Reads.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
 	return err
 }
@@ -60,21 +60,21 @@ func (s *Server) confirm(ctx context.Context) error {
 // mutate changes one object, as package revise does it. decide says what is to
 // happen; it runs again whenever there is a newer version, so it must not keep
 // anything from the run before.
-func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)) (w written, err error) {
+func (o *op) mutate(key string, decide func(cur *mvcc.Version) (change, error)) (w written, err error) {
 	var (
 		ch  change
 		did revise.Result
 	)
-	defer func() { c.settleClaims(did.Before, w, err) }()
-	r := revise.Reviser{Store: c.s.cfg.Store, Confirm: c.s.confirm, Retried: func() { c.s.cfg.Observer.WriteRetried(&c.kind) }}
-	did, err = r.Revise(c.ctx, c.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+	defer func() { o.reconcileClaims(did.Before, w, err) }()
+	r := revise.Reviser{Store: o.s.cfg.Store, Confirm: o.s.confirm, Retried: func() { o.s.cfg.Retried(&o.kind) }}
+	did, err = r.Revise(o.ctx, o.res.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
-		if err != nil || ch.none || c.q.IsDryRun() {
+		if err != nil || ch.none || o.q.IsDryRun() {
 			return nil, err
 		}
-		w = c.entry(key, &ch)
+		w = o.entry(key, &ch)
 		if cur == nil {
-			c.guard(w)
+			o.guard(w)
 		}
 		return w, nil
 	})
@@ -82,20 +82,20 @@ func (c *call) mutate(key string, decide func(cur *mvcc.Version) (change, error)
 	case err != nil:
 		return written{}, err
 	case did.Refused != 0:
-		return written{}, c.guardError(did.Refused)
+		return written{}, o.guardError(did.Refused)
 	case did.After != nil:
 		return written{version: did.After, obj: ch.obj, created: did.Before == nil, deleted: did.After.Deleted}, nil
 	case ch.none:
 		return written{version: did.Before, obj: ch.obj}, nil
 	}
-	return c.dryRun(key, ch, did.Before)
+	return o.dryRun(key, ch, did.Before)
 }
 
 // dryRun is the outcome of a change that is not made.
-func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, error) {
+func (o *op) dryRun(key string, ch change, before *mvcc.Version) (written, error) {
 	if before == nil {
 		// The guard of the entry would have looked at the namespace.
-		if err := c.refusedHere(key); err != nil {
+		if err := o.refusedHere(key); err != nil {
 			return written{}, err
 		}
 	} else if ch.obj != nil {
@@ -106,8 +106,8 @@ func (c *call) dryRun(key string, ch change, before *mvcc.Version) (written, err
 
 // editable decodes the current version: old is what it is, obj a copy to change,
 // with metadata of its own.
-func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
-	if old, err = c.decode(cur); err != nil {
+func (o *op) editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
+	if old, err = o.decode(cur); err != nil {
 		return nil, nil, nil, err
 	}
 	obj, meta, err = tree.WithOwnMeta(old)
@@ -115,9 +115,9 @@ func (c *call) editable(cur *mvcc.Version) (old, obj, meta tree.Object, err erro
 }
 
 // entry is a change as a log entry, without its condition.
-func (c *call) entry(key string, ch *change) *proto.Write {
+func (o *op) entry(key string, ch *change) *proto.Write {
 	return &proto.Write{
-		Table: c.res.Table(), Key: key, Op: ch.op,
+		Table: o.res.Table(), Key: key, Op: ch.op,
 		Value: ch.value, RevisionOffset: ch.offset,
 		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
 		RequestId: newRequestID(),
@@ -135,31 +135,31 @@ const namespacesTable = "namespaces"
 
 // guard makes a create depend on its namespace, and that of a custom resource on its
 // definition: neither can be emptied while objects come.
-func (c *call) guard(w *proto.Write) {
-	if c.res.Namespaced {
-		w.Guard = &proto.Guard{Table: namespacesTable, Key: c.info.ObjectNamespace}
+func (o *op) guard(w *proto.Write) {
+	if o.res.Namespaced {
+		w.Guard = &proto.Guard{Table: namespacesTable, Key: o.info.ObjectNamespace}
 	}
-	if v := crd.Of(c.res); v != nil {
+	if v := crd.Of(o.res); v != nil {
 		w.Also = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
 	}
 }
 
 // store encodes a decided object, once.
-func (c *call) store(op proto.Op, obj tree.Object) (change, error) {
-	kept, as, err := c.forStorage(obj)
+func (o *op) encodeChange(op proto.Op, obj tree.Object) (change, error) {
+	kept, as, err := o.forStorage(obj)
 	if err != nil {
 		return change{}, err
 	}
 	value, offset, err := codec.EncodeFor(as, kept)
 	if err != nil {
-		return change{}, fmt.Errorf("encode %s: %w", c.res.Kind, err)
+		return change{}, fmt.Errorf("encode %s: %w", o.res.Kind, err)
 	}
-	if len(value) > c.s.cfg.Limits.Object {
-		return change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), c.s.cfg.Limits.Object))}
+	if len(value) > o.s.cfg.MaxObject {
+		return change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.s.cfg.MaxObject))}
 	}
 	ch := change{op: op, obj: obj, value: value, offset: offset}
-	if ch.labels, ch.fields = as.Attributes(kept); c.res.Expires {
-		ch.fields = c.s.withExpiry(ch.fields)
+	if ch.labels, ch.fields = as.Attributes(kept); o.res.Expires {
+		ch.fields = o.s.withExpiry(ch.fields)
 	}
 	if meta, ok := obj["metadata"].(tree.Object); ok {
 		ch.uid = tree.Text(meta, "uid")
@@ -206,7 +206,7 @@ func versionOf(form string) string {
 }
 
 // keyPath is how upstream names the place of an object in its messages.
-func (c *call) keyPath() string { return "/registry/" + c.res.GroupResource().Resource + "/" + c.key() }
+func (o *op) keyPath() string { return "/registry/" + o.res.GroupResource().Resource + "/" + o.key() }
 
 // parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
 // none.
@@ -224,15 +224,15 @@ func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
 
 // checkIdentity checks the uid and resourceVersion that a body or a patch names
 // against the current version.
-func (c *call) checkIdentity(meta tree.Object, cur *mvcc.Version) error {
+func (o *op) checkIdentity(meta tree.Object, cur *mvcc.Version) error {
 	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
-		return status.UIDPrecondition(c.res.GroupResource(), c.info.Name, c.keyPath(), uid, cur.UID)
+		return status.UIDPrecondition(o.res.GroupResource(), o.info.Name, o.keyPath(), uid, cur.UID)
 	}
-	return c.checkRevision(meta, cur)
+	return o.checkRevision(meta, cur)
 }
 
 // checkRevision is checkIdentity without the uid.
-func (c *call) checkRevision(meta tree.Object, cur *mvcc.Version) error {
+func (o *op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
 	switch {
 	case err != nil:
@@ -242,20 +242,20 @@ func (c *call) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	case rev < cur.Revision:
 		// What the client has seen is older than what this node has, and the
 		// cluster can only be further.
-		return revise.Settled{Err: status.Conflict(c.res.GroupResource(), c.info.Name)}
+		return revise.Settled{Err: status.Conflict(o.res.GroupResource(), o.info.Name)}
 	}
-	return status.Conflict(c.res.GroupResource(), c.info.Name)
+	return status.Conflict(o.res.GroupResource(), o.info.Name)
 }
 
 // invalid is the 422 of validation.
-func (c *call) invalid(name string, errs field.ErrorList) error {
+func (o *op) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(c.res.GVK().GroupKind(), name, errs)
+	return status.Invalid(o.res.GVK().GroupKind(), name, errs)
 }
 
-func (c *call) notFound() error { return status.NotFound(c.res.GroupResource(), c.info.Name) }
+func (o *op) notFound() error { return status.NotFound(o.res.GroupResource(), o.info.Name) }
 
 // answer sends the object of a write.
 func (c *call) answer(f codec.Format, code int, w written) error {
@@ -263,7 +263,7 @@ func (c *call) answer(f codec.Format, code int, w written) error {
 		return codec.WriteTree(c, c.r, f, code, c.res, w.obj)
 	}
 	c.read(w.version.Revision)
-	v, err := c.shownOne(w.version)
+	v, err := c.convertOne(w.version)
 	if err != nil {
 		return err
 	}

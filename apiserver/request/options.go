@@ -41,8 +41,8 @@ type Options struct {
 	PropagationPolicy  *string
 	UID                string
 
-	seen  uint32               // bits of the parameters that were given
-	first [len(queryNames)]int // where in the raw query each was given first
+	seen  uint32                  // bits of the parameters that were given
+	first [len(queryNames)]uint32 // where in the raw query each was given first
 }
 
 // Bits of Options.seen, in the order of the names below.
@@ -128,7 +128,7 @@ func (q *Options) parse(all string, understood uint32) error {
 			continue
 		}
 		q.seen |= 1 << i
-		q.first[i] = at
+		q.first[i] = uint32(at) // the server bounds a request line
 		if err := q.set(name, value); err != nil {
 			if apierrors.IsBadRequest(err) {
 				return err
