@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/hostport"
 )
 
-// Complete fills in what follows from other settings and checks all of them. The error has a line for each that
-// is wrong. Open calls it too.
+// Complete fills in what follows from other settings and checks all of them. The error has a line
+// for each that is wrong. Open calls it too.
 func (c *Config) Complete() error {
 	c.fillIn()
 	bad := &mistakes{}

@@ -1,5 +1,6 @@
-// Package node is one node of a cluster: a Kubernetes API server and the Raft log that is its storage, in this process.
-// The command quorate is this package behind flags; tests and tools embed it the same way.
+// Package node is one node of a cluster: a Kubernetes API server and the Raft log that is its
+// storage, in this process. The command quorate is this package behind flags; tests and tools embed
+// it the same way.
 //
 //	c := node.Defaults()
 //	c.DataDir, c.BootstrapExpect = dir, 1
@@ -17,16 +18,18 @@
 //
 // For Go tests there is package quoratetest, which starts one node or three.
 //
-// Any number of nodes may run in one process, of one cluster or of several. A node has no global state: goroutines,
-// files, ports and connections end with Close. It does not touch signals, the environment, the umask,
-// the standard loggers, or the limits of the process. What there is of it once in a process is asked for by
-// Config.WholeProcess: systemd, and what the Raft library reports of itself.
+// Any number of nodes may run in one process, of one cluster or of several. A node has no global
+// state: goroutines, files, ports and connections end with Close. It does not change signals, the
+// environment, the umask, the standard loggers, or limits of the process. What there is of it
+// once in a process is asked for by Config.WholeProcess: systemd, and what the Raft library reports
+// of itself.
 //
 // Caveats:
 //
-//   - A node that can trust its disk no more must not go on: Config.Fatal ends the process, by default with a panic.
-//   - The data directory holds the cluster's secret and every Secret in clear. It is made with mode 0700; one that
-//     exists keeps its mode.
+//   - A node that can trust its disk no more must not go on: Config.Fatal ends the process, by
+//     default with a panic.
+//   - The data directory holds the cluster's secret and every Secret in clear. It is made with mode
+//     0700; one that exists keeps its mode.
 //   - /debug/pprof and the Go metrics are of the process, with everything else that runs there.
 //   - Config.MaxConnections is bounded by the descriptors of the process: nodes that share it share them.
 //

@@ -31,8 +31,8 @@ import (
 	"github.com/quorate/quorate/raftstore/peer"
 )
 
-// Node is one node of a cluster, in this process. [Open] makes it, [Node.Run] serves, [Node.Close] ends it. Its methods may
-// be called concurrently.
+// Node is one node of a cluster, in this process. [Open] makes it, [Node.Run] serves, [Node.Close]
+// ends it. Its methods may be called concurrently.
 type Node struct {
 	cfg *Config
 	log *slog.Logger
@@ -111,22 +111,32 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 // Run serves until ctx ends, or Close is called, or the node cannot go on, and then stops in order:
-// leadership goes to another node, and requests finish. It returns nil for an end that was asked for. It may be
-// called once.
+// leadership goes to another node, and requests finish. It returns nil for an end that was asked
+// for. It may be called once.
 func (n *Node) Run(ctx context.Context) error {
-	n.mu.Lock()
-	if n.closed || n.ran != nil {
-		n.mu.Unlock()
-		return ErrClosed
+	if err := n.begin(); err != nil {
+		return err
 	}
-	n.ran = make(chan struct{})
-	n.mu.Unlock()
 	defer close(n.ran)
 	defer n.end() // who waits until it is ready need not wait any more
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.ending, cancel)()
 	return n.serve(ctx)
+}
+
+// begin notes that Run is called.
+func (n *Node) begin() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed:
+		return ErrClosed
+	case n.ran != nil:
+		return errors.New("the node runs already, or has run")
+	}
+	n.ran = make(chan struct{})
+	return nil
 }
 
 // ErrClosed is returned for a node that has ended, or was closed.
@@ -150,14 +160,20 @@ func (n *Node) Close() error {
 // Ready waits until the node can serve: until /readyz is ok. It fails when ctx ends, with what
 // the node is not ready for, and with ErrClosed when the node ends.
 func (n *Node) Ready(ctx context.Context) error {
+	var why error
 	for {
 		err := n.health.Ready(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
+		case ctx.Err() == nil:
+			why = err
+		case why == nil: // it was over before anything was found out
+			why = context.Cause(ctx)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("node %s is not ready: %w", n.cfg.Name, err)
+			return fmt.Errorf("node %s is not ready: %w", n.cfg.Name, why)
 		case <-n.ending.Done():
 			return ErrClosed
 		case <-time.After(readyPoll):
@@ -249,7 +265,6 @@ func (n *Node) close() error {
 	if n.listener != nil {
 		errs = append(errs, ifOpen(n.listener.Close()))
 	}
-	errs = append(errs, closeListeners(n.cfg))
 	if n.reader != nil {
 		n.reader.Close()
 	}
@@ -259,6 +274,7 @@ func (n *Node) close() error {
 		errs = append(errs, n.rpc.Close())
 	}
 	closeIf(n.peers, n.peers != nil)
+	errs = append(errs, closeListeners(n.cfg)) // those that nobody has taken over yet
 	closeIf(n.audit, n.audit != nil)
 	closeIf(n.lock, n.lock != nil)
 	return errors.Join(errs...)

@@ -155,6 +155,8 @@ var rooms = map[string]room{
 			"github.com/hashicorp/raft": "the wiring knows the store, not what is under it",
 		},
 	},
+	// For users' tests: all that it knows of a server is what any program that embeds one can know.
+	"quoratetest": {ours: []string{"node"}},
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{

@@ -14,9 +14,10 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// Restore makes the directory of the first node of a new cluster from a backup. dir must be empty or absent;
-// name and peerAddress are those with which the node will run. New revisions begin bump above the backup's, or,
-// if it is 0, where the clock says (see package disk, also for the errors). If it fails, no node starts from dir.
+// Restore makes the directory of the first node of a new cluster from a backup. dir must be empty
+// or absent; name and peerAddress are those with which the node will run. New revisions begin bump
+// above the backup's, or, if it is 0, where the clock says (see package disk, also for the errors).
+// If it fails, no node starts from dir.
 func Restore(dir, name, peerAddress string, bump uint64, backup io.Reader) (disk.Restored, error) {
 	// The identity is made beside the directory, which must be empty for the
 	// restore, and moved in when the state is there: before the directory counts as whole.

@@ -12,7 +12,8 @@ import (
 // Options are what a playground is asked for.
 type Options struct {
 	DataDir string
-	// Nodes and Nonvoters are how many; the API of the first is at APIPort of 127.0.0.1, those of the next at the ports that follow.
+	// Nodes and Nonvoters are how many; the API of the first is at APIPort of 127.0.0.1, those of
+	// the next at the ports that follow.
 	Nodes, Nonvoters, APIPort int
 	// Kubeconfig is where the administrator's is written. Default: kubeconfig in DataDir.
 	Kubeconfig string

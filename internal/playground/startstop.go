@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/words"
 )
 
-// Start starts nodes that were stopped or killed, and waits until they are ready; if too few run for a quorum,
-// until they serve. The error is a Stopped if ctx ended first.
+// Start starts nodes that were stopped or killed, and waits until they are ready; if too few run
+// for a quorum, until they serve. The error is a Stopped if ctx ended first.
 func Start(ctx context.Context, dir string, names []string, out, messages io.Writer) error {
 	c, err := startNodes(ctx, dir, names)
 	if err != nil {

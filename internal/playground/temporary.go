@@ -36,8 +36,8 @@ func Running(dir string) (*Target, error) {
 	return c.target()
 }
 
-// Temporary starts a playground of its own on free ports, with the Nodes, Nonvoters and Set of o. Its nodes end with
-// this process, however that ends. end stops and removes it.
+// Temporary starts a playground of its own on free ports, with the Nodes, Nonvoters and Set of o.
+// Its nodes end with this process, however that ends. end stops and removes it.
 func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "quorate-bench-")
 	if err != nil {

@@ -30,7 +30,8 @@ import (
 )
 
 // node is one process: the parts of a quorate node that are below TLS and the
-// membership manager, put together as package node does.
+// membership manager, put together as package node does. Package node itself cannot run here: it
+// listens on real ports, with TLS, and a bubble of virtual time waits for no system call.
 type node struct {
 	seat *seat
 	name string

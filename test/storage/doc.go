@@ -16,4 +16,8 @@
 //     package revise decides, as for every verb, and the store replicates.
 //
 // What the adapter does itself is in README.md, too.
+//
+// The nodes are put together here, without package node: the suite counts revisions, and a whole node
+// writes by itself (its namespaces, roles, flow control) and serves Kubernetes' resources
+// instead of the suite's.
 package storage
