@@ -31,6 +31,8 @@
 //   - The data directory holds the cluster's secret and every Secret in clear. It is made with mode
 //     0700; one that exists keeps its mode.
 //   - /debug/pprof and the Go metrics are of the process, with everything else that runs there.
+//   - Above some 8,000 goroutines of whatever sort in the process, each node has them profiled every
+//     15 s: they may be answers that clients do not take.
 //   - Config.MaxConnections is bounded by the descriptors of the process: nodes that share it share them.
 //
 // Inside: open.go and api.go put the parts together, each of which declares the interface that it needs
