@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorate/quorate/membership"
+	"github.com/spf13/cobra"
+)
+
+func tokenCommand() *cobra.Command {
+	var a access
+	c := group(&cobra.Command{Use: "token", Short: "Make and revoke join tokens"})
+	a.flags(c)
+	create, del := tokenCreateCommand(&a), tokenDeleteCommand(&a)
+	changes(create, del)
+	c.AddCommand(create, tokenListCommand(&a), del)
+	return c
+}
+
+func tokenCreateCommand(a *access) *cobra.Command {
+	var ttl time.Duration
+	var req membership.TokenRequest
+	c := &cobra.Command{
+		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ttl < time.Second || ttl > membership.MaxTokenTTL {
+				return fmt.Errorf("--ttl %s: must be from 1s to %dh", ttl, membership.MaxTokenTTL/time.Hour)
+			}
+			if req.Uses < 0 || req.Uses > membership.MaxTokenUses {
+				return fmt.Errorf("--uses %d: must be from 1 to %d, or 0 for any number", req.Uses, membership.MaxTokenUses)
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			req.TTLSeconds = int64(ttl / time.Second)
+			t, err := client.CreateToken(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.print(cmd.OutOrStdout(), t, nil)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), t.Token)
+			fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s; on the new node:\n  quorate node --join-token @FILE --join %s    # the API's port of any member\n",
+				t.Info.Expires.Local().Format(time.DateTime), client.Server())
+			return nil
+		},
+	}
+	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token works")
+	c.Flags().IntVar(&req.Uses, "uses", 1, "how many nodes may use it; 0 for any number")
+	c.Flags().StringVar(&req.Note, "note", "", "what it is for")
+	return c
+}
+
+func tokenListCommand(a *access) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the join tokens, without their secrets", Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			tokens, err := client.Tokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
+				fmt.Fprintln(w, "ID\tSTATE\tEXPIRES\tUSED\tNOTE")
+				for _, t := range tokens {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d/%s\t%s\n", t.ID, t.State, t.Expires.Local().Format(time.DateTime), t.Used, uses(t.Uses), t.Note)
+				}
+			})
+		},
+	}
+}
+
+func tokenDeleteCommand(a *access) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ID", Short: "Revoke a join token", Args: exactly("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			if err := client.DeleteToken(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "join token %s is revoked\n", args[0])
+			return nil
+		},
+	}
+}
+
+// uses is how many uses a join token allows.
+func uses(n int) string {
+	if n == 0 {
+		return "any"
+	}
+	return strconv.Itoa(n)
+}
