@@ -20,7 +20,7 @@ func conformanceStories(t *testing.T) map[string]*story.Story {
 	}
 	all := map[string]*story.Story{}
 	for _, f := range files {
-		stories, err := story.Parse(f)
+		stories, err := (story.Language{}).Stories(f)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,43 +8,131 @@ import (
 	"strings"
 )
 
-// expectations takes the lines that say what the answer is like.
-func (r *run) expectations() (lines []string) {
-	for r.at < len(r.lines) && r.lines[r.at] != "" && strings.ContainsRune("<~!=$", rune(r.lines[r.at][0])) {
-		line, _ := r.line()
-		lines = append(lines, line)
-	}
-	return lines
+// expectation is a line about an answer.
+type expectation struct {
+	line int
+	mark byte
+	name string // $: the variable that is set
+	want string // with variables
+	// compare is the Language's own mark.
+	compare func(want []string, answer string) error
 }
 
-func (r *run) check(code string, lines []string, w *http.Response, answer string) error {
-	if got := strconv.Itoa(w.StatusCode); got != code {
-		return fmt.Errorf("status %s, want %s\n%s", got, code, clip(answer))
+var code = regexp.MustCompile(`^[1-5]\d\d$`)
+
+// status reads the line that ends a request.
+func (p *parser) status(want string) (expectation, error) {
+	if !code.MatchString(want) {
+		return expectation{}, fmt.Errorf("not the status of an answer: %s", want)
 	}
-	for _, line := range lines {
-		mark, rest, _ := strings.Cut(line, " ")
-		switch mark {
-		case "<":
-			if err := checkHeader(rest, w.Header); err != nil {
-				return fmt.Errorf("%w\n%s", err, clip(answer))
-			}
-		case "~":
-			if !strings.Contains(answer, rest) {
-				return fmt.Errorf("no %s in\n%s", rest, clip(answer))
-			}
-		case "!":
-			if strings.Contains(answer, rest) {
-				return fmt.Errorf("%s in\n%s", rest, clip(answer))
-			}
-		case "=":
-			if strings.TrimSuffix(answer, "\n") != rest {
-				return fmt.Errorf("got\n%s\nwant\n%s", clip(answer), rest)
-			}
-		default:
-			if err := r.capture(mark[1:], rest, answer); err != nil {
-				return err
+	return expectation{line: p.at, want: want}, nil
+}
+
+// expectations reads the lines behind the status that say what the answer is like.
+func (p *parser) expectations() (all []expectation, err error) {
+	for p.at < len(p.lines) {
+		line := p.lines[p.at]
+		if line == "" || p.headings && strings.HasPrefix(line, "==") {
+			break
+		}
+		compare := p.language.Marks[line[0]]
+		if !strings.ContainsRune("<~!=$", rune(line[0])) && compare == nil {
+			break
+		}
+		p.at++
+		e := expectation{line: p.at, mark: line[0], compare: compare}
+		mark, want, ok := strings.Cut(line, " ")
+		e.name, e.want = mark[1:], want
+		if !ok || want == "" || (e.name != "") != (e.mark == '$') {
+			return nil, fmt.Errorf("not understood: %q", line)
+		}
+		if e.mark == '$' {
+			if err := checkCapture(e.name, want); err != nil {
+				return nil, err
 			}
 		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+var (
+	variableName = regexp.MustCompile(`^\w+$`)
+	variable     = regexp.MustCompile(`\$\{\w+\}`)
+)
+
+// checkCapture says what is wrong with a line that sets a variable. A pattern that has
+// variables itself is known only when they are.
+func checkCapture(name, pattern string) error {
+	if !variableName.MatchString(name) {
+		return fmt.Errorf("not the name of a variable: %s", name)
+	}
+	if variable.MatchString(pattern) {
+		return nil
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	if re.NumSubexp() == 0 {
+		return fmt.Errorf("%s has no group for ${%s}", pattern, name)
+	}
+	return nil
+}
+
+// check holds an answer against the lines in their order, then against those of the
+// Language's marks. r.line is where it stopped.
+func (q *request) check(r *run, a *answer) error {
+	r.line = q.status.line
+	if got := strconv.Itoa(a.code); got != q.status.want {
+		return fmt.Errorf("status %s, want %s\n%s", got, q.status.want, clip(a.body))
+	}
+	var marks []expectation
+	wants := map[byte][]string{}
+	for _, e := range q.expect {
+		r.line = e.line
+		want, err := r.fill(e.want)
+		if err != nil {
+			return err
+		}
+		if e.compare == nil {
+			if err := e.check(r, want, a); err != nil {
+				return err
+			}
+			continue
+		}
+		if wants[e.mark] == nil {
+			marks = append(marks, e)
+		}
+		wants[e.mark] = append(wants[e.mark], want)
+	}
+	for _, e := range marks {
+		r.line = e.line
+		if err := e.compare(wants[e.mark], a.body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e expectation) check(r *run, want string, a *answer) error {
+	switch e.mark {
+	case '<':
+		if err := checkHeader(want, a.header); err != nil {
+			return fmt.Errorf("%w\n%s", err, clip(a.body))
+		}
+	case '~':
+		return lacks(a.body, []string{want})
+	case '!':
+		if strings.Contains(a.body, want) {
+			return fmt.Errorf("%s in\n%s", want, clip(a.body))
+		}
+	case '=':
+		if strings.TrimSuffix(a.body, "\n") != want {
+			return fmt.Errorf("got\n%s\nwant\n%s", clip(a.body), want)
+		}
+	case '$':
+		return r.capture(e.name, want, a.body)
 	}
 	return nil
 }
@@ -77,9 +165,19 @@ func (r *run) capture(name, pattern, answer string) error {
 	return nil
 }
 
+// lacks says which of the fragments is not in a text.
+func lacks(got string, fragments []string) error {
+	for _, f := range fragments {
+		if !strings.Contains(got, f) {
+			return fmt.Errorf("no %s in\n%s", f, clip(got))
+		}
+	}
+	return nil
+}
+
 func clip(s string) string {
-	if len(s) > 3000 {
-		return s[:3000] + "..."
+	if len(s) > 4000 {
+		return s[:4000] + "..."
 	}
 	return s
 }
