@@ -174,22 +174,3 @@ func lie(mode string, o map[string]any) any {
 	}
 	return o
 }
-
-// webhook runs the directives of scenarios that have a conversion webhook:
-//
-//	@webhook            starts one; ${url} and ${ca} are where it is and its certificate
-//	@webhook MODE       how it answers from now on
-//	@calls N            so many calls were made since the last time
-func (s *scenario) webhook(words []string) {
-	switch {
-	case words[0] == "@calls":
-		if got := fmt.Sprint(s.hook.calls.Swap(0)); got != words[1] {
-			s.fatalf("%s calls of the webhook, want %s", got, words[1])
-		}
-	case s.hook == nil:
-		s.hook = newConvertHook(s.t)
-		s.vars["url"], s.vars["ca"] = s.hook.http.URL, s.hook.ca()
-	default:
-		s.hook.set(words[1])
-	}
-}
