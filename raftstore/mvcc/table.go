@@ -156,7 +156,7 @@ func (t *Table) Range(q Query) (Page, error) {
 			return true
 		}
 		if len(page.Versions) == manyVersions && q.Limit == 0 && q.Match == nil {
-			page.Versions = longer(page.Versions, end(root, q.Prefix)-rank(root, it.key))
+			page.Versions = grow(page.Versions, end(root, q.Prefix)-rank(root, it.key))
 		}
 		page.Versions = append(page.Versions, v)
 		return true

@@ -21,7 +21,7 @@ import (
 type Host struct {
 	cfg      Config
 	tls      *tls.Config // of the server side
-	admitted *admission
+	conns    *connLimiter
 	refusals *loglimit.Limiter // log lines about refused connections
 	calls    *queue            // connections for gRPC
 	grpc     *grpc.Server
@@ -50,7 +50,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg:      cfg,
-		admitted: newAdmission(cfg),
+		conns:    newConnLimiter(cfg),
 		refusals: loglimit.New(time.Second),
 		calls:    newQueue(cfg.Listener.Addr()),
 		clients:  map[proto.NodeID]*grpcClient{},
@@ -87,7 +87,7 @@ func (h *Host) Close() error {
 			layer.Close()
 		}
 		h.calls.Close()
-		h.admitted.close() // before Stop, which waits for handlers that may wait for their peer
+		h.conns.close() // before Stop, which waits for handlers that may wait for their peer
 		h.grpc.Stop()
 		for _, c := range clients {
 			c.conn.Close()
@@ -105,7 +105,7 @@ func (h *Host) accept() {
 		raw, err := h.cfg.Listener.Accept()
 		if err == nil {
 			delay = 0
-			if t := h.admitted.enter(raw); t != nil {
+			if t := h.conns.enter(raw); t != nil {
 				h.wg.Go(func() { h.welcome(t) })
 			} else {
 				raw.Close()
@@ -137,12 +137,12 @@ func (h *Host) welcome(t *ticket) {
 	// that trickles in byte by byte ends with it too.
 	t.conn.SetDeadline(time.Now().Add(h.cfg.HandshakeTimeout))
 	raw := &metered{Conn: t.conn}
-	conn := &inbound{Conn: tls.Server(raw, h.tls), release: func() { h.admitted.release(t) }}
+	conn := &inbound{Conn: tls.Server(raw, h.tls), release: func() { h.conns.release(t) }}
 	if err := h.handshake(conn); err != nil {
 		h.refuse(conn, err)
 		return
 	}
-	if !h.admitted.establish(t, conn.node) {
+	if !h.conns.establish(t, conn.node) {
 		h.refuse(conn, errTooMany)
 		return
 	}

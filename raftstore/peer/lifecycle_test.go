@@ -207,9 +207,9 @@ func TestCloseBeforeServe(t *testing.T) {
 	}
 	conn.Connect()
 	await(t, "the connection waits", func() bool {
-		h.admitted.mu.Lock()
-		defer h.admitted.mu.Unlock()
-		return len(h.admitted.established) == 1
+		h.conns.mu.Lock()
+		defer h.conns.mu.Unlock()
+		return len(h.conns.established) == 1
 	})
 	if err := h.Close(); err != nil {
 		t.Error(err)

@@ -40,7 +40,7 @@ func (h *Host) Expel(id proto.NodeID) {
 		}
 	}
 	h.mu.Unlock()
-	h.admitted.expel(id)
+	h.conns.expel(id)
 	for _, c := range offered {
 		c.Close()
 	}
@@ -48,10 +48,10 @@ func (h *Host) Expel(id proto.NodeID) {
 
 // expel closes the established connections of a node. Their goroutines see the error
 // and release the tickets.
-func (a *admission) expel(id proto.NodeID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for t := range a.established {
+func (l *connLimiter) expel(id proto.NodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for t := range l.established {
 		if t.node == id {
 			t.conn.Close()
 		}

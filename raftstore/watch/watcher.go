@@ -110,15 +110,15 @@ func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Rev
 		case n == len(buf):
 			return n, nil
 		case got < len(room):
-			w.rest()
+			w.releaseCursor()
 			return n, nil
 		}
 	}
 }
 
-// rest lets go of a cursor at the end of the history. It holds a piece of that, and
+// releaseCursor lets go of a cursor at the end of the history. It holds a piece of that, and
 // all pieces after it: a watcher that is skipped for long would keep them alive.
-func (w *Watcher) rest() {
+func (w *Watcher) releaseCursor() {
 	if !w.only.All() {
 		w.cursor, w.long = nil, false
 	}

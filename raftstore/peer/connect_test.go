@@ -321,9 +321,9 @@ func TestGarbage(t *testing.T) {
 			t.Error("a good peer is refused afterwards")
 		}
 		await(t, "all connections are accounted for", func() bool {
-			at.admitted.mu.Lock()
-			defer at.admitted.mu.Unlock()
-			return at.admitted.pending.Len() == 0 && len(at.admitted.established) <= 1 // the call above
+			at.conns.mu.Lock()
+			defer at.conns.mu.Unlock()
+			return at.conns.pending.Len() == 0 && len(at.conns.established) <= 1 // the call above
 		})
 	})
 }
@@ -356,9 +356,9 @@ func TestHalfOpen(t *testing.T) {
 			t.Fatalf("a good peer is refused after %d half-open connections", i+1)
 		}
 	}
-	at.admitted.mu.Lock()
-	n := at.admitted.pending.Len()
-	at.admitted.mu.Unlock()
+	at.conns.mu.Lock()
+	n := at.conns.pending.Len()
+	at.conns.mu.Unlock()
 	if n > pending {
 		t.Errorf("%d pending handshakes, the bound is %d", n, pending)
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// admission counts inbound connections. A connection is pending until its
+// connLimiter counts inbound connections. A connection is pending until its
 // handshake is complete, then established until it is closed.
 //
 // Pending connections are never refused: the oldest (of the same address, if
 // that one is over its share) is closed instead. A handshake takes a few
 // milliseconds, a half-open connection lasts for seconds, so a flood of the
 // latter pushes out itself and real peers still get through.
-type admission struct {
+type connLimiter struct {
 	maxPending, maxPendingPerIP int
 	maxConns, maxConnsPerIP     int
 
@@ -37,8 +37,8 @@ type ticket struct {
 	elem *list.Element // in pending; nil once established or released
 }
 
-func newAdmission(cfg Config) *admission {
-	return &admission{
+func newConnLimiter(cfg Config) *connLimiter {
+	return &connLimiter{
 		maxPending:      cfg.MaxPendingHandshakes,
 		maxPendingPerIP: max(cfg.MaxPendingHandshakes/2, 1),
 		maxConns:        cfg.MaxConns,
@@ -50,38 +50,38 @@ func newAdmission(cfg Config) *admission {
 }
 
 // enter admits a new connection as pending. It returns nil when closed.
-func (a *admission) enter(c net.Conn) *ticket {
+func (l *connLimiter) enter(c net.Conn) *ticket {
 	t := &ticket{conn: c, ip: remoteIP(c)}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return nil
 	}
-	n := a.perIP[t.ip]
+	n := l.perIP[t.ip]
 	if n == nil {
 		n = &ipCount{}
-		a.perIP[t.ip] = n
+		l.perIP[t.ip] = n
 	}
 	switch {
-	case n.pending >= a.maxPendingPerIP:
-		a.evictLocked(func(old *ticket) bool { return old.ip == t.ip })
-	case a.pending.Len() >= a.maxPending:
-		a.evictLocked(func(*ticket) bool { return true })
+	case n.pending >= l.maxPendingPerIP:
+		l.evictLocked(func(old *ticket) bool { return old.ip == t.ip })
+	case l.pending.Len() >= l.maxPending:
+		l.evictLocked(func(*ticket) bool { return true })
 	}
 	// The eviction may have dropped the entry of this address.
-	if a.perIP[t.ip] == nil {
-		a.perIP[t.ip] = n
+	if l.perIP[t.ip] == nil {
+		l.perIP[t.ip] = n
 	}
 	n.pending++
-	t.elem = a.pending.PushBack(t)
+	t.elem = l.pending.PushBack(t)
 	return t
 }
 
 // evictLocked closes the oldest pending connection that matches.
-func (a *admission) evictLocked(match func(*ticket) bool) {
-	for e := a.pending.Front(); e != nil; e = e.Next() {
+func (l *connLimiter) evictLocked(match func(*ticket) bool) {
+	for e := l.pending.Front(); e != nil; e = e.Next() {
 		if t := e.Value.(*ticket); match(t) {
-			a.dropPendingLocked(t)
+			l.dropPendingLocked(t)
 			// Its goroutine sees the error and releases the ticket, which is
 			// then no longer counted.
 			t.conn.Close()
@@ -92,60 +92,60 @@ func (a *admission) evictLocked(match func(*ticket) bool) {
 
 // establish turns a pending connection into an established one, of a node. It fails when
 // there are too many of these, or when the connection was pushed out.
-func (a *admission) establish(t *ticket, node proto.NodeID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed || t.elem == nil {
+func (l *connLimiter) establish(t *ticket, node proto.NodeID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || t.elem == nil {
 		return false
 	}
-	n := a.perIP[t.ip]
-	if len(a.established) >= a.maxConns || n.established >= a.maxConnsPerIP {
+	n := l.perIP[t.ip]
+	if len(l.established) >= l.maxConns || n.established >= l.maxConnsPerIP {
 		return false
 	}
 	n.established++
 	t.node = node
-	a.established[t] = struct{}{}
-	a.dropPendingLocked(t)
+	l.established[t] = struct{}{}
+	l.dropPendingLocked(t)
 	return true
 }
 
 // release forgets a connection; the caller closes it. It may be called twice.
-func (a *admission) release(t *ticket) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.dropPendingLocked(t)
-	if _, ok := a.established[t]; ok {
-		delete(a.established, t)
-		a.perIP[t.ip].established--
-		a.dropIPLocked(t.ip)
+func (l *connLimiter) release(t *ticket) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropPendingLocked(t)
+	if _, ok := l.established[t]; ok {
+		delete(l.established, t)
+		l.perIP[t.ip].established--
+		l.dropIPLocked(t.ip)
 	}
 }
 
-func (a *admission) dropPendingLocked(t *ticket) {
+func (l *connLimiter) dropPendingLocked(t *ticket) {
 	if t.elem == nil {
 		return
 	}
-	a.pending.Remove(t.elem)
+	l.pending.Remove(t.elem)
 	t.elem = nil
-	a.perIP[t.ip].pending--
-	a.dropIPLocked(t.ip)
+	l.perIP[t.ip].pending--
+	l.dropIPLocked(t.ip)
 }
 
-func (a *admission) dropIPLocked(ip netip.Addr) {
-	if n := a.perIP[ip]; n.pending == 0 && n.established == 0 {
-		delete(a.perIP, ip)
+func (l *connLimiter) dropIPLocked(ip netip.Addr) {
+	if n := l.perIP[ip]; n.pending == 0 && n.established == 0 {
+		delete(l.perIP, ip)
 	}
 }
 
 // close closes every admitted connection and admits no more.
-func (a *admission) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
-	for e := a.pending.Front(); e != nil; e = e.Next() {
+func (l *connLimiter) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for e := l.pending.Front(); e != nil; e = e.Next() {
 		e.Value.(*ticket).conn.Close()
 	}
-	for t := range a.established {
+	for t := range l.established {
 		t.conn.Close()
 	}
 }

@@ -10,13 +10,13 @@ import (
 // of what is needed.
 const manyVersions = 128
 
-// longPages are slices of pages that nobody reads any more. A list of 10,000 objects
+// pagePool has slices of pages that nobody reads any more. A list of 10,000 objects
 // makes hardly any other garbage than this one, of 80 KB.
-var longPages sync.Pool
+var pagePool sync.Pool
 
-// longer returns a slice with the versions of page and room for n more.
-func longer(page []*Version, n int) []*Version {
-	if b, ok := longPages.Get().(*[]*Version); ok && cap(*b) >= len(page)+n {
+// grow returns a slice with the versions of page and room for n more.
+func grow(page []*Version, n int) []*Version {
+	if b, ok := pagePool.Get().(*[]*Version); ok && cap(*b) >= len(page)+n {
 		return append((*b)[:0], page...)
 	}
 	return slices.Grow(page, max(0, n))
@@ -27,7 +27,7 @@ func longer(page []*Version, n int) []*Version {
 func (p *Page) Release() {
 	if b := p.Versions; cap(b) > manyVersions {
 		clear(b)
-		longPages.Put(&b)
+		pagePool.Put(&b)
 	}
 	p.Versions = nil
 }
