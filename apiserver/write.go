@@ -140,7 +140,7 @@ func (o *op) guard(w *proto.Write) {
 		w.Guard = &proto.Guard{Table: namespacesTable, Key: o.info.ObjectNamespace}
 	}
 	if v := crd.Of(o.res); v != nil {
-		w.Also = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
+		w.SecondGuard = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
 	}
 }
 

@@ -134,17 +134,17 @@ func (Condition) EnumDescriptor() ([]byte, []int) {
 type Outcome int32
 
 const (
-	Outcome_OUTCOME_UNSPECIFIED       Outcome = 0
-	Outcome_OUTCOME_APPLIED           Outcome = 1
-	Outcome_OUTCOME_EXISTS            Outcome = 2 // CONDITION_ABSENT, but there is a live version
-	Outcome_OUTCOME_NOT_FOUND         Outcome = 3 // no live version
-	Outcome_OUTCOME_REVISION_MISMATCH Outcome = 4
-	Outcome_OUTCOME_UID_MISMATCH      Outcome = 5
-	Outcome_OUTCOME_GUARD_ABSENT      Outcome = 6
-	Outcome_OUTCOME_GUARD_TERMINATING Outcome = 7
-	Outcome_OUTCOME_DUPLICATE         Outcome = 8  // the request id took effect before, at revision
-	Outcome_OUTCOME_FORGOTTEN         Outcome = 9  // since is below the floor: it cannot be told
-	Outcome_OUTCOME_OTHER_TERM        Outcome = 10 // no copy up to this one has taken effect
+	Outcome_OUTCOME_UNSPECIFIED        Outcome = 0
+	Outcome_OUTCOME_APPLIED            Outcome = 1
+	Outcome_OUTCOME_EXISTS             Outcome = 2 // CONDITION_ABSENT, but there is a live version
+	Outcome_OUTCOME_NOT_FOUND          Outcome = 3 // no live version
+	Outcome_OUTCOME_REVISION_MISMATCH  Outcome = 4
+	Outcome_OUTCOME_UID_MISMATCH       Outcome = 5
+	Outcome_OUTCOME_GUARD_ABSENT       Outcome = 6
+	Outcome_OUTCOME_GUARD_TERMINATING  Outcome = 7
+	Outcome_OUTCOME_DUPLICATE          Outcome = 8  // the request id took effect before, at revision
+	Outcome_OUTCOME_REQUEST_ID_EXPIRED Outcome = 9  // since is below the floor: whether an earlier copy took effect is not known
+	Outcome_OUTCOME_TERM_MISMATCH      Outcome = 10 // no copy up to this one has taken effect
 )
 
 // Enum value maps for Outcome.
@@ -159,21 +159,21 @@ var (
 		6:  "OUTCOME_GUARD_ABSENT",
 		7:  "OUTCOME_GUARD_TERMINATING",
 		8:  "OUTCOME_DUPLICATE",
-		9:  "OUTCOME_FORGOTTEN",
-		10: "OUTCOME_OTHER_TERM",
+		9:  "OUTCOME_REQUEST_ID_EXPIRED",
+		10: "OUTCOME_TERM_MISMATCH",
 	}
 	Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED":       0,
-		"OUTCOME_APPLIED":           1,
-		"OUTCOME_EXISTS":            2,
-		"OUTCOME_NOT_FOUND":         3,
-		"OUTCOME_REVISION_MISMATCH": 4,
-		"OUTCOME_UID_MISMATCH":      5,
-		"OUTCOME_GUARD_ABSENT":      6,
-		"OUTCOME_GUARD_TERMINATING": 7,
-		"OUTCOME_DUPLICATE":         8,
-		"OUTCOME_FORGOTTEN":         9,
-		"OUTCOME_OTHER_TERM":        10,
+		"OUTCOME_UNSPECIFIED":        0,
+		"OUTCOME_APPLIED":            1,
+		"OUTCOME_EXISTS":             2,
+		"OUTCOME_NOT_FOUND":          3,
+		"OUTCOME_REVISION_MISMATCH":  4,
+		"OUTCOME_UID_MISMATCH":       5,
+		"OUTCOME_GUARD_ABSENT":       6,
+		"OUTCOME_GUARD_TERMINATING":  7,
+		"OUTCOME_DUPLICATE":          8,
+		"OUTCOME_REQUEST_ID_EXPIRED": 9,
+		"OUTCOME_TERM_MISMATCH":      10,
 	}
 )
 
@@ -457,7 +457,7 @@ type Write struct {
 	// refused. Zero: not checked.
 	Term uint64 `protobuf:"varint,16,opt,name=term,proto3" json:"term,omitempty"`
 	// A second guard, looked at after the first.
-	Also          *Guard `protobuf:"bytes,17,opt,name=also,proto3" json:"also,omitempty"`
+	SecondGuard   *Guard `protobuf:"bytes,17,opt,name=second_guard,json=secondGuard,proto3" json:"second_guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -604,9 +604,9 @@ func (x *Write) GetTerm() uint64 {
 	return 0
 }
 
-func (x *Write) GetAlso() *Guard {
+func (x *Write) GetSecondGuard() *Guard {
 	if x != nil {
-		return x.Also
+		return x.SecondGuard
 	}
 	return nil
 }
@@ -1108,12 +1108,12 @@ func (x *Backup) GetNotConfirmed() string {
 type PeerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // matches the response on this stream
-	// Types that are valid to be assigned to Ask:
+	// Types that are valid to be assigned to Request:
 	//
 	//	*PeerRequest_Propose
 	//	*PeerRequest_ReadIndex
 	//	*PeerRequest_CurrentTerm
-	Ask isPeerRequest_Ask `protobuf_oneof:"ask"`
+	Request isPeerRequest_Request `protobuf_oneof:"request"`
 	// The term in which the proposer knows this node as the leader. Another term's
 	// leader refuses: what the proposer has given up must not take effect later.
 	Term          uint64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
@@ -1158,16 +1158,16 @@ func (x *PeerRequest) GetId() uint64 {
 	return 0
 }
 
-func (x *PeerRequest) GetAsk() isPeerRequest_Ask {
+func (x *PeerRequest) GetRequest() isPeerRequest_Request {
 	if x != nil {
-		return x.Ask
+		return x.Request
 	}
 	return nil
 }
 
 func (x *PeerRequest) GetPropose() []byte {
 	if x != nil {
-		if x, ok := x.Ask.(*PeerRequest_Propose); ok {
+		if x, ok := x.Request.(*PeerRequest_Propose); ok {
 			return x.Propose
 		}
 	}
@@ -1176,7 +1176,7 @@ func (x *PeerRequest) GetPropose() []byte {
 
 func (x *PeerRequest) GetReadIndex() *ReadIndexRequest {
 	if x != nil {
-		if x, ok := x.Ask.(*PeerRequest_ReadIndex); ok {
+		if x, ok := x.Request.(*PeerRequest_ReadIndex); ok {
 			return x.ReadIndex
 		}
 	}
@@ -1185,7 +1185,7 @@ func (x *PeerRequest) GetReadIndex() *ReadIndexRequest {
 
 func (x *PeerRequest) GetCurrentTerm() *CurrentTermRequest {
 	if x != nil {
-		if x, ok := x.Ask.(*PeerRequest_CurrentTerm); ok {
+		if x, ok := x.Request.(*PeerRequest_CurrentTerm); ok {
 			return x.CurrentTerm
 		}
 	}
@@ -1199,8 +1199,8 @@ func (x *PeerRequest) GetTerm() uint64 {
 	return 0
 }
 
-type isPeerRequest_Ask interface {
-	isPeerRequest_Ask()
+type isPeerRequest_Request interface {
+	isPeerRequest_Request()
 }
 
 type PeerRequest_Propose struct {
@@ -1218,11 +1218,11 @@ type PeerRequest_CurrentTerm struct {
 	CurrentTerm *CurrentTermRequest `protobuf:"bytes,4,opt,name=current_term,json=currentTerm,proto3,oneof"`
 }
 
-func (*PeerRequest_Propose) isPeerRequest_Ask() {}
+func (*PeerRequest_Propose) isPeerRequest_Request() {}
 
-func (*PeerRequest_ReadIndex) isPeerRequest_Ask() {}
+func (*PeerRequest_ReadIndex) isPeerRequest_Request() {}
 
-func (*PeerRequest_CurrentTerm) isPeerRequest_Ask() {}
+func (*PeerRequest_CurrentTerm) isPeerRequest_Request() {}
 
 type PeerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2471,7 +2471,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xaa\x04\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xb9\x04\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2491,8 +2491,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x0e \x01(\fR\trequestId\x12\x14\n" +
 	"\x05since\x18\x0f \x01(\x04R\x05since\x12\x12\n" +
-	"\x04term\x18\x10 \x01(\x04R\x04term\x12%\n" +
-	"\x04also\x18\x11 \x01(\v2\x11.quorate.v1.GuardR\x04also\"\x1f\n" +
+	"\x04term\x18\x10 \x01(\x04R\x04term\x124\n" +
+	"\fsecond_guard\x18\x11 \x01(\v2\x11.quorate.v1.GuardR\vsecondGuard\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2535,15 +2535,15 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12&\n" +
 	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\x12\x1c\n" +
 	"\tconfirmed\x18\a \x01(\bR\tconfirmed\x12#\n" +
-	"\rnot_confirmed\x18\b \x01(\tR\fnotConfirmed\"\xd8\x01\n" +
+	"\rnot_confirmed\x18\b \x01(\tR\fnotConfirmed\"\xdc\x01\n" +
 	"\vPeerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\apropose\x18\x02 \x01(\fH\x00R\apropose\x12=\n" +
 	"\n" +
 	"read_index\x18\x03 \x01(\v2\x1c.quorate.v1.ReadIndexRequestH\x00R\treadIndex\x12C\n" +
 	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTerm\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x04R\x04termB\x05\n" +
-	"\x03ask\"\x83\x02\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04termB\t\n" +
+	"\arequest\"\x83\x02\n" +
 	"\fPeerResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +
 	"\apropose\x18\x02 \x01(\v2\x1b.quorate.v1.ProposeResponseH\x00R\apropose\x12>\n" +
@@ -2649,7 +2649,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCONDITION_NONE\x10\x00\x12\x14\n" +
 	"\x10CONDITION_ABSENT\x10\x01\x12\x16\n" +
 	"\x12CONDITION_REVISION\x10\x02\x12\x14\n" +
-	"\x10CONDITION_EXISTS\x10\x03*\x9a\x02\n" +
+	"\x10CONDITION_EXISTS\x10\x03*\xa6\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -2659,9 +2659,9 @@ const file_quorate_proto_rawDesc = "" +
 	"\x14OUTCOME_UID_MISMATCH\x10\x05\x12\x18\n" +
 	"\x14OUTCOME_GUARD_ABSENT\x10\x06\x12\x1d\n" +
 	"\x19OUTCOME_GUARD_TERMINATING\x10\a\x12\x15\n" +
-	"\x11OUTCOME_DUPLICATE\x10\b\x12\x15\n" +
-	"\x11OUTCOME_FORGOTTEN\x10\t\x12\x16\n" +
-	"\x12OUTCOME_OTHER_TERM\x10\n" +
+	"\x11OUTCOME_DUPLICATE\x10\b\x12\x1e\n" +
+	"\x1aOUTCOME_REQUEST_ID_EXPIRED\x10\t\x12\x19\n" +
+	"\x15OUTCOME_TERM_MISMATCH\x10\n" +
 	"*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
@@ -2745,7 +2745,7 @@ var file_quorate_proto_depIdxs = []int32{
 	6,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
 	5,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
 	5,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
-	6,  // 5: quorate.v1.Write.also:type_name -> quorate.v1.Guard
+	6,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
 	5,  // 6: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
 	5,  // 7: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
 	17, // 8: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest

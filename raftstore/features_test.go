@@ -22,7 +22,7 @@ func newRelease(cfg *Config, nodes ...proto.NodeID) {
 	}
 	cfg.TestHooks.Supports = 2
 	cfg.TestHooks.Needs = func(kind proto.Kind, m proto.Message) uint32 {
-		if w, ok := m.(*proto.Write); ok && w.Also != nil {
+		if w, ok := m.(*proto.Write); ok && w.SecondGuard != nil {
 			return 2
 		}
 		return mvcc.Needs(kind, m)
@@ -31,7 +31,7 @@ func newRelease(cfg *Config, nodes ...proto.NodeID) {
 
 func newWrite() *proto.Write {
 	w := write("k", "v")
-	w.Also = &proto.Guard{Table: "t", Key: "k"}
+	w.SecondGuard = &proto.Guard{Table: "t", Key: "k"}
 	return w
 }
 
@@ -174,7 +174,7 @@ func (c *cluster) send(from, to proto.NodeID, kind proto.Kind, m proto.Message) 
 		c.t.Fatal(err)
 	}
 	s, leader := c.nodes[from], c.nodes[to]
-	call := peerCall{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	call := peerCall{req: proto.PeerRequest{Term: leader.raft.CurrentTerm(), Request: &proto.PeerRequest_Propose{Propose: frame}}}
 	if err := s.streams.send(c.ctx(), to, leader.addr, &call); err != nil {
 		c.t.Fatal(err)
 	}

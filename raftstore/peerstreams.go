@@ -212,7 +212,7 @@ func (p *peerStream) register(call *peerCall) error {
 }
 
 func (call *peerCall) proposes() bool {
-	_, ok := call.req.Ask.(*proto.PeerRequest_Propose)
+	_, ok := call.req.Request.(*proto.PeerRequest_Propose)
 	return ok
 }
 

@@ -104,7 +104,7 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(i%100)*time.Millisecond)
 			defer cancel()
 		}
-		call := peerCall{req: proto.PeerRequest{Term: 1, Ask: &proto.PeerRequest_Propose{Propose: payload(i)}}}
+		call := peerCall{req: proto.PeerRequest{Term: 1, Request: &proto.PeerRequest_Propose{Propose: payload(i)}}}
 		err := m.streams.send(ctx, "z", l.Addr().String(), &call)
 		mu.Lock()
 		defer mu.Unlock()

@@ -46,9 +46,9 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 	return r, nil
 }
 
-// errForgotten means that the only copy of a write that was ever sent was refused,
+// errRequestIDExpired means that the only copy of a write that was ever sent was refused,
 // because this node's state was so old that no request id can be relied on.
-var errForgotten = errors.New("the history does not reach back to what this node had applied")
+var errRequestIDExpired = errors.New("the history does not reach back to what this node had applied")
 
 // proposeRemembered proposes a write with what this node has applied, so that a copy
 // that comes late, from a process that stood still for longer than the history is
@@ -57,7 +57,7 @@ func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.R
 	for range 3 {
 		w.Since = uint64(s.Applied())
 		r, err = s.propose(ctx, proto.KindWrite, w)
-		if !errors.Is(err, errForgotten) || errors.Is(err, ErrUnknownOutcome) {
+		if !errors.Is(err, errRequestIDExpired) || errors.Is(err, ErrUnknownOutcome) {
 			return r, err
 		}
 		// The refusal was applied here, so this node is above that floor now.
@@ -132,11 +132,11 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 		}
 		if err == nil {
 			switch {
-			case r.Outcome == proto.Outcome_OUTCOME_FORGOTTEN && sent:
-				return r, giveUp(sent, errForgotten, nil, nil)
-			case r.Outcome == proto.Outcome_OUTCOME_FORGOTTEN:
-				return r, errForgotten
-			case r.Outcome == proto.Outcome_OUTCOME_OTHER_TERM:
+			case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED && sent:
+				return r, giveUp(sent, errRequestIDExpired, nil, nil)
+			case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED:
+				return r, errRequestIDExpired
+			case r.Outcome == proto.Outcome_OUTCOME_TERM_MISMATCH:
 				// No copy before it has taken effect, and none can any more: each is of
 				// an earlier term than this entry's.
 				sent, err = false, errNotSent
@@ -219,7 +219,7 @@ func copyFor(frame []byte, term uint64) []byte {
 // forward gives the frame to the leader of a term and waits for its answer, as
 // long as that node leads and is heard of: see peerStream.watch.
 func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
-	call := peerCall{req: proto.PeerRequest{Term: term, Ask: &proto.PeerRequest_Propose{Propose: frame}}}
+	call := peerCall{req: proto.PeerRequest{Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}}
 	switch err := s.streams.send(ctx, leader, addr, &call); {
 	case errors.Is(err, errCallNotSent):
 		return mvcc.Result{}, errors.Join(errNotSent, err)

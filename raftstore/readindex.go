@@ -56,7 +56,7 @@ func (s *Store) readIndexOnce(ctx context.Context) (proto.Revision, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	call := peerCall{req: proto.PeerRequest{Ask: &proto.PeerRequest_ReadIndex{
+	call := peerCall{req: proto.PeerRequest{Request: &proto.PeerRequest_ReadIndex{
 		ReadIndex: &proto.ReadIndexRequest{Term: s.raft.CurrentTerm()},
 	}}}
 	if err := s.streams.send(ctx, proto.NodeID(id), string(addr), &call); err != nil {
@@ -196,7 +196,7 @@ func (s *Store) askVoters(ctx context.Context, term uint64, others []raft.Server
 }
 
 func (s *Store) askTerm(ctx context.Context, server raft.Server, term, round uint64) error {
-	call := peerCall{req: proto.PeerRequest{Ask: &proto.PeerRequest_CurrentTerm{
+	call := peerCall{req: proto.PeerRequest{Request: &proto.PeerRequest_CurrentTerm{
 		CurrentTerm: &proto.CurrentTermRequest{Round: round},
 	}}}
 	began := time.Now()

@@ -119,8 +119,8 @@ func TestLateCopyIsRefused(t *testing.T) {
 	if err := l.Compact(c.ctx(), last.Revision); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.retry(c.ctx(), late); !errors.Is(err, errForgotten) {
-		t.Errorf("a copy when its id is forgotten: %+v, %v, want %v", r, err, errForgotten)
+	if r, err := l.retry(c.ctx(), late); !errors.Is(err, errRequestIDExpired) {
+		t.Errorf("a copy when its id is forgotten: %+v, %v, want %v", r, err, errRequestIDExpired)
 	}
 	if v, err := l.State().Table("t").Get("k", l.State().Applied()); err != nil || v.Revision != last.Revision {
 		t.Errorf("the key has %+v (%v), want revision %d", v, err, last.Revision)
@@ -186,7 +186,7 @@ func TestCopyOfAnotherTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_OTHER_TERM {
+	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
 		t.Errorf("a copy for the term before: %+v, %v", r, err)
 	}
 	first, err := l.retry(c.ctx(), frame)

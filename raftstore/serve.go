@@ -75,7 +75,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 			break
 		}
 		answer := &proto.PeerResponse{Id: req.Id}
-		switch ask := req.Ask.(type) {
+		switch ask := req.Request.(type) {
 		case *proto.PeerRequest_CurrentTerm:
 			answer.Answer = &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
 				Round: ask.CurrentTerm.GetRound(), Term: p.store.raft.CurrentTerm(),
@@ -110,7 +110,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 				// not be overtaken by that, and then take effect after all.
 				return
 			}
-			if ask, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
+			if ask, ok := req.Request.(*proto.PeerRequest_Propose); ok {
 				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose, req.Term)}
 			} else {
 				p.readIndex(stream.Context(), caller, req.GetReadIndex().GetTerm(), answer)
@@ -150,7 +150,7 @@ func (p *PeerServer) isMember(id proto.NodeID) bool {
 // stranger refuses a call of a node that is not a member.
 func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 	why := fmt.Sprintf("node %s is not a member of this cluster", caller)
-	if _, ok := req.Ask.(*proto.PeerRequest_Propose); ok {
+	if _, ok := req.Request.(*proto.PeerRequest_Propose); ok {
 		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Propose{Propose: &proto.ProposeResponse{
 			Error: proto.ProposeError_PROPOSE_INVALID, Detail: why,
 		}}}

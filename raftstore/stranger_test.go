@@ -45,12 +45,12 @@ func TestStrangers(t *testing.T) {
 		return resp
 	}
 	term := l.raft.CurrentTerm()
-	p := ask(&proto.PeerRequest{Id: 1, Term: term, Ask: &proto.PeerRequest_Propose{Propose: frame}}).GetPropose()
+	p := ask(&proto.PeerRequest{Id: 1, Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}).GetPropose()
 	if p.GetError() != proto.ProposeError_PROPOSE_INVALID || !strings.Contains(p.GetDetail(), "not a member") {
 		t.Errorf("a proposal: %v", p)
 	}
 	read := &proto.PeerRequest_ReadIndex{ReadIndex: &proto.ReadIndexRequest{Term: term}}
-	if r := ask(&proto.PeerRequest{Id: 2, Term: term, Ask: read}); !strings.Contains(r.GetRefused(), "not a member") {
+	if r := ask(&proto.PeerRequest{Id: 2, Term: term, Request: read}); !strings.Contains(r.GetRefused(), "not a member") {
 		t.Errorf("a read index: %v", r)
 	}
 	if table := l.State().Table("t"); table != nil {

@@ -106,7 +106,7 @@ func grant(ctx context.Context, c proto.PeerClient) error {
 	if err != nil {
 		return err
 	}
-	if err := x.Send(&proto.PeerRequest{Id: 1, Term: st.Term, Ask: &proto.PeerRequest_Propose{Propose: frame}}); err != nil && err != io.EOF {
+	if err := x.Send(&proto.PeerRequest{Id: 1, Term: st.Term, Request: &proto.PeerRequest_Propose{Propose: frame}}); err != nil && err != io.EOF {
 		return err
 	}
 	resp, err := x.Recv()

@@ -27,7 +27,7 @@ var features = Features{
 		"quorate.v1.Write.expect_revision": 1, "quorate.v1.Write.expect_uid": 1, "quorate.v1.Write.guard": 1,
 		"quorate.v1.Write.value": 1, "quorate.v1.Write.revision_offset": 1, "quorate.v1.Write.uid": 1,
 		"quorate.v1.Write.labels": 1, "quorate.v1.Write.fields": 1, "quorate.v1.Write.flags": 1, "quorate.v1.Write.request_id": 1,
-		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.also": 1,
+		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.second_guard": 1,
 		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1,
 		"quorate.v1.Guard.table": 1, "quorate.v1.Guard.key": 1,
 		"quorate.v1.Compact.floor":     1,

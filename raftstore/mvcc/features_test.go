@@ -17,7 +17,7 @@ func fullEntries() map[proto.Kind]proto.Message {
 	return map[proto.Kind]proto.Message{
 		proto.KindWrite: &proto.Write{
 			Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v"),
-			Guard: &proto.Guard{Table: "g", Key: "k"}, Also: &proto.Guard{Table: "h", Key: "k"},
+			Guard: &proto.Guard{Table: "g", Key: "k"}, SecondGuard: &proto.Guard{Table: "h", Key: "k"},
 			Labels: []*proto.Attribute{{Name: "a", Value: "b"}}, Fields: []*proto.Attribute{{Name: "c", Value: "d"}},
 		},
 		proto.KindCompact: &proto.Compact{Floor: 1},
@@ -88,7 +88,7 @@ func maxOf[K comparable](table map[K]uint32) (v uint32) {
 // TestNeeds plays a release in which some parts have come with versions 2 to 5.
 func TestNeeds(t *testing.T) {
 	f := Features{Kinds: maps.Clone(features.Kinds), Flags: maps.Clone(features.Flags), Parts: maps.Clone(features.Parts)}
-	f.Parts["quorate.v1.Write.also"] = 2
+	f.Parts["quorate.v1.Write.second_guard"] = 2
 	f.Parts["quorate.v1.CONDITION_EXISTS"] = 3
 	f.Flags[2] = 4
 	f.Parts["quorate.v1.Attribute.value"] = 5
@@ -100,7 +100,7 @@ func TestNeeds(t *testing.T) {
 		want uint32
 	}{
 		"old parts only":              {proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Guard: &proto.Guard{Table: "g"}, Flags: 1}, 1},
-		"a newer field":               {proto.KindWrite, &proto.Write{Also: &proto.Guard{}}, 2},
+		"a newer field":               {proto.KindWrite, &proto.Write{SecondGuard: &proto.Guard{}}, 2},
 		"a newer value":               {proto.KindWrite, &proto.Write{Condition: proto.Condition_CONDITION_EXISTS}, 3},
 		"a newer flag":                {proto.KindWrite, &proto.Write{Flags: 3}, 4},
 		"a flag that is nowhere":      {proto.KindWrite, &proto.Write{Flags: 1 << 31}, unheard},
@@ -108,7 +108,7 @@ func TestNeeds(t *testing.T) {
 		"a newer table":               {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k"}, 3},
 		"a deletion in it":            {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k", Op: proto.Op_OP_DELETE}, 3},
 		"inside a list":               {proto.KindWrite, &proto.Write{Labels: []*proto.Attribute{{Name: "a"}, {Value: "b"}}}, 5},
-		"the newest counts":           {proto.KindWrite, &proto.Write{Also: &proto.Guard{}, Flags: 2, Condition: proto.Condition_CONDITION_EXISTS}, 4},
+		"the newest counts":           {proto.KindWrite, &proto.Write{SecondGuard: &proto.Guard{}, Flags: 2, Condition: proto.Condition_CONDITION_EXISTS}, 4},
 		"a newer kind":                {9, &proto.Compact{Floor: 1}, 3},
 		"a kind that is nowhere":      {10, &proto.Compact{}, unheard},
 		"another kind, old parts":     {proto.KindCompact, &proto.Compact{Floor: 1}, 1},

@@ -86,10 +86,10 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		return proto.Outcome_OUTCOME_DUPLICATE, rev
 	}
 	if w.Since != 0 && proto.Revision(w.Since) < m.floor {
-		return proto.Outcome_OUTCOME_FORGOTTEN, 0
+		return proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED, 0
 	}
 	if w.Term > 1 { // the test's entries are of term 1
-		return proto.Outcome_OUTCOME_OTHER_TERM, 0
+		return proto.Outcome_OUTCOME_TERM_MISMATCH, 0
 	}
 	live := m.live(w.Table, w.Key, index)
 	var liveRev proto.Revision

@@ -194,13 +194,13 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	// A copy that took effect did so above since. All versions above the floor are
 	// there, with their ids; of those at or below it some are not.
 	if w.Since != 0 && proto.Revision(w.Since) < s.Floor() {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_FORGOTTEN, 0
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED, 0
 		return
 	}
 	// A copy that was checked for its term may enter the log in a later one of the same
 	// leader, when its proposer has long had another copy refused.
 	if w.Term != 0 && proto.Term(w.Term) != term {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_OTHER_TERM, 0
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_TERM_MISMATCH, 0
 		return
 	}
 	// A refused write leaves nothing behind, not even an empty table: a node that
@@ -255,7 +255,7 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 // check returns OUTCOME_APPLIED, or why the write is refused. live is the key's
 // live version or nil.
 func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
-	for _, g := range [...]*proto.Guard{w.Guard, w.Also} {
+	for _, g := range [...]*proto.Guard{w.Guard, w.SecondGuard} {
 		if g == nil {
 			continue
 		}

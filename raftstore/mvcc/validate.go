@@ -30,7 +30,7 @@ func Validate(w *proto.Write) error {
 // understand was written for a newer one: a field that is ignored may be one that
 // changes what the write does, and then the state would be another than the others'.
 func known(w *proto.Write) bool {
-	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) || w.Guard != nil && unknownFields(w.Guard) || w.Also != nil && unknownFields(w.Also) {
+	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) || w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) {
 		return false
 	}
 	return w.Flags&^knownFlags == 0 && (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&

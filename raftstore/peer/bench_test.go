@@ -53,7 +53,7 @@ func BenchmarkExchange(b *testing.B) {
 	}
 	entry := bytes.Repeat([]byte("e"), 1536)
 	round := func() {
-		if err := s.Send(&proto.PeerRequest{Id: 1, Ask: &proto.PeerRequest_Propose{Propose: entry}}); err != nil {
+		if err := s.Send(&proto.PeerRequest{Id: 1, Request: &proto.PeerRequest_Propose{Propose: entry}}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := s.Recv(); err != nil {

@@ -159,7 +159,7 @@ func guard(t *testing.T, e *env) {
 	// A second guard counts as much as the first, and alone.
 	for _, both := range []bool{true, false} {
 		also := guarded("c")
-		also.Also = &proto.Guard{Table: e.table + "/definitions", Key: "d"}
+		also.SecondGuard = &proto.Guard{Table: e.table + "/definitions", Key: "d"}
 		definition := func(flags uint32) *proto.Write {
 			w := e.put("d", "d")
 			w.Table, w.Flags = e.table+"/definitions", flags
