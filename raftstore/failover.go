@@ -28,56 +28,67 @@ const (
 	answerWithin = 400 * time.Millisecond
 )
 
-// watchLeader watches the connection to the current leader.
-func (s *Store) watchLeader() {
+// failover campaigns when nobody is known to lead, and when the leader has died.
+func (s *Store) failover() {
 	for s.ctx.Err() == nil {
 		change := s.leader.watch()
 		addr, id := s.raft.LeaderWithID()
 		if id == "" || id == raft.ServerID(s.cfg.Node) {
-			// Between elections, and when all nodes start at once, nobody is known to
-			// lead: the one that would win campaigns soon, instead of after a timeout.
-			term := s.raft.CurrentTerm()
-			pause := time.NewTimer(campaignAgain + rand.N(campaignAgain/3))
-			select {
-			case <-change:
-			case <-s.ctx.Done():
-			case <-pause.C:
-				// A term that has moved meanwhile is an election under way: let it end.
-				if id == "" && s.raft.CurrentTerm() == term {
-					s.campaignIfNobodyLeads()
-				}
-			}
-			pause.Stop()
-			continue
+			s.awaitLeader(id, change)
+		} else {
+			s.watchLeader(id, addr, change)
 		}
-		ctx, cancel := context.WithCancel(s.ctx)
-		lost := make(chan struct{}, 1)
-		watched := make(chan struct{})
-		go func() {
-			defer close(watched)
-			s.cfg.Peers.WatchConn(ctx, proto.NodeID(id), string(addr), func() {
-				select {
-				case lost <- struct{}{}:
-				default:
-				}
-			})
-		}()
-	same:
-		for {
-			select {
-			case <-s.ctx.Done():
-				break same
-			case <-change:
-				change = s.leader.watch()
-				if a, i := s.raft.LeaderWithID(); i != id || a != addr {
-					break same
-				}
-			case <-lost:
-				s.campaignIfDead(id, addr)
-			}
+	}
+}
+
+// awaitLeader waits for a change of leader, but not for long as long as there is none:
+// between elections, and when all nodes start at once, the one that would win campaigns
+// soon, instead of after a timeout. id is that of this node, or empty.
+func (s *Store) awaitLeader(id raft.ServerID, change <-chan struct{}) {
+	term := s.raft.CurrentTerm()
+	pause := time.NewTimer(campaignAgain + rand.N(campaignAgain/3))
+	defer pause.Stop()
+	select {
+	case <-change:
+	case <-s.ctx.Done():
+	case <-pause.C:
+		// A term that has moved meanwhile is an election under way: let it end.
+		if id == "" && s.raft.CurrentTerm() == term {
+			s.campaignIfNobodyLeads()
 		}
+	}
+}
+
+// watchLeader watches the connection to another node as long as it leads.
+func (s *Store) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-chan struct{}) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	lost := make(chan struct{}, 1)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.cfg.Peers.WatchConn(ctx, proto.NodeID(id), string(addr), func() {
+			select {
+			case lost <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	defer func() {
 		cancel()
 		<-watched
+	}()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-change:
+			change = s.leader.watch()
+			if a, i := s.raft.LeaderWithID(); i != id || a != addr {
+				return
+			}
+		case <-lost:
+			s.campaignIfDead(id, addr)
+		}
 	}
 }
 

@@ -106,21 +106,24 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 				s.cfg.Fatal(fmt.Errorf("term %d: %w", term, ErrTransferStuck))
 				return
 			}
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(retryEvery):
-			}
+			s.pauseAsLeader(nil)
 		case err != nil:
 			s.cfg.Logger.Warn("cannot commit the first entry of the term yet", "term", term, "error", err)
-			select {
-			case <-s.ctx.Done():
-			case leads := <-notify:
-				if !leads {
-					s.resign()
-				}
-			case <-time.After(retryEvery):
-			}
+			s.pauseAsLeader(notify)
 		}
+	}
+}
+
+// pauseAsLeader waits before the next attempt, or until raft says that this node does not
+// lead any more.
+func (s *Store) pauseAsLeader(notify <-chan bool) {
+	select {
+	case <-s.ctx.Done():
+	case leads := <-notify:
+		if !leads {
+			s.resign()
+		}
+	case <-time.After(retryEvery):
 	}
 }
 

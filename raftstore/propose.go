@@ -113,53 +113,22 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 // makes it take effect once.
 func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	began := time.Now()
-	sent := false       // the frame may be in a log
-	sentIn := uint64(0) // the last term in which it was
-	var last error
-	for attempt := 0; ; attempt++ {
+	var a attempts
+	for {
 		change := s.leader.watch()
 		var r mvcc.Result
-		err := last
-		// In the term in which it was sent, the frame may still be on its way to the
-		// same leader, be overtaken by its repetition, and take effect after that was
-		// refused. A later term's leader has it in its log, or nobody ever will.
-		if !sent || s.raft.CurrentTerm() > sentIn {
+		if a.mayRepeat(s.raft.CurrentTerm()) {
 			var term uint64
-			if r, term, err = s.attempt(ctx, frame); errors.Is(err, ErrUnknownOutcome) {
-				sentIn = term
+			var err error
+			r, term, err = s.attempt(ctx, frame)
+			if final, err := a.judge(&r, term, err); final {
+				return r, err
 			}
-			last = err
-		}
-		if err == nil {
-			switch {
-			case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED && sent:
-				return r, giveUp(sent, errRequestIDExpired, nil, nil)
-			case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED:
-				return r, errRequestIDExpired
-			case r.Outcome == proto.Outcome_OUTCOME_TERM_MISMATCH:
-				// No copy before it has taken effect, and none can any more: each is of
-				// an earlier term than this entry's.
-				sent, err = false, errNotSent
-			case r.Outcome == proto.Outcome_OUTCOME_DUPLICATE && attempt > 0:
-				r.Outcome = proto.Outcome_OUTCOME_APPLIED
-				return r, nil
-			default:
-				return r, nil
-			}
-		}
-		switch {
-		case errors.Is(err, errNotSent):
-		case errors.Is(err, ErrUnknownOutcome):
-			sent = true
-		case sent: // refused now, which says nothing of the copy that was sent before
-			return r, giveUp(sent, err, nil, nil)
-		default: // refused for good
-			return r, err
 		}
 		wait, cancel := context.WithTimeout(ctx, retryEvery)
 		if time.Since(began) > s.cfg.Timing.NoLeader || ctx.Err() != nil || s.ctx.Err() != nil {
 			cancel()
-			return r, giveUp(sent, err, context.Cause(ctx), s.ctx.Err())
+			return r, giveUp(a.sent, a.last, context.Cause(ctx), s.ctx.Err())
 		}
 		select {
 		case <-change:
@@ -167,6 +136,58 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 		}
 		cancel()
 	}
+}
+
+// attempts is what is known of the copies of one frame.
+type attempts struct {
+	made   int
+	sent   bool   // a copy may be in a log
+	sentIn uint64 // the last term in which one was sent
+	last   error  // of the last attempt
+}
+
+// mayRepeat reports whether the frame may be sent in a term. In the term in which it was
+// sent, it may still be on its way to the same leader, be overtaken by its repetition,
+// and take effect after that was refused. A later term's leader has it in its log, or
+// nobody ever will.
+func (a *attempts) mayRepeat(term uint64) bool { return !a.sent || term > a.sentIn }
+
+// judge takes the answer of the leader of a term. final says that it is the proposal's,
+// with the error.
+func (a *attempts) judge(r *mvcc.Result, term uint64, err error) (final bool, _ error) {
+	a.made++
+	a.last = err
+	switch {
+	case err == nil:
+		return a.judgeOutcome(r)
+	case errors.Is(err, errNotSent):
+		return false, nil
+	case errors.Is(err, ErrUnknownOutcome):
+		a.sent, a.sentIn = true, term
+		return false, nil
+	case a.sent: // refused now, which says nothing of the copy that was sent before
+		return true, giveUp(a.sent, err, nil, nil)
+	default: // refused for good
+		return true, err
+	}
+}
+
+// judgeOutcome is judge for an entry that was applied.
+func (a *attempts) judgeOutcome(r *mvcc.Result) (final bool, _ error) {
+	switch {
+	case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED && a.sent:
+		return true, giveUp(a.sent, errRequestIDExpired, nil, nil)
+	case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED:
+		return true, errRequestIDExpired
+	case r.Outcome == proto.Outcome_OUTCOME_TERM_MISMATCH:
+		// No copy before it has taken effect, and none can any more: each is of
+		// an earlier term than this entry's.
+		a.sent, a.last = false, errNotSent
+		return false, nil
+	case r.Outcome == proto.Outcome_OUTCOME_DUPLICATE && a.made > 1:
+		r.Outcome = proto.Outcome_OUTCOME_APPLIED
+	}
+	return true, nil
 }
 
 // retryEvery bounds how long a change of leader can go unnoticed.

@@ -37,105 +37,139 @@ func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (
 // maxForwardedBytes bounds what one stream may have in flight on the leader.
 const maxForwardedBytes = 64 << 20
 
-// Exchange answers another node's calls. What is answered from memory is
-// answered at once; proposals and read indexes have a goroutine each, because
-// group commit forms from the goroutines that wait for raft.
+// Exchange answers another node's calls.
 func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
 	caller, ok := p.caller(stream.Context())
 	if !ok {
 		return status.Error(codes.Unauthenticated, "no node id")
 	}
-	var (
-		tasks   sync.WaitGroup
-		answers = make(chan *proto.PeerResponse, streamQueue)
-		written = make(chan struct{})
-		gone    = make(chan struct{})
-		known   bool // the caller is a member
-		room    = newBudget(maxForwardedBytes)
-	)
+	x := &exchange{
+		PeerServer: p,
+		stream:     stream,
+		caller:     caller,
+		room:       newBudget(maxForwardedBytes),
+		answers:    make(chan *proto.PeerResponse, streamQueue),
+		gone:       make(chan struct{}),
+	}
+	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		for {
-			select {
-			case a, ok := <-answers:
-				if !ok {
-					return
-				}
-				// After a failed Send the stream is dead; the answers are still drained.
-				_ = stream.Send(a)
-			case <-gone:
-				return
-			}
-		}
+		x.send()
 	}()
-	var err error
-	for {
-		var req *proto.PeerRequest
-		if req, err = stream.Recv(); err != nil {
-			break
-		}
-		answer := &proto.PeerResponse{Id: req.Id}
-		switch ask := req.Request.(type) {
-		case *proto.PeerRequest_CurrentTerm:
-			answer.Answer = &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
-				Round: ask.CurrentTerm.GetRound(), Term: p.store.raft.CurrentTerm(),
-			}}
-			answers <- answer
-			continue
-		case *proto.PeerRequest_ReadIndex, *proto.PeerRequest_Propose:
-		default:
-			answer.Answer = &proto.PeerResponse_Refused{Refused: "unknown question"}
-			answers <- answer
-			continue
-		}
-		// Whether it is one still, after the removal, is for the peer port to know: it ends
-		// the stream.
-		if !known && p.store.leader.ready() {
-			if known = p.isMember(caller); !known {
-				answers <- stranger(req, caller)
-				continue
-			}
-		}
-		// A call counts for more than its bytes: it holds a goroutine.
-		size := int64(len(req.GetPropose())) + callCost
-		if err = room.take(stream.Context(), size); err != nil {
-			break
-		}
-		tasks.Add(1)
-		go func() {
-			defer tasks.Done()
-			defer room.give(size)
-			if stream.Context().Err() != nil {
-				// The proposer asks again on another stream. What it sent before must
-				// not be overtaken by that, and then take effect after all.
-				return
-			}
-			if ask, ok := req.Request.(*proto.PeerRequest_Propose); ok {
-				answer.Answer = &proto.PeerResponse_Propose{Propose: p.apply(ask.Propose, req.Term)}
-			} else {
-				p.readIndex(stream.Context(), caller, req.GetReadIndex().GetTerm(), answer)
-			}
-			select {
-			case answers <- answer:
-			case <-gone:
-			}
-		}()
-	}
+	err := x.recv()
 	go func() {
-		tasks.Wait()
-		close(answers)
+		x.tasks.Wait()
+		close(x.answers)
 	}()
 	select {
 	case <-written:
 	case <-p.store.ended:
 		// Raft may never answer what it was given: see awaitFuture.
-		close(gone)
+		close(x.gone)
 		<-written
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
+}
+
+// exchange is one stream of another node's calls. recv reads them on the stream's own
+// goroutine. What is answered from memory is answered at once; proposals and read
+// indexes have a goroutine each, because group commit forms from the goroutines that
+// wait for raft. send writes the answers.
+type exchange struct {
+	*PeerServer
+	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
+	caller proto.NodeID
+	member bool           // the caller is one; of recv
+	room   *budget        // for calls that have a goroutine
+	tasks  sync.WaitGroup // these goroutines
+
+	answers chan *proto.PeerResponse // closed when all tasks have ended
+	gone    chan struct{}            // closed when nobody takes answers any more
+}
+
+// send writes answers until there are no more.
+func (x *exchange) send() {
+	for {
+		select {
+		case a, ok := <-x.answers:
+			if !ok {
+				return
+			}
+			// After a failed Send the stream is dead; the answers are still drained.
+			_ = x.stream.Send(a)
+		case <-x.gone:
+			return
+		}
+	}
+}
+
+// recv reads calls until the stream ends, and has each answered.
+func (x *exchange) recv() error {
+	for {
+		req, err := x.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if answer := x.answerAtOnce(req); answer != nil {
+			x.answers <- answer
+			continue
+		}
+		// A call counts for more than its bytes: it holds a goroutine.
+		size := int64(len(req.GetPropose())) + callCost
+		if err := x.room.take(x.stream.Context(), size); err != nil {
+			return err
+		}
+		x.tasks.Add(1)
+		go func() {
+			defer x.tasks.Done()
+			defer x.room.give(size)
+			x.serve(req)
+		}()
+	}
+}
+
+// answerAtOnce returns the answer to what waits for nobody, and refuses; nil is for
+// serve.
+func (x *exchange) answerAtOnce(req *proto.PeerRequest) *proto.PeerResponse {
+	switch r := req.Request.(type) {
+	case *proto.PeerRequest_CurrentTerm:
+		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_CurrentTerm{CurrentTerm: &proto.CurrentTermResponse{
+			Round: r.CurrentTerm.GetRound(), Term: x.store.raft.CurrentTerm(),
+		}}}
+	case *proto.PeerRequest_ReadIndex, *proto.PeerRequest_Propose:
+	default:
+		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: "unknown question"}}
+	}
+	// Whether it is one still, after the removal, is for the peer port to know: it ends
+	// the stream.
+	if !x.member && x.store.leader.ready() {
+		if x.member = x.isMember(x.caller); !x.member {
+			return stranger(req, x.caller)
+		}
+	}
+	return nil
+}
+
+// serve answers a proposal or a read index.
+func (x *exchange) serve(req *proto.PeerRequest) {
+	if x.stream.Context().Err() != nil {
+		// The proposer asks again on another stream. What it sent before must
+		// not be overtaken by that, and then take effect after all.
+		return
+	}
+	answer := &proto.PeerResponse{Id: req.Id}
+	if r, ok := req.Request.(*proto.PeerRequest_Propose); ok {
+		answer.Answer = &proto.PeerResponse_Propose{Propose: x.apply(r.Propose, req.Term)}
+	} else {
+		x.readIndex(x.stream.Context(), x.caller, req.GetReadIndex().GetTerm(), answer)
+	}
+	select {
+	case x.answers <- answer:
+	case <-x.gone:
+	}
 }
 
 // isMember says whether a node may propose and read through this one, which leads. A

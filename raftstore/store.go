@@ -135,7 +135,7 @@ func (s *Store) open() (err error) {
 	s.transport.start(s)
 	s.start(func() { s.lead(notify) })
 	s.start(s.observe)
-	s.start(s.watchLeader)
+	s.start(s.failover)
 	s.start(s.offer)
 	s.start(s.compactor)
 	s.start(s.refresher)
