@@ -25,6 +25,19 @@
 // Readers check the floor AFTER they have walked the chains, because the floor
 // rises before a chain is cut: a walk that ends with floor <= N saw whole chains.
 //
+// One key's life. Each line is an entry, with its index or its floor, and what there is
+// after it: the key's chain, newest first, and the table's history (x is a tombstone).
+//
+//	put 5       chain 5        history 5        floor 0
+//	put 7       chain 7 5      history 5 7      floor 0
+//	delete 9    chain 9x 7 5   history 5 7 9x   floor 0
+//	compact 7   chain 9x 7     history 9x       floor 7
+//	compact 9   no chain       no history       floor 9
+//
+// Until the floor is 7, a read as of 6 finds 5; then nobody may read there, and 7 lets
+// go of 5. A read as of 8 finds 7 until the floor is 9. Then nothing is left that any
+// reader may see, and the key leaves the tree. (TestOneKeysLife reads these lines.)
+//
 // Caveats: a Version's slices are shared with everybody and must not be written
 // to. Memory of a version is freed by the garbage collector once the floor has
 // passed and the last reader has let go.
