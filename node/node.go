@@ -37,8 +37,8 @@ type Node struct {
 	cfg *Config
 	log *slog.Logger
 
-	// ending ends when the node does: Run waits for it. ran is closed when Run has returned, nil before
-	// it is called.
+	// ending ends when the node does: Run waits for it. ran is closed when Run has returned, and nil
+	// before it is called.
 	ending   context.Context
 	end      context.CancelFunc
 	mu       sync.Mutex
@@ -79,7 +79,8 @@ type Node struct {
 }
 
 // Open opens a node: its directory, its ports, its state. It takes part in nothing yet but listens
-// already, so a taken port fails here. The error has everything that has to be closed closed.
+// already, so that a taken port fails here. ctx bounds what it waits for, such as the answer to a
+// join token, and is not kept. When Open fails, nothing stays open.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err := cfg.Complete(); err != nil {
 		return nil, errors.Join(err, closeListeners(&cfg))
@@ -214,7 +215,7 @@ func (n *Node) serve(ctx context.Context) error {
 	run := func(what string, f func(context.Context) error) {
 		wg.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%s: %w", what, err))
+				cancel(failure{fmt.Errorf("%s: %w", what, err)})
 			}
 		})
 	}
@@ -241,11 +242,17 @@ func (n *Node) serve(ctx context.Context) error {
 	<-ctx.Done()
 	n.stop()
 	wg.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	if f, failed := context.Cause(ctx).(failure); failed && !errors.Is(f, context.Canceled) {
+		return f.error
 	}
 	return nil
 }
+
+// failure is why a node ends by itself: one of its parts has failed for good.
+type failure struct{ error }
+
+// Unwrap lets errors.Is see the cause.
+func (f failure) Unwrap() error { return f.error }
 
 func ignoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {

@@ -92,6 +92,19 @@ func TestCloseEndsRun(t *testing.T) {
 	}
 }
 
+// TestRunEndsWithItsContext is no failure, also when the context's time is over.
+func TestRunEndsWithItsContext(t *testing.T) {
+	n := open(t, alone(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := n.Run(ctx); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if err := n.Ready(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Ready after Run: %v", err)
+	}
+}
+
 // TestNotReady says for what.
 func TestNotReady(t *testing.T) {
 	n := open(t, alone(t)) // it does not run
