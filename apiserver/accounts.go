@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 	if res == nil {
 		return nil, errors.New("the registry has no service accounts")
 	}
-	versions, err := s.objects.rangeNow(namespacesTable, "")
+	versions, err := s.objects.Range(objects.NamespacesTable, "")
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 		if ns.Flags&proto.FlagTerminating != 0 {
 			continue
 		}
-		v, err := s.objects.current(res.Table(), res.Key(ns.Key, defaultAccount))
+		v, err := s.objects.Current(res.Table(), res.Key(ns.Key, defaultAccount))
 		if err != nil {
 			return nil, err
 		}

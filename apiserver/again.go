@@ -25,14 +25,14 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	if roles == nil || plan.Mode == consistency.Any {
 		return nil
 	}
-	if c.info.Verb != "watch" {
+	if c.Info.Verb != "watch" {
 		c.allowedBy = roles.Mark() // a collection is read in pages
 	}
 	if !roles.Changed(before) {
 		return nil
 	}
 	if c.masked != nil {
-		if _, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
+		if _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
 			c.audit.Correct(annotationDecision, "forbid")
 			return err
 		}

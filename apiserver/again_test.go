@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 )
 
 // hearing are reads of a node that hears of something while a read waits.
 type hearing struct {
-	apiserver.Reads
+	objects.Reads
 	news atomic.Pointer[func()]
 }
 

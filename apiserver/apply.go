@@ -1,40 +1,27 @@
 package apiserver
 
 import (
-	"errors"
-
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/fieldmanager"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/revise"
-	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // isApply reports whether a PATCH is a server-side apply.
 func (c *call) isApply() bool { return patch.IsApply(c.r.Header.Get("Content-Type")) }
 
-// applied is a configuration that a client applies.
-type applied struct {
-	tree  tree.Object
-	model *schema.Model
-	m     *fieldmanager.Manager
-}
-
 // readApply reads what every apply begins with.
-func (c *call) readApply() (f codec.Format, a applied, err error) {
-	if err = c.q.CheckApply(); err != nil {
+func (c *call) readApply() (f codec.Format, a objects.Applied, err error) {
+	if err = c.Options.CheckApply(); err != nil {
 		return
 	}
 	c.noteWrite()
-	shown := c.res
-	if c.info.Subresource == "scale" {
-		shown = scaleResource
+	shown := c.Resource
+	if c.Info.Subresource == "scale" {
+		shown = objects.ScaleResource
 	}
 	if f, err = c.format(shown, codec.ShapeObject); err != nil {
 		return
@@ -52,88 +39,26 @@ func (c *call) readApply() (f codec.Format, a applied, err error) {
 		return
 	}
 	if len(body.Duplicates) > 0 {
-		switch c.q.Strictness() {
+		switch c.Options.Strictness() {
 		case request.StrictFields:
-			err = status.BadRequest("error strict decoding YAML: %s", joinFindings(body.Duplicates))
+			err = status.BadRequest("error strict decoding YAML: %s", objects.JoinFindings(body.Duplicates))
 			return
 		case request.WarnFields:
-			c.warn(body.Duplicates)
+			c.Warn(body.Duplicates)
 		}
 	}
-	if a.model, err = c.model(); err != nil {
+	if a.Model, err = c.Model(); err != nil {
 		return
 	}
-	a.tree, c.applying = body.Object, true
-	if shown == c.res {
-		if a.tree, err = canonical(body.Object, a.model); err != nil {
-			err = status.CannotBeHandled(c.res.GVK(), c.res.Kind, err)
+	a.Tree, c.Applying = body.Object, true
+	if shown == c.Resource {
+		if a.Tree, err = objects.Canonical(body.Object, a.Model); err != nil {
+			err = status.CannotBeHandled(c.Resource.GVK(), c.Resource.Kind, err)
 			return
 		}
 	}
-	a.m, err = c.s.objects.fields.of(c.res, c.info.Subresource, c.s.cfg.Kinds())
+	a.Manager, err = c.FieldManager()
 	return
-}
-
-// canonical is a configuration with its values in the form in which they are
-// stored, so that to apply "1000m" where there is "1" is no conflict; upstream
-// compares the texts. What does not fit is left to the merge, which names it, and
-// nulls are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
-func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
-	fitted := runtime.DeepCopyJSON(sent)
-	dropNulls(fitted)
-	switch unknown, err := model.FitKeeping(fitted); {
-	case errors.Is(err, schema.ErrTooDeep):
-		return nil, err
-	case err != nil || len(unknown) > 0:
-		return sent, nil
-	}
-	addNulls(fitted, sent)
-	return fitted, nil
-}
-
-// dropNulls takes the fields that are null out of an object.
-func dropNulls(v any) {
-	switch v := v.(type) {
-	case tree.Object:
-		for k, x := range v {
-			if x == nil {
-				delete(v, k)
-				continue
-			}
-			dropNulls(x)
-		}
-	case []any:
-		for _, x := range v {
-			dropNulls(x)
-		}
-	}
-}
-
-// addNulls gives an object the fields that are null in from, which has the same
-// lists.
-func addNulls(v, from any) {
-	switch from := from.(type) {
-	case tree.Object:
-		to, ok := v.(tree.Object)
-		if !ok {
-			return
-		}
-		for k, x := range from {
-			if x == nil {
-				to[k] = nil
-			} else if y, ok := to[k]; ok {
-				addNulls(y, x)
-			}
-		}
-	case []any:
-		to, ok := v.([]any)
-		if !ok || len(to) != len(from) {
-			return
-		}
-		for i, x := range from {
-			addNulls(to[i], x)
-		}
-	}
 }
 
 // apply serves a server-side apply (KEP-555) of an object.
@@ -142,98 +67,45 @@ func (c *call) apply() error {
 	if err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	w, err := c.GuaranteedUpdate(c.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
-			return c.applyNew(a)
+			return c.ApplyNew(a)
 		}
-		old, obj, err := c.merged(cur, a)
+		old, obj, err := c.Merged(cur, a)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
-		if c.res.Subresource("status") != nil {
+		if c.Resource.Subresource("status") != nil {
 			tree.CopyField(obj, old, "status")
 		}
-		return c.replace(cur, obj, old)
+		return c.Replace(cur, obj, old)
 	})
 	if err != nil {
 		return err
 	}
-	return c.answer(f, codeOf(w.created), w)
+	return c.answer(f, codeOf(w.Created), w)
 }
 
 // applyPart serves an apply of the status or of another part.
-func (c *call) applyPart(take part) error {
+func (c *call) applyPart(take objects.Part) error {
 	f, a, err := c.readApply()
 	if err != nil {
 		return err
 	}
-	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	w, err := c.GuaranteedUpdate(c.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
-			return change{}, c.notFound()
+			return objects.Change{}, c.NotFound()
 		}
-		old, obj, err := c.merged(cur, a)
+		old, obj, err := c.Merged(cur, a)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
-		return c.replacePart(cur, obj, old, take)
+		return c.ReplacePart(cur, obj, old, take)
 	})
 	if err != nil {
 		return err
 	}
 	return c.answer(f, codeOf(false), w)
-}
-
-// applyNew creates the object that is applied.
-func (o *op) applyNew(a applied) (change, error) {
-	obj, err := a.m.Apply(a.m.Nothing(), a.tree, o.q.FieldManager, o.q.Forced())
-	if err != nil {
-		return change{}, revise.Settled{Err: applyError(err)}
-	}
-	obj, meta, err := o.fitMerged(a, obj)
-	if err != nil {
-		return change{}, revise.Settled{Err: err}
-	}
-	if tree.Text(meta, "uid") != "" {
-		return change{}, status.UIDPrecondition(o.res.GroupResource(), o.info.Name, o.keyPath(), tree.Text(meta, "uid"), "")
-	}
-	return o.decideInsert(obj, meta)
-}
-
-// merged merges a configuration into the current version.
-func (o *op) merged(cur *mvcc.Version, a applied) (old, obj tree.Object, err error) {
-	if old, err = o.decode(cur); err != nil {
-		return nil, nil, err
-	}
-	result, err := a.m.Apply(old, a.tree, o.q.FieldManager, o.q.Forced())
-	if err != nil {
-		return nil, nil, applyError(err)
-	}
-	obj, meta, err := o.fitMerged(a, result)
-	if err != nil {
-		return nil, nil, err
-	}
-	return old, obj, o.checkIdentity(meta, cur)
-}
-
-// fitMerged brings the result of an apply, whose values are as the client wrote
-// them, into the form in which they are stored.
-func (o *op) fitMerged(a applied, result tree.Object) (obj, meta tree.Object, err error) {
-	if _, err := a.model.Fit(result); err != nil {
-		return nil, nil, status.CannotBeHandled(o.res.GVK(), o.res.Kind, err)
-	}
-	if obj, meta, err = tree.WithOwnMeta(result); err != nil {
-		return nil, nil, err
-	}
-	return obj, meta, o.matchPath(obj)
-}
-
-// applyError words what the merge refuses. Upstream answers 500 for a
-// configuration that does not fit the schema; it is the client's mistake.
-func applyError(err error) error {
-	if _, ok := err.(apierrors.APIStatus); ok {
-		return err
-	}
-	return status.BadRequest("%v", err)
 }
 
 // applyToScale serves an apply of a Scale: that of the field of the object that the
@@ -243,46 +115,46 @@ func (c *call) applyToScale() error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkKind(a.tree, scaleResource.GVK()); err != nil {
+	if _, err := objects.CheckKind(a.Tree, objects.ScaleResource.GVK()); err != nil {
 		return err
 	}
-	sent, err := tree.Meta(a.tree)
+	sent, err := tree.Meta(a.Tree)
 	if err != nil {
 		return err
 	}
-	part := tree.Object{"kind": c.res.Kind, "apiVersion": c.res.GroupVersion().String(), "metadata": tree.Object{}}
+	part := tree.Object{"kind": c.Resource.Kind, "apiVersion": c.Resource.GroupVersion().String(), "metadata": tree.Object{}}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion"} {
 		if v, ok := sent[name]; ok {
 			part["metadata"].(tree.Object)[name] = v
 		}
 	}
-	if replicas := tree.Lookup(a.tree, "spec.replicas"); replicas != nil {
-		if err := tree.Set(part, c.sub.SpecReplicas, replicas); err != nil {
+	if replicas := tree.Lookup(a.Tree, "spec.replicas"); replicas != nil {
+		if err := tree.Set(part, c.Subresource.SpecReplicas, replicas); err != nil {
 			return err
 		}
 	}
-	a.tree = part
-	w, err := c.mutate(c.key(), func(cur *mvcc.Version) (change, error) {
+	a.Tree = part
+	w, err := c.GuaranteedUpdate(c.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
-			return change{}, c.notFound()
+			return objects.Change{}, c.NotFound()
 		}
-		old, merged, err := c.merged(cur, a)
+		old, merged, err := c.Merged(cur, a)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		scaled, meta, err := tree.WithOwnMeta(old)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		mergedMeta, err := tree.Meta(merged)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		tree.CopyField(meta, mergedMeta, "managedFields")
-		return c.rescale(cur, scaled, old, tree.Lookup(merged, c.sub.SpecReplicas))
+		return c.Rescale(cur, scaled, old, tree.Lookup(merged, c.Subresource.SpecReplicas))
 	})
 	if err != nil {
 		return err
 	}
-	return c.answerScale(f, w.obj)
+	return c.answerScale(f, w.Object)
 }

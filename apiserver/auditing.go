@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -36,15 +37,15 @@ func (c *call) audited() {
 	if c.s.cfg.Audit == nil {
 		return
 	}
-	i := &c.info
-	a := &audit.Attributes{User: auditUser(c.user), Verb: i.Verb, Path: i.Path}
+	i := &c.Info
+	a := &audit.Attributes{User: auditUser(c.User), Verb: i.Verb, Path: i.Path}
 	if i.IsResource {
 		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.Selected), i.Group, i.Version
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
-	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.start, a)
+	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
 	// Answers of other paths are none of the API's objects: among ours are secrets.
-	c.keep = i.IsResource && c.audit.WantsResponse() && !c.kind.LongRunning
+	c.keep = i.IsResource && c.audit.WantsResponse() && !c.Kind.LongRunning
 }
 
 // Users in whose name the node's own loops delete, as far as the audit log is
@@ -62,20 +63,20 @@ func ownUser(name string, groups ...string) *audit.User {
 
 // deleteAs is deleteOne of an operation that no client asked for, with the audit event that
 // the request of a controller would have.
-func (s *Server) deleteAs(user *audit.User, o *op, options *metav1.DeleteOptions) (w written, err error) {
+func (s *Server) deleteAs(user *audit.User, o *objects.Op, options *metav1.DeleteOptions) (w objects.Written, err error) {
 	var event *audit.Event
 	if s.cfg.Audit != nil {
-		i := &o.info
+		i := &o.Info
 		r := &http.Request{URL: &url.URL{Path: i.ObjectPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
-		event = s.cfg.Audit.Begin(r, uuid.NewString(), o.start, &audit.Attributes{
+		event = s.cfg.Audit.Begin(r, uuid.NewString(), o.Start, &audit.Attributes{
 			User: user, Verb: i.Verb, Path: r.URL.Path, Namespace: i.Namespace, Name: i.Name,
 			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
 		})
 	}
-	w, _, err = o.deleteOne(options)
+	w, _, err = o.Delete(options)
 	code := http.StatusOK
 	if err != nil {
-		answer := status.ForRequest(err, o.info.Verb, o.res.GroupResource())
+		answer := status.ForRequest(err, o.Info.Verb, o.Resource.GroupResource())
 		event.Refused(answer)
 		code = int(answer.Code)
 	}
@@ -90,12 +91,12 @@ func auditUser(u *auth.User) *audit.User {
 // deprecated tells everybody that a version is on its way out: the client, the
 // metrics and the audit log.
 func (c *call) deprecated() {
-	d := c.res.Deprecation
+	d := c.Resource.Deprecation
 	if d == nil {
 		return
 	}
-	c.warn([]string{d.Warning})
-	c.s.cfg.Observer.Deprecated(&c.kind, d.RemovedRelease)
+	c.Warn([]string{d.Warning})
+	c.s.cfg.Observer.Deprecated(&c.Kind, d.RemovedRelease)
 	c.audit.Annotate(annotationDeprecated, "true")
 	if d.RemovedRelease != "" {
 		c.audit.Annotate(annotationRemoved, d.RemovedRelease)
@@ -108,7 +109,7 @@ func (c *call) auditBody(raw []byte) {
 		return
 	}
 	contentType := c.r.Header.Get("Content-Type")
-	patch := c.info.Verb == "patch"
+	patch := c.Info.Verb == "patch"
 	if text, ok := c.asJSON(contentType, raw); ok {
 		c.audit.Request(text, patch)
 	}
@@ -163,7 +164,7 @@ func (c *call) asJSON(contentType string, raw []byte) (text []byte, ok bool) {
 		text, _, err := codec.YAMLToJSON(raw)
 		return text, err == nil
 	case mediaType == codec.Protobuf:
-		body, err := codec.Decode(contentType, raw, c.res)
+		body, err := codec.Decode(contentType, raw, c.Resource)
 		if err != nil {
 			return nil, false
 		}

@@ -2,10 +2,10 @@ package apiserver
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
@@ -28,7 +28,7 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree.Object
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
 	}
-	gvk, err := checkKind(body.Object, res.GVK())
+	gvk, err := objects.CheckKind(body.Object, res.GVK())
 	if err != nil {
 		if res.Custom && gvk.Kind != res.Kind {
 			// Upstream takes any kind of its group when it decodes, and validates it.
@@ -41,38 +41,6 @@ func (c *call) readObject(res *kinds.Resource, model *schema.Model) (tree.Object
 	return body.Object, c.fit(body, gvk, res.Kind, model)
 }
 
-// checkKind refuses a body of another kind than the path's; what it does not
-// say is taken from the path.
-func checkKind(obj tree.Object, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
-	got, err := sentKind(tree.Text(obj, "kind"), tree.Text(obj, "apiVersion"), want)
-	if err == nil {
-		obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
-	}
-	return got, err
-}
-
-// sentKind is checkKind for what a body says of itself.
-func sentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
-	got := want
-	if kind != "" {
-		got.Kind = kind
-	}
-	if apiVersion != "" {
-		gv, err := apischema.ParseGroupVersion(apiVersion)
-		if err != nil {
-			return got, status.BadRequest("%v", err)
-		}
-		got.Group, got.Version = gv.Group, gv.Version
-	}
-	switch {
-	case got.Kind != want.Kind:
-		return got, status.CannotBeHandled(got, want.Kind, fmt.Errorf("the path is one of %s", want.GroupVersion().WithKind(want.Kind)))
-	case got.GroupVersion() != want.GroupVersion():
-		return got, status.VersionMismatch(got.GroupVersion().String(), want.GroupVersion().String())
-	}
-	return got, nil
-}
-
 // fit makes a decoded body conform to the model. What that drops is ignored,
 // warned about or refused, as fieldValidation asks.
 func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string, model *schema.Model) error {
@@ -80,8 +48,8 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 	if err != nil {
 		return status.CannotBeHandled(gvk, kind, err)
 	}
-	findings := findingsOf(body.Duplicates, unknown)
-	if len(findings) > 1 && !c.res.Custom { // whose are in upstream's order
+	findings := objects.Findings(body.Duplicates, unknown)
+	if len(findings) > 1 && !c.Resource.Custom { // whose are in upstream's order
 		findings = body.InOrder(findings)
 	}
 	return c.found(findings, gvk, kind)
@@ -89,27 +57,13 @@ func (c *call) fit(body codec.Body, gvk apischema.GroupVersionKind, kind string,
 
 // found refuses or warns about what strict decoding has found, as fieldValidation asks.
 func (c *call) found(findings []string, gvk apischema.GroupVersionKind, kind string) error {
-	switch c.q.Strictness() {
+	switch c.Options.Strictness() {
 	case request.StrictFields:
 		if len(findings) > 0 {
 			return status.StrictDecoding(gvk, kind, findings)
 		}
 	case request.WarnFields:
-		c.warn(findings)
+		c.Warn(findings)
 	}
 	return nil
 }
-
-// findingsOf words what strict decoding finds.
-func findingsOf(duplicates, unknown []string) []string {
-	if len(unknown) == 0 {
-		return duplicates
-	}
-	findings := append([]string(nil), duplicates...)
-	for _, path := range unknown {
-		findings = append(findings, fmt.Sprintf("unknown field %q", path))
-	}
-	return findings
-}
-
-func joinFindings(findings []string) string { return strings.Join(findings, ", ") }

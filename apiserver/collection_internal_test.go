@@ -34,11 +34,11 @@ func TestSingleCollection(t *testing.T) {
 		"/api/v1/namespaces/a/pods?fieldSelector=a%3Db&fieldSelector=metadata.name": false,
 	} {
 		c := &call{s: s, r: httptest.NewRequest(http.MethodGet, target, nil)}
-		if !c.info.Parse(c.r) {
+		if !c.Info.Parse(c.r) {
 			t.Fatal(target)
 		}
 		c.classify(registry)
-		c.info.Selected = c.info.SelectedName(c.r.URL.RawQuery)
+		c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
 		if of := c.collection(); of.Single != single {
 			t.Errorf("%s: single %t", target, of.Single)
 		}

@@ -236,9 +236,9 @@ func (d *decoding) forgetLocked(name string, u *decodingUser) {
 func (c *call) admitDecoding(body []byte, res *kinds.Resource) error {
 	way := codec.Whole
 	switch {
-	case c.info.Verb == "patch" && c.isApply():
+	case c.Info.Verb == "patch" && c.isApply():
 		way = codec.Applied
-	case c.info.Verb == "patch":
+	case c.Info.Verb == "patch":
 		way = codec.Merged
 	}
 	cost, err := codec.Cost(way, c.r.Header.Get("Content-Type"), body, res)
@@ -249,8 +249,8 @@ func (c *call) admitDecoding(body []byte, res *kinds.Resource) error {
 	if cost <= freeCost && c.urgent() {
 		return nil
 	}
-	if !c.s.decoding.take(c.ctx, c.user.Name, cost) {
-		if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
+	if !c.s.decoding.take(c.Context, c.User.Name, cost) {
+		if errors.Is(c.Context.Err(), context.DeadlineExceeded) {
 			return status.Timeout()
 		}
 		return status.TooMany(retryRefused)
@@ -264,16 +264,16 @@ const smallObject = 4 << 10
 
 // currentCost is what the object that is changed takes, which is decoded too.
 func (c *call) currentCost(way codec.Way) int64 {
-	if c.info.Name == "" || c.info.Verb != "update" && c.info.Verb != "patch" || c.res.Virtual {
+	if c.Info.Name == "" || c.Info.Verb != "update" && c.Info.Verb != "patch" || c.Resource.Virtual {
 		return 0
 	}
-	v, err := c.s.objects.current(c.res.Table(), c.key())
+	v, err := c.s.objects.Current(c.Resource.Table(), c.Key())
 	if err != nil || v == nil || len(v.Value) < smallObject {
 		return 0
 	}
 	// It is there, no matter who made it that large: it must not keep its own users from changing it, nor
 	// ask for more than a user may have.
-	return min(codec.StoredCost(way, v.Value, c.res), c.s.decoding.share)
+	return min(codec.StoredCost(way, v.Value, c.Resource), c.s.decoding.share)
 }
 
 // charge makes the request hold that many bytes for its body.
@@ -282,12 +282,12 @@ func (c *call) charge(bytes int64) bool {
 	if more <= 0 {
 		return true
 	}
-	if !c.s.decoding.read(c.user.Name, more, c.s.cfg.Limits.WriteBytes/readingShare) {
+	if !c.s.decoding.read(c.User.Name, more, c.s.cfg.Limits.WriteBytes/readingShare) {
 		c.s.cfg.Observer.RequestRefused(true, "bytes")
 		return false
 	}
 	if !c.s.writes.grow(more, c.urgent()) {
-		c.s.decoding.readDone(c.user.Name, more)
+		c.s.decoding.readDone(c.User.Name, more)
 		return false
 	}
 	c.held += more
@@ -301,13 +301,13 @@ func (c *call) charge(bytes int64) bool {
 // slow.
 func (c *call) giveBack() {
 	if c.counted > 0 {
-		c.s.decoding.readDone(c.user.Name, c.counted)
+		c.s.decoding.readDone(c.User.Name, c.counted)
 		c.s.writes.shrink(c.counted)
 		c.held -= c.counted
 		c.counted = 0
 	}
 	if c.decoded > 0 {
-		c.s.decoding.give(c.user.Name, c.decoded)
+		c.s.decoding.give(c.User.Name, c.decoded)
 		c.decoded = 0
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -24,50 +23,42 @@ import (
 )
 
 // definitionStrategy is that of CustomResourceDefinitions.
-var definitionStrategy = strategy{
-	complete: func(o *op, obj, old tree.Object) error {
-		if o.info.Subresource != "" {
+var definitionStrategy = objects.Strategy{
+	Complete: func(o *objects.Op, obj, old tree.Object) error {
+		if o.Info.Subresource != "" {
 			return nil
 		}
 		if err := crd.Default(obj); err != nil {
-			return revise.Settled{Err: status.CannotBeHandled(o.res.GVK(), o.res.Kind, err)}
+			return revise.Settled{Err: status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)}
 		}
 		return crd.PrepareStatus(obj, old == nil)
 	},
-	validate: func(o *op, obj, old tree.Object) (field.ErrorList, error) {
-		return crd.ValidateDefinition(o.ctx, obj, old, o.info.Subresource == "status")
+	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+		return crd.ValidateDefinition(o.Context, obj, old, o.Info.Subresource == "status")
 	},
-	validatesAll: true,
-	startDelete:  startDeleteDefinition,
+	ValidatesAll: true,
+	StartDelete:  startDeleteDefinition,
 }
 
 // customStrategy is that of all custom resources.
-var customStrategy = strategy{
-	forUser: func(o *op, _, old tree.Object) error {
-		if old == nil && crd.Of(o.res).Definition().Terminating() {
-			return definitionTerminating(o.res)
+var customStrategy = objects.Strategy{
+	ForUser: func(o *objects.Op, _, old tree.Object) error {
+		if old == nil && crd.Of(o.Resource).Definition().Terminating() {
+			return objects.DefinitionTerminating(o.Resource)
 		}
 		return nil
 	},
-	validate: func(o *op, obj, old tree.Object) (field.ErrorList, error) {
-		v := crd.Of(o.res)
-		if o.info.Subresource == "status" {
-			return v.ValidateStatus(o.ctx, obj, old)
+	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+		v := crd.Of(o.Resource)
+		if o.Info.Subresource == "status" {
+			return v.ValidateStatus(o.Context, obj, old)
 		}
-		return v.Validate(o.ctx, obj, old)
+		return v.Validate(o.Context, obj, old)
 	},
 }
 
-// definitionTerminating is the answer to a create of what is on its way out.
-func definitionTerminating(res *kinds.Resource) error {
-	e := apierrors.NewMethodNotSupported(res.GroupResource(), "create")
-	e.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
-	e.ErrStatus.Code = http.StatusMethodNotAllowed
-	return e
-}
-
 // startDeleteDefinition keeps a definition until its objects are deleted.
-func startDeleteDefinition(o *op, obj tree.Object) (held bool) {
+func startDeleteDefinition(o *objects.Op, obj tree.Object) (held bool) {
 	meta := tree.As(obj["metadata"])
 	if tree.Text(meta, "deletionTimestamp") != "" {
 		return false
@@ -76,7 +67,7 @@ func startDeleteDefinition(o *op, obj tree.Object) (held bool) {
 	if err != nil {
 		return false // what is stored was checked
 	}
-	crd.SetCondition(state, crd.TerminatingPending, o.s.cfg.Now())
+	crd.SetCondition(state, crd.TerminatingPending, o.Store.Now())
 	if obj["status"], err = crd.StatusTree(state); err != nil {
 		return false
 	}
@@ -108,7 +99,7 @@ func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error
 	if s.cfg.Definitions == nil {
 		return false, nil
 	}
-	if err := s.objects.confirm(ctx); err != nil {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return true, fmt.Errorf("settle definitions: %w", err)
 	}
 	res := s.cfg.Kinds().Lookup(definitionsResource)
@@ -173,21 +164,21 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	if res == nil {
 		return 0, nil
 	}
-	versions, err := s.objects.rangeNow(res.Table(), "")
+	versions, err := s.objects.Range(res.Table(), "")
 	if err != nil {
 		return 0, err
 	}
 	background := metav1.DeletePropagationBackground
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, v := range versions {
-		view := fieldView{version: v, namespaced: res.Namespaced}
-		o := s.objects.system(ctx, res, view.Get(request.FieldNamespace), view.Get(request.FieldName), "delete")
+		namespace, name := objects.SplitKey(res, v.Key)
+		o := s.objects.System(ctx, res, namespace, name, "delete")
 		w, err := s.deleteAs(asServer, o, options)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return 0, fmt.Errorf("delete %s %s: %w", res.GroupResource(), v.Key, err)
-		case !w.deleted:
+		case !w.Deleted:
 			remaining++
 		}
 	}
@@ -201,26 +192,26 @@ func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *cr
 	if err != nil {
 		return err
 	}
-	o := s.objects.system(ctx, res, "", d.Metadata.Name, "update")
-	o.info.Subresource, o.sub = "status", res.Subresource("status")
-	_, err = o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
+	o := s.objects.System(ctx, res, "", d.Metadata.Name, "update")
+	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
+	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.Revision != d.Stored.Revision {
-			return change{none: true}, nil
+			return objects.Change{None: true}, nil
 		}
 		old, err := codec.DecodeStored(res, cur)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		obj, meta, err := tree.WithOwnMeta(old)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		obj["status"] = shown
 		if release {
 			list, _ := tree.Strings(meta["finalizers"])
 			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
 		}
-		return o.replace(cur, obj, old)
+		return o.Replace(cur, obj, old)
 	})
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -25,7 +25,7 @@ const collectionPage = 10_000
 // atomic. It goes through the collection in pages of one state; an explicit limit
 // ends it after the first. The answer is the list of what was there.
 func (c *call) deleteCollection() error {
-	f, err := c.format(c.res, codec.ShapeList)
+	f, err := c.format(c.Resource, codec.ShapeList)
 	if err != nil {
 		return err
 	}
@@ -33,11 +33,11 @@ func (c *call) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	sel, err := c.selection()
+	sel, err := c.Select()
 	if err != nil {
 		return err
 	}
-	params := c.params(sel)
+	params := c.ListParams(sel)
 	limited := params.Limit != 0
 	if !limited {
 		// With a limit, a bare resourceVersion means exactly that one: nothing newer
@@ -68,23 +68,23 @@ func (c *call) deleteCollection() error {
 			break
 		}
 	}
-	return codec.WriteList(c, c.r, f, c.res, meta, items)
+	return codec.WriteList(c, c.r, f, c.Resource, meta, items)
 }
 
 // nextPage reads one page of a collection as a list would.
-func (c *call) nextPage(params consistency.Params, sel *selection) (mvcc.Page, proto.Revision, error) {
-	plan, err := c.planList(params)
+func (c *call) nextPage(params consistency.Params, sel *objects.Selection) (mvcc.Page, proto.Revision, error) {
+	plan, err := c.PlanList(params)
 	if err != nil {
 		return mvcc.Page{}, 0, err
 	}
-	at, err := c.s.cfg.Reads.Await(c.ctx, plan)
+	at, err := c.s.cfg.Reads.Await(c.Context, plan)
 	if err == nil {
 		err = c.stillAllowed(plan)
 	}
 	if err != nil {
 		return mvcc.Page{}, 0, err
 	}
-	return c.page(plan, at, sel)
+	return c.Page(plan, at, sel)
 }
 
 // deleteAll deletes objects side by side. That some are gone already is no error;
@@ -138,12 +138,11 @@ func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (err error
 	// The filter's containment does not reach this goroutine.
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.cfg.Observer.Panicked(&c.kind)
+			c.s.cfg.Observer.Panicked(&c.Kind)
 			c.s.cfg.Log.Error("panic in a request", "panic", p, "key", v.Key, "stack", string(debug.Stack()))
 			err = fmt.Errorf("delete %s: panic", v.Key)
 		}
 	}()
-	view := fieldView{version: v, namespaced: c.res.Namespaced}
-	_, _, err = c.listed(view.Get(request.FieldNamespace), view.Get(request.FieldName)).deleteOne(o)
+	_, _, err = c.Listed(objects.SplitKey(c.Resource, v.Key)).Delete(o)
 	return err
 }

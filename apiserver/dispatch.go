@@ -5,9 +5,8 @@ import (
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
@@ -26,15 +25,15 @@ func (c *call) dispatch() {
 }
 
 func (c *call) route() error {
-	if c.res == nil {
-		if c.s.cfg.Kinds().HasGroup(c.info.Group) {
+	if c.Resource == nil {
+		if c.s.cfg.Kinds().HasGroup(c.Info.Group) {
 			return status.NoSuchResource()
 		}
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
-	if c.sub == nil && needKubelet[c.res.CodeName()+"/"+c.info.Subresource] {
-		return withoutKubelet(c.res.GroupResource(), c.info.Subresource)
+	if c.Subresource == nil && needKubelet[c.Resource.CodeName()+"/"+c.Info.Subresource] {
+		return withoutKubelet(c.Resource.GroupResource(), c.Info.Subresource)
 	}
 	if !c.placed() {
 		return status.NoSuchResource()
@@ -44,17 +43,17 @@ func (c *call) route() error {
 		return status.NoSuchMethod()
 	}
 	c.deprecated()
-	q := &c.q
-	if err := q.Parse(c.r.URL.RawQuery, c.info.Verb); err != nil {
+	q := &c.Options
+	if err := q.Parse(c.r.URL.RawQuery, c.Info.Verb); err != nil {
 		return err
 	}
-	if q.Timeout > 0 && !c.kind.LongRunning {
+	if q.Timeout > 0 && !c.Kind.LongRunning {
 		// Only ever shortens what the filters have set.
-		ctx, cancel := context.WithTimeout(c.ctx, q.Timeout)
+		ctx, cancel := context.WithTimeout(c.Context, q.Timeout)
 		defer cancel()
-		c.ctx = ctx
+		c.Context = ctx
 	}
-	if c.info.Subresource != "" {
+	if c.Info.Subresource != "" {
 		return c.subresource()
 	}
 	return c.verb()
@@ -62,11 +61,11 @@ func (c *call) route() error {
 
 // placed reports whether the path's scope is the resource's.
 func (c *call) placed() bool {
-	i := &c.info
-	if c.info.Subresource != "" && c.sub == nil {
+	i := &c.Info
+	if c.Info.Subresource != "" && c.Subresource == nil {
 		return false
 	}
-	if !c.res.Namespaced {
+	if !c.Resource.Namespaced {
 		// A namespace's own path carries its name as the namespace, for RBAC.
 		if i.OwnNamespace {
 			i.ObjectNamespace = ""
@@ -79,18 +78,18 @@ func (c *call) placed() bool {
 }
 
 func (c *call) verb() error {
-	i := &c.info
-	if c.res.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
+	i := &c.Info
+	if c.Resource.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
 		return status.NoSuchMethod()
 	}
 	// POST goes to a collection, PUT and PATCH to an object.
 	if i.Verb == "create" && i.Name != "" || (i.Verb == "update" || i.Verb == "patch") && i.Name == "" {
 		return status.NoSuchMethod()
 	}
-	if !c.res.HasVerb(i.Verb) {
+	if !c.Resource.HasVerb(i.Verb) {
 		return status.NoSuchMethod()
 	}
-	if c.res.Virtual {
+	if c.Resource.Virtual {
 		return c.virtual()
 	}
 	switch i.Verb {
@@ -117,25 +116,25 @@ func (c *call) verb() error {
 // subresource serves what lies below an object. Status and scale are the same
 // for every kind; the rest is in the table of hooks.
 func (c *call) subresource() error {
-	if c.info.Name == "" || c.res.Namespaced && c.info.Namespace == "" {
+	if c.Info.Name == "" || c.Resource.Namespaced && c.Info.Namespace == "" {
 		return status.NoSuchResource()
 	}
-	if !hasVerb(c.sub.Verbs, c.info.Verb) {
+	if !hasVerb(c.Subresource.Verbs, c.Info.Verb) {
 		return status.NoSuchMethod()
 	}
-	if f := subresourceHooks[c.res.CodeName()+"/"+c.sub.Name]; f != nil {
+	if f := subresourceHooks[c.Resource.CodeName()+"/"+c.Subresource.Name]; f != nil {
 		return f(c)
 	}
-	if take := partHooks[c.res.CodeName()+"/"+c.sub.Name]; take != nil {
+	if take := partHooks[c.Resource.CodeName()+"/"+c.Subresource.Name]; take != nil {
 		return c.partOf(take)
 	}
-	switch c.sub.Name {
+	switch c.Subresource.Name {
 	case "status":
-		return c.partOf(takeStatus)
+		return c.partOf(objects.CopyStatus)
 	case "scale":
 		return c.scale()
 	}
-	return notImplemented(c.res.GroupResource(), c.sub.Name)
+	return notImplemented(c.Resource.GroupResource(), c.Subresource.Name)
 }
 
 func hasVerb(verbs []string, verb string) bool {
@@ -145,20 +144,6 @@ func hasVerb(verbs []string, verb string) bool {
 		}
 	}
 	return false
-}
-
-// key of the object that the path names.
-func (o *op) key() string { return o.res.Key(o.info.ObjectNamespace, o.info.Name) }
-
-// model of the resource's objects.
-func (o *op) model() (*schema.Model, error) { return modelOf(o.res) }
-
-// modelOf is the model of a resource's objects.
-func modelOf(res *kinds.Resource) (*schema.Model, error) {
-	if v := crd.Of(res); v != nil {
-		return v.Model()
-	}
-	return schema.Lookup(res.Model)
 }
 
 // format negotiates the form of the answer, before anything is done that could

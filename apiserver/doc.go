@@ -7,10 +7,8 @@
 //     watchers and nothing else that runs.
 //   - call is one request on its way through the filters to a verb. There is one
 //     file per verb.
-//   - op is what a request does with objects, without HTTP: a call embeds one, and
-//     what the node does by itself has one alone. No call is ever made without a
-//     request. objectStore is what operations decide on and write to.
-//   - strategy is what the objects of one kind have as code.
+//     It embeds an objects.Op, which is what it does with objects; what the node does by
+//     itself has an Op alone, and no call is ever made without a request.
 //   - Store is what the API needs of the replicated store.
 //
 // The way of a request: ServeHTTP (filters.go) contains panics, names the
@@ -18,7 +16,7 @@
 // (dispatch.go) finds the verb and reads its parameters (package request); the verb asks
 // package consistency for a plan and a revision, and reads one immutable state.
 //
-// The way of a write (write.go): every decision is made against a version that
+// The way of a write (package objects): every decision is made against a version that
 // this node has, and the log entry carries the condition that the version is
 // still the newest. Whatever a client would be refused for, or answered without
 // a write, because of what the state looks like is confirmed against a state

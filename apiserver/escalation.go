@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/tree"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,8 +39,8 @@ type Roles interface {
 // unchecked reports whether a write of roles or bindings needs no check: without
 // roles there is nothing to escalate to, system:masters has everything, and who
 // only changes what garbage collection goes by grants nothing.
-func (e *escalation) unchecked(o *op, obj, old tree.Object) bool {
-	return e.roles == nil || o.user.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
+func (e *escalation) unchecked(o *objects.Op, obj, old tree.Object) bool {
+	return e.roles == nil || o.User.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
 }
 
 // onlyCollectionFields reports whether two versions differ in nothing but what
@@ -58,16 +59,16 @@ func onlyCollectionFields(obj, old tree.Object) bool {
 	return tree.Equal(strip(obj), strip(old))
 }
 
-func (e *escalation) storeRole(o *op, obj, old tree.Object) error {
+func (e *escalation) storeRole(o *objects.Op, obj, old tree.Object) error {
 	if e.unchecked(o, obj, old) {
 		return nil
 	}
 	name := tree.Text(tree.As(obj["metadata"]), "name")
 	asked := name
-	if o.info.Verb == "create" {
+	if o.Info.Verb == "create" {
 		asked = "" // as the path of a POST names nothing
 	}
-	if o.mayAlso("escalate", o.res.GroupResource(), asked) {
+	if o.Permitted("escalate", o.Resource.GroupResource(), asked) {
 		return nil
 	}
 	var role rbacv1.ClusterRole // a Role has a part of its fields
@@ -87,19 +88,19 @@ func (e *escalation) storeRole(o *op, obj, old tree.Object) error {
 
 // confirmNoEscalation refuses to give rules that the user has not. at is the field of the
 // object that gives them; instead, if it is not empty, is said instead of what is missing.
-func (e *escalation) confirmNoEscalation(o *op, name, at string, rules []rbacv1.PolicyRule, instead string) error {
-	err := e.roles.ConfirmNoEscalation(o.ctx, o.user, o.info.ObjectNamespace, rules)
+func (e *escalation) confirmNoEscalation(o *objects.Op, name, at string, rules []rbacv1.PolicyRule, instead string) error {
+	err := e.roles.ConfirmNoEscalation(o.Context, o.User, o.Info.ObjectNamespace, rules)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, rbac.ErrTooManyCombinations):
-		return o.invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
-	case o.ctx.Err() != nil && errors.Is(err, o.ctx.Err()):
+		return o.Invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
+	case o.Context.Err() != nil && errors.Is(err, o.Context.Err()):
 		return err
 	case instead != "":
 		err = errors.New(instead)
 	}
-	return apierrors.NewForbidden(o.res.GroupResource(), name, err)
+	return apierrors.NewForbidden(o.Resource.GroupResource(), name, err)
 }
 
 func collects(obj tree.Object) bool {
@@ -107,7 +108,7 @@ func collects(obj tree.Object) bool {
 	return len(list) > 0
 }
 
-func (e *escalation) storeBinding(o *op, obj, old tree.Object) error {
+func (e *escalation) storeBinding(o *objects.Op, obj, old tree.Object) error {
 	if e.unchecked(o, obj, old) {
 		return nil
 	}
@@ -117,30 +118,17 @@ func (e *escalation) storeBinding(o *op, obj, old tree.Object) error {
 	}
 	switch ref.Kind {
 	case "ClusterRole":
-		if o.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
+		if o.Permitted("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
 			return nil
 		}
 	case "Role":
-		if o.mayAlso("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
+		if o.Permitted("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
 			return nil
 		}
 	}
-	rules, err := e.roles.RulesOfRole(ref, o.info.ObjectNamespace)
+	rules, err := e.roles.RulesOfRole(ref, o.Info.ObjectNamespace)
 	if err != nil {
 		return err
 	}
 	return e.confirmNoEscalation(o, tree.Text(tree.As(obj["metadata"]), "name"), "roleRef", rules, "")
-}
-
-// mayAlso asks for a permission that is not the request's own, in its namespace.
-func (o *op) mayAlso(verb string, gr schema.GroupResource, name string) bool {
-	a := auth.Attributes{
-		User: o.user, Verb: verb, Namespace: o.info.ObjectNamespace, APIGroup: gr.Group, APIVersion: "*",
-		Resource: gr.Resource, Name: name, ResourceRequest: true,
-	}
-	d, reason, err := o.s.cfg.Authorizer.Authorize(o.ctx, a)
-	if d != auth.Allow && err != nil && reason == "" {
-		o.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", o.user.Name, "verb", verb)
-	}
-	return d == auth.Allow
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -46,23 +47,23 @@ func (c *call) evictPod() error {
 	if _, err := c.readPosted(evictionResource, &e, "policy/v1beta1"); err != nil {
 		return err
 	}
-	if e.Namespace != "" && e.Namespace != c.info.ObjectNamespace {
+	if e.Namespace != "" && e.Namespace != c.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
-	if e.Name != c.info.Name {
+	if e.Name != c.Info.Name {
 		return status.BadRequest("name in URL does not match name in Eviction object")
 	}
 	o, err := c.evictionOptions(&e)
 	if err != nil {
 		return err
 	}
-	c.q.DryRun = o.DryRun
-	c.kind.DryRun = c.q.IsDryRun()
-	pods, err := c.derived(podsResource, c.info.Name, "delete")
+	c.Options.DryRun = o.DryRun
+	c.Kind.DryRun = c.Options.IsDryRun()
+	pods, err := c.Derived(podsResource, c.Info.Name, "delete")
 	if err != nil {
 		return err
 	}
-	if err := pods.evict(o); err != nil {
+	if err := evict(pods, o); err != nil {
 		return err
 	}
 	return c.answerDone()
@@ -76,29 +77,29 @@ func (c *call) evictionOptions(e *policyv1.Eviction) (*metav1.DeleteOptions, err
 	}
 	switch {
 	case len(o.DryRun) == 0:
-		o.DryRun = c.q.DryRun
-	case len(c.q.DryRun) > 0 && !slices.Equal(o.DryRun, c.q.DryRun):
-		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", c.q.DryRun, o.DryRun)
+		o.DryRun = c.Options.DryRun
+	case len(c.Options.DryRun) > 0 && !slices.Equal(o.DryRun, c.Options.DryRun):
+		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", c.Options.DryRun, o.DryRun)
 	}
 	return o, request.CheckDeleteOptions(o)
 }
 
 // evict deletes the pod that the call names, as soon as its budget allows it.
-func (o *op) evict(options *metav1.DeleteOptions) error {
+func evict(o *objects.Op, options *metav1.DeleteOptions) error {
 	pinned := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
 	for range evictionAttempts {
-		v, pod, err := o.evictedPod()
+		v, pod, err := evictedPod(o)
 		if err != nil {
 			return err
 		}
 		if !ignoresBudget(pod) {
-			return o.evictWithBudget(options, v, pod, pinned)
+			return evictWithBudget(o, options, v, pod, pinned)
 		}
 		// A pod that does not run disrupts nothing, unless it becomes one that does.
 		if !pinned && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil {
-			err = o.disrupt(pinnedTo(options, v))
+			err = disrupt(o, pinnedTo(options, v))
 		} else {
-			err = o.disrupt(options)
+			err = disrupt(o, options)
 		}
 		if pinned || !apierrors.IsConflict(err) {
 			return err
@@ -107,16 +108,16 @@ func (o *op) evict(options *metav1.DeleteOptions) error {
 	return status.Timeout()
 }
 
-func (o *op) evictedPod() (*mvcc.Version, *corev1.Pod, error) {
-	v, err := o.newest(o.res.Table(), o.key())
+func evictedPod(o *objects.Op) (*mvcc.Version, *corev1.Pod, error) {
+	v, err := o.Newest(o.Resource.Table(), o.Key())
 	if err != nil {
 		return nil, nil, err
 	}
 	if v == nil {
-		return nil, nil, o.notFound()
+		return nil, nil, o.NotFound()
 	}
 	pod := new(corev1.Pod)
-	return v, pod, typedOf(o.res, v, pod)
+	return v, pod, typedOf(o.Resource, v, pod)
 }
 
 func typedOf(res *kinds.Resource, v *mvcc.Version, into any) error {
@@ -146,13 +147,13 @@ func pinnedTo(o *metav1.DeleteOptions, v *mvcc.Version) *metav1.DeleteOptions {
 	return o
 }
 
-func (o *op) evictWithBudget(options *metav1.DeleteOptions, v *mvcc.Version, pod *corev1.Pod, pinned bool) error {
-	budgets, err := o.budgetsOf(pod)
+func evictWithBudget(o *objects.Op, options *metav1.DeleteOptions, v *mvcc.Version, pod *corev1.Pod, pinned bool) error {
+	budgets, err := budgetsOf(o, pod)
 	switch {
 	case err != nil:
 		return err
 	case len(budgets) == 0:
-		return o.disrupt(options)
+		return disrupt(o, options)
 	case len(budgets) > 1:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
@@ -161,27 +162,27 @@ func (o *op) evictWithBudget(options *metav1.DeleteOptions, v *mvcc.Version, pod
 	}
 	b := budgets[0]
 	if unhealthyMayGo(pod, b) {
-		err := o.disrupt(pinnedTo(options, v))
+		err := disrupt(o, pinnedTo(options, v))
 		if apierrors.IsConflict(err) && !pinned {
 			// It may have become healthy: the client is to ask again.
 			return tooManyDisruptions(b.Name)
 		}
 		return err
 	}
-	if err := o.spend(b.Name); err != nil {
+	if err := spend(o, b.Name); err != nil {
 		return err
 	}
-	return o.disrupt(options)
+	return disrupt(o, options)
 }
 
 // budgetsOf returns the budgets that select a pod. One without a selector selects
 // nothing.
-func (o *op) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	res := o.s.cfg.Kinds().Lookup(budgetsResource)
+func budgetsOf(o *objects.Op, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	res := o.Store.Kinds().Lookup(budgetsResource)
 	if res == nil {
 		return nil, nil
 	}
-	versions, err := o.s.rangeNow(res.Table(), o.info.ObjectNamespace+"/")
+	versions, err := o.Store.Range(res.Table(), o.Info.ObjectNamespace+"/")
 	if err != nil {
 		return nil, err
 	}
@@ -215,26 +216,26 @@ func unhealthyMayGo(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 
 // spend takes one disruption from a budget and notes for whom, on the condition that
 // the budget has not changed.
-func (o *op) spend(name string) error {
-	budget, err := o.derived(budgetsResource, name, "update")
+func spend(o *objects.Op, name string) error {
+	budget, err := o.Derived(budgetsResource, name, "update")
 	if err != nil {
 		return err
 	}
-	pod := o.info.Name
-	_, err = budget.mutate(budget.key(), func(cur *mvcc.Version) (change, error) {
+	pod := o.Info.Name
+	_, err = budget.GuaranteedUpdate(budget.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
-			return change{}, budget.notFound()
+			return objects.Change{}, budget.NotFound()
 		}
-		old, err := codec.DecodeStored(budget.res, cur)
+		old, err := codec.DecodeStored(budget.Resource, cur)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		b := new(policyv1.PodDisruptionBudget)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(old, b); err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		if err := allowsDisruption(b); err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		b.Status.DisruptionsAllowed--
 		if b.Status.DisruptionsAllowed == 0 {
@@ -243,17 +244,17 @@ func (o *op) spend(name string) error {
 		if b.Status.DisruptedPods == nil {
 			b.Status.DisruptedPods = map[string]metav1.Time{}
 		}
-		b.Status.DisruptedPods[pod] = metav1.NewTime(o.s.cfg.Now())
+		b.Status.DisruptedPods[pod] = metav1.NewTime(o.Store.Now())
 		state, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&b.Status)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		obj, _, err := tree.WithOwnMeta(old)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		obj["status"] = state
-		return budget.replace(cur, obj, old)
+		return budget.Replace(cur, obj, old)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("couldn't update PodDisruptionBudget %q due to conflicts", name), 10)
@@ -288,32 +289,32 @@ func tooMany(retryAfterSeconds int, why string) error {
 }
 
 // disrupt deletes the pod, and says before why it goes.
-func (o *op) disrupt(options *metav1.DeleteOptions) error {
-	if !o.q.IsDryRun() {
-		w, err := o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
+func disrupt(o *objects.Op, options *metav1.DeleteOptions) error {
+	if !o.Options.IsDryRun() {
+		w, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 			if cur == nil {
-				return change{}, o.notFound()
+				return objects.Change{}, o.NotFound()
 			}
-			if err := o.checkPreconditions(options, cur); err != nil {
-				return change{}, err
+			if err := o.CheckPreconditions(options, cur); err != nil {
+				return objects.Change{}, err
 			}
-			old, obj, _, err := o.editable(cur)
+			old, obj, _, err := o.Editable(cur)
 			if err != nil {
-				return change{}, err
+				return objects.Change{}, err
 			}
 			state := tree.Clone(obj["status"])
-			o.setPodCondition(state, tree.Object{
+			setPodCondition(o, state, tree.Object{
 				"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"})
 			obj["status"] = state
-			return o.replace(cur, obj, old)
+			return o.Replace(cur, obj, old)
 		})
 		if err != nil {
 			return err
 		}
 		if options.Preconditions != nil && options.Preconditions.ResourceVersion != nil {
-			options = pinnedTo(options, w.version)
+			options = pinnedTo(options, w.Version)
 		}
 	}
-	_, _, err := o.deleteOne(options)
+	_, _, err := o.Delete(options)
 	return err
 }

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
@@ -36,9 +36,9 @@ const (
 // ResponseWriter, so that a request costs one allocation here.
 type call struct {
 	http.ResponseWriter
-	op // what it does with objects; not a pointer, which would be a second allocation
-	s  *Server
-	r  *http.Request
+	objects.Op // what it does with objects; not a pointer, which would be a second allocation
+	s          *Server
+	r          *http.Request
 	// allowedBy is what the request was allowed by, until the state that it reads is there.
 	allowedBy rbac.Mark
 	masked    *masked // nil: user has sent the request
@@ -67,15 +67,15 @@ func (c *call) begun(code int) {
 	c.setWarnings()
 	c.giveBack()
 	c.leaveBody()
-	if c.kind.LongRunning {
+	if c.Kind.LongRunning {
 		c.audit.Started(code)
 	}
 }
 
 // setWarnings tells the client what is to be told besides the answer.
 func (c *call) setWarnings() {
-	if c.warnings.lines != nil {
-		c.Header()["Warning"] = c.warnings.lines
+	if lines := c.Warnings(); lines != nil {
+		c.Header()["Warning"] = lines
 	}
 }
 
@@ -113,7 +113,7 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, s: s, r: r, op: op{s: &s.objects, ctx: r.Context(), start: time.Now(), client: true}}
+	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.Op{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true}}
 	s.setHeaders(w.Header(), r)
 	// Counted first: who is not seen by Drain has seen the shutdown.
 	s.active.Add(1)
@@ -130,12 +130,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.NoCompression {
 		r.Header.Del("Accept-Encoding")
 	}
-	if !c.info.Parse(r) {
+	if !c.Info.Parse(r) {
 		status.PlainNotFound(c, r)
 		return
 	}
 	c.classify(s.cfg.Kinds())
-	s.cfg.Observer.RequestStarted(&c.kind)
+	s.cfg.Observer.RequestStarted(&c.Kind)
 	defer c.ticket.Release()
 	defer c.end()
 	defer c.unpace()
@@ -151,7 +151,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // askedTimeout refuses a timeout parameter that is none, before anybody is asked who
 // they are, and on every path, as upstream. Watches have none.
 func (c *call) askedTimeout() error {
-	if c.kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
+	if c.Kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
 		return nil
 	}
 	_, err := request.ParseTimeout(c.r.URL.Query().Get("timeout"))
@@ -187,33 +187,33 @@ var noCache = []string{"no-cache, private"}
 // classify finds the resource and what the request is counted under. Names that
 // the server does not know are left out there.
 func (c *call) classify(registry *kinds.Registry) {
-	i := &c.info
-	c.kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
+	i := &c.Info
+	c.Kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
 	if !i.IsResource {
-		c.kind.Subresource = request.FirstSegment(i.Path)
-		c.kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
+		c.Kind.Subresource = request.FirstSegment(i.Path)
+		c.Kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
 		return
 	}
-	c.res = registry.Lookup(i.GVR())
-	if c.res == nil {
+	c.Resource = registry.Lookup(i.GVR())
+	if c.Resource == nil {
 		return
 	}
 	if i.Subresource != "" {
-		c.sub = c.res.Subresource(i.Subresource)
+		c.Subresource = c.Resource.Subresource(i.Subresource)
 	}
-	c.kind.Group, c.kind.Version, c.kind.Resource = i.Group, i.Version, i.Resource
-	if c.sub != nil {
-		c.kind.Subresource = c.sub.Name
+	c.Kind.Group, c.Kind.Version, c.Kind.Resource = i.Group, i.Version, i.Resource
+	if c.Subresource != nil {
+		c.Kind.Subresource = c.Subresource.Name
 	}
 	switch {
 	case i.Name != "":
-		c.kind.Scope = "resource"
+		c.Kind.Scope = "resource"
 	case i.Namespace != "":
-		c.kind.Scope = "namespace"
+		c.Kind.Scope = "namespace"
 	default:
-		c.kind.Scope = "cluster"
+		c.Kind.Scope = "cluster"
 	}
-	c.kind.LongRunning = i.Verb == "watch"
+	c.Kind.LongRunning = i.Verb == "watch"
 }
 
 // end contains a panic and tells the observer.
@@ -225,7 +225,7 @@ func (c *call) end() {
 			c.done()
 			panic(p)
 		}
-		c.s.cfg.Observer.Panicked(&c.kind)
+		c.s.cfg.Observer.Panicked(&c.Kind)
 		c.s.cfg.Log.Error("panic in a request", "panic", p, "method", c.r.Method, "path", c.r.URL.Path, "stack", string(debug.Stack()))
 		if c.code != 0 {
 			// Part of an answer is out: the client must see that it is cut.
@@ -242,14 +242,14 @@ func (c *call) done() {
 		c.leaveBody() // net/http answers for a handler that said nothing
 	}
 	c.auditEnd()
-	c.s.cfg.Observer.RequestDone(&c.kind, request.End{
-		Code: c.code, Duration: time.Since(c.start), RequestBytes: c.bodySize, ResponseBytes: c.written,
+	c.s.cfg.Observer.RequestDone(&c.Kind, request.End{
+		Code: c.code, Duration: time.Since(c.Start), RequestBytes: c.bodySize, ResponseBytes: c.written,
 	})
 }
 
 // identify finds out who asks, and as whom the request is to be served.
 func (c *call) identify() bool {
-	c.user = auth.AnonymousUser()
+	c.User = auth.AnonymousUser()
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
@@ -259,13 +259,13 @@ func (c *call) identify() bool {
 			c.fail(status.Unauthorized())
 			return false
 		}
-		if c.user = u; u.Name == auth.Anonymous {
+		if c.User = u; u.Name == auth.Anonymous {
 			c.partFrom()
 		} else {
 			c.introduce()
 		}
 	}
-	c.info.Selected = c.info.SelectedName(c.r.URL.RawQuery)
+	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
 	c.audited()
 	if c.s.cfg.Roles != nil {
 		c.allowedBy = c.s.cfg.Roles.Mark()
@@ -274,7 +274,7 @@ func (c *call) identify() bool {
 	if as == nil {
 		return true
 	}
-	u, err := auth.Impersonate(c.ctx, c.s.cfg.Authorizer, c.user, c.r.Header)
+	u, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.User, c.r.Header)
 	if err != nil {
 		c.fail(err)
 		return false
@@ -282,7 +282,7 @@ func (c *call) identify() bool {
 	if c.audit != nil {
 		c.audit.Impersonated(auditUser(u))
 	}
-	c.masked, c.user = &masked{c.user, as}, u
+	c.masked, c.User = &masked{c.User, as}, u
 	return true
 }
 
@@ -304,49 +304,39 @@ func (c *call) authorize() bool {
 
 // decide asks whether the user may do what is asked. The error is the refusal.
 func (c *call) decide() error {
-	attributes := c.attributes()
-	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, attributes)
+	attributes := c.Attributes()
+	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
 	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
 		c.audit.Annotate(annotationDecision, "allow")
 		return nil
 	case err != nil && decision == auth.NoOpinion:
-		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.user.Name)
+		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
 	}
 	c.audit.Annotate(annotationDecision, "forbid")
 	c.Header().Set("X-Content-Type-Options", "nosniff")
 	return auth.Forbidden(attributes, reason)
 }
 
-// attributes are what the authorizer decides on.
-func (o *op) attributes() auth.Attributes {
-	i := &o.info
-	return auth.Attributes{
-		User: o.user, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
-		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
-		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.Selected),
-	}
-}
-
 // serve admits, bounds in time, and hands over to the verb or a mounted handler.
 func (c *call) serve() {
-	if !c.info.IsResource {
+	if !c.Info.IsResource {
 		c.mounted()
 		return
 	}
-	if err := c.ctx.Err(); err != nil {
+	if err := c.Context.Err(); err != nil {
 		c.fail(err) // streams that are reset as soon as they are opened cost little
 		return
 	}
-	if c.info.Verb == "watch" {
+	if c.Info.Verb == "watch" {
 		c.dispatch()
 		return
 	}
 	limit, admit := c.s.cfg.Limits.Request, &c.s.reads
-	if request.Mutates(c.info.Verb) {
+	if request.Mutates(c.Info.Verb) {
 		admit = &c.s.writes
-		if c.info.Verb != "deletecollection" {
+		if c.Info.Verb != "deletecollection" {
 			limit = c.s.cfg.Limits.Write
 		}
 	}
@@ -358,9 +348,9 @@ func (c *call) serve() {
 	defer func() { admit.leave(c.held) }()
 	defer c.giveBack()
 	// What the request has waited counts.
-	ctx, cancel := context.WithDeadline(c.ctx, c.start.Add(limit))
+	ctx, cancel := context.WithDeadline(c.Context, c.Start.Add(limit))
 	defer cancel()
-	c.ctx = ctx
+	c.Context = ctx
 	c.dispatch()
 }
 
@@ -371,17 +361,17 @@ var urgentResources = map[string]bool{"leases.coordination.k8s.io": true}
 // urgent requests are still admitted when others are refused: deletes, which
 // make room, and leases.
 func (c *call) urgent() bool {
-	return c.info.Verb == "delete" || c.res != nil && urgentResources[c.res.Table()]
+	return c.Info.Verb == "delete" || c.Resource != nil && urgentResources[c.Resource.Table()]
 }
 
 // mounted serves the paths that are no resources.
 func (c *call) mounted() {
-	if c.info.Path == "/" || c.info.Path == "/index.html" {
+	if c.Info.Path == "/" || c.Info.Path == "/index.html" {
 		c.index()
 		return
 	}
 	var h http.Handler
-	switch request.FirstSegment(c.info.Path) {
+	switch request.FirstSegment(c.Info.Path) {
 	case "/api", "/apis":
 		h = c.s.cfg.Discovery
 	case "/openapi":
@@ -406,15 +396,15 @@ func (c *call) mounted() {
 		status.PlainNotFound(c, c.r)
 		return
 	}
-	h.ServeHTTP(c, c.r.WithContext(auth.WithUser(c.ctx, c.user)))
+	h.ServeHTTP(c, c.r.WithContext(auth.WithUser(c.Context, c.User)))
 }
 
 // own serves our own paths. Their handlers read bodies by themselves.
 func (c *call) own() {
-	if c.kind.LongRunning {
+	if c.Kind.LongRunning {
 		c.ticket.Release()
 	}
-	r := c.r.WithContext(auth.WithUser(c.ctx, c.user))
+	r := c.r.WithContext(auth.WithUser(c.Context, c.User))
 	if r.ContentLength != 0 {
 		p := c.pacedBody(c.deadline())
 		defer p.stop()
@@ -426,8 +416,8 @@ func (c *call) own() {
 // fail answers with an error's Status.
 func (c *call) fail(err error) {
 	var answer *metav1.Status
-	if c.res != nil {
-		answer = status.ForRequest(err, c.info.Verb, c.res.GroupResource())
+	if c.Resource != nil {
+		answer = status.ForRequest(err, c.Info.Verb, c.Resource.GroupResource())
 	} else {
 		answer = status.From(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	flowcontrol "k8s.io/api/flowcontrol/v1"
@@ -105,7 +106,7 @@ func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func(
 // are left out.
 func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flowcontrol.PriorityLevelConfiguration, err error) {
 	read := func(resource schema.GroupVersionResource, into func() any) error {
-		versions, err := s.objects.rangeNow(kinds.BuiltinTable(resource.GroupResource()), "")
+		versions, err := s.objects.Range(kinds.BuiltinTable(resource.GroupResource()), "")
 		for _, v := range versions {
 			if err := json.Unmarshal(v.Value, into()); err != nil {
 				s.cfg.Log.Warn("an object of flow control cannot be read", "resource", resource.Resource, "name", v.Key, "err", err)
@@ -123,7 +124,7 @@ func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flo
 }
 
 func (s *Server) keepFlowControl(ctx context.Context) error {
-	if err := s.objects.confirm(ctx); err != nil {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return err
 	}
 	objects := fairness.Objects()
@@ -164,13 +165,13 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 	if err := convert(spec, want); err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
-	o := s.objects.system(ctx, res, "", i.Name, "update")
-	cur, err := s.objects.current(res.Table(), i.Name)
+	o := s.objects.System(ctx, res, "", i.Name, "update")
+	cur, err := s.objects.Current(res.Table(), i.Name)
 	switch {
 	case err != nil:
 		return err
 	case cur == nil:
-		_, err = o.createObject(tree.Object{
+		_, err = o.Create(tree.Object{
 			"kind": res.Kind, "apiVersion": of.GroupVersion().String(), "spec": spec,
 			"metadata": tree.Object{"name": i.Name, "annotations": tree.Object{fairness.AutoUpdate: "true"}},
 		})
@@ -178,7 +179,7 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 			err = nil
 		}
 	default:
-		_, err = o.mutate(i.Name, func(cur *mvcc.Version) (change, error) { return o.restore(cur, i, spec, want, have) })
+		_, err = o.GuaranteedUpdate(i.Name, func(cur *mvcc.Version) (objects.Change, error) { return restore(o, cur, i, spec, want, have) })
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
@@ -191,13 +192,13 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 
 // restore decides on an initial object that exists: its annotation says whether
 // the server keeps its spec, or, without one, that nobody has changed it yet.
-func (o *op) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (change, error) {
+func restore(o *objects.Op, cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (objects.Change, error) {
 	if cur == nil {
-		return change{}, o.notFound()
+		return objects.Change{}, o.NotFound()
 	}
-	old, obj, meta, err := o.editable(cur)
+	old, obj, meta, err := o.Editable(cur)
 	if err != nil {
-		return change{}, err
+		return objects.Change{}, err
 	}
 	annotations := tree.Clone(meta["annotations"])
 	keep, err := strconv.ParseBool(tree.Text(annotations, fairness.AutoUpdate))
@@ -209,12 +210,12 @@ func (o *op) restore(cur *mvcc.Version, i fairness.Initial, spec tree.Object, wa
 	annotations[fairness.AutoUpdate] = strconv.FormatBool(keep)
 	meta["annotations"] = annotations
 	if err := convert(old["spec"], have); err != nil {
-		return change{}, err
+		return objects.Change{}, err
 	}
 	if keep && !equality.Semantic.DeepEqual(want, have) {
 		obj["spec"] = spec
 	}
-	return o.replace(cur, obj, old)
+	return o.Replace(cur, obj, old)
 }
 
 func convert(from, to any) error {
@@ -247,8 +248,8 @@ func (s *Server) markDangling(ctx context.Context) error {
 		if sameCondition(f, want) {
 			continue
 		}
-		o := s.objects.system(ctx, res, "", f.Name, "update")
-		if _, err := o.mutate(f.Name, func(cur *mvcc.Version) (change, error) { return o.setCondition(cur, want) }); err != nil && !apierrors.IsNotFound(err) {
+		o := s.objects.System(ctx, res, "", f.Name, "update")
+		if _, err := o.GuaranteedUpdate(f.Name, func(cur *mvcc.Version) (objects.Change, error) { return setCondition(o, cur, want) }); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("status of FlowSchema %s: %w", f.Name, err))
 		}
 	}
@@ -276,16 +277,16 @@ func sameCondition(f *flowcontrol.FlowSchema, want tree.Object) bool {
 }
 
 // setCondition sets a condition of the status.
-func (o *op) setCondition(cur *mvcc.Version, want tree.Object) (change, error) {
+func setCondition(o *objects.Op, cur *mvcc.Version, want tree.Object) (objects.Change, error) {
 	if cur == nil {
-		return change{}, o.notFound()
+		return objects.Change{}, o.NotFound()
 	}
-	old, obj, _, err := o.editable(cur)
+	old, obj, _, err := o.Editable(cur)
 	if err != nil {
-		return change{}, err
+		return objects.Change{}, err
 	}
 	state := tree.Clone(old["status"])
-	state["conditions"] = tree.SetCondition(state["conditions"], want, o.s.cfg.Now())
+	state["conditions"] = tree.SetCondition(state["conditions"], want, o.Store.Now())
 	obj["status"] = state
-	return o.replace(cur, obj, old)
+	return o.Replace(cur, obj, old)
 }

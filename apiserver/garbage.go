@@ -3,14 +3,13 @@ package apiserver
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -21,35 +20,6 @@ import (
 )
 
 var _ controllers.API = (*Server)(nil)
-
-// tables are the resources by the table that they are stored in. Of several
-// versions of a resource, one whose form is the stored one.
-type tables struct {
-	registry *kinds.Registry
-	byName   map[string]*kinds.Resource
-	names    []string // sorted
-}
-
-// tables returns the tables of the registry that is served now. It is made anew
-// when the registry is another one.
-func (s *objectStore) tables() *tables {
-	registry := s.cfg.Kinds()
-	if t := s.tablesOf.Load(); t != nil && t.registry == registry {
-		return t
-	}
-	t := &tables{registry: registry, byName: map[string]*kinds.Resource{}}
-	for _, res := range registry.All() {
-		if res.Virtual {
-			continue
-		}
-		if other := t.byName[res.Table()]; other == nil || other.StorageVersion != "" && res.StorageVersion == "" {
-			t.byName[res.Table()] = res
-		}
-	}
-	t.names = slices.Sorted(maps.Keys(t.byName))
-	s.tablesOf.Store(t)
-	return t
-}
 
 // Published implements controllers.Garbage.
 func (s *Server) Published() (<-chan struct{}, func()) { return s.cfg.Store.Published() }
@@ -77,9 +47,9 @@ func (f *objectFollower) Next(see func(controllers.Change)) error {
 	// The mark before the tables: one that does not exist after it was read has
 	// nothing at or below it.
 	upTo := state.Applied()
-	tables := f.s.objects.tables()
-	for _, name := range tables.names {
-		if tables.byName[name].Dependents == kinds.DependentsUnsupported {
+	tables := f.s.objects.Tables()
+	for _, name := range tables.Names {
+		if tables.ByName[name].Dependents == kinds.DependentsUnsupported {
 			continue
 		}
 		t := state.Table(name)
@@ -195,7 +165,7 @@ func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
 
 // GetObject implements controllers.Garbage.
 func (s *Server) GetObject(key controllers.ObjectKey) (*controllers.Object, error) {
-	v, err := s.objects.current(key.Table, key.Key)
+	v, err := s.objects.Current(key.Table, key.Key)
 	if err != nil || v == nil {
 		return nil, err
 	}
@@ -209,16 +179,16 @@ func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (con
 	if err != nil {
 		return controllers.OwnerUnknown, nil
 	}
-	tables := s.objects.tables()
-	res := tables.registry.LookupKind(gv.WithKind(o.Kind))
+	tables := s.objects.Tables()
+	res := tables.Registry.LookupKind(gv.WithKind(o.Kind))
 	if res == nil || res.Virtual {
 		return controllers.OwnerUnknown, nil
 	}
-	namespace, _ := splitKey(tables.byName[key.Table], key.Key)
+	namespace, _ := objects.SplitKey(tables.ByName[key.Table], key.Key)
 	if res.Namespaced && namespace == "" {
 		return controllers.OwnerImpossible, nil
 	}
-	v, err := s.objects.current(res.Table(), res.Key(namespace, o.Name))
+	v, err := s.objects.Current(res.Table(), res.Key(namespace, o.Name))
 	switch {
 	case err != nil:
 		return 0, err
@@ -237,34 +207,9 @@ func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (con
 	return controllers.OwnerThere, nil
 }
 
-// splitKey takes a table's key apart. res may be nil: its kind is not served any more.
-func splitKey(res *kinds.Resource, key string) (namespace, name string) {
-	if res != nil && !res.Namespaced {
-		return "", key
-	}
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return "", key
-	}
-	return namespace, name
-}
-
-// errUnserved is the refusal to change objects of a kind that is not served.
-var errUnserved = errors.New("the kind is not served any more")
-
-// systemAt is system for the object at a key.
-func (s *objectStore) systemAt(ctx context.Context, key controllers.ObjectKey, verb string) (*op, error) {
-	res := s.tables().byName[key.Table]
-	if res == nil {
-		return nil, errUnserved
-	}
-	namespace, name := splitKey(res, key.Key)
-	return s.system(ctx, res, namespace, name, verb), nil
-}
-
 // DeleteObject implements controllers.Garbage.
 func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy controllers.Propagation) error {
-	c, err := s.objects.systemAt(ctx, o.ObjectKey, "delete")
+	c, err := s.objects.SystemAt(ctx, o.Table, o.Key, "delete")
 	if err != nil {
 		return err
 	}
@@ -323,27 +268,27 @@ const collectorsManager = "kube-controller-manager"
 // when it was stored need not be so by the rules of today. change replaces what it
 // changes below the first level.
 func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree.Object)) error {
-	o, err := s.objects.systemAt(ctx, key, "patch")
+	o, err := s.objects.SystemAt(ctx, key.Table, key.Key, "patch")
 	if err != nil {
 		return err
 	}
-	o.manager = collectorsManager
-	_, err = o.mutate(key.Key, func(cur *mvcc.Version) (change, error) {
+	o.Manager = collectorsManager
+	_, err = o.GuaranteedUpdate(key.Key, func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.UID != uid {
-			return change{}, o.notFound()
+			return objects.Change{}, o.NotFound()
 		}
-		old, obj, meta, err := o.editable(cur)
+		old, obj, meta, err := o.Editable(cur)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		alter(meta)
-		if err := o.track(obj, old); err != nil {
-			return change{}, err
+		if err := o.Track(obj, old); err != nil {
+			return objects.Change{}, err
 		}
-		if o.released(obj, meta, tree.As(old["metadata"])) {
-			return o.encodeChange(proto.Op_OP_DELETE, obj)
+		if o.Released(obj, meta, tree.As(old["metadata"])) {
+			return o.EncodeChange(proto.Op_OP_DELETE, obj)
 		}
-		return o.putUnlessSame(obj, cur)
+		return o.PutUnlessSame(obj, cur)
 	})
 	return err
 }

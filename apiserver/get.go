@@ -11,39 +11,39 @@ import (
 )
 
 func (c *call) get() error {
-	f, err := c.format(c.res, codec.ShapeObject)
+	f, err := c.format(c.Resource, codec.ShapeObject)
 	if err != nil {
 		return err
 	}
 	v, err := c.readOne()
 	if err == nil {
-		v, err = c.convertOne(v)
+		v, err = c.ConvertOne(v)
 	}
 	if err != nil {
 		return err
 	}
-	return codec.WriteObject(c, c.r, f, http.StatusOK, c.res, v)
+	return codec.WriteObject(c, c.r, f, http.StatusOK, c.Resource, v)
 }
 
 // readOne reads the object that the path names, as fresh as the request asks.
 func (c *call) readOne() (*mvcc.Version, error) {
 	plan, err := consistency.PlanGet(consistency.Params{
-		ResourceVersion: c.q.ResourceVersion, MaxStaleness: c.q.MaxStaleness,
+		ResourceVersion: c.Options.ResourceVersion, MaxStaleness: c.Options.MaxStaleness,
 	})
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.await(c.ctx, plan)
+	at, err := c.await(c.Context, plan)
 	if err != nil {
 		return nil, err
 	}
-	v, at, err := c.s.objects.find(c.res.Table(), c.key(), plan, at)
+	v, at, err := c.s.objects.Find(c.Resource.Table(), c.Key(), plan, at)
 	if err != nil {
 		return nil, err
 	}
 	c.read(at)
 	if v == nil {
-		return nil, c.notFound()
+		return nil, c.NotFound()
 	}
 	return v, nil
 }

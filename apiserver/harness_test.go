@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/memstore"
@@ -37,7 +38,7 @@ type env struct {
 	url    string // of the server that is asked
 	client *http.Client
 	store  apiserver.Store
-	reads  apiserver.Reads
+	reads  objects.Reads
 	// definitions are the resources that are served at the time.
 	definitions func() *kinds.Registry
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"net/http"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,14 +14,14 @@ import (
 // every kind, and handlers never look at a kind's name.
 
 // strategies are what kinds have as code, keyed by Resource.CodeName.
-func strategies(cfg *Config) map[string]*strategy {
+func strategies(cfg *Config) map[string]*objects.Strategy {
 	grants := &escalation{roles: cfg.Roles}
-	role, binding := &strategy{forUser: grants.storeRole}, &strategy{forUser: grants.storeBinding}
+	role, binding := &objects.Strategy{ForUser: grants.storeRole}, &objects.Strategy{ForUser: grants.storeBinding}
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
-	return map[string]*strategy{
+	return map[string]*objects.Strategy{
 		"namespaces": &namespaceStrategy,
 		"secrets":    &secretStrategy,
-		"services":   {allocate: ranges.allocate, held: heldByService},
+		"services":   {Allocate: ranges.allocate, Held: heldByService},
 
 		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
 
@@ -38,7 +39,7 @@ var subresourceHooks = map[string]func(*call) error{}
 
 // partHooks are the subresources that show the whole object and change a part of it,
 // beside status. Keyed like subresourceHooks.
-var partHooks = map[string]part{
+var partHooks = map[string]objects.Part{
 	"pods/ephemeralcontainers": takeEphemeralContainers,
 	"pods/resize":              takeResources,
 	"certificatesigningrequests.certificates.k8s.io/approval": takeApproval,
@@ -72,10 +73,10 @@ var needKubelet = map[string]bool{
 }
 
 func (c *call) virtual() error {
-	if f := virtualHooks[c.res.CodeName()]; f != nil {
+	if f := virtualHooks[c.Resource.CodeName()]; f != nil {
 		return f(c)
 	}
-	return notImplemented(c.res.GroupResource(), "")
+	return notImplemented(c.Resource.GroupResource(), "")
 }
 
 // withoutKubelet refuses what needs a connection to a node.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -58,23 +59,23 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 	if err != nil {
 		return err
 	}
-	o := s.objects.system(ctx, res, "", namespace, "update")
-	_, err = o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
+	o := s.objects.System(ctx, res, "", namespace, "update")
+	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.UID != uid {
-			return change{}, o.notFound()
+			return objects.Change{}, o.NotFound()
 		}
 		old, err := codec.DecodeStored(res, cur)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		obj, _, err := tree.WithOwnMeta(old)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		state := tree.Clone(obj["status"])
 		state["conditions"] = left.conditions(state["conditions"], s.cfg.Now())
 		obj["status"] = state
-		return o.putUnlessSame(obj, cur)
+		return o.PutUnlessSame(obj, cur)
 	})
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -28,10 +29,10 @@ type content struct {
 // gracefully go first, alone: what runs may need the rest until it has ended. Once a
 // namespace terminates nothing can be created in it, so that nothing left is final.
 func (s *Server) EmptyNamespace(ctx context.Context, namespace string) (held int, err error) {
-	if err := s.objects.confirm(ctx); err != nil {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
 	}
-	ns, err := s.objects.current(namespacesTable, namespace)
+	ns, err := s.objects.Current(objects.NamespacesTable, namespace)
 	if err != nil || ns == nil || ns.Flags&proto.FlagTerminating == 0 {
 		return 0, err
 	}
@@ -61,9 +62,9 @@ func (s *Server) EmptyNamespace(ctx context.Context, namespace string) (held int
 // inNamespaces are the resources whose objects lie in namespaces, one for each table.
 func (s *Server) inNamespaces() []*kinds.Resource {
 	var out []*kinds.Resource
-	tables := s.objects.tables()
-	for _, name := range tables.names {
-		if res := tables.byName[name]; res.Namespaced {
+	tables := s.objects.Tables()
+	for _, name := range tables.Names {
+		if res := tables.ByName[name]; res.Namespaced {
 			out = append(out, res)
 		}
 	}
@@ -75,19 +76,19 @@ var collectorsKeys = [...][]byte{[]byte(`"` + metav1.FinalizerDeleteDependents +
 // emptyTable deletes a namespace's objects of one resource and notes what stays.
 func (s *Server) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, left *content) {
 	table, prefix := res.Table(), namespace+"/"
-	versions, err := s.objects.rangeNow(table, prefix)
+	versions, err := s.objects.Range(table, prefix)
 	if err == nil && len(versions) > 0 {
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
 		err = eachOf(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
-			_, err := s.deleteAs(asNamespaceController, s.objects.system(ctx, res, namespace, v.Key[len(prefix):], "delete"), options)
+			_, err := s.deleteAs(asNamespaceController, s.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete"), options)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
 			return err
 		})
 		if err == nil {
-			versions, err = s.objects.rangeNow(table, prefix)
+			versions, err = s.objects.Range(table, prefix)
 		}
 	}
 	if err != nil {
@@ -115,7 +116,7 @@ func settledDeletion(v *mvcc.Version) bool {
 
 func finalizersOf(v *mvcc.Version) []string {
 	raw, err := codec.RawMetadata(v)
-	if err != nil || !bytes.Contains(raw, finalizersKey) {
+	if err != nil || !bytes.Contains(raw, objects.FinalizersKey) {
 		return nil
 	}
 	meta, err := codec.ParseMetadata(raw)
@@ -129,7 +130,7 @@ func finalizersOf(v *mvcc.Version) []string {
 // CountContent implements controllers.Namespaces.
 func (s *Server) CountContent(namespace string) (n int, err error) {
 	for _, res := range s.inNamespaces() {
-		versions, err := s.objects.rangeNow(res.Table(), namespace+"/")
+		versions, err := s.objects.Range(res.Table(), namespace+"/")
 		if err != nil {
 			return 0, err
 		}

@@ -8,15 +8,13 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
-	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-var namespacesResource = schema.GroupResource{Resource: namespacesTable}
 
 // Namespaces that exist from the start.
 var systemNamespaces = [...]string{"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -31,8 +29,8 @@ const (
 	namespaceTerminates = "Terminating"
 )
 
-var namespaceStrategy = strategy{
-	prepare: func(obj, old tree.Object) {
+var namespaceStrategy = objects.Strategy{
+	Prepare: func(obj, old tree.Object) {
 		labelNamespace(obj)
 		if old != nil {
 			// Only the finalize subresource changes these.
@@ -50,19 +48,19 @@ var namespaceStrategy = strategy{
 		obj["spec"] = spec
 		obj["status"] = tree.Object{"phase": namespaceActive}
 	},
-	mayDelete: func(name string) error {
+	MayDelete: func(name string) error {
 		if immortalNamespaces[name] {
-			return apierrors.NewForbidden(namespacesResource, name, errors.New("this namespace may not be deleted"))
+			return apierrors.NewForbidden(objects.NamespacesGR, name, errors.New("this namespace may not be deleted"))
 		}
 		return nil
 	},
-	startDelete: func(_ *op, obj tree.Object) bool {
+	StartDelete: func(_ *objects.Op, obj tree.Object) bool {
 		state := tree.Clone(obj["status"])
 		state["phase"] = namespaceTerminates
 		obj["status"] = state
 		return tree.HasFinalizers(tree.As(obj["spec"]))
 	},
-	holds: func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
+	Holds: func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
 }
 
 // labelNamespace sets the label that selectors of namespaces go by.
@@ -80,26 +78,26 @@ func labelNamespace(obj tree.Object) {
 // finalizeNamespace serves PUT namespaces/NAME/finalize: it changes spec.finalizers
 // alone. Without any, a deleting namespace is gone.
 func (c *call) finalizeNamespace() error {
-	if err := c.q.CheckModify("UpdateOptions"); err != nil {
+	if err := c.Options.CheckModify("UpdateOptions"); err != nil {
 		return err
 	}
-	f, err := c.format(c.res, codec.ShapeObject)
+	f, err := c.format(c.Resource, codec.ShapeObject)
 	if err != nil {
 		return err
 	}
-	model, err := c.model()
+	model, err := c.Model()
 	if err != nil {
 		return err
 	}
-	sent, err := c.readObject(c.res, model)
+	sent, err := c.readObject(c.Resource, model)
 	if err != nil {
 		return err
 	}
-	if err := c.matchPath(sent); err != nil {
+	if err := c.MatchPath(sent); err != nil {
 		return err
 	}
 	list, _ := tree.Strings(tree.Lookup(sent, "spec.finalizers"))
-	w, err := c.setNamespaceFinalizers(tree.As(sent["metadata"]), func([]string) []string { return list })
+	w, err := setNamespaceFinalizers(&c.Op, tree.As(sent["metadata"]), func([]string) []string { return list })
 	if err != nil {
 		return err
 	}
@@ -108,32 +106,32 @@ func (c *call) finalizeNamespace() error {
 
 // setNamespaceFinalizers gives a namespace the finalizers that next makes of those
 // that it has.
-func (o *op) setNamespaceFinalizers(identity tree.Object, next func([]string) []string) (written, error) {
-	return o.mutate(o.key(), func(cur *mvcc.Version) (change, error) {
+func setNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]string) []string) (objects.Written, error) {
+	return o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
-			return change{}, o.notFound()
+			return objects.Change{}, o.NotFound()
 		}
-		if err := o.checkIdentity(identity, cur); err != nil {
-			return change{}, err
+		if err := o.CheckIdentity(identity, cur); err != nil {
+			return objects.Change{}, err
 		}
-		old, obj, meta, err := o.editable(cur)
+		old, obj, meta, err := o.Editable(cur)
 		if err != nil {
-			return change{}, err
+			return objects.Change{}, err
 		}
 		spec := tree.Clone(obj["spec"])
 		has, _ := tree.Strings(spec["finalizers"])
 		tree.SetFinalizers(spec, next(has))
 		obj["spec"] = spec
 		oldMeta := tree.As(old["metadata"])
-		if err := o.invalid(o.info.Name, append(tree.ValidateMeta(meta, o.res.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
-			return change{}, err
+		if err := o.Invalid(o.Info.Name, append(tree.ValidateMeta(meta, o.Resource.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
+			return objects.Change{}, err
 		}
-		return o.finishUpdate(cur, obj, old, meta, oldMeta)
+		return o.FinishUpdate(cur, obj, old, meta, oldMeta)
 	})
 }
 
 func (s *Server) namespaces() (*kinds.Resource, error) {
-	res := s.cfg.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: namespacesTable})
+	res := s.cfg.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: objects.NamespacesTable})
 	if res == nil {
 		return nil, errors.New("the registry has no namespaces")
 	}
@@ -148,14 +146,14 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 		return fmt.Errorf("ensure namespaces: %w", err)
 	}
 	for _, name := range systemNamespaces {
-		if v, err := s.objects.current(res.Table(), name); err != nil {
+		if v, err := s.objects.Current(res.Table(), name); err != nil {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		} else if v != nil {
 			continue
 		}
-		o := s.objects.system(ctx, res, "", name, "create")
+		o := s.objects.System(ctx, res, "", name, "create")
 		obj := tree.Object{"kind": res.Kind, "apiVersion": "v1", "metadata": tree.Object{"name": name}}
-		if _, err := o.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := o.Create(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		}
 	}
@@ -166,7 +164,7 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 // node sees it.
 func (s *Server) TerminatingNamespaces() ([]string, error) {
 	var names []string
-	versions, err := s.objects.rangeNow(namespacesTable, "")
+	versions, err := s.objects.Range(objects.NamespacesTable, "")
 	for _, v := range versions {
 		if v.Flags&proto.FlagTerminating != 0 {
 			names = append(names, v.Key)
@@ -178,7 +176,7 @@ func (s *Server) TerminatingNamespaces() ([]string, error) {
 // WatchNamespaces returns a channel that is sent to when namespaces may have
 // changed, and a function that ends it.
 func (s *Server) WatchNamespaces() (<-chan struct{}, func(), error) {
-	w, err := s.cfg.Store.Watch(namespacesTable, s.cfg.Store.State().Applied(), mvcc.Interest{})
+	w, err := s.cfg.Store.Watch(objects.NamespacesTable, s.cfg.Store.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch namespaces: %w", err)
 	}
@@ -192,28 +190,17 @@ func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
-	v, err := s.objects.current(res.Table(), name)
+	v, err := s.objects.Current(res.Table(), name)
 	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
 		return err
 	}
-	o := s.objects.system(ctx, res, "", name, "update")
+	o := s.objects.System(ctx, res, "", name, "update")
 	// From what the namespace has then: others take their finalizers away meanwhile.
 	withoutOurs := func(has []string) []string {
 		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == namespaceFinalizer })
 	}
-	if _, err := o.setNamespaceFinalizers(tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := setNamespaceFinalizers(o, tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
 	return nil
-}
-
-// rangeNow returns the live versions of a table below a prefix.
-func (s *objectStore) rangeNow(table, prefix string) ([]*mvcc.Version, error) {
-	return s.matchNow(table, mvcc.Query{Prefix: prefix})
-}
-
-// matchNow returns the live versions of a table that a query selects.
-func (s *objectStore) matchNow(table string, q mvcc.Query) ([]*mvcc.Version, error) {
-	page, _, err := s.scan(table, consistency.Plan{Mode: consistency.Any}, 0, q)
-	return page.Versions, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,12 +25,12 @@ type Objects struct{ s *Server }
 // Objects returns the API for the node itself.
 func (s *Server) Objects() Objects { return Objects{s} }
 
-func (o Objects) call(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name, verb string) (*op, error) {
+func (o Objects) call(ctx context.Context, gvr apischema.GroupVersionResource, namespace, name, verb string) (*objects.Op, error) {
 	res := o.s.cfg.Kinds().Lookup(gvr)
 	if res == nil {
 		return nil, fmt.Errorf("%s %s: there is no such resource", verb, gvr)
 	}
-	return o.s.objects.system(ctx, res, namespace, name, verb), nil
+	return o.s.objects.System(ctx, res, namespace, name, verb), nil
 }
 
 // Get reads the newest version of an object that this node has.
@@ -38,14 +39,14 @@ func (o Objects) Get(ctx context.Context, gvr apischema.GroupVersionResource, na
 	if err != nil {
 		return err
 	}
-	v, err := o.s.objects.current(c.res.Table(), c.key())
+	v, err := o.s.objects.Current(c.Resource.Table(), c.Key())
 	if err != nil {
 		return err
 	}
 	if v == nil {
-		return c.notFound()
+		return c.NotFound()
 	}
-	obj, err := codec.DecodeStored(c.res, v)
+	obj, err := codec.DecodeStored(c.Resource, v)
 	if err != nil {
 		return err
 	}
@@ -58,11 +59,11 @@ func (o Objects) Create(ctx context.Context, gvr apischema.GroupVersionResource,
 	if err != nil {
 		return err
 	}
-	sent, err := fitted(c.res, obj)
+	sent, err := fitted(c.Resource, obj)
 	if err != nil {
 		return err
 	}
-	_, err = c.createObject(sent)
+	_, err = c.Create(sent)
 	return err
 }
 
@@ -72,11 +73,11 @@ func (o Objects) Update(ctx context.Context, gvr apischema.GroupVersionResource,
 	if err != nil {
 		return err
 	}
-	sent, err := fitted(c.res, obj)
+	sent, err := fitted(c.Resource, obj)
 	if err != nil {
 		return err
 	}
-	_, err = c.mutate(c.key(), func(cur *mvcc.Version) (change, error) { return c.decideUpdate(sent, cur) })
+	_, err = c.GuaranteedUpdate(c.Key(), func(cur *mvcc.Version) (objects.Change, error) { return c.DecideUpdate(sent, cur) })
 	return err
 }
 
@@ -98,7 +99,7 @@ func (o Objects) Labelled(ctx context.Context, gvr apischema.GroupVersionResourc
 	if err != nil {
 		return nil, err
 	}
-	versions, err := o.s.objects.matchNow(c.res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
+	versions, err := o.s.objects.Match(c.Resource.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
 		has, ok := v.Labels.Get(label)
 		return ok && has == value
 	}})
@@ -117,7 +118,7 @@ func fitted(res *kinds.Resource, obj any) (tree.Object, error) {
 		return nil, fmt.Errorf("encode %s: %w", res.Kind, err)
 	}
 	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
-	model, err := modelOf(res)
+	model, err := objects.ModelOf(res)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (o Objects) WatchTable(gvr apischema.GroupVersionResource) (<-chan struct{}
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := o.s.cfg.Store.Watch(c.res.Table(), o.s.cfg.Store.State().Applied(), mvcc.Interest{})
+	w, err := o.s.cfg.Store.Watch(c.Resource.Table(), o.s.cfg.Store.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", gvr.Resource, err)
 	}

@@ -179,13 +179,13 @@ func (s *slowSet) victim(before time.Time) *pace {
 	held := map[string]int64{}
 	most := ""
 	for _, e := range s.entries {
-		user := e.c.user.Name
+		user := e.c.User.Name
 		if held[user] += e.bytes; held[user] > held[most] {
 			most = user
 		}
 	}
 	for _, e := range s.entries {
-		if e.c.user.Name == most && e.since.Before(before) {
+		if e.c.User.Name == most && e.since.Before(before) {
 			return e
 		}
 	}
@@ -212,7 +212,7 @@ func (s *slowSet) remove(p *pace) {
 func (c *call) pacedWrite(b []byte) (int, error) {
 	if c.pace == nil {
 		var until time.Time
-		if !c.kind.LongRunning {
+		if !c.Kind.LongRunning {
 			until = c.deadline()
 		}
 		c.pace = c.s.slowAnswers.newPace(c, until, c.heldByAnswer(b), func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
@@ -232,10 +232,10 @@ func (c *call) unpace() {
 
 // deadline is when the request's time is over.
 func (c *call) deadline() time.Time {
-	if d, ok := c.ctx.Deadline(); ok {
+	if d, ok := c.Context.Deadline(); ok {
 		return d
 	}
-	return c.start.Add(c.s.cfg.Limits.Request)
+	return c.Start.Add(c.s.cfg.Limits.Request)
 }
 
 // pacedBody makes reading the body fail at until, and before that when the client

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/objects"
 )
 
 // TestSlowRoom: slow requests that find no room keep their seats, and in the end the
@@ -20,7 +21,7 @@ func TestSlowRoom(t *testing.T) {
 		cut := map[string]time.Duration{}
 		began := time.Now()
 		wait := func(user, name string, until time.Time) *pace {
-			c := &call{ResponseWriter: httptest.NewRecorder(), op: op{user: &auth.User{Name: user}}}
+			c := &call{ResponseWriter: httptest.NewRecorder(), Op: objects.Op{User: &auth.User{Name: user}}}
 			p := set.newPace(c, until, 100, func(*http.ResponseController) error {
 				mu.Lock()
 				defer mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -29,13 +30,13 @@ func (c *call) bindPod() error {
 	if _, err := c.readPosted(bindingResource, &b); err != nil {
 		return err
 	}
-	if b.Namespace != "" && b.Namespace != c.info.ObjectNamespace {
+	if b.Namespace != "" && b.Namespace != c.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
-	if c.info.Subresource == "" {
-		c.info.Name = b.Name
+	if c.Info.Subresource == "" {
+		c.Info.Name = b.Name
 	}
-	if b.Name != c.info.Name {
+	if b.Name != c.Info.Name {
 		return status.BadRequest("name in URL does not match name in Binding object")
 	}
 	var errs field.ErrorList
@@ -48,16 +49,16 @@ func (c *call) bindPod() error {
 	if err := c.invalidBinding(errs); err != nil {
 		return err
 	}
-	pods, err := c.derived(podsResource, b.Name, "update")
+	pods, err := c.Derived(podsResource, b.Name, "update")
 	if err != nil {
 		return err
 	}
-	w, err := pods.mutate(pods.key(), func(cur *mvcc.Version) (change, error) { return pods.decideBinding(&b, cur) })
+	w, err := pods.GuaranteedUpdate(pods.Key(), func(cur *mvcc.Version) (objects.Change, error) { return decideBinding(pods, &b, cur) })
 	if err != nil {
 		return err
 	}
-	if w.version != nil {
-		c.read(w.version.Revision)
+	if w.Version != nil {
+		c.read(w.Version.Revision)
 	}
 	return c.answerDone()
 }
@@ -66,30 +67,30 @@ func (c *call) invalidBinding(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(bindingResource.GVK().GroupKind(), c.info.Name, errs)
+	return status.Invalid(bindingResource.GVK().GroupKind(), c.Info.Name, errs)
 }
 
-func (o *op) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, error) {
+func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects.Change, error) {
 	if cur == nil {
-		return change{}, o.notFound()
+		return objects.Change{}, o.NotFound()
 	}
-	if err := o.checkIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
-		return change{}, err
+	if err := o.CheckIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
+		return objects.Change{}, err
 	}
-	old, obj, meta, err := o.editable(cur)
+	old, obj, meta, err := o.Editable(cur)
 	if err != nil {
-		return change{}, err
+		return objects.Change{}, err
 	}
 	spec := tree.Clone(obj["spec"])
 	gates, _ := spec["schedulingGates"].([]any)
 	switch node := tree.Text(spec, "nodeName"); {
 	case tree.Text(meta, "deletionTimestamp") != "":
-		return change{}, bindingConflict(b.Name, "pod %s is being deleted, cannot be assigned to a host", b.Name)
+		return objects.Change{}, bindingConflict(b.Name, "pod %s is being deleted, cannot be assigned to a host", b.Name)
 	case node != "":
 		// A pod is bound once: no newer version can take that back.
-		return change{}, revise.Settled{Err: bindingConflict(b.Name, "pod %v is already assigned to node %q", b.Name, node)}
+		return objects.Change{}, revise.Settled{Err: bindingConflict(b.Name, "pod %v is already assigned to node %q", b.Name, node)}
 	case len(gates) > 0:
-		return change{}, bindingConflict(b.Name, "pod %v has non-empty .spec.schedulingGates", b.Name)
+		return objects.Change{}, bindingConflict(b.Name, "pod %v has non-empty .spec.schedulingGates", b.Name)
 	}
 	spec["nodeName"] = b.Target.Name
 	obj["spec"] = spec
@@ -97,12 +98,12 @@ func (o *op) decideBinding(b *corev1.Binding, cur *mvcc.Version) (change, error)
 	mergeInto(meta, "labels", b.Labels)
 	state := tree.Clone(obj["status"])
 	delete(state, "nominatedNodeName")
-	o.setPodCondition(state, tree.Object{"type": "PodScheduled", "status": "True"})
+	setPodCondition(o, state, tree.Object{"type": "PodScheduled", "status": "True"})
 	obj["status"] = state
 	// Where a pod runs is no change that its generation counts.
 	base := maps.Clone(old)
 	base["spec"] = spec
-	return o.replace(cur, obj, base)
+	return o.Replace(cur, obj, base)
 }
 
 func bindingConflict(name, format string, args ...any) error {
@@ -122,7 +123,7 @@ func mergeInto(meta tree.Object, name string, more map[string]string) {
 }
 
 // setPodCondition sets a condition of a pod's status.
-func (o *op) setPodCondition(state, set tree.Object) {
+func setPodCondition(o *objects.Op, state, set tree.Object) {
 	set["lastProbeTime"] = nil
-	state["conditions"] = tree.SetCondition(state["conditions"], set, o.s.cfg.Now())
+	state["conditions"] = tree.SetCondition(state["conditions"], set, o.Store.Now())
 }

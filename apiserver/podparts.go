@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,10 +14,10 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // takeEphemeralContainers is the part of pods/ephemeralcontainers: containers may be
 // added to a pod that runs, and those that are there stay as they are.
-func takeEphemeralContainers(o *op, obj, sent, old tree.Object) error {
+func takeEphemeralContainers(o *objects.Op, obj, sent, old tree.Object) error {
 	const path = "spec.ephemeralContainers"
 	if tree.Lookup(old, "metadata.annotations") != nil && tree.As(tree.Lookup(old, "metadata.annotations"))[mirrorAnnotation] != nil {
-		return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
+		return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
 	}
 	now := byName(tree.Lookup(sent, path))
 	var errs field.ErrorList
@@ -25,14 +26,14 @@ func takeEphemeralContainers(o *op, obj, sent, old tree.Object) error {
 		name := tree.Text(tree.As(x), "name")
 		switch {
 		case now[name] == nil:
-			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
-		case !tree.Equal(o.defaulted(now[name]), x):
-			errs = append(errs, field.Forbidden(dottedPath(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
+			errs = append(errs, field.Forbidden(tree.Path(path), fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
+		case !tree.Equal(defaulted(o, now[name]), x):
+			errs = append(errs, field.Forbidden(tree.Path(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
 	errs = append(errs, ephemeralPaths(tree.Lookup(sent, path))...)
 	if len(errs) > 0 {
-		return o.invalid(o.info.Name, errs)
+		return o.Invalid(o.Info.Name, errs)
 	}
 	spec := tree.Clone(old["spec"])
 	tree.CopyField(spec, tree.As(sent["spec"]), "ephemeralContainers")
@@ -59,8 +60,8 @@ func ephemeralPaths(containers any) (errs field.ErrorList) {
 
 // defaulted returns an ephemeral container as it is with defaults, which is
 // what it is compared with.
-func (o *op) defaulted(x any) any {
-	model, err := o.model()
+func defaulted(o *objects.Op, x any) any {
+	model, err := o.Model()
 	if err != nil {
 		return x
 	}
@@ -85,12 +86,12 @@ func byName(list any) map[string]any {
 
 // takeResources is the part of pods/resize: what containers, and the pod as a whole,
 // may consume. The containers themselves must be those that are there.
-func takeResources(o *op, obj, sent, old tree.Object) error {
+func takeResources(o *objects.Op, obj, sent, old tree.Object) error {
 	spec := tree.Clone(old["spec"])
 	sentSpec := tree.As(sent["spec"])
 	tree.CopyField(spec, sentSpec, "resources")
 	for _, list := range [...]string{"containers", "initContainers"} {
-		merged, err := o.mergeResources(list, sentSpec[list], spec[list])
+		merged, err := mergeResources(o, list, sentSpec[list], spec[list])
 		if err != nil {
 			return err
 		}
@@ -102,11 +103,11 @@ func takeResources(o *op, obj, sent, old tree.Object) error {
 	return nil
 }
 
-func (o *op) mergeResources(name string, sent, old any) ([]any, error) {
+func mergeResources(o *objects.Op, name string, sent, old any) ([]any, error) {
 	now, _ := sent.([]any)
 	was, _ := old.([]any)
 	refused := func(why string) error {
-		return status.Invalid(o.res.GVK().GroupKind(), o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", name), why)})
+		return status.Invalid(o.Resource.GVK().GroupKind(), o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", name), why)})
 	}
 	if len(now) != len(was) {
 		return nil, refused("containers may not be added or removed on resize")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 )
@@ -36,14 +37,14 @@ func (c *call) admitted() bool {
 	if f == nil {
 		return true
 	}
-	i := &c.info
+	i := &c.Info
 	class := f.Classify(&fairness.Request{
-		User: c.user.Name, Groups: c.user.Groups, IsResource: i.IsResource, Verb: i.Verb, Path: i.Path,
+		User: c.User.Name, Groups: c.User.Groups, IsResource: i.IsResource, Verb: i.Verb, Path: i.Path,
 		Group: i.Group, Resource: i.Resource, Subresource: i.Subresource, Namespace: i.Namespace,
 	})
 	h := c.Header()
 	h[headerFlowSchema], h[headerPriorityLevel] = class.Headers()
-	if class.Enter(c.ctx, &c.ticket, c.estimate(&class), c.longestWait(), c.kind.LongRunning) == fairness.Admitted {
+	if class.Enter(c.Context, &c.ticket, c.estimate(&class), c.longestWait(), c.Kind.LongRunning) == fairness.Admitted {
 		return true
 	}
 	c.s.cfg.Observer.RequestRefused(request.Mutates(i.Verb), "fairness")
@@ -53,7 +54,7 @@ func (c *call) admitted() bool {
 // longestWait is a quarter of the time that the request has.
 func (c *call) longestWait() time.Duration {
 	limit := c.s.cfg.Limits.Request
-	if !c.kind.LongRunning {
+	if !c.Kind.LongRunning {
 		if d, err := request.ParseTimeout(request.RawParameter(c.r.URL.RawQuery, "timeout")); err == nil && d > 0 {
 			limit = min(limit, d)
 		}
@@ -63,10 +64,10 @@ func (c *call) longestWait() time.Duration {
 
 // estimate is what the request is expected to cost.
 func (c *call) estimate(class *fairness.Class) fairness.Work {
-	if c.res == nil || c.res.Virtual {
+	if c.Resource == nil || c.Resource.Virtual {
 		return fairness.One
 	}
-	switch c.info.Verb {
+	switch c.Info.Verb {
 	case "list":
 		return class.List(c.collection())
 	case "watch":
@@ -74,9 +75,9 @@ func (c *call) estimate(class *fairness.Class) fairness.Work {
 			return class.List(c.collection())
 		}
 	case "create", "update", "patch", "delete":
-		w := fairness.Watched{Table: c.res.Table(), Name: c.info.Name}
-		if c.res.Namespaced {
-			w.Namespace = c.info.Namespace
+		w := fairness.Watched{Table: c.Resource.Table(), Name: c.Info.Name}
+		if c.Resource.Namespaced {
+			w.Namespace = c.Info.Namespace
 		}
 		return class.Write(c.s.watchers.Interested(w))
 	}
@@ -97,12 +98,12 @@ func (c *call) beginsWithState() bool {
 
 // collection is how large the table of the request is.
 func (c *call) collection() (of fairness.Collection) {
-	if t := c.s.cfg.Store.State().Table(c.res.Table()); t != nil {
+	if t := c.s.cfg.Store.State().Table(c.Resource.Table()); t != nil {
 		of.Objects, of.Bytes = t.Live()
 	}
 	query := c.r.URL.RawQuery
 	// In all namespaces a name is one key of each, and all are looked at.
-	of.Single = (c.info.Name != "" || c.info.Selected != "") && (!c.res.Namespaced || c.info.Namespace != "")
+	of.Single = (c.Info.Name != "" || c.Info.Selected != "") && (!c.Resource.Namespaced || c.Info.Namespace != "")
 	if n, err := request.Int(request.RawParameter(query, "limit")); err == nil {
 		of.Limit = max(0, *n)
 	}
@@ -111,8 +112,8 @@ func (c *call) collection() (of fairness.Collection) {
 
 // watched is what a watch hears of, in the words of package fairness. ok is false
 // for one that is found by a field: writes to other objects do not wake it.
-func (s *selection) watched(table string) (w fairness.Watched, ok bool) {
-	only := s.interest().Canonical()
+func watched(sel *objects.Selection, table string) (w fairness.Watched, ok bool) {
+	only := sel.Interest().Canonical()
 	if only.Field.Name != "" {
 		return w, false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -26,19 +27,19 @@ func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
 	if res == nil {
 		return nil
 	}
-	if v, err := s.objects.current(res.Table(), defaultBlock); err != nil || v != nil {
+	if v, err := s.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
 		return err
 	}
 	cidrs := make([]any, len(s.cfg.ServiceBlocks))
 	for i, b := range s.cfg.ServiceBlocks {
 		cidrs[i] = b.String()
 	}
-	o := s.objects.system(ctx, res, "", defaultBlock, "create")
+	o := s.objects.System(ctx, res, "", defaultBlock, "create")
 	obj := tree.Object{
 		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
 		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
 	}
-	if _, err := o.createObject(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := o.Create(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ensure the range of service addresses: %w", err)
 	}
 	return nil
@@ -47,7 +48,7 @@ func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
 // claimRepair remembers between rounds which rows nobody holds, and since when.
 type claimRepair struct {
 	sync.Mutex
-	orphans map[claimed]time.Time
+	orphans map[objects.Claimed]time.Time
 }
 
 // RepairClaims removes the addresses and ports that no object has held for some
@@ -57,12 +58,12 @@ type claimRepair struct {
 func (s *Server) RepairClaims(ctx context.Context) error {
 	s.repair.Lock()
 	defer s.repair.Unlock()
-	if err := s.objects.confirm(ctx); err != nil {
+	if err := s.objects.Confirm(ctx); err != nil {
 		return fmt.Errorf("repair of claims: %w", err)
 	}
 	var failed []error
-	for name, h := range s.objects.cfg.Strategies {
-		if h.held == nil {
+	for name, h := range s.objects.Strategies {
+		if h.Held == nil {
 			continue
 		}
 		for _, res := range s.cfg.Kinds().All() {
@@ -75,19 +76,19 @@ func (s *Server) RepairClaims(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *strategy) error {
+func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
 	// Rows first: an object that is written meanwhile has made its rows before.
 	rows, err := s.claimRows()
 	if err != nil {
 		return err
 	}
-	versions, err := s.objects.rangeNow(res.Table(), "")
+	versions, err := s.objects.Range(res.Table(), "")
 	if err != nil {
 		return err
 	}
-	made, held := map[claimKey]bool{}, map[claimKey]bool{}
+	made, held := map[objects.ClaimKey]bool{}, map[objects.ClaimKey]bool{}
 	for _, row := range rows {
-		made[row.claimKey] = true
+		made[row.ClaimKey] = true
 	}
 	var failed []error
 	for _, v := range versions {
@@ -95,16 +96,16 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *str
 		if err != nil {
 			return err
 		}
-		for _, k := range h.held(obj) {
+		for _, k := range h.Held(obj) {
 			held[k] = true
 			if !made[k] {
 				failed = append(failed, s.reclaim(ctx, res, obj, k))
 			}
 		}
 	}
-	orphans := map[claimed]time.Time{}
+	orphans := map[objects.Claimed]time.Time{}
 	for _, row := range rows {
-		if held[row.claimKey] {
+		if held[row.ClaimKey] {
 			continue
 		}
 		since, known := s.repair.orphans[row]
@@ -115,18 +116,18 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *str
 			orphans[row] = since
 			continue
 		}
-		s.cfg.Log.Info("nobody holds an address or port, it is free again", "claim", row.table+"/"+row.key)
-		s.objects.system(ctx, res, "", "", "delete").unclaim(row.claimKey, row.revision)
+		s.cfg.Log.Info("nobody holds an address or port, it is free again", "claim", row.Table+"/"+row.Key)
+		s.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
 	}
 	s.repair.orphans = orphans
 	return errors.Join(failed...)
 }
 
 // claimRows are all rows that writes have made.
-func (s *Server) claimRows() ([]claimed, error) {
-	var rows []claimed
+func (s *Server) claimRows() ([]objects.Claimed, error) {
+	var rows []objects.Claimed
 	for _, table := range [...]string{addressesTable, nodePortsTable} {
-		page, _, err := s.objects.scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		page, _, err := s.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
 		if err != nil {
 			return nil, err
 		}
@@ -134,30 +135,30 @@ func (s *Server) claimRows() ([]claimed, error) {
 			if by, _ := v.Labels.Lookup(managedByLabel); table == addressesTable && by != managedByUs {
 				continue // somebody else's IPAddress
 			}
-			rows = append(rows, claimed{claimKey{table, v.Key}, v.Revision})
+			rows = append(rows, objects.Claimed{ClaimKey: objects.ClaimKey{Table: table, Key: v.Key}, Revision: v.Revision})
 		}
 	}
 	return rows, nil
 }
 
 // reclaim makes a row that an object holds without it.
-func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k claimKey) error {
+func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
 	meta := tree.As(obj["metadata"])
-	o := s.objects.system(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	o := s.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
 	p := &pool{o: o, name: tree.Text(meta, "name")}
 	var err error
-	if k.table == nodePortsTable {
+	if k.Table == nodePortsTable {
 		var n int32
-		if _, err = fmt.Sscan(k.key, &n); err == nil {
+		if _, err = fmt.Sscan(k.Key, &n); err == nil {
 			err = p.claimPort(n)
 		}
 	} else {
 		var a netip.Addr
-		if a, err = netip.ParseAddr(k.key); err == nil {
+		if a, err = netip.ParseAddr(k.Key); err == nil {
 			err = p.claimAddress(a)
 		}
 	}
-	if errors.Is(err, errTaken) {
+	if errors.Is(err, objects.ErrTaken) {
 		return nil // made meanwhile, or by somebody who needs no row of ours
 	}
 	return err

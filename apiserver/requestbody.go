@@ -35,7 +35,7 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 		}
 		c.auditBody(b)
 		return b, nil
-	case errors.Is(c.ctx.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(c.Context.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		// The connection's deadline may come a moment before the context's.
 		return nil, status.Timeout()
 	case errors.Is(err, errBodyTooLarge):

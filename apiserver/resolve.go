@@ -54,7 +54,7 @@ func (s *Server) service(namespace, name string) (*corev1.Service, error) {
 	if res == nil {
 		return nil, status.NotFound(servicesGVR.GroupResource(), name)
 	}
-	v, err := s.objects.current(res.Table(), res.Key(namespace, name))
+	v, err := s.objects.Current(res.Table(), res.Key(namespace, name))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *Server) endpoint(svc *corev1.Service, port string) (string, error) {
 	if res == nil {
 		return "", none
 	}
-	versions, err := s.objects.rangeNow(res.Table(), svc.Namespace+"/")
+	versions, err := s.objects.Range(res.Table(), svc.Namespace+"/")
 	if err != nil {
 		return "", err
 	}

@@ -26,7 +26,7 @@ type TokenReviewer interface {
 // reviewSubject serves SubjectAccessReview.
 func (c *call) reviewSubject() error {
 	var r authorizationv1.SubjectAccessReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
@@ -37,20 +37,20 @@ func (c *call) reviewSubject() error {
 		return err
 	}
 	r.Status = c.reviewAccess(userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.res, &r)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
 }
 
 // reviewLocalSubject serves LocalSubjectAccessReview.
 func (c *call) reviewLocalSubject() error {
 	var r authorizationv1.LocalSubjectAccessReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
 	wipeSystemFields(&r.ObjectMeta)
 	if r.Namespace == "" {
-		r.Namespace = c.info.ObjectNamespace
-	} else if r.Namespace != c.info.ObjectNamespace {
+		r.Namespace = c.Info.ObjectNamespace
+	} else if r.Namespace != c.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	meta := r.ObjectMeta
@@ -66,13 +66,13 @@ func (c *call) reviewLocalSubject() error {
 		return err
 	}
 	r.Status = c.reviewAccess(userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.res, &r)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
 }
 
 // reviewSelf serves SelfSubjectAccessReview.
 func (c *call) reviewSelf() error {
 	var r authorizationv1.SelfSubjectAccessReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (c *call) reviewSelf() error {
 	if err := invalidReview(errs); err != nil {
 		return err
 	}
-	r.Status = c.reviewAccess(c.user, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.res, &r)
+	r.Status = c.reviewAccess(c.User, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
 }
 
 // reviewRules serves SelfSubjectRulesReview.
 func (c *call) reviewRules() error {
 	var r authorizationv1.SelfSubjectRulesReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
@@ -101,9 +101,9 @@ func (c *call) reviewRules() error {
 	}}
 	if c.s.cfg.Roles == nil {
 		answer.Status.Incomplete = true
-		return c.answerTyped(f, http.StatusCreated, c.res, &answer)
+		return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
 	}
-	rules, err := c.s.cfg.Roles.RulesFor(c.user, r.Spec.Namespace)
+	rules, err := c.s.cfg.Roles.RulesFor(c.User, r.Spec.Namespace)
 	for _, x := range rules {
 		if len(x.Resources) > 0 {
 			answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{
@@ -117,27 +117,27 @@ func (c *call) reviewRules() error {
 	if err != nil {
 		answer.Status.EvaluationError = err.Error()
 	}
-	return c.answerTyped(f, http.StatusCreated, c.res, &answer)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
 }
 
 // reviewMyself serves SelfSubjectReview.
 func (c *call) reviewMyself() error {
 	var r authenticationv1.SelfSubjectReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
 	answer := authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.s.cfg.Now())},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(c.user)},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(c.User)},
 	}
-	return c.answerTyped(f, http.StatusCreated, c.res, &answer)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
 }
 
 // reviewToken serves TokenReview.
 func (c *call) reviewToken() error {
 	var r authenticationv1.TokenReview
-	f, err := c.readPosted(c.res, &r)
+	f, err := c.readPosted(c.Resource, &r)
 	if err != nil {
 		return err
 	}
@@ -147,20 +147,20 @@ func (c *call) reviewToken() error {
 		return status.BadRequest("token is required for TokenReview in authentication")
 	}
 	if c.s.cfg.Reviewer == nil {
-		return c.answerTyped(f, http.StatusCreated, c.res, &r)
+		return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
 	}
 	audiences := r.Spec.Audiences
 	if len(audiences) == 0 && c.s.cfg.Tokens != nil {
 		audiences = c.s.cfg.Tokens.Audiences()
 	}
 	r.Status = authenticationv1.TokenReviewStatus{}
-	u, both, err := c.s.cfg.Reviewer.Review(c.ctx, r.Spec.Token, audiences)
+	u, both, err := c.s.cfg.Reviewer.Review(c.Context, r.Spec.Token, audiences)
 	if err != nil {
 		r.Status.Error = err.Error()
 	} else {
 		r.Status.Authenticated, r.Status.User, r.Status.Audiences = true, userInfo(u), both
 	}
-	return c.answerTyped(f, http.StatusCreated, c.res, &r)
+	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
 }
 
 func userInfo(u *auth.User) authenticationv1.UserInfo {
@@ -197,7 +197,7 @@ func (c *call) reviewAccess(u *auth.User, r *authorizationv1.ResourceAttributes,
 	} else {
 		a.Verb, a.Path = path.Verb, path.Path
 	}
-	d, reason, err := c.s.cfg.Authorizer.Authorize(c.ctx, a)
+	d, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, a)
 	if err != nil {
 		ignored = append([]string{err.Error()}, ignored...)
 	}

@@ -4,15 +4,16 @@ import (
 	"encoding/base64"
 	"maps"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-var secretStrategy = strategy{complete: mergeStringData}
+var secretStrategy = objects.Strategy{Complete: mergeStringData}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
 // into data, before anybody owns its fields: whoever writes stringData owns data. A
 // key that is in both gets the value of stringData.
-func mergeStringData(_ *op, obj, _ tree.Object) error {
+func mergeStringData(_ *objects.Op, obj, _ tree.Object) error {
 	plain, _ := obj["stringData"].(tree.Object)
 	delete(obj, "stringData")
 	if len(plain) == 0 {

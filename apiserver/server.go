@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
@@ -17,20 +18,12 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/services"
-	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 )
-
-// Reads carries out read plans. *consistency.Reader satisfies it. Safe for
-// concurrent use.
-type Reads interface {
-	// Await returns the revision to read as of, once the local state has it.
-	// Errors are those of consistency.Reader.Await.
-	Await(ctx context.Context, p consistency.Plan) (proto.Revision, error)
-}
 
 // Authenticator says who asks. *auth.Authentication satisfies it.
 type Authenticator interface {
@@ -48,7 +41,7 @@ type Definitions interface {
 // Config of a Server. Store, Reads and Kinds are required.
 type Config struct {
 	Store Store
-	Reads Reads
+	Reads objects.Reads
 	// Kinds returns the resources that are served now. Called once per request.
 	Kinds func() *kinds.Registry
 
@@ -106,6 +99,9 @@ type Config struct {
 	// ShutdownTooMany answers what arrives during the shutdown with 429 instead of
 	// 503; both say when to try again.
 	ShutdownTooMany bool
+
+	// Admission may change or refuse writes. Nil: nothing does.
+	Admission admission.Interface
 
 	// Audit records requests. Nil: nothing is recorded. Its owner closes it.
 	Audit *audit.Log
@@ -202,15 +198,15 @@ func set[T comparable](p *T, v T) {
 // Server is the API as an http.Handler. Safe for concurrent use.
 type Server struct {
 	cfg      Config
-	reads    admission
-	writes   admission
+	reads    inflightLimiter
+	writes   inflightLimiter
 	decoding decoding
 	watches  watchSet
 
 	slowAnswers slowSet
 	slowBodies  slowSet
 	// objects decides and writes, for requests and for the node's own loops.
-	objects  objectStore
+	objects  *objects.Store
 	webhooks *conversion.Caller
 	repair   claimRepair
 	// watchers is who hears of which writes, by which these are estimated.
@@ -262,9 +258,9 @@ func New(cfg Config) (*Server, error) {
 		Resolve: s.resolveService, Timeout: cfg.Limits.Conversion,
 		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
 	})
-	s.objects.init(objectConfig{
-		Store: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
-		Strategies: strategies(&cfg), Custom: &customStrategy,
+	s.objects = objects.NewStore(objects.Config{
+		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
+		Strategies: strategies(&cfg), Custom: &customStrategy, Admission: cfg.Admission,
 		Webhooks: s.webhooks, Life: s.life,
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,

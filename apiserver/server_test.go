@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -123,7 +124,7 @@ func (l *lagging) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, err
 }
 
 type laggingReads struct {
-	apiserver.Reads
+	objects.Reads
 	store *lagging
 }
 
@@ -509,7 +510,7 @@ func TestWatchNotConfirmed(t *testing.T) {
 
 // refusing fails all reads once it has an error.
 type refusing struct {
-	apiserver.Reads
+	objects.Reads
 	err error
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
@@ -51,7 +52,7 @@ func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 
 // allocate completes a Service: fields that depend on each other,
 // addresses and node ports.
-func (r *serviceRanges) allocate(o *op, obj, old tree.Object) (field.ErrorList, error) {
+func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
 	spec, err := serviceSpec(obj)
 	if err != nil {
 		return nil, err
@@ -116,18 +117,18 @@ func setServiceSpec(obj tree.Object, s *corev1.ServiceSpec) {
 }
 
 // heldByService are the rows of a stored Service.
-func heldByService(obj tree.Object) []claimKey {
+func heldByService(obj tree.Object) []objects.ClaimKey {
 	spec, err := serviceSpec(obj)
 	if err != nil || spec == nil {
 		return nil
 	}
 	addresses, ports := services.Held(spec)
-	var keys []claimKey
+	var keys []objects.ClaimKey
 	for _, a := range addresses {
-		keys = append(keys, claimKey{addressesTable, canonicalAddress(a)})
+		keys = append(keys, objects.ClaimKey{Table: addressesTable, Key: canonicalAddress(a)})
 	}
 	for _, p := range ports {
-		keys = append(keys, claimKey{nodePortsTable, fmt.Sprint(p)})
+		keys = append(keys, objects.ClaimKey{Table: nodePortsTable, Key: fmt.Sprint(p)})
 	}
 	return keys
 }
@@ -144,7 +145,7 @@ func canonicalAddress(s string) string {
 // pool is the cluster's addresses and ports as one request sees them. Dry runs
 // look, but claim nothing.
 type pool struct {
-	o      *op
+	o      *objects.Op
 	ranges *serviceRanges
 	name   string // of the Service
 	blocks []netip.Prefix
@@ -167,18 +168,18 @@ func (p *pool) Families() (families []corev1.IPFamily) {
 // all are the blocks that the command line names, then those of ServiceCIDRs.
 func (p *pool) all() []netip.Prefix {
 	if p.blocks == nil {
-		p.blocks = p.ranges.all(p.o.s)
+		p.blocks = p.ranges.all(p.o.Store)
 	}
 	return p.blocks
 }
 
-func (r *serviceRanges) all(s *objectStore) []netip.Prefix {
+func (r *serviceRanges) all(s *objects.Store) []netip.Prefix {
 	blocks := slices.Clone(r.blocks)
-	res := s.cfg.Kinds().Lookup(blocksResource)
+	res := s.Kinds().Lookup(blocksResource)
 	if res == nil {
 		return blocks
 	}
-	versions, err := s.rangeNow(res.Table(), "")
+	versions, err := s.Range(res.Table(), "")
 	if err != nil {
 		return blocks
 	}
@@ -207,7 +208,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 		if lost[a] {
 			return true
 		}
-		v, err := p.o.s.current(addressesTable, a.String())
+		v, err := p.o.Store.Current(addressesTable, a.String())
 		return err != nil || v != nil
 	}
 	for _, b := range p.all() {
@@ -220,7 +221,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 				break
 			}
 			err := p.claimAddress(a)
-			if !errors.Is(err, errTaken) {
+			if !errors.Is(err, objects.ErrTaken) {
 				return a.String(), err
 			}
 			lost[a] = true
@@ -241,14 +242,14 @@ func (p *pool) wanted(want string) (string, error) {
 }
 
 func (p *pool) claimAddress(a netip.Addr) error {
-	if p.o.q.IsDryRun() {
-		v, err := p.o.s.current(addressesTable, a.String())
+	if p.o.Options.IsDryRun() {
+		v, err := p.o.Store.Current(addressesTable, a.String())
 		if err == nil && v != nil {
-			err = errTaken
+			err = objects.ErrTaken
 		}
 		return err
 	}
-	res := p.o.s.cfg.Kinds().Lookup(addressesResource)
+	res := p.o.Store.Kinds().Lookup(addressesResource)
 	if res == nil {
 		return errors.New("the registry has no addresses")
 	}
@@ -258,9 +259,9 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	}
 	obj := tree.Object{
 		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), managedByLabel: managedByUs}},
-		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.o.info.ObjectNamespace, "name": p.name}},
+		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.o.Info.ObjectNamespace, "name": p.name}},
 	}
-	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.o.s.cfg.Now()); err != nil {
+	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.o.Store.Now()); err != nil {
 		return err
 	}
 	value, offset, err := codec.EncodeFor(res, obj)
@@ -268,7 +269,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 		return fmt.Errorf("encode an address: %w", err)
 	}
 	labels, fields := res.Attributes(obj)
-	return p.o.claim(&proto.Write{
+	return p.o.Claim(&proto.Write{
 		Table: res.Table(), Key: a.String(), Value: value, RevisionOffset: offset,
 		Uid: tree.Text(tree.As(obj["metadata"]), "uid"), Labels: labels, Fields: fields,
 	})
@@ -281,7 +282,7 @@ func (p *pool) Port(want int32) (int32, error) {
 		if !ports.Contains(want) {
 			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
 		}
-		if err := p.claimPort(want); errors.Is(err, errTaken) {
+		if err := p.claimPort(want); errors.Is(err, objects.ErrTaken) {
 			return 0, errors.New("provided port is already allocated")
 		} else if err != nil {
 			return 0, err
@@ -291,28 +292,28 @@ func (p *pool) Port(want int32) (int32, error) {
 	lost := map[int32]bool{}
 	for {
 		n, ok := ports.PickPort(func(n int32) bool {
-			v, err := p.o.s.current(nodePortsTable, fmt.Sprint(n))
+			v, err := p.o.Store.Current(nodePortsTable, fmt.Sprint(n))
 			return lost[n] || err != nil || v != nil
 		})
 		if !ok {
 			return 0, services.ErrFull
 		}
 		lost[n] = true
-		if err := p.claimPort(n); !errors.Is(err, errTaken) {
+		if err := p.claimPort(n); !errors.Is(err, objects.ErrTaken) {
 			return n, err
 		}
 	}
 }
 
 func (p *pool) claimPort(n int32) error {
-	if p.o.q.IsDryRun() {
-		v, err := p.o.s.current(nodePortsTable, fmt.Sprint(n))
+	if p.o.Options.IsDryRun() {
+		v, err := p.o.Store.Current(nodePortsTable, fmt.Sprint(n))
 		if err == nil && v != nil {
-			err = errTaken
+			err = objects.ErrTaken
 		}
 		return err
 	}
 	// For people who look into a snapshot; nothing reads it.
-	value := fmt.Appendf(nil, `{"service":%q}`, p.o.info.ObjectNamespace+"/"+p.name)
-	return p.o.claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
+	value := fmt.Appendf(nil, `{"service":%q}`, p.o.Info.ObjectNamespace+"/"+p.name)
+	return p.o.Claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/tree"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -21,33 +22,33 @@ import (
 var signers = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "signers"}
 
 // mayUseSigner refuses users who lack a verb on a signer and on its whole domain.
-func (o *op) mayUseSigner(verb, signer, what string) error {
+func mayUseSigner(o *objects.Op, verb, signer, what string) error {
 	domain, _, _ := strings.Cut(signer, "/")
-	if o.mayAlso(verb, signers, signer) || o.mayAlso(verb, signers, domain+"/*") {
+	if o.Permitted(verb, signers, signer) || o.Permitted(verb, signers, domain+"/*") {
 		return nil
 	}
-	return apierrors.NewForbidden(o.res.GroupResource(), o.info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))
+	return apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))
 }
 
 // mayApprove refuses users who may not approve for the signer of a stored request.
-func (o *op) mayApprove(stored tree.Object) error {
-	return o.mayUseSigner("approve", tree.Text(tree.As(stored["spec"]), "signerName"), "approve")
+func mayApprove(o *objects.Op, stored tree.Object) error {
+	return mayUseSigner(o, "approve", tree.Text(tree.As(stored["spec"]), "signerName"), "approve")
 }
 
 // maySign refuses users who may not sign for the signer of a stored request, if the
 // certificate or the conditions change.
-func (o *op) maySign(obj, stored tree.Object) error {
+func maySign(o *objects.Op, obj, stored tree.Object) error {
 	now, was := tree.As(obj["status"]), tree.As(stored["status"])
 	if tree.Equal(now["certificate"], was["certificate"]) && sameList(conditionsOf(obj), conditionsOf(stored)) {
 		return nil
 	}
-	return o.mayUseSigner("sign", tree.Text(tree.As(stored["spec"]), "signerName"), "sign")
+	return mayUseSigner(o, "sign", tree.Text(tree.As(stored["spec"]), "signerName"), "sign")
 }
 
 func sameList(a, b []any) bool { return len(a) == 0 && len(b) == 0 || tree.Equal(a, b) }
 
 // checkSubject refuses requests for certificates that would be above all roles.
-func (o *op) checkSubject(obj tree.Object) error {
+func checkSubject(o *objects.Op, obj tree.Object) error {
 	spec := tree.As(obj["spec"])
 	if tree.Text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
@@ -58,7 +59,7 @@ func (o *op) checkSubject(obj tree.Object) error {
 	}
 	for _, group := range request.Subject.Organization {
 		if group == auth.Masters {
-			return apierrors.NewForbidden(o.res.GroupResource(), tree.Text(tree.As(obj["metadata"]), "name"),
+			return apierrors.NewForbidden(o.Resource.GroupResource(), tree.Text(tree.As(obj["metadata"]), "name"),
 				fmt.Errorf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, auth.Masters))
 		}
 	}

@@ -3,16 +3,17 @@ package apiserver
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var signingRequestStrategy = strategy{forUser: (*op).requestedBy}
+var signingRequestStrategy = objects.Strategy{ForUser: requestedBy}
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
 // itself: signers go by it. Nobody asks and approves at once.
-func (o *op) requestedBy(obj, old tree.Object) error {
+func requestedBy(o *objects.Op, obj, old tree.Object) error {
 	if old != nil {
 		return nil
 	}
@@ -20,24 +21,24 @@ func (o *op) requestedBy(obj, old tree.Object) error {
 	for _, name := range [...]string{"username", "uid", "groups", "extra"} {
 		delete(spec, name)
 	}
-	if o.user.Name != "" {
-		spec["username"] = o.user.Name
+	if o.User.Name != "" {
+		spec["username"] = o.User.Name
 	}
-	if o.user.UID != "" {
-		spec["uid"] = o.user.UID
+	if o.User.UID != "" {
+		spec["uid"] = o.User.UID
 	}
-	if len(o.user.Groups) > 0 {
-		spec["groups"] = tree.FromStrings(o.user.Groups)
+	if len(o.User.Groups) > 0 {
+		spec["groups"] = tree.FromStrings(o.User.Groups)
 	}
-	if len(o.user.Extra) > 0 {
+	if len(o.User.Extra) > 0 {
 		extra := tree.Object{}
-		for k, v := range o.user.Extra {
+		for k, v := range o.User.Extra {
 			extra[k] = tree.FromStrings(v)
 		}
 		spec["extra"] = extra
 	}
 	obj["spec"], obj["status"] = spec, tree.Object{}
-	return o.checkSubject(obj)
+	return checkSubject(o, obj)
 }
 
 const (
@@ -46,43 +47,43 @@ const (
 )
 
 // takeApproval is the part of certificatesigningrequests/approval: the conditions.
-func takeApproval(o *op, obj, sent, old tree.Object) error {
-	list := o.stampConditions(sent, old)
+func takeApproval(o *objects.Op, obj, sent, old tree.Object) error {
+	list := stampConditions(o, sent, old)
 	state := tree.Clone(old["status"])
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
 	if has(list, approved) && has(list, denied) {
-		return o.invalid(o.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
+		return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return o.invalid(o.info.Name, errs)
+		return o.Invalid(o.Info.Name, errs)
 	}
-	if err := o.mayApprove(old); err != nil {
+	if err := mayApprove(o, old); err != nil {
 		return err
 	}
-	return carryLabels(obj, sent)
+	return objects.CopyLabels(obj, sent)
 }
 
 // takeRequestStatus is the part of certificatesigningrequests/status, of which the
 // approval is not.
-func takeRequestStatus(o *op, obj, sent, old tree.Object) error {
-	list := o.stampConditions(sent, old)
+func takeRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
+	list := stampConditions(o, sent, old)
 	for _, kind := range [...]string{approved, denied} {
 		if has(list, kind) && !has(conditionsOf(old), kind) {
-			return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", kind))})
+			return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", kind))})
 		}
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return o.invalid(o.info.Name, errs)
+		return o.Invalid(o.Info.Name, errs)
 	}
 	state := tree.Clone(sent["status"])
 	was, now := tree.As(old["status"])["certificate"], state["certificate"]
 	if was != nil && !tree.Equal(was, now) {
-		return o.invalid(o.info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
+		return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
 	}
 	if encoded, _ := now.(string); encoded != "" && was == nil {
 		if err := rules.Certificate(encoded); err != nil {
-			return o.invalid(o.info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
+			return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
 		}
 	}
 	// What approves stays as it was written there.
@@ -95,10 +96,10 @@ func takeRequestStatus(o *op, obj, sent, old tree.Object) error {
 	}
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
-	if err := o.maySign(obj, old); err != nil {
+	if err := maySign(o, obj, old); err != nil {
 		return err
 	}
-	return carryLabels(obj, sent)
+	return objects.CopyLabels(obj, sent)
 }
 
 func conditionsOf(obj tree.Object) []any {
@@ -120,8 +121,8 @@ func removed(list []any, old tree.Object, kinds ...string) (errs field.ErrorList
 
 // stampConditions returns the conditions that were sent, with the times that they
 // leave to the server.
-func (o *op) stampConditions(sent, old tree.Object) []any {
-	now := tree.Timestamp(o.s.cfg.Now())
+func stampConditions(o *objects.Op, sent, old tree.Object) []any {
+	now := tree.Timestamp(o.Store.Now())
 	before := map[string]tree.Object{}
 	for _, x := range conditionsOf(old) {
 		if was := tree.As(x); before[tree.Text(was, "type")] == nil {

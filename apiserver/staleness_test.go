@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 )
@@ -22,7 +23,7 @@ type confirmedSince struct {
 func (c *confirmedSince) Staleness() time.Duration { return time.Duration(c.staleness.Load()) }
 
 type confirmingReads struct {
-	apiserver.Reads
+	objects.Reads
 	store *confirmedSince
 }
 

@@ -48,7 +48,7 @@ const (
 // createToken serves POST serviceaccounts/NAME/token.
 func (c *call) createToken() error {
 	if c.s.cfg.Tokens == nil {
-		return notImplemented(c.res.GroupResource(), c.sub.Name)
+		return notImplemented(c.Resource.GroupResource(), c.Subresource.Name)
 	}
 	var r authenticationv1.TokenRequest
 	f, err := c.readPosted(tokenRequestResource, &r)
@@ -58,19 +58,19 @@ func (c *call) createToken() error {
 	if err := c.matchTokenRequest(&r); err != nil {
 		return err
 	}
-	account, err := c.newest(c.res.Table(), c.key())
+	account, err := c.Newest(c.Resource.Table(), c.Key())
 	if err != nil {
 		return err
 	}
 	if account == nil {
-		return c.notFound()
+		return c.NotFound()
 	}
 	if r.UID != "" && string(r.UID) != account.UID {
-		return tokenConflict(tokenRequestResource.GVK().Group, "TokenRequest", c.info.Name,
+		return tokenConflict(tokenRequestResource.GVK().Group, "TokenRequest", c.Info.Name,
 			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
 	}
 	now := c.s.cfg.Now()
-	r.Name, r.Namespace, r.UID = c.info.Name, c.info.ObjectNamespace, types.UID(account.UID)
+	r.Name, r.Namespace, r.UID = c.Info.Name, c.Info.ObjectNamespace, types.UID(account.UID)
 	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = c.s.cfg.Tokens.Audiences()
@@ -103,15 +103,15 @@ func (c *call) createToken() error {
 // path's.
 func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
-	if r.Name != "" && r.Name != c.info.Name {
+	if r.Name != "" && r.Name != c.Info.Name {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"))
-	} else if r.Namespace != "" && r.Namespace != c.info.ObjectNamespace {
+	} else if r.Namespace != "" && r.Namespace != c.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(tokenRequestResource.GVK().GroupKind(), c.info.Name, errs)
+	return status.Invalid(tokenRequestResource.GVK().GroupKind(), c.Info.Name, errs)
 }
 
 // boundExpiry checks how long the token is to be valid and shortens that to what
@@ -131,7 +131,7 @@ func (c *call) boundExpiry(r *authenticationv1.TokenRequest) error {
 		return status.Invalid(tokenRequestResource.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
 	}
 	if most := int64(c.s.cfg.Limits.Token / time.Second); most > 0 && seconds > most {
-		c.warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
+		c.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
 		r.Spec.ExpirationSeconds = &most
 	}
 	return nil
@@ -160,15 +160,15 @@ func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObject
 	var table, key string
 	switch {
 	case gvk.Group == "" && gvk.Kind == "Pod":
-		table, key, claims.Pod = "pods", c.info.ObjectNamespace+"/"+ref.Name, bound
+		table, key, claims.Pod = "pods", c.Info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Secret":
-		table, key, claims.Secret = "secrets", c.info.ObjectNamespace+"/"+ref.Name, bound
+		table, key, claims.Secret = "secrets", c.Info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Node":
 		table, key, claims.Node = "nodes", ref.Name, bound
 	default:
 		return status.BadRequest("cannot bind token to object of type %s", gvk)
 	}
-	v, err := c.newest(table, key)
+	v, err := c.Newest(table, key)
 	if err != nil {
 		return err
 	}
@@ -198,15 +198,15 @@ func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
 	if err != nil {
 		return err
 	}
-	if name, _ := tree.Lookup(obj, "spec.serviceAccountName").(string); name != c.info.Name {
-		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", c.info.Name)
+	if name, _ := tree.Lookup(obj, "spec.serviceAccountName").(string); name != c.Info.Name {
+		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", c.Info.Name)
 	}
 	node, _ := tree.Lookup(obj, "spec.nodeName").(string)
 	if node == "" {
 		return nil
 	}
 	claims.Node = &token.Ref{Name: node}
-	v, err := c.s.objects.current("nodes", node)
+	v, err := c.s.objects.Current("nodes", node)
 	if v != nil {
 		claims.Node.UID = v.UID
 	}
@@ -215,12 +215,4 @@ func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
 
 func tokenConflict(group, kind, name, format string, args ...any) error {
 	return apierrors.NewConflict(apischema.GroupResource{Group: group, Resource: kind}, name, fmt.Errorf(format, args...))
-}
-
-// newest returns the newest version of a key, which is asked of a quorum, or nil.
-func (o *op) newest(table, key string) (*mvcc.Version, error) {
-	if err := o.s.confirm(o.ctx); err != nil {
-		return nil, err
-	}
-	return o.s.current(table, key)
 }

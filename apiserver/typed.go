@@ -1,15 +1,12 @@
 package apiserver
 
 import (
-	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,12 +27,12 @@ func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...stri
 	if err != nil {
 		return f, err
 	}
-	strict := c.q.Strictness() != request.IgnoreFields
+	strict := c.Options.Strictness() != request.IgnoreFields
 	findings, gvk, err := codec.DecodeTyped(c.r.Header.Get("Content-Type"), raw, res, into, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
 		if slices.Contains(also, apiVersion) {
 			apiVersion = res.GroupVersion().String()
 		}
-		return sentKind(kind, apiVersion, res.GVK())
+		return objects.SentKind(kind, apiVersion, res.GVK())
 	})
 	if err != nil {
 		return f, err
@@ -43,29 +40,8 @@ func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...stri
 	return f, c.found(findings, gvk, res.Kind)
 }
 
-// answerTyped sends an object of a type of k8s.io/api that is not stored.
-func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj any) error {
-	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", res.Kind, err)
-	}
-	if meta := tree.As(t["metadata"]); meta["creationTimestamp"] == nil {
-		delete(meta, "creationTimestamp")
-	}
-	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
-	return codec.WriteTree(c, c.r, f, code, res, t)
-}
-
 // wipeSystemFields clears metadata that a client cannot set.
 func wipeSystemFields(m *metav1.ObjectMeta) {
 	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
 	m.SetSelfLink("")
-}
-
-// answerDone sends the Status of a POST that did something and made no object.
-func (c *call) answerDone() error {
-	s := status.OK()
-	s.Code = http.StatusCreated
-	codec.WriteStatus(c, c.r, s)
-	return nil
 }

@@ -30,7 +30,7 @@ func (c *call) leaveBody() {
 	c.bodyRead = true
 	h, rc := c.Header(), http.NewResponseController(c.ResponseWriter)
 	// A client that waits for "100 Continue" is not to be asked for its body now.
-	if c.user == nil || c.user.Name == auth.Anonymous || r.ContentLength > unreadBytes || r.Header.Get("Expect") != "" {
+	if c.User == nil || c.User.Name == auth.Anonymous || r.ContentLength > unreadBytes || r.Header.Get("Expect") != "" {
 		h["Connection"] = []string{"close"}
 		_ = rc.SetReadDeadline(time.Now().Add(lingerTime)) // only connections have deadlines
 		return

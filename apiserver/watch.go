@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
@@ -27,19 +28,19 @@ const watchBatch = 128
 var batches = sync.Pool{New: func() any { return new([watchBatch]*mvcc.Version) }}
 
 func (c *call) watch() error {
-	if c.s.cfg.NoWatchList && c.q.SendInitialEvents != nil {
+	if c.s.cfg.NoWatchList && c.Options.SendInitialEvents != nil {
 		return status.InvalidOptions("ListOptions", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"),
 			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
 	}
-	f, err := c.format(c.res, codec.ShapeWatch)
+	f, err := c.format(c.Resource, codec.ShapeWatch)
 	if err != nil {
 		return err
 	}
-	sel, err := c.selection()
+	sel, err := c.Select()
 	if err != nil {
 		return err
 	}
-	plan, err := consistency.PlanWatch(c.params(sel))
+	plan, err := consistency.PlanWatch(c.ListParams(sel))
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (c *call) watch() error {
 		// The cluster has no such revision: an event of the stream says so.
 	case apierrors.IsForbidden(err):
 		return err
-	case plan.Mode == consistency.NotOlderThan && c.ctx.Err() == nil:
+	case plan.Mode == consistency.NotOlderThan && c.Context.Err() == nil:
 		// This node does not have it, or does not know. 429 is the one answer after
 		// which client-go asks for the same watch again; after all others it reads the
 		// whole collection.
@@ -65,7 +66,7 @@ func (c *call) watch() error {
 		w := &watching{call: c, sel: sel, events: events}
 		w.entry = c.s.watches.add(conn)
 		defer c.s.watches.remove(w.entry)
-		if of, ok := sel.watched(c.res.Table()); ok {
+		if of, ok := watched(sel, c.Resource.Table()); ok {
 			c.s.watchers.Add(of)
 			defer c.s.watchers.Remove(of)
 		}
@@ -79,7 +80,7 @@ func (c *call) watch() error {
 	if wantsSocket(c.r) {
 		return c.overSocket(f, serve)
 	}
-	events, err := codec.NewEventWriter(c, f, c.res)
+	events, err := codec.NewEventWriter(c, f, c.Resource)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ const retryWatch = 1
 // awaitWatch waits for the state that a watch starts from; the wait is bounded
 // like any other read, the watch is not.
 func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.s.cfg.Limits.Request)
+	ctx, cancel := context.WithTimeout(c.Context, c.s.cfg.Limits.Request)
 	defer cancel()
 	return c.await(ctx, plan)
 }
@@ -104,7 +105,7 @@ func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
 // go.
 type watching struct {
 	*call
-	sel    *selection
+	sel    *objects.Selection
 	events *codec.EventWriter
 	entry  *watchEntry
 	cursor *watch.Watcher
@@ -130,7 +131,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 			return
 		}
 	}
-	cursor, err := w.s.cfg.Store.Watch(w.res.Table(), w.after, w.sel.interest())
+	cursor, err := w.s.cfg.Store.Watch(w.Resource.Table(), w.after, w.sel.Interest())
 	if err != nil {
 		w.fail(w.tooOld(err))
 		return
@@ -152,7 +153,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 // anything, as most watches would: nearly all kinds are idle at any time. Behind
 // initial events it is follow that sends it. It reports whether the watch goes on.
 func (w *watching) begin(plan consistency.Plan) bool {
-	if w.q.AllowWatchBookmarks && !plan.EndBookmark {
+	if w.Options.AllowWatchBookmarks && !plan.EndBookmark {
 		return w.advance(true)
 	}
 	return w.flush() == nil
@@ -163,7 +164,7 @@ var errGone = errors.New("the client is gone")
 
 // initial sends one consistent snapshot.
 func (w *watching) initial(plan consistency.Plan) error {
-	page, at, err := w.page(consistency.Plan{Mode: consistency.MostRecent}, w.after, w.sel)
+	page, at, err := w.Page(consistency.Plan{Mode: consistency.MostRecent}, w.after, w.sel)
 	if err != nil {
 		return err
 	}
@@ -224,10 +225,10 @@ func (w *watching) follow(plan consistency.Plan) {
 	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
-	ended := crd.Ended(w.res)
+	ended := crd.Ended(w.Resource)
 	for {
 		select {
-		case <-w.ctx.Done():
+		case <-w.Context.Done():
 			return
 		case <-w.s.abandoned:
 			return
@@ -246,7 +247,7 @@ func (w *watching) follow(plan consistency.Plan) {
 		case <-timer.C:
 			// A bookmark, and at the end of its time a last one, so that the client
 			// resumes from here.
-			if !w.served() || !w.advance(w.q.AllowWatchBookmarks) || !time.Now().Before(end) {
+			if !w.served() || !w.advance(w.Options.AllowWatchBookmarks) || !time.Now().Before(end) {
 				return
 			}
 			timer.Reset(time.Until(w.nextTimer(end)))
@@ -259,12 +260,12 @@ func (w *watching) follow(plan consistency.Plan) {
 // again gets 404. One whose definition is another now ends before them: who asks again
 // gets them as the new definition shows them.
 func (w *watching) served() bool {
-	now := w.s.cfg.Kinds().Lookup(w.info.GVR())
+	now := w.s.cfg.Kinds().Lookup(w.Info.GVR())
 	if now == nil {
 		w.advance(false)
 		return false
 	}
-	return crd.Same(now, w.res)
+	return crd.Same(now, w.Resource)
 }
 
 // nextTimer is when to look around next, also without bookmarks.
@@ -278,7 +279,7 @@ func (w *watching) nextTimer(end time.Time) time.Time {
 // lifetime is timeoutSeconds, or a random time so that watches that began
 // together do not end together.
 func (w *watching) lifetime() time.Duration {
-	if s := w.q.TimeoutSeconds; s != nil && *s > 0 {
+	if s := w.Options.TimeoutSeconds; s != nil && *s > 0 {
 		return time.Duration(min(*s, int64(24*time.Hour/time.Second))) * time.Second
 	}
 	least := w.s.cfg.Limits.WatchMin
@@ -293,13 +294,13 @@ func (w *watching) farewell() {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-w.ctx.Done():
+		case <-w.Context.Done():
 			return
 		case <-w.s.abandoned:
 			return
 		}
 	}
-	w.advance(w.q.AllowWatchBookmarks)
+	w.advance(w.Options.AllowWatchBookmarks)
 }
 
 // advance sends everything that there is to read, and then a bookmark if asked
@@ -349,82 +350,44 @@ func (w *watching) advance(bookmark bool) bool {
 
 // version sends what one version means to this watch, if anything.
 func (w *watching) version(v *mvcc.Version) error {
-	if !w.sel.covers(v.Key) {
+	if !w.sel.Covers(v.Key) {
 		return nil
 	}
-	event, content, err := w.sel.event(v)
+	event, content, err := w.sel.Event(v)
 	if err != nil {
 		return w.tooOld(err)
 	}
 	if event == "" {
 		return nil
 	}
-	return w.emit(event, w.sel.as(content), v.Revision)
+	return w.emit(event, w.sel.Converted(content), v.Revision)
 }
 
 // convert has those of a batch converted that need a webhook for it, all at once. A
 // webhook that is slow keeps this watch waiting, and no other.
 func (w *watching) convert(batch []*mvcc.Version) error {
-	if webhookOf(w.res) == nil {
+	if objects.WebhookOf(w.Resource) == nil {
 		return nil
 	}
 	var versions []*mvcc.Version
 	for _, v := range batch {
-		if !w.sel.covers(v.Key) {
+		if !w.sel.Covers(v.Key) {
 			continue
 		}
 		versions = append(versions, v)
-		if before := v.Prev(); before != nil && !before.Deleted && (w.sel.labels != nil || w.sel.fields != nil) {
+		if before := v.Prev(); before != nil && !before.Deleted && w.sel.HasSelectors() {
 			versions = append(versions, before)
 		}
 	}
-	ctx, cancel := context.WithCancelCause(w.ctx)
+	ctx, cancel := context.WithCancelCause(w.Context)
 	defer cancel(nil)
 	defer context.AfterFunc(w.s.life, func() { cancel(errGone) })()
-	shown, err := w.s.objects.convertAll(ctx, w.res, versions)
+	shown, err := w.s.objects.ConvertAll(ctx, w.Resource, versions)
 	if err != nil {
 		return err
 	}
-	w.sel.shown = make(map[*mvcc.Version]*mvcc.Version, len(versions))
-	for i, v := range versions {
-		w.sel.shown[v] = shown[i]
-	}
+	w.sel.SetConverted(versions, shown)
 	return nil
-}
-
-// event says how a covered version looks through the selectors: an object that
-// begins to match is ADDED, one that ceases to match is DELETED with its
-// previous content. An empty event means that it never matched.
-func (s *selection) event(v *mvcc.Version) (event string, content *mvcc.Version, err error) {
-	if s.labels == nil && s.fields == nil {
-		switch {
-		case v.Deleted:
-			return "DELETED", v, nil
-		case v.Created():
-			return "ADDED", v, nil
-		}
-		return "MODIFIED", v, nil
-	}
-	var before *mvcc.Version
-	if !v.Created() {
-		if before = v.Prev(); before == nil {
-			// Only the floor cuts the chain: what the object was is forgotten.
-			return "", nil, mvcc.ErrCompacted
-		}
-	}
-	was := before != nil && !before.Deleted && s.matches(before)
-	is := !v.Deleted && s.matches(v)
-	switch {
-	case is && was:
-		return "MODIFIED", v, nil
-	case is:
-		return "ADDED", v, nil
-	case was && v.Deleted:
-		return "DELETED", v, nil
-	case was:
-		return "DELETED", before, nil
-	}
-	return "", nil, nil
 }
 
 // tooOld words the end of a watch that the floor has overtaken.
@@ -441,7 +404,7 @@ func (w *watching) fail(err error) {
 		return
 	}
 	w.write()
-	if w.events.Error(status.ForRequest(err, "watch", w.res.GroupResource())) == nil {
+	if w.events.Error(status.ForRequest(err, "watch", w.Resource.GroupResource())) == nil {
 		_ = w.flush() // the stream ends either way
 	}
 }
@@ -456,7 +419,7 @@ func (w *watching) flush() error {
 	err := w.events.Flush()
 	w.entry.end()
 	w.writing = false
-	w.s.cfg.Observer.WatchEvents(&w.kind, w.unsent, w.written-w.told)
+	w.s.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.told)
 	w.unsent, w.told = 0, w.written
 	return err
 }

@@ -56,7 +56,7 @@ func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadlin
 	}
 	// Made before the upgrade: what cannot be encoded is answered in plain HTTP.
 	var ws *websocket.Conn
-	events, err := codec.NewMessageWriter(func(b []byte) error { return send(ws, b) }, f, c.res)
+	events, err := codec.NewMessageWriter(func(b []byte) error { return send(ws, b) }, f, c.Resource)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadlin
 
 // talk runs serve until it is done or the client goes, and says goodbye.
 func (c *call) talk(ws *websocket.Conn, serve func()) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	c.ctx = ctx
+	ctx, cancel := context.WithCancel(c.Context)
+	c.Context = ctx
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -99,7 +99,7 @@ func (c *call) talk(ws *websocket.Conn, serve func()) {
 func (c *call) listen(ws *websocket.Conn) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.cfg.Observer.Panicked(&c.kind)
+			c.s.cfg.Observer.Panicked(&c.Kind)
 			c.s.cfg.Log.Error("panic in a WebSocket", "panic", p)
 		}
 	}()

@@ -10,7 +10,7 @@ import (
 // writeOptions is how a create, an update or a patch begins: its options are checked, as
 // the kind that upstream names in the error, and noted.
 func (c *call) writeOptions(kind string) error {
-	if err := c.q.CheckModify(kind); err != nil {
+	if err := c.Options.CheckModify(kind); err != nil {
 		return err
 	}
 	c.noteWrite()
@@ -20,9 +20,9 @@ func (c *call) writeOptions(kind string) error {
 // noteWrite notes what the options of a write, which have been checked, say of it: whether
 // it is a dry run, and who owns the fields that it writes.
 func (c *call) noteWrite() {
-	c.kind.DryRun = c.q.IsDryRun()
-	if c.manager = c.q.FieldManager; c.manager == "" {
-		c.manager = managerOfAgent(c.r.UserAgent())
+	c.Kind.DryRun = c.Options.IsDryRun()
+	if c.Manager = c.Options.FieldManager; c.Manager == "" {
+		c.Manager = managerOfAgent(c.r.UserAgent())
 	}
 }
 

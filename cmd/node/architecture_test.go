@@ -39,6 +39,11 @@ var (
 		"log":          "Apply must follow from the entries alone: nothing to wait for",
 		"context":      "Apply cannot be cancelled",
 	}
+	noHTTPnoRaft = map[string]string{
+		"net/http":                  "what speaks HTTP belongs in apiserver",
+		"github.com/hashicorp/raft": "the API meets the store through the interface that it declares",
+		"go.etcd.io/bbolt":          "the API meets the store through the interface that it declares",
+	}
 	noHTTP = map[string]string{"net/http": "what speaks HTTP belongs in apiserver"}
 )
 
@@ -68,6 +73,15 @@ var rooms = map[string]room{
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "apiserver/"}, reach: noRaft},
+	// What requests do with objects, and the node itself does without a request: a write that
+	// needs an answer to be sent is in the wrong place. What kinds have as code is given to it.
+	"apiserver/objects": {ours: []string{
+		"proto", "consistency", "raftstore/mvcc", "apiserver/admission", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
+		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/revise",
+		"apiserver/rules", "apiserver/schema", "apiserver/status", "apiserver/tree",
+	}, direct: noHTTPnoRaft},
+	// What admits sees an object and a user: not the store, and not the request.
+	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.

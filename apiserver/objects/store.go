@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"context"
@@ -6,35 +6,42 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// objectConfig of an objectStore. All of it is required but Webhooks.
-type objectConfig struct {
-	Store revise.Store
-	Reads Reads
+// Config of a Store. All of it is required but Admission.
+type Config struct {
+	Storage revise.Store
+	Reads   Reads
 	// Kinds returns the resources that are served now.
 	Kinds      func() *kinds.Registry
 	Authorizer auth.Authorizer
 
 	// Strategies are what kinds have as code, by Resource.CodeName; Custom is that of all
 	// custom resources.
-	Strategies map[string]*strategy
-	Custom     *strategy
+	Strategies map[string]*Strategy
+	Custom     *Strategy
+	// Admission may change or refuse writes. Nil: nothing does.
+	Admission admission.Interface
 
 	// Webhooks convert custom resources between their versions.
 	Webhooks *conversion.Caller
 	// Life ends with the server, for conversions that no request waits for.
 	Life context.Context
 
-	// GarbageCollector, EventTTL: see Config.
+	// GarbageCollector says that something acts on the finalizers orphan and
+	// foregroundDeletion; without it no deletion adds them.
 	GarbageCollector bool
-	EventTTL         time.Duration
+	// EventTTL is how long objects of kinds that expire stay after their last write.
+	EventTTL time.Duration
 	// MaxObject bounds an object as it is stored, in bytes; MaxWrite a write that must not
 	// end with its request.
 	MaxObject int
@@ -46,10 +53,11 @@ type objectConfig struct {
 	Now     func() time.Time
 }
 
-// objectStore are the objects of the API without HTTP: what operations decide on, and
+// Store are the objects of the API without HTTP: what operations decide on, and
 // write to. Safe for concurrent use.
-type objectStore struct {
-	cfg    objectConfig
+type Store struct {
+	Config // it does not change
+
 	fields fieldManagers
 	// conversions is what webhooks made.
 	conversions *conversions
@@ -57,8 +65,17 @@ type objectStore struct {
 	tablesOf atomic.Pointer[tables]
 }
 
-func (s *objectStore) init(cfg objectConfig) {
-	s.cfg = cfg
+// NewStore returns a store of objects. It starts nothing.
+func NewStore(cfg Config) *Store {
+	s := &Store{Config: cfg, conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.fields.convert = s.convertBetween
-	s.conversions = conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)
+	return s
+}
+
+// Reads carries out read plans. *consistency.Reader satisfies it. Safe for
+// concurrent use.
+type Reads interface {
+	// Await returns the revision to read as of, once the local state has it.
+	// Errors are those of consistency.Reader.Await.
+	Await(ctx context.Context, p consistency.Plan) (proto.Revision, error)
 }

@@ -1,6 +1,6 @@
 //lint:file-ignore SA1019 orphanDependents is deprecated for clients, not for servers: older clients still send it
 
-package apiserver
+package objects
 
 import (
 	"bytes"
@@ -15,57 +15,57 @@ import (
 )
 
 var (
-	finalizersKey        = []byte(`"finalizers":`)
+	FinalizersKey        = []byte(`"finalizers":`)
 	deletionTimestampKey = []byte(`"deletionTimestamp":`)
 )
 
 // decideDelete chooses between removing an object and its first phase.
-func (o *op) decideDelete(options *metav1.DeleteOptions, cur *mvcc.Version) (change, error) {
+func (o *Op) decideDelete(options *metav1.DeleteOptions, cur *mvcc.Version) (Change, error) {
 	h := o.strategy()
-	if !o.res.GracePeriod && h.startDelete == nil && !o.q.IsDryRun() && o.wantedFinalizer(options, nil) == "" &&
-		!bytes.Contains(cur.Value, finalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
+	if !o.Resource.GracePeriod && h.StartDelete == nil && !o.Options.IsDryRun() && o.wantedFinalizer(options, nil) == "" &&
+		!bytes.Contains(cur.Value, FinalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
 		// The ordinary case, decided on the bytes: nothing holds the object, and
 		// its tombstone keeps its last content.
-		return change{op: proto.Op_OP_DELETE}, nil
+		return Change{Op: proto.Op_OP_DELETE}, nil
 	}
-	old, obj, meta, err := o.editable(cur)
+	old, obj, meta, err := o.Editable(cur)
 	if err != nil {
-		return change{}, err
+		return Change{}, err
 	}
 	o.setDependentsFinalizer(meta, options)
-	now, deleting := o.s.cfg.Now(), tree.Text(meta, "deletionTimestamp") != ""
+	now, deleting := o.Store.Now(), tree.Text(meta, "deletionTimestamp") != ""
 	switch {
-	case h.startDelete != nil && h.startDelete(o, obj):
+	case h.StartDelete != nil && h.StartDelete(o, obj):
 		// Something that only its own controller takes away. It is no grace period.
 		if deleting {
-			return change{none: true, obj: old}, nil
+			return Change{None: true, Object: old}, nil
 		}
 		meta["deletionTimestamp"] = tree.Timestamp(now)
-		return o.putUnlessSame(obj, cur)
-	case o.res.GracePeriod:
+		return o.PutUnlessSame(obj, cur)
+	case o.Resource.GracePeriod:
 		g := gracePeriod(options, obj, meta, now)
 		if g.pending {
 			// It ends as it has begun: the options come too late, also for finalizers.
-			return change{none: true, obj: old}, nil
+			return Change{None: true, Object: old}, nil
 		}
 		markDeleting(meta, g.at, g.seconds)
 		if g.seconds == 0 && !tree.HasFinalizers(meta) {
-			return o.encodeChange(proto.Op_OP_DELETE, obj)
+			return o.EncodeChange(proto.Op_OP_DELETE, obj)
 		}
 	case !tree.HasFinalizers(meta):
-		return change{op: proto.Op_OP_DELETE, obj: obj}, nil
+		return Change{Op: proto.Op_OP_DELETE, Object: obj}, nil
 	default:
 		markDeleting(meta, now, 0)
 	}
-	return o.putUnlessSame(obj, cur)
+	return o.PutUnlessSame(obj, cur)
 }
 
-func (o *op) putUnlessSame(obj tree.Object, cur *mvcc.Version) (change, error) {
-	ch, err := o.encodeChange(proto.Op_OP_PUT, obj)
+func (o *Op) PutUnlessSame(obj tree.Object, cur *mvcc.Version) (Change, error) {
+	ch, err := o.EncodeChange(proto.Op_OP_PUT, obj)
 	if err != nil {
-		return change{}, err
+		return Change{}, err
 	}
-	ch.none = unchanged(&ch, cur)
+	ch.None = unchanged(&ch, cur)
 	return ch, nil
 }
 
@@ -143,8 +143,8 @@ func positive(seconds int64) int64 {
 // setDependentsFinalizer puts the finalizer that tells the garbage collector what
 // to do with dependents among the object's, and takes the other one out. Where
 // nothing collects, it would never be taken off: nothing is changed.
-func (o *op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOptions) {
-	if !o.s.cfg.GarbageCollector {
+func (o *Op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOptions) {
+	if !o.Store.GarbageCollector {
 		return
 	}
 	list, _ := tree.Strings(meta["finalizers"])
@@ -161,9 +161,9 @@ func (o *op) setDependentsFinalizer(meta tree.Object, options *metav1.DeleteOpti
 // wantedFinalizer is the finalizer for the dependents of an object that has the
 // given ones, or "". The options come first, then what the object has, then what
 // its kind does by default.
-func (o *op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string {
+func (o *Op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string {
 	switch {
-	case !o.s.cfg.GarbageCollector, o.res.Dependents == kinds.DependentsUnsupported:
+	case !o.Store.GarbageCollector, o.Resource.Dependents == kinds.DependentsUnsupported:
 		return ""
 	case options.OrphanDependents != nil:
 		if *options.OrphanDependents {
@@ -178,7 +178,7 @@ func (o *op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string
 			return f
 		}
 	}
-	if o.res.Dependents == kinds.DependentsOrphaned {
+	if o.Resource.Dependents == kinds.DependentsOrphaned {
 		return metav1.FinalizerOrphanDependents
 	}
 	return ""
@@ -187,4 +187,25 @@ func (o *op) wantedFinalizer(options *metav1.DeleteOptions, has []string) string
 var finalizerOf = map[metav1.DeletionPropagation]string{
 	metav1.DeletePropagationOrphan:     metav1.FinalizerOrphanDependents,
 	metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
+}
+
+// Delete deletes the object that c.info names, or begins to: with finalizers
+// or a grace period it only gets a deletionTimestamp. uid is the object's.
+func (o *Op) Delete(options *metav1.DeleteOptions) (w Written, uid string, err error) {
+	if h := o.strategy(); h.MayDelete != nil {
+		if err := h.MayDelete(o.Info.Name); err != nil {
+			return Written{}, "", err
+		}
+	}
+	w, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (Change, error) {
+		if cur == nil {
+			return Change{}, o.NotFound()
+		}
+		uid = cur.UID
+		if err := o.CheckPreconditions(options, cur); err != nil {
+			return Change{}, err
+		}
+		return o.decideDelete(options, cur)
+	})
+	return w, uid, err
 }

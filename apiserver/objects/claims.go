@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"context"
@@ -23,40 +23,40 @@ import (
 // leave rows that nobody holds, but never an object without its rows: they are
 // made before it and go after it. The leader finds such rows (RepairClaims).
 
-// claimKey names a row.
-type claimKey struct{ table, key string }
+// ClaimKey names a row.
+type ClaimKey struct{ Table, Key string }
 
-// claimed is a row that a request has made.
-type claimed struct {
-	claimKey
-	revision proto.Revision
+// Claimed is a row that a request has made.
+type Claimed struct {
+	ClaimKey
+	Revision proto.Revision
 }
 
-// errTaken is returned for a row that is there already.
-var errTaken = errors.New("provided IP is already allocated")
+// ErrTaken is returned for a row that is there already.
+var ErrTaken = errors.New("provided IP is already allocated")
 
 // claims are the rows that one request has made so far. For one goroutine.
-type claims struct{ made []claimed }
+type claims struct{ made []Claimed }
 
-func (m *claims) has(k claimKey) bool {
-	return slices.ContainsFunc(m.made, func(c claimed) bool { return c.claimKey == k })
+func (m *claims) has(k ClaimKey) bool {
+	return slices.ContainsFunc(m.made, func(c Claimed) bool { return c.ClaimKey == k })
 }
 
-// claim makes a row. Errors: errTaken.
-func (o *op) claim(w *proto.Write) error {
-	k := claimKey{w.Table, w.Key}
+// Claim makes a row. Errors: errTaken.
+func (o *Op) Claim(w *proto.Write) error {
+	k := ClaimKey{w.Table, w.Key}
 	if o.claims.has(k) {
 		return nil
 	}
 	w.Op, w.Condition, w.RequestId = proto.Op_OP_PUT, proto.Condition_CONDITION_ABSENT, newRequestID()
-	v, outcome, err := revise.Propose(o.ctx, o.s.cfg.Store, w)
+	v, outcome, err := revise.Propose(o.Context, o.Store.Storage, w)
 	switch {
 	case err != nil:
 		return err
 	case outcome != proto.Outcome_OUTCOME_APPLIED:
-		return errTaken
+		return ErrTaken
 	}
-	o.claims.made = append(o.claims.made, claimed{k, v.Revision})
+	o.claims.made = append(o.claims.made, Claimed{k, v.Revision})
 	return nil
 }
 
@@ -64,13 +64,13 @@ func (o *op) claim(w *proto.Write) error {
 // held: all of them after a failure, those of attempts that came to nothing after
 // a success. A failure whose outcome is unknown keeps everything, because the
 // object may be there; what is too much is found by RepairClaims.
-func (o *op) keepClaims(held []claimKey, err error) {
+func (o *Op) keepClaims(held []ClaimKey, err error) {
 	if len(o.claims.made) == 0 || uncertain(err) {
 		return
 	}
 	for _, m := range o.claims.made {
-		if err != nil || !slices.Contains(held, m.claimKey) {
-			o.unclaim(m.claimKey, m.revision)
+		if err != nil || !slices.Contains(held, m.ClaimKey) {
+			o.Unclaim(m.ClaimKey, m.Revision)
 		}
 	}
 	o.claims.made = nil
@@ -85,50 +85,50 @@ func uncertain(err error) bool {
 
 // releaseClaims gives back the rows of an object that is gone or has given them
 // up, at revision at. A row that was made after that is another one's.
-func (o *op) releaseClaims(keys []claimKey, at proto.Revision) {
+func (o *Op) releaseClaims(keys []ClaimKey, at proto.Revision) {
 	for _, k := range keys {
-		v, err := o.s.current(k.table, k.key)
+		v, err := o.Store.Current(k.Table, k.Key)
 		if err == nil && v != nil && v.Revision < at {
-			o.unclaim(k, v.Revision)
+			o.Unclaim(k, v.Revision)
 		}
 	}
 }
 
-// unclaim removes a row if it is the one that was written at a revision. That the
+// Unclaim removes a row if it is the one that was written at a revision. That the
 // request is over does not keep it from giving back; what fails is left to
 // RepairClaims.
-func (o *op) unclaim(k claimKey, revision proto.Revision) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), o.s.cfg.MaxWrite)
+func (o *Op) Unclaim(k ClaimKey, revision proto.Revision) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.Context), o.Store.MaxWrite)
 	defer cancel()
-	_, _, err := revise.Propose(ctx, o.s.cfg.Store, &proto.Write{
-		Table: k.table, Key: k.key, Op: proto.Op_OP_DELETE,
+	_, _, err := revise.Propose(ctx, o.Store.Storage, &proto.Write{
+		Table: k.Table, Key: k.Key, Op: proto.Op_OP_DELETE,
 		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
 	})
 	if err != nil {
-		o.s.cfg.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.table, k.key), "err", err)
+		o.Store.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.Table, k.Key), "err", err)
 	}
 }
 
-// settleClaims brings the rows in line with the outcome of a write. before is the
+// reconcileClaims brings the rows in line with the outcome of a write. before is the
 // version that was replaced or removed; nil for a create.
-func (o *op) reconcileClaims(before *mvcc.Version, w written, err error) {
-	held := o.strategy().held
-	if held == nil || o.q.IsDryRun() {
+func (o *Op) reconcileClaims(before *mvcc.Version, w Written, err error) {
+	held := o.strategy().Held
+	if held == nil || o.Options.IsDryRun() {
 		return
 	}
-	var has []claimKey
-	if err == nil && !w.deleted {
-		has = held(w.obj)
+	var has []ClaimKey
+	if err == nil && !w.Deleted {
+		has = held(w.Object)
 	}
 	o.keepClaims(has, err)
-	if err != nil || before == nil || w.version == nil || w.version == before {
+	if err != nil || before == nil || w.Version == nil || w.Version == before {
 		return
 	}
-	old, err := codec.DecodeStored(o.res, before)
+	old, err := codec.DecodeStored(o.Resource, before)
 	if err != nil {
-		o.s.cfg.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
+		o.Store.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
 		return
 	}
-	gone := slices.DeleteFunc(held(old), func(k claimKey) bool { return slices.Contains(has, k) })
-	o.releaseClaims(gone, w.version.Revision)
+	gone := slices.DeleteFunc(held(old), func(k ClaimKey) bool { return slices.Contains(has, k) })
+	o.releaseClaims(gone, w.Version.Revision)
 }

@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"strings"
@@ -13,9 +13,9 @@ import (
 	operator "k8s.io/apimachinery/pkg/selection"
 )
 
-// selection is which objects of a table a list or a watch is about. It is for
+// Selection is which objects of a table a list or a watch is about. It is for
 // one goroutine: matching reuses one view of a version's attributes.
-type selection struct {
+type Selection struct {
 	custom bool
 	prefix string // keys of the namespace, or all
 	key    string // the one key, if only one can match
@@ -27,12 +27,12 @@ type selection struct {
 	shown map[*mvcc.Version]*mvcc.Version
 }
 
-// selection reads the path and the selectors of a request. Errors are 400.
-func (o *op) selection() (*selection, error) {
-	s := &selection{}
-	namespace := o.info.ObjectNamespace
-	if o.q.LabelSelector != "" {
-		parsed, err := labels.Parse(o.q.LabelSelector)
+// Select reads the path and the selectors of a request. Errors are 400.
+func (o *Op) Select() (*Selection, error) {
+	s := &Selection{}
+	namespace := o.Info.ObjectNamespace
+	if o.Options.LabelSelector != "" {
+		parsed, err := labels.Parse(o.Options.LabelSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
@@ -40,9 +40,9 @@ func (o *op) selection() (*selection, error) {
 			s.labels = parsed
 		}
 	}
-	name := o.info.Name
-	if o.q.FieldSelector != "" {
-		parsed, err := fields.ParseSelector(o.q.FieldSelector)
+	name := o.Info.Name
+	if o.Options.FieldSelector != "" {
+		parsed, err := fields.ParseSelector(o.Options.FieldSelector)
 		if err != nil {
 			return nil, status.BadRequest("%v", err)
 		}
@@ -58,39 +58,39 @@ func (o *op) selection() (*selection, error) {
 			}
 			name = exact
 		}
-		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && o.res.Namespaced {
+		if exact, ok := parsed.RequiresExactMatch(request.FieldNamespace); ok && namespace == "" && o.Resource.Namespaced {
 			namespace = exact
 		}
 		if !parsed.Empty() {
 			s.fields = parsed
 		}
 	}
-	if o.res.Namespaced && namespace != "" {
+	if o.Resource.Namespaced && namespace != "" {
 		s.prefix = namespace + "/"
 	}
-	if name != "" && (namespace != "" || !o.res.Namespaced) {
-		s.key = o.res.Key(namespace, name)
+	if name != "" && (namespace != "" || !o.Resource.Namespaced) {
+		s.key = o.Resource.Key(namespace, name)
 	}
-	s.view.namespaced, s.custom = o.res.Namespaced, o.res.Custom
-	if o.res.Custom {
-		s.view.res = o.res
+	s.view.namespaced, s.custom = o.Resource.Namespaced, o.Resource.Custom
+	if o.Resource.Custom {
+		s.view.res = o.Resource
 	}
 	return s, nil
 }
 
 // checkFields refuses fields that the resource does not index.
-func (o *op) checkFields(sel fields.Selector) error {
+func (o *Op) checkFields(sel fields.Selector) error {
 requirements:
 	for _, r := range sel.Requirements() {
 		if r.Field == request.FieldName || r.Field == request.FieldNamespace {
 			continue
 		}
-		for i := range o.res.SelectableFields {
-			if o.res.SelectableFields[i].Path == r.Field {
+		for i := range o.Resource.SelectableFields {
+			if o.Resource.SelectableFields[i].Path == r.Field {
 				continue requirements
 			}
 		}
-		if len(o.res.SelectableFields) == 0 && !o.res.Custom {
+		if len(o.Resource.SelectableFields) == 0 && !o.Resource.Custom {
 			// The words of upstream's default for kinds without fields of their own.
 			return status.BadRequest("%q is not a known field selector: only %q, %q", r.Field, request.FieldName, request.FieldNamespace)
 		}
@@ -101,16 +101,16 @@ requirements:
 
 // storedField renames a field of a selector to what its value is stored under:
 // versions of a resource may name the same field differently.
-func (o *op) storedField(field, value string) (string, string, error) {
-	if stored, ok := o.res.FieldAttribute(field); ok {
+func (o *Op) storedField(field, value string) (string, string, error) {
+	if stored, ok := o.Resource.FieldAttribute(field); ok {
 		field = stored
 	}
 	return field, value, nil
 }
 
-// interest is what a watch need be woken for: as much of the selection as the
+// Interest is what a watch need be woken for: as much of the selection as the
 // store can look up.
-func (s *selection) interest() mvcc.Interest {
+func (s *Selection) Interest() mvcc.Interest {
 	only := mvcc.Interest{Key: s.key, Prefix: s.prefix}
 	if s.fields == nil || s.custom {
 		// What custom resources are selected by changes with their definition: what is
@@ -129,10 +129,10 @@ func (s *selection) interest() mvcc.Interest {
 }
 
 // all reports whether every object of the prefix is meant.
-func (s *selection) all() bool { return s.key == "" && s.labels == nil && s.fields == nil }
+func (s *Selection) all() bool { return s.key == "" && s.labels == nil && s.fields == nil }
 
-// covers reports whether a key may be meant at all.
-func (s *selection) covers(key string) bool {
+// Covers reports whether a key may be meant at all.
+func (s *Selection) Covers(key string) bool {
 	if s.key != "" {
 		return key == s.key
 	}
@@ -140,19 +140,31 @@ func (s *selection) covers(key string) bool {
 }
 
 // matches reports whether a version that is covered is meant.
-func (s *selection) matches(v *mvcc.Version) bool {
-	if s.labels == nil && s.fields == nil {
+func (s *Selection) matches(v *mvcc.Version) bool {
+	if !s.HasSelectors() {
 		return true
 	}
-	s.view.version = s.as(v)
+	s.view.version = s.Converted(v)
 	if s.labels != nil && !s.labels.Matches((*labelView)(&s.view)) {
 		return false
 	}
 	return s.fields == nil || s.fields.Matches((*fieldView)(&s.view))
 }
 
-// as is what is shown of a version.
-func (s *selection) as(v *mvcc.Version) *mvcc.Version {
+// HasSelectors reports whether labels or fields decide which objects are meant.
+func (s *Selection) HasSelectors() bool { return s.labels != nil || s.fields != nil }
+
+// SetConverted says what is shown of some versions: what a webhook has made of them. It
+// replaces what was said before.
+func (s *Selection) SetConverted(versions, shown []*mvcc.Version) {
+	s.shown = make(map[*mvcc.Version]*mvcc.Version, len(versions))
+	for i, v := range versions {
+		s.shown[v] = shown[i]
+	}
+}
+
+// Converted is what is shown of a version.
+func (s *Selection) Converted(v *mvcc.Version) *mvcc.Version {
 	if x := s.shown[v]; x != nil {
 		return x
 	}
@@ -192,7 +204,7 @@ func (f *fieldView) Has(name string) bool {
 	if name == request.FieldName || name == request.FieldNamespace || f.version.Fields.Has(name) {
 		return true
 	}
-	_, ok := f.worked()[name]
+	_, ok := f.computedFields()[name]
 	return ok
 }
 
@@ -212,13 +224,13 @@ func (f *fieldView) Get(name string) string {
 	if v, ok := f.version.Fields.Get(name); ok && (f.res == nil || codec.FormOf(f.version) == f.res.Form) {
 		return v
 	}
-	return f.worked()[name]
+	return f.computedFields()[name]
 }
 
-// worked are the fields of a custom resource that was written under another
+// computedFields are the fields of a custom resource that was written under another
 // definition: in another version, by another schema, or when other fields could be
 // selected by.
-func (f *fieldView) worked() map[string]string {
+func (f *fieldView) computedFields() map[string]string {
 	if f.res == nil || f.of == f.version {
 		return f.fields
 	}
@@ -234,4 +246,39 @@ func (f *fieldView) worked() map[string]string {
 		f.fields[a.Name] = a.Value
 	}
 	return f.fields
+}
+
+// Event says how a covered version looks through the selectors: an object that
+// begins to match is ADDED, one that ceases to match is DELETED with its
+// previous content. An empty event means that it never matched.
+func (s *Selection) Event(v *mvcc.Version) (event string, content *mvcc.Version, err error) {
+	if s.labels == nil && s.fields == nil {
+		switch {
+		case v.Deleted:
+			return "DELETED", v, nil
+		case v.Created():
+			return "ADDED", v, nil
+		}
+		return "MODIFIED", v, nil
+	}
+	var before *mvcc.Version
+	if !v.Created() {
+		if before = v.Prev(); before == nil {
+			// Only the floor cuts the chain: what the object was is forgotten.
+			return "", nil, mvcc.ErrCompacted
+		}
+	}
+	was := before != nil && !before.Deleted && s.matches(before)
+	is := !v.Deleted && s.matches(v)
+	switch {
+	case is && was:
+		return "MODIFIED", v, nil
+	case is:
+		return "ADDED", v, nil
+	case was && v.Deleted:
+		return "DELETED", v, nil
+	case was:
+		return "DELETED", before, nil
+	}
+	return "", nil, nil
 }

@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"errors"
@@ -34,10 +34,10 @@ func FuzzListOptions(f *testing.F) {
 		if watch {
 			verb, plan = "watch", consistency.PlanWatch
 		}
-		var c call
-		err = c.q.Parse(raw, verb)
+		var o Op
+		err = o.Options.Parse(raw, verb)
 		if err == nil {
-			_, err = plan(c.params(&selection{}))
+			_, err = plan(o.ListParams(&Selection{}))
 		}
 		var theirs internalversion.ListOptions
 		unreadable := scheme.ParameterCodec.DecodeParameters(values, metav1.SchemeGroupVersion, &theirs)

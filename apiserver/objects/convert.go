@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"context"
@@ -9,11 +9,13 @@ import (
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Custom resources whose versions differ are converted by a webhook of their
@@ -43,9 +45,9 @@ type conversionKey struct {
 
 type conversions = conversion.Cache[conversionKey, *mvcc.Version]
 
-// webhookOf is the webhook that converts a resource's objects; nil for built-in ones
+// WebhookOf is the webhook that converts a resource's objects; nil for built-in ones
 // and for custom ones whose versions have the same fields.
-func webhookOf(res *kinds.Resource) *conversion.Webhook {
+func WebhookOf(res *kinds.Resource) *conversion.Webhook {
 	if v := crd.Of(res); v != nil {
 		return v.Definition().Webhook()
 	}
@@ -55,8 +57,8 @@ func webhookOf(res *kinds.Resource) *conversion.Webhook {
 // shown returns versions as codec can show them in the version of res: those that only
 // a webhook can convert are replaced. versions is not changed. Errors: the webhook's,
 // as Status errors, and the context's.
-func (s *objectStore) convertAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
-	hook := webhookOf(res)
+func (s *Store) ConvertAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
+	hook := WebhookOf(res)
 	if hook == nil {
 		return versions, nil
 	}
@@ -121,7 +123,7 @@ func (b *stored) full() bool { return len(b.at) >= batchObjects || b.bytes >= ba
 
 // convertStored converts what nobody has converted yet, and waits for what others are
 // converting.
-func (s *objectStore) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
+func (s *Store) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
 	res := to.Resource()
 	keys := make([]conversionKey, len(b.versions))
 	for i, v := range b.versions {
@@ -152,8 +154,8 @@ func (s *objectStore) convertStored(ctx context.Context, to *crd.Version, hook *
 
 // convert has the definition's webhook convert objects of its other versions, and
 // brings what comes back into the form of the version.
-func (s *objectStore) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
-	out, err := s.cfg.Webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
+func (s *Store) convert(ctx context.Context, to *crd.Version, objects []tree.Object) ([]tree.Object, error) {
+	out, err := s.Webhooks.Convert(ctx, to.Definition().Webhook(), objects, to.Resource().GroupVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -166,25 +168,25 @@ func (s *objectStore) convert(ctx context.Context, to *crd.Version, objects []tr
 }
 
 // shownOne is shown for one version.
-func (o *op) convertOne(v *mvcc.Version) (*mvcc.Version, error) {
-	if webhookOf(o.res) == nil {
+func (o *Op) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
+	if WebhookOf(o.Resource) == nil {
 		return v, nil
 	}
-	out, err := o.s.convertAll(o.ctx, o.res, []*mvcc.Version{v})
+	out, err := o.Store.ConvertAll(o.Context, o.Resource, []*mvcc.Version{v})
 	if err != nil {
 		return nil, err
 	}
 	return out[0], nil
 }
 
-// decode is a stored version as a tree of c.res.
-func (o *op) decode(v *mvcc.Version) (tree.Object, error) {
-	v, err := o.convertOne(v)
+// Decode is a stored version as a tree of c.res.
+func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
+	v, err := o.ConvertOne(v)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := codec.DecodeStored(o.res, v)
-	if err != nil && o.res.Custom {
+	obj, err := codec.DecodeStored(o.Resource, v)
+	if err != nil && o.Resource.Custom {
 		// What upstream's conversion says of what it cannot read.
 		err = conversion.Internal(err)
 	}
@@ -193,16 +195,16 @@ func (o *op) decode(v *mvcc.Version) (tree.Object, error) {
 
 // forStorage is an object of c.res in the version that is stored, complete. obj is
 // not changed.
-func (o *op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
-	of := crd.Of(o.res)
+func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
+	of := crd.Of(o.Resource)
 	if of == nil {
-		return obj, o.res, nil
+		return obj, o.Resource, nil
 	}
 	to := of.Definition().StorageVersion()
 	if to == nil || to == of {
-		return obj, o.res, nil
+		return obj, o.Resource, nil
 	}
-	kept, err := o.s.convertTree(o.ctx, obj, to)
+	kept, err := o.Store.convertTree(o.Context, obj, to)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,7 +216,7 @@ func (o *op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 
 // convertTree is an object of another version of the same definition in a version. It
 // shares nothing with obj.
-func (s *objectStore) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
+func (s *Store) convertTree(ctx context.Context, obj tree.Object, to *crd.Version) (tree.Object, error) {
 	if to.Definition().Webhook() != nil {
 		out, err := s.convert(ctx, to, []tree.Object{obj})
 		if err != nil {
@@ -231,12 +233,12 @@ func (s *objectStore) convertTree(ctx context.Context, obj tree.Object, to *crd.
 }
 
 // convertBetween converts for those who merge managed fields, which have no context.
-func (s *objectStore) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+func (s *Store) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
 	if v == nil {
 		return codec.Convert(obj, from, to)
 	}
-	ctx, cancel := context.WithTimeout(s.cfg.Life, fieldConversion)
+	ctx, cancel := context.WithTimeout(s.Life, fieldConversion)
 	defer cancel()
 	return s.convertTree(ctx, obj, v)
 }
@@ -244,3 +246,43 @@ func (s *objectStore) convertBetween(obj tree.Object, from, to *kinds.Resource) 
 // fieldConversion bounds a conversion for the merging of managed fields, waiting for
 // others included.
 const fieldConversion = 30 * time.Second
+
+// normalize makes an object, in place, what it will be when it is read back: a
+// version that is stored in another form leaves out, or adds, what only that says.
+func (o *Op) normalize(obj tree.Object) error {
+	if o.Resource.Conversion == "" {
+		return nil
+	}
+	stored, err := o.Resource.ToStored(obj)
+	if err != nil {
+		return err
+	}
+	shown, err := o.Resource.FromStored(stored)
+	if err != nil {
+		return err
+	}
+	for name, v := range shown {
+		if name != "metadata" { // its holder has it, too
+			obj[name] = v
+		}
+	}
+	tree.CopyField(tree.As(obj["metadata"]), tree.As(shown["metadata"]), "annotations")
+	return nil
+}
+
+// checkModel is what the schema says of an object: of what is sent, or of what
+// that is stored as.
+func (o *Op) checkModel(model *schema.Model, obj tree.Object) (field.ErrorList, error) {
+	if o.Resource.Conversion == "" {
+		return model.Validate(obj), nil
+	}
+	stored, err := schema.Lookup(o.Resource.StorageModel)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := o.Resource.ToStored(obj)
+	if err != nil {
+		return nil, err
+	}
+	return stored.Validate(inner), nil
+}

@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TestWithout: what two checks find is said once, however much it is.
-func TestWithout(t *testing.T) {
+// TestNewErrors: what two checks find is said once, however much it is.
+func TestNewErrors(t *testing.T) {
 	list := field.NewPath("rules")
 	var schema, rules field.ErrorList
 	for i := range 40_000 {
@@ -19,7 +19,7 @@ func TestWithout(t *testing.T) {
 	both := field.Invalid(list.Index(7), 1, "twice")
 	schema, rules = append(schema, both), append(rules, field.Invalid(list.Index(7), 2, "twice"), field.Invalid(list.Index(7), 1, "another"))
 	began := time.Now()
-	left := without(slices.Clone(rules), schema)
+	left := newErrors(slices.Clone(rules), schema)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}

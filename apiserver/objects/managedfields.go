@@ -1,4 +1,4 @@
-package apiserver
+package objects
 
 import (
 	"github.com/quorate/quorate/apiserver/crd"
@@ -25,7 +25,7 @@ func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) 
 	if made, ok := res.Memo().Load(key); ok {
 		return made.(*fieldmanager.Manager), nil
 	}
-	model, err := modelOf(res)
+	model, err := ModelOf(res)
 	if err != nil {
 		return nil, err
 	}
@@ -83,28 +83,32 @@ func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fi
 	}
 }
 
-// track keeps metadata.managedFields of an object that a write other than an apply
+// FieldManager is the manager of the fields that the operation may write.
+func (o *Op) FieldManager() (*fieldmanager.Manager, error) {
+	return o.Store.fields.of(o.Resource, o.Info.Subresource, o.Store.Kinds())
+}
+
+// Track keeps metadata.managedFields of an object that a write other than an apply
 // has made. old is what was there before, nil for a create. obj is complete but
 // for what the server adds on its own. managedFields in a body count if they can be
 // read, the stored ones otherwise. Like upstream it does not fail a write: an
 // object whose fields cannot be tracked has no managedFields.
-func (o *op) track(obj, old tree.Object) error {
+func (o *Op) Track(obj, old tree.Object) error {
 	meta, err := tree.Meta(obj)
 	if err != nil {
 		return err
 	}
-	sub := o.info.Subresource
-	m, err := o.s.fields.of(o.res, sub, o.s.cfg.Kinds())
+	m, err := o.FieldManager()
 	if err == nil {
 		before := old
 		if before == nil {
 			before = m.Nothing()
 		}
-		_, err = m.Update(before, obj, o.manager)
+		_, err = m.Update(before, obj, o.Manager)
 	}
 	if err != nil {
 		delete(meta, "managedFields")
-		o.s.cfg.Log.Error("cannot track the fields of an object", "err", err, "resource", o.res.GroupResource().String(), "name", o.info.Name)
+		o.Store.Log.Error("cannot track the fields of an object", "err", err, "resource", o.Resource.GroupResource().String(), "name", o.Info.Name)
 	}
 	return nil
 }

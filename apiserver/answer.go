@@ -1,0 +1,54 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// answer sends the object of a write.
+func (c *call) answer(f codec.Format, code int, w objects.Written) error {
+	if w.Version == nil {
+		return codec.WriteTree(c, c.r, f, code, c.Resource, w.Object)
+	}
+	c.read(w.Version.Revision)
+	v, err := c.ConvertOne(w.Version)
+	if err != nil {
+		return err
+	}
+	return codec.WriteObject(c, c.r, f, code, c.Resource, v)
+}
+
+func codeOf(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// answerTyped sends an object of a type of k8s.io/api that is not stored.
+func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj any) error {
+	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", res.Kind, err)
+	}
+	if meta := tree.As(t["metadata"]); meta["creationTimestamp"] == nil {
+		delete(meta, "creationTimestamp")
+	}
+	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
+	return codec.WriteTree(c, c.r, f, code, res, t)
+}
+
+// answerDone sends the Status of a POST that did something and made no object.
+func (c *call) answerDone() error {
+	s := status.OK()
+	s.Code = http.StatusCreated
+	codec.WriteStatus(c, c.r, s)
+	return nil
+}

@@ -1,0 +1,380 @@
+package objects
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/rules"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// generateAttempts is how many names are tried for a generateName.
+const generateAttempts = 8
+
+// Create completes, validates and stores a decoded object that fits the
+// model. With generateName it tries several names.
+func (o *Op) Create(obj tree.Object) (Written, error) {
+	meta, err := tree.Meta(obj)
+	if err != nil {
+		return Written{}, err
+	}
+	if err := tree.MatchNamespace(meta, o.Resource.Namespaced, o.Info.ObjectNamespace); err != nil {
+		return Written{}, err
+	}
+	if o.Options.IsDryRun() {
+		// It is storage that refuses it upstream, where no dry run comes by: clients try
+		// copies of objects that they have read.
+		delete(meta, "resourceVersion")
+	}
+	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration, o.Store.Now()); err != nil {
+		return Written{}, err
+	}
+	if o.Resource.Subresource("status") != nil {
+		delete(obj, "status")
+	}
+	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
+		return o.createGenerated(obj)
+	}
+	o.Info.Name = tree.Text(meta, "name")
+	return o.createNamed(obj, meta)
+}
+
+// complete makes an object what it will be, and validates all of it: what it leaves out is
+// filled in, it is admitted, prepared, checked, and given what only one object may have.
+// meta and oldMeta are the metadata of obj and old, which are nil for a create. Everything
+// that is wrong is refused at once.
+func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
+	errs := o.metaErrors(meta, oldMeta)
+	model, err := o.Model()
+	if err != nil {
+		return err
+	}
+	h, r := o.strategy(), o.rules()
+	if err := o.fillIn(h, model, obj, old); err != nil {
+		return err
+	}
+	if a := o.Store.Admission; a != nil {
+		if err := a.Admit(o.Context, o.admissionAttributes(obj, old)); err != nil {
+			return err
+		}
+		errs = o.metaErrors(meta, oldMeta)
+	}
+	if err := o.prepare(h, r, obj, old); err != nil {
+		return err
+	}
+	if errs, err = o.validate(h, r, model, obj, old, errs); err != nil {
+		return err
+	}
+	if h.Allocate != nil && len(errs) == 0 {
+		if errs, err = h.Allocate(o, obj, old); err != nil {
+			return err
+		}
+	}
+	if len(errs) == 0 {
+		o.unheeded(obj)
+	}
+	return o.Invalid(o.Info.Name, errs)
+}
+
+// metaErrors is what is wrong with an object's metadata, before the server adds its own.
+func (o *Op) metaErrors(meta, oldMeta tree.Object) field.ErrorList {
+	errs := tree.ValidateMeta(meta, o.Resource.NameRule)
+	if oldMeta != nil {
+		errs = append(errs, tree.ValidateMetaUpdate(meta, oldMeta)...)
+	}
+	return errs
+}
+
+// rules are those of the operation's resource; never nil.
+func (o *Op) rules() *rules.Rules {
+	if o.Resource.Custom || o.Subresource != nil && o.Subresource.Name != "scale" {
+		return &noRules // other subresources have rules of their own
+	}
+	return rules.Of(o.Resource.GroupResource())
+}
+
+var noRules rules.Rules
+
+// fillIn adds what clients leave out, and says who owns the fields then.
+func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
+	if err := model.Default(obj); err != nil {
+		return revise.Settled{Err: status.EntityTooLarge(err.Error())} // no form has another error
+	}
+	model.Fill(obj)
+	if err := o.normalize(obj); err != nil {
+		return err
+	}
+	if h.Complete != nil {
+		if err := h.Complete(o, obj, old); err != nil {
+			return err
+		}
+	}
+	if o.Applying {
+		return nil
+	}
+	return o.Track(obj, old)
+}
+
+// admissionAttributes are what admission decides on.
+func (o *Op) admissionAttributes(obj, old tree.Object) *admission.Attributes {
+	a := &admission.Attributes{
+		Operation: "create", Kind: o.Resource.GVK(), Resource: o.Info.GVR(), Subresource: o.Info.Subresource,
+		Namespace: o.Info.ObjectNamespace, Name: o.Info.Name, User: o.User, DryRun: o.Options.IsDryRun(), Object: obj, Old: old,
+	}
+	if old != nil {
+		a.Operation = "update"
+	}
+	return a
+}
+
+// prepare fills in what the server generates and takes out what cannot be written; it may
+// depend on the user, who may be refused.
+func (o *Op) prepare(h *Strategy, r *rules.Rules, obj, old tree.Object) error {
+	if h.Prepare != nil {
+		h.Prepare(obj, old)
+	}
+	if r.Prepare != nil {
+		r.Prepare(obj, old)
+	}
+	if h.ForUser != nil {
+		return h.ForUser(o, obj, old)
+	}
+	return nil
+}
+
+// validate adds what is wrong with an object that is complete to errs. The error is that
+// it could not be found out.
+func (o *Op) validate(h *Strategy, r *rules.Rules, model *schema.Model, obj, old tree.Object, errs field.ErrorList) (field.ErrorList, error) {
+	if !h.ValidatesAll {
+		found, err := o.checkModel(model, obj)
+		if err != nil {
+			return nil, err
+		}
+		errs = append(errs, found...)
+	}
+	if old != nil {
+		errs = append(errs, immutableErrors(o.Resource, obj, old)...)
+	}
+	if r.Validate != nil {
+		errs = append(errs, newErrors(r.Validate(obj, old), errs)...)
+	}
+	if r.ValidateClients != nil && o.Client {
+		errs = append(errs, newErrors(r.ValidateClients(obj, old), errs)...)
+	}
+	if h.Validate != nil {
+		found, err := h.Validate(o, obj, old)
+		if err != nil {
+			return nil, err
+		}
+		errs = append(errs, newErrors(found, errs)...)
+	}
+	return errs, nil
+}
+
+// unheeded tells who writes an object what it asks for in vain.
+func (o *Op) unheeded(obj tree.Object) {
+	if !o.Client || o.Subresource != nil || len(o.Resource.Unenforced) == 0 {
+		return // nobody is there to be told, or a controller that writes a status
+	}
+	o.Warn(o.Resource.Unheeded(obj))
+}
+
+// newErrors returns the errors that are not among others. A body may have ten thousands of each.
+func newErrors(errs, others field.ErrorList) field.ErrorList {
+	if len(errs) == 0 || len(others) == 0 {
+		return errs
+	}
+	type fault struct {
+		kind        field.ErrorType
+		at, because string
+	}
+	known := make(map[fault]struct{}, len(others))
+	for _, o := range others {
+		known[fault{o.Type, o.Field, o.Detail}] = struct{}{}
+	}
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		_, ok := known[fault{e.Type, e.Field, e.Detail}]
+		return ok
+	})
+}
+
+func (o *Op) createNamed(obj, meta tree.Object) (w Written, err error) {
+	defer func() { o.reconcileClaims(nil, w, err) }()
+	if err := o.complete(obj, nil, meta, nil); err != nil {
+		return Written{}, err
+	}
+	ch, err := o.EncodeChange(proto.Op_OP_PUT, obj)
+	if err != nil {
+		return Written{}, err
+	}
+	return o.insert(ch)
+}
+
+// insert stores a new object. What this node already knows to be impossible is
+// confirmed and refused without a log entry.
+func (o *Op) insert(ch Change) (Written, error) {
+	key := o.Key()
+	if o.Options.IsDryRun() {
+		if err := o.Store.Confirm(o.Context); err != nil {
+			return Written{}, err
+		}
+		err := o.refusedHere(key)
+		return Written{Object: ch.Object, Created: true}, err
+	}
+	if o.refusedHere(key) != nil {
+		if err := o.Store.Confirm(o.Context); err != nil {
+			return Written{}, err
+		}
+		if err := o.refusedHere(key); err != nil {
+			return Written{}, err
+		}
+	}
+	w := o.entry(key, &ch)
+	w.Condition = proto.Condition_CONDITION_ABSENT
+	o.guard(w)
+	v, outcome, err := revise.Propose(o.Context, o.Store.Storage, w)
+	switch {
+	case err != nil:
+		return Written{}, err
+	case outcome == proto.Outcome_OUTCOME_APPLIED:
+		return Written{Version: v, Object: ch.Object, Created: true}, nil
+	case outcome == proto.Outcome_OUTCOME_EXISTS:
+		there, err := o.Store.Current(o.Resource.Table(), key)
+		if err != nil {
+			return Written{}, err
+		}
+		return Written{}, o.alreadyExists(there)
+	}
+	return Written{}, o.guardError(outcome)
+}
+
+// refusedHere says why the local state would refuse a create, or nil.
+func (o *Op) refusedHere(key string) error {
+	if err := o.definitionError(); err != nil {
+		return err
+	}
+	if o.Resource.Namespaced {
+		ns, err := o.Store.Current(NamespacesTable, o.Info.ObjectNamespace)
+		switch {
+		case err != nil:
+			return err
+		case ns == nil:
+			return o.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
+		case ns.Flags&proto.FlagTerminating != 0:
+			return o.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
+		}
+	}
+	v, err := o.Store.Current(o.Resource.Table(), key)
+	if err == nil && v != nil {
+		err = o.alreadyExists(v)
+	}
+	return err
+}
+
+// alreadyExists is the refusal of a create. there is what is in its way, nil if
+// that has gone meanwhile.
+func (o *Op) alreadyExists(there *mvcc.Version) error {
+	e := status.AlreadyExists(o.Resource.GroupResource(), o.Info.Name)
+	if there != nil && there.Flags&proto.FlagTerminating != 0 {
+		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
+	}
+	return e
+}
+
+// createGenerated tries several names. What the server generates may contain the
+// name, so each attempt begins with the object as it was sent.
+func (o *Op) createGenerated(sent tree.Object) (Written, error) {
+	for range generateAttempts {
+		obj, meta, err := tree.WithOwnMeta(sent)
+		if err != nil {
+			return Written{}, err
+		}
+		meta["name"] = generatedName(tree.Text(meta, "generateName"))
+		o.Info.Name = tree.Text(meta, "name")
+		w, err := o.createNamed(obj, meta)
+		if !apierrors.IsAlreadyExists(err) {
+			return w, err
+		}
+	}
+	return Written{}, status.NoUniqueName(o.Resource.GroupResource(), o.Info.Name)
+}
+
+const (
+	nameAlphabet  = "bcdfghjklmnpqrstvwxz2456789"
+	generatedTail = 5
+	generatedMax  = 63
+)
+
+// generatedName appends five characters to base, which is cut to make room. The
+// alphabet has no vowels and no digits that look like letters.
+func generatedName(base string) string {
+	if len(base) > generatedMax-generatedTail {
+		base = base[:generatedMax-generatedTail]
+	}
+	var tail [generatedTail]byte
+	for i := range tail {
+		tail[i] = nameAlphabet[rand.IntN(len(nameAlphabet))]
+	}
+	return base + string(tail[:])
+}
+
+// guardError is the answer to a create in a namespace that is not there or on
+// its way out.
+func (o *Op) guardError(outcome proto.Outcome) error {
+	if err := o.definitionError(); err != nil {
+		return err
+	}
+	ns := o.Info.ObjectNamespace
+	if outcome == proto.Outcome_OUTCOME_GUARD_ABSENT {
+		return status.NotFound(NamespacesGR, ns)
+	}
+	reason := "unable to create new content in namespace " + ns + " because it is being terminated"
+	e := apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, errors.New(reason))
+	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    "NamespaceTerminating",
+		Message: "namespace " + ns + " is being terminated",
+		Field:   "metadata.namespace",
+	})
+	return e
+}
+
+// definitionError says why the definition of a custom resource refuses creates, nil if
+// it does not: it is on its way out, or gone.
+func (o *Op) definitionError() error {
+	of := crd.Of(o.Resource)
+	if of == nil {
+		return nil
+	}
+	v, err := o.Store.Current(crd.Table, of.Definition().Metadata.Name)
+	switch {
+	case err != nil:
+		return err
+	case v == nil:
+		return status.NoSuchResource()
+	case v.Flags&proto.FlagTerminating != 0:
+		return DefinitionTerminating(o.Resource)
+	}
+	return nil
+}
+
+// DefinitionTerminating is the answer to a create of what is on its way out.
+func DefinitionTerminating(res *kinds.Resource) error {
+	e := apierrors.NewMethodNotSupported(res.GroupResource(), "create")
+	e.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+	return e
+}
+
+var NamespacesGR = apischema.GroupResource{Resource: NamespacesTable}

@@ -1,0 +1,35 @@
+package objects
+
+import (
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/tree"
+)
+
+// countGeneration raises metadata.generation if anything outside metadata and
+// status has changed.
+func countGeneration(res *kinds.Resource, obj, old tree.Object, meta tree.Object) {
+	// A status that is no subresource of a custom resource is a field like others.
+	plain := res.Custom && res.Subresource("status") == nil
+	if specEqual(obj, old) && (!plain || tree.Equal(obj["status"], old["status"])) {
+		return
+	}
+	was, _ := tree.Int(meta["generation"])
+	meta["generation"] = was + 1
+}
+
+func specEqual(obj, old tree.Object) bool {
+	return halfEqual(obj, old) && halfEqual(old, obj)
+}
+
+func halfEqual(a, b tree.Object) bool {
+	for k, v := range a {
+		switch k {
+		case "metadata", "status", "kind", "apiVersion":
+			continue
+		}
+		if w, ok := b[k]; !ok || !tree.Equal(v, w) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,104 @@
+package objects
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/schema"
+	"github.com/quorate/quorate/apiserver/status"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Op is one operation on objects: a client's, or the node's own. It decides and writes;
+// it knows nothing of HTTP. A call embeds one; the node's own loops, and a request that
+// changes a second object, have one without a call. For one goroutine.
+type Op struct {
+	Store   *Store
+	Context context.Context
+	// Info is what is asked for, in the words of RBAC. Its name and namespace are those of
+	// the object; of a create they follow from it.
+	Info        request.Info
+	User        *auth.User
+	Resource    *kinds.Resource
+	Subresource *kinds.Subresource // nil: the object itself
+	Options     request.Options
+	// Kind is what the operation is counted under.
+	Kind  request.Kind
+	Start time.Time
+	// Manager owns the fields that the operation writes.
+	Manager string
+	// Client says that somebody asks from outside: the node itself is spared what
+	// protects clients from each other, and takes no warnings.
+	Client bool
+	// Applying is a server-side apply, which has tracked its fields itself.
+	Applying bool
+	// warnings are what the client is told besides the answer.
+	warnings warnings
+	claims   claims
+}
+
+// System is an operation that no client asked for: by the node itself, with every
+// permission.
+func (s *Store) System(ctx context.Context, res *kinds.Resource, namespace, name, verb string) *Op {
+	return &Op{
+		Store: s, Context: ctx, Resource: res, Start: time.Now(), Manager: "quorate",
+		User: &auth.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}},
+		Info: request.Info{
+			IsResource: true, Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural,
+			Namespace: namespace, Name: name, ObjectNamespace: namespace,
+		},
+		Kind: request.Kind{Verb: verb, Group: res.Group, Version: res.Version, Resource: res.Plural, Component: "apiserver"},
+	}
+}
+
+// Derived is an operation on another object on behalf of this one: as the node itself,
+// and dry if this one is.
+func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op, error) {
+	res := o.Store.Kinds().Lookup(gvr)
+	if res == nil {
+		return nil, status.NotFound(gvr.GroupResource(), name)
+	}
+	namespace := ""
+	if res.Namespaced {
+		namespace = o.Info.ObjectNamespace
+	}
+	other := o.Store.System(o.Context, res, namespace, name, verb)
+	other.Options.DryRun = o.Options.DryRun
+	return other, nil
+}
+
+// Listed is the same operation on one object of the collection that this one is for: an
+// operation of its own, with what it may claim and warn of.
+func (o *Op) Listed(namespace, name string) *Op {
+	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client}
+	one.Info.Name, one.Info.ObjectNamespace = name, namespace
+	return one
+}
+
+// Warnings are the values of the header Warning, nil if there are none.
+func (o *Op) Warnings() []string { return o.warnings.lines }
+
+// Warn keeps what the client is to be told besides the answer.
+func (o *Op) Warn(texts []string) {
+	if o.Client {
+		o.warnings.add(texts)
+	}
+}
+
+// Key of the object that the path names.
+func (o *Op) Key() string { return o.Resource.Key(o.Info.ObjectNamespace, o.Info.Name) }
+
+// Model of the resource's objects.
+func (o *Op) Model() (*schema.Model, error) { return ModelOf(o.Resource) }
+
+// ModelOf is the model of a resource's objects.
+func ModelOf(res *kinds.Resource) (*schema.Model, error) {
+	if v := crd.Of(res); v != nil {
+		return v.Model()
+	}
+	return schema.Lookup(res.Model)
+}

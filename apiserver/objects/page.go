@@ -1,0 +1,137 @@
+package objects
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// ListParams are the request's parameters in the words of package consistency.
+func (o *Op) ListParams(sel *Selection) consistency.Params {
+	return consistency.Params{
+		ResourceVersion:   o.Options.ResourceVersion,
+		Match:             o.Options.ResourceVersionMatch,
+		Limit:             o.Options.Limit,
+		Continue:          o.Options.Continue,
+		SendInitialEvents: o.Options.SendInitialEvents,
+		AllowBookmarks:    o.Options.AllowWatchBookmarks,
+		SingleName:        sel.key != "",
+		MaxStaleness:      o.Options.MaxStaleness,
+	}
+}
+
+// PlanList plans a list and refuses a token that is certainly of another one:
+// tokens say neither of which resource nor of which namespace they are, but the
+// keys in them do, a little. What passes cannot leave the table and the
+// namespace of the request, so at worst a page begins in the wrong place.
+func (o *Op) PlanList(p consistency.Params) (consistency.Plan, error) {
+	plan, err := consistency.PlanList(p)
+	if err != nil || plan.Token == nil {
+		return plan, err
+	}
+	start := plan.Token.Start
+	inside := strings.Contains(start, "/") == o.Resource.Namespaced
+	if o.Resource.Namespaced && o.Info.ObjectNamespace != "" {
+		inside = strings.HasPrefix(start, o.Info.ObjectNamespace+"/")
+	}
+	if !inside {
+		return plan, status.BadRequest("invalid continue token: continue key is not valid: %s", start)
+	}
+	return plan, nil
+}
+
+// Page reads one page of a list.
+func (o *Op) Page(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+	if WebhookOf(o.Resource) != nil && !sel.all() && sel.key == "" {
+		return o.pageConverted(plan, at, sel)
+	}
+	page, at, err := o.pageStored(plan, at, sel)
+	if err != nil {
+		return page, at, err
+	}
+	page.Versions, err = o.Store.ConvertAll(o.Context, o.Resource, page.Versions)
+	return page, at, err
+}
+
+// pageConverted reads a page of objects that a webhook has to convert before it can be
+// said whether they are meant: what is selected by are the labels and fields of the
+// version that is asked for.
+func (o *Op) pageConverted(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+	all, whole := *sel, plan
+	all.labels, all.fields = nil, nil
+	whole.Limit = batchObjects
+	out := mvcc.Page{Remaining: -1}
+	limit := int(min(plan.Limit, maxPage))
+	for {
+		page, read, err := o.pageStored(whole, at, &all)
+		if err != nil {
+			return out, read, err
+		}
+		at = read
+		versions, err := o.Store.ConvertAll(o.Context, o.Resource, page.Versions)
+		if err != nil {
+			return out, at, err
+		}
+		for i, v := range versions {
+			if !sel.matches(v) {
+				continue
+			}
+			out.Versions = append(out.Versions, v)
+			if limit > 0 && len(out.Versions) == limit {
+				out.More = page.More || i < len(versions)-1
+				return out, at, nil
+			}
+		}
+		if !page.More {
+			return out, at, nil
+		}
+		token := consistency.After(page.Versions[len(page.Versions)-1].Key, at)
+		whole = consistency.Plan{Mode: consistency.Exact, Limit: batchObjects, Token: &token}
+	}
+}
+
+// pageStored reads one page as it is stored.
+func (o *Op) pageStored(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+	q := mvcc.Query{Prefix: sel.prefix, Limit: int(min(plan.Limit, maxPage))}
+	switch {
+	case sel.key != "" && plan.Token == nil:
+		return o.pageOfOne(plan, at, sel)
+	case !sel.all():
+		q.Match = sel.matches
+	}
+	if plan.Token != nil {
+		q.From = plan.Token.Start
+	}
+	page, at, err := o.Store.Scan(o.Resource.Table(), plan, at, q)
+	return page, at, expiredError(err, plan)
+}
+
+// maxPage only keeps the conversion of a limit from overflowing.
+const maxPage = 1 << 30
+
+// pageOfOne is a list that metadata.name narrows to one object.
+func (o *Op) pageOfOne(plan consistency.Plan, at proto.Revision, sel *Selection) (mvcc.Page, proto.Revision, error) {
+	page := mvcc.Page{Remaining: -1}
+	v, at, err := o.Store.Find(o.Resource.Table(), sel.key, plan, at)
+	if v != nil && err == nil {
+		if v, err = o.ConvertOne(v); err == nil && sel.matches(v) {
+			page.Versions = []*mvcc.Version{v}
+		}
+	}
+	return page, at, expiredError(err, plan)
+}
+
+// expiredError words the failure of a list below the history floor.
+func expiredError(err error, plan consistency.Plan) error {
+	switch {
+	case !errors.Is(err, mvcc.ErrCompacted):
+		return err
+	case plan.Token != nil:
+		return status.ContinueExpired(plan.Token.AtLatest().Encode())
+	}
+	return status.ListTooOld()
+}

@@ -1,0 +1,83 @@
+package objects
+
+import (
+	"strconv"
+
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// keyPath is how upstream names the place of an object in its messages.
+func (o *Op) keyPath() string {
+	return "/registry/" + o.Resource.GroupResource().Resource + "/" + o.Key()
+}
+
+// parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
+// none.
+func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
+	s := tree.Text(meta, "resourceVersion")
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, revise.Settled{Err: status.InvalidResourceVersion(s)}
+	}
+	return proto.Revision(n), nil
+}
+
+// CheckIdentity checks the uid and resourceVersion that a body or a patch names
+// against the current version.
+func (o *Op) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
+	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
+		return status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), uid, cur.UID)
+	}
+	return o.checkRevision(meta, cur)
+}
+
+// checkRevision is checkIdentity without the uid.
+func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
+	rev, err := parseObjectRevision(meta)
+	switch {
+	case err != nil:
+		return err
+	case rev == 0 || rev == cur.Revision:
+		return nil
+	case rev < cur.Revision:
+		// What the client has seen is older than what this node has, and the
+		// cluster can only be further.
+		return revise.Settled{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}
+	}
+	return status.Conflict(o.Resource.GroupResource(), o.Info.Name)
+}
+
+// Invalid is the 422 of validation.
+func (o *Op) Invalid(name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Invalid(o.Resource.GVK().GroupKind(), name, errs)
+}
+
+func (o *Op) NotFound() error { return status.NotFound(o.Resource.GroupResource(), o.Info.Name) }
+
+// CheckPreconditions compares the version with what the client wants to delete. A
+// node that lags finds mismatches that are none; GuaranteedUpdate confirms them.
+func (o *Op) CheckPreconditions(options *metav1.DeleteOptions, cur *mvcc.Version) error {
+	p := options.Preconditions
+	if p == nil {
+		return nil
+	}
+	if p.UID != nil && string(*p.UID) != cur.UID {
+		return status.DeleteUIDPrecondition(o.Resource.GVK().GroupKind(), o.Info.Name, string(*p.UID), cur.UID)
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != cur.Revision.String() {
+		return status.DeleteVersionPrecondition(o.Resource.GVK().GroupKind(), o.Info.Name, *p.ResourceVersion, cur.Revision.String())
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package objects
+
+import (
+	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Strategy is what the objects of one kind have as code; everything else is the same for
+// every kind, or data (package kinds). Functions that are nil do nothing. In a write they
+// run in the order in which they stand here. obj is the object as it will be, old as it
+// was, nil for a create. Values of obj may be shared and are replaced, not changed. All
+// of them may run several times for one operation.
+type Strategy struct {
+	// Complete fills in what clients leave out, after the model's defaults and before
+	// anybody owns the fields.
+	Complete func(o *Op, obj, old tree.Object) error
+	// Prepare completes an object before it is validated.
+	Prepare func(obj, old tree.Object)
+	// ForUser completes or refuses an object for the user, once it is prepared and
+	// before it is validated.
+	ForUser func(o *Op, obj, old tree.Object) error
+	// Validate adds to what the model says of an object that is complete, or says it all.
+	Validate     func(o *Op, obj, old tree.Object) (field.ErrorList, error)
+	ValidatesAll bool
+	// Allocate completes a valid object with what only one object of the cluster may
+	// have. errs are for the client.
+	Allocate func(o *Op, obj, old tree.Object) (errs field.ErrorList, err error)
+	// Held are the rows of what allocate has given to a stored object.
+	Held func(obj tree.Object) []ClaimKey
+
+	// MayDelete refuses the deletion of some objects.
+	MayDelete func(name string) error
+	// StartDelete prepares the first phase of a deletion; it reports whether
+	// something other than metadata.finalizers still holds the object.
+	StartDelete func(o *Op, obj tree.Object) (held bool)
+	// Holds reports whether a deleting object must stay although it has no
+	// finalizers in its metadata.
+	Holds func(obj tree.Object) bool
+}
+
+var noStrategy Strategy
+
+// strategy of the operation's resource; never nil.
+func (o *Op) strategy() *Strategy {
+	if o.Resource.Custom {
+		return o.Store.Custom
+	}
+	if found := o.Store.Strategies[o.Resource.CodeName()]; found != nil {
+		return found
+	}
+	return &noStrategy
+}

@@ -1,0 +1,189 @@
+package objects
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// Change is what a verb decided to do with the current version of a key.
+type Change struct {
+	// none: the object is already as asked; nothing is written.
+	None bool
+	Op   proto.Op
+	// Object is the decided object; nil for a delete that keeps the content.
+	Object tree.Object
+	// value and the fields after it are obj as it will be stored.
+	value  []byte
+	offset uint32
+	uid    string
+	flags  uint32
+	labels []*proto.Attribute
+	fields []*proto.Attribute
+}
+
+// Written is the outcome of a write.
+type Written struct {
+	Version *mvcc.Version // nil for a dry run
+	Object  tree.Object   // the decided object, if it was decoded
+	Created bool
+	Deleted bool
+}
+
+// GuaranteedUpdate changes one object, as package revise does it. decide says what is to
+// happen; it runs again whenever there is a newer version, so it must not keep
+// anything from the run before.
+func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change, error)) (w Written, err error) {
+	var (
+		ch  Change
+		did revise.Result
+	)
+	defer func() { o.reconcileClaims(did.Before, w, err) }()
+	r := revise.Reviser{Store: o.Store.Storage, Confirm: o.Store.Confirm, Retried: func() { o.Store.Retried(&o.Kind) }}
+	did, err = r.Revise(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+		ch, err = decide(cur)
+		if err != nil || ch.None || o.Options.IsDryRun() {
+			return nil, err
+		}
+		w = o.entry(key, &ch)
+		if cur == nil {
+			o.guard(w)
+		}
+		return w, nil
+	})
+	switch {
+	case err != nil:
+		return Written{}, err
+	case did.Refused != 0:
+		return Written{}, o.guardError(did.Refused)
+	case did.After != nil:
+		return Written{Version: did.After, Object: ch.Object, Created: did.Before == nil, Deleted: did.After.Deleted}, nil
+	case ch.None:
+		return Written{Version: did.Before, Object: ch.Object}, nil
+	}
+	return o.dryRun(key, ch, did.Before)
+}
+
+// dryRun is the outcome of a change that is not made.
+func (o *Op) dryRun(key string, ch Change, before *mvcc.Version) (Written, error) {
+	if before == nil {
+		// The guard of the entry would have looked at the namespace.
+		if err := o.refusedHere(key); err != nil {
+			return Written{}, err
+		}
+	} else if ch.Object != nil {
+		tree.As(ch.Object["metadata"])["resourceVersion"] = before.Revision.String()
+	}
+	return Written{Object: ch.Object, Created: before == nil, Deleted: ch.Op == proto.Op_OP_DELETE}, nil
+}
+
+// Editable decodes the current version: old is what it is, obj a copy to change,
+// with metadata of its own.
+func (o *Op) Editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error) {
+	if old, err = o.Decode(cur); err != nil {
+		return nil, nil, nil, err
+	}
+	obj, meta, err = tree.WithOwnMeta(old)
+	return old, obj, meta, err
+}
+
+// entry is a change as a log entry, without its condition.
+func (o *Op) entry(key string, ch *Change) *proto.Write {
+	return &proto.Write{
+		Table: o.Resource.Table(), Key: key, Op: ch.Op,
+		Value: ch.value, RevisionOffset: ch.offset,
+		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
+		RequestId: newRequestID(),
+	}
+}
+
+func newRequestID() []byte {
+	id := make([]byte, proto.RequestIDSize)
+	rand.Read(id) // never fails
+	return id
+}
+
+// NamespacesTable is what namespaced creates are guarded by.
+const NamespacesTable = "namespaces"
+
+// guard makes a create depend on its namespace, and that of a custom resource on its
+// definition: neither can be emptied while objects come.
+func (o *Op) guard(w *proto.Write) {
+	if o.Resource.Namespaced {
+		w.Guard = &proto.Guard{Table: NamespacesTable, Key: o.Info.ObjectNamespace}
+	}
+	if v := crd.Of(o.Resource); v != nil {
+		w.SecondGuard = &proto.Guard{Table: crd.Table, Key: v.Definition().Metadata.Name}
+	}
+}
+
+// store encodes a decided object, once.
+func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
+	kept, as, err := o.forStorage(obj)
+	if err != nil {
+		return Change{}, err
+	}
+	value, offset, err := codec.EncodeFor(as, kept)
+	if err != nil {
+		return Change{}, fmt.Errorf("encode %s: %w", o.Resource.Kind, err)
+	}
+	if len(value) > o.Store.MaxObject {
+		return Change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.Store.MaxObject))}
+	}
+	ch := Change{Op: op, Object: obj, value: value, offset: offset}
+	if ch.labels, ch.fields = as.Attributes(kept); o.Resource.Expires {
+		ch.fields = o.Store.withExpiry(ch.fields)
+	}
+	if meta, ok := obj["metadata"].(tree.Object); ok {
+		ch.uid = tree.Text(meta, "uid")
+		if tree.Text(meta, "deletionTimestamp") != "" {
+			ch.flags |= proto.FlagTerminating
+		}
+	}
+	return ch, nil
+}
+
+// sameBytes reports whether an encoded object is what a version holds, but for
+// the revision.
+func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
+	if offset != v.RevisionOffset || int(offset) > len(value) || int(offset) > len(v.Value) {
+		return false
+	}
+	end := int(offset)
+	for end < len(v.Value) && v.Value[end] >= '0' && v.Value[end] <= '9' {
+		end++
+	}
+	return bytes.Equal(value[:offset], v.Value[:offset]) && bytes.Equal(value[offset:], v.Value[end:])
+}
+
+// unchanged reports whether a change would write what is there. An object that is
+// stored in another version than what is written now is changed: that is how objects
+// are brought to a new version.
+func unchanged(ch *Change, cur *mvcc.Version) bool {
+	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur))
+}
+
+func storedVersion(fields []*proto.Attribute) string {
+	for _, f := range fields {
+		if f.Name == kinds.FormAttribute {
+			return versionOf(f.Value)
+		}
+	}
+	return ""
+}
+
+// versionOf is the version in a form.
+func versionOf(form string) string {
+	version, _, _ := strings.Cut(form, "/")
+	return version
+}
