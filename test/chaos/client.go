@@ -4,15 +4,14 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -44,9 +43,6 @@ func (k *client) close() {
 	}
 }
 
-// errNotSent marks calls that no node has seen.
-var errNotSent = errors.New("not sent")
-
 func (k *client) http(n *Node) *http.Client {
 	h := k.conns[n]
 	if h == nil {
@@ -55,7 +51,7 @@ func (k *client) http(n *Node) *http.Client {
 			DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 				conn, err := k.dial(ctx, n, address)
 				if err != nil {
-					return nil, fmt.Errorf("%w: %w", errNotSent, err)
+					return nil, fmt.Errorf("%w: %w", wire.ErrNotSent, err)
 				}
 				return conn, nil
 			},
@@ -89,58 +85,37 @@ func (k *client) dial(ctx context.Context, n *Node, address string) (net.Conn, e
 	return conn, nil
 }
 
-// answer is what a node answered.
-type answer struct {
-	code   int
-	header http.Header
-	body   []byte
-}
-
-// request is one HTTP request.
-type request struct {
-	method, path string
-	query        url.Values
-	contentType  string // of the body; "" is JSON
-	body         []byte
-}
-
-func (k *client) open(ctx context.Context, n *Node, q request) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, q.method, "https://"+n.API+q.path+"?"+q.query.Encode(), bytes.NewReader(q.body))
+func (k *client) open(ctx context.Context, n *Node, q wire.Request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, q.Method, "https://"+n.API+q.Path+"?"+q.Query.Encode(), bytes.NewReader(q.Body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
-	if q.body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if q.contentType != "" {
-		req.Header.Set("Content-Type", q.contentType)
+	if q.Body != nil {
+		req.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/json"))
 	}
 	return k.http(n).Do(req)
 }
 
 // call makes a request and reads its answer, within callWithin.
-func (k *client) call(ctx context.Context, n *Node, q request) (answer, error) {
+func (k *client) call(ctx context.Context, n *Node, q wire.Request) (wire.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	resp, err := k.open(ctx, n, q)
 	if err != nil {
-		return answer{}, err
+		return wire.Answer{}, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return answer{}, err
+		return wire.Answer{}, err
 	}
-	return answer{resp.StatusCode, resp.Header, body}, nil
+	return wire.Answer{Code: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
-
-// object is a ConfigMap, a list of them, or a Status.
-type object = wire.Object
 
 // itemOf is what an object says. One whose padding is damaged has a value that
 // nobody wrote.
-func itemOf(o *object) history.Item {
+func itemOf(o *wire.Object) history.Item {
 	it := history.Item{Key: o.Metadata.Name, Value: o.Data["value"], Revision: o.Revision()}
 	if strings.Trim(o.Data["padding"], "x") != "" {
 		it.Value += " with damaged padding"

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // tail reads the log of the cluster through a watch, from the beginning on.
@@ -54,7 +55,7 @@ func (t *tail) once(ctx context.Context, n *Node, until uint64) {
 	// A stopped node ends no watch.
 	idle := time.AfterFunc(3*time.Second, cancel)
 	defer idle.Stop()
-	resp, err := t.open(ctx, n, request{method: http.MethodGet, path: collection, query: url.Values{
+	resp, err := t.open(ctx, n, wire.Request{Method: http.MethodGet, Path: collection, Query: url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {strconv.FormatUint(t.at, 10)}}})
 	if err != nil {
 		return
@@ -64,10 +65,7 @@ func (t *tail) once(ctx context.Context, n *Node, until uint64) {
 		return
 	}
 	for d := json.NewDecoder(resp.Body); until == 0 || t.at < until; {
-		var f struct {
-			Type   history.EventType `json:"type"`
-			Object object            `json:"object"`
-		}
+		var f wire.Frame
 		if err := d.Decode(&f); err != nil {
 			return
 		}
@@ -104,18 +102,17 @@ func (r *run) collect(ctx context.Context, h *history.History, recorders []*tail
 
 // marker writes the last version of the run.
 func (r *run) marker(ctx context.Context, h *history.History) (uint64, error) {
-	k := &caller{client: newClient(r.c), r: r, id: 1, rng: rand.New(rand.NewPCG(9, 9)), mix: Mix{Padding: 1}, mine: map[string]uint64{}}
+	k := newCaller(r, 999, rand.New(rand.NewPCG(9, 9)), Mix{Padding: 1})
 	defer k.close()
-	k.id = 999
 	for _, n := range r.targets() {
-		k.write(ctx, n, history.Op{Kind: history.Create, Key: fmt.Sprintf("cm-end-%d", len(k.ops))})
-		if at := len(k.ops) - 1; at >= 0 && k.ops[at].Outcome == history.OK {
-			h.Ops = append(h.Ops, k.ops...)
-			return k.ops[at].Revision, nil
+		k.write(ctx, n, history.Op{Kind: history.Create, Key: fmt.Sprintf("cm-end-%d", len(k.Ops))})
+		if at := len(k.Ops) - 1; at >= 0 && k.Ops[at].Outcome == history.OK {
+			h.Ops = append(h.Ops, k.Ops...)
+			return k.Ops[at].Revision, nil
 		}
 	}
-	h.Ops = append(h.Ops, k.ops...)
-	return 0, fmt.Errorf("the last write was not acknowledged: %+v", k.ops)
+	h.Ops = append(h.Ops, k.Ops...)
+	return 0, fmt.Errorf("the last write was not acknowledged: %+v", k.Ops)
 }
 
 // sameStates waits until all nodes have the same state, and notes it.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/test/chaos/host"
+
+	"github.com/quorate/quorate/test/wire"
 )
 
 // link sets what happens to packets from some nodes to others.
@@ -209,21 +211,21 @@ func losingSide(ctx context.Context, r *run) error {
 // a Retry-After, and any state must be served.
 func (r *run) servesNothingFresh(ctx context.Context, k *client, n *Node) error {
 	began := time.Now()
-	a, err := k.call(ctx, n, request{method: http.MethodGet, path: collection})
+	a, err := k.call(ctx, n, wire.Request{Method: http.MethodGet, Path: collection})
 	switch {
 	case err != nil:
 		return ended(ctx, fmt.Errorf("%s: a Most Recent list without a quorum: %w", n.Name, err))
-	case a.code == http.StatusOK:
+	case a.Code == http.StatusOK:
 		return fmt.Errorf("%s served a Most Recent list without a quorum", n.Name)
-	case a.header.Get("Retry-After") == "":
-		return fmt.Errorf("%s: %d without Retry-After: %s", n.Name, a.code, a.body)
+	case a.Header.Get("Retry-After") == "":
+		return fmt.Errorf("%s: %d without Retry-After: %s", n.Name, a.Code, a.Body)
 	case time.Since(began) > 4*time.Second:
 		return fmt.Errorf("%s: it took %s to refuse", n.Name, time.Since(began))
 	}
 	r.count("fresh reads refused without quorum", 1)
-	a, err = k.call(ctx, n, request{method: http.MethodGet, path: collection, query: url.Values{"resourceVersion": {"0"}}})
-	if err != nil || a.code != http.StatusOK {
-		return ended(ctx, fmt.Errorf("%s: a list of any state without a quorum: %d %s %w", n.Name, a.code, a.body, err))
+	a, err = k.call(ctx, n, wire.Request{Method: http.MethodGet, Path: collection, Query: url.Values{"resourceVersion": {"0"}}})
+	if err != nil || a.Code != http.StatusOK {
+		return ended(ctx, fmt.Errorf("%s: a list of any state without a quorum: %d %s %w", n.Name, a.Code, a.Body, err))
 	}
 	r.count("any reads served without quorum", 1)
 	return nil
@@ -268,11 +270,11 @@ func blackhole(ctx context.Context, r *run) error {
 func (n *Node) metric(ctx context.Context, name string) (v float64, err error) {
 	k := newClient(n.c)
 	defer k.close()
-	a, err := k.call(ctx, n, request{method: http.MethodGet, path: "/metrics"})
-	if err != nil || a.code != http.StatusOK {
-		return 0, fmt.Errorf("%s: metrics: %d %w", n.Name, a.code, err)
+	a, err := k.call(ctx, n, wire.Request{Method: http.MethodGet, Path: "/metrics"})
+	if err != nil || a.Code != http.StatusOK {
+		return 0, fmt.Errorf("%s: metrics: %d %w", n.Name, a.Code, err)
 	}
-	for line := range strings.Lines(string(a.body)) {
+	for line := range strings.Lines(string(a.Body)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			_, err = fmt.Sscan(value, &v)
 		}

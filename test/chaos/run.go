@@ -223,15 +223,15 @@ func (r *run) prepare(ctx context.Context) error {
 	defer k.close()
 	n := r.c.Nodes()[0]
 	return await(ctx, 20*time.Second, "a namespace", func() error {
-		a, err := k.call(ctx, n, request{method: "POST", path: "/api/v1/namespaces",
-			body: []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`)})
+		a, err := k.call(ctx, n, wire.Request{Method: "POST", Path: "/api/v1/namespaces",
+			Body: []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`)})
 		if err != nil {
 			return err
 		}
-		if a.code != 201 && a.code != 409 {
-			return fmt.Errorf("%d: %s", a.code, a.body)
+		if a.Code != 201 && a.Code != 409 {
+			return fmt.Errorf("%d: %s", a.Code, a.Body)
 		}
-		var list object
+		var list wire.Object
 		if err := n.getJSON(ctx, collection, &list); err != nil {
 			return err
 		}
@@ -249,8 +249,7 @@ func (r *run) play(ctx context.Context, seed uint64) (*history.History, error) {
 	var callers []*caller
 	var watchers []*watcher
 	for i := range r.mix.Clients {
-		k := &caller{client: newClient(r.c), r: r, id: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(i)+1)), mix: r.mix,
-			mine: map[string]uint64{}, avoid: map[*Node]time.Time{}}
+		k := newCaller(r, i+1, rand.New(rand.NewPCG(seed, uint64(i)+1)), r.mix)
 		if r.mix.Pinned {
 			k.home = r.c.Nodes()[i%len(r.c.Nodes())]
 			if i >= len(r.c.Nodes()) && r.mix.MostRecent { // one writer per node is enough
@@ -289,10 +288,10 @@ func (r *run) play(ctx context.Context, seed uint64) (*history.History, error) {
 	wg.Wait()
 	h := &history.History{Name: r.s.Name, Seed: seed, LogFrom: r.from, Faults: r.faults}
 	for _, k := range callers {
-		h.Ops = append(h.Ops, k.ops...)
+		h.Ops = append(h.Ops, k.Ops...)
 	}
 	for _, w := range watchers {
-		h.Watches = append(h.Watches, w.watches...)
+		h.Watches = append(h.Watches, w.Watches...)
 		if r.s.ShortHistory {
 			h.Overtaken += w.relists
 		} else {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/quorate/quorate/test/wire"
 )
 
 // status is what `quorate status -o json` prints, as far as it is needed here.
@@ -38,14 +40,14 @@ func (n *Node) Status(ctx context.Context) (s status, err error) {
 func (n *Node) getJSON(ctx context.Context, path string, into any) error {
 	k := newClient(n.c)
 	defer k.close()
-	a, err := k.call(ctx, n, request{method: http.MethodGet, path: path})
+	a, err := k.call(ctx, n, wire.Request{Method: http.MethodGet, Path: path})
 	if err != nil {
 		return err
 	}
-	if a.code != http.StatusOK {
-		return fmt.Errorf("%s: GET %s: %d: %.300s", n.Name, path, a.code, a.body)
+	if a.Code != http.StatusOK {
+		return fmt.Errorf("%s: GET %s: %d: %.300s", n.Name, path, a.Code, a.Body)
 	}
-	return json.Unmarshal(a.body, into)
+	return json.Unmarshal(a.Body, into)
 }
 
 // AwaitReady waits until the node answers /readyz, and fails at once when its
@@ -60,9 +62,9 @@ func (n *Node) AwaitReady(ctx context.Context, within time.Duration) error {
 			cancel()
 			return errors.New("its process is gone: " + n.lastWords())
 		}
-		a, err := k.call(ctx, n, request{method: http.MethodGet, path: "/readyz"})
-		if err == nil && a.code != http.StatusOK {
-			err = fmt.Errorf("%d: %.300s", a.code, a.body)
+		a, err := k.call(ctx, n, wire.Request{Method: http.MethodGet, Path: "/readyz"})
+		if err == nil && a.Code != http.StatusOK {
+			err = fmt.Errorf("%d: %.300s", a.Code, a.Body)
 		}
 		return err
 	})

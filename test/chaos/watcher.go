@@ -19,29 +19,24 @@ import (
 
 // watcher watches, is cut, and resumes on another node, again and again.
 type watcher struct {
+	wire.Watcher
 	*client
-	r   *run
-	id  int
-	rng *rand.Rand
-
-	prefix, selector string
-	bookmarks        bool
-	slow             time.Duration // what it takes for an event
-	faithful         bool          // it never forgets where it was
-
-	last    *Node  // that it watched
-	from    uint64 // where to resume; 0: it starts anew
-	watches []history.Watch
-	relists int
+	r        *run
+	id       int
+	rng      *rand.Rand
+	slow     time.Duration // what it takes for an event
+	faithful bool          // it never forgets where it was
+	last     *Node         // that it watched
+	relists  int
 }
 
 func newWatcher(r *run, id int, rng *rand.Rand) *watcher {
-	w := &watcher{client: newClient(r.c), r: r, id: id, rng: rng, bookmarks: rng.IntN(4) > 0, faithful: id%2 == 0}
+	w := &watcher{Watcher: wire.Watcher{Bookmarks: rng.IntN(4) > 0}, client: newClient(r.c), r: r, id: id, rng: rng, faithful: id%2 == 0}
 	switch id % 4 {
 	case 1:
-		w.selector = wire.Colors[rng.IntN(len(wire.Colors))]
+		w.Selector = wire.Colors[rng.IntN(len(wire.Colors))]
 	case 3:
-		w.prefix = r.key(rng)
+		w.Prefix = r.key(rng)
 	}
 	if id%3 == 2 {
 		w.slow = time.Duration(rng.Int64N(int64(30 * time.Millisecond)))
@@ -70,21 +65,19 @@ func (w *watcher) loop(ctx context.Context) {
 // watch makes one request and reads its events until it ends or is cut. It
 // reports whether the node answered.
 func (w *watcher) watch(stop context.Context, n *Node) bool {
-	record := history.Watch{Client: w.id, Node: n.Name, Bookmarks: w.bookmarks, Prefix: w.prefix, Selector: w.selector}
-	q := w.start(&record)
+	record, q := w.Watch(w.id, n.Name)
+	w.begin(record, q)
 	life := w.r.mix.WatchLife/2 + time.Duration(w.rng.Int64N(int64(w.r.mix.WatchLife)))
 	ctx, cancel := context.WithTimeout(stop, life)
 	defer cancel()
 	record.Begin = w.r.now()
-	resp, err := w.open(ctx, n, request{method: http.MethodGet, path: collection, query: q})
+	resp, err := w.open(ctx, n, wire.Request{Method: http.MethodGet, Path: collection, Query: q})
 	if err != nil {
 		return false
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-		var o object
-		_ = json.Unmarshal(b, &o)
 		// Without a quorum, at shutdown: it is tried again elsewhere. A node whose clock
 		// is behind takes a new certificate for one of the future.
 		if resp.StatusCode == http.StatusUnauthorized && w.r.c.shape.Clocks {
@@ -96,97 +89,65 @@ func (w *watcher) watch(stop context.Context, n *Node) bool {
 		}
 		return false
 	}
-	record.Ended = w.read(ctx, resp.Body, &record)
+	why := w.read(ctx, resp.Body, record)
 	if ctx.Err() != nil {
-		record.Ended = ""
+		why = ""
 	}
-	record.End = w.r.now()
-	w.watches = append(w.watches, record)
+	record.Over(why, w.r.now())
 	return true
 }
 
-// start chooses where a watch begins.
-func (w *watcher) start(record *history.Watch) url.Values {
-	q := url.Values{"watch": {"1"}}
-	if w.bookmarks {
-		q.Set("allowWatchBookmarks", "true")
-	}
-	if w.selector != "" {
-		q.Set("labelSelector", "color="+w.selector)
-	}
-	if w.prefix != "" {
-		q.Set("fieldSelector", "metadata.name="+w.prefix)
+// begin chooses where a watch begins.
+func (w *watcher) begin(record *wire.Watching, q url.Values) {
+	if w.Prefix != "" {
+		q.Set("fieldSelector", "metadata.name="+w.Prefix)
 	}
 	if w.rng.IntN(3) == 0 {
 		q.Set("timeoutSeconds", strconv.Itoa(1+w.rng.IntN(5)))
 	}
-	rv := func(n uint64) { record.From = n; q.Set("resourceVersion", strconv.FormatUint(n, 10)) }
-	if w.from > 0 && (w.faithful || w.rng.IntN(4) > 0) {
-		rv(w.from)
-		return q
+	if w.From > 0 && (w.faithful || w.rng.IntN(4) > 0) {
+		record.After(q, w.From)
+		return
 	}
-	w.from = 0 // as a restarted controller does
+	w.From = 0 // as a restarted controller does
 	switch w.rng.IntN(6) {
 	case 0:
-		record.Unset, record.Initial = true, true
+		record.Newest()
 	case 1:
-		record.Initial = true
-		q.Set("resourceVersion", "0")
+		record.Any(q)
 	case 2:
-		record.Unset, record.Initial = true, true
-		q.Set("sendInitialEvents", "true")
-		q.Set("resourceVersionMatch", "NotOlderThan")
+		record.List(q, 0)
 	case 3:
-		record.Initial = true
-		q.Set("sendInitialEvents", "true")
-		q.Set("resourceVersionMatch", "NotOlderThan")
-		rv(w.r.seen.Around(w.rng, 100, 0))
+		record.List(q, w.r.seen.Around(w.rng, 100, 0))
 	default:
-		rv(max(w.r.seen.Around(w.rng, w.r.mix.Back, 100), w.r.from))
+		record.After(q, max(w.r.seen.Around(w.rng, w.r.mix.Back, 100), w.r.from))
 	}
-	return q
 }
 
 // read takes the events of a stream and says why it ended.
-func (w *watcher) read(ctx context.Context, in io.Reader, record *history.Watch) string {
-	initial := record.Initial
+func (w *watcher) read(ctx context.Context, in io.Reader, record *wire.Watching) string {
 	for d := json.NewDecoder(in); ; {
-		var f struct {
-			Type   history.EventType `json:"type"`
-			Object object            `json:"object"`
-		}
+		var f wire.Frame
 		if err := d.Decode(&f); err != nil {
 			if errors.Is(err, io.EOF) {
 				return "closed"
 			}
 			return err.Error()
 		}
-		e := history.Event{Type: f.Type, Item: itemOf(&f.Object), At: w.r.now()}
-		switch f.Type {
-		case history.Error:
-			e.Item, e.Code = history.Item{}, f.Object.Code
-			record.Events = append(record.Events, e)
-			if e.Code == http.StatusGone {
+		if f.Type == history.Error {
+			record.Events = append(record.Events, history.Event{Type: f.Type, Code: f.Object.Code, At: w.r.now()})
+			if f.Object.Code == http.StatusGone {
 				w.relist()
 			}
-			w.from = 0
+			w.From = 0
 			return f.Object.Message
-		case history.Bookmark:
-			e.Item = history.Item{Revision: f.Object.Revision()}
-			e.InitialEnd = f.Object.InitialEventsEnd()
-			initial = initial && !e.InitialEnd
-			if !initial {
-				w.from = e.Revision
-			}
-		default:
-			// Initial events are in no order: what was seen of them is no place to
-			// resume from. Without bookmarks their end does not show either.
-			if !initial {
-				w.from = e.Revision
-			}
-			w.r.seen.Note(history.Item{Key: e.Key, Revision: e.Revision})
 		}
-		record.Events = append(record.Events, e)
+		var it history.Item
+		if f.Type != history.Bookmark {
+			it = itemOf(&f.Object)
+			w.r.seen.Note(history.Item{Key: it.Key, Revision: it.Revision})
+		}
+		record.Note(&f, it, w.r.now())
 		if w.slow > 0 {
 			select {
 			case <-ctx.Done():
@@ -200,7 +161,7 @@ func (w *watcher) read(ctx context.Context, in io.Reader, record *history.Watch)
 // relist counts a 410 for a watcher that had got as far as it says; one that had
 // made up its position was told the truth and lost nothing.
 func (w *watcher) relist() {
-	if w.from > 0 {
+	if w.From > 0 {
 		w.relists++
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,33 +10,25 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/test/wire"
 )
 
 // Clients talk to a node's API handler over links that never fail: what fails is
 // the node. A request to a paused node waits in its buffers, an answer too; one
 // that was under way when the process ended gets no answer.
 
-var (
-	// errNotSent: nobody listened.
-	errNotSent = errors.New("connection refused")
-	// errLost: the process ended, or the client gave up, before an answer.
-	errLost = errors.New("no answer")
-)
+// errLost: the process ended, or the client gave up, before an answer.
+var errLost = errors.New("no answer")
 
 // clientDelay is the one-way delay between clients and nodes.
 const clientDelay = 300 * time.Microsecond
 
-// answer is a whole response.
-type answer struct {
-	code   int
-	header http.Header
-	body   []byte
-}
-
 // recorder is an http.ResponseWriter in memory.
 type recorder struct {
-	answer
-	buf bytes.Buffer
+	code   int
+	header http.Header
+	buf    bytes.Buffer
 }
 
 func (r *recorder) Header() http.Header { return r.header }
@@ -51,32 +44,30 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.buf.Write(b)
 }
 
-func request(ctx context.Context, method, path string, q url.Values, body []byte) *http.Request {
+func request(ctx context.Context, q wire.Request) *http.Request {
 	r := (&http.Request{
-		Method: method, URL: &url.URL{Path: path, RawQuery: q.Encode()}, Header: http.Header{},
+		Method: q.Method, URL: &url.URL{Path: q.Path, RawQuery: q.Query.Encode()}, Header: http.Header{},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "sim",
 	}).WithContext(ctx)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-		if method == http.MethodPatch {
-			r.Header.Set("Content-Type", "application/merge-patch+json")
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		r.ContentLength = int64(len(body))
+	if q.Body != nil {
+		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/json"))
+		r.Body = io.NopCloser(bytes.NewReader(q.Body))
+		r.ContentLength = int64(len(q.Body))
 	} else {
 		r.Body = http.NoBody
 	}
 	return r
 }
 
-// call makes a request and waits for the whole answer. Errors: errNotSent, errLost.
-func (s *seat) call(ctx context.Context, method, path string, q url.Values, body []byte) (answer, error) {
+// call makes a request and waits for the whole answer. Errors: wire.ErrNotSent (nobody
+// listens), errLost.
+func (s *seat) call(ctx context.Context, q wire.Request) (wire.Answer, error) {
 	time.Sleep(clientDelay)
 	n := s.running()
 	if n == nil {
-		return answer{}, errNotSent
+		return wire.Answer{}, wire.ErrNotSent
 	}
-	w := &recorder{answer: answer{header: http.Header{}}}
+	w := &recorder{header: http.Header{}}
 	done := make(chan struct{})
 	ctx, cancel := n.until(ctx)
 	defer cancel()
@@ -84,20 +75,19 @@ func (s *seat) call(ctx context.Context, method, path string, q url.Values, body
 		defer close(done)
 		// The client may give up meanwhile: the request is in the buffer all the same.
 		n.awake()
-		n.api.ServeHTTP(w, request(ctx, method, path, q, body))
+		n.api.ServeHTTP(w, request(ctx, q))
 		n.awake()
 	})
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return answer{}, errLost
+		return wire.Answer{}, errLost
 	}
 	time.Sleep(clientDelay)
 	if n.ended() {
-		return answer{}, errLost
+		return wire.Answer{}, errLost
 	}
-	w.body = w.buf.Bytes()
-	return w.answer, nil
+	return wire.Answer{Code: w.code, Header: w.header, Body: w.buf.Bytes()}, nil
 }
 
 // until returns a context that ends with ctx, and with the process.
@@ -154,12 +144,12 @@ type chunk struct {
 // streamBuffer is how many flushes a client may be behind before the server waits.
 const streamBuffer = 8
 
-// open starts a watch. The stream ends when ctx does. Error: errNotSent.
+// open starts a watch. The stream ends when ctx does. Error: wire.ErrNotSent.
 func (s *seat) open(ctx context.Context, path string, q url.Values) (*stream, error) {
 	time.Sleep(clientDelay)
 	n := s.running()
 	if n == nil {
-		return nil, errNotSent
+		return nil, wire.ErrNotSent
 	}
 	ctx, cancel := n.until(ctx)
 	w := &stream{node: n, ctx: ctx, header: http.Header{}, chunks: make(chan chunk, streamBuffer), done: make(chan struct{})}
@@ -167,7 +157,7 @@ func (s *seat) open(ctx context.Context, path string, q url.Values) (*stream, er
 		defer close(w.done)
 		defer cancel()
 		n.awake()
-		n.api.ServeHTTP(w, request(ctx, http.MethodGet, path, q, nil))
+		n.api.ServeHTTP(w, request(ctx, wire.Request{Method: http.MethodGet, Path: path, Query: q}))
 		w.Flush()
 	})
 	return w, nil
@@ -246,7 +236,10 @@ func pathOf(key string) string {
 	return "/api/v1/namespaces/" + namespace + "/" + resource + "/" + name
 }
 
-func collection(namespace string) string {
+// collection is where the objects of a namespace are, or of all: "". A key or its prefix
+// names its namespace too.
+func collection(prefix string) string {
+	namespace, _, _ := strings.Cut(prefix, "/")
 	if namespace == "" {
 		return "/api/v1/" + resource
 	}

@@ -31,21 +31,18 @@ func (n *nemesis) burst(s *seat, writes int) <-chan struct{} {
 	done := make(chan struct{}, writes)
 	all := make(chan struct{})
 	for range writes {
-		k := &client{
-			c: n.c, id: 1_000_000 + 1000*(1+len(n.writers)), mine: map[string]uint64{},
-			rng: rand.New(rand.NewPCG(n.rng.Uint64(), 0)),
-		}
+		k := newClient(n.c, 1_000_000+1000*(1+len(n.writers)), rand.New(rand.NewPCG(n.rng.Uint64(), 0)))
 		n.writers = append(n.writers, k)
 		n.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			op := history.Op{Kind: history.Update, Key: keys[k.rng.IntN(len(keys))]}
-			if k.rng.IntN(3) == 0 {
+			op := history.Op{Kind: history.Update, Key: keys[k.RNG.IntN(len(keys))]}
+			if k.RNG.IntN(3) == 0 {
 				op.Kind = history.Create
 			}
 			k.write(ctx, s, op)
 			// So many refusals at one time are more than linearizability can be judged of.
-			k.ops = slices.DeleteFunc(k.ops, func(o history.Op) bool { return o.Outcome == history.Refused })
+			k.Ops = slices.DeleteFunc(k.Ops, func(o history.Op) bool { return o.Outcome == history.Refused })
 			done <- struct{}{}
 		})
 	}

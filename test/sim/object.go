@@ -9,10 +9,7 @@ import (
 	"github.com/quorate/quorate/test/wire"
 )
 
-// object is an object on the wire.
-type object = wire.Object
-
-func itemOf(o *object) history.Item {
+func itemOf(o *wire.Object) history.Item {
 	return history.Item{
 		Key:      o.Metadata.Namespace + "/" + o.Metadata.Name,
 		Value:    o.Metadata.Annotations["sim"],

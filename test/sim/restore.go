@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
 )
 
 // restored is a cluster that was made of a backup, and what it was made of.
@@ -71,7 +72,7 @@ func (c *cluster) restore(seed uint64, h *history.History) (all []*history.Histo
 		return nil, []string{err.Error()}
 	}
 	// The old cluster goes on.
-	k := &client{c: c, id: 9000, rng: rand.New(rand.NewPCG(seed, 7)), mine: map[string]uint64{}}
+	k := newClient(c, 9000, rand.New(rand.NewPCG(seed, 7)))
 	for range 20 {
 		k.step()
 	}
@@ -123,7 +124,7 @@ func (n *restored) name(i int) string { return fmt.Sprintf("%c%d", n.letter, i) 
 
 // late are writes after the cluster's own backup.
 func (n *restored) late(seed uint64) {
-	k := &client{c: n.cluster, id: 9002, rng: rand.New(rand.NewPCG(seed, 10)), mine: map[string]uint64{}}
+	k := newClient(n.cluster, 9002, rand.New(rand.NewPCG(seed, 10)))
 	for range 10 {
 		k.step()
 	}
@@ -149,11 +150,11 @@ func wallClock(rng *rand.Rand) time.Time {
 
 // liveOn are a node's objects.
 func (c *cluster) liveOn(n *node) (out []history.Item) {
-	r := &client{c: c, id: 9001, rng: c.rng, mine: map[string]uint64{}}
+	r := newClient(c, 9001, c.rng)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	op := history.Op{Kind: history.List, Mode: history.Any}
-	o, ok := r.read(ctx, n.seat, &op, collection(""), url.Values{"resourceVersion": {"0"}})
+	o, ok := r.Read(ctx, n.seat, &op, collection(""), wire.Query(&op))
 	if ok {
 		for i := range o.Items {
 			out = append(out, itemOf(&o.Items[i]))
@@ -250,8 +251,8 @@ func (n *restored) gone(s *seat, from uint64) {
 		"an exact list":    {"resourceVersion": {rv}, "resourceVersionMatch": {"Exact"}},
 		"a continued list": {"limit": {"2"}, "continue": {consistency.After("default/k1", proto.Revision(from)).Encode()}},
 	} {
-		if a, err := s.call(ctx, "GET", collection(""), q, nil); err != nil || a.code != 410 {
-			n.fail("restore: %s at the old revision %d on %s: %d %s, %v, want 410", name, from, s.name, a.code, a.body, err)
+		if a, err := s.call(ctx, wire.Request{Method: "GET", Path: collection(""), Query: q}); err != nil || a.Code != 410 {
+			n.fail("restore: %s at the old revision %d on %s: %d %s, %v, want 410", name, from, s.name, a.Code, a.Body, err)
 		}
 	}
 	in, err := s.open(ctx, collection(""), url.Values{"watch": {"1"}, "resourceVersion": {rv}, "allowWatchBookmarks": {"true"}})

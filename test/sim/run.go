@@ -71,7 +71,7 @@ func (c *cluster) play(seed uint64) *history.History {
 	var clientTasks, watcherTasks, nemesisTask sync.WaitGroup
 	clients := make([]*client, c.profile.clients)
 	for i := range clients {
-		k := &client{c: c, id: i + 1, rng: rand.New(rand.NewPCG(seed, uint64(100+i))), mine: map[string]uint64{}}
+		k := newClient(c, i+1, rand.New(rand.NewPCG(seed, uint64(100+i))))
 		clients[i] = k
 		clientTasks.Go(func() { k.run(clientsEnd) })
 	}
@@ -98,11 +98,11 @@ func (c *cluster) play(seed uint64) *history.History {
 	watcherTasks.Wait()
 
 	for _, k := range append(clients, n.writers...) {
-		h.Ops = append(h.Ops, k.ops...)
+		h.Ops = append(h.Ops, k.Ops...)
 	}
 	slices.SortStableFunc(h.Ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
 	for _, w := range watchers {
-		h.Watches = append(h.Watches, w.watches...)
+		h.Watches = append(h.Watches, w.Watches...)
 		h.Relists += w.relists
 		h.Overtaken += w.overtaken
 	}

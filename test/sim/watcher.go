@@ -16,34 +16,24 @@ import (
 
 // watcher watches, is cut, and resumes on another node, again and again.
 type watcher struct {
-	c   *cluster
-	id  int
-	rng *rand.Rand
+	wire.Watcher
+	c    *cluster
+	id   int
+	rng  *rand.Rand
+	slow time.Duration // what it takes for an event
 
-	prefix, selector string
-	bookmarks        bool
-	slow             time.Duration // what it takes for an event
-
-	from    uint64 // where to resume; 0: it starts anew
-	watches []history.Watch
 	// 410s: where the history was to reach back, and where a fault had cut it off.
 	relists, overtaken int
 	stop               <-chan struct{}
 }
 
-// frame is an event on the wire.
-type frame struct {
-	Type   history.EventType `json:"type"`
-	Object object            `json:"object"`
-}
-
 func newWatcher(c *cluster, id int, rng *rand.Rand, stop <-chan struct{}) *watcher {
-	w := &watcher{c: c, id: id, rng: rng, stop: stop, bookmarks: rng.IntN(4) > 0}
+	w := &watcher{Watcher: wire.Watcher{Bookmarks: rng.IntN(4) > 0}, c: c, id: id, rng: rng, stop: stop}
 	if rng.IntN(3) == 0 {
-		w.prefix = "default/"
+		w.Prefix = "default/"
 	}
 	if rng.IntN(3) == 0 {
-		w.selector = wire.Colors[rng.IntN(len(wire.Colors))]
+		w.Selector = wire.Colors[rng.IntN(len(wire.Colors))]
 	}
 	if rng.IntN(4) == 0 {
 		w.slow = time.Duration(rng.Int64N(int64(100 * time.Millisecond)))
@@ -66,16 +56,12 @@ func (w *watcher) run() {
 
 // watch makes one request and reads its events until it ends or is cut.
 func (w *watcher) watch(s *seat) bool {
-	record := history.Watch{Client: w.id, Node: s.name, Bookmarks: w.bookmarks, Prefix: w.prefix, Selector: w.selector}
-	q := w.start(&record)
+	record, q := w.Watch(w.id, s.name)
+	w.begin(record, q)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	namespace := ""
-	if w.prefix != "" {
-		namespace = "default"
-	}
 	record.Begin = w.c.now()
-	in, err := s.open(ctx, collection(namespace), q)
+	in, err := s.open(ctx, collection(w.Prefix), q)
 	if err != nil {
 		return false
 	}
@@ -93,57 +79,42 @@ func (w *watcher) watch(s *seat) bool {
 		}
 		cancel()
 	}()
-	record.Ended = w.read(in, &record)
+	why := w.read(in, record)
 	if ctx.Err() != nil {
-		record.Ended = ""
+		why = ""
 	}
-	record.End = w.c.now()
-	w.watches = append(w.watches, record)
+	record.Over(why, w.c.now())
 	return true
 }
 
-// start chooses where a watch begins.
-func (w *watcher) start(record *history.Watch) url.Values {
-	q := url.Values{"watch": {"1"}}
-	if w.bookmarks {
-		q.Set("allowWatchBookmarks", "true")
-	}
-	if w.selector != "" {
-		q.Set("labelSelector", "color="+w.selector)
-	}
+// begin chooses where a watch begins.
+func (w *watcher) begin(record *wire.Watching, q url.Values) {
 	if w.rng.IntN(3) == 0 {
 		q.Set("timeoutSeconds", strconv.Itoa(1+w.rng.IntN(4)))
 	}
-	from := w.from
+	from := w.From
 	if from > 0 && w.rng.IntN(6) == 0 {
 		from = 0 // forget, as a restarted controller does
 	}
 	if from == 0 {
 		switch w.rng.IntN(5) {
 		case 0:
-			record.Unset, record.Initial = true, true
-			return q
+			record.Newest()
+			return
 		case 1:
-			record.Initial = true
-			q.Set("resourceVersion", "0")
-			return q
+			record.Any(q)
+			return
 		case 2:
-			record.Initial = true
-			record.From = w.c.seen.Around(w.rng, 20, 0)
-			q.Set("sendInitialEvents", "true")
-			q.Set("resourceVersionMatch", "NotOlderThan")
-			q.Set("resourceVersion", strconv.FormatUint(record.From, 10))
-			return q
+			record.List(q, w.c.seen.Around(w.rng, 20, 0))
+			return
 		}
 		from = w.c.seen.Around(w.rng, 100, 100)
 	}
-	record.From = from
-	q.Set("resourceVersion", strconv.FormatUint(from, 10))
-	return q
+	record.After(q, from)
 }
 
 // read records events until the stream ends, and says why it did.
-func (w *watcher) read(in *stream, record *history.Watch) string {
+func (w *watcher) read(in *stream, record *wire.Watching) string {
 	for {
 		data, err := in.next()
 		switch {
@@ -167,8 +138,8 @@ func (w *watcher) read(in *stream, record *history.Watch) string {
 }
 
 // event records one event.
-func (w *watcher) event(in *stream, record *history.Watch, line []byte) (ended string) {
-	var f frame
+func (w *watcher) event(in *stream, record *wire.Watching, line []byte) (ended string) {
+	var f wire.Frame
 	if in.code != 200 {
 		if err := json.Unmarshal(line, &f.Object); err == nil {
 			return "refused: " + strconv.Itoa(f.Object.Code) + " " + f.Object.Reason
@@ -178,45 +149,22 @@ func (w *watcher) event(in *stream, record *history.Watch, line []byte) (ended s
 		w.c.fail("watch on %s: %q: %v", record.Node, line, err)
 		return "broken"
 	}
-	e := history.Event{Type: f.Type, At: w.c.now()}
-	switch f.Type {
-	case history.Error:
-		return w.failed(record, e, &f.Object)
-	case history.Bookmark:
-		e.Revision = f.Object.Revision()
-		e.InitialEnd = f.Object.InitialEventsEnd()
-		w.from = max(w.from, e.Revision)
-	default:
-		e.Item = itemOf(&f.Object)
-		w.c.seen.Note(e.Item)
-		// Initial events come in the order of keys: to resume behind one of them
-		// would lose the others.
-		if !record.Initial || initialOver(record, e) {
-			w.from = e.Revision
-		}
+	if f.Type == history.Error {
+		return w.failed(record, &f.Object)
 	}
-	record.Events = append(record.Events, e)
+	var it history.Item
+	if f.Type != history.Bookmark {
+		it = itemOf(&f.Object)
+		w.c.seen.Note(it)
+	}
+	record.Note(&f, it, w.c.now())
 	return ""
 }
 
-// initialOver reports whether e is behind the initial events: behind their
-// bookmark, or, without bookmarks, an event that only a change makes.
-func initialOver(record *history.Watch, e history.Event) bool {
-	if !record.Bookmarks {
-		return e.Type != history.Added
-	}
-	for i := range record.Events {
-		if record.Events[i].InitialEnd {
-			return true
-		}
-	}
-	return false
-}
-
 // failed records an ERROR event and prepares the next watch.
-func (w *watcher) failed(record *history.Watch, e history.Event, o *object) string {
-	e.Code = o.Code
-	w.from = 0
+func (w *watcher) failed(record *wire.Watching, o *wire.Object) string {
+	e := history.Event{Type: history.Error, Code: o.Code, At: w.c.now()}
+	w.From = 0
 	if o.Code != 410 {
 		// A revision that does not exist yet, or a node without a quorum: the reads'
 		// business, not an event of the stream.

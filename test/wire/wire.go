@@ -1,6 +1,7 @@
 // Package wire is what the clients of all runs have in common, whether their
-// cluster is simulated or made of processes: how they ask in each mode, what they
-// read of an answer, and what they remember to ask about.
+// cluster is simulated or made of processes. A Client makes operations and records
+// them, a Watcher keeps what its watches saw and where the next one resumes; how
+// nodes are reached, and what is done to them, is for the run's World.
 package wire
 
 import (
