@@ -17,7 +17,7 @@
 // [Server.Config], with which clients reach the server.
 //
 // With controller-runtime's envtest, whose environment then starts nothing, but installs
-// definitions and webhooks:
+// definitions:
 //
 //	env := &envtest.Environment{
 //		UseExistingCluster: ptr.To(true), Config: s.Config(),
@@ -26,6 +26,8 @@
 //
 // What to know:
 //
+//   - There is no admission: its webhooks and policies are stored and have no effect. What else
+//     Quorate does not do is in docs/differences.md.
 //   - No kubelet and no scheduler run: Pods stay pending. The controllers are the API server's own
 //     (namespaces, garbage collection, service accounts), none of kube-controller-manager's.
 //   - Everything is written to disk and synced, below the directory for temporary files.

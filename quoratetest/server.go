@@ -1,6 +1,7 @@
 package quoratetest
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -21,10 +22,12 @@ import (
 // Server is a running server: a cluster of one node, or of several, in this process. Its methods
 // may be called concurrently.
 type Server struct {
-	dir     string
-	made    bool // dir is ours to remove
-	nodes   []*node.Node
-	configs []*rest.Config
+	dir   string
+	made  bool // dir is ours to remove
+	nodes []*node.Node
+
+	configs    []*rest.Config // of the nodes
+	kubeconfig []byte         // of the first node
 
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -130,8 +133,10 @@ func (s *Server) start(ctx context.Context, o options) (err error) {
 		if err != nil {
 			return err
 		}
-		c.QPS = -1 // who tests does not wait for himself
-		s.configs = append(s.configs, c)
+		c.QPS = -1 // a test does not wait for itself
+		if s.configs = append(s.configs, c); s.kubeconfig == nil {
+			s.kubeconfig = kubeconfig
+		}
 	}
 	return nil
 }
@@ -213,7 +218,8 @@ func (s *Server) configure(o options) (out []node.Config, err error) {
 	return out, nil
 }
 
-// Config is how clients reach the server: its first node, as an administrator. It is the caller's.
+// Config is how clients reach the server: its first node, as an administrator, without a limit of
+// their rate. It is the caller's: with Impersonate it is another user's, whose roles count.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.configs[0]) }
 
 // Configs are how clients reach each node, as an administrator. They are the caller's.
@@ -224,6 +230,10 @@ func (s *Server) Configs() []*rest.Config {
 	}
 	return out
 }
+
+// Kubeconfig is the content of a file with which kubectl and other programs reach the server: its
+// first node, as an administrator.
+func (s *Server) Kubeconfig() []byte { return bytes.Clone(s.kubeconfig) }
 
 // Stop ends the server at once, and what clients have open with it: goroutines, connections and
 // ports are back when it returns, and the data is removed unless it has a directory of the

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // configMaps is a client of ConfigMaps in the namespace default.
@@ -67,6 +68,36 @@ func TestServersAreApart(t *testing.T) {
 				t.Error(err) // it exists
 			}
 		})
+	}
+}
+
+// TestOtherUsers have the rights of their roles: none.
+func TestOtherUsers(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	c := s.Config()
+	c.Impersonate.UserName = "alice"
+	if err := create(t.Context(), configMaps(t, c), "hers"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"alice"`) {
+		t.Errorf("alice: %v", err)
+	}
+	if err := create(t.Context(), configMaps(t, s.Config()), "ours"); err != nil { // what she was given is a copy
+		t.Error(err)
+	}
+}
+
+// TestKubeconfig: it leads where Config does.
+func TestKubeconfig(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Nodes(2))
+	c, err := clientcmd.RESTConfigFromKubeConfig(s.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Host != s.Config().Host {
+		t.Errorf("%s, want %s", c.Host, s.Config().Host)
+	}
+	if err := create(t.Context(), configMaps(t, c), "by-file"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// TestEnvtest: controller-runtime's environment for tests takes a server of package quoratetest for a
-// cluster that exists, as that package says: it installs definitions, and its clients work.
+// TestEnvtest: controller-runtime's environment for tests takes a server of package quoratetest for
+// a cluster that exists, as that package says: it installs definitions, and its clients work.
 func TestEnvtest(t *testing.T) {
 	useExisting, keep := true, true
 	env := &envtest.Environment{
