@@ -144,6 +144,8 @@ var rooms = map[string]room{
 	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history", "test/wire"}},
 	// Of tests only: what we say against what upstream publishes.
 	"internal/facts": {reach: noKubernetes},
+	// Of tests only: a network without sockets.
+	"internal/pipes": {direct: noHTTP, reach: noKubernetes},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/pipes"
 )
 
 // TestEarlierTerm: what no leader of its term can send is neither sent nor handed to
@@ -34,7 +36,7 @@ func TestEarlierTerm(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			handed := 0
-			a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+			a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 				handed++
 				switch rpc.Command.(type) {
 				case *raft.AppendEntriesRequest:
@@ -91,7 +93,7 @@ func TestCommitIsVouchedFor(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var got []uint64
-			a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+			a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 				got = append(got, rpc.Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
 				rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 			})

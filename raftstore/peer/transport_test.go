@@ -5,16 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/pipes"
 )
 
+// join returns the transport of a new node whose address is its id.
+func join(p *pipes.Network, id raft.ServerID) *Transport {
+	same := func(_ raft.ServerID, a raft.ServerAddress) raft.ServerAddress { return a }
+	return NewTransportOn(p.Join(raft.ServerAddress(id)), same, 2*time.Second, slog.New(slog.DiscardHandler))
+}
+
 // pair returns two transports; handle answers b's requests.
-func pair(t *testing.T, p *pipes, handle func(raft.RPC)) (a, b *Transport) {
-	a, b = p.join(t, "a"), p.join(t, "b")
+func pair(t *testing.T, p *pipes.Network, handle func(raft.RPC)) (a, b *Transport) {
+	a, b = join(p, "a"), join(p, "b")
 	serveWith(b, handle)
 	return a, b
 }
@@ -34,7 +43,7 @@ func serveWith(b *Transport, handle func(raft.RPC)) {
 
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+		a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 			switch req := rpc.Command.(type) {
 			case *raft.AppendEntriesRequest:
 				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term + 1, LastLog: uint64(len(req.Entries)), Success: true}, nil)
@@ -80,7 +89,7 @@ func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		var late []raft.RPC
-		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+		a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 			if n++; n == 1 {
 				late = append(late, rpc)
 				return
@@ -111,7 +120,7 @@ func TestNoAnswer(t *testing.T) {
 // TestPeerRestarted: idle streams to a peer that was restarted cost no call.
 func TestPeerRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := pipes.New()
 		answer := func(rpc raft.RPC) {
 			time.Sleep(time.Millisecond)
 			rpc.Respond(&raft.RequestVoteResponse{Granted: true}, nil)
@@ -133,7 +142,7 @@ func TestPeerRestarted(t *testing.T) {
 				}
 			}
 			b.Close()
-			b = p.join(t, "b")
+			b = join(p, "b")
 			serveWith(b, answer)
 		}
 		go call()
@@ -154,7 +163,7 @@ func TestPeerRestarted(t *testing.T) {
 // Otherwise replication to the peer stands still, and so does Raft's shutdown.
 func TestPipelineWithoutConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+		a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 			rpc.Respond(&raft.AppendEntriesResponse{Success: false}, nil)
 		})
 		defer a.Close()
@@ -186,7 +195,7 @@ func TestPipelineWithoutConsumer(t *testing.T) {
 func TestPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+		a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 			req := rpc.Command.(*raft.AppendEntriesRequest)
 			switch req.Term {
 			case 100:
@@ -268,7 +277,7 @@ func TestInstallSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				data := bytes.Repeat([]byte("snapshot"), int(c.sent/8)+1)[:c.sent]
-				a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+				a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 					req, ok := rpc.Command.(*raft.InstallSnapshotRequest)
 					if !ok {
 						rpc.Respond(&raft.RequestVoteResponse{}, nil)
@@ -305,7 +314,7 @@ func TestInstallSnapshot(t *testing.T) {
 func TestLargeBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+		a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 			req := rpc.Command.(*raft.AppendEntriesRequest)
 			size := 0
 			for _, l := range req.Entries {
@@ -343,7 +352,7 @@ func TestLargeBatch(t *testing.T) {
 // nothing reaches Raft.
 func TestMalformedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPipes()
+		p := pipes.New()
 		a, b := pair(t, p, func(raft.RPC) { t.Error("a malformed request reached the consumer") })
 		defer a.Close()
 		defer b.Close()

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/pipes"
 )
 
 func TestPeerCoding(t *testing.T) {
@@ -50,7 +52,7 @@ func TestCandidateIsNamed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen string
-			a, b := pair(t, newPipes(), func(rpc raft.RPC) {
+			a, b := pair(t, pipes.New(), func(rpc raft.RPC) {
 				seen = string(rpc.Command.(*raft.RequestVoteRequest).Addr)
 				rpc.Respond(&raft.RequestVoteResponse{Granted: true}, nil)
 			})

@@ -13,10 +13,10 @@ import (
 // follower that does not answer prolongs the leader's lease.
 func TestFailedPipelineIsContact(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		pitfall(t, handedOn(t, (*pipes).library), "a request without an answer was not handed on")
+		pitfall(t, handedOn(t, pipeNetwork.library), "a request without an answer was not handed on")
 	})
 	virtual(t, func(t *testing.T) {
-		if handedOn(t, (*pipes).ours) {
+		if handedOn(t, pipeNetwork.ours) {
 			t.Error("cure: peer.Transport handed on a request without an answer")
 		}
 	})
@@ -24,7 +24,7 @@ func TestFailedPipelineIsContact(t *testing.T) {
 
 // handedOn reports whether a pipeline's consumer gets a request that the peer
 // has taken and never answers.
-func handedOn(t *testing.T, join func(*pipes, raft.ServerID) transport) bool {
+func handedOn(t *testing.T, join func(pipeNetwork, raft.ServerID) transport) bool {
 	t.Helper()
 	p := newPipes()
 	a, b := join(p, "a"), join(p, "b")
