@@ -23,17 +23,9 @@ func (n *Node) leaderTasks(ctx context.Context) error {
 		}
 		term, resign := context.WithCancel(ctx)
 		var wg sync.WaitGroup
-		wg.Go(func() { n.ensureNamespaces(term) })
-		wg.Go(func() { n.ensureRoles(term) })
-		wg.Go(func() { n.aggregateRoles(term) })
-		wg.Go(func() { n.tendServices(term) })
-		if n.fairness != nil {
-			wg.Go(func() { n.keepFlowControl(term) })
+		for _, t := range n.tasks() {
+			wg.Go(func() { n.perform(term, t) })
 		}
-		for name, run := range n.controllers() {
-			wg.Go(func() { n.control(term, name, run) })
-		}
-		wg.Go(func() { n.settleDefinitions(term) })
 		for n.store.IsLeader() && ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -47,48 +39,66 @@ func (n *Node) leaderTasks(ctx context.Context) error {
 	return nil
 }
 
-// ensureNamespaces makes the namespaces that every cluster has.
-func (n *Node) ensureNamespaces(ctx context.Context) {
+// task is one of the things that the leader does.
+type task struct {
+	run    func(context.Context) error
+	failed string        // is logged when it has failed, with about
+	about  []any         // attributes
+	again  time.Duration // after which it runs again, also when it has not failed; 0: it does not
+	once   bool          // it is done when it has not failed
+}
+
+// tasks are what the leader does, as the settings ask for.
+func (n *Node) tasks() []task {
+	tasks := []task{
+		// What every cluster has: its first namespaces, roles and bindings.
+		{run: n.api.EnsureNamespaces, failed: "the first namespaces are not there yet", again: ensureAgain, once: true},
+		{run: n.ensureRoles, failed: "the first roles are not there yet", again: ensureAgain, once: true},
+		// The rules of roles that collect those of others.
+		{run: n.aggregateRoles, failed: "the aggregation of roles begins anew", again: controllerAgain},
+		// The range of service addresses, and what no Service holds of it.
+		{run: n.tendServices, failed: "the service addresses are not tended any more"},
+		{run: n.settleDefinitions, failed: "the loop over definitions begins anew", again: controllerAgain},
+	}
+	if n.fairness != nil {
+		tasks = append(tasks, task{run: n.api.KeepFlowControl, failed: "the objects of flow control are not looked after", again: controllerAgain})
+	}
+	for name, run := range n.controllers() {
+		log := n.log.With("controller", string(name))
+		tasks = append(tasks, task{
+			run:    func(ctx context.Context) error { return run(ctx, log) },
+			failed: "a controller begins anew", about: []any{"controller", string(name)}, again: controllerAgain,
+		})
+	}
+	return tasks
+}
+
+// perform does a task until ctx ends. What ends it, such as a history that moved on before it was
+// read, does not concern the next run.
+func (n *Node) perform(ctx context.Context, t task) {
 	for ctx.Err() == nil {
-		err := n.api.EnsureNamespaces(ctx)
-		if err == nil {
+		err := t.run(ctx)
+		if err != nil && ctx.Err() == nil {
+			n.log.Warn(t.failed, append(t.about, "error", err)...)
+		}
+		if t.again == 0 || t.once && err == nil {
 			return
 		}
-		n.log.Warn("the first namespaces are not there yet", "error", err)
-		pause(ctx, ensureAgain)
+		pause(ctx, t.again)
 	}
 }
 
 // ensureRoles makes the roles and bindings that every cluster has.
-func (n *Node) ensureRoles(ctx context.Context) {
+func (n *Node) ensureRoles(ctx context.Context) error {
 	policy, err := rbac.Bootstrap()
-	if err != nil {
+	if err != nil { // no other try would read them
 		n.log.Error("the first roles cannot be read", "error", err)
-		return
+		return nil
 	}
-	for ctx.Err() == nil {
-		err := rbac.Ensure(ctx, n.api.Objects(), policy, n.log)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			n.log.Warn("the first roles are not there yet", "error", err)
-		}
-		pause(ctx, ensureAgain)
-	}
+	return rbac.Ensure(ctx, n.api.Objects(), policy, n.log)
 }
 
-// aggregateRoles writes the rules of roles that collect those of others.
-func (n *Node) aggregateRoles(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := n.aggregateRolesOnce(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("the aggregation of roles begins anew", "error", err)
-		}
-		pause(ctx, controllerAgain)
-	}
-}
-
-func (n *Node) aggregateRolesOnce(ctx context.Context) error {
+func (n *Node) aggregateRoles(ctx context.Context) error {
 	objects := n.api.Objects()
 	changed, stop, err := objects.WatchTable(rbac.ClusterRoles)
 	if err != nil {
@@ -96,6 +106,14 @@ func (n *Node) aggregateRolesOnce(ctx context.Context) error {
 	}
 	defer stop()
 	return rbac.Aggregate(ctx, n.store, changed, objects, n.log)
+}
+
+func (n *Node) tendServices(ctx context.Context) error {
+	return controllers.TendServices(ctx, n.api, n.log)
+}
+
+func (n *Node) settleDefinitions(ctx context.Context) error {
+	return controllers.SettleDefinitions(ctx, n.api, n.log)
 }
 
 // controllers are those that the settings ask for.
@@ -108,45 +126,6 @@ func (n *Node) controllers() map[controllers.Name]controllers.Controller {
 		delete(out, controllers.GarbageController)
 	}
 	return out
-}
-
-// control runs a controller. What ends it, such as a history that moved on before it
-// was read, does not concern the next run.
-func (n *Node) control(ctx context.Context, name controllers.Name, run controllers.Controller) {
-	for ctx.Err() == nil {
-		if err := run(ctx, n.log.With("controller", string(name))); err != nil && ctx.Err() == nil {
-			n.log.Warn("a controller begins anew", "controller", string(name), "error", err)
-		}
-		pause(ctx, controllerAgain)
-	}
-}
-
-// tendServices makes the range of service addresses known and takes back what no
-// Service holds.
-func (n *Node) tendServices(ctx context.Context) {
-	if err := controllers.TendServices(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
-		n.log.Warn("the service addresses are not tended any more", "error", err)
-	}
-}
-
-// keepFlowControl looks after the objects of priority and fairness.
-func (n *Node) keepFlowControl(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := n.api.KeepFlowControl(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("the objects of flow control are not looked after", "error", err)
-		}
-		pause(ctx, controllerAgain)
-	}
-}
-
-// settleDefinitions runs the loop over the definitions of custom resources.
-func (n *Node) settleDefinitions(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := controllers.SettleDefinitions(ctx, n.api, n.log); err != nil && ctx.Err() == nil {
-			n.log.Warn("the loop over definitions begins anew", "error", err)
-		}
-		pause(ctx, controllerAgain)
-	}
 }
 
 // Pauses between attempts of the leader's tasks: the cluster is not ready before
