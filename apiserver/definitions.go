@@ -108,7 +108,7 @@ func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error
 	}
 	definitions := s.cfg.Definitions.Definitions()
 	var failed []error
-	for _, d := range crd.Settle(definitions, s.cfg.Now()) {
+	for _, d := range crd.AcceptNames(definitions, s.cfg.Now()) {
 		if err := s.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
 			failed = append(failed, err)
 		}

@@ -9,7 +9,7 @@
 //   - Definition is one stored definition, as far as serving needs it.
 //   - Version is one version of a definition: what its objects have to be like.
 //     Its schema is compiled on first use.
-//   - Settle decides about names: what upstream's naming controller does.
+//   - AcceptNames decides about names: what upstream's naming controller does.
 //
 // The rules of schemas are the published library's, k8s.io/apiextensions-apiserver.
 package crd

@@ -18,12 +18,12 @@ type Decision struct {
 	Status apiextensions.CustomResourceDefinitionStatus
 }
 
-// Settle decides which definitions get the names that they ask for, and returns
+// AcceptNames decides which definitions get the names that they ask for, and returns
 // those whose status is not as it ought to be. The definitions are all there are, in
 // the order of their names. It is what upstream's naming, establishing and approval
 // controllers decide, in one step: here there is nothing to install before a
 // resource can be served.
-func Settle(definitions []*Definition, now time.Time) []Decision {
+func AcceptNames(definitions []*Definition, now time.Time) []Decision {
 	taken := map[string]*groupNames{} // by group, of those in which there is something to decide
 	for _, d := range definitions {
 		if !d.named {

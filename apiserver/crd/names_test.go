@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 )
 
-// TestSettle is upstream's decisions about names: the first come keeps them, a conflict
-// says which name, and what is settled is left alone.
-func TestSettle(t *testing.T) {
+// TestAcceptNames is upstream's decisions about names: the first come keeps them, a conflict
+// says which name, and what is decided is left alone.
+func TestAcceptNames(t *testing.T) {
 	wanted := func(name, names, status string) string {
 		group := name[strings.IndexByte(name, '.')+1:]
 		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"group":%q,"scope":"Cluster","names":{%s},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]},"status":{%s}}`, name, group, names, status)
@@ -32,7 +32,7 @@ func TestSettle(t *testing.T) {
 	}{
 		{"alone", map[string]string{"as.x.org": wanted("as.x.org", a, fresh)},
 			"as.x.org NamesAccepted=True/NoConflicts Established=True/InitialNamesAccepted"},
-		{"settled", map[string]string{"as.x.org": wanted("as.x.org", a, served)}, ""},
+		{"decided", map[string]string{"as.x.org": wanted("as.x.org", a, served)}, ""},
 		{"the kind is taken", map[string]string{"as.x.org": wanted("as.x.org", a, served), "bs.x.org": wanted("bs.x.org", takesA, fresh)},
 			`bs.x.org NamesAccepted=False/KindConflict("A" is already in use) Established=False/NotAccepted`},
 		{"the list's kind is taken", map[string]string{"as.x.org": wanted("as.x.org", a, served), "bs.x.org": wanted("bs.x.org", list, fresh)},
@@ -55,7 +55,7 @@ func TestSettle(t *testing.T) {
 			w.put(name, value)
 		}
 		var got []string
-		for _, d := range crd.Settle(w.Definitions(), time.Unix(0, 0)) {
+		for _, d := range crd.AcceptNames(w.Definitions(), time.Unix(0, 0)) {
 			line := d.For.Metadata.Name
 			for _, c := range d.Status.Conditions {
 				line += fmt.Sprintf(" %s=%s/%s", c.Type, c.Status, c.Reason)
