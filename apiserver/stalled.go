@@ -107,5 +107,5 @@ func (s *watchSet) endStalled(before int64) {
 	}
 }
 
-// Watches is how many watches are open.
+// Watches is how many watches are open. It is for tests.
 func (s *Server) Watches() int { return int(s.watches.count.Load()) }

@@ -56,6 +56,3 @@ func (m *Manager) raiseFeature(ctx context.Context) error {
 	m.log.Info("the cluster speaks a newer feature version", "version", version, "before", cluster)
 	return nil
 }
-
-// FeatureVersions returns what the cluster speaks and what this node supports.
-func (m *Manager) FeatureVersions() (cluster, supported uint32) { return m.raft.Features() }

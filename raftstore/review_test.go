@@ -266,7 +266,7 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 		if err := source.db.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := source.db.WriteSnapshot(&snapshot); err != nil {
+		if _, err := source.db.WriteBackup(&snapshot, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := sink.Restore(io.NopCloser(&snapshot)); err != nil {
@@ -277,7 +277,7 @@ func TestNewerSnapshotsAreNoLoop(t *testing.T) {
 		}
 	}
 	var same bytes.Buffer
-	if _, err := source.db.WriteSnapshot(&same); err != nil {
+	if _, err := source.db.WriteBackup(&same, nil); err != nil {
 		t.Fatal(err)
 	}
 	sink.fatal = func(err error) {

@@ -273,10 +273,6 @@ func (s *Store) Cluster() proto.ClusterID {
 	return s.cfg.Cluster()
 }
 
-// LastLogWrite is when a log write last returned: a systemd watchdog proves
-// with it that the disk moves.
-func (s *Store) LastLogWrite() time.Time { return s.log.LastWrite() }
-
 // SaveSnapshot writes a backup of everything applied on this node to w. about goes
 // into it, for people; nil is nothing.
 func (s *Store) SaveSnapshot(w io.Writer, about *proto.Backup) (*proto.StateRecord, error) {

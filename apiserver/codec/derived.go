@@ -77,14 +77,6 @@ const derivedSize = 176
 // DefaultMemoBytes bounds what is kept beside versions.
 const DefaultMemoBytes = 32 << 20
 
-// SetMemoBytes changes the bound, for the whole process.
-func SetMemoBytes(n int64) {
-	memos.mu.Lock()
-	defer memos.mu.Unlock()
-	memos.max = n
-	memos.trim()
-}
-
 // budget counts the derived encodings of the process. When there are too many
 // bytes, the oldest go. It does not keep versions alive; what the garbage
 // collector has taken counts until its turn comes.

@@ -32,7 +32,7 @@ func NewCache[K comparable, V any](max int64) *Cache[K, V] {
 	return &Cache[K, V]{max: max, byKey: map[K]*entry[K, V]{}}
 }
 
-// Bytes is what the values have together.
+// Bytes is what the values have together. It is for tests.
 func (c *Cache[K, V]) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

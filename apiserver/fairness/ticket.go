@@ -55,7 +55,7 @@ type Class struct {
 // they may say more than a client should know.
 func (c *Class) Headers() (schemaUID, levelUID []string) { return c.schema.uid, c.schema.levelUID }
 
-// Names are the names of the schema and the level.
+// Names are the names of the schema and the level. They are for tests.
 func (c *Class) Names() (schema, level string) { return c.flow.schema, c.flow.level.name }
 
 // Ticket is a request's place in its level. The zero value is ready for Enter; it

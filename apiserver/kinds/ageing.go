@@ -19,7 +19,7 @@ type Ageing struct {
 	After  string
 }
 
-// At is the text of the cell at a time.
+// At is the text of the cell at a time. It is for tests: codec writes the parts.
 func (a Ageing) At(now time.Time) string {
 	return a.Before + duration.HumanDuration(now.Sub(a.Since)) + a.After
 }

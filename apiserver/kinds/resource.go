@@ -160,16 +160,6 @@ const (
 	DependentsUnsupported DependentsRule = "unsupported" // these objects are neither owners nor dependents
 )
 
-// NameRule is a rule of apimachinery's validation package.
-type NameRule string
-
-const (
-	NameSubdomain tree.NameRule = ""             // DNS-1123 subdomain
-	NameLabel     tree.NameRule = "dns-label"    // DNS-1123 label
-	NameLabel1035 tree.NameRule = "dns-1035"     // DNS-1035 label (services)
-	NamePath      tree.NameRule = "path-segment" // anything but /, %, ., ..
-)
-
 // GroupVersion of the resource.
 func (r *Resource) GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.Version}

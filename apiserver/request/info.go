@@ -42,16 +42,10 @@ type Info struct {
 	ObjectNamespace string
 }
 
-// ParseInfo reads a request's method, path and the few query parameters that
-// decide the verb. It allocates nothing for ordinary paths. ok is false for a
-// path that no resource can have (an empty segment, "..").
-func ParseInfo(r *http.Request) (info Info, ok bool) {
-	ok = info.Parse(r)
-	return info, ok
-}
-
-// Parse fills an empty Info in place: it is large, and copies of it on the
-// stack of each request make that grow.
+// Parse reads a request's method, path and the few query parameters that
+// decide the verb. It allocates nothing for ordinary paths. It returns false for a
+// path that no resource can have (an empty segment, ".."). It fills an empty Info in
+// place: it is large, and copies of it on the stack of each request make that grow.
 func (i *Info) Parse(r *http.Request) bool {
 	i.Path = r.URL.Path
 	rest, isResource := i.groupVersion(i.Path)

@@ -7,6 +7,12 @@ import (
 	"testing"
 )
 
+// ParseInfo parses into a new Info.
+func ParseInfo(r *http.Request) (info Info, ok bool) {
+	ok = info.Parse(r)
+	return info, ok
+}
+
 func TestParseInfo(t *testing.T) {
 	for _, x := range []struct {
 		method, path, query string

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,6 +78,22 @@ func TestFitAllocatesNothing(t *testing.T) {
 	}
 }
 
+// sourceVersions tells from which versions of the Kubernetes modules the models
+// were generated, by module path.
+func sourceVersions() map[string]string {
+	b, err := modelFiles.ReadFile("data/models/VERSION")
+	if err != nil {
+		panic(fmt.Sprintf("schema: embedded version: %v", err))
+	}
+	versions := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		if module, version, ok := strings.Cut(line, " "); ok {
+			versions[module] = version
+		}
+	}
+	return versions
+}
+
 // The models come from the versions of the Kubernetes modules that the server
 // is built with; generate.sh brings them up to date.
 func TestModelsAreCurrent(t *testing.T) {
@@ -84,7 +101,7 @@ func TestModelsAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	versions := SourceVersions()
+	versions := sourceVersions()
 	if len(versions) != 2 {
 		t.Fatalf("stamps: %v", versions)
 	}

@@ -68,22 +68,6 @@ func Names() []string {
 	return names
 }
 
-// SourceVersions tells from which versions of the Kubernetes modules the models
-// were generated, by module path.
-func SourceVersions() map[string]string {
-	b, err := modelFiles.ReadFile("data/models/VERSION")
-	if err != nil {
-		panic(fmt.Sprintf("schema: embedded version: %v", err))
-	}
-	versions := map[string]string{}
-	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
-		if module, version, ok := strings.Cut(line, " "); ok {
-			versions[module] = version
-		}
-	}
-	return versions
-}
-
 // packageOf is the file that a model lives in.
 func packageOf(name string) (string, bool) {
 	i := strings.LastIndexByte(name, '.')

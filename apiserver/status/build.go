@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,11 +82,6 @@ func NamespaceMismatch() *apierrors.StatusError {
 	return BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 }
 
-// NameMismatch is the 400 for an object of another name than the URL's.
-func NameMismatch(object, url string) *apierrors.StatusError {
-	return BadRequest("the name of the object (%s) does not match the name on the URL (%s)", object, url)
-}
-
 // VersionMismatch is the 400 for a body of another group version than the URL's.
 func VersionMismatch(data, expected string) *apierrors.StatusError {
 	return BadRequest("the API version in the data (%s) does not match the expected API version (%s)", data, expected)
@@ -107,31 +101,6 @@ func InvalidResourceVersion(text string) *apierrors.StatusError {
 // Unauthorized is the 401.
 func Unauthorized() *apierrors.StatusError { return apierrors.NewUnauthorized("Unauthorized") }
 
-// htmlSafe keeps user input in a message from being taken for markup.
-var htmlSafe = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// Forbidden is the 403 for a resource. resource may carry a subresource
-// ("pods/status") and is named in both places, as upstream does. An empty
-// namespace means the cluster scope.
-func Forbidden(user, verb string, resource schema.GroupResource, namespace, name string) *apierrors.StatusError {
-	scope := "at the cluster scope"
-	if namespace != "" {
-		scope = fmt.Sprintf("in the namespace %q", namespace)
-	}
-	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", user, verb, resource.Resource, resource.Group, scope)
-	e := apierrors.NewForbidden(resource, name, errors.New(text))
-	e.ErrStatus.Message = htmlSafe.Replace(e.ErrStatus.Message)
-	return e
-}
-
-// ForbiddenPath is the 403 for a path that is no resource.
-func ForbiddenPath(user, verb, path string) *apierrors.StatusError {
-	text := fmt.Sprintf("User %q cannot %s path %q", user, verb, path)
-	e := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(text))
-	e.ErrStatus.Message = htmlSafe.Replace(e.ErrStatus.Message)
-	return e
-}
-
 // NotFound is the 404 for an object.
 func NotFound(resource schema.GroupResource, name string) *apierrors.StatusError {
 	return apierrors.NewNotFound(resource, name)
@@ -150,11 +119,6 @@ func NoSuchMethod() *apierrors.StatusError {
 		"the server does not allow this method on the requested resource")
 	e.ErrStatus.Details = &metav1.StatusDetails{}
 	return e
-}
-
-// MethodNotSupported is the 405 for a verb that the resource lacks.
-func MethodNotSupported(resource schema.GroupResource, verb string) *apierrors.StatusError {
-	return apierrors.NewMethodNotSupported(resource, verb)
 }
 
 // NotAcceptable is the 406 that lists the media types there are.
@@ -284,14 +248,6 @@ func InvalidOptions(kind string, list field.ErrorList) *apierrors.StatusError {
 	return Invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", list)
 }
 
-// Unprocessable is the 422 of a JSON patch that does not apply.
-func Unprocessable() *apierrors.StatusError {
-	e := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
-		"the server rejected our request due to an error in our request")
-	e.ErrStatus.Details = &metav1.StatusDetails{}
-	return e
-}
-
 // NotReady is the 429 of a store that is still loading, or does not have yet what
 // a watch is to start from.
 func NotReady(retryAfterSeconds int) *apierrors.StatusError {
@@ -303,9 +259,6 @@ func TooMany(retryAfterSeconds int) *apierrors.StatusError {
 	return apierrors.NewTooManyRequests("Too many requests, please try again later.", retryAfterSeconds)
 }
 
-// Internal is the 500.
-func Internal(err error) *apierrors.StatusError { return apierrors.NewInternalError(err) }
-
 // Unreachable is the 500 ServerTimeout for a store without a leader or quorum:
 // certainly nothing happened, and a retry may help.
 func Unreachable(operation string, resource schema.GroupResource) *apierrors.StatusError {
@@ -316,13 +269,6 @@ func Unreachable(operation string, resource schema.GroupResource) *apierrors.Sta
 	if resource.Empty() {
 		e.ErrStatus.Message = fmt.Sprintf("The %s operation could not be completed at this time, please try again.", operation)
 	}
-	return e
-}
-
-// NotStarted is the 503 for unknown paths before all are known.
-func NotStarted() *apierrors.StatusError {
-	e := apierrors.NewServiceUnavailable("the request has been made before all known HTTP paths have been installed, please try again")
-	e.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 5}
 	return e
 }
 

@@ -25,7 +25,7 @@ func backupFile(t *testing.T) string {
 	}
 	defer db.Close()
 	var b bytes.Buffer
-	if _, err := db.WriteSnapshot(&b); err != nil {
+	if _, err := db.WriteBackup(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")

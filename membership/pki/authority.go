@@ -118,9 +118,6 @@ func deriveAuthority(prk []byte, label, name string) (*Authority, error) {
 	return &Authority{cert: cert, key: key}, nil
 }
 
-// Certificate returns the CA's certificate. It must not be modified.
-func (a *Authority) Certificate() *x509.Certificate { return a.cert }
-
 // PEM returns the CA's certificate in PEM.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})

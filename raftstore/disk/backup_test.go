@@ -118,7 +118,7 @@ func TestRestoreOfANewerBackup(t *testing.T) {
 
 func inspectOf(db *DB) (*proto.StateRecord, Stats, error) {
 	var b bytes.Buffer
-	if _, err := db.WriteSnapshot(&b); err != nil {
+	if _, err := db.WriteBackup(&b, nil); err != nil {
 		return nil, Stats{}, err
 	}
 	return Inspect(&b)

@@ -52,7 +52,7 @@ func BenchmarkWriteSnapshot(b *testing.B) {
 	db := mustOpen(b, bigDir(b, n), Options{})
 	b.SetBytes(n * 1024)
 	for b.Loop() {
-		if _, err := db.WriteSnapshot(io.Discard); err != nil {
+		if _, err := db.WriteBackup(io.Discard, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -223,7 +223,7 @@ func TestDamagedRecordIsNotSent(t *testing.T) {
 	if _, err := db.Load(); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("load: %v", err)
 	}
-	if _, err := db.WriteSnapshot(io.Discard); !errors.Is(err, ErrDamaged) || !errors.Is(fatal, ErrDamaged) {
+	if _, err := db.WriteBackup(io.Discard, nil); !errors.Is(err, ErrDamaged) || !errors.Is(fatal, ErrDamaged) {
 		t.Fatalf("write: %v, fatal %v", err, fatal)
 	}
 }

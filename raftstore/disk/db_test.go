@@ -107,7 +107,7 @@ func TestWrongBatchesAreFatal(t *testing.T) {
 			if db.Durable() != 10 {
 				t.Fatalf("durable %d", db.Durable())
 			}
-			if _, err := db.WriteSnapshot(io.Discard); err == nil {
+			if _, err := db.WriteBackup(io.Discard, nil); err == nil {
 				t.Fatal("a failed DB wrote a snapshot")
 			}
 			if err := db.Close(); err == nil || len(fatal) != 1 {

@@ -188,7 +188,7 @@ func backup(t testing.TB, n int) []byte {
 	t.Helper()
 	db := mustOpen(t, stateDir(t, n), Options{})
 	var b bytes.Buffer
-	if _, err := db.WriteSnapshot(&b); err != nil {
+	if _, err := db.WriteBackup(&b, nil); err != nil {
 		t.Fatal(err)
 	}
 	must(t, db.Close())

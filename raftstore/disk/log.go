@@ -104,8 +104,7 @@ type Log struct {
 	cuts chan struct{} // held by the cut that is under way
 	// gone is the index up to which entries are being cut; 0 if none are.
 	gone atomic.Uint64
-	late lateStore    // only used where its bug is planted
-	last atomic.Int64 // when a write last returned, in ns since 1970
+	late lateStore // only used where its bug is planted
 }
 
 var (
@@ -186,7 +185,6 @@ func newLog(backend logBackend, o LogOptions) *Log {
 		turn: make(chan struct{}, 1), cuts: make(chan struct{}, 1),
 	}
 	l.late.backend = backend
-	l.last.Store(time.Now().UnixNano())
 	return l
 }
 
@@ -194,7 +192,6 @@ func newLog(backend logBackend, o LogOptions) *Log {
 // what a failed fsync leaves in the page cache cannot be trusted.
 func (l *Log) write(what string, f func() error) error {
 	err := l.inTurn(what, f)
-	l.last.Store(time.Now().UnixNano())
 	if err != nil {
 		err = fmt.Errorf("log: %s: %w", what, err)
 		l.o.Fatal(err)
@@ -211,9 +208,6 @@ func (l *Log) inTurn(what string, f func() error) error {
 	defer dog.Stop()
 	return f()
 }
-
-// LastWrite is when a write last returned, or when the log was opened.
-func (l *Log) LastWrite() time.Time { return time.Unix(0, l.last.Load()) }
 
 // StoreLog implements raft.LogStore.
 func (l *Log) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }

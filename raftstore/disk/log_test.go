@@ -174,11 +174,10 @@ func TestWatchdog(t *testing.T) {
 			},
 		})
 		must(t, l.StoreLogs(logs(1, 1, 3, 10)))
-		if len(fatal) != 0 || observed != 9*time.Second || time.Since(l.LastWrite()) != 0 {
-			t.Fatalf("a slow disk: %v, %v, %v", fatal, observed, l.LastWrite())
+		if len(fatal) != 0 || observed != 9*time.Second {
+			t.Fatalf("a slow disk: %v, %v", fatal, observed)
 		}
 		f.hang = time.Minute
-		start := time.Now()
 		go func() { _ = l.StoreLogs(logs(1, 4, 6, 10)) }()
 		time.Sleep(10*time.Second + 1)
 		synctest.Wait()
@@ -187,9 +186,6 @@ func TestWatchdog(t *testing.T) {
 			t.Fatalf("a hung disk: %v", fatal)
 		}
 		mu.Unlock()
-		if !l.LastWrite().Equal(start) {
-			t.Fatalf("last write %v, want %v", l.LastWrite(), start)
-		}
 		time.Sleep(time.Minute)
 	})
 }

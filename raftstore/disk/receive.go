@@ -22,9 +22,6 @@ type Incoming struct {
 	gone  atomic.Bool // replaced, discarded, or overwritten by a newer one
 }
 
-// State is what the file holds the state of.
-func (in *Incoming) State() *proto.StateRecord { return in.state }
-
 // Receive reads a snapshot stream to its end into state.db.incoming, verifies
 // everything and makes it durable. On an error there is no such file that was
 // not there before, and state.db is never touched. One call at a time.

@@ -186,12 +186,9 @@ func (s *stream) Close() error {
 	return errors.Join(s.tx.Rollback(), f.release())
 }
 
-// WriteSnapshot writes a snapshot stream of the durable state, history
-// included, and returns whose state it is. Call Sync before it if everything
-// recorded is to be in it.
-func (db *DB) WriteSnapshot(w io.Writer) (*proto.StateRecord, error) { return db.WriteBackup(w, nil) }
-
-// WriteBackup is WriteSnapshot for a stream that says what it is, unless about is nil.
+// WriteBackup writes a snapshot stream of the durable state, history included, and
+// returns whose state it is. The stream says what it is, unless about is nil. Call Sync
+// before it if everything recorded is to be in it.
 func (db *DB) WriteBackup(w io.Writer, about *proto.Backup) (*proto.StateRecord, error) {
 	s, err := db.openBackup(about)
 	if err != nil {
@@ -202,16 +199,4 @@ func (db *DB) WriteBackup(w io.Writer, about *proto.Backup) (*proto.StateRecord,
 		return nil, fmt.Errorf("write snapshot: %w", err)
 	}
 	return s.state, nil
-}
-
-// SnapshotSize is how long a snapshot stream of the durable state would be now.
-func (db *DB) SnapshotSize() (int64, error) {
-	s, err := db.openStream()
-	if err != nil {
-		return 0, fmt.Errorf("snapshot size: %w", err)
-	}
-	if err := s.Close(); err != nil {
-		return 0, fmt.Errorf("snapshot size: %w", err)
-	}
-	return s.size, nil
 }

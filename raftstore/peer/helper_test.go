@@ -22,6 +22,9 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
+// Addr returns the address that other nodes dial.
+func (h *Host) Addr() string { return h.cfg.Advertise }
+
 // authority is a CA for tests.
 type authority struct {
 	tb   testing.TB

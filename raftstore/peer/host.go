@@ -65,9 +65,6 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Addr returns the address that other nodes dial.
-func (h *Host) Addr() string { return h.cfg.Advertise }
-
 // Close closes the port, every connection in both directions and the gRPC
 // server, and waits for the Host's goroutines. Calls in flight fail.
 func (h *Host) Close() error {
