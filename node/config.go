@@ -163,10 +163,9 @@ type Config struct {
 	// Fatal is called when the log, the disk or the state machine can no longer be trusted: going on
 	// could acknowledge what is not there. It must end the process, and not return. Default: a panic.
 	Fatal func(error)
-	// WholeProcess is for a program that is nothing but this node. The node then tells systemd how
-	// it is, if the environment names a socket, and takes what the Raft library reports of the
-	// whole process into its metrics (quorate_raft_library's raft_*). At most one node of a process
-	// may have it.
+	// WholeProcess is for a program that is nothing but this node: it tells systemd how it is, if the
+	// environment names a socket, and shows among its metrics what the Raft library reports (raft_*),
+	// which has one place for that in a process. At most one node of a process may have it.
 	WholeProcess bool
 }
 

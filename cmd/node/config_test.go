@@ -138,6 +138,26 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestConfigNamesItsFlags: the documentation of a node's Config says which setting is which flag.
+func TestConfigNamesItsFlags(t *testing.T) {
+	b, err := os.ReadFile("../../node/config.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	text := regexp.MustCompile(`\s*\n\s*//\s*`).ReplaceAllString(string(b), " ")
+	for _, m := range regexp.MustCompile(`\(([a-z0-9-]+(?:, [a-z0-9-]+)*)(?:;[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+		for name := range strings.SplitSeq(m[1], ", ") {
+			named[name] = true
+		}
+	}
+	new(settings).flags().VisitAll(func(f *pflag.Flag) {
+		if own := f.Name == "log-format" || f.Name == "log-level"; named[f.Name] == own {
+			t.Errorf("--%s: named %v by the documentation of node.Config", f.Name, named[f.Name])
+		}
+	})
+}
+
 // TestDefaultFileLoads: what `config default` prints is, uncommented, a file that
 // changes nothing.
 func TestDefaultFileLoads(t *testing.T) {

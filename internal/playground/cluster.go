@@ -20,8 +20,8 @@ import (
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
-// Cluster is cluster.json: what programs need to know of a playground.
-type Cluster struct {
+// cluster is cluster.json: what programs need to know of a playground.
+type cluster struct {
 	Nodes                 []*Node `json:"nodes"`
 	Kubeconfig            string  `json:"kubeconfig"`
 	CAFile                string  `json:"caFile"`
@@ -80,7 +80,7 @@ func Nodes(dir string) ([]*Node, error) {
 }
 
 // readCluster reads the cluster.json of a playground.
-func readCluster(dir string) (*Cluster, error) {
+func readCluster(dir string) (*cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func readCluster(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir}
+	c := &cluster{dir: dir}
 	if err = json.Unmarshal(b, c); err == nil {
 		err = c.check()
 	}
@@ -112,7 +112,7 @@ var nodeName = regexp.MustCompile(`^n[1-9]$`)
 
 // check refuses a cluster.json that no playground has written. Processes are ended and
 // directories removed by what it says.
-func (c *Cluster) check() error {
+func (c *cluster) check() error {
 	if len(c.Nodes) == 0 {
 		return errors.New("it has no nodes")
 	}
@@ -142,7 +142,7 @@ func sameDir(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-func (c *Cluster) write() error {
+func (c *cluster) write() error {
 	b, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (c *Cluster) write() error {
 // openCluster returns the cluster of a data directory. A directory that has none gets
 // one: the shared secret, a configuration file per node, certificates, kubeconfig. The
 // caller has locked the directory, or made it.
-func openCluster(o Options) (*Cluster, error) {
+func openCluster(o Options) (*cluster, error) {
 	c, err := planCluster(o)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func openCluster(o Options) (*Cluster, error) {
 
 // planCluster is the first half of openCluster, which changes nothing: it returns the
 // cluster that there is, or the one that is to be made.
-func planCluster(o Options) (*Cluster, error) {
+func planCluster(o Options) (*cluster, error) {
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func planCluster(o Options) (*Cluster, error) {
 // commit is the second half of openCluster. Of a cluster that is made, cluster.json is
 // written first, so that the directory is known for what it is, whatever happens to this
 // process.
-func (c *Cluster) commit(o Options) error {
+func (c *cluster) commit(o Options) error {
 	var err error
 	set := split(o.Set)
 	if c.Kubeconfig, err = filepath.Abs(o.kubeconfigFile()); err != nil {
@@ -252,11 +252,11 @@ func (o Options) checkLayout() error {
 }
 
 // newCluster is a cluster that is to be made.
-func newCluster(dir string, o Options) (*Cluster, error) {
+func newCluster(dir string, o Options) (*cluster, error) {
 	if err := o.checkLayout(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, fresh: true}
+	c := &cluster{dir: dir, fresh: true}
 	for i := range o.Nodes + o.Nonvoters {
 		name := fmt.Sprintf("n%d", i+1)
 		c.Nodes = append(c.Nodes, &Node{
@@ -272,7 +272,7 @@ func newCluster(dir string, o Options) (*Cluster, error) {
 
 // credentials makes the shared secret, if there is none, and from it the
 // administrator's certificate and kubeconfig.
-func (c *Cluster) credentials() error {
+func (c *cluster) credentials() error {
 	secrets, _, err := pki.LoadOrCreateSecrets(filepath.Join(c.dir, "token"))
 	if err != nil {
 		return err
@@ -294,7 +294,7 @@ func (c *Cluster) credentials() error {
 
 // clusters are those that the data of the nodes belongs to: none before the cluster has
 // formed, and one.
-func (c *Cluster) clusters() (map[*Node]proto.ClusterID, error) {
+func (c *cluster) clusters() (map[*Node]proto.ClusterID, error) {
 	out := map[*Node]proto.ClusterID{}
 	for _, n := range c.Nodes {
 		id, err := membership.ReadCluster(n.DataDir)
@@ -310,7 +310,7 @@ func (c *Cluster) clusters() (map[*Node]proto.ClusterID, error) {
 
 // formed reports whether a node has data of a cluster. What cannot be read may be such
 // data.
-func (c *Cluster) formed() bool {
+func (c *cluster) formed() bool {
 	clusters, err := c.clusters()
 	return err != nil || len(clusters) > 0
 }
@@ -319,7 +319,7 @@ func (c *Cluster) formed() bool {
 // wait for each other for ever. It is about the nodes that are to run together: what lies
 // in the directory of one that does not run may be of a cluster that is no more, as beside
 // one that 'quorate recover' has made a new cluster of (see beside).
-func (c *Cluster) checkData(together ...*Node) error {
+func (c *cluster) checkData(together ...*Node) error {
 	clusters, err := c.clusters()
 	if err != nil {
 		return err
@@ -350,7 +350,7 @@ func (c *Cluster) checkData(together ...*Node) error {
 
 // beside are the nodes that will run together when some are started: with those that run,
 // and, if none does, with all others, unless one of them was recovered: it begins alone.
-func (c *Cluster) beside(nodes []*Node) []*Node {
+func (c *cluster) beside(nodes []*Node) []*Node {
 	together := append(c.runningNodes(), nodes...)
 	recovered := slices.ContainsFunc(nodes, func(n *Node) bool {
 		_, err := os.Stat(filepath.Join(n.DataDir, disk.RecoverAside))
@@ -362,7 +362,7 @@ func (c *Cluster) beside(nodes []*Node) []*Node {
 	return c.Nodes
 }
 
-func (c *Cluster) node(name string) *Node {
+func (c *cluster) node(name string) *Node {
 	for _, n := range c.Nodes {
 		if n.Name == name {
 			return n
@@ -371,7 +371,7 @@ func (c *Cluster) node(name string) *Node {
 	return nil
 }
 
-func (c *Cluster) names() []string {
+func (c *cluster) names() []string {
 	var names []string
 	for _, n := range c.Nodes {
 		names = append(names, n.Name)

@@ -17,7 +17,7 @@ func optionsIn(dir string) Options {
 }
 
 // open makes or opens a playground and notes it, as its first start does.
-func openPlayground(t *testing.T, o Options) *Cluster {
+func openPlayground(t *testing.T, o Options) *cluster {
 	t.Helper()
 	c, err := openCluster(o)
 	if err != nil {
@@ -30,7 +30,7 @@ func openPlayground(t *testing.T, o Options) *Cluster {
 }
 
 // settingsOf reads the file that a playground wrote for a node: each setting as its flag would be given.
-func settingsOf(t *testing.T, c *Cluster, n *Node) map[string]string {
+func settingsOf(t *testing.T, c *cluster, n *Node) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(c.settingsFile(n))
 	if err != nil {
@@ -48,7 +48,7 @@ func settingsOf(t *testing.T, c *Cluster, n *Node) map[string]string {
 }
 
 // peersOf are the peer addresses of the first n nodes, as a setting.
-func peersOf(c *Cluster, n int) string {
+func peersOf(c *cluster, n int) string {
 	var out []string
 	for _, node := range c.Nodes[:n] {
 		out = append(out, node.Peer)
@@ -350,7 +350,7 @@ func TestRunning(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	three := &Cluster{Nodes: make([]*Node, 3)}
+	three := &cluster{Nodes: make([]*Node, 3)}
 	for _, c := range []struct {
 		env        []string
 		processors int

@@ -75,7 +75,7 @@ func some(names []string) string {
 }
 
 // removeNode removes what a node has: its settings, data and log.
-func (c *Cluster) removeNode(n *Node) error {
+func (c *cluster) removeNode(n *Node) error {
 	// The names are checked when cluster.json is read: they lead nowhere else.
 	return errors.Join(os.RemoveAll(filepath.Join(c.dir, n.Name)), removeFile(c.settingsFile(n)), removeFile(filepath.Join(c.dir, n.Name+".log")))
 }
@@ -83,7 +83,7 @@ func (c *Cluster) removeNode(n *Node) error {
 // remove removes a playground whose nodes do not run, and returns what is left in its
 // directory, which others have put there. cluster.json goes last: until then the command
 // can be repeated.
-func (c *Cluster) remove() (left []string, err error) {
+func (c *cluster) remove() (left []string, err error) {
 	var errs []error
 	for _, n := range c.Nodes {
 		errs = append(errs, c.removeNode(n))

@@ -65,7 +65,7 @@ func isFile(f *os.File, name string) bool {
 
 // lockCluster locks the playground of a directory and reads it, with the processes that
 // run now.
-func lockCluster(ctx context.Context, dir string) (c *Cluster, unlock func(), err error) {
+func lockCluster(ctx context.Context, dir string) (c *cluster, unlock func(), err error) {
 	// Not before it is known to be a playground: others' directories get no lock file.
 	if _, err := readCluster(dir); err != nil {
 		return nil, nil, err

@@ -39,17 +39,17 @@ func (o Options) kubeconfigFile() string {
 }
 
 // layout says what a cluster's first start has decided.
-func (c *Cluster) layout() string {
+func (c *cluster) layout() string {
 	return words.Count(len(c.Nodes), "node", "nodes") + ", with APIs from port " + c.firstPort() + " on"
 }
 
-func (c *Cluster) firstPort() string {
+func (c *cluster) firstPort() string {
 	return c.Nodes[0].API[strings.LastIndex(c.Nodes[0].API, ":")+1:]
 }
 
 // ignoredBy are the flags that were given and that a cluster does not heed, since its
 // first start has decided otherwise.
-func (o Options) ignoredBy(c *Cluster) (out []string) {
+func (o Options) ignoredBy(c *cluster) (out []string) {
 	voters := 0
 	nonvoters := 0
 	for _, n := range c.Nodes {
@@ -80,7 +80,7 @@ func (o Options) ignoredBy(c *Cluster) (out []string) {
 }
 
 // choose returns the nodes with the given names.
-func (c *Cluster) choose(names []string) (out []*Node, err error) {
+func (c *cluster) choose(names []string) (out []*Node, err error) {
 	for _, name := range names {
 		n := c.node(name)
 		if n == nil {
@@ -92,6 +92,6 @@ func (c *Cluster) choose(names []string) (out []*Node, err error) {
 }
 
 // choice says which names there are, for who has given none.
-func (c *Cluster) choice() string {
+func (c *cluster) choice() string {
 	return words.Or(c.names())
 }

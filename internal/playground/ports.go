@@ -15,7 +15,7 @@ import (
 
 // checkPorts refuses to start nodes on ports that others have: the nodes themselves
 // would only say so in their logs, and a cluster may form of the rest.
-func (c *Cluster) checkPorts(o Options, nodes ...*Node) error {
+func (c *cluster) checkPorts(o Options, nodes ...*Node) error {
 	var taken []string
 	var first error
 	for _, n := range nodes {

@@ -19,7 +19,7 @@ import (
 
 // start starts a node's process in a session of its own, so that it outlives
 // this one, and notes its pid.
-func (c *Cluster) start(n *Node) error {
+func (c *cluster) start(n *Node) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ const envPrefix = "QUORATE_"
 // each use all of them wake and spin them for each other. But never one alone:
 // then everything waits while a sync of the disk blocks it, and writes cost an
 // eighth more. GOMAXPROCS of the caller goes before it.
-func (c *Cluster) environment(env []string, processors int) []string {
+func (c *cluster) environment(env []string, processors int) []string {
 	share := "GOMAXPROCS=" + strconv.Itoa(max(2, (processors+len(c.Nodes)-1)/len(c.Nodes)))
 	var out []string
 	for _, e := range env {
@@ -87,7 +87,7 @@ func (n *Node) Running() bool {
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command
 // that was killed may have started one and not noted it.
-func (c *Cluster) processes() map[*Node][]int {
+func (c *cluster) processes() map[*Node][]int {
 	out := map[*Node][]int{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -120,7 +120,7 @@ func nodeFile(pid int) string {
 }
 
 // refresh corrects the pids: those of processes that live, 0 for the nodes without one.
-func (c *Cluster) refresh() {
+func (c *cluster) refresh() {
 	living := c.processes()
 	for _, n := range c.Nodes {
 		pids := living[n]
@@ -136,7 +136,7 @@ func (c *Cluster) refresh() {
 }
 
 // runningNodes are those of which a process lives.
-func (c *Cluster) runningNodes() (out []*Node) {
+func (c *cluster) runningNodes() (out []*Node) {
 	for _, n := range c.Nodes {
 		if n.Running() {
 			out = append(out, n)
@@ -154,7 +154,7 @@ const (
 
 // stop ends nodes, gently first, waits until they are gone, and says which were
 // stopped. Without nodes it is all.
-func (c *Cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error {
+func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error {
 	if len(nodes) == 0 {
 		nodes = c.Nodes
 	}

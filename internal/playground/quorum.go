@@ -14,7 +14,7 @@ import (
 // lacks asks a node that serves and is not ready for the cluster's status. lack is set if
 // it cannot be ready before others run, and says which and how to start them; missing is
 // what else keeps it.
-func (c *Cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string) {
+func (c *cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack, missing string) {
 	code, body, err := n.get(ctx, client, membership.AdminPath+"status")
 	var st membership.ClusterStatus
 	if err != nil || code != http.StatusOK || json.Unmarshal(body, &st) != nil {
@@ -31,7 +31,7 @@ func (c *Cluster) lacks(ctx context.Context, client *http.Client, n *Node) (lack
 
 // lackOf says what keeps the cluster from a quorum, or from its first start, as long as
 // the processes that run now are all: "" if they suffice.
-func (c *Cluster) lackOf(name string, st membership.ClusterStatus) string {
+func (c *cluster) lackOf(name string, st membership.ClusterStatus) string {
 	stopped := c.stopped()
 	if st.Waiting != "" {
 		if c.formed() || len(stopped) == 0 {
@@ -67,7 +67,7 @@ func (c *Cluster) lackOf(name string, st membership.ClusterStatus) string {
 }
 
 // at is the node with a peer address, or nil.
-func (c *Cluster) at(peer string) *Node {
+func (c *cluster) at(peer string) *Node {
 	for _, n := range c.Nodes {
 		if n.Peer == peer {
 			return n
@@ -91,7 +91,7 @@ func missingOf(st membership.ClusterStatus) string {
 }
 
 // stopped are the names of the nodes that do not run.
-func (c *Cluster) stopped() (names []string) {
+func (c *cluster) stopped() (names []string) {
 	for _, n := range c.Nodes {
 		if !n.Running() {
 			names = append(names, n.Name)
@@ -100,7 +100,7 @@ func (c *Cluster) stopped() (names []string) {
 	return names
 }
 
-func (c *Cluster) startThem(names []string) string {
+func (c *cluster) startThem(names []string) string {
 	return fmt.Sprintf("Start the rest:  %s dev start %s --data-dir %s", self(), strings.Join(names, " "), rel(c.dir))
 }
 

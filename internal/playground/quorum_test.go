@@ -25,7 +25,7 @@ func TestLackOf(t *testing.T) {
 		{"n1 n2 n3", "", "1 of 3 found", ""},
 	} {
 		dir := t.TempDir()
-		cluster := &Cluster{dir: dir}
+		play := &cluster{dir: dir}
 		var st membership.ClusterStatus
 		st.Waiting = c.waiting
 		for word := range strings.FieldsSeq(c.nodes) {
@@ -33,7 +33,7 @@ func TestLackOf(t *testing.T) {
 			if !strings.HasSuffix(word, "!") {
 				n.PID = pretend(t, n)
 			}
-			cluster.Nodes = append(cluster.Nodes, n)
+			play.Nodes = append(play.Nodes, n)
 			m := membership.MemberStatus{MemberInfo: membership.MemberInfo{Name: n.Name, PeerAddress: n.Peer, Voter: strings.Contains(word, "v")}}
 			if word != "n1v" {
 				m.Error = "no answer" // one that has just been started does not answer yet
@@ -47,7 +47,7 @@ func TestLackOf(t *testing.T) {
 			}
 			st.Members = append(st.Members, m)
 		}
-		if got := cluster.lackOf("n1", st); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := play.lackOf("n1", st); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s, %s: %q, want %q", c.nodes, c.others, got, c.want)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // waitReady waits until the nodes are ready: until the processes that were started, and
 // no others, answer /readyz. It fails at once when one of them exits, with the reason. A
 // wait that lasts says on messages what for.
-func (c *Cluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*Node) error {
+func (c *cluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*Node) error {
 	w, err := c.newWait(messages)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *Cluster) waitReady(ctx context.Context, messages io.Writer, nodes ...*N
 
 // waitServing is waitReady for nodes that may be alone: those that serve, and cannot be
 // ready before others run, are not waited for. Then it returns what is lacking.
-func (c *Cluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*Node) (lack string, err error) {
+func (c *cluster) waitServing(ctx context.Context, messages io.Writer, nodes ...*Node) (lack string, err error) {
 	w, err := c.newWait(messages)
 	if err != nil {
 		return "", err
@@ -66,14 +66,14 @@ const (
 
 // wait is a wait for nodes of a playground.
 type wait struct {
-	c        *Cluster
+	c        *cluster
 	client   *http.Client
 	messages io.Writer
 	told     string
 	toldAt   time.Time
 }
 
-func (c *Cluster) newWait(messages io.Writer) (*wait, error) {
+func (c *cluster) newWait(messages io.Writer) (*wait, error) {
 	client, err := c.client()
 	return &wait{c: c, client: client, messages: messages}, err
 }
@@ -182,7 +182,7 @@ func (n *Node) get(ctx context.Context, client *http.Client, path string) (code 
 }
 
 // client trusts the cluster's CA and presents the administrator's certificate.
-func (c *Cluster) client() (*http.Client, error) {
+func (c *cluster) client() (*http.Client, error) {
 	config, err := c.tls()
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c *Cluster) client() (*http.Client, error) {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 
-func (c *Cluster) tls() (*tls.Config, error) {
+func (c *cluster) tls() (*tls.Config, error) {
 	ca, err := os.ReadFile(c.CAFile)
 	if err != nil {
 		return nil, err

@@ -15,13 +15,14 @@ import (
 	"github.com/quorate/quorate/internal/words"
 )
 
-// Run starts a playground and, unless it is detached, stays until its end. It prints what to do next on out, and
-// what it waits for on messages. The error is a Stopped if ctx ended before the playground was ready.
+// Run starts a playground and, unless it is detached, stays until its end. It prints what to do
+// next on out, and what it waits for on messages. The error is a Stopped if ctx ended before the
+// playground was ready.
 func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 	began := time.Now()
 	var children sync.WaitGroup
 	exited := make(chan struct{}, 1)
-	cluster, err := startAll(ctx, o, messages, func(n *Node) {
+	c, err := startAll(ctx, o, messages, func(n *Node) {
 		if o.Detach {
 			return
 		}
@@ -34,13 +35,13 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 		})
 	})
 	if err == nil {
-		if err = cluster.waitReady(ctx, messages, cluster.Nodes...); err == nil {
-			cluster.printNextSteps(out, time.Since(began), o.Detach)
+		if err = c.waitReady(ctx, messages, c.Nodes...); err == nil {
+			c.printNextSteps(out, time.Since(began), o.Detach)
 		}
 	}
 	if err != nil {
-		if cluster != nil {
-			err = errors.Join(err, endOurs(ctx, cluster, io.Discard))
+		if c != nil {
+			err = errors.Join(err, endOurs(ctx, c, io.Discard))
 		}
 		children.Wait()
 		if ctx.Err() != nil {
@@ -51,7 +52,7 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 	if o.Detach {
 		return nil
 	}
-	err = watch(ctx, cluster, exited, out)
+	err = watch(ctx, c, exited, out)
 	children.Wait()
 	return err
 }
@@ -64,7 +65,7 @@ func (s Stopped) Error() string { return string(s) }
 
 // startAll makes or opens the playground and starts its nodes. With an error it may
 // return a cluster too: of that some nodes may run.
-func startAll(ctx context.Context, o Options, messages io.Writer, started func(*Node)) (*Cluster, error) {
+func startAll(ctx context.Context, o Options, messages io.Writer, started func(*Node)) (*cluster, error) {
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 
 // endOurs ends the processes that this one has started, and no others: the playground may
 // have been stopped and started again meanwhile.
-func endOurs(ctx context.Context, ours *Cluster, out io.Writer) error {
+func endOurs(ctx context.Context, ours *cluster, out io.Writer) error {
 	ctx = context.WithoutCancel(ctx)
 	unlock, err := lockPlayground(ctx, ours.dir)
 	if err != nil { // its directory may be gone; they must end all the same
@@ -139,7 +140,7 @@ const supervisePoll = 500 * time.Millisecond
 
 // watch stays until the end of a playground in the foreground, and says which nodes
 // exit and come back. When ctx ends, it stops them all.
-func watch(ctx context.Context, c *Cluster, exited <-chan struct{}, out io.Writer) error {
+func watch(ctx context.Context, c *cluster, exited <-chan struct{}, out io.Writer) error {
 	tick := time.NewTicker(supervisePoll)
 	defer tick.Stop()
 	pids := map[string]int{} // of those that ran when they were last looked at
@@ -184,7 +185,7 @@ func watch(ctx context.Context, c *Cluster, exited <-chan struct{}, out io.Write
 }
 
 // alreadyRuns is the refusal to start a playground of which nodes run.
-func (c *Cluster) alreadyRuns() error {
+func (c *cluster) alreadyRuns() error {
 	var who, not []string
 	for _, n := range c.Nodes {
 		if n.Running() {
@@ -200,7 +201,7 @@ func (c *Cluster) alreadyRuns() error {
 	return fmt.Errorf("%s is running already: %s. To stop it: %s dev stop --data-dir %s", dir, words.And(who), self(), dir)
 }
 
-func (c *Cluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
+func (c *cluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
 	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", words.Count(len(c.Nodes), "node", "nodes"), took.Seconds())
 	for _, n := range c.Nodes {
 		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))

@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func (c *Cluster) settingsFile(n *Node) string { return filepath.Join(c.dir, n.Name+".yaml") }
+func (c *cluster) settingsFile(n *Node) string { return filepath.Join(c.dir, n.Name+".yaml") }
 
 // writeSettings writes a node's configuration file: what an operator would write
 // for a node of a real cluster. voters are the peer addresses of the first voters.
-func (c *Cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map[string]string) error {
+func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map[string]string) error {
 	settings := map[string]any{
 		"name":             n.Name,
 		"data-dir":         n.DataDir,
@@ -36,7 +36,7 @@ func (c *Cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 }
 
 // changeSettings puts --set of a later start into the files of all nodes.
-func (c *Cluster) changeSettings(set map[string]string) error {
+func (c *cluster) changeSettings(set map[string]string) error {
 	if len(set) == 0 {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (c *Cluster) changeSettings(set map[string]string) error {
 	return nil
 }
 
-func (c *Cluster) saveSettings(n *Node, settings map[string]any, set map[string]string) error {
+func (c *cluster) saveSettings(n *Node, settings map[string]any, set map[string]string) error {
 	for name, value := range set {
 		settings[name] = value
 	}
@@ -71,7 +71,7 @@ func (c *Cluster) saveSettings(n *Node, settings map[string]any, set map[string]
 var firstStartOnly = map[string]bool{"bootstrap-expect": true, "join": true, "nonvoter": true}
 
 // isNonvoter reports whether the playground has started a node without a vote.
-func (c *Cluster) isNonvoter(n *Node) bool {
+func (c *cluster) isNonvoter(n *Node) bool {
 	settings := map[string]any{}
 	b, err := os.ReadFile(c.settingsFile(n))
 	if err != nil || yaml.Unmarshal(b, &settings) != nil {

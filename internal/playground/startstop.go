@@ -42,7 +42,7 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 
 // startNodes starts the nodes of that name, under the playground's lock: of several
 // commands at once one starts a node.
-func startNodes(ctx context.Context, dir string, names []string) (*Cluster, error) {
+func startNodes(ctx context.Context, dir string, names []string) (*cluster, error) {
 	c, unlock, err := lockCluster(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func Stop(ctx context.Context, dir string, names []string, out io.Writer) error 
 }
 
 // stopAndNote is stop, after which cluster.json has the pids of who is left.
-func (c *Cluster) stopAndNote(ctx context.Context, out io.Writer, nodes ...*Node) error {
+func (c *cluster) stopAndNote(ctx context.Context, out io.Writer, nodes ...*Node) error {
 	err := c.stop(ctx, out, nodes...)
 	c.refresh()
 	return errors.Join(err, c.write())

@@ -58,7 +58,7 @@ func (st *Status) Ready() bool {
 }
 
 // status asks all nodes at once.
-func (c *Cluster) status(ctx context.Context) Status {
+func (c *cluster) status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	out := Status{DataDir: c.dir, Kubeconfig: c.Kubeconfig, Nodes: make([]NodeStatus, len(c.Nodes))}

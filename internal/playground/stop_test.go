@@ -14,7 +14,7 @@ import (
 // TestStop: paused nodes stop too, and what is gone already is no error. The
 // nodes are programs that look like ours in /proc and do nothing but wait.
 func TestStop(t *testing.T) {
-	c := &Cluster{dir: t.TempDir()}
+	c := &cluster{dir: t.TempDir()}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := &Node{Name: name, DataDir: filepath.Join(c.dir, name)}
 		n.child = exec.CommandContext(t.Context(), "sh", "-c", "while :; do sleep 0.1; done", "node", "--config", n.DataDir+".yaml")

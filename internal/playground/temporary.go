@@ -43,7 +43,7 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 	if err != nil {
 		return nil, nil, err
 	}
-	var c *Cluster
+	var c *cluster
 	port, err := freePorts(o.Nodes + o.Nonvoters)
 	if err == nil {
 		o.DataDir, o.Kubeconfig, o.APIPort = dir, filepath.Join(dir, "kubeconfig"), port
@@ -75,7 +75,7 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 	return t, end, nil
 }
 
-func (c *Cluster) target() (*Target, error) {
+func (c *cluster) target() (*Target, error) {
 	config, err := c.tls()
 	if err != nil {
 		return nil, err
