@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 )
 
-// dispatch finds what serves the request and answers, also with errors.
-func (c *call) dispatch() {
+// dispatch finds what serves the request and answers, also with errors. It is the last step.
+func (c *call) dispatch() bool {
 	err := c.route()
 	switch {
 	case err == nil:
@@ -22,6 +22,7 @@ func (c *call) dispatch() {
 	default:
 		c.fail(err)
 	}
+	return false
 }
 
 func (c *call) route() error {

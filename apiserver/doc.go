@@ -5,15 +5,14 @@
 //
 //   - Server is the http.Handler. One per node; it owns the janitor of slow
 //     watchers and nothing else that runs.
-//   - call is one request on its way through the filters to a verb. There is one
+//   - call is one request on its way through the door to a verb. There is one
 //     file per verb.
 //     It embeds an objects.Op, which is what it does with objects; what the node does by
 //     itself has an Op alone, and no call is ever made without a request.
 //   - Store is what the API needs of the replicated store.
 //
-// The way of a request: ServeHTTP (filters.go) contains panics, names the
-// request, authenticates, admits, authorizes and sets a deadline; dispatch
-// (dispatch.go) finds the verb and reads its parameters (package request); the verb asks
+// The way of a request: ServeHTTP (handler.go) goes through the steps of the door, a
+// list, in order; the last one, dispatch (dispatch.go), finds the verb and reads its parameters (package request); the verb asks
 // package consistency for a plan and a revision, and reads one immutable state.
 //
 // The way of a write (package objects): every decision is made against a version that

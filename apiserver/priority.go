@@ -20,10 +20,10 @@ const (
 // retryRefused is when a client that was refused tries again, in seconds.
 const retryRefused = 1
 
-// takeTurn waits until it is the request's turn, by priority and fairness. It
+// enterFairness waits until it is the request's turn, by priority and fairness. It
 // reports whether the request may run; if not, it has answered. A watch gives its
 // place up when it has begun, all others when they end.
-func (c *call) takeTurn() bool {
+func (c *call) enterFairness() bool {
 	if c.admitted() {
 		return true
 	}

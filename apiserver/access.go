@@ -1,0 +1,85 @@
+package apiserver
+
+import (
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/status"
+)
+
+// authenticate finds out who asks.
+func (c *call) authenticate() bool {
+	c.User = auth.AnonymousUser()
+	if a := c.s.cfg.Authenticator; a != nil {
+		u, err := a.Authenticate(c.r)
+		if err != nil {
+			c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
+			c.partFrom()
+			c.audited()
+			c.fail(status.Unauthorized())
+			return false
+		}
+		if c.User = u; u.Name == auth.Anonymous {
+			c.partFrom()
+		} else {
+			c.introduce()
+		}
+	}
+	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
+	c.audited()
+	if c.s.cfg.Roles != nil {
+		c.allowedBy = c.s.cfg.Roles.Mark()
+	}
+	return true
+}
+
+// impersonate finds out as whom the request is to be served.
+func (c *call) impersonate() bool {
+	as := auth.Impersonation(c.r.Header)
+	if as == nil {
+		return true
+	}
+	u, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.User, c.r.Header)
+	if err != nil {
+		c.fail(err)
+		return false
+	}
+	if c.audit != nil {
+		c.audit.Impersonated(auditUser(u))
+	}
+	c.masked, c.User = &masked{c.User, as}, u
+	return true
+}
+
+// partFrom ends the connection of a client that is nobody, after its answer.
+func (c *call) partFrom() {
+	if c.r.ProtoMajor == 2 && !c.s.cfg.KeepAnonymous {
+		c.Header()["Connection"] = []string{"close"}
+	}
+}
+
+// authorize refuses what the user may not do.
+func (c *call) authorize() bool {
+	if err := c.decide(); err != nil {
+		c.fail(err)
+		return false
+	}
+	return true
+}
+
+// decide asks whether the user may do what is asked. The error is the refusal.
+func (c *call) decide() error {
+	attributes := c.Attributes()
+	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
+	c.audit.Annotate(annotationReason, reason)
+	switch {
+	case decision == auth.Allow:
+		c.audit.Annotate(annotationDecision, "allow")
+		return nil
+	case err != nil && decision == auth.NoOpinion:
+		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
+	}
+	c.audit.Annotate(annotationDecision, "forbid")
+	c.Header().Set("X-Content-Type-Options", "nosniff")
+	return auth.Forbidden(attributes, reason)
+}

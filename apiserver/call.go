@@ -1,0 +1,137 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/fairness"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Names of our own response headers.
+const (
+	HeaderNode      = "X-Quorate-Node"
+	HeaderRole      = "X-Quorate-Role"
+	HeaderIndex     = "X-Quorate-Index"
+	HeaderStaleness = "X-Quorate-Staleness" // milliseconds
+)
+
+// call is one request on its way through the door to a verb. It is its own
+// ResponseWriter, so that a request costs one allocation here.
+type call struct {
+	http.ResponseWriter
+	objects.Op // what it does with objects; not a pointer, which would be a second allocation
+	s          *Server
+	r          *http.Request
+	// allowedBy is what the request was allowed by, until the state that it reads is there.
+	allowedBy rbac.Mark
+	masked    *masked // nil: user has sent the request
+
+	code      int
+	written   int64
+	bodySize  int64
+	ticket    fairness.Ticket
+	pace      *pace            // of the answer; nil until it is long
+	limiter   *inflightLimiter // nil: not among those in flight
+	cancel    context.CancelFunc
+	held      int64        // bytes that the body is charged with
+	bodyRead  bool         // nothing of the body is left on the connection
+	counted   int64        // those of them that its user is charged with
+	decoded   int64        // what it is charged with for the decoded body
+	audit     *audit.Event // nil: not audited
+	keep      bool         // the answer is kept for the audit log
+	kept      []byte
+	following bool // a watch that has begun: stalled.go looks after it
+}
+
+// begun notes the code of the answer when it begins.
+func (c *call) begun(code int) {
+	if c.code != 0 {
+		return
+	}
+	c.code = code
+	c.setWarnings()
+	c.giveBack()
+	c.leaveBody()
+	if c.Kind.LongRunning {
+		c.audit.Started(code)
+	}
+}
+
+// setWarnings tells the client what is to be told besides the answer.
+func (c *call) setWarnings() {
+	if lines := c.Warnings(); lines != nil {
+		c.Header()["Warning"] = lines
+	}
+}
+
+// WriteHeader notes the code.
+func (c *call) WriteHeader(code int) {
+	c.begun(code)
+	c.ResponseWriter.WriteHeader(code)
+}
+
+// Write counts.
+func (c *call) Write(b []byte) (int, error) {
+	c.begun(http.StatusOK)
+	if c.keep {
+		c.keepAnswer(b)
+	}
+	write := c.ResponseWriter.Write
+	if c.written+int64(len(b)) > promptBytes && !c.following {
+		write = c.pacedWrite
+	}
+	n, err := write(b)
+	c.written += int64(n)
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (c *call) Flush() {
+	c.begun(http.StatusOK)
+	if f, ok := c.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// fail answers with an error's Status.
+func (c *call) fail(err error) {
+	var answer *metav1.Status
+	if c.Resource != nil {
+		answer = status.ForRequest(err, c.Info.Verb, c.Resource.GroupResource())
+	} else {
+		answer = status.From(err)
+	}
+	c.audit.Refused(answer)
+	codec.WriteStatus(c, c.r, answer)
+}
+
+// read says which state an answer comes from.
+func (c *call) read(at proto.Revision) {
+	c.Header()[HeaderIndex] = []string{strconv.FormatUint(uint64(at), 10)}
+}
+
+// maxStaleness is beyond any bound that a node knows: it was not found current
+// since it was started.
+const maxStaleness = 100 * 365 * 24 * time.Hour
+
+// stale says how old an Any answer may be, in milliseconds rounded up, since it is
+// a bound, or that nothing is known about it.
+func (c *call) stale() {
+	text := "unknown"
+	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
+		text = strconv.FormatInt((d + time.Millisecond - 1).Milliseconds(), 10)
+	}
+	c.Header()[HeaderStaleness] = []string{text}
+}

@@ -1,0 +1,286 @@
+package apiserver
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/status"
+)
+
+// door is the way of a request that the server routes, step by step. A step returns false
+// if it has answered: then the request ends there.
+var door = [...]func(c *call) bool{
+	(*call).checkTimeoutParameter, // before anybody is asked who they are, and on every path, as upstream
+	(*call).authenticate,
+	(*call).impersonate,
+	(*call).enterFairness, // refusals of authorization take their turn, too: they cost as much
+	(*call).authorize,
+	(*call).serveMounted, // what is no resource ends here
+	(*call).enterInflight,
+	(*call).bound,
+	(*call).dispatch,
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.Op{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true}}
+	s.setHeaders(w.Header(), r)
+	// Counted first: a request that Drain does not count has seen the shutdown flag.
+	s.active.Add(1)
+	defer s.active.Add(-1)
+	if s.shutdown.Load() {
+		c.refuseShutdown()
+		return
+	}
+	if s.cfg.NoCompression {
+		r.Header.Del("Accept-Encoding")
+	}
+	if !c.Info.Parse(r) {
+		status.PlainNotFound(c, r)
+		return
+	}
+	c.classify(s.cfg.Kinds())
+	s.cfg.Observer.RequestStarted(&c.Kind)
+	defer c.finish()
+	for _, step := range door {
+		if !step(c) {
+			return
+		}
+	}
+}
+
+// finish gives back what the request holds, contains a panic, and tells the observer.
+func (c *call) finish() {
+	p := recover()
+	defer c.ticket.Release()
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.giveBack()
+	if c.limiter != nil {
+		c.limiter.leave(c.held)
+	}
+	c.unpace()
+	if p != nil {
+		c.contain(p)
+	}
+	c.done()
+}
+
+// contain answers for a handler that panicked. Where part of an answer is out it does not
+// return: the client must see that it is cut.
+func (c *call) contain(p any) {
+	c.audit.Panicked(p)
+	c.audit = nil
+	if p == http.ErrAbortHandler {
+		c.done()
+		panic(p)
+	}
+	c.s.cfg.Observer.Panicked(&c.Kind)
+	c.s.cfg.Log.Error("panic in a request", "panic", p, "method", c.r.Method, "path", c.r.URL.Path, "stack", string(debug.Stack()))
+	if c.code != 0 {
+		c.done()
+		panic(http.ErrAbortHandler)
+	}
+	http.Error(c, "This request caused apiserver to panic. Look in the logs for details.", http.StatusInternalServerError)
+}
+
+// refuseShutdown answers what arrives during the shutdown.
+func (c *call) refuseShutdown() {
+	c.Header().Set("Connection", "close")
+	if c.s.cfg.ShutdownTooMany {
+		status.PlainTooManyRequests(c, shutdownRetry)
+		return
+	}
+	c.fail(status.ShuttingDown())
+}
+
+// checkTimeoutParameter refuses a timeout parameter that is none. Watches have none.
+func (c *call) checkTimeoutParameter() bool {
+	if c.Kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
+		return true
+	}
+	if _, err := request.ParseTimeout(c.r.URL.Query().Get("timeout")); err != nil {
+		c.fail(err)
+		return false
+	}
+	return true
+}
+
+// shutdownRetry is how many seconds a client is asked to wait during a shutdown.
+const shutdownRetry = 5
+
+func (s *Server) setHeaders(h http.Header, r *http.Request) {
+	id := r.Header.Get("Audit-Id")
+	if id == "" || len(id) > 128 {
+		id = uuid.NewString()
+	}
+	h["Audit-Id"] = []string{id}
+	h["Cache-Control"] = noCache
+	if chance := s.cfg.GoawayChance; chance > 0 && r.ProtoMajor == 2 && rand.Float64() < chance {
+		h["Connection"] = []string{"close"} // net/http makes a GOAWAY of it
+	}
+}
+
+// introduce says which node answers, and whether it leads. Who is nobody does not need
+// to know which node to attack.
+func (c *call) introduce() {
+	h := c.Header()
+	h[HeaderNode] = []string{c.s.cfg.Store.NodeName()}
+	h[HeaderRole] = []string{c.s.cfg.Store.Role()}
+}
+
+// noCache is shared by all responses; nobody writes to it.
+var noCache = []string{"no-cache, private"}
+
+// classify finds the resource and what the request is counted under. Names that
+// the server does not know are left out there.
+func (c *call) classify(registry *kinds.Registry) {
+	i := &c.Info
+	c.Kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
+	if !i.IsResource {
+		c.Kind.Subresource = request.FirstSegment(i.Path)
+		c.Kind.LongRunning = c.s.cfg.LongRunning != nil && c.s.cfg.LongRunning(i.Path)
+		return
+	}
+	c.Resource = registry.Lookup(i.GVR())
+	if c.Resource == nil {
+		return
+	}
+	if i.Subresource != "" {
+		c.Subresource = c.Resource.Subresource(i.Subresource)
+	}
+	c.Kind.Group, c.Kind.Version, c.Kind.Resource = i.Group, i.Version, i.Resource
+	if c.Subresource != nil {
+		c.Kind.Subresource = c.Subresource.Name
+	}
+	switch {
+	case i.Name != "":
+		c.Kind.Scope = "resource"
+	case i.Namespace != "":
+		c.Kind.Scope = "namespace"
+	default:
+		c.Kind.Scope = "cluster"
+	}
+	c.Kind.LongRunning = i.Verb == "watch"
+}
+
+func (c *call) done() {
+	if c.code == 0 {
+		c.leaveBody() // net/http answers for a handler that said nothing
+	}
+	c.auditEnd()
+	c.s.cfg.Observer.RequestDone(&c.Kind, request.End{
+		Code: c.code, Duration: time.Since(c.Start), RequestBytes: c.bodySize, ResponseBytes: c.written,
+	})
+}
+
+// enterInflight admits a request among those in flight. Watches are not counted.
+func (c *call) enterInflight() bool {
+	if err := c.Context.Err(); err != nil {
+		c.fail(err) // streams that are reset as soon as they are opened cost little
+		return false
+	}
+	if c.Info.Verb == "watch" {
+		return true
+	}
+	limiter := &c.s.reads
+	if request.Mutates(c.Info.Verb) {
+		limiter = &c.s.writes
+	}
+	held, ok := limiter.enter(c.r, c.urgent())
+	if !ok {
+		status.PlainTooManyRequests(c, retryRefused)
+		return false
+	}
+	c.held, c.limiter = held, limiter
+	return true
+}
+
+// bound sets the request's deadline. What the request has waited counts. A watch has none.
+func (c *call) bound() bool {
+	if c.Info.Verb == "watch" {
+		return true
+	}
+	limit := c.s.cfg.Limits.Request
+	if request.Mutates(c.Info.Verb) && c.Info.Verb != "deletecollection" {
+		limit = c.s.cfg.Limits.Write
+	}
+	c.Context, c.cancel = context.WithDeadline(c.Context, c.Start.Add(limit))
+	return true
+}
+
+// urgentResources keep clusters alive: without renewed leases, nodes and leaders
+// are given up.
+var urgentResources = map[string]bool{"leases.coordination.k8s.io": true}
+
+// urgent requests are still admitted when others are refused: deletes, which
+// make room, and leases.
+func (c *call) urgent() bool {
+	return c.Info.Verb == "delete" || c.Resource != nil && urgentResources[c.Resource.Table()]
+}
+
+// serveMounted serves the paths that are no resources.
+func (c *call) serveMounted() bool {
+	if !c.Info.IsResource {
+		c.mounted()
+	}
+	return c.Info.IsResource
+}
+
+func (c *call) mounted() {
+	if c.Info.Path == "/" || c.Info.Path == "/index.html" {
+		c.index()
+		return
+	}
+	var h http.Handler
+	switch request.FirstSegment(c.Info.Path) {
+	case "/api", "/apis":
+		h = c.s.cfg.Discovery
+	case "/openapi":
+		h = c.s.cfg.OpenAPI
+	case "/version":
+		h = c.s.cfg.Version
+	case "/livez", "/readyz", "/healthz":
+		h = c.s.cfg.Health
+	case "/metrics":
+		h = c.s.cfg.Metrics
+	case "/flagz", "/statusz":
+		h = c.s.cfg.ZPages
+	case "/.well-known", "/openid":
+		h = c.s.cfg.OpenID
+	case "/quorate", "/debug":
+		if c.s.cfg.Own != nil {
+			c.own()
+			return
+		}
+	}
+	if h == nil {
+		status.PlainNotFound(c, c.r)
+		return
+	}
+	h.ServeHTTP(c, c.r.WithContext(auth.WithUser(c.Context, c.User)))
+}
+
+// own serves our own paths. Their handlers read bodies by themselves.
+func (c *call) own() {
+	if c.Kind.LongRunning {
+		c.ticket.Release()
+	}
+	r := c.r.WithContext(auth.WithUser(c.Context, c.User))
+	if r.ContentLength != 0 {
+		p := c.pacedBody(c.deadline())
+		defer p.stop()
+		r.Body = pacedReader{r.Body, p}
+	}
+	c.s.cfg.Own.ServeHTTP(c, r)
+}
