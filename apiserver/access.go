@@ -14,15 +14,15 @@ func (c *call) authenticate() bool {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
 			c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
-			c.partFrom()
+			c.closeAnonymous()
 			c.audited()
 			c.fail(status.Unauthorized())
 			return false
 		}
 		if c.User = u; u.Name == auth.Anonymous {
-			c.partFrom()
+			c.closeAnonymous()
 		} else {
-			c.introduce()
+			c.setNodeHeaders()
 		}
 	}
 	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
@@ -51,8 +51,8 @@ func (c *call) impersonate() bool {
 	return true
 }
 
-// partFrom ends the connection of a client that is nobody, after its answer.
-func (c *call) partFrom() {
+// closeAnonymous ends the connection of a client that is nobody, after its answer.
+func (c *call) closeAnonymous() {
 	if c.r.ProtoMajor == 2 && !c.s.cfg.KeepAnonymous {
 		c.Header()["Connection"] = []string{"close"}
 	}

@@ -14,7 +14,7 @@ import (
 
 // accountsResource are service accounts, and defaultAccount is the one that every
 // namespace has.
-var accountsResource = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+var accountsGVR = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
 const defaultAccount = "default"
 
@@ -25,7 +25,7 @@ func (s *Server) WatchAccounts() (<-chan struct{}, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	accounts, stopAccounts, err := s.Objects().WatchTable(accountsResource)
+	accounts, stopAccounts, err := s.Objects().WatchTable(accountsGVR)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -58,7 +58,7 @@ func (s *Server) WatchAccounts() (<-chan struct{}, func(), error) {
 // WithoutAccount returns the namespaces without a service account default that are not
 // being deleted, as this node sees it.
 func (s *Server) WithoutAccount() ([]string, error) {
-	res := s.cfg.Kinds().Lookup(accountsResource)
+	res := s.cfg.Kinds().Lookup(accountsGVR)
 	if res == nil {
 		return nil, errors.New("the registry has no service accounts")
 	}
@@ -87,7 +87,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 func (s *Server) CreateAccount(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, defaultAccount
-	err := s.Objects().Create(ctx, accountsResource, namespace, account)
+	err := s.Objects().Create(ctx, accountsGVR, namespace, account)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

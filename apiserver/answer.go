@@ -17,7 +17,7 @@ func (c *call) answer(f codec.Format, code int, w objects.Written) error {
 	if w.Version == nil {
 		return codec.WriteTree(c, c.r, f, code, c.Resource, w.Object)
 	}
-	c.read(w.Version.Revision)
+	c.setIndexHeader(w.Version.Revision)
 	v, err := c.ConvertOne(w.Version)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func (c *call) readApply() (f codec.Format, a objects.Applied, err error) {
 	c.noteWrite()
 	shown := c.Resource
 	if c.Info.Subresource == "scale" {
-		shown = objects.ScaleResource
+		shown = objects.ScaleKind
 	}
 	if f, err = c.format(shown, codec.ShapeObject); err != nil {
 		return
@@ -115,7 +115,7 @@ func (c *call) applyToScale() error {
 	if err != nil {
 		return err
 	}
-	if _, err := objects.CheckKind(a.Tree, objects.ScaleResource.GVK()); err != nil {
+	if _, err := objects.CheckKind(a.Tree, objects.ScaleKind.GVK()); err != nil {
 		return err
 	}
 	sent, err := tree.Meta(a.Tree)

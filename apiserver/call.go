@@ -39,7 +39,7 @@ type call struct {
 	written   int64
 	bodySize  int64
 	ticket    fairness.Ticket
-	pace      *pace            // of the answer; nil until it is long
+	pace      *slowRequest     // of the answer; nil until it is long
 	limiter   *inflightLimiter // nil: not among those in flight
 	cancel    context.CancelFunc
 	held      int64        // bytes that the body is charged with
@@ -49,7 +49,7 @@ type call struct {
 	audit     *audit.Event // nil: not audited
 	keep      bool         // the answer is kept for the audit log
 	kept      []byte
-	following bool // a watch that has begun: stalled.go looks after it
+	following bool // a watch that has begun: watchset.go looks after it
 }
 
 // begun notes the code of the answer when it begins.
@@ -117,8 +117,8 @@ func (c *call) fail(err error) {
 	codec.WriteStatus(c, c.r, answer)
 }
 
-// read says which state an answer comes from.
-func (c *call) read(at proto.Revision) {
+// setIndexHeader says which state an answer comes from.
+func (c *call) setIndexHeader(at proto.Revision) {
 	c.Header()[HeaderIndex] = []string{strconv.FormatUint(uint64(at), 10)}
 }
 
@@ -126,9 +126,9 @@ func (c *call) read(at proto.Revision) {
 // since it was started.
 const maxStaleness = 100 * 365 * 24 * time.Hour
 
-// stale says how old an Any answer may be, in milliseconds rounded up, since it is
+// setStalenessHeader says how old an Any answer may be, in milliseconds rounded up, since it is
 // a bound, or that nothing is known about it.
-func (c *call) stale() {
+func (c *call) setStalenessHeader() {
 	text := "unknown"
 	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
 		text = strconv.FormatInt((d + time.Millisecond - 1).Milliseconds(), 10)

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,7 +29,7 @@ var definitionStrategy = objects.Strategy{
 			return nil
 		}
 		if err := crd.Default(obj); err != nil {
-			return revise.Settled{Err: status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)}
+			return storage.Permanent{Err: status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)}
 		}
 		return crd.PrepareStatus(obj, old == nil)
 	},
@@ -78,7 +78,7 @@ func startDeleteDefinition(o *objects.Op, obj tree.Object) (held bool) {
 	return true
 }
 
-var definitionsResource = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // WatchDefinitions returns a channel that is sent to when definitions may have
 // changed, and a function that ends it.
@@ -102,7 +102,7 @@ func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error
 	if err := s.objects.Confirm(ctx); err != nil {
 		return true, fmt.Errorf("settle definitions: %w", err)
 	}
-	res := s.cfg.Kinds().Lookup(definitionsResource)
+	res := s.cfg.Kinds().Lookup(definitionsGVR)
 	if res == nil {
 		return false, nil // switched off
 	}

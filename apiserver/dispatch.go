@@ -36,7 +36,7 @@ func (c *call) route() error {
 	if c.Subresource == nil && needKubelet[c.Resource.CodeName()+"/"+c.Info.Subresource] {
 		return withoutKubelet(c.Resource.GroupResource(), c.Info.Subresource)
 	}
-	if !c.placed() {
+	if !c.scopeMatches() {
 		return status.NoSuchResource()
 	}
 	if c.r.Method == http.MethodHead {
@@ -60,8 +60,8 @@ func (c *call) route() error {
 	return c.verb()
 }
 
-// placed reports whether the path's scope is the resource's.
-func (c *call) placed() bool {
+// scopeMatches reports whether the path's scope is the resource's.
+func (c *call) scopeMatches() bool {
 	i := &c.Info
 	if c.Info.Subresource != "" && c.Subresource == nil {
 		return false
@@ -127,11 +127,11 @@ func (c *call) subresource() error {
 		return f(c)
 	}
 	if take := partHooks[c.Resource.CodeName()+"/"+c.Subresource.Name]; take != nil {
-		return c.partOf(take)
+		return c.subresourceOfPart(take)
 	}
 	switch c.Subresource.Name {
 	case "status":
-		return c.partOf(objects.CopyStatus)
+		return c.subresourceOfPart(objects.CopyStatus)
 	case "scale":
 		return c.scale()
 	}

@@ -25,8 +25,8 @@ import (
 )
 
 var (
-	budgetsResource  = apischema.GroupVersionResource{Group: policyv1.GroupName, Version: "v1", Resource: "poddisruptionbudgets"}
-	evictionResource = &kinds.Resource{
+	budgetsGVR   = apischema.GroupVersionResource{Group: policyv1.GroupName, Version: "v1", Resource: "poddisruptionbudgets"}
+	evictionKind = &kinds.Resource{
 		Group: policyv1.GroupName, Version: "v1", Kind: "Eviction", Plural: "evictions", Singular: "eviction",
 		Namespaced: true, Model: "io.k8s.api.policy.v1.Eviction",
 	}
@@ -44,7 +44,7 @@ const evictionAttempts = 20
 // PodDisruptionBudget must allow.
 func (c *call) evictPod() error {
 	var e policyv1.Eviction
-	if _, err := c.readPosted(evictionResource, &e, "policy/v1beta1"); err != nil {
+	if _, err := c.readPosted(evictionKind, &e, "policy/v1beta1"); err != nil {
 		return err
 	}
 	if e.Namespace != "" && e.Namespace != c.Info.ObjectNamespace {
@@ -59,7 +59,7 @@ func (c *call) evictPod() error {
 	}
 	c.Options.DryRun = o.DryRun
 	c.Kind.DryRun = c.Options.IsDryRun()
-	pods, err := c.Derived(podsResource, c.Info.Name, "delete")
+	pods, err := c.Derived(podsGVR, c.Info.Name, "delete")
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func evictWithBudget(o *objects.Op, options *metav1.DeleteOptions, v *mvcc.Versi
 // budgetsOf returns the budgets that select a pod. One without a selector selects
 // nothing.
 func budgetsOf(o *objects.Op, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	res := o.Store.Kinds().Lookup(budgetsResource)
+	res := o.Store.Kinds().Lookup(budgetsGVR)
 	if res == nil {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func unhealthyMayGo(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 // spend takes one disruption from a budget and notes for whom, on the condition that
 // the budget has not changed.
 func spend(o *objects.Op, name string) error {
-	budget, err := o.Derived(budgetsResource, name, "update")
+	budget, err := o.Derived(budgetsGVR, name, "update")
 	if err != nil {
 		return err
 	}

@@ -72,14 +72,14 @@ func (f *objectFollower) Next(see func(controllers.Change)) error {
 
 // all tells what a table holds, in pages.
 func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(controllers.Change)) error {
-	q := mvcc.Query{At: at, Limit: 4096, Match: interesting}
+	q := mvcc.Query{At: at, Limit: 4096, Match: mayHaveOwners}
 	for {
 		page, err := t.Range(q)
 		if err != nil {
 			return err
 		}
 		for _, v := range page.Versions {
-			f.tell(t.Name(), v, see)
+			f.emit(t.Name(), v, see)
 		}
 		if !page.More {
 			return nil
@@ -99,7 +99,7 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(co
 			return err
 		}
 		for _, v := range f.buf[:n] {
-			f.tell(t.Name(), v, see)
+			f.emit(t.Name(), v, see)
 		}
 		if n < len(f.buf) {
 			clear(f.buf[:])
@@ -108,9 +108,9 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(co
 	}
 }
 
-func (f *objectFollower) tell(table string, v *mvcc.Version, see func(controllers.Change)) {
+func (f *objectFollower) emit(table string, v *mvcc.Version, see func(controllers.Change)) {
 	ch := controllers.Change{UID: v.UID, Gone: v.Deleted}
-	if !v.Deleted && interesting(v) {
+	if !v.Deleted && mayHaveOwners(v) {
 		o, err := objectOf(table, v)
 		switch {
 		case err != nil:
@@ -125,9 +125,9 @@ func (f *objectFollower) tell(table string, v *mvcc.Version, see func(controller
 
 var ownerReferencesKey = []byte(`"ownerReferences":`)
 
-// interesting reports whether an object may have owners, or be deleted and wait
+// mayHaveOwners reports whether an object may have owners, or be deleted and wait
 // for something. It may be wrong about the first, not about none.
-func interesting(v *mvcc.Version) bool {
+func mayHaveOwners(v *mvcc.Version) bool {
 	if v.Flags&proto.FlagTerminating != 0 {
 		return true
 	}

@@ -41,7 +41,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.read(at)
+	c.setIndexHeader(at)
 	if v == nil {
 		return nil, c.NotFound()
 	}
@@ -54,7 +54,7 @@ func (c *call) readOne() (*mvcc.Version, error) {
 // at again when the state is there.
 func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
 	if plan.Mode == consistency.Any {
-		c.stale()
+		c.setStalenessHeader()
 	}
 	at, err := c.s.cfg.Reads.Await(ctx, plan)
 	if err == nil {

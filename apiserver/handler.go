@@ -131,9 +131,9 @@ func (s *Server) setHeaders(h http.Header, r *http.Request) {
 	}
 }
 
-// introduce says which node answers, and whether it leads. Who is nobody does not need
+// setNodeHeaders says which node answers, and whether it leads. Who is nobody does not need
 // to know which node to attack.
-func (c *call) introduce() {
+func (c *call) setNodeHeaders() {
 	h := c.Header()
 	h[HeaderNode] = []string{c.s.cfg.Store.NodeName()}
 	h[HeaderRole] = []string{c.s.cfg.Store.Role()}

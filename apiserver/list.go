@@ -32,7 +32,7 @@ func (c *call) list() error {
 		meta.Continue = consistency.After(last, at).Encode()
 		meta.Remaining = page.Remaining
 	}
-	c.read(at)
+	c.setIndexHeader(at)
 	defer page.Release()
 	return codec.WriteList(c, c.r, f, c.Resource, meta, page.Versions)
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	podsResource    = apischema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	bindingResource = &kinds.Resource{
+	podsGVR     = apischema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	bindingKind = &kinds.Resource{
 		Version: "v1", Kind: "Binding", Plural: "bindings", Singular: "binding", Namespaced: true, Model: "io.k8s.api.core.v1.Binding",
 	}
 )
@@ -27,7 +27,7 @@ var (
 // node a pod runs, once.
 func (c *call) bindPod() error {
 	var b corev1.Binding
-	if _, err := c.readPosted(bindingResource, &b); err != nil {
+	if _, err := c.readPosted(bindingKind, &b); err != nil {
 		return err
 	}
 	if b.Namespace != "" && b.Namespace != c.Info.ObjectNamespace {
@@ -49,7 +49,7 @@ func (c *call) bindPod() error {
 	if err := c.invalidBinding(errs); err != nil {
 		return err
 	}
-	pods, err := c.Derived(podsResource, b.Name, "update")
+	pods, err := c.Derived(podsGVR, b.Name, "update")
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *call) bindPod() error {
 		return err
 	}
 	if w.Version != nil {
-		c.read(w.Version.Revision)
+		c.setIndexHeader(w.Version.Revision)
 	}
 	return c.answerDone()
 }
@@ -67,7 +67,7 @@ func (c *call) invalidBinding(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(bindingResource.GVK().GroupKind(), c.Info.Name, errs)
+	return status.Invalid(bindingKind.GVK().GroupKind(), c.Info.Name, errs)
 }
 
 func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects.Change, error) {
@@ -88,7 +88,7 @@ func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects
 		return objects.Change{}, bindingConflict(b.Name, "pod %s is being deleted, cannot be assigned to a host", b.Name)
 	case node != "":
 		// A pod is bound once: no newer version can take that back.
-		return objects.Change{}, revise.Settled{Err: bindingConflict(b.Name, "pod %v is already assigned to node %q", b.Name, node)}
+		return objects.Change{}, storage.Permanent{Err: bindingConflict(b.Name, "pod %v is already assigned to node %q", b.Name, node)}
 	case len(gates) > 0:
 		return objects.Change{}, bindingConflict(b.Name, "pod %v has non-empty .spec.schedulingGates", b.Name)
 	}

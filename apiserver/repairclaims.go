@@ -23,7 +23,7 @@ const defaultBlock = "kubernetes"
 // EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
 // none. It is idempotent; the leader's node calls it.
 func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
-	res := s.cfg.Kinds().Lookup(blocksResource)
+	res := s.cfg.Kinds().Lookup(blocksGVR)
 	if res == nil {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (c *call) scale() error {
 			return err
 		}
 	}
-	f, err := c.format(objects.ScaleResource, codec.ShapeObject)
+	f, err := c.format(objects.ScaleKind, codec.ShapeObject)
 	if err != nil {
 		return err
 	}
@@ -52,15 +52,15 @@ func (c *call) scale() error {
 }
 
 func (c *call) answerScale(f codec.Format, obj tree.Object) error {
-	return codec.WriteTree(c, c.r, f, http.StatusOK, objects.ScaleResource, c.ScaleOf(obj))
+	return codec.WriteTree(c, c.r, f, http.StatusOK, objects.ScaleKind, c.ScaleOf(obj))
 }
 
 func (c *call) updateScale(f codec.Format) error {
-	model, err := schema.Lookup(objects.ScaleResource.Model)
+	model, err := schema.Lookup(objects.ScaleKind.Model)
 	if err != nil {
 		return err
 	}
-	sent, err := c.readObject(objects.ScaleResource, model)
+	sent, err := c.readObject(objects.ScaleKind, model)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *call) patchScale(f codec.Format) error {
 	if err != nil {
 		return err
 	}
-	model, err := schema.Lookup(objects.ScaleResource.Model)
+	model, err := schema.Lookup(objects.ScaleKind.Model)
 	if err != nil {
 		return err
 	}

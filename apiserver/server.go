@@ -203,8 +203,8 @@ type Server struct {
 	decoding decoding
 	watches  watchSet
 
-	slowAnswers slowSet
-	slowBodies  slowSet
+	slowAnswers slowClients
+	slowBodies  slowClients
 	// objects decides and writes, for requests and for the node's own loops.
 	objects  *objects.Store
 	webhooks *conversion.Caller

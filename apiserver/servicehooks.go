@@ -23,8 +23,8 @@ import (
 const nodePortsTable = "quorate/nodeports"
 
 var (
-	addressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"}
-	blocksResource    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
+	addressesGVR = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"}
+	blocksGVR    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
 )
 
 const (
@@ -133,7 +133,7 @@ func heldByService(obj tree.Object) []objects.ClaimKey {
 	return keys
 }
 
-var addressesTable = kinds.BuiltinTable(addressesResource.GroupResource())
+var addressesTable = kinds.BuiltinTable(addressesGVR.GroupResource())
 
 func canonicalAddress(s string) string {
 	if a, err := netip.ParseAddr(s); err == nil {
@@ -175,7 +175,7 @@ func (p *pool) all() []netip.Prefix {
 
 func (r *serviceRanges) all(s *objects.Store) []netip.Prefix {
 	blocks := slices.Clone(r.blocks)
-	res := s.Kinds().Lookup(blocksResource)
+	res := s.Kinds().Lookup(blocksGVR)
 	if res == nil {
 		return blocks
 	}
@@ -249,7 +249,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 		}
 		return err
 	}
-	res := p.o.Store.Kinds().Lookup(addressesResource)
+	res := p.o.Store.Kinds().Lookup(addressesGVR)
 	if res == nil {
 		return errors.New("the registry has no addresses")
 	}

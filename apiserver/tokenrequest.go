@@ -29,7 +29,7 @@ type Tokens interface {
 	Audiences() []string
 }
 
-var tokenRequestResource = &kinds.Resource{
+var tokenRequestKind = &kinds.Resource{
 	Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenRequest", Plural: "tokenrequests", Singular: "tokenrequest",
 	Namespaced: true, Model: "io.k8s.api.authentication.v1.TokenRequest",
 }
@@ -51,7 +51,7 @@ func (c *call) createToken() error {
 		return notImplemented(c.Resource.GroupResource(), c.Subresource.Name)
 	}
 	var r authenticationv1.TokenRequest
-	f, err := c.readPosted(tokenRequestResource, &r)
+	f, err := c.readPosted(tokenRequestKind, &r)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *call) createToken() error {
 		return c.NotFound()
 	}
 	if r.UID != "" && string(r.UID) != account.UID {
-		return tokenConflict(tokenRequestResource.GVK().Group, "TokenRequest", c.Info.Name,
+		return tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", c.Info.Name,
 			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
 	}
 	now := c.s.cfg.Now()
@@ -96,7 +96,7 @@ func (c *call) createToken() error {
 		return err
 	}
 	r.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
-	return c.answerTyped(f, http.StatusCreated, tokenRequestResource, &r)
+	return c.answerTyped(f, http.StatusCreated, tokenRequestKind, &r)
 }
 
 // matchTokenRequest checks that a body which names a service account means the
@@ -111,7 +111,7 @@ func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(tokenRequestResource.GVK().GroupKind(), c.Info.Name, errs)
+	return status.Invalid(tokenRequestKind.GVK().GroupKind(), c.Info.Name, errs)
 }
 
 // boundExpiry checks how long the token is to be valid and shortens that to what
@@ -126,9 +126,9 @@ func (c *call) boundExpiry(r *authenticationv1.TokenRequest) error {
 	path := field.NewPath("spec", "expirationSeconds")
 	switch {
 	case seconds < leastTokenSeconds:
-		return status.Invalid(tokenRequestResource.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")})
+		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")})
 	case seconds > mostTokenSeconds:
-		return status.Invalid(tokenRequestResource.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
+		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
 	}
 	if most := int64(c.s.cfg.Limits.Token / time.Second); most > 0 && seconds > most {
 		c.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})

@@ -60,10 +60,10 @@ func (c *call) watch() error {
 	default:
 		return err
 	}
-	c.read(at)
+	c.setIndexHeader(at)
 	refused := err
 	serve := func(events *codec.EventWriter, conn deadline) {
-		w := &watching{call: c, sel: sel, events: events}
+		w := &watchStream{call: c, sel: sel, events: events}
 		w.entry = c.s.watches.add(conn)
 		defer c.s.watches.remove(w.entry)
 		if of, ok := watched(sel, c.Resource.Table()); ok {
@@ -101,17 +101,17 @@ func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
 	return c.await(ctx, plan)
 }
 
-// watching is one watch: a position in a table's history, and where its events
+// watchStream is one watch: a position in a table's history, and where its events
 // go.
-type watching struct {
+type watchStream struct {
 	*call
-	sel    *objects.Selection
-	events *codec.EventWriter
-	entry  *watchEntry
-	cursor *watch.Watcher
-	after  proto.Revision // everything up to here has been read
-	unsent int            // events since the last flush
-	told   int64          // bytes that the observer was told of
+	sel           *objects.Selection
+	events        *codec.EventWriter
+	entry         *watchEntry
+	cursor        *watch.Watcher
+	after         proto.Revision // everything up to here has been read
+	unsent        int            // events since the last flush
+	reportedBytes int64          // bytes that the observer was told of
 	// writing is set from the first write until the flush; sent is what had been
 	// written when the write began that is under way.
 	writing bool
@@ -120,7 +120,7 @@ type watching struct {
 
 // run sends the initial events, if asked for, and then follows the history until
 // the client goes, time is up, the server ends or the floor overtakes it.
-func (w *watching) run(plan consistency.Plan, at proto.Revision) {
+func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 	w.after = plan.StartAfter
 	if w.after == 0 {
 		w.after = at
@@ -152,7 +152,7 @@ func (w *watching) run(plan consistency.Plan, at proto.Revision) {
 // again when a watch breaks within its first second without having said
 // anything, as most watches would: nearly all kinds are idle at any time. Behind
 // initial events it is follow that sends it. It reports whether the watch goes on.
-func (w *watching) begin(plan consistency.Plan) bool {
+func (w *watchStream) begin(plan consistency.Plan) bool {
 	if w.Options.AllowWatchBookmarks && !plan.EndBookmark {
 		return w.advance(true)
 	}
@@ -163,7 +163,7 @@ func (w *watching) begin(plan consistency.Plan) bool {
 var errGone = errors.New("the client is gone")
 
 // initial sends one consistent snapshot.
-func (w *watching) initial(plan consistency.Plan) error {
+func (w *watchStream) initial(plan consistency.Plan) error {
 	page, at, err := w.Page(consistency.Plan{Mode: consistency.MostRecent}, w.after, w.sel)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (w *watching) initial(plan consistency.Plan) error {
 }
 
 // emit writes one event; flush sends it.
-func (w *watching) emit(event string, content *mvcc.Version, rev proto.Revision) error {
+func (w *watchStream) emit(event string, content *mvcc.Version, rev proto.Revision) error {
 	w.write()
 	if w.events.Event(event, content, rev) != nil {
 		return errGone
@@ -192,7 +192,7 @@ func (w *watching) emit(event string, content *mvcc.Version, rev proto.Revision)
 	return nil
 }
 
-func (w *watching) bookmark(rev proto.Revision, initialEnd bool) error {
+func (w *watchStream) bookmark(rev proto.Revision, initialEnd bool) error {
 	w.write()
 	if w.events.Bookmark(rev, initialEnd) != nil {
 		return errGone
@@ -203,7 +203,7 @@ func (w *watching) bookmark(rev proto.Revision, initialEnd bool) error {
 // write notes that something is about to be written: a full buffer waits for the
 // client just like a flush. A client that took what was written before is not
 // stalled, however slow it is.
-func (w *watching) write() {
+func (w *watchStream) write() {
 	w.unsent++
 	if !w.writing || w.sent != w.written {
 		w.writing, w.sent = true, w.written
@@ -217,7 +217,7 @@ func (w *watching) write() {
 const firstBookmark = 250 * time.Millisecond
 
 // follow is the life of a watch after its start.
-func (w *watching) follow(plan consistency.Plan) {
+func (w *watchStream) follow(plan consistency.Plan) {
 	end := time.Now().Add(w.lifetime())
 	next := w.nextTimer(end)
 	if soon := time.Now().Add(firstBookmark); plan.EndBookmark && soon.Before(next) {
@@ -233,7 +233,7 @@ func (w *watching) follow(plan consistency.Plan) {
 		case <-w.s.abandoned:
 			return
 		case <-w.s.closing:
-			w.farewell()
+			w.drain()
 			return
 		case <-w.cursor.Wake():
 			if !w.served() || !w.advance(false) {
@@ -259,7 +259,7 @@ func (w *watching) follow(plan consistency.Plan) {
 // more has no end to tell: the stream just ends, after all its events, and who asks
 // again gets 404. One whose definition is another now ends before them: who asks again
 // gets them as the new definition shows them.
-func (w *watching) served() bool {
+func (w *watchStream) served() bool {
 	now := w.s.cfg.Kinds().Lookup(w.Info.GVR())
 	if now == nil {
 		w.advance(false)
@@ -269,7 +269,7 @@ func (w *watching) served() bool {
 }
 
 // nextTimer is when to look around next, also without bookmarks.
-func (w *watching) nextTimer(end time.Time) time.Time {
+func (w *watchStream) nextTimer(end time.Time) time.Time {
 	if next := time.Now().Add(w.s.cfg.Limits.Bookmark); next.Before(end) {
 		return next
 	}
@@ -278,7 +278,7 @@ func (w *watching) nextTimer(end time.Time) time.Time {
 
 // lifetime is timeoutSeconds, or a random time so that watches that began
 // together do not end together.
-func (w *watching) lifetime() time.Duration {
+func (w *watchStream) lifetime() time.Duration {
 	if s := w.Options.TimeoutSeconds; s != nil && *s > 0 {
 		return time.Duration(min(*s, int64(24*time.Hour/time.Second))) * time.Second
 	}
@@ -286,9 +286,9 @@ func (w *watching) lifetime() time.Duration {
 	return least + rand.N(least)
 }
 
-// farewell ends a watch when the server does: not all in one instant, and with a
+// drain ends a watch when the server does: not all in one instant, and with a
 // bookmark to resume from.
-func (w *watching) farewell() {
+func (w *watchStream) drain() {
 	if spread := w.s.watches.spread(); spread > 0 {
 		timer := time.NewTimer(rand.N(spread))
 		defer timer.Stop()
@@ -305,7 +305,7 @@ func (w *watching) farewell() {
 
 // advance sends everything that there is to read, and then a bookmark if asked
 // to. It reports whether the watch goes on.
-func (w *watching) advance(bookmark bool) bool {
+func (w *watchStream) advance(bookmark bool) bool {
 	batch := batches.Get().(*[watchBatch]*mvcc.Version)
 	defer func() {
 		clear(batch[:])
@@ -349,7 +349,7 @@ func (w *watching) advance(bookmark bool) bool {
 }
 
 // version sends what one version means to this watch, if anything.
-func (w *watching) version(v *mvcc.Version) error {
+func (w *watchStream) version(v *mvcc.Version) error {
 	if !w.sel.Covers(v.Key) {
 		return nil
 	}
@@ -365,7 +365,7 @@ func (w *watching) version(v *mvcc.Version) error {
 
 // convert has those of a batch converted that need a webhook for it, all at once. A
 // webhook that is slow keeps this watch waiting, and no other.
-func (w *watching) convert(batch []*mvcc.Version) error {
+func (w *watchStream) convert(batch []*mvcc.Version) error {
 	if objects.WebhookOf(w.Resource) == nil {
 		return nil
 	}
@@ -391,7 +391,7 @@ func (w *watching) convert(batch []*mvcc.Version) error {
 }
 
 // tooOld words the end of a watch that the floor has overtaken.
-func (w *watching) tooOld(err error) error {
+func (w *watchStream) tooOld(err error) error {
 	if errors.Is(err, mvcc.ErrCompacted) {
 		return status.WatchTooOld(uint64(w.after), uint64(w.s.cfg.Store.State().Floor()))
 	}
@@ -399,7 +399,7 @@ func (w *watching) tooOld(err error) error {
 }
 
 // fail ends the stream with an ERROR event.
-func (w *watching) fail(err error) {
+func (w *watchStream) fail(err error) {
 	if errors.Is(err, errGone) {
 		return
 	}
@@ -412,14 +412,14 @@ func (w *watching) fail(err error) {
 // flush sends what was written. A client that does not read makes it wait here,
 // which costs the client its position and nobody else anything; the janitor ends
 // waits that last too long.
-func (w *watching) flush() error {
+func (w *watchStream) flush() error {
 	if !w.writing {
 		w.entry.begin()
 	}
 	err := w.events.Flush()
 	w.entry.end()
 	w.writing = false
-	w.s.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.told)
-	w.unsent, w.told = 0, w.written
+	w.s.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.reportedBytes)
+	w.unsent, w.reportedBytes = 0, w.written
 	return err
 }

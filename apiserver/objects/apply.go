@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/quorate/quorate/apiserver/fieldmanager"
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,11 +86,11 @@ func addNulls(v, from any) {
 func (o *Op) ApplyNew(a Applied) (Change, error) {
 	obj, err := a.Manager.Apply(a.Manager.Nothing(), a.Tree, o.Options.FieldManager, o.Options.Forced())
 	if err != nil {
-		return Change{}, revise.Settled{Err: applyError(err)}
+		return Change{}, storage.Permanent{Err: applyError(err)}
 	}
 	obj, meta, err := o.fitMerged(a, obj)
 	if err != nil {
-		return Change{}, revise.Settled{Err: err}
+		return Change{}, storage.Permanent{Err: err}
 	}
 	if tree.Text(meta, "uid") != "" {
 		return Change{}, status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), tree.Text(meta, "uid"), "")

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/storage"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -19,7 +19,7 @@ func (o *Op) authorizeAlso(verb string) error {
 	if err != nil && reason == "" {
 		o.Store.Log.Error("authorization is incomplete", "err", err, "user", o.User.Name)
 	}
-	return revise.Settled{Err: auth.Forbidden(a, reason)}
+	return storage.Permanent{Err: auth.Forbidden(a, reason)}
 }
 
 // Permitted asks for a permission that is not the request's own, in its namespace.

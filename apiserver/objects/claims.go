@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +49,7 @@ func (o *Op) Claim(w *proto.Write) error {
 		return nil
 	}
 	w.Op, w.Condition, w.RequestId = proto.Op_OP_PUT, proto.Condition_CONDITION_ABSENT, newRequestID()
-	v, outcome, err := revise.Propose(o.Context, o.Store.Storage, w)
+	v, outcome, err := storage.Propose(o.Context, o.Store.Storage, w)
 	switch {
 	case err != nil:
 		return err
@@ -100,7 +100,7 @@ func (o *Op) releaseClaims(keys []ClaimKey, at proto.Revision) {
 func (o *Op) Unclaim(k ClaimKey, revision proto.Revision) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.Context), o.Store.MaxWrite)
 	defer cancel()
-	_, _, err := revise.Propose(ctx, o.Store.Storage, &proto.Write{
+	_, _, err := storage.Propose(ctx, o.Store.Storage, &proto.Write{
 		Table: k.Table, Key: k.Key, Op: proto.Op_OP_DELETE,
 		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
 	})

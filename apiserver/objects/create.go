@@ -8,10 +8,10 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -111,7 +111,7 @@ var noRules rules.Rules
 // fillIn adds what clients leave out, and says who owns the fields then.
 func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
 	if err := model.Default(obj); err != nil {
-		return revise.Settled{Err: status.EntityTooLarge(err.Error())} // no form has another error
+		return storage.Permanent{Err: status.EntityTooLarge(err.Error())} // no form has another error
 	}
 	model.Fill(obj)
 	if err := o.normalize(obj); err != nil {
@@ -245,7 +245,7 @@ func (o *Op) insert(ch Change) (Written, error) {
 	w := o.entry(key, &ch)
 	w.Condition = proto.Condition_CONDITION_ABSENT
 	o.guard(w)
-	v, outcome, err := revise.Propose(o.Context, o.Store.Storage, w)
+	v, outcome, err := storage.Propose(o.Context, o.Store.Storage, w)
 	switch {
 	case err != nil:
 		return Written{}, err

@@ -15,7 +15,7 @@
 // The life of a write, in the order of the calls: Create, or DecideUpdate, Patched, Merged
 // and ReplacePart on the way to Replace; complete (create.go) fills in, admits, prepares,
 // validates and allocates; EncodeChange encodes once; GuaranteedUpdate (write.go, around
-// package revise) proposes, and begins again if the race was lost. Delete decides between
+// package storage) proposes, and begins again if the race was lost. Delete decides between
 // removing an object and the first phase of its deletion.
 //
 // An operation is for one goroutine, all else is safe for concurrent use. Errors for

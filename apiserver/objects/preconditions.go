@@ -3,8 +3,8 @@ package objects
 import (
 	"strconv"
 
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -26,7 +26,7 @@ func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, revise.Settled{Err: status.InvalidResourceVersion(s)}
+		return 0, storage.Permanent{Err: status.InvalidResourceVersion(s)}
 	}
 	return proto.Revision(n), nil
 }
@@ -51,7 +51,7 @@ func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	case rev < cur.Revision:
 		// What the client has seen is older than what this node has, and the
 		// cluster can only be further.
-		return revise.Settled{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}
+		return storage.Permanent{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}
 	}
 	return status.Conflict(o.Resource.GroupResource(), o.Info.Name)
 }

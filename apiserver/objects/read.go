@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -12,7 +12,7 @@ import (
 
 // Current returns the newest local version of a key of a resource, or nil.
 func (s *Store) Current(table, key string) (*mvcc.Version, error) {
-	return revise.Current(s.Storage, table, key)
+	return storage.Current(s.Storage, table, key)
 }
 
 // Confirm makes sure that the local state includes everything that was

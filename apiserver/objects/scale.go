@@ -14,7 +14,7 @@ import (
 
 // ScaleResource is the Scale as a resource of its own, for decoding, negotiation
 // and answers.
-var ScaleResource = &kinds.Resource{
+var ScaleKind = &kinds.Resource{
 	Group: "autoscaling", Version: "v1", Kind: "Scale", Plural: "scales", Singular: "scale",
 	Namespaced: true, Model: "io.k8s.api.autoscaling.v1.Scale",
 }
@@ -41,7 +41,7 @@ func (o *Op) ScaleOf(obj tree.Object) tree.Object {
 		}
 	}
 	return tree.Object{
-		"kind": ScaleResource.Kind, "apiVersion": ScaleResource.GroupVersion().String(),
+		"kind": ScaleKind.Kind, "apiVersion": ScaleKind.GroupVersion().String(),
 		"metadata": shown, "spec": spec, "status": state,
 	}
 }
@@ -93,7 +93,7 @@ func (o *Op) ApplyScale(cur *mvcc.Version, sent, old tree.Object) (Change, error
 func (o *Op) Rescale(cur *mvcc.Version, obj, old tree.Object, wanted any) (Change, error) {
 	replicas, _ := tree.Int(wanted)
 	if replicas < 0 && !o.Resource.Custom { // whose validation looks at the field
-		return Change{}, status.Invalid(ScaleResource.GVK().GroupKind(), o.Info.Name, field.ErrorList{
+		return Change{}, status.Invalid(ScaleKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -19,7 +19,7 @@ import (
 
 // Config of a Store. All of it is required but Admission.
 type Config struct {
-	Storage revise.Store
+	Storage storage.Interface
 	Reads   Reads
 	// Kinds returns the resources that are served now.
 	Kinds      func() *kinds.Registry

@@ -1,8 +1,8 @@
 package objects
 
 import (
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -34,7 +34,7 @@ func (o *Op) DecideUpdate(sent tree.Object, cur *mvcc.Version) (Change, error) {
 	case cur == nil:
 		return Change{}, o.NotFound()
 	case rev == 0 && !o.Resource.UnconditionalUpdate:
-		return Change{}, revise.Settled{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+		return Change{}, storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
 	}
 	if err := o.CheckIdentity(meta, cur); err != nil {
 		return Change{}, err

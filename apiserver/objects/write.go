@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/revise"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -40,17 +40,17 @@ type Written struct {
 	Deleted bool
 }
 
-// GuaranteedUpdate changes one object, as package revise does it. decide says what is to
+// GuaranteedUpdate changes one object, as package storage does it. decide says what is to
 // happen; it runs again whenever there is a newer version, so it must not keep
 // anything from the run before.
 func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change, error)) (w Written, err error) {
 	var (
 		ch  Change
-		did revise.Result
+		did storage.Result
 	)
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
-	r := revise.Reviser{Store: o.Store.Storage, Confirm: o.Store.Confirm, Retried: func() { o.Store.Retried(&o.Kind) }}
-	did, err = r.Revise(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+	r := storage.Updater{Store: o.Store.Storage, Confirm: o.Store.Confirm, Retried: func() { o.Store.Retried(&o.Kind) }}
+	did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
 		if err != nil || ch.None || o.Options.IsDryRun() {
 			return nil, err
@@ -138,7 +138,7 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 		return Change{}, fmt.Errorf("encode %s: %w", o.Resource.Kind, err)
 	}
 	if len(value) > o.Store.MaxObject {
-		return Change{}, revise.Settled{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.Store.MaxObject))}
+		return Change{}, storage.Permanent{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.Store.MaxObject))}
 	}
 	ch := Change{Op: op, Object: obj, value: value, offset: offset}
 	if ch.labels, ch.fields = as.Attributes(kept); o.Resource.Expires {

@@ -77,8 +77,8 @@ var rooms = map[string]room{
 	// needs an answer to be sent is in the wrong place. What kinds have as code is given to it.
 	"apiserver/objects": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/admission", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
-		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/revise",
-		"apiserver/rules", "apiserver/schema", "apiserver/status", "apiserver/tree",
+		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
+		"apiserver/rules", "apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
 	}, direct: noHTTPnoRaft},
 	// What admits sees an object and a user: not the store, and not the request.
 	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
@@ -97,7 +97,7 @@ var rooms = map[string]room{
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},
 	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status", "apiserver/tree"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
-	"apiserver/revise": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// What kinds have as code: trees in, errors out.
 	"apiserver/rules":    {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/services": {direct: noHTTP, reach: noRaft},

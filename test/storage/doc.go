@@ -13,7 +13,7 @@
 //     transitions, bookmarks and refusals are all the product's.
 //   - Create, GuaranteedUpdate and Delete go below the API's verbs, because those
 //     give objects a uid and a creationTimestamp that the suite does not expect:
-//     package revise decides, as for every verb, and the store replicates.
+//     package storage decides, as for every verb, and the store replicates.
 //
 // What the adapter does itself is in README.md, too.
 //

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/revise"
+	ours "github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
@@ -183,7 +183,7 @@ func (a *adapter) compact(ctx context.Context, t *testing.T, resourceVersion str
 // increase writes something that has nothing to do with the suite's objects.
 func (a *adapter) increase(ctx context.Context, t *testing.T) int64 {
 	t.Helper()
-	v, _, err := revise.Propose(ctx, a.writer().store, &proto.Write{Table: "other", Key: "key", Op: proto.Op_OP_PUT})
+	v, _, err := ours.Propose(ctx, a.writer().store, &proto.Write{Table: "other", Key: "key", Op: proto.Op_OP_PUT})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func (a *adapter) checkStored(ctx context.Context, t *testing.T, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := revise.Current(a.writers[0].store, a.res.Table(), a.res.Key(p.namespace, p.name))
+	v, err := ours.Current(a.writers[0].store, a.res.Table(), a.res.Key(p.namespace, p.name))
 	if err != nil || v == nil {
 		t.Fatalf("nothing is stored at %s: %v", key, err)
 	}

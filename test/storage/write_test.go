@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate/quorate/apiserver/revise"
+	ours "github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,8 +21,8 @@ var errExists = errors.New("exists")
 // the key is after it; nil if nothing was there and nothing was written.
 func (a *adapter) revise(ctx context.Context, p place, decide func(cur *mvcc.Version) (*proto.Write, error)) (*mvcc.Version, error) {
 	n := a.writer()
-	r := revise.Reviser{Store: n.store, Confirm: n.confirm}
-	did, err := r.Revise(ctx, a.res.Table(), a.res.Key(p.namespace, p.name), decide)
+	r := ours.Updater{Store: n.store, Confirm: n.confirm}
+	did, err := r.GuaranteedUpdate(ctx, a.res.Table(), a.res.Key(p.namespace, p.name), decide)
 	if err != nil {
 		return nil, err
 	}

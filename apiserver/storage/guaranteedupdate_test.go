@@ -1,11 +1,11 @@
-package revise_test
+package storage_test
 
 import (
 	"context"
 	"errors"
 	"testing"
 
-	"github.com/quorate/quorate/apiserver/revise"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -58,7 +58,7 @@ func TestOutdatedState(t *testing.T) {
 				return put("new"), nil
 			}},
 		{name: "a settled refusal is not", confirms: 0, decided: 1, want: "old", err: refusal,
-			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, revise.Settled{Err: refusal} }},
+			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, storage.Permanent{Err: refusal} }},
 		{name: "nothing to do is confirmed", confirms: 1, decided: 2, want: "old",
 			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, nil }},
 		{name: "a write loses the race and decides anew", confirms: 0, decided: 2, retries: 1, want: "new",
@@ -83,23 +83,23 @@ func TestOutdatedState(t *testing.T) {
 			}
 			l.behind = mvcc.New()
 			var confirms, retries, decided int
-			r := revise.Reviser{
+			r := storage.Updater{
 				Store:   l,
 				Confirm: func(context.Context) error { confirms++; l.behind = nil; return nil },
 				Retried: func() { retries++ },
 			}
-			_, err := r.Revise(t.Context(), "t", "k", func(cur *mvcc.Version) (*proto.Write, error) {
+			_, err := r.GuaranteedUpdate(t.Context(), "t", "k", func(cur *mvcc.Version) (*proto.Write, error) {
 				decided++
 				return c.decide(cur)
 			})
-			if !errors.Is(err, c.err) || errors.As(err, new(revise.Settled)) {
+			if !errors.Is(err, c.err) || errors.As(err, new(storage.Permanent)) {
 				t.Errorf("error %v, want %v", err, c.err)
 			}
 			if confirms != c.confirms || retries != c.retries || decided != c.decided {
 				t.Errorf("%d confirmations, %d retries, %d decisions; want %d, %d, %d", confirms, retries, decided, c.confirms, c.retries, c.decided)
 			}
 			l.behind = nil
-			v, err := revise.Current(l, "t", "k")
+			v, err := storage.Current(l, "t", "k")
 			if err != nil || v == nil || string(v.Value) != c.want {
 				t.Errorf("the key is %v (%v), want %s", v, err, c.want)
 			}
@@ -117,15 +117,15 @@ func TestDecidedTooLate(t *testing.T) {
 	}()
 	over := errors.New("the time is up")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := revise.Reviser{Store: m, Confirm: func(context.Context) error { return nil }}
-	_, err := r.Revise(ctx, "t", "k", func(*mvcc.Version) (*proto.Write, error) {
+	r := storage.Updater{Store: m, Confirm: func(context.Context) error { return nil }}
+	_, err := r.GuaranteedUpdate(ctx, "t", "k", func(*mvcc.Version) (*proto.Write, error) {
 		cancel(over)
 		return put("late"), nil
 	})
 	if !errors.Is(err, over) {
 		t.Errorf("the error is %v", err)
 	}
-	if v, err := revise.Current(m, "t", "k"); err != nil || v != nil {
+	if v, err := storage.Current(m, "t", "k"); err != nil || v != nil {
 		t.Errorf("written: %v, %v", v, err)
 	}
 }

@@ -1,12 +1,12 @@
-// Package revise changes one object of the replicated store: it looks at the
+// Package storage changes one object of the replicated store: it looks at the
 // newest local version, lets the caller decide, and writes on the condition that
 // nothing has changed, until that holds.
 //
 // The types to know:
 //
-//   - Reviser.Revise is the loop behind every verb that changes an object.
-//   - Settled marks a refusal that no newer state can take back.
-package revise
+//   - Updater.GuaranteedUpdate is the loop behind every verb that changes an object.
+//   - Permanent marks a refusal that no newer state can take back.
+package storage
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// Store is what is needed of the replicated store. All methods are safe for
+// Interface is what is needed of the replicated store. All methods are safe for
 // concurrent use.
-type Store interface {
+type Interface interface {
 	// Propose replicates one write and returns when this node has applied it. A
 	// refused condition is a Result (Outcome), not an error.
 	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
@@ -27,9 +27,9 @@ type Store interface {
 	State() *mvcc.State
 }
 
-// Reviser changes keys of a store. It is safe for concurrent use if its parts are.
-type Reviser struct {
-	Store Store
+// Updater changes keys of a store. It is safe for concurrent use if its parts are.
+type Updater struct {
+	Store Interface
 	// Confirm returns when the local state includes every write that was
 	// acknowledged before the call.
 	Confirm func(ctx context.Context) error
@@ -37,7 +37,7 @@ type Reviser struct {
 	Retried func()
 }
 
-// Result is what Revise did.
+// Result is what GuaranteedUpdate did.
 type Result struct {
 	// Before is the version that was decided on; nil if there was none.
 	Before *mvcc.Version
@@ -48,27 +48,27 @@ type Result struct {
 	Refused proto.Outcome
 }
 
-// Settled marks an error that no newer state can take back: it is returned
+// Permanent marks an error that no newer state can take back: it is returned
 // without asking a quorum.
-type Settled struct{ Err error }
+type Permanent struct{ Err error }
 
-func (e Settled) Error() string { return e.Err.Error() }
+func (e Permanent) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
-func (e Settled) Unwrap() error { return e.Err }
+func (e Permanent) Unwrap() error { return e.Err }
 
-// Revise changes one key. decide looks at the newest local version, nil if there
+// GuaranteedUpdate changes one key. decide looks at the newest local version, nil if there
 // is none, and returns the write, or nil if nothing is to be written. It runs
 // again whenever there is a newer version, so it must not keep anything from the
-// run before. Revise fills in the write's table, key and condition.
+// run before. GuaranteedUpdate fills in the write's table, key and condition.
 //
 // This node may lag. A write is safe all the same, because its entry carries the
 // condition that nothing has changed. An answer without a write is not: a
 // refusal, or "nothing to do", that an outdated version led to would be wrong.
 // So these are only given after the state was confirmed to be current.
 //
-// Errors: decide's (what Settled wraps), Confirm's, Propose's, and the context's.
-func (r Reviser) Revise(ctx context.Context, table, key string, decide func(cur *mvcc.Version) (*proto.Write, error)) (Result, error) {
+// Errors: decide's (what Permanent wraps), Confirm's, Propose's, and the context's.
+func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide func(cur *mvcc.Version) (*proto.Write, error)) (Result, error) {
 	current := false // the state was confirmed since the call began
 	for {
 		cur, err := Current(r.Store, table, key)
@@ -77,7 +77,7 @@ func (r Reviser) Revise(ctx context.Context, table, key string, decide func(cur 
 		}
 		w, err := decide(cur)
 		if !current && (err != nil || w == nil) {
-			var definite Settled
+			var definite Permanent
 			if errors.As(err, &definite) {
 				return Result{}, definite.Err
 			}
@@ -125,7 +125,7 @@ func (r Reviser) Revise(ctx context.Context, table, key string, decide func(cur 
 }
 
 // Current returns the newest local version of a key, or nil.
-func Current(s Store, table, key string) (*mvcc.Version, error) {
+func Current(s Interface, table, key string) (*mvcc.Version, error) {
 	for {
 		state := s.State()
 		t := state.Table(table)
@@ -148,7 +148,7 @@ func Current(s Store, table, key string) (*mvcc.Version, error) {
 // short may have found nothing because it did not look. Since the write is complete when it
 // comes here, a context that still runs has run for all of the decision. Errors: the context's
 // cause, with nothing written, and those of the store.
-func Propose(ctx context.Context, s Store, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
+func Propose(ctx context.Context, s Interface, w *proto.Write) (*mvcc.Version, proto.Outcome, error) {
 	if ctx.Err() != nil {
 		return nil, 0, fmt.Errorf("write %s/%s: not begun: %w", w.Table, w.Key, context.Cause(ctx))
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // partOf serves a subresource that shows the whole object and changes a part of it.
-func (c *call) partOf(take objects.Part) error {
+func (c *call) subresourceOfPart(take objects.Part) error {
 	switch c.Info.Verb {
 	case "get":
 		return c.get()

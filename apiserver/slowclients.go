@@ -11,8 +11,8 @@ const (
 	// slowAfter is how long one write or read may wait for the client before the
 	// request counts as slow.
 	slowAfter = 250 * time.Millisecond
-	// slowRight is how long a slow request may go on, whatever others need.
-	slowRight = 5 * time.Second
+	// minSlowTime is how long a slow request may go on, whatever others need.
+	minSlowTime = 5 * time.Second
 	// answerBytes is what an answer holds at most while its client takes its time.
 	answerBytes = 256 << 10
 	// slowAnswerBytes is what all slow answers may hold.
@@ -24,23 +24,23 @@ const (
 	promptBytes = 4 << 10
 )
 
-// slowSet are the requests of one direction that wait for their clients: for an
+// slowClients are the requests of one direction that wait for their clients: for an
 // answer to be taken, or for a body to come. Seats stand for the work of the server;
 // such a request makes none, so it gives its seats back, and others go on. What it still
 // holds is memory. That is bounded for all of them: when there is no room, the user
 // who holds the most loses the one that has been slow for longest, and until one may be
 // ended the newest keeps its seats.
-type slowSet struct {
+type slowClients struct {
 	mu      sync.Mutex
 	limit   int64 // bytes
 	held    int64
-	entries []*pace // in the order in which they became slow
+	entries []*slowRequest // in the order in which they became slow
 }
 
-// pace is the stopwatch of one request in one direction. Its methods but fire and end are
+// slowRequest is the stopwatch of one request in one direction. Its methods but fire and end are
 // the request's goroutine's.
-type pace struct {
-	set   *slowSet
+type slowRequest struct {
+	set   *slowClients
 	c     *call
 	until time.Time // when the client's time is over; zero: never
 	cut   func(*http.ResponseController) error
@@ -57,15 +57,15 @@ type pace struct {
 }
 
 // newPace returns a stopwatch that stands still.
-func (s *slowSet) newPace(c *call, until time.Time, bytes int64, cut func(*http.ResponseController) error) *pace {
-	p := &pace{set: s, c: c, until: until, bytes: bytes, cut: cut}
+func (s *slowClients) newPace(c *call, until time.Time, bytes int64, cut func(*http.ResponseController) error) *slowRequest {
+	p := &slowRequest{set: s, c: c, until: until, bytes: bytes, cut: cut}
 	p.timer = time.AfterFunc(time.Hour, p.fire)
 	p.timer.Stop()
 	return p
 }
 
 // begin is called before what may have to wait for the client.
-func (p *pace) begin() {
+func (p *slowRequest) begin() {
 	if p.patience > 0 {
 		p.mu.Lock()
 		p.stall = time.Now().Add(p.patience)
@@ -75,7 +75,7 @@ func (p *pace) begin() {
 }
 
 // next is when to look again: after wait, and when the client's time is over.
-func (p *pace) next(wait time.Duration) time.Duration {
+func (p *slowRequest) next(wait time.Duration) time.Duration {
 	if !p.until.IsZero() {
 		wait = min(wait, time.Until(p.until))
 	}
@@ -86,16 +86,16 @@ func (p *pace) next(wait time.Duration) time.Duration {
 }
 
 // late reports whether the client's time is over.
-func (p *pace) late() bool {
+func (p *slowRequest) late() bool {
 	now := time.Now()
 	return !p.until.IsZero() && !now.Before(p.until) || p.patience > 0 && !now.Before(p.stall)
 }
 
 // done is called when it has not.
-func (p *pace) done() { p.timer.Stop() }
+func (p *slowRequest) done() { p.timer.Stop() }
 
 // hold says how much memory the request holds now.
-func (p *pace) hold(bytes int64) {
+func (p *slowRequest) hold(bytes int64) {
 	p.set.mu.Lock()
 	defer p.set.mu.Unlock()
 	if !p.since.IsZero() {
@@ -105,7 +105,7 @@ func (p *pace) hold(bytes int64) {
 }
 
 // fire notices that the client is slow, and again when its time is over.
-func (p *pace) fire() {
+func (p *slowRequest) fire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -131,7 +131,7 @@ func (p *pace) fire() {
 }
 
 // evict ends a request that has to make room.
-func (p *pace) evict() {
+func (p *slowRequest) evict() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.over {
@@ -141,7 +141,7 @@ func (p *pace) evict() {
 
 // end cuts the connection's direction. Writers and readers without deadlines are no
 // connections.
-func (p *pace) end() {
+func (p *slowRequest) end() {
 	p.over = true
 	_ = p.cut(http.NewResponseController(p.c.ResponseWriter))
 }
@@ -149,7 +149,7 @@ func (p *pace) end() {
 // stop is called when the request needs its client no more, and before it ends: a
 // deadline must not hit the next one on the connection. It reports whether the request has
 // given its seats back.
-func (p *pace) stop() (slow bool) {
+func (p *slowRequest) stop() (slow bool) {
 	p.timer.Stop()
 	p.mu.Lock()
 	p.over = true
@@ -162,11 +162,11 @@ func (p *pace) stop() (slow bool) {
 }
 
 // add takes a request in if there is room. If not, victim is one to end for the next.
-func (s *slowSet) add(p *pace) (victim *pace, ok bool) {
+func (s *slowClients) add(p *slowRequest) (victim *slowRequest, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held+p.bytes > s.limit {
-		return s.victim(time.Now().Add(-slowRight)), false
+		return s.victim(time.Now().Add(-minSlowTime)), false
 	}
 	p.since = time.Now()
 	s.held += p.bytes
@@ -175,7 +175,7 @@ func (s *slowSet) add(p *pace) (victim *pace, ok bool) {
 }
 
 // victim finds the oldest of the user who holds the most.
-func (s *slowSet) victim(before time.Time) *pace {
+func (s *slowClients) victim(before time.Time) *slowRequest {
 	held := map[string]int64{}
 	most := ""
 	for _, e := range s.entries {
@@ -192,7 +192,7 @@ func (s *slowSet) victim(before time.Time) *pace {
 	return nil
 }
 
-func (s *slowSet) remove(p *pace) {
+func (s *slowClients) remove(p *slowRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, e := range s.entries {
@@ -241,7 +241,7 @@ func (c *call) deadline() time.Time {
 // pacedBody makes reading the body fail at until, and before that when the client
 // sends nothing for Limits.BodyPause, as pacedWrite. What the request was charged with when
 // it was admitted counts: it has that of the room for all bodies, without a seat.
-func (c *call) pacedBody(until time.Time) *pace {
+func (c *call) pacedBody(until time.Time) *slowRequest {
 	p := c.s.slowBodies.newPace(c, until, max(c.held, slowBodyBytes), func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
 	p.patience = c.s.cfg.Limits.BodyPause
 	return p
@@ -250,7 +250,7 @@ func (c *call) pacedBody(until time.Time) *pace {
 // pacedReader is a body that a handler of its own reads.
 type pacedReader struct {
 	io.ReadCloser
-	p *pace
+	p *slowRequest
 }
 
 // Read implements io.Reader.

@@ -16,11 +16,11 @@ import (
 // user who holds the most loses the one that has been slow for longest.
 func TestSlowRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set := &slowSet{limit: 400}
+		set := &slowClients{limit: 400}
 		var mu sync.Mutex
 		cut := map[string]time.Duration{}
 		began := time.Now()
-		wait := func(user, name string, until time.Time) *pace {
+		wait := func(user, name string, until time.Time) *slowRequest {
 			c := &call{ResponseWriter: httptest.NewRecorder(), Op: objects.Op{User: &auth.User{Name: user}}}
 			p := set.newPace(c, until, 100, func(*http.ResponseController) error {
 				mu.Lock()
@@ -52,7 +52,7 @@ func TestSlowRoom(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		mu.Lock()
-		if at := cut["first"]; len(cut) != 1 || at < time.Second+slowAfter+slowRight || at > 7*time.Second {
+		if at := cut["first"]; len(cut) != 1 || at < time.Second+slowAfter+minSlowTime || at > 7*time.Second {
 			t.Fatalf("after 10 s these were cut: %v, want mallory's first", cut)
 		}
 		mu.Unlock()

@@ -61,7 +61,7 @@ const (
 )
 
 // readBody reads the body into a buffer that grows with what has come.
-func (c *call) readBody(limit int64, p *pace) ([]byte, error) {
+func (c *call) readBody(limit int64, p *slowRequest) ([]byte, error) {
 	size, first := c.r.ContentLength, min(c.r.ContentLength, chargedAtOnce)
 	if size < 0 {
 		size, first = limit+1, unknownBody
