@@ -157,6 +157,8 @@ var rooms = map[string]room{
 		ours:  []string{"internal/process", "internal/words", "membership", "membership/pki", "proto", "raftstore/disk"},
 		reach: map[string]string{"k8s.io/": "it runs programs, and serves nothing"},
 	},
+	// Backups as files: it reads what package disk has written.
+	"internal/backup": {ours: []string{"proto", "internal/datadir", "raftstore/disk"}, direct: noHTTP, reach: noKubernetes},
 	// Identity and state of a directory that no node has: membership and disk do not know each other.
 	"internal/datadir": {ours: []string{"proto", "membership", "raftstore/disk", "raftstore/mvcc"}, direct: noHTTP, reach: noKubernetes},
 	// The wiring knows everybody, and is known to those who want a whole node.
@@ -176,9 +178,9 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/modes", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
-			"proto", "raftstore/disk", // what a backup and a survivor say of themselves
+			"raftstore/disk", // what it says of a survivor, and of a cluster that was restored
 			"apiserver/controllers", "apiserver/features", // their names are in the help
 		},
 	},

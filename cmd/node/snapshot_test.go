@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
+	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
@@ -214,63 +215,13 @@ func TestInspectAndVerify(t *testing.T) {
 	}
 }
 
-// TestSaveLeavesOthersAlone: what is no regular file stays what it is, and links are not
-// followed.
-func TestSaveLeavesOthersAlone(t *testing.T) {
-	stream, err := os.ReadFile(backupFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	mine, link, pipe := filepath.Join(dir, "mine"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
-	for _, err := range []error{os.WriteFile(mine, []byte("mine"), 0o644), os.Symlink(mine, link), syscall.Mkfifo(pipe, 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for file, want := range map[string]string{
-		link: "a symbolic link", pipe: "a named pipe", dir: "is a directory", "/dev/null": "a device", filepath.Join(mine, "x"): "not a directory",
-	} {
-		before, _ := os.Lstat(file)
-		if err := checkTarget(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", file, err, want)
-		}
-		if file != "/dev/null" { // a test that fails must not harm the machine
-			if _, err := writeBackup(bytes.NewReader(stream), file); err == nil {
-				t.Errorf("%s was written", file)
-			}
-		}
-		if after, _ := os.Lstat(file); before != nil && (after == nil || after.Mode() != before.Mode()) {
-			t.Errorf("%s: %v became %v", file, before.Mode(), after)
-		}
-	}
-	if b, err := os.ReadFile(mine); err != nil || string(b) != "mine" {
-		t.Errorf("%q %v", b, err)
-	}
-	// A regular file is replaced, with a mode of its own, once the new one is whole.
-	if _, err := writeBackup(bytes.NewReader(stream[:len(stream)-1]), mine); err == nil {
-		t.Error("half a backup was kept")
-	}
-	if b, err := os.ReadFile(mine); err != nil || string(b) != "mine" {
-		t.Errorf("half a backup: %q %v", b, err)
-	}
-	if _, err := writeBackup(bytes.NewReader(stream), mine); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Lstat(mine); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v %v", info, err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 3 {
-		t.Errorf("left behind: %v", entries)
-	}
-}
-
 // TestInspectSaysWhereFrom: when, by which node and version, and what that is worth.
 func TestInspectSaysWhereFrom(t *testing.T) {
-	about := proto.Backup{TakenUnixMs: 1_790_000_000_000, NodeName: "n2", NodeId: "ab", Version: "v7", Role: "follower", LastContactMs: 90_000, NotConfirmed: "no leader"}
-	b := backupInfo{ClusterID: "c", Revision: 9, Taken: takenOf(&about)}
+	b := backup.Info{ClusterID: "c", Revision: 9, Taken: &backup.Taken{
+		Time: time.UnixMilli(1_790_000_000_000).UTC(), Node: "n2", NodeID: "ab", Version: "v7", Role: "follower", LastContactMS: 90_000, NotConfirmed: "no leader",
+	}}
 	var text, data bytes.Buffer
-	if err := errors.Join(b.print(&text, "table"), b.print(&data, "json")); err != nil {
+	if err := errors.Join(printBackup(b, &text, "table"), printBackup(b, &data, "json")); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2026-09-21 14:13:20 UTC from n2, follower; NOT confirmed", "version:   v7", "revision:  9"} {
@@ -278,26 +229,26 @@ func TestInspectSaysWhereFrom(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, &text)
 		}
 	}
-	var back backupInfo
+	var back backup.Info
 	if err := json.Unmarshal(data.Bytes(), &back); err != nil || *back.Taken != *b.Taken {
 		t.Errorf("%v\n%s", err, &data)
 	}
 	for _, c := range []struct {
-		change func(*backupTaken)
+		change func(*backup.Taken)
 		want   string
 	}{
-		{func(*backupTaken) {}, "warning: n2 (follower) reached no majority (no leader), and last heard from a leader 1m30s before"},
-		{func(b *backupTaken) { b.LastContactMS = -1 }, "has never heard from a leader"},
-		{func(b *backupTaken) { b.Role = "leader" }, "calls itself the leader"},
-		{func(b *backupTaken) { b.Confirmed = true }, ""},
+		{func(*backup.Taken) {}, "warning: n2 (follower) reached no majority (no leader), and last heard from a leader 1m30s before"},
+		{func(b *backup.Taken) { b.LastContactMS = -1 }, "has never heard from a leader"},
+		{func(b *backup.Taken) { b.Role = "leader" }, "calls itself the leader"},
+		{func(b *backup.Taken) { b.Confirmed = true }, ""},
 	} {
 		taken := *b.Taken
 		c.change(&taken)
-		if got := taken.warning(); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+		if got := warning(&taken); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if (*backupTaken)(nil).warning() != "" {
+	if warning(nil) != "" {
 		t.Error("an older release's backup is warned of")
 	}
 }
