@@ -180,7 +180,7 @@ var rooms = map[string]room{
 		ours: []string{
 			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
-			"raftstore/disk", // what it says of a survivor, and of a cluster that was restored
+			"raftstore/disk",                              // what it says of a survivor, and of a cluster that was restored
 			"apiserver/controllers", "apiserver/features", // their names are in the help
 		},
 	},
