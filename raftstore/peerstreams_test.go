@@ -137,3 +137,18 @@ func TestLinksEndWithQuestionsQueued(t *testing.T) {
 		t.Error("nothing has arrived: the test shows nothing")
 	}
 }
+
+// A proposal for a node that cannot be reached is in no log: that is not an
+// unknown outcome.
+func TestUnreachableIsNotAsked(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	var call peerCall
+	if err := c.leader().streams.send(c.ctx(), "z", l.Addr().String(), &call); !errors.Is(err, errCallNotSent) {
+		t.Errorf("a call to nobody: %v, want %v", err, errCallNotSent)
+	}
+}

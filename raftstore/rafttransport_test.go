@@ -139,3 +139,31 @@ func TestLateReturnIsNoticed(t *testing.T) {
 		t.Errorf("success %v, with %d entries", resp.Success, len(req.Entries))
 	}
 }
+
+// A peer that stopped where the log no longer reaches is not nudged again and
+// again.
+func TestNudgeGivesUp(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	m := c.leader()
+	// It acknowledged what is beyond any log, and does not know its commit.
+	p := &peerProgress{term: m.leader.term.Load(), acked: 1 << 40}
+	m.transport.mu.Lock()
+	m.transport.peers["z"] = p
+	m.transport.mu.Unlock()
+	first, err := m.log.FirstIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.log.Drop(first, m.raft.CommitIndex()); err != nil {
+		t.Fatal(err)
+	}
+	m.transport.wakeUp()
+	c.eventually("the peer counts as told", func() error {
+		m.transport.mu.Lock()
+		defer m.transport.mu.Unlock()
+		if p.busy || p.commit < m.raft.CommitIndex() {
+			return fmt.Errorf("told %d of %d", p.commit, m.raft.CommitIndex())
+		}
+		return nil
+	})
+}
