@@ -181,3 +181,54 @@ func (r *run) transfer(ctx context.Context) error {
 	}
 	return nil
 }
+
+// stalePauses stops the leader for 1 to 5 s again and again while its
+// acknowledgements are on their way; now and then only for a moment, so that it
+// wakes with answers in its sockets that are old.
+func stalePauses(ctx context.Context, r *run) error {
+	for round := 0; ctx.Err() == nil; round++ {
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		d := between(r.rng, time.Second, 3*time.Second)
+		switch round % 4 {
+		case 1:
+			d = between(r.rng, 20*time.Millisecond, 300*time.Millisecond)
+		case 3:
+			d = between(r.rng, 3*time.Second, 5*time.Second)
+		}
+		if err := r.pause(ctx, d, leader); err != nil {
+			return err
+		}
+		r.count("rounds", 1)
+		rest(ctx, between(r.rng, 100*time.Millisecond, 600*time.Millisecond))
+	}
+	return nil
+}
+
+// mixture does a bit of everything that processes suffer: for the watches under a
+// moving floor.
+func mixture(ctx context.Context, r *run) error {
+	for round := 0; ctx.Err() == nil; round++ {
+		n, err := r.victim(ctx, round)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		switch round % 4 {
+		case 0:
+			err = r.killAndStart(ctx, 300*time.Millisecond, n)
+		case 1:
+			err = r.pause(ctx, between(r.rng, 200*time.Millisecond, 2*time.Second), n)
+		case 2:
+			err = r.terminate(ctx, n)
+		case 3:
+			err = r.transfer(ctx)
+		}
+		if err != nil {
+			return ended(ctx, err)
+		}
+		rest(ctx, between(r.rng, 300*time.Millisecond, 1500*time.Millisecond))
+	}
+	return nil
+}
