@@ -13,6 +13,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // exchange makes one request and returns its code and answer.
@@ -264,4 +268,42 @@ func TestFinalizerRace(t *testing.T) {
 		}
 	}
 	t.Logf("held %d times of 20", held)
+}
+
+// TestRacingPreconditions deletes one object many times at once, each time on the
+// condition that it is the one that was read, while others change it: exactly one
+// version is deleted, and it is the one that a delete was acknowledged for.
+func TestRacingPreconditions(t *testing.T) {
+	c := Start(t, 3)
+	const rounds, deleters = 20, 8
+	for round := range rounds {
+		name := fmt.Sprintf("raced-%d", round)
+		cm := create(t, c.Nodes()[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		var wg sync.WaitGroup
+		var done, conflicts atomic.Int64
+		for i := range deleters {
+			client := c.Nodes()[i%3].Typed(t).CoreV1().ConfigMaps("default")
+			wg.Go(func() {
+				if i%2 == 0 {
+					changed := cm.DeepCopy()
+					changed.Data, changed.ResourceVersion = map[string]string{"by": fmt.Sprint(i)}, ""
+					_, _ = client.Update(t.Context(), changed, metav1.UpdateOptions{})
+				}
+				err := client.Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cm.UID, ResourceVersion: &cm.ResourceVersion}})
+				switch {
+				case err == nil:
+					done.Add(1)
+				case apierrors.IsConflict(err):
+					conflicts.Add(1)
+				case !apierrors.IsNotFound(err):
+					t.Errorf("delete: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		_, err := c.Nodes()[1].Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+		if done.Load() > 1 || (done.Load() == 1) != apierrors.IsNotFound(err) {
+			t.Fatalf("%d deletes were acknowledged, %d conflicted, and then: %v", done.Load(), conflicts.Load(), err)
+		}
+	}
 }

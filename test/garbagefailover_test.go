@@ -1,16 +1,13 @@
 package test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -59,122 +56,6 @@ func TestGarbageFailover(t *testing.T) {
 		name := fmt.Sprintf("foreground-%d", i)
 		if at := deleted[name]; at == 0 || at > deleted[owner.Name] {
 			t.Fatalf("%s was deleted at %d, its owner at %d", name, at, deleted[owner.Name])
-		}
-	}
-}
-
-// TestNamespaceUnderWriters deletes a namespace that 16 writers create in, and
-// kills the leader meanwhile. Nothing survives, and whatever was acknowledged has
-// its deletion event.
-func TestNamespaceUnderWriters(t *testing.T) {
-	c := Start(t, 3)
-	leader := c.Leader(t)
-	survivors := c.Others(leader)
-	const doomed = "doomed"
-	survivors[0].Kubectl(t, "create", "namespace", doomed)
-	marker := create(t, survivors[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}})
-
-	var (
-		mu    sync.Mutex
-		acked = map[string]string{} // name to resourceVersion
-		acks  atomic.Int64
-		wg    sync.WaitGroup
-	)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for w := range 16 {
-		client := survivors[w%2].Typed(t)
-		wg.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				name := fmt.Sprintf("w%d-%d", w, i)
-				cm, err := client.CoreV1().ConfigMaps(doomed).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-				if err == nil {
-					mu.Lock()
-					acked[name] = cm.ResourceVersion
-					mu.Unlock()
-					acks.Add(1)
-				}
-			}
-		})
-	}
-	Await(t, 20*time.Second, "the writers write", func() string {
-		if n := acks.Load(); n < 500 {
-			return fmt.Sprint(n, " were acknowledged")
-		}
-		return ""
-	})
-	if err := survivors[0].Typed(t).CoreV1().Namespaces().Delete(t.Context(), doomed, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	c.Kill(t, leader)
-	Await(t, goneWithin, "the namespace is gone", func() string {
-		_, err := survivors[0].Typed(t).CoreV1().Namespaces().Get(t.Context(), doomed, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return ""
-		}
-		return fmt.Sprint("it is there: ", err)
-	})
-	took := time.Since(began)
-	cancel()
-	wg.Wait()
-	last := create(t, survivors[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
-	t.Logf("%d were acknowledged, the namespace was gone %d ms after kill -9 of the leader", len(acked), took.Milliseconds())
-	for _, n := range survivors {
-		if left := countConfigMaps(t, n, doomed); left != 0 {
-			t.Errorf("%s: %d objects have survived their namespace", n.Name, left)
-		}
-		added, deleted := map[string]string{}, map[string]bool{}
-		for _, e := range n.Watch(t, "", marker.ResourceVersion, last.ResourceVersion) {
-			switch e.Type {
-			case "ADDED":
-				added[e.Name] = e.ResourceVersion
-			case "DELETED":
-				deleted[e.Name] = true
-			}
-		}
-		for name, rv := range acked {
-			if added[name] != rv || !deleted[name] {
-				t.Fatalf("%s: %s was acknowledged at %s; ADDED at %q, DELETED: %v", n.Name, name, rv, added[name], deleted[name])
-			}
-		}
-	}
-}
-
-// TestRacingPreconditions deletes one object many times at once, each time on the
-// condition that it is the one that was read, while others change it: exactly one
-// version is deleted, and it is the one that a delete was acknowledged for.
-func TestRacingPreconditions(t *testing.T) {
-	c := Start(t, 3)
-	const rounds, deleters = 20, 8
-	for round := range rounds {
-		name := fmt.Sprintf("raced-%d", round)
-		cm := create(t, c.Nodes()[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		var wg sync.WaitGroup
-		var done, conflicts atomic.Int64
-		for i := range deleters {
-			client := c.Nodes()[i%3].Typed(t).CoreV1().ConfigMaps("default")
-			wg.Go(func() {
-				if i%2 == 0 {
-					changed := cm.DeepCopy()
-					changed.Data, changed.ResourceVersion = map[string]string{"by": fmt.Sprint(i)}, ""
-					_, _ = client.Update(t.Context(), changed, metav1.UpdateOptions{})
-				}
-				err := client.Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cm.UID, ResourceVersion: &cm.ResourceVersion}})
-				switch {
-				case err == nil:
-					done.Add(1)
-				case apierrors.IsConflict(err):
-					conflicts.Add(1)
-				case !apierrors.IsNotFound(err):
-					t.Errorf("delete: %v", err)
-				}
-			})
-		}
-		wg.Wait()
-		_, err := c.Nodes()[1].Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
-		if done.Load() > 1 || (done.Load() == 1) != apierrors.IsNotFound(err) {
-			t.Fatalf("%d deletes were acknowledged, %d conflicted, and then: %v", done.Load(), conflicts.Load(), err)
 		}
 	}
 }
