@@ -12,13 +12,6 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// SnapshotPath serves a backup of the node that is asked, to those whose roles let them. With
-// ConfirmedQuery a node that no majority confirms answers 503 instead.
-const (
-	SnapshotPath   = "/quorate/v1/snapshot"
-	ConfirmedQuery = "?confirmed=true"
-)
-
 // A backup reads within one transaction, and as long as that is open state.db keeps all
 // that is deleted meanwhile: it grows. So a client that stops reading ends its backup, and
 // few run at once.

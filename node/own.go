@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/process"
 	"github.com/quorate/quorate/membership"
 )
@@ -20,7 +21,7 @@ func (n *Node) ownPaths() http.Handler {
 	mux.HandleFunc("/", status.PlainNotFound)
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler()))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
-	mux.HandleFunc(SnapshotPath, serveAtMost(backupsAtOnce, "backups", n.saveSnapshot))
+	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.saveSnapshot))
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"profile", pprof.Profile)
@@ -32,7 +33,7 @@ func (n *Node) ownPaths() http.Handler {
 
 // longRunning are the own paths whose answers take as long as they take.
 func longRunning(path string) bool {
-	return path == SnapshotPath || strings.HasPrefix(path, profilesPath)
+	return path == backup.Path || strings.HasPrefix(path, profilesPath)
 }
 
 // noted logs what changes the cluster, or hands its secret out: members, leadership and

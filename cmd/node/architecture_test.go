@@ -165,7 +165,7 @@ var rooms = map[string]room{
 	"node": {
 		ours: []string{
 			"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/",
-			"internal/datadir", "internal/hostport", "internal/process",
+			"internal/backup", "internal/datadir", "internal/hostport", "internal/process",
 		},
 		direct: map[string]string{
 			"github.com/spf13/":         "settings are fields: flags are the command line's",

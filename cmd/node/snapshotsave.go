@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/membership"
-	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -72,11 +71,11 @@ func saveBackup(cmd *cobra.Command, a *access, file string) error {
 // has chosen a node gets what that one has.
 func openBackup(ctx context.Context, client *membership.AdminClient, best bool) (io.ReadCloser, error) {
 	if best {
-		if stream, err := client.Open(ctx, node.SnapshotPath+node.ConfirmedQuery); err == nil || ctx.Err() != nil {
+		if stream, err := client.Open(ctx, backup.Path+backup.ConfirmedQuery); err == nil || ctx.Err() != nil {
 			return stream, err
 		}
 	}
-	return client.Open(ctx, node.SnapshotPath)
+	return client.Open(ctx, backup.Path)
 }
 
 func report(cmd *cobra.Command, b backup.Info, to io.Writer, output string) error {

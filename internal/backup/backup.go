@@ -12,6 +12,13 @@ import (
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
+// Path is where a node serves a backup of itself, to those whose roles let them. With ConfirmedQuery
+// a node that no majority confirms answers 503 instead.
+const (
+	Path           = "/quorate/v1/snapshot"
+	ConfirmedQuery = "?confirmed=true"
+)
+
 // Info is what a backup says of itself. Fields are added, never changed.
 type Info struct {
 	File      string `json:"file,omitempty"` // none: standard output
