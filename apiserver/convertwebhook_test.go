@@ -25,6 +25,12 @@ type convertHook struct {
 	held    chan struct{} // closed to let calls of mode hang go
 }
 
+// convertModes are the ways in which a convertHook answers: "right", then what ServeHTTP
+// and lie do otherwise.
+var convertModes = strings.Fields("right " +
+	"hang 500 404 nonsense uid count none refused mute huge v1 empty " +
+	"name namespace objectuid version kind nometa meta badlabel numberlabel list unknownfield")
+
 func newConvertHook(t testing.TB) *convertHook {
 	h := &convertHook{held: make(chan struct{})}
 	h.set("right")

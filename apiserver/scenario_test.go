@@ -122,6 +122,8 @@ func (s *scenario) webhook(_ context.Context, vars map[string]string, mode []str
 		return errors.New("there is no webhook yet")
 	case len(mode) == 0:
 		return errors.New("there is a webhook already")
+	case !slices.Contains(convertModes, mode[0]):
+		return fmt.Errorf("no webhook answers %s, but %s", mode[0], strings.Join(convertModes, ", "))
 	default:
 		s.hook.set(mode[0])
 	}
@@ -191,6 +193,7 @@ func TestScenariosFail(t *testing.T) {
 		{"@webhook right\n", "1: there is no webhook yet"},
 		{"@webhook\n@calls 1\n", "2: 0 calls of the webhook, want 1"},
 		{"@webhook\n@webhook\n", "2: there is a webhook already"},
+		{"@webhook\n@webhook rihgt\n", "2: no webhook answers rihgt, but right, hang"},
 		{"@compact all\n", `1: strconv.ParseUint: parsing "all": invalid syntax`},
 	} {
 		file := filepath.Join(t.TempDir(), "scenario.txt")
