@@ -115,7 +115,7 @@ func (c *call) verb() error {
 }
 
 // subresource serves what lies below an object. Status and scale are the same
-// for every kind; the rest is in the table of hooks.
+// for every kind; the rest is in the kinds' strategies.
 func (c *call) subresource() error {
 	if c.Info.Name == "" || c.Resource.Namespaced && c.Info.Namespace == "" {
 		return status.NoSuchResource()
@@ -123,19 +123,23 @@ func (c *call) subresource() error {
 	if !hasVerb(c.Subresource.Verbs, c.Info.Verb) {
 		return status.NoSuchMethod()
 	}
-	if f := subresourceHooks[c.Resource.CodeName()+"/"+c.Subresource.Name]; f != nil {
-		return f(c)
+	own, name := c.Strategy(), c.Subresource.Name
+	if p := own.Posts[name]; p != nil {
+		return c.post(p)
 	}
-	if take := partHooks[c.Resource.CodeName()+"/"+c.Subresource.Name]; take != nil {
+	if f := own.Updates[name]; f != nil {
+		return c.put(f)
+	}
+	if take := own.Parts[name]; take != nil {
 		return c.subresourceOfPart(take)
 	}
-	switch c.Subresource.Name {
+	switch name {
 	case "status":
 		return c.subresourceOfPart(objects.CopyStatus)
 	case "scale":
 		return c.scale()
 	}
-	return notImplemented(c.Resource.GroupResource(), c.Subresource.Name)
+	return notImplemented(c.Resource.GroupResource(), name)
 }
 
 func hasVerb(verbs []string, verb string) bool {

@@ -42,46 +42,42 @@ const evictionAttempts = 20
 
 // evictPod serves POST pods/NAME/eviction: a delete that the pod's
 // PodDisruptionBudget must allow.
-func (c *call) evictPod() error {
-	var e policyv1.Eviction
-	if _, err := c.readPosted(evictionKind, &e, "policy/v1beta1"); err != nil {
-		return err
+func evictPod(o *objects.Op, e *policyv1.Eviction) (objects.Created, error) {
+	if e.Namespace != "" && e.Namespace != o.Info.ObjectNamespace {
+		return objects.Created{}, status.NamespaceMismatch()
 	}
-	if e.Namespace != "" && e.Namespace != c.Info.ObjectNamespace {
-		return status.NamespaceMismatch()
+	if e.Name != o.Info.Name {
+		return objects.Created{}, status.BadRequest("name in URL does not match name in Eviction object")
 	}
-	if e.Name != c.Info.Name {
-		return status.BadRequest("name in URL does not match name in Eviction object")
-	}
-	o, err := c.evictionOptions(&e)
+	options, err := evictionOptions(o, e)
 	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	c.Options.DryRun = o.DryRun
-	c.Kind.DryRun = c.Options.IsDryRun()
-	pods, err := c.Derived(podsGVR, c.Info.Name, "delete")
+	o.Options.DryRun = options.DryRun
+	o.Kind.DryRun = o.Options.IsDryRun()
+	pods, err := o.Derived(podsGVR, o.Info.Name, "delete")
 	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	if err := evict(pods, o); err != nil {
-		return err
+	if err := evict(pods, options); err != nil {
+		return objects.Created{}, err
 	}
-	return c.answerDone()
+	return objects.Created{}, nil
 }
 
 // evictionOptions are the options of the delete. The request's dry run is theirs.
-func (c *call) evictionOptions(e *policyv1.Eviction) (*metav1.DeleteOptions, error) {
-	o := e.DeleteOptions
-	if o == nil {
-		o = &metav1.DeleteOptions{}
+func evictionOptions(o *objects.Op, e *policyv1.Eviction) (*metav1.DeleteOptions, error) {
+	options := e.DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
 	}
 	switch {
-	case len(o.DryRun) == 0:
-		o.DryRun = c.Options.DryRun
-	case len(c.Options.DryRun) > 0 && !slices.Equal(o.DryRun, c.Options.DryRun):
-		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", c.Options.DryRun, o.DryRun)
+	case len(options.DryRun) == 0:
+		options.DryRun = o.Options.DryRun
+	case len(o.Options.DryRun) > 0 && !slices.Equal(options.DryRun, o.Options.DryRun):
+		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", o.Options.DryRun, options.DryRun)
 	}
-	return o, request.CheckDeleteOptions(o)
+	return options, request.CheckDeleteOptions(options)
 }
 
 // evict deletes the pod that the call names, as soon as its budget allows it.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is really code. Everything that is not in these tables is the same for
+// What is really code. Everything that is not in this table is the same for
 // every kind, and handlers never look at a kind's name.
 
 // strategies are what kinds have as code, keyed by Resource.CodeName.
@@ -18,10 +18,23 @@ func strategies(cfg *Config) map[string]*objects.Strategy {
 	grants := &escalation{roles: cfg.Roles}
 	role, binding := &objects.Strategy{ForUser: grants.storeRole}, &objects.Strategy{ForUser: grants.storeBinding}
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
+	ask := &reviews{roles: cfg.Roles, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
+	bind := objects.CreaterOf(bindingKind, bindPod)
+	account := &objects.Strategy{}
+	if cfg.Tokens != nil {
+		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.Limits.Token}
+		account.Posts = map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}
+	}
 	return map[string]*objects.Strategy{
-		"namespaces": &namespaceStrategy,
-		"secrets":    &secretStrategy,
-		"services":   {Allocate: ranges.allocate, Held: heldByService},
+		"namespaces":      &namespaceStrategy,
+		"secrets":         &secretStrategy,
+		"services":        {Allocate: ranges.allocate, Held: heldByService},
+		"serviceaccounts": account,
+		"pods": {
+			Parts: map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
+			Posts: map[string]*objects.Creater{"binding": bind, "eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1")},
+		},
+		"bindings": {Post: bind},
 
 		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
 
@@ -31,38 +44,14 @@ func strategies(cfg *Config) map[string]*objects.Strategy {
 		"roles.rbac.authorization.k8s.io":               role,
 		"clusterrolebindings.rbac.authorization.k8s.io": binding,
 		"rolebindings.rbac.authorization.k8s.io":        binding,
+
+		"subjectaccessreviews.authorization.k8s.io":      {Post: objects.CreaterOf(nil, ask.subject)},
+		"localsubjectaccessreviews.authorization.k8s.io": {Post: objects.CreaterOf(nil, ask.localSubject)},
+		"selfsubjectaccessreviews.authorization.k8s.io":  {Post: objects.CreaterOf(nil, ask.self)},
+		"selfsubjectrulesreviews.authorization.k8s.io":   {Post: objects.CreaterOf(nil, ask.rulesOfSelf)},
+		"selfsubjectreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.myself)},
+		"tokenreviews.authentication.k8s.io":             {Post: objects.CreaterOf(nil, ask.token)},
 	}
-}
-
-// subresourceHooks is keyed by resource.group/subresource.
-var subresourceHooks = map[string]func(*call) error{}
-
-// partHooks are the subresources that show the whole object and change a part of it,
-// beside status. Keyed like subresourceHooks.
-var partHooks = map[string]objects.Part{
-	"pods/ephemeralcontainers": takeEphemeralContainers,
-	"pods/resize":              takeResources,
-	"certificatesigningrequests.certificates.k8s.io/approval": takeApproval,
-	"certificatesigningrequests.certificates.k8s.io/status":   takeRequestStatus,
-}
-
-// virtualHooks answer resources that are not stored, keyed like strategies.
-var virtualHooks = map[string]func(*call) error{}
-
-func init() {
-	// Filled here because the functions reach the tables again.
-	subresourceHooks["namespaces/finalize"] = (*call).finalizeNamespace
-	subresourceHooks["serviceaccounts/token"] = (*call).createToken
-	subresourceHooks["pods/binding"] = (*call).bindPod
-	subresourceHooks["pods/eviction"] = (*call).evictPod
-	virtualHooks["bindings"] = (*call).bindPod
-
-	virtualHooks["subjectaccessreviews.authorization.k8s.io"] = (*call).reviewSubject
-	virtualHooks["localsubjectaccessreviews.authorization.k8s.io"] = (*call).reviewLocalSubject
-	virtualHooks["selfsubjectaccessreviews.authorization.k8s.io"] = (*call).reviewSelf
-	virtualHooks["selfsubjectrulesreviews.authorization.k8s.io"] = (*call).reviewRules
-	virtualHooks["selfsubjectreviews.authentication.k8s.io"] = (*call).reviewMyself
-	virtualHooks["tokenreviews.authentication.k8s.io"] = (*call).reviewToken
 }
 
 // needKubelet are the subresources of upstream that only a kubelet can answer. This
@@ -73,8 +62,8 @@ var needKubelet = map[string]bool{
 }
 
 func (c *call) virtual() error {
-	if f := virtualHooks[c.Resource.CodeName()]; f != nil {
-		return f(c)
+	if p := c.Strategy().Post; p != nil {
+		return c.post(p)
 	}
 	return notImplemented(c.Resource.GroupResource(), "")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -60,7 +59,8 @@ var namespaceStrategy = objects.Strategy{
 		obj["status"] = state
 		return tree.HasFinalizers(tree.As(obj["spec"]))
 	},
-	Holds: func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
+	Holds:   func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
+	Updates: map[string]func(*objects.Op, tree.Object) (objects.Written, error){"finalize": finalizeNamespace},
 }
 
 // labelNamespace sets the label that selectors of namespaces go by.
@@ -77,31 +77,9 @@ func labelNamespace(obj tree.Object) {
 
 // finalizeNamespace serves PUT namespaces/NAME/finalize: it changes spec.finalizers
 // alone. Without any, a deleting namespace is gone.
-func (c *call) finalizeNamespace() error {
-	if err := c.Options.CheckModify("UpdateOptions"); err != nil {
-		return err
-	}
-	f, err := c.format(c.Resource, codec.ShapeObject)
-	if err != nil {
-		return err
-	}
-	model, err := c.Model()
-	if err != nil {
-		return err
-	}
-	sent, err := c.readObject(c.Resource, model)
-	if err != nil {
-		return err
-	}
-	if err := c.MatchPath(sent); err != nil {
-		return err
-	}
+func finalizeNamespace(o *objects.Op, sent tree.Object) (objects.Written, error) {
 	list, _ := tree.Strings(tree.Lookup(sent, "spec.finalizers"))
-	w, err := setNamespaceFinalizers(&c.Op, tree.As(sent["metadata"]), func([]string) []string { return list })
-	if err != nil {
-		return err
-	}
-	return c.answer(f, codeOf(false), w)
+	return setNamespaceFinalizers(o, tree.As(sent["metadata"]), func([]string) []string { return list })
 }
 
 // setNamespaceFinalizers gives a namespace the finalizers that next makes of those

@@ -1,8 +1,10 @@
 package apiserver_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,5 +56,62 @@ func TestWatchBytes(t *testing.T) {
 				t.Errorf("%d events of %d bytes, want one of a little more than %d", events, bytes, size)
 			}
 		})
+	}
+}
+
+// ends is an Observer that notes what ended, and whether that was a dry run.
+type ends struct {
+	watchBytes
+	mu   sync.Mutex
+	seen []string
+}
+
+func (o *ends) RequestDone(k *request.Kind, _ request.End) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if k.Verb != "get" {
+		o.seen = append(o.seen, fmt.Sprintf("%s %s/%s %t", k.Verb, k.Resource, k.Subresource, k.DryRun))
+	}
+}
+
+// TestDryRunsAreCounted: every verb says of a dry run that it is one.
+func TestDryRunsAreCounted(t *testing.T) {
+	o := &ends{}
+	e := newEnv(t, func(c *apiserver.Config) { c.Observer = o })
+	if w, answer := e.do(http.MethodPost, maps, nil, `{"metadata":{"name":"a"}}`); w.StatusCode != 201 {
+		t.Fatal(answer)
+	}
+	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
+	apply := http.Header{"Content-Type": {"application/apply-patch+yaml"}}
+	o.seen = nil
+	for _, r := range []struct {
+		method, path, body string
+		header             http.Header
+		want               string
+	}{
+		{http.MethodPost, maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, nil, "create configmaps/ true"},
+		{http.MethodPut, maps + "/a?dryRun=All", `{"metadata":{"name":"a"}}`, nil, "update configmaps/ true"},
+		{http.MethodPatch, maps + "/a?dryRun=All", `{}`, merge, "patch configmaps/ true"},
+		{http.MethodPatch, maps + "/a?dryRun=All&fieldManager=x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", apply, "patch configmaps/ true"},
+		{http.MethodDelete, maps + "/a?dryRun=All", "", nil, "delete configmaps/ true"},
+		{http.MethodDelete, maps + "?dryRun=All", "", nil, "deletecollection configmaps/ true"},
+		{http.MethodPut, "/api/v1/namespaces/default/finalize?dryRun=All", `{"metadata":{"name":"default"}}`, nil, "update namespaces/finalize true"},
+		{http.MethodPut, "/api/v1/namespaces/default/status?dryRun=All", `{"metadata":{"name":"default"}}`, nil, "update namespaces/status true"},
+		{http.MethodPut, maps + "/a", `{"metadata":{"name":"a"}}`, nil, "update configmaps/ false"},
+	} {
+		if w, answer := e.do(r.method, r.path, r.header, r.body); w.StatusCode >= 300 {
+			t.Errorf("%s %s: %d %s", r.method, r.path, w.StatusCode, clip(answer))
+		}
+		await(t, r.method+" "+r.path, func() string {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if got := strings.Join(o.seen, "; "); got != r.want {
+				return "counted as " + got
+			}
+			return ""
+		})
+		o.mu.Lock()
+		o.seen = nil
+		o.mu.Unlock()
 	}
 }

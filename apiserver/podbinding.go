@@ -25,19 +25,15 @@ var (
 
 // bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
 // node a pod runs, once.
-func (c *call) bindPod() error {
-	var b corev1.Binding
-	if _, err := c.readPosted(bindingKind, &b); err != nil {
-		return err
+func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {
+	if b.Namespace != "" && b.Namespace != o.Info.ObjectNamespace {
+		return objects.Created{}, status.NamespaceMismatch()
 	}
-	if b.Namespace != "" && b.Namespace != c.Info.ObjectNamespace {
-		return status.NamespaceMismatch()
+	if o.Info.Subresource == "" {
+		o.Info.Name = b.Name
 	}
-	if c.Info.Subresource == "" {
-		c.Info.Name = b.Name
-	}
-	if b.Name != c.Info.Name {
-		return status.BadRequest("name in URL does not match name in Binding object")
+	if b.Name != o.Info.Name {
+		return objects.Created{}, status.BadRequest("name in URL does not match name in Binding object")
 	}
 	var errs field.ErrorList
 	if b.Target.Kind != "" && b.Target.Kind != "Node" {
@@ -46,28 +42,28 @@ func (c *call) bindPod() error {
 	if b.Target.Name == "" {
 		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
 	}
-	if err := c.invalidBinding(errs); err != nil {
-		return err
+	if err := invalidBinding(o, errs); err != nil {
+		return objects.Created{}, err
 	}
-	pods, err := c.Derived(podsGVR, b.Name, "update")
+	pods, err := o.Derived(podsGVR, b.Name, "update")
 	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	w, err := pods.GuaranteedUpdate(pods.Key(), func(cur *mvcc.Version) (objects.Change, error) { return decideBinding(pods, &b, cur) })
+	w, err := pods.GuaranteedUpdate(pods.Key(), func(cur *mvcc.Version) (objects.Change, error) { return decideBinding(pods, b, cur) })
 	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	if w.Version != nil {
-		c.setIndexHeader(w.Version.Revision)
+	if w.Version == nil {
+		return objects.Created{}, nil
 	}
-	return c.answerDone()
+	return objects.Created{Revision: w.Version.Revision}, nil
 }
 
-func (c *call) invalidBinding(errs field.ErrorList) error {
+func invalidBinding(o *objects.Op, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(bindingKind.GVK().GroupKind(), c.Info.Name, errs)
+	return status.Invalid(bindingKind.GVK().GroupKind(), o.Info.Name, errs)
 }
 
 func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects.Change, error) {

@@ -1,13 +1,13 @@
 package apiserver
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -40,8 +40,26 @@ func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...stri
 	return f, c.found(findings, gvk, res.Kind)
 }
 
-// wipeSystemFields clears metadata that a client cannot set.
-func wipeSystemFields(m *metav1.ObjectMeta) {
-	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
-	m.SetSelfLink("")
+// post serves a POST that stores no object of its own.
+func (c *call) post(p *objects.Creater) error {
+	res := p.Kind
+	if res == nil {
+		res = c.Resource
+	}
+	in := p.New()
+	f, err := c.readPosted(res, in, p.Also...)
+	if err != nil {
+		return err
+	}
+	out, err := p.Create(&c.Op, in)
+	if err != nil {
+		return err
+	}
+	if out.Revision != 0 {
+		c.setIndexHeader(out.Revision)
+	}
+	if out.Object == nil {
+		return c.answerDone()
+	}
+	return c.answerTyped(f, http.StatusCreated, res, out.Object)
 }

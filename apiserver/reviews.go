@@ -2,11 +2,11 @@ package apiserver
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -23,35 +23,33 @@ type TokenReviewer interface {
 	Review(ctx context.Context, token string, audiences []string) (u *auth.User, both []string, err error)
 }
 
-// reviewSubject serves SubjectAccessReview.
-func (c *call) reviewSubject() error {
-	var r authorizationv1.SubjectAccessReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// reviews answer what users ask about permissions and about themselves. Nothing of it is
+// stored.
+type reviews struct {
+	roles    Roles         // nil: rules are not known
+	reviewer TokenReviewer // nil: no token holds
+	tokens   Tokens        // nil: there are no tokens of service accounts
+}
+
+// subject serves SubjectAccessReview.
+func (v *reviews) subject(o *objects.Op, r *authorizationv1.SubjectAccessReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	r.Namespace = ""
 	errs := append(validateSubject(&r.Spec), validateNoMeta(r.ObjectMeta, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	r.Status = c.reviewAccess(userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
+	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return objects.Created{Object: r}, nil
 }
 
-// reviewLocalSubject serves LocalSubjectAccessReview.
-func (c *call) reviewLocalSubject() error {
-	var r authorizationv1.LocalSubjectAccessReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// localSubject serves LocalSubjectAccessReview.
+func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAccessReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	if r.Namespace == "" {
-		r.Namespace = c.Info.ObjectNamespace
-	} else if r.Namespace != c.Info.ObjectNamespace {
-		return status.NamespaceMismatch()
+		r.Namespace = o.Info.ObjectNamespace
+	} else if r.Namespace != o.Info.ObjectNamespace {
+		return objects.Created{}, status.NamespaceMismatch()
 	}
 	meta := r.ObjectMeta
 	meta.Namespace = ""
@@ -63,47 +61,37 @@ func (c *call) reviewLocalSubject() error {
 		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), a, "disallowed on this kind of request"))
 	}
 	if err := invalidReview(errs); err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	r.Status = c.reviewAccess(userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
+	r.Status = reviewAccess(o, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return objects.Created{Object: r}, nil
 }
 
-// reviewSelf serves SelfSubjectAccessReview.
-func (c *call) reviewSelf() error {
-	var r authorizationv1.SelfSubjectAccessReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// self serves SelfSubjectAccessReview.
+func (v *reviews) self(o *objects.Op, r *authorizationv1.SelfSubjectAccessReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	r.Namespace = ""
 	errs := append(validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), validateNoMeta(r.ObjectMeta, "must be empty")...)
 	if err := invalidReview(errs); err != nil {
-		return err
+		return objects.Created{}, err
 	}
-	r.Status = c.reviewAccess(c.User, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
+	r.Status = reviewAccess(o, o.User, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return objects.Created{Object: r}, nil
 }
 
-// reviewRules serves SelfSubjectRulesReview.
-func (c *call) reviewRules() error {
-	var r authorizationv1.SelfSubjectRulesReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// rulesOfSelf serves SelfSubjectRulesReview.
+func (v *reviews) rulesOfSelf(o *objects.Op, r *authorizationv1.SelfSubjectRulesReview) (objects.Created, error) {
 	if r.Spec.Namespace == "" {
-		return status.BadRequest("no namespace on request")
+		return objects.Created{}, status.BadRequest("no namespace on request")
 	}
 	answer := authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
 	}}
-	if c.s.cfg.Roles == nil {
+	if v.roles == nil {
 		answer.Status.Incomplete = true
-		return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
+		return objects.Created{Object: &answer}, nil
 	}
-	rules, err := c.s.cfg.Roles.RulesFor(c.User, r.Spec.Namespace)
+	rules, err := v.roles.RulesFor(o.User, r.Spec.Namespace)
 	for _, x := range rules {
 		if len(x.Resources) > 0 {
 			answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{
@@ -117,50 +105,40 @@ func (c *call) reviewRules() error {
 	if err != nil {
 		answer.Status.EvaluationError = err.Error()
 	}
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
+	return objects.Created{Object: &answer}, nil
 }
 
-// reviewMyself serves SelfSubjectReview.
-func (c *call) reviewMyself() error {
-	var r authenticationv1.SelfSubjectReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// myself serves SelfSubjectReview.
+func (v *reviews) myself(o *objects.Op, r *authenticationv1.SelfSubjectReview) (objects.Created, error) {
 	answer := authenticationv1.SelfSubjectReview{
-		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.s.cfg.Now())},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(c.User)},
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(o.Store.Now())},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(o.User)},
 	}
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &answer)
+	return objects.Created{Object: &answer}, nil
 }
 
-// reviewToken serves TokenReview.
-func (c *call) reviewToken() error {
-	var r authenticationv1.TokenReview
-	f, err := c.readPosted(c.Resource, &r)
-	if err != nil {
-		return err
-	}
+// token serves TokenReview.
+func (v *reviews) token(o *objects.Op, r *authenticationv1.TokenReview) (objects.Created, error) {
 	wipeSystemFields(&r.ObjectMeta)
 	r.Namespace = ""
 	if r.Spec.Token == "" {
-		return status.BadRequest("token is required for TokenReview in authentication")
+		return objects.Created{}, status.BadRequest("token is required for TokenReview in authentication")
 	}
-	if c.s.cfg.Reviewer == nil {
-		return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
+	if v.reviewer == nil {
+		return objects.Created{Object: r}, nil
 	}
 	audiences := r.Spec.Audiences
-	if len(audiences) == 0 && c.s.cfg.Tokens != nil {
-		audiences = c.s.cfg.Tokens.Audiences()
+	if len(audiences) == 0 && v.tokens != nil {
+		audiences = v.tokens.Audiences()
 	}
 	r.Status = authenticationv1.TokenReviewStatus{}
-	u, both, err := c.s.cfg.Reviewer.Review(c.Context, r.Spec.Token, audiences)
+	u, both, err := v.reviewer.Review(o.Context, r.Spec.Token, audiences)
 	if err != nil {
 		r.Status.Error = err.Error()
 	} else {
 		r.Status.Authenticated, r.Status.User, r.Status.Audiences = true, userInfo(u), both
 	}
-	return c.answerTyped(f, http.StatusCreated, c.Resource, &r)
+	return objects.Created{Object: r}, nil
 }
 
 func userInfo(u *auth.User) authenticationv1.UserInfo {
@@ -183,7 +161,7 @@ func userOf(s *authorizationv1.SubjectAccessReviewSpec) *auth.User {
 }
 
 // reviewAccess asks the authorizer as a request of that user would.
-func (c *call) reviewAccess(u *auth.User, r *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+func reviewAccess(o *objects.Op, u *auth.User, r *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	a := auth.Attributes{User: u}
 	var ignored []string
 	if r != nil {
@@ -197,7 +175,7 @@ func (c *call) reviewAccess(u *auth.User, r *authorizationv1.ResourceAttributes,
 	} else {
 		a.Verb, a.Path = path.Verb, path.Path
 	}
-	d, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, a)
+	d, reason, err := o.Store.Authorizer.Authorize(o.Context, a)
 	if err != nil {
 		ignored = append([]string{err.Error()}, ignored...)
 	}
@@ -220,4 +198,10 @@ func validateNoMeta(m metav1.ObjectMeta, text string) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, text)}
+}
+
+// wipeSystemFields clears metadata that a client cannot set.
+func wipeSystemFields(m *metav1.ObjectMeta) {
+	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
+	m.SetSelfLink("")
 }

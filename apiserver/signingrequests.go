@@ -9,7 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var signingRequestStrategy = objects.Strategy{ForUser: requestedBy}
+var signingRequestStrategy = objects.Strategy{
+	ForUser: requestedBy,
+	Parts:   map[string]objects.Part{"approval": takeApproval, "status": takeRequestStatus},
+}
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
 // itself: signers go by it. Nobody asks and approves at once.

@@ -74,3 +74,20 @@ func (c *call) patchPart(take objects.Part) error {
 	}
 	return c.answer(f, codeOf(false), w)
 }
+
+// put serves a subresource that the whole object is put to and that changes it in a way
+// of its own.
+func (c *call) put(change func(o *objects.Op, sent tree.Object) (objects.Written, error)) error {
+	f, sent, err := c.readWrite("UpdateOptions")
+	if err != nil {
+		return err
+	}
+	if err := c.MatchPath(sent); err != nil {
+		return err
+	}
+	w, err := change(&c.Op, sent)
+	if err != nil {
+		return err
+	}
+	return c.answer(f, codeOf(false), w)
+}

@@ -3,13 +3,13 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -45,78 +45,76 @@ const (
 	extended          = 24 * 365 * 60 * 60
 )
 
-// createToken serves POST serviceaccounts/NAME/token.
-func (c *call) createToken() error {
-	if c.s.cfg.Tokens == nil {
-		return notImplemented(c.Resource.GroupResource(), c.Subresource.Name)
+// tokenRequests issue tokens.
+type tokenRequests struct {
+	tokens Tokens
+	most   time.Duration // that a token may be valid; zero: not bounded
+}
+
+// create serves POST serviceaccounts/NAME/token.
+func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) (objects.Created, error) {
+	if err := matchTokenRequest(o, r); err != nil {
+		return objects.Created{}, err
 	}
-	var r authenticationv1.TokenRequest
-	f, err := c.readPosted(tokenRequestKind, &r)
+	account, err := o.Newest(o.Resource.Table(), o.Key())
 	if err != nil {
-		return err
-	}
-	if err := c.matchTokenRequest(&r); err != nil {
-		return err
-	}
-	account, err := c.Newest(c.Resource.Table(), c.Key())
-	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
 	if account == nil {
-		return c.NotFound()
+		return objects.Created{}, o.NotFound()
 	}
 	if r.UID != "" && string(r.UID) != account.UID {
-		return tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", c.Info.Name,
+		return objects.Created{}, tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", o.Info.Name,
 			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)
 	}
-	now := c.s.cfg.Now()
-	r.Name, r.Namespace, r.UID = c.Info.Name, c.Info.ObjectNamespace, types.UID(account.UID)
+	now := o.Store.Now()
+	r.Name, r.Namespace, r.UID = o.Info.Name, o.Info.ObjectNamespace, types.UID(account.UID)
 	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
 	if len(r.Spec.Audiences) == 0 {
-		r.Spec.Audiences = c.s.cfg.Tokens.Audiences()
+		r.Spec.Audiences = t.tokens.Audiences()
 	}
-	if err := c.boundExpiry(&r); err != nil {
-		return err
+	if err := t.boundExpiry(o, r); err != nil {
+		return objects.Created{}, err
 	}
 	claims := token.Claims{Namespace: r.Namespace, Account: token.Ref{Name: r.Name, UID: account.UID}}
-	if err := c.bindToken(&claims, r.Spec.BoundObjectRef); err != nil {
-		return err
+	if err := bindToken(o, &claims, r.Spec.BoundObjectRef); err != nil {
+		return objects.Created{}, err
 	}
 	seconds := *r.Spec.ExpirationSeconds
 	validFor, warnAfter := seconds, int64(0)
-	if seconds == projected && claims.Pod != nil && c.forAPI(r.Spec.Audiences) {
+	if seconds == projected && claims.Pod != nil && t.forAPI(r.Spec.Audiences) {
 		validFor, warnAfter = extended, seconds
 	}
-	r.Status.Token, err = c.s.cfg.Tokens.Issue(claims, auth.ServiceAccountUser(r.Namespace, r.Name), r.Spec.Audiences,
+	r.Status.Token, err = t.tokens.Issue(claims, auth.ServiceAccountUser(r.Namespace, r.Name), r.Spec.Audiences,
 		now, time.Duration(validFor)*time.Second, time.Duration(warnAfter)*time.Second)
 	if errors.Is(err, token.ErrNoKey) {
-		return status.NoTokenKey()
+		return objects.Created{}, status.NoTokenKey()
 	}
 	if err != nil {
-		return err
+		return objects.Created{}, err
 	}
 	r.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
-	return c.answerTyped(f, http.StatusCreated, tokenRequestKind, &r)
+	return objects.Created{Object: r}, nil
 }
 
 // matchTokenRequest checks that a body which names a service account means the
 // path's.
-func (c *call) matchTokenRequest(r *authenticationv1.TokenRequest) error {
+func matchTokenRequest(o *objects.Op, r *authenticationv1.TokenRequest) error {
 	var errs field.ErrorList
-	if r.Name != "" && r.Name != c.Info.Name {
+	if r.Name != "" && r.Name != o.Info.Name {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"))
-	} else if r.Namespace != "" && r.Namespace != c.Info.ObjectNamespace {
+	} else if r.Namespace != "" && r.Namespace != o.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
 	if len(errs) == 0 {
 		return nil
 	}
-	return status.Invalid(tokenRequestKind.GVK().GroupKind(), c.Info.Name, errs)
+	return status.Invalid(tokenRequestKind.GVK().GroupKind(), o.Info.Name, errs)
 }
 
 // boundExpiry checks how long the token is to be valid and shortens that to what
 // the server allows.
-func (c *call) boundExpiry(r *authenticationv1.TokenRequest) error {
+func (t *tokenRequests) boundExpiry(o *objects.Op, r *authenticationv1.TokenRequest) error {
 	const byDefault = int64(60 * 60)
 	if r.Spec.ExpirationSeconds == nil {
 		seconds := byDefault
@@ -130,16 +128,16 @@ func (c *call) boundExpiry(r *authenticationv1.TokenRequest) error {
 	case seconds > mostTokenSeconds:
 		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
 	}
-	if most := int64(c.s.cfg.Limits.Token / time.Second); most > 0 && seconds > most {
-		c.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
+	if most := int64(t.most / time.Second); most > 0 && seconds > most {
+		o.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
 		r.Spec.ExpirationSeconds = &most
 	}
 	return nil
 }
 
-func (c *call) forAPI(audiences []string) bool {
+func (t *tokenRequests) forAPI(audiences []string) bool {
 	own := map[string]bool{}
-	for _, a := range c.s.cfg.Tokens.Audiences() {
+	for _, a := range t.tokens.Audiences() {
 		own[a] = true
 	}
 	for _, a := range audiences {
@@ -151,7 +149,7 @@ func (c *call) forAPI(audiences []string) bool {
 }
 
 // bindToken looks up what a token is to end with.
-func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObjectReference) error {
+func bindToken(o *objects.Op, claims *token.Claims, ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil
 	}
@@ -160,15 +158,15 @@ func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObject
 	var table, key string
 	switch {
 	case gvk.Group == "" && gvk.Kind == "Pod":
-		table, key, claims.Pod = "pods", c.Info.ObjectNamespace+"/"+ref.Name, bound
+		table, key, claims.Pod = "pods", o.Info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Secret":
-		table, key, claims.Secret = "secrets", c.Info.ObjectNamespace+"/"+ref.Name, bound
+		table, key, claims.Secret = "secrets", o.Info.ObjectNamespace+"/"+ref.Name, bound
 	case gvk.Group == "" && gvk.Kind == "Node":
 		table, key, claims.Node = "nodes", ref.Name, bound
 	default:
 		return status.BadRequest("cannot bind token to object of type %s", gvk)
 	}
-	v, err := c.Newest(table, key)
+	v, err := o.Newest(table, key)
 	if err != nil {
 		return err
 	}
@@ -177,7 +175,7 @@ func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObject
 	}
 	bound.UID = v.UID
 	if claims.Pod != nil {
-		if err := c.bindToPod(claims, v); err != nil {
+		if err := bindToPod(o, claims, v); err != nil {
 			return err
 		}
 	}
@@ -189,8 +187,8 @@ func (c *call) bindToken(claims *token.Claims, ref *authenticationv1.BoundObject
 }
 
 // bindToPod checks that a pod is the service account's, and notes where it runs.
-func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
-	res := c.s.cfg.Kinds().Lookup(apischema.GroupVersionResource{Version: "v1", Resource: "pods"})
+func bindToPod(o *objects.Op, claims *token.Claims, pod *mvcc.Version) error {
+	res := o.Store.Kinds().Lookup(apischema.GroupVersionResource{Version: "v1", Resource: "pods"})
 	if res == nil {
 		return status.NoSuchResource()
 	}
@@ -198,15 +196,15 @@ func (c *call) bindToPod(claims *token.Claims, pod *mvcc.Version) error {
 	if err != nil {
 		return err
 	}
-	if name, _ := tree.Lookup(obj, "spec.serviceAccountName").(string); name != c.Info.Name {
-		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", c.Info.Name)
+	if name, _ := tree.Lookup(obj, "spec.serviceAccountName").(string); name != o.Info.Name {
+		return status.BadRequest("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", o.Info.Name)
 	}
 	node, _ := tree.Lookup(obj, "spec.nodeName").(string)
 	if node == "" {
 		return nil
 	}
 	claims.Node = &token.Ref{Name: node}
-	v, err := c.s.objects.Current("nodes", node)
+	v, err := o.Store.Current("nodes", node)
 	if v != nil {
 		claims.Node.UID = v.UID
 	}

@@ -112,7 +112,7 @@ func (o *Op) Unclaim(k ClaimKey, revision proto.Revision) {
 // reconcileClaims brings the rows in line with the outcome of a write. before is the
 // version that was replaced or removed; nil for a create.
 func (o *Op) reconcileClaims(before *mvcc.Version, w Written, err error) {
-	held := o.strategy().Held
+	held := o.Strategy().Held
 	if held == nil || o.Options.IsDryRun() {
 		return
 	}

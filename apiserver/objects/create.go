@@ -62,7 +62,7 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if err != nil {
 		return err
 	}
-	h, r := o.strategy(), o.rules()
+	h, r := o.Strategy(), o.rules()
 	if err := o.fillIn(h, model, obj, old); err != nil {
 		return err
 	}

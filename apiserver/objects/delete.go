@@ -21,7 +21,7 @@ var (
 
 // decideDelete chooses between removing an object and its first phase.
 func (o *Op) decideDelete(options *metav1.DeleteOptions, cur *mvcc.Version) (Change, error) {
-	h := o.strategy()
+	h := o.Strategy()
 	if !o.Resource.GracePeriod && h.StartDelete == nil && !o.Options.IsDryRun() && o.wantedFinalizer(options, nil) == "" &&
 		!bytes.Contains(cur.Value, FinalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
 		// The ordinary case, decided on the bytes: nothing holds the object, and
@@ -192,7 +192,7 @@ var finalizerOf = map[metav1.DeletionPropagation]string{
 // Delete deletes the object that c.info names, or begins to: with finalizers
 // or a grace period it only gets a deletionTimestamp. uid is the object's.
 func (o *Op) Delete(options *metav1.DeleteOptions) (w Written, uid string, err error) {
-	if h := o.strategy(); h.MayDelete != nil {
+	if h := o.Strategy(); h.MayDelete != nil {
 		if err := h.MayDelete(o.Info.Name); err != nil {
 			return Written{}, "", err
 		}

@@ -36,12 +36,23 @@ type Strategy struct {
 	// Holds reports whether a deleting object must stay although it has no
 	// finalizers in its metadata.
 	Holds func(obj tree.Object) bool
+
+	// Post answers a kind that is not stored.
+	Post *Creater
+	// Posts are subresources that are posted, by their names.
+	Posts map[string]*Creater
+	// Parts are subresources that show the whole object and change a part of it, beside
+	// status, by their names.
+	Parts map[string]Part
+	// Updates are subresources that the whole object is put to and that change it in a way
+	// of their own, by their names.
+	Updates map[string]func(o *Op, sent tree.Object) (Written, error)
 }
 
 var noStrategy Strategy
 
-// strategy of the operation's resource; never nil.
-func (o *Op) strategy() *Strategy {
+// Strategy of the operation's resource; never nil.
+func (o *Op) Strategy() *Strategy {
 	if o.Resource.Custom {
 		return o.Store.Custom
 	}

@@ -114,6 +114,6 @@ func (o *Op) Released(obj, meta, oldMeta tree.Object) bool {
 	if grace, _ := tree.Int(oldMeta["deletionGracePeriodSeconds"]); grace > 0 {
 		return false
 	}
-	h := o.strategy()
+	h := o.Strategy()
 	return h.Holds == nil || !h.Holds(obj)
 }

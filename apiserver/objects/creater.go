@@ -1,0 +1,39 @@
+package objects
+
+import (
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Creater answers a POST that stores no object of its own: a question, or the making of
+// something that is not stored (upstream's rest.NamedCreater).
+type Creater struct {
+	// Kind is what is posted, and what the answer is; nil: the operation's resource.
+	Kind *kinds.Resource
+	// Also are group versions whose objects of that kind look the same and are taken for it.
+	Also []string
+	// New is an empty object of the type of k8s.io/api that is posted.
+	New func() runtime.Object
+	// Create does what is asked. in is what New made, as it was posted.
+	Create func(o *Op, in runtime.Object) (Created, error)
+}
+
+// Created is what came of a POST.
+type Created struct {
+	// Object of a type of k8s.io/api is the answer; nil: a Status says that it is done.
+	Object any
+	// Revision of the state that the answer is from, if it is from one.
+	Revision proto.Revision
+}
+
+// CreaterOf makes a Creater of a function that knows its type.
+func CreaterOf[T any, P interface {
+	*T
+	runtime.Object
+}](kind *kinds.Resource, create func(o *Op, in P) (Created, error), also ...string) *Creater {
+	return &Creater{
+		Kind: kind, Also: also, New: func() runtime.Object { return P(new(T)) },
+		Create: func(o *Op, in runtime.Object) (Created, error) { return create(o, in.(P)) },
+	}
+}
