@@ -9,13 +9,14 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // lateRoles confirms everything, but only when the request is over.
-type lateRoles struct{ apiserver.Roles }
+type lateRoles struct{ builtin.Roles }
 
 func (lateRoles) ConfirmNoEscalation(ctx context.Context, _ *auth.User, _ string, _ []rbacv1.PolicyRule) error {
 	<-ctx.Done()

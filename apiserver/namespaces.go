@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -17,96 +18,6 @@ import (
 
 // Namespaces that exist from the start.
 var systemNamespaces = [...]string{"default", "kube-system", "kube-public", "kube-node-lease"}
-
-// immortalNamespaces cannot be deleted, as upstream has it.
-var immortalNamespaces = map[string]bool{"default": true, "kube-system": true, "kube-public": true}
-
-const (
-	namespaceNameLabel  = "kubernetes.io/metadata.name"
-	namespaceFinalizer  = "kubernetes"
-	namespaceActive     = "Active"
-	namespaceTerminates = "Terminating"
-)
-
-var namespaceStrategy = objects.Strategy{
-	Prepare: func(obj, old tree.Object) {
-		labelNamespace(obj)
-		if old != nil {
-			// Only the finalize subresource changes these.
-			spec := tree.Clone(obj["spec"])
-			tree.CopyField(spec, tree.As(old["spec"]), "finalizers")
-			obj["spec"] = spec
-			return
-		}
-		spec := tree.Clone(obj["spec"])
-		list, _ := tree.Strings(spec["finalizers"])
-		if !slices.Contains(list, namespaceFinalizer) {
-			list = append(list, namespaceFinalizer)
-		}
-		tree.SetFinalizers(spec, list)
-		obj["spec"] = spec
-		obj["status"] = tree.Object{"phase": namespaceActive}
-	},
-	MayDelete: func(name string) error {
-		if immortalNamespaces[name] {
-			return apierrors.NewForbidden(objects.NamespacesGR, name, errors.New("this namespace may not be deleted"))
-		}
-		return nil
-	},
-	StartDelete: func(_ *objects.Op, obj tree.Object) bool {
-		state := tree.Clone(obj["status"])
-		state["phase"] = namespaceTerminates
-		obj["status"] = state
-		return tree.HasFinalizers(tree.As(obj["spec"]))
-	},
-	Holds:   func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
-	Updates: map[string]func(*objects.Op, tree.Object) (objects.Written, error){"finalize": finalizeNamespace},
-}
-
-// labelNamespace sets the label that selectors of namespaces go by.
-func labelNamespace(obj tree.Object) {
-	meta := tree.As(obj["metadata"])
-	name := tree.Text(meta, "name")
-	if name == "" {
-		return
-	}
-	labels := tree.Clone(meta["labels"])
-	labels[namespaceNameLabel] = name
-	meta["labels"] = labels
-}
-
-// finalizeNamespace serves PUT namespaces/NAME/finalize: it changes spec.finalizers
-// alone. Without any, a deleting namespace is gone.
-func finalizeNamespace(o *objects.Op, sent tree.Object) (objects.Written, error) {
-	list, _ := tree.Strings(tree.Lookup(sent, "spec.finalizers"))
-	return setNamespaceFinalizers(o, tree.As(sent["metadata"]), func([]string) []string { return list })
-}
-
-// setNamespaceFinalizers gives a namespace the finalizers that next makes of those
-// that it has.
-func setNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]string) []string) (objects.Written, error) {
-	return o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil {
-			return objects.Change{}, o.NotFound()
-		}
-		if err := o.CheckIdentity(identity, cur); err != nil {
-			return objects.Change{}, err
-		}
-		old, obj, meta, err := o.Editable(cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		spec := tree.Clone(obj["spec"])
-		has, _ := tree.Strings(spec["finalizers"])
-		tree.SetFinalizers(spec, next(has))
-		obj["spec"] = spec
-		oldMeta := tree.As(old["metadata"])
-		if err := o.Invalid(o.Info.Name, append(tree.ValidateMeta(meta, o.Resource.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
-			return objects.Change{}, err
-		}
-		return o.FinishUpdate(cur, obj, old, meta, oldMeta)
-	})
-}
 
 func (s *Server) namespaces() (*kinds.Resource, error) {
 	res := s.cfg.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: objects.NamespacesTable})
@@ -175,9 +86,9 @@ func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
 	o := s.objects.System(ctx, res, "", name, "update")
 	// From what the namespace has then: others take their finalizers away meanwhile.
 	withoutOurs := func(has []string) []string {
-		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == namespaceFinalizer })
+		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == builtin.NamespaceFinalizer })
 	}
-	if _, err := setNamespaceFinalizers(o, tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := builtin.SetNamespaceFinalizers(o, tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
 	return nil

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -23,7 +23,7 @@ const defaultBlock = "kubernetes"
 // EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
 // none. It is idempotent; the leader's node calls it.
 func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
-	res := s.cfg.Kinds().Lookup(blocksGVR)
+	res := s.cfg.Kinds().Lookup(builtin.BlocksGVR)
 	if res == nil {
 		return nil
 	}
@@ -126,13 +126,13 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obj
 // claimRows are all rows that writes have made.
 func (s *Server) claimRows() ([]objects.Claimed, error) {
 	var rows []objects.Claimed
-	for _, table := range [...]string{addressesTable, nodePortsTable} {
+	for _, table := range [...]string{builtin.AddressesTable, builtin.NodePortsTable} {
 		page, _, err := s.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range page.Versions {
-			if by, _ := v.Labels.Lookup(managedByLabel); table == addressesTable && by != managedByUs {
+			if by, _ := v.Labels.Lookup(builtin.ManagedByLabel); table == builtin.AddressesTable && by != builtin.ManagedByUs {
 				continue // somebody else's IPAddress
 			}
 			rows = append(rows, objects.Claimed{ClaimKey: objects.ClaimKey{Table: table, Key: v.Key}, Revision: v.Revision})
@@ -145,19 +145,7 @@ func (s *Server) claimRows() ([]objects.Claimed, error) {
 func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
 	meta := tree.As(obj["metadata"])
 	o := s.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
-	p := &pool{o: o, name: tree.Text(meta, "name")}
-	var err error
-	if k.Table == nodePortsTable {
-		var n int32
-		if _, err = fmt.Sscan(k.Key, &n); err == nil {
-			err = p.claimPort(n)
-		}
-	} else {
-		var a netip.Addr
-		if a, err = netip.ParseAddr(k.Key); err == nil {
-			err = p.claimAddress(a)
-		}
-	}
+	err := builtin.ClaimAgain(o, k)
 	if errors.Is(err, objects.ErrTaken) {
 		return nil // made meanwhile, or by somebody who needs no row of ours
 	}

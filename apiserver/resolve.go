@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,7 +65,7 @@ func (s *Server) service(namespace, name string) (*corev1.Service, error) {
 		return nil, e
 	}
 	svc := &corev1.Service{}
-	return svc, typedOf(res, v, svc)
+	return svc, objects.Typed(res, v, svc)
 }
 
 // endpoint is a ready one of a service, of the service's first family if there are
@@ -85,7 +86,7 @@ func (s *Server) endpoint(svc *corev1.Service, port string) (string, error) {
 			continue
 		}
 		slice := &discoveryv1.EndpointSlice{}
-		if err := typedOf(res, v, slice); err != nil {
+		if err := objects.Typed(res, v, slice); err != nil {
 			return "", err
 		}
 		ready := readyEndpoints(slice, port)

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
@@ -51,11 +52,11 @@ type Config struct {
 	Authorizer    auth.Authorizer
 	// Roles says what may be granted by whom. Without it, writes of roles and
 	// bindings are not checked for escalation.
-	Roles Roles
+	Roles builtin.Roles
 	// Reviewer answers TokenReviews; without it none authenticates anybody. Tokens
 	// issues the tokens of service accounts; without it that is refused (501).
-	Reviewer TokenReviewer
-	Tokens   Tokens
+	Reviewer builtin.TokenReviewer
+	Tokens   builtin.Tokens
 
 	// Definitions are where Kinds gets custom resources from. Without it nothing
 	// settles the names of CustomResourceDefinitions.
@@ -260,7 +261,10 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.objects = objects.NewStore(objects.Config{
 		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
-		Strategies: strategies(&cfg), Custom: &customStrategy, Admission: cfg.Admission,
+		Strategies: builtin.Strategies(builtin.Config{
+			Roles: cfg.Roles, Reviewer: cfg.Reviewer, Tokens: cfg.Tokens, MaxToken: cfg.Limits.Token,
+			ServiceBlocks: cfg.ServiceBlocks, ServicePorts: cfg.ServicePorts,
+		}), Custom: &builtin.Custom, Admission: cfg.Admission,
 		Webhooks: s.webhooks, Life: s.life,
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,

@@ -3,6 +3,9 @@ package objects
 import (
 	"context"
 	"errors"
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
@@ -89,4 +92,13 @@ func (o *Op) Newest(table, key string) (*mvcc.Version, error) {
 		return nil, err
 	}
 	return o.Store.Current(table, key)
+}
+
+// Typed reads a stored version into a type of k8s.io/api.
+func Typed(res *kinds.Resource, v *mvcc.Version, into any) error {
+	obj, err := codec.DecodeStored(res, v)
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into)
 }

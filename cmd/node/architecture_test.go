@@ -80,6 +80,12 @@ var rooms = map[string]room{
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
 		"apiserver/rules", "apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
 	}, direct: noHTTPnoRaft},
+	// What kinds have as code: it sees objects and operations, never a request.
+	"apiserver/builtin": {ours: []string{
+		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/codec", "apiserver/crd", "apiserver/kinds",
+		"apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/rules", "apiserver/services", "apiserver/status",
+		"apiserver/storage", "apiserver/tree",
+	}, direct: noHTTPnoRaft},
 	// What admits sees an object and a user: not the store, and not the request.
 	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.

@@ -1,10 +1,9 @@
-package apiserver
+package builtin
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -113,15 +112,7 @@ func evictedPod(o *objects.Op) (*mvcc.Version, *corev1.Pod, error) {
 		return nil, nil, o.NotFound()
 	}
 	pod := new(corev1.Pod)
-	return v, pod, typedOf(o.Resource, v, pod)
-}
-
-func typedOf(res *kinds.Resource, v *mvcc.Version, into any) error {
-	obj, err := codec.DecodeStored(res, v)
-	if err != nil {
-		return err
-	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(obj, into)
+	return v, pod, objects.Typed(o.Resource, v, pod)
 }
 
 func ignoresBudget(pod *corev1.Pod) bool {
@@ -152,7 +143,7 @@ func evictWithBudget(o *objects.Op, options *metav1.DeleteOptions, v *mvcc.Versi
 		return disrupt(o, options)
 	case len(budgets) > 1:
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Status: metav1.StatusFailure, Code: 500,
 			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
 		}}
 	}
@@ -185,7 +176,7 @@ func budgetsOf(o *objects.Op, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget,
 	var out []*policyv1.PodDisruptionBudget
 	for _, v := range versions {
 		b := new(policyv1.PodDisruptionBudget)
-		if err := typedOf(res, v, b); err != nil {
+		if err := objects.Typed(res, v, b); err != nil {
 			return nil, err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)

@@ -1,10 +1,11 @@
-package apiserver
+package builtin
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -20,17 +21,17 @@ import (
 
 // What Services claim: an address is an IPAddress object, as upstream has it, a
 // node port a row of a table of ours. See claims.go.
-const nodePortsTable = "quorate/nodeports"
+const NodePortsTable = "quorate/nodeports"
 
 var (
 	addressesGVR = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"}
-	blocksGVR    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
+	BlocksGVR    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
 )
 
 const (
 	familyLabel    = "ipaddress.kubernetes.io/ip-family"
-	managedByLabel = "ipaddress.kubernetes.io/managed-by"
-	managedByUs    = "ipallocator.k8s.io"
+	ManagedByLabel = "ipaddress.kubernetes.io/managed-by"
+	ManagedByUs    = "ipallocator.k8s.io"
 )
 
 // serviceRanges are the addresses and node ports that the command line gives to Services.
@@ -125,15 +126,15 @@ func heldByService(obj tree.Object) []objects.ClaimKey {
 	addresses, ports := services.Held(spec)
 	var keys []objects.ClaimKey
 	for _, a := range addresses {
-		keys = append(keys, objects.ClaimKey{Table: addressesTable, Key: canonicalAddress(a)})
+		keys = append(keys, objects.ClaimKey{Table: AddressesTable, Key: canonicalAddress(a)})
 	}
 	for _, p := range ports {
-		keys = append(keys, objects.ClaimKey{Table: nodePortsTable, Key: fmt.Sprint(p)})
+		keys = append(keys, objects.ClaimKey{Table: NodePortsTable, Key: fmt.Sprint(p)})
 	}
 	return keys
 }
 
-var addressesTable = kinds.BuiltinTable(addressesGVR.GroupResource())
+var AddressesTable = kinds.BuiltinTable(addressesGVR.GroupResource())
 
 func canonicalAddress(s string) string {
 	if a, err := netip.ParseAddr(s); err == nil {
@@ -175,7 +176,7 @@ func (p *pool) all() []netip.Prefix {
 
 func (r *serviceRanges) all(s *objects.Store) []netip.Prefix {
 	blocks := slices.Clone(r.blocks)
-	res := s.Kinds().Lookup(blocksGVR)
+	res := s.Kinds().Lookup(BlocksGVR)
 	if res == nil {
 		return blocks
 	}
@@ -208,7 +209,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 		if lost[a] {
 			return true
 		}
-		v, err := p.o.Store.Current(addressesTable, a.String())
+		v, err := p.o.Store.Current(AddressesTable, a.String())
 		return err != nil || v != nil
 	}
 	for _, b := range p.all() {
@@ -243,7 +244,7 @@ func (p *pool) wanted(want string) (string, error) {
 
 func (p *pool) claimAddress(a netip.Addr) error {
 	if p.o.Options.IsDryRun() {
-		v, err := p.o.Store.Current(addressesTable, a.String())
+		v, err := p.o.Store.Current(AddressesTable, a.String())
 		if err == nil && v != nil {
 			err = objects.ErrTaken
 		}
@@ -258,7 +259,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 		family = corev1.IPv6Protocol
 	}
 	obj := tree.Object{
-		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), managedByLabel: managedByUs}},
+		"metadata": tree.Object{"name": a.String(), "labels": tree.Object{familyLabel: string(family), ManagedByLabel: ManagedByUs}},
 		"spec":     tree.Object{"parentRef": tree.Object{"group": "", "resource": "services", "namespace": p.o.Info.ObjectNamespace, "name": p.name}},
 	}
 	if err := tree.PrepareCreate(tree.As(obj["metadata"]), res.HasGeneration, p.o.Store.Now()); err != nil {
@@ -292,7 +293,7 @@ func (p *pool) Port(want int32) (int32, error) {
 	lost := map[int32]bool{}
 	for {
 		n, ok := ports.PickPort(func(n int32) bool {
-			v, err := p.o.Store.Current(nodePortsTable, fmt.Sprint(n))
+			v, err := p.o.Store.Current(NodePortsTable, fmt.Sprint(n))
 			return lost[n] || err != nil || v != nil
 		})
 		if !ok {
@@ -307,7 +308,7 @@ func (p *pool) Port(want int32) (int32, error) {
 
 func (p *pool) claimPort(n int32) error {
 	if p.o.Options.IsDryRun() {
-		v, err := p.o.Store.Current(nodePortsTable, fmt.Sprint(n))
+		v, err := p.o.Store.Current(NodePortsTable, fmt.Sprint(n))
 		if err == nil && v != nil {
 			err = objects.ErrTaken
 		}
@@ -315,5 +316,23 @@ func (p *pool) claimPort(n int32) error {
 	}
 	// For people who look into a snapshot; nothing reads it.
 	value := fmt.Appendf(nil, `{"service":%q}`, p.o.Info.ObjectNamespace+"/"+p.name)
-	return p.o.Claim(&proto.Write{Table: nodePortsTable, Key: fmt.Sprint(n), Value: value})
+	return p.o.Claim(&proto.Write{Table: NodePortsTable, Key: fmt.Sprint(n), Value: value})
+}
+
+// ClaimAgain makes a row that a stored Service, which the operation is for, holds without it.
+// Errors: objects.ErrTaken.
+func ClaimAgain(o *objects.Op, k objects.ClaimKey) error {
+	p := &pool{o: o, name: o.Info.Name}
+	if k.Table == NodePortsTable {
+		n, err := strconv.ParseInt(k.Key, 10, 32)
+		if err != nil {
+			return err
+		}
+		return p.claimPort(int32(n))
+	}
+	a, err := netip.ParseAddr(k.Key)
+	if err != nil {
+		return err
+	}
+	return p.claimAddress(a)
 }

@@ -1,0 +1,68 @@
+package builtin
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// definitionStrategy is that of CustomResourceDefinitions.
+var definitionStrategy = objects.Strategy{
+	Complete: func(o *objects.Op, obj, old tree.Object) error {
+		if o.Info.Subresource != "" {
+			return nil
+		}
+		if err := crd.Default(obj); err != nil {
+			return storage.Permanent{Err: status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)}
+		}
+		return crd.PrepareStatus(obj, old == nil)
+	},
+	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+		return crd.ValidateDefinition(o.Context, obj, old, o.Info.Subresource == "status")
+	},
+	ValidatesAll: true,
+	StartDelete:  startDeleteDefinition,
+}
+
+// Custom is that of all custom resources.
+var Custom = objects.Strategy{
+	ForUser: func(o *objects.Op, _, old tree.Object) error {
+		if old == nil && crd.Of(o.Resource).Definition().Terminating() {
+			return objects.DefinitionTerminating(o.Resource)
+		}
+		return nil
+	},
+	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+		v := crd.Of(o.Resource)
+		if o.Info.Subresource == "status" {
+			return v.ValidateStatus(o.Context, obj, old)
+		}
+		return v.Validate(o.Context, obj, old)
+	},
+}
+
+// startDeleteDefinition keeps a definition until its objects are deleted.
+func startDeleteDefinition(o *objects.Op, obj tree.Object) (held bool) {
+	meta := tree.As(obj["metadata"])
+	if tree.Text(meta, "deletionTimestamp") != "" {
+		return false
+	}
+	state, err := crd.StatusOf(obj)
+	if err != nil {
+		return false // what is stored was checked
+	}
+	crd.SetCondition(state, crd.TerminatingPending, o.Store.Now())
+	if obj["status"], err = crd.StatusTree(state); err != nil {
+		return false
+	}
+	list, _ := tree.Strings(meta["finalizers"])
+	if !slices.Contains(list, crd.Finalizer) {
+		tree.SetFinalizers(meta, append(slices.Clone(list), crd.Finalizer))
+	}
+	return true
+}

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"github.com/quorate/quorate/apiserver/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What is really code. Everything that is not in this table is the same for
+// every kind, and handlers never look at a kind's name.
+
+// needKubelet are the subresources of upstream that only a kubelet can answer. This
+// server connects to none.
+var needKubelet = map[string]bool{
+	"pods/attach": true, "pods/exec": true, "pods/log": true, "pods/portforward": true, "pods/proxy": true,
+	"nodes/proxy": true, "services/proxy": true,
+}
+
+func (c *call) virtual() error {
+	if p := c.Strategy().Post; p != nil {
+		return c.post(p)
+	}
+	return notImplemented(c.Resource.GroupResource(), "")
+}
+
+// withoutKubelet refuses what needs a connection to a node.
+func withoutKubelet(resource schema.GroupResource, sub string) error {
+	s := status.From(status.BadRequest("%s/%s needs a connection to the node, and this server makes none", resource, sub))
+	s.Code, s.Reason = http.StatusNotImplemented, metav1.StatusReason("NotImplemented")
+	return &apierrors.StatusError{ErrStatus: *s}
+}
+
+// notImplemented refuses by name what discovery lists and this version cannot
+// do yet.
+func notImplemented(resource schema.GroupResource, sub string) error {
+	what := resource.String()
+	if sub != "" {
+		what += "/" + sub
+	}
+	s := status.From(status.BadRequest("%s is not implemented by this version of the server", what))
+	s.Code, s.Reason = http.StatusNotImplemented, metav1.StatusReason("NotImplemented")
+	return &apierrors.StatusError{ErrStatus: *s}
+}
