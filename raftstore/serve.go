@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// PeerServer serves the Peer service of a Store to other nodes. Who calls is
+// peerServer serves the Peer service of a Store to other nodes. Who calls is
 // checked by the peer port.
-type PeerServer struct {
+type peerServer struct {
 	proto.UnimplementedPeerServer
 	store *Store
 	// caller names the node behind a call, as its certificate does.
@@ -31,20 +31,20 @@ func (s *Store) Register(g grpc.ServiceRegistrar, caller func(context.Context) (
 	if describe == nil {
 		describe = func(context.Context) *proto.NodeStatus { return s.Status() }
 	}
-	proto.RegisterPeerServer(g, &PeerServer{store: s, caller: caller, describe: describe})
+	proto.RegisterPeerServer(g, &peerServer{store: s, caller: caller, describe: describe})
 }
 
 // maxForwardedBytes bounds what one stream may have in flight on the leader.
 const maxForwardedBytes = 64 << 20
 
 // Exchange answers another node's calls.
-func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
+func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
 	caller, ok := p.caller(stream.Context())
 	if !ok {
 		return status.Error(codes.Unauthenticated, "no node id")
 	}
 	x := &exchange{
-		PeerServer: p,
+		peerServer: p,
 		stream:     stream,
 		caller:     caller,
 		room:       newBudget(maxForwardedBytes),
@@ -79,7 +79,7 @@ func (p *PeerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 // indexes have a goroutine each, because group commit forms from the goroutines that
 // wait for raft. send writes the answers.
 type exchange struct {
-	*PeerServer
+	*peerServer
 	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
 	caller proto.NodeID
 	member bool           // the caller is one; of recv
@@ -176,7 +176,7 @@ func (x *exchange) serve(req *proto.PeerRequest) {
 // leader's configuration is the newest there is, so who is not in it is not a member: it
 // was removed, and the record of that is not here yet. Any other node's configuration may
 // lag, and it refuses both for not leading.
-func (p *PeerServer) isMember(id proto.NodeID) bool {
+func (p *peerServer) isMember(id proto.NodeID) bool {
 	_, servers, err := p.store.Members()
 	return err == nil && slices.ContainsFunc(servers, func(s Server) bool { return s.ID == id })
 }
@@ -196,7 +196,7 @@ func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 const callCost = 4 << 10
 
 // readIndex serves a follower's or non-voter's linearizable read.
-func (p *PeerServer) readIndex(ctx context.Context, caller proto.NodeID, term uint64, answer *proto.PeerResponse) {
+func (p *peerServer) readIndex(ctx context.Context, caller proto.NodeID, term uint64, answer *proto.PeerResponse) {
 	index, err := p.store.confirm(ctx, caller, term)
 	if err != nil {
 		answer.Answer = &proto.PeerResponse_Refused{Refused: err.Error()}
@@ -208,7 +208,7 @@ func (p *PeerServer) readIndex(ctx context.Context, caller proto.NodeID, term ui
 // apply appends an entry, if this node leads in the term that the proposer said.
 // In a later term the proposer may have given the entry up, or have had it
 // refused by a leader in between.
-func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
+func (p *peerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 	answer := &proto.ProposeResponse{}
 	if len(entry) > proto.MaxEntryBytes {
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
@@ -235,12 +235,12 @@ func (p *PeerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 }
 
 // LeaderLost answers a voter that has lost its connection to the leader.
-func (p *PeerServer) LeaderLost(ctx context.Context, req *proto.LeaderLostRequest) (*proto.LeaderLostResponse, error) {
+func (p *peerServer) LeaderLost(ctx context.Context, req *proto.LeaderLostRequest) (*proto.LeaderLostResponse, error) {
 	return p.store.leaderLost(ctx, req), nil
 }
 
 // Status describes this node.
-func (p *PeerServer) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.NodeStatus, error) {
+func (p *peerServer) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.NodeStatus, error) {
 	return p.describe(ctx), nil
 }
 

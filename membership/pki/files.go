@@ -31,9 +31,9 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// CreateFile is WriteFile for a file that must not exist: it fails with an
+// createFile is WriteFile for a file that must not exist: it fails with an
 // error that wraps fs.ErrExist, and of several callers at once one wins.
-func CreateFile(path string, data []byte, mode fs.FileMode) error {
+func createFile(path string, data []byte, mode fs.FileMode) error {
 	tmp, err := writeTemp(path, data, mode)
 	if err != nil {
 		return err

@@ -174,7 +174,7 @@ func SaveSecrets(path string, secrets []Secret) error {
 	for _, s := range secrets {
 		b.WriteString(s.text + "\n")
 	}
-	return CreateFile(path, []byte(b.String()), ModeSecret)
+	return createFile(path, []byte(b.String()), ModeSecret)
 }
 
 // LoadOrCreateSecrets reads a token file, or makes one with a new secret. Only

@@ -8,19 +8,19 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// TicksPerSecond is how fast the clock of restores runs: a cluster that is restored
+// ticksPerSecond is how fast the clock of restores runs: a cluster that is restored
 // at a time begins at that many revisions per second since 1970. No cluster writes
 // as fast on average, so everything that clusters restored before have given out is
-// below. In 2026 that is 1.8e14: a twentieth of what may be restored, see MaxBegin.
-const TicksPerSecond = 100_000
+// below. In 2026 that is 1.8e14: a twentieth of what may be restored, see maxBegin.
+const ticksPerSecond = 100_000
 
-// DefaultBump is added to the backup's revision where the clock does not help: more
+// defaultBump is added to the backup's revision where the clock does not help: more
 // than any cluster can have gone on since the backup was made.
-const DefaultBump = 1_000_000_000
+const defaultBump = 1_000_000_000
 
-// MaxBegin is the highest revision at which a restored cluster may begin: half of
+// maxBegin is the highest revision at which a restored cluster may begin: half of
 // 2^53, above which clients that read numbers of JSON as floating point lose digits.
-const MaxBegin = proto.Revision(1) << 52
+const maxBegin = proto.Revision(1) << 52
 
 // earliest is before the first backup was made. A clock that says less was never set.
 var earliest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -29,7 +29,7 @@ var (
 	// ErrClock is returned when the clock of the machine cannot be right, so that
 	// nothing says where a restored cluster may begin.
 	ErrClock = errors.New("this machine's clock cannot be right")
-	// ErrTooHigh is returned when a restored cluster would begin above MaxBegin.
+	// ErrTooHigh is returned when a restored cluster would begin above maxBegin.
 	ErrTooHigh = errors.New("that is too high: JSON numbers would lose digits before long")
 )
 
@@ -40,7 +40,7 @@ type Why int
 const (
 	// ByClock is the rule: the time, in ticks.
 	ByClock Why = iota
-	// BehindBackup: the backup is ahead of the clock, so DefaultBump was added to its
+	// BehindBackup: the backup is ahead of the clock, so defaultBump was added to its
 	// revision. It was bumped by hand once, or a clock is or was wrong.
 	BehindBackup
 	// ByBump is what the caller said.
@@ -60,23 +60,23 @@ const (
 func begin(backup proto.Revision, now time.Time, bump uint64) (proto.Revision, Why, error) {
 	at, why := proto.Revision(0), ByClock
 	switch {
-	case backup > MaxBegin:
+	case backup > maxBegin:
 		return 0, why, fmt.Errorf("the backup is at revision %d: %w", backup, ErrTooHigh)
-	case bump > uint64(MaxBegin):
+	case bump > uint64(maxBegin):
 		return 0, why, fmt.Errorf("the revision was to be bumped by %d: %w", bump, ErrTooHigh)
 	case bump > 0:
 		at, why = backup+proto.Revision(bump), ByBump
 	case now.Before(earliest):
 		return 0, why, fmt.Errorf("it is %s: %w", now.UTC().Format(time.RFC3339), ErrClock)
 	default:
-		if at = proto.Revision(now.UnixMicro() / (1_000_000 / TicksPerSecond)); at > MaxBegin {
+		if at = proto.Revision(now.UnixMicro() / (1_000_000 / ticksPerSecond)); at > maxBegin {
 			return 0, why, fmt.Errorf("it is %s: %w", now.UTC().Format(time.RFC3339), ErrClock)
 		}
 		if at <= backup {
-			at, why = backup+DefaultBump, BehindBackup
+			at, why = backup+defaultBump, BehindBackup
 		}
 	}
-	if at > MaxBegin {
+	if at > maxBegin {
 		return 0, why, fmt.Errorf("the cluster would begin at revision %d: %w", at, ErrTooHigh)
 	}
 	return at, why, nil

@@ -13,7 +13,7 @@ import (
 // noon is a time with a round number of ticks.
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-const noonTicks = 1795348800 * TicksPerSecond
+const noonTicks = 1795348800 * ticksPerSecond
 
 func TestBegin(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -29,18 +29,18 @@ func TestBegin(t *testing.T) {
 		"the same 10 microseconds later":                      {backup: 700, now: noon.Add(10 * time.Microsecond), want: noonTicks + 1},
 		"another zone":                                        {backup: 700, now: noon.In(time.FixedZone("x", 3600)), want: noonTicks},
 		"a restored cluster, one second after its restore":    {backup: noonTicks + 5000, now: noon.Add(time.Second), want: noonTicks + 100_000},
-		"a restored cluster, and the clock was set back":      {backup: noonTicks + 5000, now: noon.Add(-time.Hour), want: noonTicks + 5000 + DefaultBump, why: BehindBackup},
-		"a backup at the present tick":                        {backup: noonTicks, now: noon, want: noonTicks + DefaultBump, why: BehindBackup},
-		"a backup that was bumped by hand":                    {backup: 1 << 50, now: noon, want: 1<<50 + DefaultBump, why: BehindBackup},
+		"a restored cluster, and the clock was set back":      {backup: noonTicks + 5000, now: noon.Add(-time.Hour), want: noonTicks + 5000 + defaultBump, why: BehindBackup},
+		"a backup at the present tick":                        {backup: noonTicks, now: noon, want: noonTicks + defaultBump, why: BehindBackup},
+		"a backup that was bumped by hand":                    {backup: 1 << 50, now: noon, want: 1<<50 + defaultBump, why: BehindBackup},
 		"bumped by hand":                                      {backup: 700, now: noon, bump: 5, want: 705, why: ByBump},
 		"bumped by hand beside a clock that was never set":    {backup: 700, now: time.Unix(0, 0), bump: 5, want: 705, why: ByBump},
 		"a clock that was never set":                          {backup: 700, now: time.Unix(1000, 0), err: ErrClock},
 		"a clock before 1970":                                 {backup: 700, now: time.Unix(-1000, 0), err: ErrClock},
-		"a clock centuries ahead":                             {backup: 700, now: noon.AddDate(400, 0, 0), want: proto.Revision(noon.AddDate(400, 0, 0).Unix()) * TicksPerSecond},
+		"a clock centuries ahead":                             {backup: 700, now: noon.AddDate(400, 0, 0), want: proto.Revision(noon.AddDate(400, 0, 0).Unix()) * ticksPerSecond},
 		"a clock ages ahead":                                  {backup: 700, now: noon.AddDate(4000, 0, 0), err: ErrClock},
-		"a backup where JSON numbers are about to be inexact": {backup: MaxBegin, now: noon, err: ErrTooHigh},
-		"a backup above that":                                 {backup: MaxBegin + 1, now: noon, err: ErrTooHigh},
-		"a bump to above that":                                {backup: 700, now: noon, bump: uint64(MaxBegin), err: ErrTooHigh},
+		"a backup where JSON numbers are about to be inexact": {backup: maxBegin, now: noon, err: ErrTooHigh},
+		"a backup above that":                                 {backup: maxBegin + 1, now: noon, err: ErrTooHigh},
+		"a bump to above that":                                {backup: 700, now: noon, bump: uint64(maxBegin), err: ErrTooHigh},
 		"a bump that would overflow":                          {backup: 700, now: noon, bump: 1<<64 - 1, err: ErrTooHigh},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestBegin(t *testing.T) {
 			}
 		})
 	}
-	if MaxBegin+MaxBegin > 1<<53 {
+	if maxBegin+maxBegin > 1<<53 {
 		t.Error("half of the exact numbers are to be left for what the cluster writes")
 	}
 }

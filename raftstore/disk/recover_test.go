@@ -128,7 +128,7 @@ func checkRecovered(t *testing.T, dir string, upTo int) {
 	defer db.Close()
 	state, err := db.Load()
 	must(t, err)
-	first := proto.Revision(recoveryTime.Unix() * TicksPerSecond)
+	first := proto.Revision(recoveryTime.Unix() * ticksPerSecond)
 	if m := state.Mark(); m.Applied != first || state.Floor() != first || m.Cluster != "new" {
 		t.Errorf("it begins at %+v, floor %d, want %d", m, state.Floor(), first)
 	}

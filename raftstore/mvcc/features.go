@@ -17,7 +17,7 @@ const FeatureVersion uint32 = 2
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
 // a node that does not know them stops.
-var features = Features{
+var features = featureTable{
 	Kinds: map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
 	Flags: map[uint32]uint32{proto.FlagTerminating: 1},
 	// Tokens are verified by the keys in there, on every node or on none.
@@ -39,8 +39,8 @@ var features = Features{
 	},
 }
 
-// Features is a table of what came with which feature version.
-type Features struct {
+// featureTable says what came with which feature version.
+type featureTable struct {
 	Kinds map[proto.Kind]uint32
 	Flags map[uint32]uint32 // by bit
 	// Tables are the cluster's own that have come later than the first version, by name.
@@ -52,13 +52,13 @@ type Features struct {
 // Needs returns the feature version that a cluster must speak before an entry may be in
 // its log. It looks at every field, so it is for the time in which a cluster speaks less
 // than its nodes support.
-func Needs(kind proto.Kind, m proto.Message) uint32 { return features.Needs(kind, m) }
+func Needs(kind proto.Kind, m proto.Message) uint32 { return features.needs(kind, m) }
 
 // unheard is the version of what is in no table.
 const unheard = math.MaxUint32
 
-// Needs is the function Needs with this table.
-func (f *Features) Needs(kind proto.Kind, m proto.Message) uint32 {
+// needs is Needs with this table.
+func (f *featureTable) needs(kind proto.Kind, m proto.Message) uint32 {
 	needs, ok := f.Kinds[kind]
 	if !ok {
 		return unheard
@@ -81,7 +81,7 @@ func since[K comparable](table map[K]uint32, key K) uint32 {
 	return unheard
 }
 
-func (f *Features) ofMessage(m protoreflect.Message) (needs uint32) {
+func (f *featureTable) ofMessage(m protoreflect.Message) (needs uint32) {
 	if len(m.GetUnknown()) > 0 {
 		return unheard
 	}

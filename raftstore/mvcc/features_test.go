@@ -87,7 +87,7 @@ func maxOf[K comparable](table map[K]uint32) (v uint32) {
 
 // TestNeeds plays a release in which some parts have come with versions 2 to 5.
 func TestNeeds(t *testing.T) {
-	f := Features{Kinds: maps.Clone(features.Kinds), Flags: maps.Clone(features.Flags), Parts: maps.Clone(features.Parts)}
+	f := featureTable{Kinds: maps.Clone(features.Kinds), Flags: maps.Clone(features.Flags), Parts: maps.Clone(features.Parts)}
 	f.Parts["quorate.v1.Write.second_guard"] = 2
 	f.Parts["quorate.v1.CONDITION_EXISTS"] = 3
 	f.Flags[2] = 4
@@ -115,7 +115,7 @@ func TestNeeds(t *testing.T) {
 		"a field that is nowhere":     {proto.KindWrite, withUnknown(&proto.Write{}), unheard},
 		"one inside, that is nowhere": {proto.KindWrite, &proto.Write{Guard: withUnknown(&proto.Guard{}).(*proto.Guard)}, unheard},
 	} {
-		if got := f.Needs(c.kind, c.m); got != c.want {
+		if got := f.needs(c.kind, c.m); got != c.want {
 			t.Errorf("%s: needs %d, want %d", name, got, c.want)
 		}
 	}

@@ -60,9 +60,9 @@ func (h *Host) Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Forget closes the connection that calls to a node are made on, if there is one.
+// forget closes the connection that calls to a node are made on, if there is one.
 // For a member that was removed there is Expel.
-func (h *Host) Forget(id proto.NodeID) {
+func (h *Host) forget(id proto.NodeID) {
 	h.mu.Lock()
 	old := h.clients[id]
 	delete(h.clients, id)

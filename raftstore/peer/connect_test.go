@@ -50,7 +50,7 @@ func TestNodeIDOf(t *testing.T) {
 			}
 			cert.URIs = append(cert.URIs, u)
 		}
-		got, err := NodeIDOf(cert)
+		got, err := nodeIDOf(cert)
 		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, ErrNotPeer) {
 			t.Errorf("%q: %q, %v; want %q", c.uris, got, err, c.want)
 		}

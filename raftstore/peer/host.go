@@ -178,7 +178,7 @@ func (h *Host) handshake(c *inbound) error {
 		return err
 	}
 	state := c.Conn.ConnectionState()
-	id, err := NodeIDOf(state.PeerCertificates[0])
+	id, err := nodeIDOf(state.PeerCertificates[0])
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,12 @@ func PeerURI(id proto.NodeID) *url.URL {
 	return &url.URL{Scheme: uriScheme, Host: uriRole, Path: "/" + string(id)}
 }
 
-// NodeIDOf returns the node that a certificate was made for. It fails with
+// nodeIDOf returns the node that a certificate was made for. It fails with
 // ErrNotPeer unless the certificate has exactly one URI name of the scheme
 // quorate, and that one is a PeerURI.
 //
 // It reads the certificate only; whether to trust it is for the caller to check.
-func NodeIDOf(cert *x509.Certificate) (proto.NodeID, error) {
+func nodeIDOf(cert *x509.Certificate) (proto.NodeID, error) {
 	var id proto.NodeID
 	for _, u := range cert.URIs {
 		if u.Scheme != uriScheme {

@@ -131,12 +131,12 @@ func (l *Layer) Close() error {
 	l.closed = true
 	l.mu.Unlock()
 	l.queue.Close()
-	l.CloseConns()
+	l.closeConns()
 	return nil
 }
 
-// CloseConns closes all open connections. The layer goes on.
-func (l *Layer) CloseConns() {
+// closeConns closes all open connections. The layer goes on.
+func (l *Layer) closeConns() {
 	l.mu.Lock()
 	conns := l.conns
 	l.conns = map[net.Conn]struct{}{}

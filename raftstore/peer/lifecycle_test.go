@@ -415,7 +415,7 @@ func TestConnIsShared(t *testing.T) {
 	if _, err := proto.NewPeerClient(anyone).LeaderLost(inTime(t), &proto.LeaderLostRequest{}); err != nil {
 		t.Error(err)
 	}
-	from.Forget("b")
+	from.forget("b")
 	if fresh, _ := from.Conn("b", b2.Addr()); fresh == moved {
 		t.Error("a forgotten connection came back")
 	}

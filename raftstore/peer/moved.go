@@ -30,7 +30,7 @@ func (h *Host) Found(id proto.NodeID, configured, addr string) {
 
 // ForgetAddress closes the connection that Conn made to an address without a node
 // id, if there is one.
-func (h *Host) ForgetAddress(addr string) { h.Forget(anyoneAt(addr)) }
+func (h *Host) ForgetAddress(addr string) { h.forget(anyoneAt(addr)) }
 
 // anyoneAt is the key of connections to an address; no node id contains an @.
 func anyoneAt(addr string) proto.NodeID { return proto.NodeID("@" + addr) }

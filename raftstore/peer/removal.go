@@ -31,7 +31,7 @@ func (h *Host) checkRemoved(id proto.NodeID) error {
 // the last thing that they carry is the configuration without the node, by which it
 // learns of its removal.
 func (h *Host) Expel(id proto.NodeID) {
-	h.Forget(id)
+	h.forget(id)
 	h.mu.Lock()
 	var offered []*inbound
 	for c := range h.offered {

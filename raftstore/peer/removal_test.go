@@ -78,7 +78,7 @@ func TestRemovedIsRefused(t *testing.T) {
 		t.Errorf("a call: %v", err)
 	}
 	// On a connection made after the removal.
-	from.Forget("b")
+	from.forget("b")
 	conn, err := from.Conn("b", at.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func (h *Host) dialTLS(ctx context.Context, alpn string, want proto.NodeID, addr
 		raw.Close()
 		return nil, err
 	}
-	if node, err := NodeIDOf(conn.ConnectionState().PeerCertificates[0]); err == nil {
+	if node, err := nodeIDOf(conn.ConnectionState().PeerCertificates[0]); err == nil {
 		h.meter(raw, node)
 	}
 	return conn, nil
@@ -232,7 +232,7 @@ func (h *Host) dialCalls(ctx context.Context, want proto.NodeID, addr string) (n
 		select {
 		case r := <-direct:
 			if r.err == nil {
-				node, err := NodeIDOf(r.conn.ConnectionState().PeerCertificates[0])
+				node, err := nodeIDOf(r.conn.ConnectionState().PeerCertificates[0])
 				if err != nil {
 					r.conn.Close()
 					return nil, err

@@ -103,5 +103,5 @@ func (h *Host) verify(s tls.ConnectionState, usage x509.ExtKeyUsage) (proto.Node
 	if _, err := leaf.Verify(opts); err != nil {
 		return "", err
 	}
-	return NodeIDOf(leaf)
+	return nodeIDOf(leaf)
 }
