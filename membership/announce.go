@@ -17,7 +17,7 @@ func (m *Manager) announce(ctx context.Context) {
 	pause := firstTick
 	for {
 		if err := m.announceOnce(ctx); err != nil && ctx.Err() == nil {
-			m.log.Debug("cannot announce this node yet", "error", err)
+			m.log.Debug("cannot announce this node yet", "err", err)
 			pause = min(2*pause, m.opt.Tick)
 		} else {
 			pause = m.opt.Tick

@@ -20,7 +20,7 @@ func (m *Manager) autopilot(ctx context.Context) {
 			continue
 		}
 		if err := errors.Join(m.finishRemovals(ctx), m.tendTokenKeys(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
-			m.log.Warn("autopilot", "error", err)
+			m.log.Warn("autopilot", "err", err)
 		}
 	}
 }

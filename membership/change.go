@@ -214,7 +214,7 @@ func (m *Manager) isAt(ctx context.Context, id proto.NodeID, address string) boo
 			return proven && is == id
 		}
 	}
-	m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "error", err)
+	m.log.Debug("no answer from where a member says that it is", "node", id, "address", address, "err", err)
 	return false
 }
 

@@ -162,7 +162,7 @@ func (m *Manager) condemn(ctx context.Context, e evidence) error {
 	ctx, cancel := context.WithTimeout(ctx, reportWithin)
 	defer cancel()
 	if perr := m.kv.Put(ctx, TableDiverged, string(e.Node), raw, false); perr != nil {
-		m.log.Warn("cannot tell the cluster that this node's state is wrong", "error", perr)
+		m.log.Warn("cannot tell the cluster that this node's state is wrong", "err", perr)
 	}
 	return errors.Join(err, merr)
 }

@@ -125,7 +125,7 @@ func (m *Manager) join(ctx context.Context, a action) error {
 	case errors.Is(err, ErrRemoved), errors.Is(err, ErrTooOld):
 		return fmt.Errorf("join: %w", err)
 	default:
-		m.log.Warn("cannot join yet", "cluster", a.cluster, "via", a.address, "error", err)
+		m.log.Warn("cannot join yet", "cluster", a.cluster, "via", a.address, "err", err)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (m *Manager) look(ctx context.Context) view {
 			continue
 		}
 		if _, err := m.discovered.add(r.Self); err != nil {
-			m.log.Warn("cannot record a peer", "node", r.Self.NodeId, "error", err)
+			m.log.Warn("cannot record a peer", "node", r.Self.NodeId, "err", err)
 		}
 	}
 	v.known = m.discovered.known()
@@ -214,7 +214,7 @@ func (m *Manager) helloAll(ctx context.Context, ask map[string]bool, answers map
 		wg.Go(func() {
 			r, err := m.hello(ctx, addr)
 			if err != nil {
-				m.log.Debug("no answer to hello", "address", addr, "error", err)
+				m.log.Debug("no answer to hello", "address", addr, "err", err)
 				if isStranger(err) {
 					mu.Lock()
 					strangers = append(strangers, addr)

@@ -63,7 +63,7 @@ func (m *Manager) JoinHandler() http.Handler {
 			grant, err = m.serveJoin(ctx, r, req)
 		}
 		if err != nil {
-			m.refusals.Warn(m.log, "join token refused", "from", r.RemoteAddr, "error", err)
+			m.refusals.Warn(m.log, "join token refused", "from", r.RemoteAddr, "err", err)
 			answer(w, nil, err)
 			return
 		}

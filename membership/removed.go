@@ -30,7 +30,7 @@ func IsRemoved(kv interface {
 func (m *Manager) followRemovals(ctx context.Context) {
 	changed, stop, err := m.kv.Changes(TableRemoved)
 	if err != nil {
-		m.log.Error("removals of members are not followed: connections of removed nodes stay open until this node is restarted", "error", err)
+		m.log.Error("removals of members are not followed: connections of removed nodes stay open until this node is restarted", "err", err)
 		return
 	}
 	defer stop()
@@ -38,7 +38,7 @@ func (m *Manager) followRemovals(ctx context.Context) {
 	for {
 		records, err := m.kv.List(TableRemoved)
 		if err != nil {
-			m.log.Warn("removals of members cannot be read", "error", err)
+			m.log.Warn("removals of members cannot be read", "err", err)
 		}
 		for id := range records {
 			if !known[id] {

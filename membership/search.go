@@ -46,7 +46,7 @@ func (m *Manager) leave(asked map[string]bool) {
 func (m *Manager) searchOnce(ctx context.Context, asked map[string]bool) {
 	conf, err := m.raft.Members()
 	if err != nil {
-		m.log.Debug("cannot search for the members", "error", err)
+		m.log.Debug("cannot search for the members", "err", err)
 		return
 	}
 	ask := map[string]bool{}

@@ -81,7 +81,7 @@ func (n *Node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	// It takes as long as it takes, if its client goes on reading.
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if _, err := n.store.SaveSnapshot(movingAnswer(w, backupStall), about); err != nil {
-		n.log.Error("a backup was not sent whole", "error", err)
+		n.log.Error("a backup was not sent whole", "err", err)
 		panic(http.ErrAbortHandler) // ends the stream visibly broken
 	}
 }

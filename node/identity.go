@@ -75,7 +75,7 @@ func (n *Node) secrets(ctx context.Context) ([]pki.Secret, error) {
 // writeKubeconfig keeps the administrator's kubeconfig for this node current.
 func (n *Node) writeKubeconfig() {
 	if err := n.kubeconfig().Write(filepath.Join(n.cfg.DataDir, "admin.kubeconfig")); err != nil {
-		n.log.Error("cannot write the administrator's kubeconfig", "error", err)
+		n.log.Error("cannot write the administrator's kubeconfig", "err", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (n *Node) perform(ctx context.Context, t task) {
 	for ctx.Err() == nil {
 		err := t.run(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn(t.failed, append(t.about, "error", err)...)
+			n.log.Warn(t.failed, append(t.about, "err", err)...)
 		}
 		if t.again == 0 || t.once && err == nil {
 			return
@@ -92,7 +92,7 @@ func (n *Node) perform(ctx context.Context, t task) {
 func (n *Node) ensureRoles(ctx context.Context) error {
 	policy, err := rbac.Bootstrap()
 	if err != nil { // no other try would read them
-		n.log.Error("the first roles cannot be read", "error", err)
+		n.log.Error("the first roles cannot be read", "err", err)
 		return nil
 	}
 	return rbac.Ensure(ctx, n.api.Objects(), policy, n.log)

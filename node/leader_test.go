@@ -45,7 +45,7 @@ func TestTasks(t *testing.T) {
 				if warned := strings.Count(lines.String(), "it failed"); runs != x.runs || warned != x.warned {
 					t.Errorf("%d runs, %d warnings, want %d and %d", runs, warned, x.runs, x.warned)
 				}
-				if x.task.about != nil && !strings.Contains(lines.String(), `msg="it failed" controller=c error="a reason"`) {
+				if x.task.about != nil && !strings.Contains(lines.String(), `msg="it failed" controller=c err="a reason"`) {
 					t.Errorf("it says %s", &lines)
 				}
 			})

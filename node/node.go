@@ -198,7 +198,7 @@ func (n *Node) Kubeconfig() ([]byte, error) { return n.kubeconfig().Encode() }
 // die ends the process at once: the log, the disk or the state machine can no
 // longer be trusted, and going on could acknowledge what is not there.
 func (n *Node) die(err error) {
-	n.log.Error("cannot go on", "error", err)
+	n.log.Error("cannot go on", "err", err)
 	if n.cfg.Fatal != nil {
 		n.cfg.Fatal(err)
 	}

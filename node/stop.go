@@ -24,14 +24,14 @@ func (n *Node) stop() {
 	// Leadership first: while it moves, requests still find a leader through us.
 	t, cancelTransfer := context.WithTimeout(ctx, transferBound)
 	if err := n.manager.StepDown(t); err != nil {
-		n.log.Warn("leadership was not handed over", "error", err)
+		n.log.Warn("leadership was not handed over", "err", err)
 	}
 	cancelTransfer()
 	if n.cfg.ShutdownRetryAfter {
 		// Whoever comes is told to come again, as long as requests are not finished.
 		n.endRequests(ctx)
 		if err := n.api.Drain(ctx); err != nil {
-			n.log.Warn("not all requests have ended", "error", err)
+			n.log.Warn("not all requests have ended", "err", err)
 		}
 	}
 	// Clients hear that their connections end before their watches do. In the other
@@ -41,7 +41,7 @@ func (n *Node) stop() {
 	pause(ctx, goingAway)
 	n.endRequests(ctx)
 	if err := <-ended; err != nil {
-		n.log.Warn("not all requests have ended", "error", err)
+		n.log.Warn("not all requests have ended", "err", err)
 		_ = n.http.Close()
 	}
 }
@@ -49,7 +49,7 @@ func (n *Node) stop() {
 // endRequests refuses new requests and ends the watches.
 func (n *Node) endRequests(ctx context.Context) {
 	if err := n.api.Shutdown(ctx); err != nil {
-		n.log.Warn("not all watches have ended", "error", err)
+		n.log.Warn("not all watches have ended", "err", err)
 	}
 }
 

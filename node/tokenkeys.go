@@ -94,7 +94,7 @@ func (s *tokenKeys) renew() *token.Keys {
 			continue // the floor has passed what was newest a moment ago
 		}
 		if next.keys, err = s.keysOf(in); err != nil {
-			s.log.Error("the keys of service account tokens cannot be used", "error", err)
+			s.log.Error("the keys of service account tokens cannot be used", "err", err)
 			next.keys = new(token.Keys)
 		}
 		s.now.Store(next)

@@ -75,7 +75,7 @@ func (s *Store) compactor() {
 			}
 			ctx, cancel := context.WithTimeout(s.ctx, compactEvery)
 			if err := s.Compact(ctx, floor); err != nil {
-				s.cfg.Logger.Warn("the history floor did not move", "floor", floor, "error", err)
+				s.cfg.Logger.Warn("the history floor did not move", "floor", floor, "err", err)
 			}
 			cancel()
 			moved = now

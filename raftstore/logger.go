@@ -30,7 +30,10 @@ func (s slogSink) Accept(name string, level hclog.Level, msg string, args ...any
 		to = slog.LevelError
 	}
 	out := append(make([]any, 0, len(args)+2), "component", name)
-	for _, a := range args {
+	for i, a := range args {
+		if i%2 == 0 && a == "error" {
+			a = "err" // as in our own lines
+		}
 		switch a := a.(type) {
 		case hclog.Format: // a format and its arguments, to be printed only if needed
 			out = append(out, formatted(a))

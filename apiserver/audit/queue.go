@@ -101,7 +101,7 @@ func (q *queue) run() {
 			if _, err := q.out.Write(line); err != nil {
 				q.observe.AuditLost("write")
 				if !failing {
-					q.log.Error("the audit log cannot be written", "error", err)
+					q.log.Error("the audit log cannot be written", "err", err)
 				}
 				failing = true
 			} else {

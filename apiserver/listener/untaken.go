@@ -72,7 +72,7 @@ func (u *untaken) run(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			if err := u.tend(now); err != nil {
-				u.limit.Warn(u.log, "cannot count the answers that clients do not take", "error", err)
+				u.limit.Warn(u.log, "cannot count the answers that clients do not take", "err", err)
 			}
 		}
 	}

@@ -220,7 +220,7 @@ func (n *Node) Run(ctx context.Context) {
 		}
 		renewed, err := n.refresh()
 		if err != nil {
-			n.opt.Logger.Error("certificates were not renewed", "dir", n.opt.Dir, "error", err)
+			n.opt.Logger.Error("certificates were not renewed", "dir", n.opt.Dir, "err", err)
 			continue
 		}
 		if renewed {

@@ -28,7 +28,7 @@ func (t *Transport) accept() {
 			t.end()
 			return
 		default:
-			t.logs.Warn(t.logger, "cannot accept a Raft stream", "error", err)
+			t.logs.Warn(t.logger, "cannot accept a Raft stream", "err", err)
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-t.done:
@@ -48,7 +48,7 @@ func (t *Transport) serve(s *stream) {
 			continue
 		}
 		if err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, raft.ErrTransportShutdown) {
-			t.logs.Warn(t.logger, "Raft stream ended", "remote", s.RemoteAddr(), "error", err)
+			t.logs.Warn(t.logger, "Raft stream ended", "remote", s.RemoteAddr(), "err", err)
 		}
 		return
 	}

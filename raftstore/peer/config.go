@@ -83,7 +83,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Fatal == nil {
 		logger := c.Logger
-		c.Fatal = func(err error) { logger.Error("peer port failed", "error", err) }
+		c.Fatal = func(err error) { logger.Error("peer port failed", "err", err) }
 	}
 	if c.MaxConns <= 0 {
 		c.MaxConns = 1024

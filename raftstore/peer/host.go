@@ -117,7 +117,7 @@ func (h *Host) accept() {
 			return
 		}
 		// Out of file descriptors, mostly: that passes.
-		h.refusals.Warn(h.cfg.Logger, "cannot accept on the peer port", "error", err)
+		h.refusals.Warn(h.cfg.Logger, "cannot accept on the peer port", "err", err)
 		delay = min(max(2*delay, 5*time.Millisecond), maxDelay)
 		select {
 		case <-time.After(delay):
@@ -197,7 +197,7 @@ func (h *Host) refuse(c *inbound, err error) {
 	c.Close()
 	if h.ctx.Err() == nil {
 		h.refusals.Warn(h.cfg.Logger, "refused a connection on the peer port",
-			"remote", c.RemoteAddr(), "node", c.node, "error", explained(err))
+			"remote", c.RemoteAddr(), "node", c.node, "err", explained(err))
 	}
 }
 

@@ -103,7 +103,7 @@ func (p *pipeline) receive() {
 		f.finish(err)
 		if err != nil {
 			if err != io.EOF && !errors.Is(err, net.ErrClosed) {
-				p.t.logs.Warn(p.t.logger, "Raft pipeline ended", "to", p.s.target, "error", err)
+				p.t.logs.Warn(p.t.logger, "Raft pipeline ended", "to", p.s.target, "err", err)
 			}
 			return
 		}
