@@ -11,74 +11,89 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// members is what the commands about members are told.
+type members struct {
+	access
+	force bool
+	keep  string
+}
+
+// changeMembers asks a node about the members, or to change them. It returns those that there are then.
+type changeMembers func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error)
+
 func memberCommand() *cobra.Command {
-	var a access
-	var force bool
-	var keep string
+	m := &members{}
 	c := group(&cobra.Command{Use: "member", Short: "List and change the members of a cluster"})
-	a.flags(c)
-	sub := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, *membership.AdminClient, []string) (membership.MemberList, error)) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			list, err := run(cmd, client, args)
-			if err != nil {
-				return err
-			}
-			sortMembers(list)
-			return a.print(cmd.OutOrStdout(), list, func(w *tabwriter.Writer) { memberTable(w, list) })
-		}}
-	}
-	named := func(c *cobra.Command) *cobra.Command {
-		c.ValidArgsFunction = a.completeMembers
-		return c
-	}
-	forced := func(c *cobra.Command) *cobra.Command {
-		named(c)
-		c.Flags().BoolVar(&force, "force", false, "even if it leaves no live majority, or the node lags")
-		return c
-	}
-	c.AddCommand(
-		sub("list", "List the members", noArguments, func(cmd *cobra.Command, m *membership.AdminClient, _ []string) (membership.MemberList, error) {
-			return m.Members(cmd.Context())
-		}),
-		sub("add PEER-ADDRESS", "Add a running node as a non-voter", exactly("PEER-ADDRESS"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			list, err := m.Add(cmd.Context(), args[0])
-			if err == nil && a.output != "json" {
-				tell(cmd, "The node at %s is a member without a vote. It gets one when it has caught up, unless it runs with --nonvoter.\n", args[0])
-			}
-			return list, err
-		}),
-		forced(sub("promote MEMBER", "Give a non-voter a vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			return m.Promote(cmd.Context(), args[0], force)
+	m.flags(c)
+	list := m.command("list", "List the members", noArguments, func(cmd *cobra.Command, client *membership.AdminClient, _ []string) (membership.MemberList, error) {
+		return client.Members(cmd.Context())
+	})
+	others := []*cobra.Command{
+		m.command("add PEER-ADDRESS", "Add a running node as a non-voter", exactly("PEER-ADDRESS"), m.add),
+		m.forced(m.command("promote MEMBER", "Give a non-voter a vote", exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return client.Promote(cmd.Context(), args[0], m.force)
 		})),
-		forced(sub("demote MEMBER", "Take a voter's vote", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			return m.Demote(cmd.Context(), args[0], force)
+		m.forced(m.command("demote MEMBER", "Take a voter's vote", exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return client.Demote(cmd.Context(), args[0], m.force)
 		})),
-		forced(keeping(sub("remove MEMBER", "Remove a member", exactly("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			tokens, err := keepTokens(keep)
-			if err != nil {
-				return membership.MemberList{}, err
-			}
-			list, err := m.Remove(cmd.Context(), args[0], force, tokens)
-			if err == nil && a.output != "json" {
-				tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n%s", args[0], aboutTokens(tokens))
-			}
-			return list, err
-		}), &keep)),
-		named(sub("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, m *membership.AdminClient, args []string) (membership.MemberList, error) {
-			return m.Transfer(cmd.Context(), strings.Join(args, ""))
+		m.forced(keeping(m.command("remove MEMBER", "Remove a member", exactly("MEMBER"), m.remove), &m.keep)),
+		m.named(m.command("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+			return client.Transfer(cmd.Context(), strings.Join(args, ""))
 		})),
-	)
-	for _, sub := range c.Commands() {
-		if sub.Name() != "list" {
-			changes(sub)
-		}
 	}
+	changes(others...)
+	c.AddCommand(list)
+	c.AddCommand(others...)
 	return c
+}
+
+// command is a command that ends with the list of the members.
+func (m *members) command(use, short string, args cobra.PositionalArgs, run changeMembers) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		client, err := m.client()
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		list, err := run(cmd, client, args)
+		if err != nil {
+			return err
+		}
+		sortMembers(list)
+		return m.print(cmd.OutOrStdout(), list, func(w *tabwriter.Writer) { memberTable(w, list) })
+	}}
+}
+
+// named is a command about one member.
+func (m *members) named(c *cobra.Command) *cobra.Command {
+	c.ValidArgsFunction = m.completeMembers
+	return c
+}
+
+// forced is a command about one member that can be forced.
+func (m *members) forced(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVar(&m.force, "force", false, "even if it leaves no live majority, or the node lags")
+	return m.named(c)
+}
+
+func (m *members) add(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+	list, err := client.Add(cmd.Context(), args[0])
+	if err == nil && m.output != "json" {
+		tell(cmd, "The node at %s is a member without a vote. It gets one when it has caught up, unless it runs with --nonvoter.\n", args[0])
+	}
+	return list, err
+}
+
+func (m *members) remove(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+	tokens, err := keepTokens(m.keep)
+	if err != nil {
+		return membership.MemberList{}, err
+	}
+	list, err := client.Remove(cmd.Context(), args[0], m.force, tokens)
+	if err == nil && m.output != "json" {
+		tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n%s", args[0], aboutTokens(tokens))
+	}
+	return list, err
 }
 
 // tell prints what was done for people: on standard error, so that what programs read is
