@@ -1,6 +1,6 @@
 // Package fairness decides when requests may run: API priority and fairness, with
 // the semantics of KEP-1040 and the objects of flowcontrol.apiserver.k8s.io/v1.
-// See DESIGN.md of package apiserver for why it is not upstream's library.
+// DESIGN.md says why it is not upstream's library.
 //
 // A request is classified by the first FlowSchema that matches it (match.go). That
 // gives it a flow and a priority level. A level has a number of seats; a request

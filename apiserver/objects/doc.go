@@ -1,7 +1,7 @@
 // Package objects is the API without HTTP: what a request, or the node itself, does with
 // objects. It decides here, on the newest version that this node has, and what it decides
 // is checked in the log: each entry carries the condition that the version is the newest
-// still. See apiserver/DESIGN.md.
+// still. See DESIGN.md.
 //
 // The types to know:
 //

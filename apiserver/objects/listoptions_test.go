@@ -49,7 +49,7 @@ func FuzzListOptions(f *testing.F) {
 		}
 		for name, given := range values {
 			if len(given) > 1 || len(given[0]) > 1 && name == "resourceVersion" && given[0][0] == '0' || name == "timeout" || name == "maxStaleness" {
-				return // where we differ, see DESIGN.md
+				return // where we differ, see apiserver/DESIGN.md
 			}
 		}
 		theirs.Watch = watch
