@@ -90,7 +90,7 @@ func TestRoundsOfFew(t *testing.T) {
 	})
 }
 
-// TestRoundsLeft: whoever leaves makes room, whenever it happens.
+// TestRoundsLeft: a caller that leaves makes room, whenever it happens.
 func TestRoundsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRounds(time.Minute, 2, func(ctx context.Context) (int, error) {

@@ -175,7 +175,7 @@ func sortedServers(servers []Server) []Server {
 func sameServers(a, b []Server) bool { return slices.Equal(a, b) }
 
 // clusterOf is the id of the cluster that begins with these servers. Node ids
-// are random, so it is unique; and whoever sees a configuration can tell whether
+// are random, so it is unique; and from a configuration one can tell whether
 // it is still the first one.
 func clusterOf(servers []Server) proto.ClusterID {
 	h := sha256.New()

@@ -48,7 +48,7 @@ var (
 	// ErrRefused is wrapped by every refusal of a guard; the text says which.
 	ErrRefused = errors.New("refused")
 	// ErrToken is returned for a join token that is malformed, unknown, expired,
-	// used up or wrong. It does not say which to whoever presents it.
+	// used up or wrong. It does not say which to the one that presents it.
 	ErrToken = errors.New("the join token is not valid")
 	// ErrPin is returned when a server's CA is not the one that the join token
 	// names. The token's secret was not sent.

@@ -24,7 +24,7 @@ const (
 var raftFiles = []string{"raft.db", "state.db", "snapshot.meta"}
 
 // Identity is who this node is: node.json in its data directory. The node id is
-// random, made once, and goes with the directory: whoever wipes the directory
+// random, made once, and goes with the directory: an operator that wipes the directory
 // gets a new node. Methods may be called concurrently.
 type Identity struct {
 	path string

@@ -250,7 +250,7 @@ func (g joinGrant) check(pin string) (Grant, error) {
 	return Grant{}, fmt.Errorf("%w: the secret it sent belongs to another one", ErrPin)
 }
 
-// bucket limits how often something may happen, whoever asks. Its zero rate
+// bucket limits how often something may happen, for all callers together. Its zero rate
 // allows nothing.
 type bucket struct {
 	rate, burst float64 // per second; at once

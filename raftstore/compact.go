@@ -34,7 +34,7 @@ type marks struct {
 }
 
 // add notes what the state has now. A state that a snapshot has replaced counts
-// its bytes anew: the marks of the one before stand for its beginning.
+// its bytes from the start: the marks of the one before stand for its beginning.
 func (m *marks) add(now time.Time, state *mvcc.State) {
 	written := state.HistoryWritten()
 	if m.state != state {

@@ -64,7 +64,7 @@ func TestFloorByBytes(t *testing.T) {
 	}
 }
 
-// A snapshot replaces the state: its bytes are counted anew.
+// A snapshot replaces the state: its bytes are counted from the start.
 func TestFloorByBytesAfterSnapshot(t *testing.T) {
 	m := history(100, 10, 1000)
 	m.add(time.Unix(100, 0), mvcc.New())

@@ -59,7 +59,7 @@ type TestHooks struct {
 type Peers interface {
 	// Conn returns the shared connection to a node. It does not wait.
 	Conn(id proto.NodeID, addr string) (*grpc.ClientConn, error)
-	// Refused dials anew and reports whether nothing listens there.
+	// Refused makes a new dial and reports whether nothing listens there.
 	Refused(ctx context.Context, addr string) bool
 	// WatchConn keeps a connection to a node until ctx ends, and calls lost each
 	// time it breaks after it was up, and if it does not come up in the first place.

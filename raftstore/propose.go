@@ -108,7 +108,7 @@ func (s *Store) propose(ctx context.Context, kind proto.Kind, m proto.Message) (
 	return r, nil
 }
 
-// retry sends the frame to whoever leads until it has an answer, the context
+// retry sends the frame to the leader until it has an answer, the context
 // ends, or no leader was there for Timing.NoLeader. The request id in the frame
 // makes it take effect once.
 func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {

@@ -24,7 +24,7 @@ type Version struct {
 	resource   *kinds.Resource
 
 	compiled *compilations
-	mu       sync.Mutex // of whoever compiles
+	mu       sync.Mutex // of the one that compiles
 	now      atomic.Pointer[compilation]
 }
 

@@ -4,7 +4,7 @@
 //
 //   - Registry is the resources that a node serves now: the built-in ones, and
 //     those of the established definitions in the node's state. It is a function
-//     of that state alone, renewed by whoever asks first after a change, so it
+//     of that state alone, renewed by the first who asks after a change, so it
 //     needs no controller and cannot fall behind what clients see.
 //   - Definition is one stored definition, as far as serving needs it.
 //   - Version is one version of a definition: what its objects have to be like.

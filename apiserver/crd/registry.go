@@ -9,8 +9,8 @@ import (
 )
 
 // Registry knows the resources that a node serves. It is safe for concurrent
-// use. Asking takes no lock, unless a definition has changed: see package view. So
-// whoever has seen a change in this node's state finds it here.
+// use. Asking takes no lock, unless a definition has changed: see package view. A change
+// that was seen in this node's state is found here.
 type Registry struct {
 	served   *view.View[*served]
 	builtin  []*kinds.Resource

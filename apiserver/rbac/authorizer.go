@@ -29,7 +29,7 @@ type Authorizer struct {
 	index *view.View[*Index]
 	log   *slog.Logger
 
-	// Of whoever renews the index:
+	// Of the one that renews the index:
 	cursors  [len(tableNames)]*mvcc.Cursor
 	bindings map[string]*binding // by table and key
 }

@@ -12,5 +12,5 @@
 //
 // A ClusterRole with an aggregationRule has the rules that are written in it. The
 // leader's node writes them (Aggregate): clients see them, backups carry them, and
-// whoever changes such a role is checked against them.
+// a user that changes such a role is checked against them.
 package rbac

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var update = flag.Bool("update", false, "write testdata/status.txt anew")
+var update = flag.Bool("update", false, "write testdata/status.txt")
 
 var (
 	pods    = schema.GroupResource{Resource: "pods"}

@@ -12,6 +12,6 @@
 // certificates), the peer CA signs peers and nothing else, so that no client
 // certificate can ever reach the peer port.
 //
-// Whoever knows the secret has full power over the cluster. See
+// Knowledge of the secret is full power over the cluster. See
 // ../DESIGN.md for why it is derived, and what that costs.
 package pki

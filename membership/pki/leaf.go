@@ -42,7 +42,7 @@ func newLeaf(der []byte, key *ecdsa.PrivateKey, ca *Authority) (*leaf, error) {
 		cert:    cert,
 		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		// TLS lets a server leave out the root. We send it: whoever holds a join
+		// TLS lets a server leave out the root. We send it: a client that holds a join
 		// token knows the CA by its hash only.
 		tls:       &tls.Certificate{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key, Leaf: cert},
 		notBefore: cert.NotBefore,

@@ -79,7 +79,7 @@ type DB struct {
 	quit chan struct{}
 	done chan struct{} // the flusher has ended
 
-	// writing is held by whoever changes the file: a flush or a Replace. It is
+	// writing is held by what changes the file: a flush or a Replace. It is
 	// taken before mu.
 	writing sync.Mutex
 	totals  totals // of the file; guarded by writing

@@ -120,7 +120,7 @@ func (c *Cursor) Next(buf []*Version, upTo proto.Revision) (int, error) {
 				break
 			}
 			// A full tail without a successor may be dropped by trim before it
-			// gets one: the next call looks for the position anew.
+			// gets one: the next call looks for the position again.
 			c.chunk, c.next = c.chunk.next.Load(), 0
 			continue
 		}

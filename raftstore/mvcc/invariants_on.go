@@ -2,5 +2,5 @@
 
 package mvcc
 
-// Invariants says that whoever applies entries calls Check after every batch.
+// Invariants says that the one that applies entries calls Check after every batch.
 const Invariants = true

@@ -11,7 +11,7 @@ import (
 var ErrInvalid = errors.New("not a valid write")
 
 // Validate refuses writes that must never reach a log, where they would stop
-// every node. Whoever proposes calls it; Apply cannot refuse what is committed.
+// every node. Proposers call it; Apply cannot refuse what is committed.
 func Validate(w *proto.Write) error {
 	switch {
 	case !known(w):

@@ -26,5 +26,5 @@
 //
 // Before TLS is complete nobody has proved anything, so connections in that
 // state are few, short-lived, counted per address, and the oldest gives way to
-// the newest: whoever holds connections half open pushes out only themselves.
+// the newest: one that holds connections half open pushes out only its own.
 package peer

@@ -32,7 +32,7 @@ func TestTransferFlagStuck(t *testing.T) {
 }
 
 // transferFlagStuck reports whether both signs show: writes are refused while
-// the second transfer hangs, and again after the node was elected anew.
+// the second transfer hangs, and again after the node was elected again.
 func transferFlagStuck(t *testing.T) bool {
 	c := start(t, setup{}, "a", "b", "c")
 	defer c.stop()

@@ -1,8 +1,8 @@
 // Package view keeps values that follow from some tables of this node's state: the
 // index of all roles, the resources of all definitions. Such a value is not a cache
-// that somebody has to keep up to date: nothing runs, and whoever asks gets what the
-// state says that it sees. So a write that is visible at this node counts in
-// everything that is decided here, and no informer can lag behind it.
+// that somebody has to keep up to date: nothing runs, and each question is answered
+// from what the state shows at that moment. So a write that is visible at this node
+// counts in everything that is decided here, and no informer can lag behind it.
 //
 // View is the shell: which state, which tables, read up to where, renewed by the first
 // who asks. What is derived, and from what it is taken over, is the caller's.
@@ -31,7 +31,7 @@ type View[T any] struct {
 	derive func(Reading, T) (T, error)
 
 	now atomic.Pointer[snapshot[T]]
-	mu  sync.Mutex // of whoever renews
+	mu  sync.Mutex // of the one that renews
 }
 
 // Reading is what a value is derived from.
@@ -115,8 +115,8 @@ func (v *View[T]) renew() T {
 
 // read looks at a state: first the mark, then the tables. What the mark stands for is
 // in the tables that are found after it; a table that is not found has nothing at or
-// below it. Whoever reads the tables at the mark is told by them if the floor has
-// passed it meanwhile: they look at the floor last.
+// below it. A read of the tables at the mark fails if the floor has passed it
+// meanwhile: tables look at the floor last.
 func read(state *mvcc.State, names []string) Reading {
 	r := Reading{At: state.Applied(), Tables: make([]*mvcc.Table, len(names))}
 	for i, name := range names {

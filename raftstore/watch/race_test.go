@@ -10,7 +10,7 @@ import (
 )
 
 // TestWatchDoesNotWaitForItself: a watch that begins while its table grows gets
-// its first wake from whoever is first, and Watch returns in any case. The number
+// its first wake from the hub or from Watch, and Watch returns in any case. The number
 // of rounds is what it takes to see the two meet; a busy machine makes fewer.
 func TestWatchDoesNotWaitForItself(t *testing.T) {
 	h := New(mvcc.New())

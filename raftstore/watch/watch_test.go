@@ -96,7 +96,7 @@ func TestNarrowWatchersMissNothing(t *testing.T) {
 	if end != start+writes {
 		t.Errorf("the last write is %d, want %d", end, start+writes)
 	}
-	// Whoever waits for a wake that concerns it waits for this one.
+	// A reader that waits for a wake that concerns it waits for this one.
 	for _, only := range interesting() {
 		w := &proto.Write{Table: "t", Key: "a/last", Op: proto.Op_OP_PUT, Value: []byte(`{}`)}
 		switch {
