@@ -47,7 +47,8 @@ func (m *Manager) raiseFeature(ctx context.Context) error {
 		}
 		version = min(version, supports(a.status.FeatureVersion))
 		if version <= cluster {
-			return fmt.Errorf("member %s (%s) runs release %s, which supports feature version %d", a.status.Name, s.ID, a.status.Version, supports(a.status.FeatureVersion))
+			return fmt.Errorf("member %s (%s) runs release %s, which supports feature version %d",
+				a.status.Name, s.ID, a.status.Version, supports(a.status.FeatureVersion))
 		}
 	}
 	if err := m.raft.RaiseFeature(ctx, version, conf.Index); err != nil {

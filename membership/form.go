@@ -29,7 +29,8 @@ func (m *Manager) form(ctx context.Context) error {
 		return fmt.Errorf("form: node %s of cluster %s: %w", m.id.ID(), saved, ErrStateLost)
 	}
 	if has {
-		m.log.Info("existing state found; --bootstrap-expect is ignored, --join only serves to find members that have moved", "node", m.id.ID(), "cluster", m.id.Cluster())
+		m.log.Info("existing state found; --bootstrap-expect is ignored, --join only serves to find members that have moved",
+			"node", m.id.ID(), "cluster", m.id.Cluster())
 	}
 	var reason string
 	pause := firstTick

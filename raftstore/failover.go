@@ -155,10 +155,7 @@ func (s *Store) campaign(leader raft.ServerID, term uint64) {
 		return
 	}
 	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
-	self := raft.ServerID(s.cfg.Node)
-	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: s.transport.EncodePeer(self, s.transport.LocalAddr()),
-	}}
+	req := &raft.TimeoutNowRequest{RPCHeader: s.transport.header()}
 	if own.Deliver(s.ctx, req, wanted) {
 		s.stats.campaigns.Add(1)
 	}

@@ -36,7 +36,8 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 		// The cluster's id reaches the disk after the Raft state did.
 		return fmt.Errorf("this node is a member of cluster %s, and raft.db is empty: %w", cluster, disk.ErrLogLost)
 	case first > at+1:
-		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w", first, at, disk.ErrDamaged)
+		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w",
+			first, at, disk.ErrDamaged)
 	}
 	return disk.LogLost(log, snapshots, state)
 }

@@ -40,7 +40,8 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		if r.Version == nil {
 			// Applied and compacted between two looks: only a node that was stopped
 			// for long gets here. The caller cannot be given what it wrote.
-			return mvcc.Result{}, fmt.Errorf("write %s %s: revision %d: %w: %w", w.Table, w.Key, r.Revision, ErrUnknownOutcome, mvcc.ErrCompacted)
+			return mvcc.Result{}, fmt.Errorf("write %s %s: revision %d: %w: %w",
+				w.Table, w.Key, r.Revision, ErrUnknownOutcome, mvcc.ErrCompacted)
 		}
 	}
 	return r, nil

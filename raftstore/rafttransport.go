@@ -201,6 +201,14 @@ func (t *raftTransport) round() {
 	}
 }
 
+// header is that of a message which this node makes itself.
+func (t *raftTransport) header() raft.RPCHeader {
+	self := raft.ServerID(t.store.cfg.Node)
+	return raft.RPCHeader{
+		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, t.LocalAddr()),
+	}
+}
+
 func (t *raftTransport) send(id raft.ServerID, p *peerProgress, term, upTo uint64) {
 	defer func() {
 		t.mu.Lock()
@@ -219,10 +227,11 @@ func (t *raftTransport) send(id raft.ServerID, p *peerProgress, term, upTo uint6
 		t.mu.Unlock()
 		return
 	}
+	header := t.header()
 	args := &raft.AppendEntriesRequest{
-		RPCHeader:         raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.store.cfg.Node), Addr: t.Transport.EncodePeer(raft.ServerID(t.store.cfg.Node), t.Transport.LocalAddr())},
+		RPCHeader:         header,
 		Term:              term,
-		Leader:            t.Transport.EncodePeer(raft.ServerID(t.store.cfg.Node), t.Transport.LocalAddr()),
+		Leader:            header.Addr,
 		PrevLogEntry:      upTo,
 		PrevLogTerm:       entry.Term,
 		LeaderCommitIndex: upTo,

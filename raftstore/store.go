@@ -72,7 +72,9 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) open() (err error) {
 	cfg := &s.cfg
-	if s.db, err = disk.Open(cfg.Dir, disk.Options{Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit}); err != nil {
+	if s.db, err = disk.Open(cfg.Dir, disk.Options{
+		Fatal: cfg.Fatal, Observe: s.stats.backendCommit, Commit: cfg.TestHooks.Commit,
+	}); err != nil {
 		return err
 	}
 	state, err := s.db.Load()
@@ -85,7 +87,10 @@ func (s *Store) open() (err error) {
 		return err
 	}
 	s.hub = watch.New(state)
-	s.fsm = &fsm{db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied, trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports}
+	s.fsm = &fsm{
+		db: s.db, hub: s.hub, waiters: &s.waiters, fatal: cfg.Fatal, applied: s.applied,
+		trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports,
+	}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex,

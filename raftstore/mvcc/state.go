@@ -129,7 +129,8 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
 		if !known(&w) {
-			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, or a field that this release does not know: %w", index, w.Op, w.Condition, w.Flags, proto.ErrUnknownKind)
+			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, or a field that this release does not know: %w",
+				index, w.Op, w.Condition, w.Flags, proto.ErrUnknownKind)
 		}
 		s.write(&r, term, &w)
 	case proto.KindCompact:

@@ -15,7 +15,8 @@ var ErrInvalid = errors.New("not a valid write")
 func Validate(w *proto.Write) error {
 	switch {
 	case !known(w):
-		return fmt.Errorf("op %d, condition %d, flags %x, or a field that this release does not know: %w", w.Op, w.Condition, w.Flags, ErrInvalid)
+		return fmt.Errorf("op %d, condition %d, flags %x, or a field that this release does not know: %w",
+			w.Op, w.Condition, w.Flags, ErrInvalid)
 	case w.Table == "" || w.Key == "":
 		return fmt.Errorf("table %q, key %q: %w", w.Table, w.Key, ErrInvalid)
 	case int64(w.RevisionOffset) > int64(len(w.Value)):
@@ -30,7 +31,8 @@ func Validate(w *proto.Write) error {
 // understand was written for a newer one: a field that is ignored may be one that
 // changes what the write does, and then the state would be another than the others'.
 func known(w *proto.Write) bool {
-	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) || w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) {
+	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) ||
+		w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) {
 		return false
 	}
 	return w.Flags&^knownFlags == 0 && (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&

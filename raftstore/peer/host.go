@@ -205,7 +205,8 @@ func (h *Host) refuse(c *inbound, err error) {
 func explained(err error) error {
 	var authority x509.UnknownAuthorityError
 	text := err.Error()
-	if errors.As(err, &authority) || strings.Contains(text, "tls: bad certificate") || strings.Contains(text, "tls: unknown certificate authority") {
+	if errors.As(err, &authority) || strings.Contains(text, "tls: bad certificate") ||
+		strings.Contains(text, "tls: unknown certificate authority") {
 		return fmt.Errorf("%w: that node has another cluster secret, or is of another cluster", err)
 	}
 	return err
