@@ -10,6 +10,15 @@
 // Every proposal carries a request id that is replicated with it, so that a
 // proposal whose answer was lost can be sent again: it takes effect once.
 //
+// Where what is:
+//
+//   - a write: propose.go, peerstreams.go (to the leader), serve.go (at the leader),
+//     fsm.go (applied), wait.go; compact.go moves the floor
+//   - a read: readindex.go, fresh.go
+//   - who leads: leader.go, failover.go, offer.go; rafttransport.go is what Raft sends by
+//   - members and versions: members.go, features.go
+//   - a log and a snapshot that disagree: deadentries.go, logcheck.go
+//
 // Read DESIGN.md beside this file before changing the read path, the
 // transport or anything that counts indexes.
 package raftstore
