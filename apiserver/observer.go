@@ -9,7 +9,7 @@ import (
 // are safe for concurrent use. Arguments are not to be kept.
 type Observer interface {
 	// RequestStarted is called once the request is known to be one that the
-	// server routes, before admission. longRunning is true for watches.
+	// server routes, before it waits for seats.
 	RequestStarted(k *request.Kind)
 	// RequestDone is called once for each RequestStarted.
 	RequestDone(k *request.Kind, e request.End)

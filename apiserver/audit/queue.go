@@ -24,7 +24,7 @@ type queue struct {
 	mu     sync.Mutex
 	lines  [][]byte
 	size   int64
-	room   chan struct{} // closed, and made anew, when lines were taken
+	room   chan struct{} // closed and replaced when lines were taken
 	closed bool
 
 	work chan struct{} // has a token when there are lines

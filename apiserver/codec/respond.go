@@ -122,7 +122,7 @@ func appendPartialMeta(b []byte, version string, meta []byte) []byte {
 	return append(b, '}')
 }
 
-// protobufType is the apiVersion and kind of an item's envelope, with the message.
+// protobufItem is an item's message, without its envelope.
 func protobufItem(f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) (msg []byte, err error) {
 	if f.As == AsMetadata {
 		return metadataMessage(res, v, rev)
@@ -130,6 +130,7 @@ func protobufItem(f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revi
 	return objectMessage(res, v, rev)
 }
 
+// protobufType is the apiVersion and kind of an item's envelope.
 func protobufType(f Format, res *kinds.Resource) (apiVersion, kind string) {
 	if f.As == AsMetadata {
 		return metaV1 + f.AsVersion, partialKind

@@ -52,7 +52,7 @@ func New(seats int, log *slog.Logger) *Controller {
 
 func (c *Controller) now() time.Duration { return time.Since(c.born) }
 
-// Run divides the seats anew from time to time, until ctx ends.
+// Run divides the seats again from time to time, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	tick := time.NewTicker(adjustPeriod)
 	defer tick.Stop()

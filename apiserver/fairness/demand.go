@@ -31,7 +31,7 @@ func (i *integral) advance(now time.Duration) {
 // moments are the results of one period.
 type moments struct{ average, deviation, peak float64 }
 
-// reset returns the moments since the last reset and begins anew.
+// reset returns the moments since the last reset and starts over.
 func (i *integral) reset(now time.Duration) moments {
 	i.advance(now)
 	m := moments{peak: i.peak}

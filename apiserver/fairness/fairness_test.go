@@ -473,8 +473,8 @@ func TestReleaseRaces(t *testing.T) {
 	}
 }
 
-// TestLinger: the seats of a write stay in use for its watchers, and whoever waits
-// for them is let in when that is over.
+// TestLinger: the seats of a write stay in use for its watchers, and a request that
+// waits for them is let in when that is over.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, class := limited(2, 4, 2, 2)

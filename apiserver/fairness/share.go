@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Levels borrow from each other: every adjustPeriod the seats are divided anew by
+// Levels borrow from each other: every adjustPeriod the seats are divided again by
 // what each level could use.
 const (
 	adjustPeriod = 10 * time.Second
@@ -52,7 +52,7 @@ func (w want) at(fair float64) float64 {
 	return math.Max(w.low, math.Min(w.high, fair*max(w.target, leastTarget)))
 }
 
-// adjust looks at the demand since the last time and divides the seats anew. The
+// adjust looks at the demand since the last time and divides the seats again. The
 // caller holds c.mu.
 func (c *Controller) adjust() {
 	now := c.now()

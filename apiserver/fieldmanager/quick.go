@@ -11,7 +11,7 @@ import (
 
 // The library's way costs as much as all the rest of a write: it parses each
 // manager's fields into a set, types both objects, compares them, and writes all sets
-// anew. Three cases, which are nearly all writes, need none of that:
+// again. Three cases, which are nearly all writes, need none of that:
 //
 //   - a create: the only manager has set everything that the object has;
 //   - an update that gives other values to fields which its manager, and nobody else,

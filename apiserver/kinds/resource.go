@@ -1,6 +1,6 @@
 // Package kinds describes resources as data. A Resource says everything the API
 // needs to know about one resource in one version; built-in resources come from
-// the embedded files in data/, custom resources will become the same type.
+// the embedded files in data/, custom resources from definitions (package crd).
 // Handlers never switch on a kind's name.
 package kinds
 

@@ -9,6 +9,6 @@
 // resources, so a client's cached copy is good on all of them.
 //
 // The handlers of kube-openapi are not used, only its encoders: those build under a
-// lock, go through a typed tree twice, compress anew for each request, and answer
+// lock, go through a typed tree twice, compress for each request, and answer
 // an unknown group with an empty 200.
 package openapi

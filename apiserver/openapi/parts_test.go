@@ -30,7 +30,7 @@ func (d *thing) ListSchema() (*openapispec.Schema, error) {
 func (d *thing) SelectableFields() []map[string]string { return nil }
 func (d *thing) Fingerprint() string                   { return d.print }
 
-// things is the built-in resources and n custom ones, all made anew.
+// things is the built-in resources and n custom ones, all newly made.
 func things(t testing.TB, n int, print string, asked *atomic.Int64) *kinds.Registry {
 	all := append([]*kinds.Resource(nil), builtin(t).All()...)
 	for i := range n {
@@ -44,7 +44,7 @@ func things(t testing.TB, n int, print string, asked *atomic.Int64) *kinds.Regis
 }
 
 // TestParts: the index of 50 custom resources builds none of their documents; a registry
-// that is made anew, as with every change of a status, takes over all of them, and one
+// that is newly made, as with every change of a status, takes over all of them, and one
 // that has one more builds one more; and version 2 in protobuf is what it is in JSON.
 func TestParts(t *testing.T) {
 	var asked atomic.Int64

@@ -63,8 +63,8 @@ func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
 	return m.fit(obj, false)
 }
 
-// FitKeeping is Fit for a configuration that is applied: whoever says that a field is
-// zero has said something, even if upstream's type leaves it out.
+// FitKeeping is Fit for a configuration that is applied: a manager that sets a field
+// to zero has set it, even if upstream's type leaves it out.
 func (m *Model) FitKeeping(obj map[string]any) (unknown []string, err error) {
 	if m.form != nil {
 		return m.form.Fit(obj)

@@ -31,7 +31,7 @@ func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last
 // Contains reports whether a port is in the range.
 func (r PortRange) Contains(port int32) bool { return port >= r.First && port <= r.Last }
 
-// minBits is the largest block of addresses that is handed out from, as the
+// maxBits is the largest block of addresses that is handed out from, as the
 // number of bits that vary: enough for any cluster, and a number of addresses
 // that can be counted.
 const maxBits = 20

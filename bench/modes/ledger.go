@@ -31,8 +31,8 @@ func newLedger(probes int) *ledger { return &ledger{probes: make([]probe, probes
 
 // acknowledged notes a write after its answer has arrived.
 func (l *ledger) acknowledged(k int, number int64, revision uint64, at time.Duration) {
-	// The revision first: whoever sees the write in a snapshot asks for a revision
-	// that covers it.
+	// The revision first: a reader that sees the write in a snapshot asks for a
+	// revision that covers it.
 	for {
 		old := l.newest.Load()
 		if old >= revision || l.newest.CompareAndSwap(old, revision) {

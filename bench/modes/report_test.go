@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-var update = flag.Bool("update", false, "write testdata/schema.txt anew")
+var update = flag.Bool("update", false, "rewrite testdata/schema.txt")
 
 // sample is a report of two nodes with everything in it.
 func sample(t *testing.T) *Report {
@@ -66,7 +66,7 @@ func sample(t *testing.T) *Report {
 	return rep
 }
 
-// TestSchema: whoever reads the JSON finds what he found before. A field that is
+// TestSchema: readers of the JSON find what they found before. A field that is
 // gone or has another type needs another Schema.
 func TestSchema(t *testing.T) {
 	var buf bytes.Buffer

@@ -310,7 +310,7 @@ func TestUses(t *testing.T) {
 		return first
 	}
 	w.expect(issued, unknownKey)
-	// On a connection of which that is known, whoever ends them has found it.
+	// On a connection of which that is known, the code that ends them has found it.
 	w.keys, first = both, false
 	w.expect(issued, "")
 	if len(told) != 1 || told[0] != id {

@@ -36,8 +36,8 @@ type Config struct {
 	// all those together, a few times a second. May be nil.
 	Confirm func(ctx context.Context) error
 	// Uses is told which key a token was verified with, with the context of its request. If
-	// it returns true, the key is looked up once more: whoever is told ends requests whose
-	// key has ended, and knew nothing of this one. May be nil.
+	// it returns true, the key is looked up once more: the function ends requests whose
+	// key has ended, and did not know of this one yet. May be nil.
 	Uses func(ctx context.Context, key string) bool
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
