@@ -5,18 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/klauspost/compress/gzip"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/status"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // maxAudited bounds what is kept of an answer for the audit log, in bytes. Longer
@@ -49,39 +43,14 @@ func (c *call) audited() {
 }
 
 // Users in whose name the node's own loops delete, as far as the audit log is
-// concerned. Upstream's controllers are clients with these accounts; what ends the objects of a
-// definition runs in the API server there too.
+// concerned. Upstream's controllers are clients with these accounts.
 var (
 	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
 	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
-	asServer              = ownUser("system:apiserver", auth.Masters)
 )
 
 func ownUser(name string, groups ...string) *audit.User {
 	return &audit.User{Name: name, Groups: append(groups, auth.Authenticated)}
-}
-
-// deleteAs is deleteOne of an operation that no client asked for, with the audit event that
-// the request of a controller would have.
-func (s *Server) deleteAs(user *audit.User, o *objects.Op, options *metav1.DeleteOptions) (w objects.Written, err error) {
-	var event *audit.Event
-	if s.cfg.Audit != nil {
-		i := &o.Info
-		r := &http.Request{URL: &url.URL{Path: i.ObjectPath()}, Header: http.Header{"User-Agent": {"quorate"}}}
-		event = s.cfg.Audit.Begin(r, uuid.NewString(), o.Start, &audit.Attributes{
-			User: user, Verb: i.Verb, Path: r.URL.Path, Namespace: i.Namespace, Name: i.Name,
-			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
-		})
-	}
-	w, _, err = o.Delete(options)
-	code := http.StatusOK
-	if err != nil {
-		answer := status.ForRequest(err, o.Info.Verb, o.Resource.GroupResource())
-		event.Refused(answer)
-		code = int(answer.Code)
-	}
-	event.Completed(code)
-	return w, err
 }
 
 func auditUser(u *auth.User) *audit.User {

@@ -24,11 +24,7 @@ var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io
 // WatchDefinitions returns a channel that is sent to when definitions may have
 // changed, and a function that ends it.
 func (s *Server) WatchDefinitions() (<-chan struct{}, func(), error) {
-	w, err := s.cfg.Store.Watch(crd.Table, s.cfg.Store.State().Applied(), mvcc.Interest{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("watch definitions: %w", err)
-	}
-	return w.Wake(), w.Close, nil
+	return s.watchTable(crd.Table)
 }
 
 // SettleDefinitions gives definitions their names and conditions, and deletes the
@@ -114,7 +110,7 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(res, v.Key)
 		o := s.objects.System(ctx, res, namespace, name, "delete")
-		w, err := s.deleteAs(asServer, o, options)
+		w, err := o.DeleteAs(objects.AsServer, options)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:

@@ -214,7 +214,7 @@ func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy
 		return err
 	}
 	uid, propagation := types.UID(o.UID), metav1.DeletionPropagation(policy)
-	_, err = s.deleteAs(asGarbageCollector, c, &metav1.DeleteOptions{
+	_, err = c.DeleteAs(asGarbageCollector, &metav1.DeleteOptions{
 		PropagationPolicy: &propagation,
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
 	})

@@ -81,7 +81,7 @@ func (s *Server) emptyTable(ctx context.Context, res *kinds.Resource, namespace 
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
 		err = eachOf(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
-			_, err := s.deleteAs(asNamespaceController, s.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete"), options)
+			_, err := s.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete").DeleteAs(asNamespaceController, options)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}

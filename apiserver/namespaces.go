@@ -11,7 +11,6 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -65,11 +64,7 @@ func (s *Server) TerminatingNamespaces() ([]string, error) {
 // WatchNamespaces returns a channel that is sent to when namespaces may have
 // changed, and a function that ends it.
 func (s *Server) WatchNamespaces() (<-chan struct{}, func(), error) {
-	w, err := s.cfg.Store.Watch(objects.NamespacesTable, s.cfg.Store.State().Applied(), mvcc.Interest{})
-	if err != nil {
-		return nil, nil, fmt.Errorf("watch namespaces: %w", err)
-	}
-	return w.Wake(), w.Close, nil
+	return s.watchTable(objects.NamespacesTable)
 }
 
 // finalizeEmpty lets a terminating namespace without content go. It does nothing if

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -24,6 +25,7 @@ import (
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // Authenticator says who asks. *auth.Authentication satisfies it.
@@ -264,7 +266,7 @@ func New(cfg Config) (*Server, error) {
 		Strategies: builtin.Strategies(builtin.Config{
 			Roles: cfg.Roles, Reviewer: cfg.Reviewer, Tokens: cfg.Tokens, MaxToken: cfg.Limits.Token,
 			ServiceBlocks: cfg.ServiceBlocks, ServicePorts: cfg.ServicePorts,
-		}), Custom: &builtin.Custom, Admission: cfg.Admission,
+		}), Custom: &builtin.Custom, Admission: cfg.Admission, Audit: cfg.Audit, WatchTable: s.watchTable,
 		Webhooks: s.webhooks, Life: s.life,
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,
@@ -341,4 +343,17 @@ func (s *Server) Drain(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Objects returns the API for the node itself.
+func (s *Server) Objects() objects.Client { return objects.NewClient(s.objects) }
+
+// watchTable returns a channel that is sent to when a table may have changed, and a
+// function that ends it.
+func (s *Server) watchTable(table string) (<-chan struct{}, func(), error) {
+	w, err := s.cfg.Store.Watch(table, s.cfg.Store.State().Applied(), mvcc.Interest{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch %s: %w", table, err)
+	}
+	return w.Wake(), w.Close, nil
 }

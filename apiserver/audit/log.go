@@ -3,8 +3,10 @@ package audit
 import (
 	"errors"
 	"fmt"
+	"github.com/google/uuid"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"time"
 
 	internal "k8s.io/apiserver/pkg/apis/audit"
@@ -108,6 +110,16 @@ func (l *Log) Begin(r *http.Request, id string, received time.Time, a *Attribute
 	}
 	e.stage(auditv1.StageRequestReceived, received)
 	return e
+}
+
+// BeginOwn is Begin for what the node does by itself to the object at a path: the event is
+// the one that the request of a client would have.
+func (l *Log) BeginOwn(path string, received time.Time, a *Attributes) *Event {
+	if l == nil {
+		return nil
+	}
+	r := &http.Request{URL: &url.URL{Path: path}, Header: http.Header{"User-Agent": {"quorate"}}}
+	return l.Begin(r, uuid.NewString(), received, a)
 }
 
 type nobody struct{}

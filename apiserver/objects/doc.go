@@ -10,6 +10,7 @@
 //   - Store is what operations decide on and write to. One per server.
 //   - Strategy is what the objects of one kind have as code. The table comes from outside.
 //   - Change is what was decided about one object, Written what came of it.
+//   - Client is all of it for the loops of the node itself, in the types of k8s.io/api.
 //   - Selection is which objects of a table a list or a watch is about.
 //
 // The life of a write, in the order of the calls: Create, or DecideUpdate, Patched, Merged

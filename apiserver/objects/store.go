@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -17,7 +18,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// Config of a Store. All of it is required but Admission.
+// Config of a Store. All of it is required but Audit and Admission.
 type Config struct {
 	Storage storage.Interface
 	Reads   Reads
@@ -29,6 +30,11 @@ type Config struct {
 	// custom resources.
 	Strategies map[string]*Strategy
 	Custom     *Strategy
+	// Audit records what the node deletes by itself. Nil: nothing is recorded.
+	Audit *audit.Log
+	// WatchTable returns a channel that is sent to when a table may have changed, and a
+	// function that ends it.
+	WatchTable func(table string) (<-chan struct{}, func(), error)
 	// Admission may change or refuse writes. Nil: nothing does.
 	Admission admission.Interface
 

@@ -1,0 +1,35 @@
+package objects
+
+import (
+	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AsServer is the server itself, as far as the audit log is concerned. What ends the objects
+// of a definition runs in the API server upstream, too.
+var AsServer = &audit.User{Name: "system:apiserver", Groups: []string{auth.Masters, auth.Authenticated}}
+
+// DeleteAs is Delete of an operation that no client asked for, with the audit event that
+// the request of a controller would have.
+func (o *Op) DeleteAs(user *audit.User, options *metav1.DeleteOptions) (w Written, err error) {
+	var event *audit.Event
+	if log := o.Store.Audit; log != nil {
+		i := &o.Info
+		path := i.ObjectPath()
+		event = log.BeginOwn(path, o.Start, &audit.Attributes{
+			User: user, Verb: i.Verb, Path: path, Namespace: i.Namespace, Name: i.Name,
+			APIGroup: i.Group, APIVersion: i.Version, Resource: i.Resource,
+		})
+	}
+	w, _, err = o.Delete(options)
+	code := 200
+	if err != nil {
+		answer := status.ForRequest(err, o.Info.Verb, o.Resource.GroupResource())
+		event.Refused(answer)
+		code = int(answer.Code)
+	}
+	event.Completed(code)
+	return w, err
+}
