@@ -42,17 +42,6 @@ func (c *call) audited() {
 	c.keep = i.IsResource && c.audit.WantsResponse() && !c.Kind.LongRunning
 }
 
-// Users in whose name the node's own loops delete, as far as the audit log is
-// concerned. Upstream's controllers are clients with these accounts.
-var (
-	asGarbageCollector    = ownUser("system:serviceaccount:kube-system:generic-garbage-collector", auth.ServiceAccountGroups("kube-system")...)
-	asNamespaceController = ownUser("system:serviceaccount:kube-system:namespace-controller", auth.ServiceAccountGroups("kube-system")...)
-)
-
-func ownUser(name string, groups ...string) *audit.User {
-	return &audit.User{Name: name, Groups: append(groups, auth.Authenticated)}
-}
-
 func auditUser(u *auth.User) *audit.User {
 	return &audit.User{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}
 }

@@ -134,7 +134,7 @@ func TestRepairClaims(t *testing.T) {
 		t.Fatal(answer)
 	}
 	for range 2 { // found in the first round, removed in the second
-		if err := e.api.RepairClaims(context.Background()); err != nil {
+		if err := e.api.Loops().RepairClaims(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)

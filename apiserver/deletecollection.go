@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"runtime/debug"
-	"sync"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -13,10 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// collectionWorkers is how many objects of a collection are deleted at a time,
-// so that their log entries share fsyncs.
-const collectionWorkers = 16
 
 // collectionPage is how many objects of a collection are looked at together.
 const collectionPage = 10_000
@@ -90,46 +85,12 @@ func (c *call) nextPage(params consistency.Params, sel *objects.Selection) (mvcc
 // deleteAll deletes objects side by side. That some are gone already is no error;
 // the first other one ends it.
 func (c *call) deleteAll(versions []*mvcc.Version, o *metav1.DeleteOptions) error {
-	return eachOf(versions, func(v *mvcc.Version) error {
+	return objects.Each(versions, func(v *mvcc.Version) error {
 		if err := c.deleteListed(v, o); !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil
 	})
-}
-
-// eachOf calls f for each version, many at a time. The first error ends it.
-func eachOf(versions []*mvcc.Version, f func(v *mvcc.Version) error) error {
-	var (
-		mu     sync.Mutex
-		next   int
-		failed error
-		wg     sync.WaitGroup
-	)
-	take := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		if failed != nil || next == len(versions) {
-			return -1
-		}
-		next++
-		return next - 1
-	}
-	for range min(collectionWorkers, len(versions)) {
-		wg.Go(func() {
-			for i := take(); i >= 0; i = take() {
-				if err := f(versions[i]); err != nil {
-					mu.Lock()
-					if failed == nil {
-						failed = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return failed
 }
 
 // deleteListed deletes one listed object. It is a request of its own in all but

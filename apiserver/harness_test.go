@@ -96,7 +96,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 			t.Errorf("close store: %v", err)
 		}
 	})
-	if err := api.EnsureNamespaces(context.Background()); err != nil {
+	if err := api.Loops().EnsureNamespaces(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -109,7 +109,7 @@ var those = []controllers.Name{controllers.NamespaceController, controllers.Garb
 func (e *env) runControllers() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for name, run := range controllers.Make(e.api, e.api.Objects(), controllers.Servers{}, those) {
+	for name, run := range controllers.Make(e.api.Loops(), e.api.Objects(), controllers.Servers{}, those) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := run(ctx, slog.Default()); ctx.Err() == nil {
@@ -129,7 +129,7 @@ func (e *env) lead() {
 	ctx, resign := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := controllers.SettleDefinitions(ctx, e.api, slog.Default()); !errors.Is(err, context.Canceled) {
+		if err := controllers.SettleDefinitions(ctx, e.api.Loops(), slog.Default()); !errors.Is(err, context.Canceled) {
 			e.t.Errorf("settle definitions: %v", err)
 		}
 	})

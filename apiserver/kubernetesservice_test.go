@@ -25,7 +25,7 @@ func (e *env) run(name controllers.Name, servers controllers.Servers) (stop func
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		err := controllers.Make(e.api, e.api.Objects(), servers, []controllers.Name{name})[name](ctx, slog.Default())
+		err := controllers.Make(e.api.Loops(), e.api.Objects(), servers, []controllers.Name{name})[name](ctx, slog.Default())
 		if !errors.Is(err, context.Canceled) {
 			e.t.Errorf("%s: %v", name, err)
 		}

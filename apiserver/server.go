@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/conversion"
-	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -32,13 +32,6 @@ import (
 type Authenticator interface {
 	// Authenticate returns the user, or an error that becomes 401.
 	Authenticate(r *http.Request) (*auth.User, error)
-}
-
-// Definitions are the CustomResourceDefinitions of this node's state. *crd.Registry
-// satisfies it.
-type Definitions interface {
-	// Definitions in the order of their names.
-	Definitions() []*crd.Definition
 }
 
 // Config of a Server. Store, Reads and Kinds are required.
@@ -62,7 +55,7 @@ type Config struct {
 
 	// Definitions are where Kinds gets custom resources from. Without it nothing
 	// settles the names of CustomResourceDefinitions.
-	Definitions Definitions
+	Definitions controllers.DefinitionSource
 
 	// Handlers mounted behind the door. A nil one answers 404.
 	Discovery http.Handler // /api, /apis and below, as far as they are no resources
@@ -211,7 +204,7 @@ type Server struct {
 	// objects decides and writes, for requests and for the node's own loops.
 	objects  *objects.Store
 	webhooks *conversion.Caller
-	repair   claimRepair
+	loops    *controllers.Loops
 	// watchers is who hears of which writes, by which these are estimated.
 	watchers fairness.Watchers
 
@@ -271,6 +264,9 @@ func New(cfg Config) (*Server, error) {
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,
 		Retried: cfg.Observer.WriteRetried, Log: cfg.Log, Now: cfg.Now,
+	})
+	s.loops = controllers.NewLoops(s.objects, controllers.LoopsConfig{
+		Published: cfg.Store.Published, Definitions: cfg.Definitions, ServiceBlocks: cfg.ServiceBlocks, OrphanAge: cfg.Limits.OrphanAge,
 	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1
@@ -344,6 +340,9 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Loops returns what the leader's node does.
+func (s *Server) Loops() *controllers.Loops { return s.loops }
 
 // Objects returns the API for the node itself.
 func (s *Server) Objects() objects.Client { return objects.NewClient(s.objects) }

@@ -317,7 +317,7 @@ func TestNamespaceEnds(t *testing.T) {
 	e := newEnv(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- controllers.EmptyNamespaces(ctx, e.api, testLog(t)) }()
+	go func() { ended <- controllers.EmptyNamespaces(ctx, e.api.Loops(), testLog(t)) }()
 	defer func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {

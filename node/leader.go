@@ -52,7 +52,7 @@ type task struct {
 func (n *Node) tasks() []task {
 	tasks := []task{
 		// What every cluster has: its first namespaces, roles and bindings.
-		{run: n.api.EnsureNamespaces, failed: "the first namespaces are not there yet", again: ensureAgain, once: true},
+		{run: n.api.Loops().EnsureNamespaces, failed: "the first namespaces are not there yet", again: ensureAgain, once: true},
 		{run: n.ensureRoles, failed: "the first roles are not there yet", again: ensureAgain, once: true},
 		// The rules of roles that collect those of others.
 		{run: n.aggregateRoles, failed: "the aggregation of roles begins anew", again: controllerAgain},
@@ -109,17 +109,17 @@ func (n *Node) aggregateRoles(ctx context.Context) error {
 }
 
 func (n *Node) tendServices(ctx context.Context) error {
-	return controllers.TendServices(ctx, n.api, n.log)
+	return controllers.TendServices(ctx, n.api.Loops(), n.log)
 }
 
 func (n *Node) settleDefinitions(ctx context.Context) error {
-	return controllers.SettleDefinitions(ctx, n.api, n.log)
+	return controllers.SettleDefinitions(ctx, n.api.Loops(), n.log)
 }
 
 // controllers are those that the settings ask for.
 func (n *Node) controllers() map[controllers.Name]controllers.Controller {
 	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
-	out := controllers.Make(n.api, n.api.Objects(), controllers.Servers{
+	out := controllers.Make(n.api.Loops(), n.api.Objects(), controllers.Servers{
 		List: n.manager.APIAddresses, Address: services.FirstAddress(n.serviceBlocks),
 	}, names)
 	if !n.cfg.GarbageCollector {

@@ -153,7 +153,7 @@ func (c *cluster) form(ctx context.Context) error {
 // ready waits until there is a leader, and makes the namespaces as a node does.
 func (c *cluster) ready(ctx context.Context) error {
 	for {
-		if l := c.leader(); l != nil && l.api.EnsureNamespaces(ctx) == nil {
+		if l := c.leader(); l != nil && l.api.Loops().EnsureNamespaces(ctx) == nil {
 			return nil
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

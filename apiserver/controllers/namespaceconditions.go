@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -54,12 +54,12 @@ func counted(counts map[string]int, format string) string {
 }
 
 // noteContent says in the status of a namespace what is left in it.
-func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *content) error {
-	res, err := s.namespaces()
+func (l *Loops) noteContent(ctx context.Context, namespace, uid string, left *content) error {
+	res, err := l.namespaces()
 	if err != nil {
 		return err
 	}
-	o := s.objects.System(ctx, res, "", namespace, "update")
+	o := l.objects.System(ctx, res, "", namespace, "update")
 	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.UID != uid {
 			return objects.Change{}, o.NotFound()
@@ -73,7 +73,7 @@ func (s *Server) noteContent(ctx context.Context, namespace, uid string, left *c
 			return objects.Change{}, err
 		}
 		state := tree.Clone(obj["status"])
-		state["conditions"] = left.conditions(state["conditions"], s.cfg.Now())
+		state["conditions"] = left.conditions(state["conditions"], l.objects.Now())
 		obj["status"] = state
 		return o.PutUnlessSame(obj, cur)
 	})

@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -16,26 +16,26 @@ const (
 	expireLeast = 100 * time.Millisecond
 )
 
-// ExpireEvery implements controllers.Expiring.
-func (s *Server) ExpireEvery() time.Duration {
-	return max(expireLeast, min(expireMost, s.cfg.EventTTL/20))
+// ExpireEvery implements Expiring.
+func (l *Loops) ExpireEvery() time.Duration {
+	return max(expireLeast, min(expireMost, l.objects.EventTTL/20))
 }
 
-// ExpireObjects implements controllers.Expiring. Finalizers do not hold what
+// ExpireObjects implements Expiring. Finalizers do not hold what
 // expires.
-func (s *Server) ExpireObjects(ctx context.Context) error {
-	tables := s.objects.Tables()
+func (l *Loops) ExpireObjects(ctx context.Context) error {
+	tables := l.objects.Tables()
 	for _, name := range tables.Names {
-		t := s.cfg.Store.State().Table(name)
+		t := l.objects.Storage.State().Table(name)
 		if t == nil || !tables.ByName[name].Expires {
 			continue
 		}
-		now := s.cfg.Now().Unix()
-		versions, err := s.objects.Match(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return objects.Expired(v, now) }})
+		now := l.objects.Now().Unix()
+		versions, err := l.objects.Match(name, mvcc.Query{Match: func(v *mvcc.Version) bool { return objects.Expired(v, now) }})
 		if err != nil {
 			return err
 		}
-		if err := eachOf(versions, func(v *mvcc.Version) error { return s.removeVersion(ctx, name, v) }); err != nil {
+		if err := objects.Each(versions, func(v *mvcc.Version) error { return l.removeVersion(ctx, name, v) }); err != nil {
 			return err
 		}
 	}
@@ -43,8 +43,8 @@ func (s *Server) ExpireObjects(ctx context.Context) error {
 }
 
 // removeVersion deletes an object if nothing was written since a version.
-func (s *Server) removeVersion(ctx context.Context, table string, v *mvcc.Version) error {
-	o, err := s.objects.SystemAt(ctx, table, v.Key, "delete")
+func (l *Loops) removeVersion(ctx context.Context, table string, v *mvcc.Version) error {
+	o, err := l.objects.SystemAt(ctx, table, v.Key, "delete")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -19,20 +18,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var _ controllers.API = (*Server)(nil)
+var _ API = (*Loops)(nil)
 
-// Published implements controllers.Garbage.
-func (s *Server) Published() (<-chan struct{}, func()) { return s.cfg.Store.Published() }
+// Published implements Garbage.
+func (l *Loops) Published() (<-chan struct{}, func()) { return l.cfg.Published() }
 
-// FollowObjects implements controllers.Garbage.
-func (s *Server) FollowObjects() controllers.ObjectFollower {
-	return &objectFollower{s: s, read: map[string]bool{}}
+// FollowObjects implements Garbage.
+func (l *Loops) FollowObjects() ObjectFollower {
+	return &objectFollower{l: l, read: map[string]bool{}}
 }
 
 // objectFollower is a position in the histories of all tables that have owners or
 // dependents in them.
 type objectFollower struct {
-	s *Server
+	l *Loops
 	// read are the tables of which everything up to after was told. Others are told
 	// as a whole: nobody served them before.
 	read  map[string]bool
@@ -40,14 +39,14 @@ type objectFollower struct {
 	buf   [256]*mvcc.Version
 }
 
-// Next implements controllers.ObjectFollower. The tables are read one after the
+// Next implements ObjectFollower. The tables are read one after the
 // other, all up to the same revision.
-func (f *objectFollower) Next(see func(controllers.Change)) error {
-	state := f.s.cfg.Store.State()
+func (f *objectFollower) Next(see func(Change)) error {
+	state := f.l.objects.Storage.State()
 	// The mark before the tables: one that does not exist after it was read has
 	// nothing at or below it.
 	upTo := state.Applied()
-	tables := f.s.objects.Tables()
+	tables := f.l.objects.Tables()
 	for _, name := range tables.Names {
 		if tables.ByName[name].Dependents == kinds.DependentsUnsupported {
 			continue
@@ -71,7 +70,7 @@ func (f *objectFollower) Next(see func(controllers.Change)) error {
 }
 
 // all tells what a table holds, in pages.
-func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(controllers.Change)) error {
+func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(Change)) error {
 	q := mvcc.Query{At: at, Limit: 4096, Match: mayHaveOwners}
 	for {
 		page, err := t.Range(q)
@@ -88,7 +87,7 @@ func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(controll
 	}
 }
 
-func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(controllers.Change)) error {
+func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(Change)) error {
 	cursor, err := t.Watch(f.after)
 	if err != nil {
 		return err
@@ -108,14 +107,14 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(co
 	}
 }
 
-func (f *objectFollower) emit(table string, v *mvcc.Version, see func(controllers.Change)) {
-	ch := controllers.Change{UID: v.UID, Gone: v.Deleted}
+func (f *objectFollower) emit(table string, v *mvcc.Version, see func(Change)) {
+	ch := Change{UID: v.UID, Gone: v.Deleted}
 	if !v.Deleted && mayHaveOwners(v) {
 		o, err := objectOf(table, v)
 		switch {
 		case err != nil:
 			// One value that cannot be read must not keep all others from the collector.
-			f.s.cfg.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
+			f.l.objects.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
 		case len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan):
 			ch.Object = o
 		}
@@ -136,7 +135,7 @@ func mayHaveOwners(v *mvcc.Version) bool {
 }
 
 // objectOf reads what the garbage collector wants to know from a version.
-func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
+func objectOf(table string, v *mvcc.Version) (*Object, error) {
 	raw, err := codec.RawMetadata(v)
 	if err != nil {
 		return nil, err
@@ -145,8 +144,8 @@ func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &controllers.Object{
-		ObjectKey: controllers.ObjectKey{Table: table, Key: v.Key},
+	o := &Object{
+		ObjectKey: ObjectKey{Table: table, Key: v.Key},
 		UID:       v.UID, Revision: v.Revision.String(), Deleting: tree.Text(meta, "deletionTimestamp") != "",
 	}
 	finalizers, _ := tree.Strings(meta["finalizers"])
@@ -156,60 +155,60 @@ func objectOf(table string, v *mvcc.Version) (*controllers.Object, error) {
 	for _, r := range refs {
 		m, _ := r.(tree.Object)
 		blocks, _ := m["blockOwnerDeletion"].(bool)
-		o.Owners = append(o.Owners, controllers.Owner{
+		o.Owners = append(o.Owners, Owner{
 			APIVersion: tree.Text(m, "apiVersion"), Kind: tree.Text(m, "kind"), Name: tree.Text(m, "name"), UID: tree.Text(m, "uid"), Blocks: blocks,
 		})
 	}
 	return o, nil
 }
 
-// GetObject implements controllers.Garbage.
-func (s *Server) GetObject(key controllers.ObjectKey) (*controllers.Object, error) {
-	v, err := s.objects.Current(key.Table, key.Key)
+// GetObject implements Garbage.
+func (l *Loops) GetObject(key ObjectKey) (*Object, error) {
+	v, err := l.objects.Current(key.Table, key.Key)
 	if err != nil || v == nil {
 		return nil, err
 	}
 	return objectOf(key.Table, v)
 }
 
-// OwnerState implements controllers.Garbage. An owner is looked for in the
+// OwnerState implements Garbage. An owner is looked for in the
 // dependent's own namespace, or among those without one.
-func (s *Server) OwnerState(key controllers.ObjectKey, o controllers.Owner) (controllers.OwnerState, error) {
+func (l *Loops) OwnerState(key ObjectKey, o Owner) (OwnerState, error) {
 	gv, err := schema.ParseGroupVersion(o.APIVersion)
 	if err != nil {
-		return controllers.OwnerUnknown, nil
+		return OwnerUnknown, nil
 	}
-	tables := s.objects.Tables()
+	tables := l.objects.Tables()
 	res := tables.Registry.LookupKind(gv.WithKind(o.Kind))
 	if res == nil || res.Virtual {
-		return controllers.OwnerUnknown, nil
+		return OwnerUnknown, nil
 	}
 	namespace, _ := objects.SplitKey(tables.ByName[key.Table], key.Key)
 	if res.Namespaced && namespace == "" {
-		return controllers.OwnerImpossible, nil
+		return OwnerImpossible, nil
 	}
-	v, err := s.objects.Current(res.Table(), res.Key(namespace, o.Name))
+	v, err := l.objects.Current(res.Table(), res.Key(namespace, o.Name))
 	switch {
 	case err != nil:
 		return 0, err
 	case v == nil || v.UID != o.UID:
-		return controllers.OwnerAbsent, nil
+		return OwnerAbsent, nil
 	case v.Flags&proto.FlagTerminating == 0:
-		return controllers.OwnerThere, nil
+		return OwnerThere, nil
 	}
 	owner, err := objectOf(res.Table(), v)
 	switch {
 	case err != nil:
 		return 0, err
 	case owner.Deleting && owner.Foreground:
-		return controllers.OwnerWaiting, nil
+		return OwnerWaiting, nil
 	}
-	return controllers.OwnerThere, nil
+	return OwnerThere, nil
 }
 
-// DeleteObject implements controllers.Garbage.
-func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy controllers.Propagation) error {
-	c, err := s.objects.SystemAt(ctx, o.Table, o.Key, "delete")
+// DeleteObject implements Garbage.
+func (l *Loops) DeleteObject(ctx context.Context, o *Object, policy Propagation) error {
+	c, err := l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
 	if err != nil {
 		return err
 	}
@@ -221,9 +220,9 @@ func (s *Server) DeleteObject(ctx context.Context, o *controllers.Object, policy
 	return err
 }
 
-// DropOwners implements controllers.Garbage.
-func (s *Server) DropOwners(ctx context.Context, key controllers.ObjectKey, uid string, owners []string) error {
-	return s.amend(ctx, key, uid, func(meta tree.Object) {
+// DropOwners implements Garbage.
+func (l *Loops) DropOwners(ctx context.Context, key ObjectKey, uid string, owners []string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
 			m, _ := r.(tree.Object)
@@ -235,9 +234,9 @@ func (s *Server) DropOwners(ctx context.Context, key controllers.ObjectKey, uid 
 	})
 }
 
-// UnblockOwners implements controllers.Garbage.
-func (s *Server) UnblockOwners(ctx context.Context, key controllers.ObjectKey, uid string) error {
-	return s.amend(ctx, key, uid, func(meta tree.Object) {
+// UnblockOwners implements Garbage.
+func (l *Loops) UnblockOwners(ctx context.Context, key ObjectKey, uid string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
 		refs, _ := meta["ownerReferences"].([]any)
 		free := make([]any, len(refs))
 		for i, r := range refs {
@@ -252,9 +251,9 @@ func (s *Server) UnblockOwners(ctx context.Context, key controllers.ObjectKey, u
 	})
 }
 
-// DropFinalizer implements controllers.Garbage.
-func (s *Server) DropFinalizer(ctx context.Context, key controllers.ObjectKey, uid, finalizer string) error {
-	return s.amend(ctx, key, uid, func(meta tree.Object) {
+// DropFinalizer implements Garbage.
+func (l *Loops) DropFinalizer(ctx context.Context, key ObjectKey, uid, finalizer string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
 		list, _ := tree.Strings(meta["finalizers"])
 		tree.SetFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
 	})
@@ -267,8 +266,8 @@ const collectorsManager = "kube-controller-manager"
 // amend changes metadata of the object with a uid, and only that: what was valid
 // when it was stored need not be so by the rules of today. change replaces what it
 // changes below the first level.
-func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid string, alter func(meta tree.Object)) error {
-	o, err := s.objects.SystemAt(ctx, key.Table, key.Key, "patch")
+func (l *Loops) amend(ctx context.Context, key ObjectKey, uid string, alter func(meta tree.Object)) error {
+	o, err := l.objects.SystemAt(ctx, key.Table, key.Key, "patch")
 	if err != nil {
 		return err
 	}
@@ -293,8 +292,8 @@ func (s *Server) amend(ctx context.Context, key controllers.ObjectKey, uid strin
 	return err
 }
 
-// Gone implements controllers.Garbage.
-func (s *Server) Gone(err error) bool { return apierrors.IsNotFound(err) }
+// Gone implements Garbage.
+func (l *Loops) Gone(err error) bool { return apierrors.IsNotFound(err) }
 
-// Conflict implements controllers.Garbage.
-func (s *Server) Conflict(err error) bool { return apierrors.IsConflict(err) }
+// Conflict implements Garbage.
+func (l *Loops) Conflict(err error) bool { return apierrors.IsConflict(err) }

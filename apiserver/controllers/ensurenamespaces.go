@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // Namespaces that exist from the start.
 var systemNamespaces = [...]string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-func (s *Server) namespaces() (*kinds.Resource, error) {
-	res := s.cfg.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: objects.NamespacesTable})
+func (l *Loops) namespaces() (*kinds.Resource, error) {
+	res := l.objects.Kinds().Lookup(schema.GroupVersionResource{Version: "v1", Resource: objects.NamespacesTable})
 	if res == nil {
 		return nil, errors.New("the registry has no namespaces")
 	}
@@ -28,18 +28,18 @@ func (s *Server) namespaces() (*kinds.Resource, error) {
 
 // EnsureNamespaces creates the namespaces that every cluster has, as far as they
 // are missing. It is idempotent; the leader's node calls it.
-func (s *Server) EnsureNamespaces(ctx context.Context) error {
-	res, err := s.namespaces()
+func (l *Loops) EnsureNamespaces(ctx context.Context) error {
+	res, err := l.namespaces()
 	if err != nil {
 		return fmt.Errorf("ensure namespaces: %w", err)
 	}
 	for _, name := range systemNamespaces {
-		if v, err := s.objects.Current(res.Table(), name); err != nil {
+		if v, err := l.objects.Current(res.Table(), name); err != nil {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
 		} else if v != nil {
 			continue
 		}
-		o := s.objects.System(ctx, res, "", name, "create")
+		o := l.objects.System(ctx, res, "", name, "create")
 		obj := tree.Object{"kind": res.Kind, "apiVersion": "v1", "metadata": tree.Object{"name": name}}
 		if _, err := o.Create(obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("ensure namespace %s: %w", name, err)
@@ -50,9 +50,9 @@ func (s *Server) EnsureNamespaces(ctx context.Context) error {
 
 // TerminatingNamespaces returns the namespaces that are being deleted, as this
 // node sees it.
-func (s *Server) TerminatingNamespaces() ([]string, error) {
+func (l *Loops) TerminatingNamespaces() ([]string, error) {
 	var names []string
-	versions, err := s.objects.Range(objects.NamespacesTable, "")
+	versions, err := l.objects.Range(objects.NamespacesTable, "")
 	for _, v := range versions {
 		if v.Flags&proto.FlagTerminating != 0 {
 			names = append(names, v.Key)
@@ -63,22 +63,22 @@ func (s *Server) TerminatingNamespaces() ([]string, error) {
 
 // WatchNamespaces returns a channel that is sent to when namespaces may have
 // changed, and a function that ends it.
-func (s *Server) WatchNamespaces() (<-chan struct{}, func(), error) {
-	return s.watchTable(objects.NamespacesTable)
+func (l *Loops) WatchNamespaces() (<-chan struct{}, func(), error) {
+	return l.objects.WatchTable(objects.NamespacesTable)
 }
 
 // finalizeEmpty lets a terminating namespace without content go. It does nothing if
 // the namespace is gone or not terminating.
-func (s *Server) finalizeEmpty(ctx context.Context, name string) error {
-	res, err := s.namespaces()
+func (l *Loops) finalizeEmpty(ctx context.Context, name string) error {
+	res, err := l.namespaces()
 	if err != nil {
 		return fmt.Errorf("finalize namespace %s: %w", name, err)
 	}
-	v, err := s.objects.Current(res.Table(), name)
+	v, err := l.objects.Current(res.Table(), name)
 	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
 		return err
 	}
-	o := s.objects.System(ctx, res, "", name, "update")
+	o := l.objects.System(ctx, res, "", name, "update")
 	// From what the namespace has then: others take their finalizers away meanwhile.
 	withoutOurs := func(has []string) []string {
 		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == builtin.NamespaceFinalizer })

@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"bytes"
@@ -24,30 +24,30 @@ type content struct {
 	errs       []error
 }
 
-// EmptyNamespace implements controllers.Namespaces. Objects are deleted in the way
+// EmptyNamespace implements Namespaces. Objects are deleted in the way
 // of an ordinary delete: finalizers and grace periods are respected. Those that end
 // gracefully go first, alone: what runs may need the rest until it has ended. Once a
 // namespace terminates nothing can be created in it, so that nothing left is final.
-func (s *Server) EmptyNamespace(ctx context.Context, namespace string) (held int, err error) {
-	if err := s.objects.Confirm(ctx); err != nil {
+func (l *Loops) EmptyNamespace(ctx context.Context, namespace string) (held int, err error) {
+	if err := l.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
 	}
-	ns, err := s.objects.Current(objects.NamespacesTable, namespace)
+	ns, err := l.objects.Current(objects.NamespacesTable, namespace)
 	if err != nil || ns == nil || ns.Flags&proto.FlagTerminating == 0 {
 		return 0, err
 	}
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}
 	for _, graceful := range [...]bool{true, false} {
-		for _, res := range s.inNamespaces() {
+		for _, res := range l.inNamespaces() {
 			if res.GracePeriod == graceful {
-				s.emptyTable(ctx, res, namespace, left)
+				l.emptyTable(ctx, res, namespace, left)
 			}
 		}
 		if left.held > 0 || len(left.errs) > 0 {
 			break
 		}
 	}
-	if err := s.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) {
+	if err := l.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) {
 		left.errs = append(left.errs, err)
 	}
 	switch {
@@ -56,13 +56,13 @@ func (s *Server) EmptyNamespace(ctx context.Context, namespace string) (held int
 	case left.held > 0:
 		return left.held, nil
 	}
-	return 0, s.finalizeEmpty(ctx, namespace)
+	return 0, l.finalizeEmpty(ctx, namespace)
 }
 
 // inNamespaces are the resources whose objects lie in namespaces, one for each table.
-func (s *Server) inNamespaces() []*kinds.Resource {
+func (l *Loops) inNamespaces() []*kinds.Resource {
 	var out []*kinds.Resource
-	tables := s.objects.Tables()
+	tables := l.objects.Tables()
 	for _, name := range tables.Names {
 		if res := tables.ByName[name]; res.Namespaced {
 			out = append(out, res)
@@ -74,21 +74,21 @@ func (s *Server) inNamespaces() []*kinds.Resource {
 var collectorsKeys = [...][]byte{[]byte(`"` + metav1.FinalizerDeleteDependents + `"`), []byte(`"` + metav1.FinalizerOrphanDependents + `"`)}
 
 // emptyTable deletes a namespace's objects of one resource and notes what stays.
-func (s *Server) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, left *content) {
+func (l *Loops) emptyTable(ctx context.Context, res *kinds.Resource, namespace string, left *content) {
 	table, prefix := res.Table(), namespace+"/"
-	versions, err := s.objects.Range(table, prefix)
+	versions, err := l.objects.Range(table, prefix)
 	if err == nil && len(versions) > 0 {
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
-		err = eachOf(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
-			_, err := s.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete").DeleteAs(asNamespaceController, options)
+		err = objects.Each(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
+			_, err := l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete").DeleteAs(asNamespaceController, options)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
 			return err
 		})
 		if err == nil {
-			versions, err = s.objects.Range(table, prefix)
+			versions, err = l.objects.Range(table, prefix)
 		}
 	}
 	if err != nil {
@@ -127,10 +127,10 @@ func finalizersOf(v *mvcc.Version) []string {
 	return list
 }
 
-// CountContent implements controllers.Namespaces.
-func (s *Server) CountContent(namespace string) (n int, err error) {
-	for _, res := range s.inNamespaces() {
-		versions, err := s.objects.Range(res.Table(), namespace+"/")
+// CountContent implements Namespaces.
+func (l *Loops) CountContent(namespace string) (n int, err error) {
+	for _, res := range l.inNamespaces() {
+		versions, err := l.objects.Range(res.Table(), namespace+"/")
 		if err != nil {
 			return 0, err
 		}

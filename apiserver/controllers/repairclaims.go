@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -22,19 +22,19 @@ const defaultBlock = "kubernetes"
 
 // EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
 // none. It is idempotent; the leader's node calls it.
-func (s *Server) EnsureServiceCIDR(ctx context.Context) error {
-	res := s.cfg.Kinds().Lookup(builtin.BlocksGVR)
+func (l *Loops) EnsureServiceCIDR(ctx context.Context) error {
+	res := l.objects.Kinds().Lookup(builtin.BlocksGVR)
 	if res == nil {
 		return nil
 	}
-	if v, err := s.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
+	if v, err := l.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
 		return err
 	}
-	cidrs := make([]any, len(s.cfg.ServiceBlocks))
-	for i, b := range s.cfg.ServiceBlocks {
+	cidrs := make([]any, len(l.cfg.ServiceBlocks))
+	for i, b := range l.cfg.ServiceBlocks {
 		cidrs[i] = b.String()
 	}
-	o := s.objects.System(ctx, res, "", defaultBlock, "create")
+	o := l.objects.System(ctx, res, "", defaultBlock, "create")
 	obj := tree.Object{
 		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
 		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
@@ -55,20 +55,20 @@ type claimRepair struct {
 // time, and makes the rows that are missing. A node that died between the
 // entries of a write leaves the former; Services from before there were claims
 // have the latter. For one caller at a time.
-func (s *Server) RepairClaims(ctx context.Context) error {
-	s.repair.Lock()
-	defer s.repair.Unlock()
-	if err := s.objects.Confirm(ctx); err != nil {
+func (l *Loops) RepairClaims(ctx context.Context) error {
+	l.repair.Lock()
+	defer l.repair.Unlock()
+	if err := l.objects.Confirm(ctx); err != nil {
 		return fmt.Errorf("repair of claims: %w", err)
 	}
 	var failed []error
-	for name, h := range s.objects.Strategies {
+	for name, h := range l.objects.Strategies {
 		if h.Held == nil {
 			continue
 		}
-		for _, res := range s.cfg.Kinds().All() {
+		for _, res := range l.objects.Kinds().All() {
 			if res.CodeName() == name {
-				failed = append(failed, s.repairClaimsOf(ctx, res, h))
+				failed = append(failed, l.repairClaimsOf(ctx, res, h))
 				break
 			}
 		}
@@ -76,13 +76,13 @@ func (s *Server) RepairClaims(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
+func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
 	// Rows first: an object that is written meanwhile has made its rows before.
-	rows, err := s.claimRows()
+	rows, err := l.claimRows()
 	if err != nil {
 		return err
 	}
-	versions, err := s.objects.Range(res.Table(), "")
+	versions, err := l.objects.Range(res.Table(), "")
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obj
 		for _, k := range h.Held(obj) {
 			held[k] = true
 			if !made[k] {
-				failed = append(failed, s.reclaim(ctx, res, obj, k))
+				failed = append(failed, l.reclaim(ctx, res, obj, k))
 			}
 		}
 	}
@@ -108,26 +108,26 @@ func (s *Server) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obj
 		if held[row.ClaimKey] {
 			continue
 		}
-		since, known := s.repair.orphans[row]
+		since, known := l.repair.orphans[row]
 		if !known {
 			since = time.Now()
 		}
-		if time.Since(since) < s.cfg.Limits.OrphanAge {
+		if time.Since(since) < l.cfg.OrphanAge {
 			orphans[row] = since
 			continue
 		}
-		s.cfg.Log.Info("nobody holds an address or port, it is free again", "claim", row.Table+"/"+row.Key)
-		s.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
+		l.objects.Log.Info("nobody holds an address or port, it is free again", "claim", row.Table+"/"+row.Key)
+		l.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
 	}
-	s.repair.orphans = orphans
+	l.repair.orphans = orphans
 	return errors.Join(failed...)
 }
 
 // claimRows are all rows that writes have made.
-func (s *Server) claimRows() ([]objects.Claimed, error) {
+func (l *Loops) claimRows() ([]objects.Claimed, error) {
 	var rows []objects.Claimed
 	for _, table := range [...]string{builtin.AddressesTable, builtin.NodePortsTable} {
-		page, _, err := s.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		page, _, err := l.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
 		if err != nil {
 			return nil, err
 		}
@@ -142,9 +142,9 @@ func (s *Server) claimRows() ([]objects.Claimed, error) {
 }
 
 // reclaim makes a row that an object holds without it.
-func (s *Server) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
+func (l *Loops) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
 	meta := tree.As(obj["metadata"])
-	o := s.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	o := l.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
 	err := builtin.ClaimAgain(o, k)
 	if errors.Is(err, objects.ErrTaken) {
 		return nil // made meanwhile, or by somebody who needs no row of ours

@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -23,8 +23,8 @@ var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io
 
 // WatchDefinitions returns a channel that is sent to when definitions may have
 // changed, and a function that ends it.
-func (s *Server) WatchDefinitions() (<-chan struct{}, func(), error) {
-	return s.watchTable(crd.Table)
+func (l *Loops) WatchDefinitions() (<-chan struct{}, func(), error) {
+	return l.objects.WatchTable(crd.Table)
 }
 
 // SettleDefinitions gives definitions their names and conditions, and deletes the
@@ -32,27 +32,27 @@ func (s *Server) WatchDefinitions() (<-chan struct{}, func(), error) {
 // The leader's node calls it: names are decided by one, from a state that is confirmed
 // to be current, each on the condition that the definition has not changed. What a
 // node serves follows from what was written alone, so all serve the same.
-func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error) {
-	if s.cfg.Definitions == nil {
+func (l *Loops) SettleDefinitions(ctx context.Context) (pending bool, err error) {
+	if l.cfg.Definitions == nil {
 		return false, nil
 	}
-	if err := s.objects.Confirm(ctx); err != nil {
+	if err := l.objects.Confirm(ctx); err != nil {
 		return true, fmt.Errorf("settle definitions: %w", err)
 	}
-	res := s.cfg.Kinds().Lookup(definitionsGVR)
+	res := l.objects.Kinds().Lookup(definitionsGVR)
 	if res == nil {
 		return false, nil // switched off
 	}
-	definitions := s.cfg.Definitions.Definitions()
+	definitions := l.cfg.Definitions.Definitions()
 	var failed []error
-	for _, d := range crd.AcceptNames(definitions, s.cfg.Now()) {
-		if err := s.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
+	for _, d := range crd.AcceptNames(definitions, l.objects.Now()) {
+		if err := l.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	for _, d := range definitions {
 		if d.Terminating() && slices.Contains(d.Metadata.Finalizers, crd.Finalizer) {
-			held, err := s.endDefinition(ctx, res, d)
+			held, err := l.endDefinition(ctx, res, d)
 			pending = pending || held
 			if err != nil {
 				failed = append(failed, fmt.Errorf("delete definition %s: %w", d.Metadata.Name, err))
@@ -63,32 +63,32 @@ func (s *Server) SettleDefinitions(ctx context.Context) (pending bool, err error
 }
 
 // endDefinition deletes a definition's objects and, when none is left, lets it go.
-func (s *Server) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
+func (l *Loops) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
 	state := d.Status.DeepCopy()
 	if !d.Established() {
-		crd.SetCondition(state, crd.TerminatingNever, s.cfg.Now())
-		return false, s.writeDefinition(ctx, res, d, state, true)
+		crd.SetCondition(state, crd.TerminatingNever, l.objects.Now())
+		return false, l.writeDefinition(ctx, res, d, state, true)
 	}
 	if !crd.Deleting(state) {
 		// The next round finds it written.
-		crd.SetCondition(state, crd.TerminatingNow, s.cfg.Now())
-		return true, s.writeDefinition(ctx, res, d, state, false)
+		crd.SetCondition(state, crd.TerminatingNow, l.objects.Now())
+		return true, l.writeDefinition(ctx, res, d, state, false)
 	}
-	remaining, err := s.deleteObjects(ctx, d.Storage())
+	remaining, err := l.deleteObjects(ctx, d.Storage())
 	switch {
 	case err != nil:
-		if crd.SetCondition(state, crd.TerminatingFailed(err), s.cfg.Now()) && ctx.Err() == nil {
-			err = errors.Join(err, s.writeDefinition(ctx, res, d, state, false))
+		if crd.SetCondition(state, crd.TerminatingFailed(err), l.objects.Now()) && ctx.Err() == nil {
+			err = errors.Join(err, l.writeDefinition(ctx, res, d, state, false))
 		}
 		return true, err
 	case remaining > 0:
-		if s.cfg.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, s.cfg.Now()) {
-			return true, s.writeDefinition(ctx, res, d, state, false)
+		if l.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, l.objects.Now()) {
+			return true, l.writeDefinition(ctx, res, d, state, false)
 		}
 		return true, nil
 	}
-	crd.SetCondition(state, crd.TerminatingDone, s.cfg.Now())
-	return false, s.writeDefinition(ctx, res, d, state, true)
+	crd.SetCondition(state, crd.TerminatingDone, l.objects.Now())
+	return false, l.writeDefinition(ctx, res, d, state, true)
 }
 
 // heldInstances is how long instances may be held by their finalizers before the
@@ -97,11 +97,11 @@ const heldInstances = 5 * time.Second
 
 // deleteObjects deletes all objects of a resource, in the way of an ordinary delete,
 // and returns how many are still there.
-func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
+func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
 	if res == nil {
 		return 0, nil
 	}
-	versions, err := s.objects.Range(res.Table(), "")
+	versions, err := l.objects.Range(res.Table(), "")
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(res, v.Key)
-		o := s.objects.System(ctx, res, namespace, name, "delete")
+		o := l.objects.System(ctx, res, namespace, name, "delete")
 		w, err := o.DeleteAs(objects.AsServer, options)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -124,12 +124,12 @@ func (s *Server) deleteObjects(ctx context.Context, res *kinds.Resource) (remain
 
 // writeDefinition writes a status, and takes the finalizer off, if the definition is
 // still as it was decided on; otherwise the next round decides again.
-func (s *Server) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, release bool) error {
+func (l *Loops) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, release bool) error {
 	shown, err := crd.StatusTree(state)
 	if err != nil {
 		return err
 	}
-	o := s.objects.System(ctx, res, "", d.Metadata.Name, "update")
+	o := l.objects.System(ctx, res, "", d.Metadata.Name, "update")
 	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
 	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil || cur.Revision != d.Stored.Revision {

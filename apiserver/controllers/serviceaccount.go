@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -20,12 +20,12 @@ const defaultAccount = "default"
 
 // WatchAccounts returns a channel that is sent to when namespaces or service accounts
 // may have changed, and a function that ends it.
-func (s *Server) WatchAccounts() (<-chan struct{}, func(), error) {
-	namespaces, stop, err := s.WatchNamespaces()
+func (l *Loops) WatchAccounts() (<-chan struct{}, func(), error) {
+	namespaces, stop, err := l.WatchNamespaces()
 	if err != nil {
 		return nil, nil, err
 	}
-	accounts, stopAccounts, err := s.Objects().WatchTable(accountsGVR)
+	accounts, stopAccounts, err := objects.NewClient(l.objects).WatchTable(accountsGVR)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -57,12 +57,12 @@ func (s *Server) WatchAccounts() (<-chan struct{}, func(), error) {
 
 // WithoutAccount returns the namespaces without a service account default that are not
 // being deleted, as this node sees it.
-func (s *Server) WithoutAccount() ([]string, error) {
-	res := s.cfg.Kinds().Lookup(accountsGVR)
+func (l *Loops) WithoutAccount() ([]string, error) {
+	res := l.objects.Kinds().Lookup(accountsGVR)
 	if res == nil {
 		return nil, errors.New("the registry has no service accounts")
 	}
-	versions, err := s.objects.Range(objects.NamespacesTable, "")
+	versions, err := l.objects.Range(objects.NamespacesTable, "")
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Server) WithoutAccount() ([]string, error) {
 		if ns.Flags&proto.FlagTerminating != 0 {
 			continue
 		}
-		v, err := s.objects.Current(res.Table(), res.Key(ns.Key, defaultAccount))
+		v, err := l.objects.Current(res.Table(), res.Key(ns.Key, defaultAccount))
 		if err != nil {
 			return nil, err
 		}
@@ -84,10 +84,10 @@ func (s *Server) WithoutAccount() ([]string, error) {
 
 // CreateAccount makes the service account default of a namespace. It is no error if
 // it is there, or if the namespace is gone or on its way out.
-func (s *Server) CreateAccount(ctx context.Context, namespace string) error {
+func (l *Loops) CreateAccount(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, defaultAccount
-	err := s.Objects().Create(ctx, accountsGVR, namespace, account)
+	err := objects.NewClient(l.objects).Create(ctx, accountsGVR, namespace, account)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
