@@ -47,7 +47,7 @@ func (s *Server) FollowFlowControl(ctx context.Context) error {
 }
 
 // KeepFlowControl makes the FlowSchemas and PriorityLevelConfigurations that every
-// cluster has, keeps those as they should be that nobody wants otherwise, and says
+// cluster has, restores those that nobody has taken over, and says
 // in each FlowSchema's status whether its level exists. The leader's node does this
 // until ctx ends.
 func (s *Server) KeepFlowControl(ctx context.Context) error {
@@ -93,7 +93,7 @@ func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func(
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.cfg.Log.Warn("flow control is not as it should be, trying again", "err", err)
+			s.cfg.Log.Warn("cannot sync flow control objects, retrying", "err", err)
 			due = true
 			timer.Reset(time.Second)
 		case every > 0:

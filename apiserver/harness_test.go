@@ -113,7 +113,7 @@ func (e *env) runControllers() {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := run(ctx, slog.Default()); ctx.Err() == nil {
-					e.t.Logf("%s begins anew: %v", name, err)
+					e.t.Logf("%s failed, restarting: %v", name, err)
 				}
 			}
 		})

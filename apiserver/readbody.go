@@ -48,7 +48,7 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 
 var (
 	errBodyTooLarge = errors.New("the body is larger than the limit")
-	errNoRoom       = errors.New("the bodies of writes hold all the bytes that they may")
+	errNoRoom       = errors.New("write bodies are at their memory limit")
 )
 
 const (

@@ -88,7 +88,7 @@ type Config struct {
 	// makes it cheap to abuse a connection, and connections are dear to open.
 	KeepAnonymous bool
 	// GoawayChance is the fraction of HTTP/2 requests after which the client is asked
-	// to connect anew.
+	// to connect again.
 	GoawayChance float64
 	// NoWatchList refuses watches that begin with the state.
 	NoWatchList bool

@@ -43,7 +43,7 @@ func (n *Node) healthChecks() health.Config {
 				return nil
 			}
 		}
-		return errors.New("the first namespaces are not there yet")
+		return errors.New("the system namespaces do not exist yet")
 	}}
 	state := health.Check{Name: "state", Check: func(context.Context) error {
 		if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
@@ -57,7 +57,7 @@ func (n *Node) healthChecks() health.Config {
 			ensured.Store(true)
 			return nil
 		}
-		return errors.New("the first roles are not there yet")
+		return errors.New("the bootstrap roles do not exist yet")
 	}}
 	read := health.Barrier("read-index", time.Second, func(ctx context.Context) error {
 		index, err := n.store.ReadIndex(ctx)

@@ -52,22 +52,22 @@ type task struct {
 func (n *Node) tasks() []task {
 	tasks := []task{
 		// What every cluster has: its first namespaces, roles and bindings.
-		{run: n.api.Loops().EnsureNamespaces, failed: "the first namespaces are not there yet", again: ensureAgain, once: true},
-		{run: n.ensureRoles, failed: "the first roles are not there yet", again: ensureAgain, once: true},
+		{run: n.api.Loops().EnsureNamespaces, failed: "creating the system namespaces failed, retrying", again: ensureAgain, once: true},
+		{run: n.ensureRoles, failed: "creating the bootstrap roles failed, retrying", again: ensureAgain, once: true},
 		// The rules of roles that collect those of others.
-		{run: n.aggregateRoles, failed: "the aggregation of roles begins anew", again: controllerAgain},
+		{run: n.aggregateRoles, failed: "aggregating roles failed, retrying", again: controllerAgain},
 		// The range of service addresses, and what no Service holds of it.
-		{run: n.tendServices, failed: "the service addresses are not tended any more"},
-		{run: n.settleDefinitions, failed: "the loop over definitions begins anew", again: controllerAgain},
+		{run: n.tendServices, failed: "service repair stopped"},
+		{run: n.settleDefinitions, failed: "definition controller failed, restarting", again: controllerAgain},
 	}
 	if n.fairness != nil {
-		tasks = append(tasks, task{run: n.api.KeepFlowControl, failed: "the objects of flow control are not looked after", again: controllerAgain})
+		tasks = append(tasks, task{run: n.api.KeepFlowControl, failed: "flow control bootstrap failed, restarting", again: controllerAgain})
 	}
 	for name, run := range n.controllers() {
 		log := n.log.With("controller", string(name))
 		tasks = append(tasks, task{
 			run:    func(ctx context.Context) error { return run(ctx, log) },
-			failed: "a controller begins anew", about: []any{"controller", string(name)}, again: controllerAgain,
+			failed: "controller failed, restarting", about: []any{"controller", string(name)}, again: controllerAgain,
 		})
 	}
 	return tasks

@@ -24,7 +24,7 @@ type tokenKeys struct {
 	log    *slog.Logger
 
 	now atomic.Pointer[tokenKeysAt]
-	mu  sync.Mutex // of whoever reads the tables
+	mu  sync.Mutex // held while the tables are read
 }
 
 // tokenKeyTables are what the keys follow from, beside the mark.

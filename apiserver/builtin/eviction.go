@@ -35,7 +35,7 @@ var (
 // having noticed.
 const maxDisrupted = 2000
 
-// evictionAttempts is how often an eviction begins anew because the pod has changed
+// evictionAttempts is how often an eviction is tried again because the pod has changed
 // meanwhile.
 const evictionAttempts = 20
 

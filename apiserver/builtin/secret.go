@@ -11,7 +11,7 @@ import (
 var secretStrategy = objects.Strategy{Complete: mergeStringData}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
-// into data, before anybody owns its fields: whoever writes stringData owns data. A
+// into data, before anybody owns its fields: a manager that writes stringData owns data. A
 // key that is in both gets the value of stringData.
 func mergeStringData(_ *objects.Op, obj, _ tree.Object) error {
 	plain, _ := obj["stringData"].(tree.Object)

@@ -48,7 +48,7 @@ func EnsureAccounts(ctx context.Context, api Accounts, log *slog.Logger) error {
 					return context.Cause(ctx)
 				}
 				failed++
-				log.Warn("a namespace has no service account yet, trying again", "namespace", name, "err", err)
+				log.Warn("cannot create the default service account, retrying", "namespace", name, "err", err)
 			}
 		}
 		if err := awaitAccounts(ctx, changed, failed > 0); err != nil {

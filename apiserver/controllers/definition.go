@@ -46,7 +46,7 @@ func SettleDefinitions(ctx context.Context, api Definitions, log *slog.Logger) e
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			log.Warn("definitions of custom resources could not be settled, trying again", "err", err, "retry", wait)
+			log.Warn("cannot sync custom resource definitions, retrying", "err", err, "retry", wait)
 		}
 		if pending {
 			timer.Reset(wait)

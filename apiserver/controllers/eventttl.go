@@ -10,7 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Objects stay up to a twentieth of their time longer, but not much.
+// Objects may outlive their TTL by 5 %, but by no more than expireMost, and by expireLeast if
+// their TTL is short.
 const (
 	expireMost  = 30 * time.Second
 	expireLeast = 100 * time.Millisecond

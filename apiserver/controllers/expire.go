@@ -21,7 +21,7 @@ func Expire(ctx context.Context, api Expiring, log *slog.Logger) error {
 	defer tick.Stop()
 	for {
 		if err := api.ExpireObjects(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("expired objects could not be deleted, trying again", "err", err)
+			log.Warn("cannot delete expired objects, retrying", "err", err)
 		}
 		select {
 		case <-ctx.Done():

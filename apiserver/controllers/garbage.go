@@ -196,7 +196,7 @@ func (c *collector) failed(uid string, err error) {
 	if errors.Is(err, errUnknownOwner) {
 		level = slog.LevelDebug
 	}
-	c.log.Log(context.Background(), level, "garbage was not collected, trying again", "uid", uid, "err", err)
+	c.log.Log(context.Background(), level, "garbage collection failed, retrying", "uid", uid, "err", err)
 }
 
 // known is what the graph says of an object at one time.

@@ -91,7 +91,7 @@ func KeepKubernetesService(ctx context.Context, api Objects, servers Servers, lo
 			}
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			log.Warn("the Service kubernetes is not as it should be yet, trying again", "err", err)
+			log.Warn("cannot sync the kubernetes Service, retrying", "err", err)
 		}
 	}
 }

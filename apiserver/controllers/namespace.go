@@ -147,6 +147,6 @@ func (e *emptier) work(ctx context.Context, name string) error {
 
 func (e *emptier) failed(name string, err error) {
 	if !errors.Is(err, errHeld) {
-		e.log.Warn("a namespace could not be emptied, trying again", "namespace", name, "err", err)
+		e.log.Warn("cannot empty a namespace that is being deleted, retrying", "namespace", name, "err", err)
 	}
 }

@@ -116,7 +116,7 @@ func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *obje
 			orphans[row] = since
 			continue
 		}
-		l.objects.Log.Info("nobody holds an address or port, it is free again", "claim", row.Table+"/"+row.Key)
+		l.objects.Log.Info("released an orphaned service address or port", "claim", row.Table+"/"+row.Key)
 		l.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
 	}
 	l.repair.orphans = orphans

@@ -38,14 +38,14 @@ func TendServices(ctx context.Context, api Services, log *slog.Logger) error {
 		if !known {
 			if err := api.EnsureServiceCIDR(ctx); err != nil {
 				if ctx.Err() == nil {
-					log.Warn("the range of service addresses is not an object yet, trying again", "err", err)
+					log.Warn("cannot create the ServiceCIDR, retrying", "err", err)
 				}
 				next = ensureAgain
 			} else {
 				known = true
 			}
 		} else if err := api.RepairClaims(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("service addresses and ports could not be looked over, trying again", "err", err)
+			log.Warn("cannot check service addresses and ports, retrying", "err", err)
 		}
 		timer.Reset(next)
 	}

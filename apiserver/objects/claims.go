@@ -105,7 +105,7 @@ func (o *Op) Unclaim(k ClaimKey, revision proto.Revision) {
 		Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: uint64(revision), RequestId: newRequestID(),
 	})
 	if err != nil {
-		o.Store.Log.Warn("an address or port could not be given back, the leader will", "claim", fmt.Sprintf("%s/%s", k.Table, k.Key), "err", err)
+		o.Store.Log.Warn("cannot release a service address or port; the leader will", "claim", fmt.Sprintf("%s/%s", k.Table, k.Key), "err", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (o *Op) reconcileClaims(before *mvcc.Version, w Written, err error) {
 	}
 	old, err := codec.DecodeStored(o.Resource, before)
 	if err != nil {
-		o.Store.Log.Error("what an object held cannot be given back", "key", before.Key, "err", err)
+		o.Store.Log.Error("cannot release the service addresses and ports of an object; the leader will", "key", before.Key, "err", err)
 		return
 	}
 	gone := slices.DeleteFunc(held(old), func(k ClaimKey) bool { return slices.Contains(has, k) })

@@ -12,8 +12,8 @@ import (
 
 // expiresField is stored beside an object that expires, among the values of its
 // selectable fields: the end of its time in Unix seconds. It is no field that a
-// selector can name, and as a part of the entry it is the same on all nodes. Who
-// writes the object sets it anew; an update that changes nothing does not.
+// selector can name, and as a part of the entry it is the same on all nodes. A
+// write of the object sets it again; an update that changes nothing does not.
 const expiresField = "\x00expires"
 
 func (s *Store) withExpiry(fields []*proto.Attribute) []*proto.Attribute {
@@ -23,7 +23,7 @@ func (s *Store) withExpiry(fields []*proto.Attribute) []*proto.Attribute {
 	return fields
 }
 
-// expired reports whether a version has outlived its time.
+// expired reports whether a version has expired.
 func Expired(v *mvcc.Version, now int64) bool {
 	value, ok := v.Fields.Get(expiresField)
 	end, err := strconv.ParseInt(value, 10, 64)

@@ -18,7 +18,7 @@ type tables struct {
 	Names    []string // sorted
 }
 
-// Tables returns the tables of the registry that is served now. It is made anew
+// Tables returns the tables of the registry that is served now. It is made again
 // when the registry is another one.
 func (s *Store) Tables() *tables {
 	registry := s.Kinds()

@@ -39,7 +39,7 @@ func Aggregate(ctx context.Context, store Store, changed <-chan struct{}, api Ob
 		case <-again.C:
 		}
 		if err := aggregateOnce(ctx, store, api); err != nil && ctx.Err() == nil {
-			log.Warn("rules could not be aggregated, trying again", "err", err, "retry", aggregateAgain)
+			log.Warn("cannot aggregate rules of ClusterRoles, retrying", "err", err, "retry", aggregateAgain)
 			again.Reset(aggregateAgain)
 		}
 	}

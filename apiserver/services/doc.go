@@ -4,7 +4,7 @@
 //
 // The way of a write: Settle makes the fields that depend on each other agree,
 // Allocate fills in addresses and ports, Validate checks the result. Held says
-// what an object holds, for whoever gives it back.
+// what an object holds, for the code that releases it.
 //
 // The types to know:
 //

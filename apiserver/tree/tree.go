@@ -7,7 +7,7 @@
 //     and nothing is converted on the way from the decoder to the encoder.
 //
 // Trees share their parts: a patch copies only the maps on its way, and an object that
-// was defaulted shares what was there before. So whoever changes a value below the first
+// was defaulted shares what was there before. So code that changes a value below the first
 // level copies the maps down to it (Clone, WithOwnMeta, Set) and replaces them.
 //
 // The functions are pure. Those that read take what is not there for empty; they allocate
