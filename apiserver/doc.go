@@ -6,10 +6,19 @@
 //   - Server is the http.Handler. One per node; it owns the janitor of slow
 //     watchers and nothing else that runs.
 //   - call is one request on its way through the door to a verb. There is one
-//     file per verb.
-//     It embeds an objects.Op, which is what it does with objects; what the node does by
-//     itself has an Op alone, and no call is ever made without a request.
+//     file per verb. It embeds an objects.Op, which is what it does with objects; what
+//     the node does by itself has an Op alone, and no call is ever made without a request.
 //   - Store is what the API needs of the replicated store.
+//
+// The rooms below it that a write goes through:
+//
+//   - request: what is asked for, parsed.
+//   - objects: what is done with objects, without HTTP; storage is the loop around it.
+//   - builtin, rules, services: what kinds have as code. kinds, schema: what they have
+//     as data.
+//   - admission: what may change or refuse a write; an interface, no plugins yet.
+//   - tree: decoded objects, their metadata and conditions.
+//   - controllers: what the leader's node does with objects by itself.
 //
 // The way of a request: ServeHTTP (handler.go) goes through the steps of the door, a
 // list, in order; the last one, dispatch (dispatch.go), finds the verb and reads its parameters (package request); the verb asks

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// partOf serves a subresource that shows the whole object and changes a part of it.
+// subresourceOfPart serves a subresource that shows the whole object and changes a part of it.
 func (c *call) subresourceOfPart(take objects.Part) error {
 	switch c.Info.Verb {
 	case "get":

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// alsoAllowed asks for a second permission that a request turns out to need.
+// authorizeAlso asks for a second permission that a request turns out to need.
 func (o *Op) authorizeAlso(verb string) error {
 	a := o.Attributes()
 	a.Verb = verb

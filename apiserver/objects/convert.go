@@ -54,7 +54,7 @@ func WebhookOf(res *kinds.Resource) *conversion.Webhook {
 	return nil
 }
 
-// shown returns versions as codec can show them in the version of res: those that only
+// ConvertAll returns versions as codec can show them in the version of res: those that only
 // a webhook can convert are replaced. versions is not changed. Errors: the webhook's,
 // as Status errors, and the context's.
 func (s *Store) ConvertAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
@@ -167,7 +167,7 @@ func (s *Store) convert(ctx context.Context, to *crd.Version, objects []tree.Obj
 	return out, nil
 }
 
-// shownOne is shown for one version.
+// ConvertOne is ConvertAll for one version.
 func (o *Op) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
 	if WebhookOf(o.Resource) == nil {
 		return v, nil
@@ -179,7 +179,7 @@ func (o *Op) ConvertOne(v *mvcc.Version) (*mvcc.Version, error) {
 	return out[0], nil
 }
 
-// Decode is a stored version as a tree of c.res.
+// Decode is a stored version as a tree of the resource.
 func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
 	v, err := o.ConvertOne(v)
 	if err != nil {
@@ -193,7 +193,7 @@ func (o *Op) Decode(v *mvcc.Version) (tree.Object, error) {
 	return obj, err
 }
 
-// forStorage is an object of c.res in the version that is stored, complete. obj is
+// forStorage is an object of the resource in the version that is stored, complete. obj is
 // not changed.
 func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	of := crd.Of(o.Resource)

@@ -189,7 +189,7 @@ var finalizerOf = map[metav1.DeletionPropagation]string{
 	metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
 }
 
-// Delete deletes the object that c.info names, or begins to: with finalizers
+// Delete deletes the object that Info names, or begins to: with finalizers
 // or a grace period it only gets a deletionTimestamp. uid is the object's.
 func (o *Op) Delete(options *metav1.DeleteOptions) (w Written, uid string, err error) {
 	if h := o.Strategy(); h.MayDelete != nil {

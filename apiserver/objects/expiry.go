@@ -23,7 +23,7 @@ func (s *Store) withExpiry(fields []*proto.Attribute) []*proto.Attribute {
 	return fields
 }
 
-// expired reports whether a version has expired.
+// Expired reports whether a version has outlived its time.
 func Expired(v *mvcc.Version, now int64) bool {
 	value, ok := v.Fields.Get(expiresField)
 	end, err := strconv.ParseInt(value, 10, 64)

@@ -86,7 +86,7 @@ func (o *Op) Replace(cur *mvcc.Version, obj, old tree.Object) (Change, error) {
 	return o.FinishUpdate(cur, obj, old, meta, oldMeta)
 }
 
-// settle is the second half of replace, for an object that is complete.
+// FinishUpdate is the second half of Replace, for an object that is complete.
 func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (Change, error) {
 	if o.Resource.HasGeneration {
 		countGeneration(o.Resource, obj, old, meta)

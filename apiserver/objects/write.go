@@ -127,7 +127,7 @@ func (o *Op) guard(w *proto.Write) {
 	}
 }
 
-// store encodes a decided object, once.
+// EncodeChange encodes a decided object, once.
 func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 	kept, as, err := o.forStorage(obj)
 	if err != nil {
