@@ -71,3 +71,16 @@ func TestArchitectureLinks(t *testing.T) {
 		t.Error("no link was found")
 	}
 }
+
+// TestArchitectureTable: CONTRIBUTING's table has every package that the import table has.
+func TestArchitectureTable(t *testing.T) {
+	table, err := os.ReadFile("../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range rooms {
+		if !strings.Contains(string(table), "]("+name+")") {
+			t.Errorf("CONTRIBUTING.md has no row for %s", name)
+		}
+	}
+}
