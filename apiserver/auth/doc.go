@@ -11,4 +11,6 @@
 //
 // The package knows nothing of HTTP answers except their errors: Forbidden and
 // ErrUnauthorized are Status errors in upstream's words.
+//
+// DESIGN.md says how tokens of service accounts are checked.
 package auth

@@ -11,6 +11,8 @@
 // Where another form of a version is needed (protobuf, or the fields of another
 // group version, see kinds.Move and kinds.Conversion) it is made on first demand and kept beside the
 // version, within a bound in bytes for the whole process.
+//
+// DESIGN.md says what lists and bodies cost in memory.
 package codec
 
 import (

@@ -9,4 +9,6 @@
 //     which steps it needs.
 //
 // Each loop is idempotent and does no harm if two nodes run it for a moment.
+//
+// DESIGN.md says how garbage is found.
 package controllers

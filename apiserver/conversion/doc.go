@@ -12,4 +12,6 @@
 // pkg/apiserver/conversion). Its code is not used: it brings the REST client and the
 // metrics of a whole control plane, and asks without a context, without a bound on the
 // answer and with one call per object.
+//
+// DESIGN.md says where it is called, and why upstream's client is not used.
 package conversion

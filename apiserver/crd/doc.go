@@ -12,4 +12,6 @@
 //   - AcceptNames decides about names: what upstream's naming controller does.
 //
 // The rules of schemas are the published library's, k8s.io/apiextensions-apiserver.
+//
+// DESIGN.md says why names are decided by the leader, and how versions are stored.
 package crd

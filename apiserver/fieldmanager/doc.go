@@ -9,4 +9,6 @@
 // gives them our decoded trees and our schemas. What nearly all writes do is decided on
 // the stored form, without the libraries, and compared with them in tests: quick.go,
 // quickapply.go and walk.go.
+//
+// DESIGN.md says which writes are decided without the library.
 package fieldmanager

@@ -2,6 +2,8 @@
 // needs to know about one resource in one version; built-in resources come from
 // the embedded files in data/, custom resources from definitions (package crd).
 // Handlers never switch on a kind's name.
+//
+// DESIGN.md says what the names that clients choose become.
 package kinds
 
 import (

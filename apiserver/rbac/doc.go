@@ -13,4 +13,6 @@
 // A ClusterRole with an aggregationRule has the rules that are written in it. The
 // leader's node writes them (Aggregate): clients see them, backups carry them, and
 // a user that changes such a role is checked against them.
+//
+// DESIGN.md says where the decisions differ from upstream's.
 package rbac
