@@ -21,8 +21,9 @@
 //   - controllers: what the leader's node does with objects by itself.
 //
 // The way of a request: ServeHTTP (handler.go) goes through the steps of the door, a
-// list, in order; the last one, dispatch (dispatch.go), finds the verb and reads its parameters (package request); the verb asks
-// package consistency for a plan and a revision, and reads one immutable state.
+// list, in order. The last one, dispatch (dispatch.go), finds the verb and reads its
+// parameters (package request). The verb asks package consistency for a plan and a
+// revision, and reads one immutable state.
 //
 // The way of a write (package objects): every decision is made against a version that
 // this node has, and the log entry carries the condition that the version is

@@ -110,7 +110,7 @@ func (c *call) collection() (of fairness.Collection) {
 	return of
 }
 
-// watched is what a watch hears of, in the words of package fairness. ok is false
+// watched is what a watch is sent, in the words of package fairness. ok is false
 // for one that is found by a field: writes to other objects do not wake it.
 func watched(sel *objects.Selection, table string) (w fairness.Watched, ok bool) {
 	only := sel.Interest().Canonical()

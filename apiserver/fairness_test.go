@@ -90,7 +90,7 @@ func (e *env) awaitFlow(t *testing.T, name, schema string) (schemaUID, levelUID 
 }
 
 // TestFlowControlObjects: a cluster has upstream's objects; they are kept as far as
-// nobody wants them otherwise, and say whether their level exists.
+// nobody has taken them over, and say whether their level exists.
 func TestFlowControlObjects(t *testing.T) {
 	var calls atomic.Int64
 	e := newFairEnv(t, 600, func(c *apiserver.Config) {

@@ -50,8 +50,8 @@ func (c *call) readOne() (*mvcc.Version, error) {
 
 // await waits for the state that the plan needs. How old an Any answer may be is
 // asked before its state is taken: a moment later the node may know itself to be
-// fresher, and vouch for a state that the answer is not from. What allowed the request is looked
-// at again when the state is there.
+// fresher, and the bound would be of a state that the answer is not from. What allowed the
+// request is looked at again when the state is there.
 func (c *call) await(ctx context.Context, plan consistency.Plan) (proto.Revision, error) {
 	if plan.Mode == consistency.Any {
 		c.setStalenessHeader()

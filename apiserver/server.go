@@ -85,7 +85,7 @@ type Config struct {
 	// NoCompression sends everything as it is, whatever clients accept.
 	NoCompression bool
 	// KeepAnonymous leaves an HTTP/2 connection open after a request of nobody. HTTP/2
-	// makes it cheap to abuse a connection, and connections are dear to open.
+	// makes it cheap to abuse a connection, and connections are expensive to open.
 	KeepAnonymous bool
 	// GoawayChance is the fraction of HTTP/2 requests after which the client is asked
 	// to connect again.
@@ -205,7 +205,7 @@ type Server struct {
 	objects  *objects.Store
 	webhooks *conversion.Caller
 	loops    *controllers.Loops
-	// watchers is who hears of which writes, by which these are estimated.
+	// watchers counts the watches that a write is sent to, by which writes are estimated.
 	watchers fairness.Watchers
 
 	// unauthenticated are the log lines about credentials that do not hold.

@@ -26,8 +26,8 @@ type Bootstrap struct {
 }
 
 // Initial is one object. A mandatory one is always kept as it is here, a suggested
-// one only as long as its annotation or its generation says that nobody wants it
-// otherwise.
+// one only as long as its annotation or its generation says that nobody has
+// changed it.
 type Initial struct {
 	Name      string         `json:"name"`
 	Mandatory bool           `json:"mandatory,omitempty"`

@@ -56,7 +56,7 @@ func (c *Class) List(of Collection) Work {
 	return Work{Seats: max(1, min(seats, c.mostSeats(maxListSeats)))}
 }
 
-// Write is the work of a change that so many watchers hear of.
+// Write is the work of a change that so many watchers are sent.
 func (c *Class) Write(watchers int) Work {
 	w := One
 	c.flow.watchers.Observe(float64(watchers))

@@ -341,7 +341,7 @@ func (l *level) sync() time.Duration {
 	return now
 }
 
-// awaitLingering makes sure that waiting requests hear of seats that become free
+// awaitLingering makes sure that waiting requests are given seats that become free
 // without anybody's doing.
 func (l *level) awaitLingering(now time.Duration) {
 	if l.waiting == 0 || len(l.lingering) == 0 {

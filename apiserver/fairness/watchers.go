@@ -31,7 +31,7 @@ func (w *Watchers) Remove(of Watched) {
 	}
 }
 
-// Interested is how many watches hear of a change to an object.
+// Interested is how many watches are sent a change of an object.
 func (w *Watchers) Interested(of Watched) int {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

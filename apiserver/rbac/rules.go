@@ -19,7 +19,7 @@ func allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	})
 }
 
-// allowsAdministrator reports whether a rule allows what is asked, as upstream has it.
+// allowsAdministrator reports whether a rule allows what is asked, as upstream does.
 func allowsAdministrator(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	if !matches(r.Verbs, a.Verb) {
 		return false

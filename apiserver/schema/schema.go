@@ -47,8 +47,8 @@ func Lookup(name string) (*Model, error) { return lookup(name) }
 // Fit makes a decoded object conform to the model, in place: it drops unknown
 // fields and returns their paths in upstream's words (`spec.foo`,
 // `spec.containers[0].bar`), sorted; drops nulls of fields that are not
-// nullable, and zeros that upstream's Go type leaves out; and converts scalars to the form in which upstream would print
-// them: numbers to the field's type (1.0 -> int64 1), quantities and times to
+// nullable, and zeros that upstream's Go type leaves out; and converts scalars to the
+// form in which upstream would print them: numbers to the field's type (1.0 -> int64 1), quantities and times to
 // their canonical strings. A value of the wrong type is an error in upstream's
 // words:
 //

@@ -28,7 +28,7 @@ const bareArgument = "bare-server"
 
 // serveBare is the least that a Go HTTPS server can do: it answers every request
 // with the same object. What it costs is the floor of every row, and its cost
-// here compared with the peer's machine tells how dear this machine is now.
+// here compared with the peer's machine tells how slow this machine is now.
 // It writes its address and certificate to out, and ends when in does.
 func serveBare(in io.Reader, out io.Writer) error {
 	certificate, err := selfSigned()

@@ -46,7 +46,7 @@ func newRow(s scenario, out outcome, before, after []time.Duration) row {
 	return r
 }
 
-// slower is how many times dearer an operation of the bare server is here than on
+// slower is how many times as much an operation of the bare server costs here as on
 // the peer's machine; 1 if that was not measured.
 func (r *report) slower() float64 {
 	sum := 0.0
