@@ -172,7 +172,7 @@ func TestDefaultAccounts(t *testing.T) {
 	e.do("DELETE", "/api/v1/namespaces/later", nil, "")
 	e.do("DELETE", account("later"), nil, "")
 	e.do("DELETE", account("default"), nil, "")
-	has("default") // whoever makes this one has seen that
+	has("default") // the node that makes this one has seen that
 	if w, answer := e.do("GET", account("later"), nil, ""); w.StatusCode != 404 {
 		t.Errorf("a namespace that ends got an account: %s", answer)
 	}

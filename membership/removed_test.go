@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// expelledBy says whether a machine has ended the connections of a node.
+// hasExpelled says whether a machine has ended the connections of a node.
 func (mc *machine) hasExpelled(id proto.NodeID) bool {
 	mc.w.mu.Lock()
 	defer mc.w.mu.Unlock()

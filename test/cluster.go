@@ -132,7 +132,7 @@ func free(port, n int) bool {
 	return true
 }
 
-// read reads cluster.json, also for the pids of nodes that were started anew.
+// read reads cluster.json, also for the pids of nodes that were restarted.
 func (c *Cluster) read() error {
 	b, err := os.ReadFile(filepath.Join(c.dir, "cluster.json"))
 	if err != nil {

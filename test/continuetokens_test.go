@@ -52,7 +52,7 @@ func (c tokenCase) token(t *testing.T, words *strings.Replacer) string {
 	return ""
 }
 
-// TestTokens sends every node continue tokens that were cut, forged, encoded anew
+// TestTokens sends every node continue tokens that were cut, forged, encoded again
 // or are of another list.
 func TestTokens(t *testing.T) {
 	r := startReaders(t)

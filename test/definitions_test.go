@@ -50,7 +50,7 @@ func TestCustomResources(t *testing.T) {
 	}
 }
 
-// TestEstablishedIsServed: whoever sees on a node that a definition is established
+// TestEstablishedIsServed: a client that sees on a node that a definition is established
 // finds its resource there in discovery and OpenAPI, and can use it.
 func TestEstablishedIsServed(t *testing.T) {
 	c := shared(t)

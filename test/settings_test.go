@@ -112,7 +112,7 @@ func auditEvents(t *testing.T, file string) (out []auditEvent) {
 }
 
 // TestShutdownDelay stops a node as systemd does: it says first that it is not ready and
-// serves on meanwhile; then it answers whoever comes with 429, as long as a request is
+// serves on meanwhile; then it answers new requests with 429, as long as a request is
 // not finished, and ends.
 func TestShutdownDelay(t *testing.T) {
 	const delay = 3 * time.Second

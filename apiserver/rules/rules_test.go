@@ -106,7 +106,7 @@ func bytesOf(t *testing.T, obj tree.Object) []byte {
 }
 
 // TestLongLists: what is checked of lists takes no time that grows with their square: it cannot be
-// interrupted, and whoever may write one object can have it done again and again.
+// interrupted, and a client that may write one object can have it done again and again.
 func TestLongLists(t *testing.T) {
 	const n = 50_000
 	many := func(one func(i int) any) []any {

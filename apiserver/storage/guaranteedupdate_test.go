@@ -61,7 +61,7 @@ func TestOutdatedState(t *testing.T) {
 			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, storage.Permanent{Err: refusal} }},
 		{name: "nothing to do is confirmed", confirms: 1, decided: 2, want: "old",
 			decide: func(*mvcc.Version) (*proto.Write, error) { return nil, nil }},
-		{name: "a write loses the race and decides anew", confirms: 0, decided: 2, retries: 1, want: "new",
+		{name: "a write loses the race and decides again", confirms: 0, decided: 2, retries: 1, want: "new",
 			decide: func(*mvcc.Version) (*proto.Write, error) { return put("new"), nil }},
 		{name: "a refusal after a lost race is final", confirms: 0, decided: 2, retries: 1, want: "old", err: refusal,
 			decide: func(cur *mvcc.Version) (*proto.Write, error) {

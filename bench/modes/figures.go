@@ -10,7 +10,7 @@ import (
 func (m Mode) class() string { return "m-" + string(m) }
 func (r Role) class() string { return "r-" + string(r) }
 
-// fromTo is the range of what all figures of one kind share, so that they can be
+// latencyRange is the range of what all figures of one kind share, so that they can be
 // compared.
 func (r *Report) latencyRange() (low, high float64) {
 	low, high = math.Inf(1), 0

@@ -11,7 +11,7 @@ import (
 const blockedLogAfter = 2 * time.Minute
 
 // watchedLog is where the log goes. Handlers write one line at a time; a line that
-// does not return, because nobody reads a pipe or a disk hangs, holds up whoever logs.
+// does not return, because nobody reads a pipe or a disk hangs, holds up the goroutines that log.
 // Safe for concurrent use.
 type watchedLog struct {
 	io.Writer

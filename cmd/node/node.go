@@ -47,7 +47,7 @@ file that --config names. A flag wins over a variable, a variable over the file.
 
 // runNode runs a node until ctx ends or it cannot go on. The process is the node's alone.
 func runNode(ctx context.Context, s *settings) error {
-	// Secrets lie in the data directory, whoever starts us.
+	// Secrets lie in the data directory, whichever user starts the node.
 	syscall.Umask(0o077)
 	log, watched := newLogger(s, os.Stderr)
 	c := s.Config

@@ -54,7 +54,7 @@ func TestLayer(t *testing.T) {
 		}
 		n.Join("b")
 		if _, err := a.Dial("b", time.Second); err == nil || err.Error() != "dial b: timeout" {
-			t.Errorf("dial whoever has joined since: %v", err)
+			t.Errorf("dial a host that has joined since: %v", err)
 		}
 	})
 }

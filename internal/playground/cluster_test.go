@@ -16,7 +16,7 @@ func optionsIn(dir string) Options {
 	return Options{Nodes: 3, DataDir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), APIPort: 20000}
 }
 
-// open makes or opens a playground and notes it, as its first start does.
+// openPlayground makes or opens a playground and notes it, as its first start does.
 func openPlayground(t *testing.T, o Options) *cluster {
 	t.Helper()
 	c, err := openCluster(o)

@@ -67,7 +67,7 @@ type Scenario struct {
 	// wrong under them. What it leaves broken is healed afterwards.
 	Nemesis func(ctx context.Context, r *run) error
 	// ShortHistory: the window is shorter than the faults, so watchers may have to
-	// list anew, and the log is recorded while it lasts.
+	// list again, and the log is recorded while it lasts.
 	ShortHistory bool
 	// Must names what has to be counted at least once: without it the run was no test.
 	Must []string
@@ -206,7 +206,7 @@ func Play(ctx context.Context, s Scenario, seed uint64, binary, dir string) (_ *
 		res.Verdict = &check.Verdict{Name: s.Name, Seed: seed}
 	}
 	if h.Relists > 0 {
-		r.fail("%d watchers had to list anew, though the history was long enough", h.Relists)
+		r.fail("%d watchers had to list again, though the history was long enough", h.Relists)
 	}
 	for _, what := range s.Must {
 		if r.counts[what] == 0 {

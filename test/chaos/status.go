@@ -76,7 +76,7 @@ func (n *Node) lastWords() string {
 	return log[max(0, len(log)-1500):]
 }
 
-// Leader returns the node that leads, as any of the given nodes knows it.
+// leader returns the node that leads, as any of the given nodes knows it.
 func (r *run) leader(ctx context.Context, ask ...*Node) (*Node, error) {
 	if len(ask) == 0 {
 		ask = r.targets()

@@ -75,8 +75,8 @@ func TestOperator(t *testing.T) {
 	}
 	o.check(t, resized)
 	o.mends(t)
-	// From here on one may be made again: whoever sees that a stone was deleted
-	// before he sees that its mill is being deleted.
+	// From here on one may be made again: a client may see that a stone was deleted
+	// before it sees that its mill is being deleted.
 	o.born.verdict(t)
 
 	// Deleted, foreground and background; the cluster's leader is killed again.

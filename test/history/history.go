@@ -191,7 +191,7 @@ type History struct {
 	Log     []Entry `json:"log,omitempty"`
 	LogFrom uint64  `json:"logFrom,omitempty"`
 	States  []State `json:"states,omitempty"`
-	// Relists counts the 410s that made a watcher list anew although the history was
+	// Relists counts the 410s that made a watcher list again although the history was
 	// to reach back to where it was.
 	Relists int `json:"relists"`
 	// Overtaken counts those of watchers that a floor passed which was moved on

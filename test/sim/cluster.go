@@ -22,7 +22,7 @@ import (
 // cluster is machines on a network, and what is known of the run.
 type cluster struct {
 	profile profile
-	rng     *rand.Rand // of whoever sets the cluster up; not shared
+	rng     *rand.Rand // used while the cluster is set up; not shared
 	net     *network
 	trace   *trace
 	seen    wire.Seen

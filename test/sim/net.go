@@ -31,7 +31,7 @@ type network struct {
 	base time.Duration
 }
 
-// host is one process's place on the network. A process that starts anew gets a
+// host is one process's place on the network. A process that is restarted gets a
 // new one under the same name.
 type host struct {
 	net       *network

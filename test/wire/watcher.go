@@ -19,7 +19,7 @@ type Frame struct {
 type Watcher struct {
 	Prefix, Selector string
 	Bookmarks        bool
-	// From is the revision to resume at; 0: it begins anew.
+	// From is the revision to resume at; 0: it lists again.
 	From    uint64
 	Watches []history.Watch
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the golden files of discovery and OpenAPI anew from the documents that
+# Rewrites the golden files of discovery and OpenAPI from the documents that
 # upstream publishes in the module k8s.io/kubernetes, at the version of go.mod.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
