@@ -152,9 +152,10 @@ func (n *Node) httpServer(h http.Handler) *http.Server {
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: n.pki.ServingCertificate,
 			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
-			ClientAuth: tls.RequestClientCert,
-			ClientCAs:  n.pki.APIRoots(),
-			NextProtos: []string{"h2", "http/1.1"},
+			ClientAuth:            tls.RequestClientCert,
+			ClientCAs:             n.pki.APIRoots(),
+			VerifyPeerCertificate: auth.BoundCertificates,
+			NextProtos:            []string{"h2", "http/1.1"},
 		},
 	}
 	return s

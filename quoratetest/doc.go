@@ -26,6 +26,10 @@
 //
 // What to know:
 //
+//   - A module that requires this one first gets the Kubernetes libraries in its versions; `go mod
+//     tidy` in an empty one takes newer ones, which works and compiles for minutes.
+//   - As everywhere, a custom resource is served when its definition is Established, some
+//     milliseconds after it was created.
 //   - There is no admission: its webhooks and policies are stored and have no effect. What else
 //     Quorate does not do is in docs/differences.md.
 //   - No kubelet and no scheduler run: Pods stay pending. The controllers are the API server's own

@@ -1,8 +1,16 @@
 package test
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"io"
+	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -94,4 +102,51 @@ func TestClientCertificates(t *testing.T) {
 	if !regexp.MustCompile(`WARN msg="a credential does not hold" from=127\.0\.0\.1:\d+ err="unauthorized: client certificate: `).Match(log) {
 		t.Error("the node's log does not say why a certificate is refused")
 	}
+}
+
+// TestLargeClientCertificates: certificates that are large in memory do not get past the
+// handshake, and a node keeps nothing of them.
+func TestLargeClientCertificates(t *testing.T) {
+	n := shared(t).Nodes()[0]
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 250 KB of names of two bytes, which are some 20 MB when they are parsed.
+	names, err := asn1.Marshal(asn1.RawValue{Class: asn1.ClassUniversal, Tag: asn1.TagSequence, IsCompound: true, Bytes: bytes.Repeat([]byte{0x86, 0}, 125_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour),
+		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: names}},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.MustGet(t, "/livez")
+	before := n.resident(t)
+	for range 60 {
+		cfg, err := n.TLS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Certificates = nil
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+		}
+		transport := &http.Transport{TLSClientConfig: cfg}
+		w, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get(n.API + "/livez")
+		if err == nil {
+			_ = w.Body.Close()
+			t.Fatalf("it was answered %d", w.StatusCode)
+		}
+		transport.CloseIdleConnections()
+	}
+	// What one handshake takes is collected; 60 of them would be above a gigabyte.
+	if grown := n.resident(t) - before; grown > 500<<20 {
+		t.Errorf("%d MiB more are in use", grown>>20)
+	}
+	n.MustGet(t, "/livez")
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,7 +9,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -195,37 +198,93 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreSharedAndBounded: a certificate is verified once, also one that does not
-// hold, and no number of them takes memory.
-func TestVerdictsAreSharedAndBounded(t *testing.T) {
+// TestVerdictsOfConnections: certificates are verified once for a connection, also those that
+// do not hold; and another connection with the same leaf does not count, for its chain may be
+// another.
+func TestVerdictsOfConnections(t *testing.T) {
 	now := epoch.Add(2 * time.Hour)
 	ca := newAuthority(t, "ca", nil)
+	below := newAuthority(t, "below", ca)
 	c := &Certificates{Roots: ca.roots(), Now: func() time.Time { return now }}
-	one := ca.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
-	bad := newAuthority(t, "ca", nil).client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
-	if _, ok, err := c.Authenticate(request(one)); ok || err == nil {
-		t.Errorf("a certificate that has ended: %v %v", ok, err)
+	leaf := below.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
+	whole, short := WithConnection(t.Context()), WithConnection(t.Context())
+	ask := func(ctx context.Context, chain ...*x509.Certificate) (*User, error) {
+		u, _, err := c.Authenticate(request(chain...).WithContext(ctx))
+		return u, err
+	}
+	if u, err := ask(whole, leaf, below.cert); u != nil || err == nil {
+		t.Errorf("a certificate that has ended: %v %v", u, err)
 	}
 	now = epoch // the clock was wrong
-	u1, _, err1 := c.Authenticate(request(one))
-	u2, _, err2 := c.Authenticate(request(one))
+	u1, err1 := ask(whole, leaf, below.cert)
+	u2, err2 := ask(whole, leaf, below.cert)
 	if err1 != nil || err2 != nil || u1 == nil || u1 != u2 {
-		t.Errorf("not shared: %v %v", err1, err2)
+		t.Errorf("verified twice: %v %v", err1, err2)
 	}
-	_, _, err1 = c.Authenticate(request(bad))
-	_, _, err2 = c.Authenticate(request(bad))
+	_, err1 = ask(short, leaf)
+	_, err2 = ask(short, leaf)
 	if err1 == nil || err1 != err2 {
 		t.Errorf("verified twice: %v %v", err1, err2)
 	}
-	for range maxVerdicts + 10 {
-		// A copy is another certificate as far as the map is concerned.
-		next := *one
-		if _, ok, err := c.Authenticate(request(&next)); !ok || err != nil {
-			t.Fatal(err)
+	if u, err := ask(WithConnection(t.Context()), leaf, below.cert); err != nil || u.Name != "one" {
+		t.Errorf("behind a connection that lacks the chain: %v %v", u, err)
+	}
+	if u, err := ask(t.Context(), leaf, below.cert); err != nil || u.Name != "one" {
+		t.Errorf("without a connection: %v %v", u, err)
+	}
+}
+
+// TestBoundCertificates: what may be sent as a client's certificates, before anybody is asked
+// whether they hold.
+func TestBoundCertificates(t *testing.T) {
+	ca := newAuthority(t, "ca", nil)
+	with := func(change func(*x509.Certificate)) []byte {
+		template := &x509.Certificate{SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "x"}, NotBefore: epoch, NotAfter: epoch.Add(time.Hour)}
+		change(template)
+		return ca.sign(t, template, &ca.key.PublicKey).Raw
+	}
+	names := func(n int) []byte {
+		return with(func(c *x509.Certificate) {
+			// The shortest names there are: URIs of no letter.
+			value, err := asn1.Marshal(asn1.RawValue{Class: asn1.ClassUniversal, Tag: asn1.TagSequence, IsCompound: true, Bytes: bytes.Repeat([]byte{0x86, 0}, n)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: value}}
+		})
+	}
+	groups := with(func(c *x509.Certificate) {
+		for i := range 100 {
+			c.Subject.Organization = append(c.Subject.Organization, fmt.Sprint("group-", i))
+		}
+	})
+	plain := with(func(*x509.Certificate) {})
+	padded := func(n int) []byte {
+		return with(func(c *x509.Certificate) {
+			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 9}, Value: make([]byte, n)}}
+		})
+	}
+	for _, x := range []struct {
+		name string
+		raw  [][]byte
+		ok   bool
+	}{
+		{"none", nil, true},
+		{"a client's", [][]byte{plain}, true},
+		{"with a hundred groups, and the chain", [][]byte{groups, ca.cert.Raw}, true},
+		{"with many names", [][]byte{names(250)}, false},
+		{"of many names in all", [][]byte{names(120), names(120)}, false},
+		{"as large as TLS allows", [][]byte{names(125_000)}, false},
+		{"large without names", [][]byte{padded(15 << 10)}, true},
+		{"too large without names", [][]byte{padded(16 << 10)}, false},
+		{"large together", [][]byte{padded(8 << 10), padded(8 << 10)}, false},
+	} {
+		if err := BoundCertificates(x.raw, nil); x.ok != (err == nil) || !x.ok && !errors.Is(err, ErrCertificateSize) {
+			t.Errorf("%s: %v", x.name, err)
 		}
 	}
-	if n := len(c.verdicts); n > maxVerdicts {
-		t.Errorf("%d verdicts kept", n)
+	if err := BoundCertificates([][]byte{{1, 2, 3}}, nil); err == nil {
+		t.Error("what is no certificate is taken")
 	}
 }
 

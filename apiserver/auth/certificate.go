@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/asn1"
@@ -8,16 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Certificates recognizes TLS client certificates: the common name is the user,
 // the organizations are its groups. The TLS layer has seen that the client has the key; the
-// chain is verified here, once for a certificate, and so an answer says that it does not
-// hold: in the handshake it would be a lost connection, of which a client cannot tell whether
-// its request was carried out. Checked on every request are the validity of the chain's
-// certificates, and Refuse.
+// chain is verified here, once for a connection (WithConnection), and so an answer says that
+// it does not hold: in the handshake it would be a lost connection, of which a client cannot
+// tell whether its request was carried out. Checked on every request are the validity of the
+// chain's certificates, and Refuse. Safe for concurrent use.
 type Certificates struct {
 	// Roots are the authorities of client certificates. Nil: none.
 	Roots *x509.CertPool
@@ -29,20 +30,27 @@ type Certificates struct {
 	// Refuse returns why a certificate is refused although it is valid, or nil. It is
 	// asked on every request, concurrently, and must not block. May be nil.
 	Refuse func(leaf *x509.Certificate) error
-
-	mu       sync.Mutex
-	verdicts map[*x509.Certificate]*verdict // by leaf; emptied when full
 }
 
-// verdict is what a certificate is worth as long as it is valid.
+// verdict is what the certificates of a connection are worth as long as they are valid.
 type verdict struct {
 	chains [][]*x509.Certificate
 	user   *User
-	err    error // why it is worth nothing; then the others are nil
+	err    error // why they are worth nothing; then the others are nil
 }
 
-// maxVerdicts bounds what is kept between requests.
-const maxVerdicts = 1024
+// verdictKey is the context key of a connection's *atomic.Pointer[verdict].
+type verdictKey struct{}
+
+// WithConnection returns the context of a connection's requests, for http.Server.ConnContext.
+// What Certificates finds of the connection's certificates is kept in it, and goes with the
+// connection. Without it they are verified for each request.
+//
+// Nothing is kept between connections: a certificate takes many times its bytes in memory, and
+// those of strangers would push out each other, or stay.
+func WithConnection(ctx context.Context) context.Context {
+	return context.WithValue(ctx, verdictKey{}, new(atomic.Pointer[verdict]))
+}
 
 // uidOID is where a certificate's subject may carry the user's UID.
 var uidOID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
@@ -57,7 +65,7 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 		now = c.Now
 	}
 	leaf, at := r.TLS.PeerCertificates[0], now()
-	v := c.verdict(leaf, r.TLS.PeerCertificates[1:], at)
+	v := c.verdict(r.Context(), leaf, r.TLS.PeerCertificates[1:], at)
 	if v.err != nil {
 		return nil, false, v.err
 	}
@@ -75,27 +83,24 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 	return v.user, true, nil
 }
 
-// verdict judges a certificate when it is seen first. That it is worth nothing is kept as
-// well: a client can choose a chain that is costly to verify.
-func (c *Certificates) verdict(leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) *verdict {
-	c.mu.Lock()
-	v := c.verdicts[leaf]
-	c.mu.Unlock()
-	if v != nil {
-		return v
+// verdict judges the certificates of a connection at its first request. That they are worth
+// nothing is kept as well: a client can choose a chain that is costly to verify.
+func (c *Certificates) verdict(ctx context.Context, leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) *verdict {
+	kept, _ := ctx.Value(verdictKey{}).(*atomic.Pointer[verdict])
+	if kept != nil {
+		if v := kept.Load(); v != nil {
+			return v
+		}
 	}
-	v = &verdict{}
+	v := &verdict{}
 	if v.chains, v.err = c.verify(leaf, rest, at); v.err == nil {
 		if v.user, v.err = certUser(leaf); v.err != nil {
 			v.chains = nil
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.verdicts == nil || len(c.verdicts) >= maxVerdicts {
-		c.verdicts = make(map[*x509.Certificate]*verdict)
+	if kept != nil {
+		kept.Store(v)
 	}
-	c.verdicts[leaf] = v
 	return v
 }
 

@@ -276,6 +276,7 @@ type connectionKey struct{}
 
 // connContext is the server's ConnContext: requests know their connection.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
+	ctx = auth.WithConnection(ctx)
 	if c := connectionOf(conn); c != nil {
 		c.untaken = labelled(c)
 		return context.WithValue(ctx, connectionKey{}, c)
