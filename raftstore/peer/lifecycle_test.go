@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -352,20 +354,16 @@ func TestRefused(t *testing.T) {
 			c.Close()
 		}
 	}()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
+	gone := unheard(t)
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		addr string
 		want bool
 	}{
-		"nobody listens":        {context.Background(), gone.Addr().String(), true},
+		"nobody listens":        {context.Background(), gone, true},
 		"a hung process":        {context.Background(), listen(func(net.Conn) {}), false},
 		"an overloaded process": {context.Background(), listen(func(c net.Conn) { c.Close() }), false},
-		"context ended":         {ended, gone.Addr().String(), false},
+		"context ended":         {ended, gone, false},
 		"no such name":          {context.Background(), "host.invalid:1", false},
 		"not an address":        {context.Background(), "nonsense", false},
 	} {
@@ -376,6 +374,25 @@ func TestRefused(t *testing.T) {
 	await(t, "a process that died while it had the connection", func() bool {
 		return h.Refused(context.Background(), l.Addr().String())
 	})
+}
+
+// unheard is an address at which nobody listens, and nobody can: its port is taken. That of a
+// listener that was closed is given to the next one who asks for any.
+func unheard(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
 // TestConnIsShared: one connection per node and address.
