@@ -177,8 +177,9 @@ func TestTokensOfRemovedNode(t *testing.T) {
 			tokens[n] = n.issue(t)
 			ids[keyIDOf(t, tokens[n])] = true
 		}
-		if len(ids) != len(nodes) || len(n1.keyIDs(t)) != len(nodes)+1 {
-			return fmt.Sprintf("%d keys sign", len(ids))
+		keys := n1.keyIDs(t)
+		if len(keys) != len(nodes)+1 || len(ids) != len(nodes) || ids[keys[0]] {
+			return fmt.Sprintf("%d keys sign, of %d; the shared one among them: %v", len(ids), len(keys), ids[keys[0]])
 		}
 		return ""
 	})
