@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/services"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -85,7 +85,7 @@ func (e *env) endpoints() (legacy, sliced string) {
 // TestKubernetesService: the Service that Pods reach the API by has the first address,
 // follows the members, and comes back.
 func TestKubernetesService(t *testing.T) {
-	blocks, err := services.ParseBlocks("10.96.0.0/16")
+	blocks, err := service.ParseBlocks("10.96.0.0/16")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestKubernetesService(t *testing.T) {
 	var urls atomic.Value
 	urls.Store([]string{"https://192.0.2.2:6443", "https://api.example:6443", "https://192.0.2.1:6443"})
 	servers := controllers.Servers{
-		List: func() ([]string, error) { return urls.Load().([]string), nil }, Address: services.FirstAddress(blocks),
+		List: func() ([]string, error) { return urls.Load().([]string), nil }, Address: service.FirstAddress(blocks),
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "api.example" {
 				return nil, errors.New("no such host " + host)

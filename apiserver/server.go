@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/builtin"
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/conversion"
@@ -22,7 +23,6 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -75,8 +75,8 @@ type Config struct {
 	// ServiceBlocks are the addresses of Services, one block of a family or one of
 	// each; the first is the default family's. Default: 10.0.0.0/24.
 	ServiceBlocks []netip.Prefix
-	// ServicePorts are the node ports of Services. Default: services.DefaultPorts.
-	ServicePorts services.PortRange
+	// ServicePorts are the node ports of Services. Default: service.DefaultPorts.
+	ServicePorts service.PortRange
 
 	// EndpointRouting sends what is for a Service, such as a conversion webhook, to one
 	// of its endpoints instead of its cluster IP.
@@ -243,7 +243,7 @@ func New(cfg Config) (*Server, error) {
 	if len(cfg.ServiceBlocks) == 0 {
 		cfg.ServiceBlocks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 	}
-	set(&cfg.ServicePorts, services.DefaultPorts)
+	set(&cfg.ServicePorts, service.DefaultPorts)
 	set(&cfg.EventTTL, time.Hour)
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()

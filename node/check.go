@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
-	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/internal/hostport"
 )
 
@@ -108,10 +108,10 @@ func (c *Config) checkPlace(bad *mistakes, derived map[string]bool) {
 
 // checkServices checks the addresses of Services and the tokens of service accounts.
 func (c *Config) checkServices(bad *mistakes) {
-	if _, err := services.ParseBlocks(c.ServiceClusterIPRange); err != nil {
+	if _, err := service.ParseBlocks(c.ServiceClusterIPRange); err != nil {
 		bad.add("service-cluster-ip-range: %w", err)
 	}
-	if _, err := services.ParsePortRange(c.ServiceNodePortRange); err != nil {
+	if _, err := service.ParsePortRange(c.ServiceNodePortRange); err != nil {
 		bad.add("service-node-port-range: %w", err)
 	}
 	if err := checkHTTPS(c.TokenIssuer); err != nil {

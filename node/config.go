@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/apiserver/builtin/service"
 )
 
 // Config is what one node is told. Begin with [Defaults]: for many settings the zero value means
@@ -176,7 +176,7 @@ func Defaults() Config {
 		Name:      host,
 		APIListen: "127.0.0.1:6443", PeerListen: "127.0.0.1:7443",
 
-		ServiceClusterIPRange: "10.0.0.0/24", ServiceNodePortRange: services.DefaultPorts.String(),
+		ServiceClusterIPRange: "10.0.0.0/24", ServiceNodePortRange: service.DefaultPorts.String(),
 		TokenIssuer: "https://kubernetes.default.svc.cluster.local",
 
 		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: time.Second,

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/services"
 )
 
 // leaderTasks runs, while this node leads, what exactly one node must do.
@@ -120,7 +120,7 @@ func (n *Node) settleDefinitions(ctx context.Context) error {
 func (n *Node) controllers() map[controllers.Name]controllers.Controller {
 	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
 	out := controllers.Make(n.api.Loops(), n.api.Objects(), controllers.Servers{
-		List: n.manager.APIAddresses, Address: services.FirstAddress(n.serviceBlocks),
+		List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks),
 	}, names)
 	if !n.cfg.GarbageCollector {
 		delete(out, controllers.GarbageController)

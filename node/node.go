@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
@@ -23,7 +24,6 @@ import (
 	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -71,7 +71,7 @@ type Node struct {
 	http      *http.Server
 
 	serviceBlocks []netip.Prefix
-	servicePorts  services.PortRange
+	servicePorts  service.PortRange
 
 	systemd notifier
 	// refusing says why nothing is served any more.

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 
 	"github.com/quorate/quorate/apiserver/audit"
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
-	"github.com/quorate/quorate/apiserver/services"
 )
 
 // checkResources checks what says which API is served and how it is watched.
@@ -51,10 +51,10 @@ func (n *Node) openResources(context.Context) (err error) {
 	if n.kinds, err = n.cfg.registry(); err != nil {
 		return err
 	}
-	if n.serviceBlocks, err = services.ParseBlocks(n.cfg.ServiceClusterIPRange); err != nil {
+	if n.serviceBlocks, err = service.ParseBlocks(n.cfg.ServiceClusterIPRange); err != nil {
 		return err
 	}
-	if n.servicePorts, err = services.ParsePortRange(n.cfg.ServiceNodePortRange); err != nil {
+	if n.servicePorts, err = service.ParsePortRange(n.cfg.ServiceNodePortRange); err != nil {
 		return err
 	}
 	if n.features, err = features.New(n.cfg.FeatureGates); err != nil {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +37,7 @@ const (
 // serviceRanges are the addresses and node ports that the command line gives to Services.
 type serviceRanges struct {
 	blocks []netip.Prefix
-	ports  services.PortRange
+	ports  service.PortRange
 }
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
@@ -62,19 +62,19 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 	if err != nil {
 		return nil, err
 	}
-	services.Settle(spec, was)
+	service.Settle(spec, was)
 	setServiceSpec(obj, spec)
-	if errs := services.Validate(spec, was); len(errs) > 0 {
+	if errs := service.Validate(spec, was); len(errs) > 0 {
 		return errs, nil
 	}
-	errs, err := services.Allocate(spec, was, &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name")})
+	errs, err := service.Allocate(spec, was, &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name")})
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
 	}
 	return errs, err
 }
 
-// setServiceSpec writes back what package services may have changed. Parts that
+// setServiceSpec writes back what package service may have changed. Parts that
 // other trees share are replaced.
 func setServiceSpec(obj tree.Object, s *corev1.ServiceSpec) {
 	spec := tree.Clone(obj["spec"])
@@ -123,7 +123,7 @@ func heldByService(obj tree.Object) []objects.ClaimKey {
 	if err != nil || spec == nil {
 		return nil
 	}
-	addresses, ports := services.Held(spec)
+	addresses, ports := service.Held(spec)
 	var keys []objects.ClaimKey
 	for _, a := range addresses {
 		keys = append(keys, objects.ClaimKey{Table: AddressesTable, Key: canonicalAddress(a)})
@@ -152,7 +152,7 @@ type pool struct {
 	blocks []netip.Prefix
 }
 
-// Families implements services.Pool.
+// Families implements service.Pool.
 func (p *pool) Families() (families []corev1.IPFamily) {
 	for _, b := range p.all() {
 		f := corev1.IPv4Protocol
@@ -199,7 +199,7 @@ func (r *serviceRanges) all(s *objects.Store) []netip.Prefix {
 	return blocks
 }
 
-// Address implements services.Pool.
+// Address implements service.Pool.
 func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 	if want != "" {
 		return p.wanted(want)
@@ -217,7 +217,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 			continue
 		}
 		for {
-			a, ok := services.Pick(b, taken)
+			a, ok := service.Pick(b, taken)
 			if !ok {
 				break
 			}
@@ -228,7 +228,7 @@ func (p *pool) Address(family corev1.IPFamily, want string) (string, error) {
 			lost[a] = true
 		}
 	}
-	return "", services.ErrFull
+	return "", service.ErrFull
 }
 
 func (p *pool) wanted(want string) (string, error) {
@@ -236,7 +236,7 @@ func (p *pool) wanted(want string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%q is no address", want)
 	}
-	if !slices.ContainsFunc(p.all(), func(b netip.Prefix) bool { return services.Usable(b, a) }) {
+	if !slices.ContainsFunc(p.all(), func(b netip.Prefix) bool { return service.Usable(b, a) }) {
 		return "", errors.New("the provided network does not match the current range")
 	}
 	return a.String(), p.claimAddress(a)
@@ -276,7 +276,7 @@ func (p *pool) claimAddress(a netip.Addr) error {
 	})
 }
 
-// Port implements services.Pool.
+// Port implements service.Pool.
 func (p *pool) Port(want int32) (int32, error) {
 	ports := p.ranges.ports
 	if want != 0 {
@@ -297,7 +297,7 @@ func (p *pool) Port(want int32) (int32, error) {
 			return lost[n] || err != nil || v != nil
 		})
 		if !ok {
-			return 0, services.ErrFull
+			return 0, service.ErrFull
 		}
 		lost[n] = true
 		if err := p.claimPort(n); !errors.Is(err, objects.ErrTaken) {

@@ -1,10 +1,10 @@
 package builtin
 
 import (
-	"github.com/quorate/quorate/apiserver/services"
 	"net/netip"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/objects"
 )
 
@@ -21,7 +21,7 @@ type Config struct {
 	MaxToken time.Duration
 	// ServiceBlocks and ServicePorts are the addresses and node ports of Services.
 	ServiceBlocks []netip.Prefix
-	ServicePorts  services.PortRange
+	ServicePorts  service.PortRange
 }
 
 // Strategies are what kinds have as code, keyed by Resource.CodeName.

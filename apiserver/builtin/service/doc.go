@@ -1,4 +1,4 @@
-// Package services knows what is special about Services: fields that follow from
+// Package service knows what is special about Services: fields that follow from
 // each other, and addresses and ports that no two Services may share. It is pure:
 // where addresses and ports come from is the Pool's business.
 //
@@ -10,4 +10,4 @@
 //
 //   - Pool hands out what is unique in the cluster.
 //   - Ranges are the blocks of addresses and of ports.
-package services
+package service
