@@ -20,7 +20,7 @@ import (
 )
 
 // What Services claim: an address is an IPAddress object, as upstream has it, a
-// node port a row of a table of ours. See claims.go.
+// node port a row of a table of ours. See objects/claims.go.
 const NodePortsTable = "quorate/nodeports"
 
 var (
@@ -62,7 +62,7 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 	if err != nil {
 		return nil, err
 	}
-	service.Settle(spec, was)
+	service.Normalize(spec, was)
 	setServiceSpec(obj, spec)
 	if errs := service.Validate(spec, was); len(errs) > 0 {
 		return errs, nil

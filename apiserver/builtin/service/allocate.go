@@ -30,7 +30,7 @@ type Pool interface {
 var specPath = field.NewPath("spec")
 
 // Allocate fills in the IP families, addresses and ports that a Service is to
-// have. s has been through Settle and has no errors of Validate that concern
+// have. s has been through Normalize and has no errors of Validate that concern
 // those fields; old is nil for a create. errs are for the client (422), err is
 // not (500).
 func Allocate(s, old *corev1.ServiceSpec, pool Pool) (errs field.ErrorList, err error) {

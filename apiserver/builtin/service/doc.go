@@ -2,9 +2,9 @@
 // each other, and addresses and ports that no two Services may share. It is pure:
 // where addresses and ports come from is the Pool's business.
 //
-// The way of a write: Settle makes the fields that depend on each other agree,
-// Allocate fills in addresses and ports, Validate checks the result. Held says
-// what an object holds, for the code that releases it.
+// The way of a write: Normalize makes the fields that depend on each other agree,
+// Validate checks them, and Allocate fills in the addresses and ports that are
+// missing. Held says what an object holds, for the code that releases it.
 //
 // The types to know:
 //

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate checks what the schema cannot say. s has been through Settle; it may
+// Validate checks what the schema cannot say. s has been through Normalize; it may
 // still lack what Allocate fills in. old is nil for a create.
 func Validate(s, old *corev1.ServiceSpec) field.ErrorList {
 	var errs field.ErrorList

@@ -39,10 +39,10 @@ func policyOf(s *corev1.ServiceSpec) corev1.IPFamilyPolicy {
 	return *s.IPFamilyPolicy
 }
 
-// Settle makes dependent fields agree before anything is allocated: what was
+// Normalize makes dependent fields agree before anything is allocated: what was
 // allocated for old and is left out stays, what the new type has no use for goes,
 // and clusterIP and clusterIPs say the same. old is nil for a create.
-func Settle(s, old *corev1.ServiceSpec) {
+func Normalize(s, old *corev1.ServiceSpec) {
 	if old != nil {
 		dropUnused(s, old)
 		keepAllocated(s, old)
