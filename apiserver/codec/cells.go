@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/printers"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -58,7 +59,7 @@ func (t *table) cellsOf(obj map[string]any) (cells, error) {
 		if i > 0 {
 			e.b = append(e.b, ',')
 		}
-		ageing, ok := cell.(kinds.Ageing)
+		ageing, ok := cell.(printers.Ageing)
 		if !ok {
 			if err := e.value(cell, 0); err != nil {
 				return cells{}, err

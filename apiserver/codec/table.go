@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/printers"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -19,13 +20,13 @@ type table struct {
 	res     *kinds.Resource
 }
 
-// rowPrinter makes the cells of one object. *kinds.Printer is one.
+// rowPrinter makes the cells of one object. *printers.Printer is one.
 type rowPrinter interface {
 	Row(obj map[string]any) ([]any, error)
 }
 
 func newTable(res *kinds.Resource) (*table, error) {
-	p, err := kinds.CompileColumns(res)
+	p, err := printers.Of(res)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/printers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -26,7 +26,7 @@ func (c countedRows) Row(obj map[string]any) ([]any, error) {
 func TestTableRowsAreShared(t *testing.T) {
 	v := stored(t, widgets, `{"metadata":{"name":"w","creationTimestamp":"2026-01-01T00:00:00Z"}}`, 9)
 	made := 0
-	printer, err := kinds.CompileColumns(widgets)
+	printer, err := printers.Of(widgets)
 	ok(t, err)
 	rows := rowPrinter(countedRows{printer, &made})
 	now := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
@@ -76,7 +76,7 @@ func TestTableRowsAreShared(t *testing.T) {
 // TestAges: an age may stand between texts, and these may need escapes.
 func TestAges(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tt := &table{rows: fixedRows{"a", kinds.Ageing{Since: since}, int64(2), kinds.Ageing{Before: `3 "(`, Since: since, After: " ago)\n"}, nil}}
+	tt := &table{rows: fixedRows{"a", printers.Ageing{Since: since}, int64(2), printers.Ageing{Before: `3 "(`, Since: since, After: " ago)\n"}, nil}}
 	row, err := tt.cellsOf(nil)
 	ok(t, err)
 	for after, want := range map[time.Duration]string{

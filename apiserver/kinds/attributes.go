@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"sort"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,10 +16,6 @@ type derived struct {
 
 	attributesOnce sync.Once
 	attributes     []attribute
-
-	printerOnce sync.Once
-	printer     *Printer
-	printerErr  error
 }
 
 // attribute says where the value of a stored field comes from.
@@ -41,7 +36,7 @@ func (r *Resource) Attributes(obj map[string]any) (labels, fields []*proto.Attri
 		labels = make([]*proto.Attribute, 0, len(m))
 		for name, v := range m {
 			a := &block[len(labels)]
-			a.Name, a.Value = name, text(v)
+			a.Name, a.Value = name, tree.Scalar(v)
 			labels = append(labels, a)
 		}
 		if len(labels) > 1 {
@@ -118,24 +113,9 @@ func (r *Resource) FieldAttribute(path string) (name string, ok bool) {
 
 func (a *attribute) value(obj map[string]any) string {
 	for _, path := range a.from {
-		if v := text(tree.Field(obj, path...)); v != "" {
+		if v := tree.Scalar(tree.Field(obj, path...)); v != "" {
 			return v
 		}
 	}
 	return a.fallback
-}
-
-// text prints a scalar as field selectors spell it.
-func text(v any) string {
-	switch x := v.(type) {
-	case string:
-		return x
-	case bool:
-		return strconv.FormatBool(x)
-	case int64:
-		return strconv.FormatInt(x, 10)
-	case float64:
-		return strconv.FormatFloat(x, 'f', -1, 64)
-	}
-	return ""
 }

@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/quorate/quorate/proto"
@@ -51,35 +50,6 @@ func TestAttributesOfASharedTable(t *testing.T) {
 	_, a := old.Attributes(map[string]any{"metadata": metadata, "involvedObject": map[string]any{"kind": "Pod", "name": "p"}, "reportingComponent": "c", "reason": "r"})
 	_, b := recent.Attributes(map[string]any{"metadata": metadata, "regarding": map[string]any{"kind": "Pod", "name": "p"}, "reportingController": "c", "reason": "r"})
 	if d := cmp.Diff(flat(a), flat(b)); d != "" {
-		t.Error(d)
-	}
-}
-
-func TestPodRow(t *testing.T) {
-	p, err := CompileColumns(lookup(t, "", "v1", "pods"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	pod := map[string]any{
-		"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-01-01T11:00:00Z"},
-		"spec":     map[string]any{"containers": []any{map[string]any{"name": "x"}, map[string]any{"name": "y"}}, "nodeName": "n1"},
-		"status": map[string]any{"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": []any{
-			map[string]any{"name": "x", "ready": true, "restartCount": int64(2), "state": map[string]any{"running": map[string]any{}},
-				"lastState": map[string]any{"terminated": map[string]any{"finishedAt": "2026-01-01T11:55:00Z"}}},
-			map[string]any{"name": "y", "restartCount": int64(0), "state": map[string]any{"waiting": map[string]any{"reason": "CrashLoopBackOff"}}},
-		}},
-	}
-	row, err := p.Row(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, cell := range row {
-		if a, ok := cell.(Ageing); ok {
-			row[i] = a.At(now)
-		}
-	}
-	if d := cmp.Diff([]any{"a", "1/2", "CrashLoopBackOff", "2 (5m ago)", "60m", "10.0.0.1", "n1", "<none>", "<none>"}, row); d != "" {
 		t.Error(d)
 	}
 }

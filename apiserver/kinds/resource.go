@@ -122,7 +122,7 @@ type Column struct {
 	Priority    int32  `json:"priority,omitempty"` // 0 always, 1 with -o wide
 	JSONPath    string `json:"jsonPath,omitempty"`
 	// CEL is an expression over "self" (the object as a map) with optional
-	// types, string extensions, and the functions of package kinds, such as
+	// types, string extensions, and the functions of package printers, such as
 	// age(timestamp) -> string. An expression of one function and one path,
 	// age(self.metadata.creationTimestamp), sees null for an absent path.
 	CEL string `json:"cel,omitempty"`

@@ -11,13 +11,14 @@
 // level copies the maps down to it (Clone, WithOwnMeta, Set) and replaces them.
 //
 // The functions are pure. Those that read take what is not there for empty; they allocate
-// nothing. It imports nothing of ours: what a kind's data say is given as an argument.
+// nothing, but for the text of a number. It imports nothing of ours: what a kind's data say is given as an argument.
 package tree
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,22 @@ func List(v any) []any {
 func Text(m Object, name string) string {
 	s, _ := m[name].(string)
 	return s
+}
+
+// Scalar returns a string, boolean or number as field selectors and table cells spell
+// it, "" for anything else.
+func Scalar(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case bool:
+		return strconv.FormatBool(x)
+	case int64:
+		return strconv.FormatInt(x, 10)
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return ""
 }
 
 // Int returns v as a whole number.

@@ -98,6 +98,11 @@ func TestReading(t *testing.T) {
 	if list, ok := Strings(Field(obj, "metadata", "finalizers")); !ok || !reflect.DeepEqual(FromStrings(list), []any{"a", "b"}) {
 		t.Errorf("%v", list)
 	}
+	for want, v := range map[string]any{"n": "n", "true": true, "-7": int64(-7), "1.5": 1.5, "3": 3.0, "": []any{"n"}} {
+		if got := Scalar(v); got != want {
+			t.Errorf("%v as text: %q", v, got)
+		}
+	}
 	if _, ok := Strings([]any{"a", int64(1)}); ok {
 		t.Error("a number is no string")
 	}

@@ -89,8 +89,12 @@ var rooms = map[string]room{
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.
 	"apiserver/request": {ours: []string{"apiserver/status", "apiserver/tree"}, reach: noRaft},
-	"apiserver/kinds":   {ours: []string{"proto", "apiserver/tree"}, reach: noRaft},
-	"apiserver/schema":  {ours: []string{"apiserver/tree"}, reach: noRaft},
+	"apiserver/kinds": {ours: []string{"proto", "apiserver/tree"}, reach: both(noRaft, map[string]string{
+		"github.com/google/cel-go": "kinds are data: what evaluates their columns is package printers",
+	})},
+	// Cells of tables: columns and trees in, values out. Data do not know who prints them.
+	"apiserver/printers": {ours: []string{"apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/schema":   {ours: []string{"apiserver/tree"}, reach: noRaft},
 	// Definitions are read from their table: what is served follows from it alone.
 	"apiserver/crd": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/conversion", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows trees and webhooks, not where objects are kept; its calls are observed as requests are.
@@ -98,7 +102,7 @@ var rooms = map[string]room{
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},
-	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/status", "apiserver/tree"}, reach: noRaft},
+	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status", "apiserver/tree"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// What kinds have as code: trees in, errors out.

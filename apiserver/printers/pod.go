@@ -1,9 +1,11 @@
-package kinds
+package printers
 
 import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/tree"
 )
 
 // podSummary is what the state of a pod's containers comes down to.
@@ -22,9 +24,9 @@ type podCount struct {
 
 func summarize(v any) podSummary {
 	n := podCount{total: len(items(v, "spec", "containers"))}
-	phase := text(get(v, "status", "phase"))
+	phase := tree.Scalar(get(v, "status", "phase"))
 	n.reason = phase
-	if r := text(get(v, "status", "reason")); r != "" {
+	if r := tree.Scalar(get(v, "status", "reason")); r != "" {
 		n.reason = r
 	}
 	conditions := items(v, "status", "conditions")
@@ -69,7 +71,7 @@ func (n *podCount) initContainers(v any) (sidecars podCount, initializing bool) 
 			sidecars.count(c)
 		}
 		terminated := get(c, "state", "terminated")
-		waiting := text(get(c, "state", "waiting", "reason"))
+		waiting := tree.Scalar(get(c, "state", "waiting", "reason"))
 		switch {
 		case terminated != nil && integer(get(terminated, "exitCode")) == 0:
 			continue
@@ -97,7 +99,7 @@ func (n *podCount) containers(v any, ready bool) {
 		c := list[i]
 		n.count(c)
 		terminated := get(c, "state", "terminated")
-		switch waiting := text(get(c, "state", "waiting", "reason")); {
+		switch waiting := tree.Scalar(get(c, "state", "waiting", "reason")); {
 		case waiting != "":
 			n.reason = waiting
 		case terminated != nil:
@@ -126,7 +128,7 @@ func (n *podCount) count(c any) {
 
 // endOf says why a container ended.
 func endOf(terminated any) string {
-	if reason := text(get(terminated, "reason")); reason != "" {
+	if reason := tree.Scalar(get(terminated, "reason")); reason != "" {
 		return reason
 	}
 	if signal := integer(get(terminated, "signal")); signal != 0 {
@@ -137,9 +139,9 @@ func endOf(terminated any) string {
 
 func podIP(v any) any {
 	if ips := items(v, "podIPs"); len(ips) > 0 {
-		return text(get(ips[0], "ip"))
+		return tree.Scalar(get(ips[0], "ip"))
 	}
-	if ip := text(get(v, "podIP")); ip != "" {
+	if ip := tree.Scalar(get(v, "podIP")); ip != "" {
 		return ip
 	}
 	return none
@@ -152,7 +154,7 @@ func readinessGates(v any) any {
 	}
 	passed := 0
 	for _, g := range gates {
-		if conditionTrue(items(v, "status", "conditions"), text(get(g, "conditionType"))) {
+		if conditionTrue(items(v, "status", "conditions"), tree.Scalar(get(g, "conditionType"))) {
 			passed++
 		}
 	}

@@ -1,4 +1,4 @@
-package kinds
+package printers
 
 import (
 	"sort"
@@ -28,11 +28,11 @@ var functions = map[string]func(v any) any{
 	"commaList": func(v any) any { return strings.Join(texts(v), ",") },
 	"count":     count,
 	"kernel":    kernel,
-	"createdAt": func(v any) any { return text(v) },
+	"createdAt": func(v any) any { return tree.Scalar(v) },
 	"labels":    formatLabels,
 	"phase":     phase,
 	"selector":  formatSelector,
-	"trim":      func(v any) any { return strings.TrimSpace(text(v)) },
+	"trim":      func(v any) any { return strings.TrimSpace(tree.Scalar(v)) },
 
 	"containerImages": func(v any) any { return joinField(v, "image") },
 	"containerNames":  func(v any) any { return joinField(v, "name") },
@@ -93,7 +93,7 @@ var functions2 = map[string]func(a, b any) any{
 		if a == nil {
 			return b
 		}
-		return text(a)
+		return tree.Scalar(a)
 	},
 }
 
@@ -137,7 +137,7 @@ func formatLabels(v any) any {
 	m, _ := v.(map[string]any)
 	set := make(labels.Set, len(m))
 	for k, x := range m {
-		set[k] = text(x)
+		set[k] = tree.Scalar(x)
 	}
 	if s := set.String(); s != "" {
 		return s
@@ -162,10 +162,10 @@ func phase(v any) any {
 	if get(v, "metadata", "deletionTimestamp") != nil {
 		return "Terminating"
 	}
-	return text(get(v, "status", "phase"))
+	return tree.Scalar(get(v, "status", "phase"))
 }
 
-func kindAndName(v any) any { return text(get(v, "kind")) + "/" + text(get(v, "name")) }
+func kindAndName(v any) any { return tree.Scalar(get(v, "kind")) + "/" + tree.Scalar(get(v, "name")) }
 
 // get walks down fields; what is absent is nil.
 func get(v any, path ...string) any { return tree.Field(v, path...) }
@@ -188,7 +188,7 @@ func integer(v any) int64 {
 func texts(v any) []string {
 	var out []string
 	for _, x := range items(v) {
-		out = append(out, text(x))
+		out = append(out, tree.Scalar(x))
 	}
 	return out
 }
@@ -196,7 +196,7 @@ func texts(v any) []string {
 func joinField(v any, name string) any {
 	var out []string
 	for _, x := range items(v) {
-		out = append(out, text(get(x, name)))
+		out = append(out, tree.Scalar(get(x, name)))
 	}
 	return strings.Join(out, ",")
 }

@@ -1,11 +1,13 @@
-package kinds
+package printers
 
 import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -13,26 +15,34 @@ import (
 // Printer computes the cells of a resource's table. It is immutable and safe
 // for concurrent use.
 type Printer struct {
-	columns []Column
+	columns []kinds.Column
 	cells   []cell
 }
 
 // cell computes one cell.
 type cell func(obj map[string]any) (any, error)
 
-// CompileColumns returns the printer of a resource's columns (Name and Age if
-// it has none). It is compiled on first use and kept with the resource.
-func CompileColumns(r *Resource) (*Printer, error) {
-	r.derived.printerOnce.Do(func() {
-		r.derived.printer, r.derived.printerErr = newPrinter(r.TableColumns())
-		if r.derived.printerErr != nil {
-			r.derived.printerErr = fmt.Errorf("columns of %s: %w", r.GroupResource(), r.derived.printerErr)
-		}
-	})
-	return r.derived.printer, r.derived.printerErr
+// memoKey is where a resource's printer is kept among its memos.
+type memoKey struct{}
+
+// Of returns the printer of a resource's columns (Name and Age if it has none), or says
+// which column cannot be compiled. It is compiled on first use and kept with the
+// resource: there is one for each resource, so what it has printed can be told by it.
+func Of(r *kinds.Resource) (*Printer, error) {
+	compile, ok := r.Memo().Load(memoKey{})
+	if !ok {
+		compile, _ = r.Memo().LoadOrStore(memoKey{}, sync.OnceValues(func() (*Printer, error) {
+			p, err := newPrinter(r.TableColumns())
+			if err != nil {
+				return nil, fmt.Errorf("columns of %s: %w", r.GroupResource(), err)
+			}
+			return p, nil
+		}))
+	}
+	return compile.(func() (*Printer, error))()
 }
 
-func newPrinter(columns []Column) (*Printer, error) {
+func newPrinter(columns []kinds.Column) (*Printer, error) {
 	p := &Printer{columns: columns, cells: make([]cell, len(columns))}
 	for i := range columns {
 		c, err := compileCell(&columns[i])
@@ -45,7 +55,7 @@ func newPrinter(columns []Column) (*Printer, error) {
 }
 
 // Columns are the columns of each row, in order. Not to be changed.
-func (p *Printer) Columns() []Column { return p.columns }
+func (p *Printer) Columns() []kinds.Column { return p.columns }
 
 // Row returns the cells of an object: strings, int64, float64, bool, Ageing or
 // nil. An error names the column.
@@ -67,7 +77,7 @@ var (
 	plainCall = regexp.MustCompile(`^([A-Za-z]+)\(self((?:\.[A-Za-z_][A-Za-z0-9_]*)*)\)$`)
 )
 
-func compileCell(c *Column) (cell, error) {
+func compileCell(c *kinds.Column) (cell, error) {
 	if c.JSONPath != "" {
 		return compilePath(c)
 	}
@@ -87,7 +97,7 @@ func splitPath(path string) []string {
 
 // compilePath makes a cell of a JSONPath. Plain dotted paths, nearly all of
 // them, are walked directly.
-func compilePath(c *Column) (cell, error) {
+func compilePath(c *kinds.Column) (cell, error) {
 	fallback, date := c.Default, c.Type == "date"
 	finish := func(v any) any {
 		switch {

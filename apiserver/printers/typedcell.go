@@ -1,4 +1,4 @@
-package kinds
+package printers
 
 import (
 	"encoding/json"

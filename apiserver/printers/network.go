@@ -1,10 +1,12 @@
-package kinds
+package printers
 
 import (
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/quorate/quorate/apiserver/tree"
 )
 
 // balancerAddresses of a loadBalancer status: addresses, or names where there
@@ -12,9 +14,9 @@ import (
 func balancerAddresses(v any) string {
 	var out []string
 	for _, i := range items(v, "ingress") {
-		if ip := text(get(i, "ip")); ip != "" {
+		if ip := tree.Scalar(get(i, "ip")); ip != "" {
 			out = append(out, ip)
-		} else if host := text(get(i, "hostname")); host != "" {
+		} else if host := tree.Scalar(get(i, "hostname")); host != "" {
 			out = append(out, host)
 		}
 	}
@@ -24,7 +26,7 @@ func balancerAddresses(v any) string {
 
 func serviceExternalIP(v any) any {
 	external := texts(get(v, "spec", "externalIPs"))
-	switch text(get(v, "spec", "type")) {
+	switch tree.Scalar(get(v, "spec", "type")) {
 	case "ClusterIP", "NodePort":
 		if len(external) > 0 {
 			return strings.Join(external, ",")
@@ -39,7 +41,7 @@ func serviceExternalIP(v any) any {
 		}
 		return "<pending>"
 	case "ExternalName":
-		return text(get(v, "spec", "externalName"))
+		return tree.Scalar(get(v, "spec", "externalName"))
 	}
 	return unknown
 }
@@ -47,11 +49,11 @@ func serviceExternalIP(v any) any {
 func servicePorts(v any) any {
 	var out []string
 	for _, p := range items(v) {
-		s := text(get(p, "port"))
+		s := tree.Scalar(get(p, "port"))
 		if node := integer(get(p, "nodePort")); node > 0 {
 			s += ":" + strconv.FormatInt(node, 10)
 		}
-		out = append(out, s+"/"+text(get(p, "protocol")))
+		out = append(out, s+"/"+tree.Scalar(get(p, "protocol")))
 	}
 	if len(out) == 0 {
 		return none
@@ -69,12 +71,12 @@ func endpointAddresses(v any) any {
 		addresses, ports := items(s, "addresses"), items(s, "ports")
 		for _, p := range ports {
 			for _, a := range addresses {
-				out = append(out, net.JoinHostPort(text(get(a, "ip")), text(get(p, "port"))))
+				out = append(out, net.JoinHostPort(tree.Scalar(get(a, "ip")), tree.Scalar(get(p, "port"))))
 			}
 		}
 		if len(ports) == 0 {
 			for _, a := range addresses {
-				out = append(out, text(get(a, "ip")))
+				out = append(out, tree.Scalar(get(a, "ip")))
 			}
 		}
 	}
@@ -84,7 +86,7 @@ func endpointAddresses(v any) any {
 func slicePorts(v any) any {
 	var out []string
 	for _, p := range items(v) {
-		port := text(get(p, "port"))
+		port := tree.Scalar(get(p, "port"))
 		if port == "" {
 			port = "*"
 		}
@@ -108,10 +110,10 @@ func sliceAddresses(v any) any {
 }
 
 func ingressClass(v any) any {
-	if name := text(get(v, "spec", "ingressClassName")); name != "" {
+	if name := tree.Scalar(get(v, "spec", "ingressClassName")); name != "" {
 		return name
 	}
-	if name := text(get(v, "metadata", "annotations", "kubernetes.io/ingress.class")); name != "" {
+	if name := tree.Scalar(get(v, "metadata", "annotations", "kubernetes.io/ingress.class")); name != "" {
 		return name
 	}
 	return none
@@ -120,7 +122,7 @@ func ingressClass(v any) any {
 func ingressHosts(v any) any {
 	var out []string
 	for _, r := range items(v) {
-		if host := text(get(r, "host")); host != "" {
+		if host := tree.Scalar(get(r, "host")); host != "" {
 			out = append(out, host)
 		}
 	}
@@ -134,23 +136,23 @@ func ingressParameters(v any) any {
 	if v == nil {
 		return none
 	}
-	kind := text(get(v, "kind"))
-	if group := text(get(v, "apiGroup")); group != "" {
+	kind := tree.Scalar(get(v, "kind"))
+	if group := tree.Scalar(get(v, "apiGroup")); group != "" {
 		kind += "." + group
 	}
-	return kind + "/" + text(get(v, "name"))
+	return kind + "/" + tree.Scalar(get(v, "name"))
 }
 
 func parentOf(v any) any {
 	if v == nil {
 		return none
 	}
-	s := text(get(v, "resource"))
-	if group := text(get(v, "group")); group != "" {
+	s := tree.Scalar(get(v, "resource"))
+	if group := tree.Scalar(get(v, "group")); group != "" {
 		s += "." + group
 	}
-	if namespace := text(get(v, "namespace")); namespace != "" {
+	if namespace := tree.Scalar(get(v, "namespace")); namespace != "" {
 		s += "/" + namespace
 	}
-	return s + "/" + text(get(v, "name"))
+	return s + "/" + tree.Scalar(get(v, "name"))
 }

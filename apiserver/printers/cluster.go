@@ -1,10 +1,11 @@
-package kinds
+package printers
 
 import (
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -38,8 +39,8 @@ func eventCount(v any) any {
 }
 
 func eventObject(v any) any {
-	kind := strings.ToLower(text(get(v, "kind")))
-	if name := text(get(v, "name")); name != "" {
+	kind := strings.ToLower(tree.Scalar(get(v, "kind")))
+	if name := tree.Scalar(get(v, "name")); name != "" {
 		return kind + "/" + name
 	}
 	return kind
@@ -47,10 +48,10 @@ func eventObject(v any) any {
 
 func eventSource(v any) any {
 	source := either(v, "source", "deprecatedSource")
-	component, host := text(get(source, "component")), text(get(source, "host"))
+	component, host := tree.Scalar(get(source, "component")), tree.Scalar(get(source, "host"))
 	if component == "" {
-		component = text(either(v, "reportingComponent", "reportingController"))
-		host = text(get(v, "reportingInstance"))
+		component = tree.Scalar(either(v, "reportingComponent", "reportingController"))
+		host = tree.Scalar(get(v, "reportingInstance"))
 	}
 	if host == "" {
 		return component
@@ -85,8 +86,8 @@ func nodeRoles(v any) any {
 	for name, x := range m {
 		if role, ok := strings.CutPrefix(name, "node-role.kubernetes.io/"); ok && role != "" {
 			roles = append(roles, role)
-		} else if name == "kubernetes.io/role" && text(x) != "" {
-			roles = append(roles, text(x))
+		} else if name == "kubernetes.io/role" && tree.Scalar(x) != "" {
+			roles = append(roles, tree.Scalar(x))
 		}
 	}
 	if len(roles) == 0 {
@@ -99,7 +100,7 @@ func nodeRoles(v any) any {
 func nodeAddress(v, kind any) any {
 	for _, a := range items(v) {
 		if get(a, "type") == kind {
-			return text(get(a, "address"))
+			return tree.Scalar(get(a, "address"))
 		}
 	}
 	return none
@@ -124,18 +125,18 @@ func claimOf(v any) any {
 	if v == nil {
 		return ""
 	}
-	return text(get(v, "namespace")) + "/" + text(get(v, "name"))
+	return tree.Scalar(get(v, "namespace")) + "/" + tree.Scalar(get(v, "name"))
 }
 
 func volumeClass(v any) any {
-	if class := text(get(v, "metadata", "annotations", "volume.beta.kubernetes.io/storage-class")); class != "" {
+	if class := tree.Scalar(get(v, "metadata", "annotations", "volume.beta.kubernetes.io/storage-class")); class != "" {
 		return class
 	}
-	return text(get(v, "spec", "storageClassName"))
+	return tree.Scalar(get(v, "spec", "storageClassName"))
 }
 
 func classNameAndDefault(v any) any {
-	name := text(get(v, "metadata", "name"))
+	name := tree.Scalar(get(v, "metadata", "name"))
 	for _, mark := range []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"} {
 		if get(v, "metadata", "annotations", mark) == "true" {
 			return name + " (default)"
@@ -147,7 +148,7 @@ func classNameAndDefault(v any) any {
 func tokenAudiences(v any) any {
 	var out []string
 	for _, r := range items(v) {
-		out = append(out, text(get(r, "audience")))
+		out = append(out, tree.Scalar(get(r, "audience")))
 	}
 	if len(out) == 0 {
 		return unset
@@ -176,7 +177,7 @@ func certificateCondition(v any) any {
 	if condition(conditions, "Failed") != nil {
 		out = append(out, "Failed")
 	}
-	if text(get(v, "certificate")) != "" {
+	if tree.Scalar(get(v, "certificate")) != "" {
 		out = append(out, "Issued")
 	}
 	return strings.Join(out, ",")
@@ -188,9 +189,9 @@ func subjects(v, kind any) any {
 		if get(s, "kind") != kind {
 			continue
 		}
-		name := text(get(s, "name"))
+		name := tree.Scalar(get(s, "name"))
 		if kind == "ServiceAccount" {
-			name = text(get(s, "namespace")) + "/" + name
+			name = tree.Scalar(get(s, "namespace")) + "/" + name
 		}
 		out = append(out, name)
 	}
@@ -201,35 +202,35 @@ func paramKind(v any) any {
 	if v == nil {
 		return unset
 	}
-	return text(get(v, "apiVersion")) + "/" + text(get(v, "kind"))
+	return tree.Scalar(get(v, "apiVersion")) + "/" + tree.Scalar(get(v, "kind"))
 }
 
 func paramRef(v any) any {
 	if v == nil {
 		return unset
 	}
-	namespace := text(get(v, "namespace"))
+	namespace := tree.Scalar(get(v, "namespace"))
 	if namespace == "" {
 		namespace = "*"
 	}
-	return namespace + "/" + text(get(v, "name"))
+	return namespace + "/" + tree.Scalar(get(v, "name"))
 }
 
 // conditionStatus is the status of a condition, "?" if there is none.
 func conditionStatus(v, kind any) any {
-	if c := condition(items(v), text(kind)); c != nil {
-		return text(get(c, "status"))
+	if c := condition(items(v), tree.Scalar(kind)); c != nil {
+		return tree.Scalar(get(c, "status"))
 	}
 	return "?"
 }
 
 // kernel is a node's kernel version with its architecture.
 func kernel(info any) any {
-	version := text(get(info, "kernelVersion"))
+	version := tree.Scalar(get(info, "kernelVersion"))
 	if version == "" {
 		version = "<unknown>"
 	}
-	if arch := text(get(info, "architecture")); arch != "" {
+	if arch := tree.Scalar(get(info, "architecture")); arch != "" {
 		version += " (" + arch + ")"
 	}
 	return version

@@ -1,10 +1,11 @@
-package kinds
+package printers
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -54,11 +55,11 @@ func controllerOf(v any) any {
 		if get(r, "controller") != true {
 			continue
 		}
-		kind := text(get(r, "kind"))
-		if group, _, ok := strings.Cut(text(get(r, "apiVersion")), "/"); ok {
+		kind := tree.Scalar(get(r, "kind"))
+		if group, _, ok := strings.Cut(tree.Scalar(get(r, "apiVersion")), "/"); ok {
 			kind += "." + group
 		}
-		return strings.ToLower(kind) + "/" + text(get(r, "name"))
+		return strings.ToLower(kind) + "/" + tree.Scalar(get(r, "name"))
 	}
 	return none
 }
@@ -89,11 +90,11 @@ func quota(v any, limits bool) any {
 		if strings.HasPrefix(name, "limits.") != limits {
 			continue
 		}
-		used := text(get(v, "used", name))
+		used := tree.Scalar(get(v, "used", name))
 		if used == "" {
 			used = "0"
 		}
-		out = append(out, name+": "+used+"/"+text(hard[name]))
+		out = append(out, name+": "+used+"/"+tree.Scalar(hard[name]))
 	}
 	return strings.Join(out, ", ")
 }
@@ -124,7 +125,7 @@ var metricSources = map[string]string{
 }
 
 func metricTarget(spec, current any) string {
-	kind := text(get(spec, "type"))
+	kind := tree.Scalar(get(spec, "type"))
 	source := metricSources[kind]
 	if source == "" {
 		return "<unknown type>"
@@ -133,7 +134,7 @@ func metricTarget(spec, current any) string {
 	name, suffix := "", ""
 	switch kind {
 	case "Resource", "ContainerResource":
-		name = text(get(spec, source, "name")) + ": "
+		name = tree.Scalar(get(spec, source, "name")) + ": "
 	case "External", "Object":
 		if get(target, "averageValue") != nil {
 			suffix = " (avg)"
@@ -149,8 +150,8 @@ func metricTarget(spec, current any) string {
 		return name + unknown + "/<auto>"
 	}
 	was := unknown
-	if x := text(get(now, field)); x != "" {
+	if x := tree.Scalar(get(now, field)); x != "" {
 		was = x + unit
 	}
-	return name + was + "/" + text(get(target, field)) + unit + suffix
+	return name + was + "/" + tree.Scalar(get(target, field)) + unit + suffix
 }
