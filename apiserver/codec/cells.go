@@ -38,10 +38,11 @@ func (c cells) append(b []byte, now time.Time) []byte {
 	return append(b, c.bytes[at:]...)
 }
 
-// cellsOf makes the cells of an object, which are those of the version that is stored.
+// cellsOf makes the cells of an object. The columns of a resource with a Conversion are
+// about the version that is stored.
 func (t *table) cellsOf(obj map[string]any) (cells, error) {
 	shown := obj
-	if t.res != nil {
+	if t.res != nil && t.res.Conversion != "" {
 		var err error
 		if shown, err = t.res.ToStored(obj); err != nil {
 			return cells{}, err

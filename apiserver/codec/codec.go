@@ -9,14 +9,15 @@
 // is decoded to answer in JSON.
 //
 // Where another form of a version is needed (protobuf, or the fields of another
-// group version, see kinds.Move and kinds.Conversion) it is made on first demand and kept beside the
-// version, within a bound in bytes for the whole process.
+// group version, see Resource.ToStored in package kinds) it is made on first demand and
+// kept beside the version, within a bound in bytes for the whole process.
 //
 // DESIGN.md says what lists and bodies cost in memory.
 package codec
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
@@ -38,10 +39,10 @@ func Encode(obj map[string]any) (value []byte, offset uint32, err error) {
 }
 
 // EncodeFor is Encode for a tree with the fields of res, which may not be those
-// of the version that is stored (Resource.Moves, Resource.Conversion).
+// of the version that is stored (Resource.ToStored).
 func EncodeFor(res *kinds.Resource, obj map[string]any) (value []byte, offset uint32, err error) {
 	if res.Converts() {
-		if obj, err = converted(res, obj, toStored); err != nil {
+		if obj, err = res.ToStored(obj); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -77,7 +78,7 @@ func decodeValue(res *kinds.Resource, v *mvcc.Version, value []byte) (map[string
 		return nil, fmt.Errorf("decode stored %s %s: not an object", res.Plural, key)
 	}
 	if res.Converts() {
-		if obj, err = converted(res, obj, fromStored); err != nil {
+		if obj, err = res.FromStored(obj); err != nil {
 			return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
 		}
 	}
@@ -155,10 +156,32 @@ func metadataOf(key string, value []byte) ([]byte, error) {
 // of selectors.
 func content(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
 	if !asStored(res, v) {
-		return deriveBytes(movedJSON, res, v, rev, func() ([]byte, error) { return moveValue(res, v, rev) })
+		return deriveBytes(convertedJSON, res, v, rev, func() ([]byte, error) { return convertedValue(res, v, rev) })
 	}
 	if rev == v.Revision || v.RevisionOffset == 0 {
 		return v.Value, nil
 	}
 	return withRevision(v.Value, v.RevisionOffset, rev), nil
+}
+
+// convertedValue is a version in the stored form with the fields of res, which are not
+// those that it is stored with.
+func convertedValue(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
+	obj, err := DecodeStored(res, v)
+	if err != nil {
+		return nil, err
+	}
+	value, offset, err := Encode(obj)
+	if err != nil {
+		return nil, err
+	}
+	return withRevision(value, offset, rev), nil
+}
+
+// withRevision is value with the digits of rev at offset.
+func withRevision(value []byte, offset uint32, rev proto.Revision) []byte {
+	out := make([]byte, 0, len(value)+20)
+	out = append(out, value[:offset]...)
+	out = strconv.AppendUint(out, uint64(rev), 10)
+	return append(out, value[digitsEnd(value, offset):]...)
 }

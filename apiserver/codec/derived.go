@@ -16,7 +16,7 @@ type form uint8
 const (
 	objectProto   form = iota // the typed protobuf message
 	metadataProto             // PartialObjectMetadata as a protobuf message
-	movedJSON                 // the stored form with another version's fields
+	convertedJSON             // the stored form with another version's fields
 	tableCells                // the cells of a row; the only form that has ages
 )
 

@@ -92,7 +92,7 @@ func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]
 		switch {
 		case res.Converts(): // made on the way, not kept beside the message
 			var err error
-			if value, err = moveValue(res, v, rev); err != nil {
+			if value, err = convertedValue(res, v, rev); err != nil {
 				return nil, err
 			}
 		case rev != v.Revision && v.RevisionOffset != 0:

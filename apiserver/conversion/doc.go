@@ -1,4 +1,6 @@
-// Package conversion has webhooks convert custom resources between versions.
+// Package conversion has webhooks convert custom resources between versions, and does
+// nothing else: built-in versions are converted in package kinds, custom ones without a
+// webhook in package crd. The DESIGN.md of package kinds puts the three in order.
 //
 // The types to know:
 //

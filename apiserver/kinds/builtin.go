@@ -156,6 +156,8 @@ func check(r *Resource) error {
 		return fmt.Errorf("moves and a conversion need a storageVersion")
 	case r.Conversion != "" && conversions[r.Conversion].ToStored == nil:
 		return fmt.Errorf("unknown conversion %q", r.Conversion)
+	case r.Conversion != "" && len(r.Moves) > 0:
+		return fmt.Errorf("moves and a conversion exclude each other: the code can say what moves say")
 	case (r.Conversion == "") != (r.StorageModel == ""):
 		return fmt.Errorf("a conversion has a storageModel, and nothing else has")
 	}

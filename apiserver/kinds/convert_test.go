@@ -74,3 +74,90 @@ func encode(t *testing.T, obj map[string]any) string {
 	}
 	return string(raw)
 }
+
+// TestMoves: moves lead to the stored version's fields and back, whatever the object
+// has of them, and leave the object that they are given as it is.
+func TestMoves(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		moves         []Move
+		shown, stored string
+		oneWay        bool // back is another object: what is no object gave way
+	}{
+		{name: "of another name", moves: []Move{{"note", "message"}}, shown: `{"metadata":{"name":"n"},"note":"a"}`, stored: `{"metadata":{"name":"n"},"message":"a"}`},
+		{name: "absent", moves: []Move{{"note", "message"}}, shown: `{"reason":"r"}`, stored: `{"reason":"r"}`},
+		{name: "exchanged", moves: []Move{{"a", "b"}, {"b", "a"}}, shown: `{"a":1,"b":2}`, stored: `{"a":2,"b":1}`},
+		{name: "deeper", moves: []Move{{"spec.a", "spec.old.a"}}, shown: `{"spec":{"a":1,"b":2,"old":{"c":3}}}`, stored: `{"spec":{"b":2,"old":{"a":1,"c":3}}}`},
+		{name: "below what is no object", moves: []Move{{"spec.a", "b"}}, shown: `{"spec":"x"}`, stored: `{"spec":"x"}`},
+		{name: "into what is no object", moves: []Move{{"a", "spec.a"}}, shown: `{"a":1,"spec":"x"}`, stored: `{"spec":{"a":1}}`, oneWay: true},
+		{name: "null", moves: []Move{{"a", "b"}}, shown: `{"a":null}`, stored: `{"b":null}`},
+	} {
+		res := &Resource{Version: "v2", Kind: "Thing", Plural: "things", StorageVersion: "v1", Moves: c.moves}
+		check := func(what string, convert func(map[string]any) (map[string]any, error), in, want string) {
+			t.Helper()
+			obj := decode(t, in)
+			got, err := convert(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(decode(t, want), got); d != "" {
+				t.Errorf("%s %s: -want +got\n%s", c.name, what, d)
+			}
+			if d := cmp.Diff(decode(t, in), obj); d != "" {
+				t.Errorf("%s %s changed what it was given:\n%s", c.name, what, d)
+			}
+		}
+		check("to stored", res.ToStored, c.shown, c.stored)
+		if !c.oneWay {
+			check("from stored", res.FromStored, c.stored, c.shown)
+		}
+	}
+}
+
+// TestConvert: an object of one version in another, by moves, by code, or by its type
+// alone; it is a new one, even where both versions have the same fields.
+func TestConvert(t *testing.T) {
+	all, err := Available()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, to  schema.GroupVersionKind
+		obj, want string
+	}{
+		{
+			schema.GroupVersionKind{Version: "v1", Kind: "Event"}, schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"},
+			`{"apiVersion":"v1","kind":"Event","message":"m","count":2}`, `{"apiVersion":"events.k8s.io/v1","kind":"Event","note":"m","deprecatedCount":2}`,
+		},
+		{
+			schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, schema.GroupVersionKind{Version: "v1", Kind: "Event"},
+			`{"apiVersion":"events.k8s.io/v1","kind":"Event","note":"m"}`, `{"apiVersion":"v1","kind":"Event","message":"m"}`,
+		},
+		{
+			schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}, schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"},
+			`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{},"spec":{"maxReplicas":3}}`,
+			`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{},"spec":{"maxReplicas":3}}`,
+		},
+		{
+			schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "IPAddress"}, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1beta1", Kind: "IPAddress"},
+			`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress"}`, `{"apiVersion":"networking.k8s.io/v1beta1","kind":"IPAddress"}`,
+		},
+	} {
+		from, to := all.LookupKind(c.from), all.LookupKind(c.to)
+		if from == nil || to == nil {
+			t.Errorf("%s or %s is not there", c.from, c.to)
+			continue
+		}
+		obj := decode(t, c.obj)
+		got, err := Convert(obj, from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(decode(t, c.want), decode(t, encode(t, got))); d != "" {
+			t.Errorf("%s to %s: -want +got\n%s", c.from, c.to, d)
+		}
+		if d := cmp.Diff(decode(t, c.obj), obj); d != "" {
+			t.Errorf("%s to %s changed what it was given:\n%s", c.from, c.to, d)
+		}
+	}
+}

@@ -66,6 +66,7 @@ func TestStrictLoader(t *testing.T) {
 		"column without cell": "version: v1\nresources: [{kind: A, plural: as, columns: [{name: X}]}]",
 		"no plural":           "version: v1\nresources: [{kind: A}]",
 		"name rule":           "version: v1\nresources: [{kind: A, plural: as, nameRule: any}]",
+		"moves and code":      "version: v2\nresources: [{kind: A, plural: as, storageVersion: v1, conversion: autoscaling/v1, storageModel: A, moves: [{from: a, to: b}]}]",
 		"scale without paths": "version: v1\nresources: [{kind: A, plural: as, subresources: [{name: scale}]}]",
 	} {
 		if _, err := parse([]byte(text)); err == nil {

@@ -236,7 +236,7 @@ func (s *Store) convertTree(ctx context.Context, obj tree.Object, to *crd.Versio
 func (s *Store) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
 	if v == nil {
-		return codec.Convert(obj, from, to)
+		return kinds.Convert(obj, from, to)
 	}
 	ctx, cancel := context.WithTimeout(s.Life, fieldConversion)
 	defer cancel()

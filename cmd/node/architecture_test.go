@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	"apiserver/fieldmanager": {ours: []string{"apiserver/schema"}, reach: noRaft},
 	// It decodes what it patches, and fieldValidation is codec's.
 	"apiserver/patch": {ours: []string{"apiserver/codec"}, reach: noRaft},
-	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status", "apiserver/tree"}, reach: noRaft},
+	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// What kinds have as code: trees in, errors out.
