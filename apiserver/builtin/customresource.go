@@ -22,7 +22,7 @@ var definitionStrategy = objects.Strategy{
 		}
 		return crd.PrepareStatus(obj, old == nil)
 	},
-	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+	ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
 		return crd.ValidateDefinition(o.Context, obj, old, o.Info.Subresource == "status")
 	},
 	ValidatesAll: true,
@@ -37,7 +37,7 @@ var Custom = objects.Strategy{
 		}
 		return nil
 	},
-	Validate: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+	ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
 		v := crd.Of(o.Resource)
 		if o.Info.Subresource == "status" {
 			return v.ValidateStatus(o.Context, obj, old)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/rules"
 )
 
 // Config is what some kinds need to know.
@@ -36,7 +37,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
 		account.Posts = map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}
 	}
-	return map[string]*objects.Strategy{
+	all := map[string]*objects.Strategy{
 		"namespaces":      &namespaceStrategy,
 		"secrets":         &secretStrategy,
 		"services":        {Allocate: ranges.allocate, Held: heldByService},
@@ -63,4 +64,16 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"selfsubjectreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.myself)},
 		"tokenreviews.authentication.k8s.io":             {Post: objects.CreaterOf(nil, ask.token)},
 	}
+	for resource, r := range rules.All() {
+		h := objects.Strategy{}
+		if own := all[resource.String()]; own != nil {
+			h = *own
+		}
+		if r.Prepare != nil {
+			h.Prepare = r.Prepare
+		}
+		h.Validate, h.ValidateClients = r.Validate, r.ValidateClients
+		all[resource.String()] = &h
+	}
+	return all
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
@@ -62,7 +61,7 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if err != nil {
 		return err
 	}
-	h, r := o.Strategy(), o.rules()
+	h := o.Strategy()
 	if err := o.fillIn(h, model, obj, old); err != nil {
 		return err
 	}
@@ -72,10 +71,10 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 		}
 		errs = o.metaErrors(meta, oldMeta)
 	}
-	if err := o.prepare(h, r, obj, old); err != nil {
+	if err := o.prepare(h, obj, old); err != nil {
 		return err
 	}
-	if errs, err = o.validate(h, r, model, obj, old, errs); err != nil {
+	if errs, err = o.validate(h, model, obj, old, errs); err != nil {
 		return err
 	}
 	if h.Allocate != nil && len(errs) == 0 {
@@ -97,16 +96,6 @@ func (o *Op) metaErrors(meta, oldMeta tree.Object) field.ErrorList {
 	}
 	return errs
 }
-
-// rules are those of the operation's resource; never nil.
-func (o *Op) rules() *rules.Rules {
-	if o.Resource.Custom || o.Subresource != nil && o.Subresource.Name != "scale" {
-		return &noRules // other subresources have rules of their own
-	}
-	return rules.Of(o.Resource.GroupResource())
-}
-
-var noRules rules.Rules
 
 // fillIn adds what clients leave out, and says who owns the fields then.
 func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
@@ -142,12 +131,9 @@ func (o *Op) admissionAttributes(obj, old tree.Object) *admission.Attributes {
 
 // prepare fills in what the server generates and takes out what cannot be written; it may
 // depend on the user, who may be refused.
-func (o *Op) prepare(h *Strategy, r *rules.Rules, obj, old tree.Object) error {
+func (o *Op) prepare(h *Strategy, obj, old tree.Object) error {
 	if h.Prepare != nil {
 		h.Prepare(obj, old)
-	}
-	if r.Prepare != nil {
-		r.Prepare(obj, old)
 	}
 	if h.ForUser != nil {
 		return h.ForUser(o, obj, old)
@@ -157,7 +143,7 @@ func (o *Op) prepare(h *Strategy, r *rules.Rules, obj, old tree.Object) error {
 
 // validate adds what is wrong with an object that is complete to errs. The error is that
 // it could not be found out.
-func (o *Op) validate(h *Strategy, r *rules.Rules, model *schema.Model, obj, old tree.Object, errs field.ErrorList) (field.ErrorList, error) {
+func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, errs field.ErrorList) (field.ErrorList, error) {
 	if !h.ValidatesAll {
 		found, err := o.checkModel(model, obj)
 		if err != nil {
@@ -168,14 +154,15 @@ func (o *Op) validate(h *Strategy, r *rules.Rules, model *schema.Model, obj, old
 	if old != nil {
 		errs = append(errs, immutableErrors(o.Resource, obj, old)...)
 	}
-	if r.Validate != nil {
-		errs = append(errs, newErrors(r.Validate(obj, old), errs)...)
+	whole := o.Subresource == nil || o.Subresource.Name == "scale"
+	if whole && h.Validate != nil {
+		errs = append(errs, newErrors(h.Validate(obj, old), errs)...)
 	}
-	if r.ValidateClients != nil && o.Client {
-		errs = append(errs, newErrors(r.ValidateClients(obj, old), errs)...)
+	if whole && o.Client && h.ValidateClients != nil {
+		errs = append(errs, newErrors(h.ValidateClients(obj, old), errs)...)
 	}
-	if h.Validate != nil {
-		found, err := h.Validate(o, obj, old)
+	if h.ValidateWith != nil {
+		found, err := h.ValidateWith(o, obj, old)
 		if err != nil {
 			return nil, err
 		}

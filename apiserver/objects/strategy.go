@@ -7,20 +7,32 @@ import (
 
 // Strategy is what the objects of one kind have as code; everything else is the same for
 // every kind, or data (package kinds). Functions that are nil do nothing. In a write they
-// run in the order in which they stand here. obj is the object as it will be, old as it
-// was, nil for a create. Values of obj may be shared and are replaced, not changed. All
-// of them may run several times for one operation.
+// run in the order in which they stand here; the words are those of upstream's
+// RESTCreateStrategy and RESTUpdateStrategy where it has one. obj is the object as it will
+// be, old as it was, nil for a create. Values of obj below its first level and its metadata
+// may be shared with other trees and are replaced, not changed. All of them may run several
+// times for one operation.
 type Strategy struct {
 	// Complete fills in what clients leave out, after the model's defaults and before
 	// anybody owns the fields.
 	Complete func(o *Op, obj, old tree.Object) error
-	// Prepare completes an object before it is validated.
+	// Prepare fills in what the server generates, and takes out what cannot be written
+	// (upstream's PrepareForCreate and PrepareForUpdate). The object has its name, its uid
+	// and its defaults.
 	Prepare func(obj, old tree.Object)
 	// ForUser completes or refuses an object for the user, once it is prepared and
 	// before it is validated.
 	ForUser func(o *Op, obj, old tree.Object) error
-	// Validate adds to what the model says of an object that is complete, or says it all.
-	Validate     func(o *Op, obj, old tree.Object) (field.ErrorList, error)
+	// Validate adds to what the model says of an object that is complete (upstream's
+	// Validate and ValidateUpdate). Writes of the object itself and of its scale come by;
+	// other subresources are checked by their Part.
+	Validate func(obj, old tree.Object) field.ErrorList
+	// ValidateClients is Validate for what clients send, and the node itself may write.
+	ValidateClients func(obj, old tree.Object) field.ErrorList
+	// ValidateWith is Validate for kinds that need the operation for it; writes of all
+	// subresources come by. The error is that it could not be found out. ValidatesAll: it
+	// says all, and the model nothing.
+	ValidateWith func(o *Op, obj, old tree.Object) (field.ErrorList, error)
 	ValidatesAll bool
 	// Allocate completes a valid object with what only one object of the cluster may
 	// have. errs are for the client.

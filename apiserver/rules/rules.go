@@ -4,7 +4,7 @@
 //
 // The types to know:
 //
-//   - Rules of one resource; Of finds them.
+//   - Rules of one resource; All is the table of them.
 package rules
 
 import (
@@ -51,12 +51,5 @@ var byResource = map[schema.GroupResource]*Rules{
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   {Validate: webhooks},
 }
 
-var none Rules
-
-// Of returns the rules of a resource; there may be none.
-func Of(r schema.GroupResource) *Rules {
-	if found := byResource[r]; found != nil {
-		return found
-	}
-	return &none
-}
+// All are the rules of all resources that have some.
+func All() map[schema.GroupResource]*Rules { return byResource }

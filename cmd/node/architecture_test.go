@@ -73,7 +73,7 @@ var rooms = map[string]room{
 	"apiserver/objects": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
-		"apiserver/rules", "apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
+		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	// What kinds have as code: it sees objects and operations, never a request.
 	"apiserver/builtin": {ours: []string{
