@@ -14,8 +14,7 @@
 //
 //   - request: what is asked for, parsed.
 //   - objects: what is done with objects, without HTTP; storage is the loop around it.
-//   - builtin, rules: what kinds have as code. kinds, schema: what they have
-//     as data.
+//   - builtin: what kinds have as code. kinds, schema: what they have as data.
 //   - admission: what may change or refuse a write; an interface, no plugins yet.
 //   - tree: decoded objects, their metadata and conditions.
 //   - controllers: what the leader's node does with objects by itself.

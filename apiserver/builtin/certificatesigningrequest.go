@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 var signingRequestStrategy = objects.Strategy{
-	ForUser: requestedBy,
-	Parts:   map[string]objects.Part{"approval": takeApproval, "status": takeRequestStatus},
+	ForUser:  requestedBy,
+	Validate: validateSigningRequest,
+	Parts:    map[string]objects.Part{"approval": takeApproval, "status": takeRequestStatus},
 }
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
@@ -85,7 +85,7 @@ func takeRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
 		return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
 	}
 	if encoded, _ := now.(string); encoded != "" && was == nil {
-		if err := rules.Certificate(encoded); err != nil {
+		if err := validateCertificate(encoded); err != nil {
 			return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
 		}
 	}

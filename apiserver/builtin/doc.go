@@ -9,6 +9,12 @@
 //
 // What a kind has as code sees objects and an objects.Op: the user, the state, the
 // conditions of the write. It never sees the request, and what it answers is sent by
-// others. Relations between fields that no schema can state, and that need nothing but the
-// object, are in package rules.
+// others.
+//
+// Prepare and Validate of a strategy see the object alone: they are pure, and tested as
+// tables (testdata) without a server. They work on decoded trees that have been through
+// package schema, and say what no schema can state: fields that the server generates, and
+// relations between fields. They are no room of their own, because the reader of a kind
+// wants all of its code in one place, and the types of Strategy keep them pure already.
+// Package service below has a room: the node reads its flags by it.
 package builtin

@@ -2,125 +2,185 @@ package builtin
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// mirrorAnnotation marks the pods that a kubelet has from a file of its own.
-const mirrorAnnotation = "kubernetes.io/config.mirror"
-
-// takeEphemeralContainers is the part of pods/ephemeralcontainers: containers may be
-// added to a pod that runs, and those that are there stay as they are.
-func takeEphemeralContainers(o *objects.Op, obj, sent, old tree.Object) error {
-	const path = "spec.ephemeralContainers"
-	if tree.Lookup(old, "metadata.annotations") != nil && tree.As(tree.Lookup(old, "metadata.annotations"))[mirrorAnnotation] != nil {
-		return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")})
-	}
-	now := byName(tree.Lookup(sent, path))
-	var errs field.ErrorList
-	was, _ := tree.Lookup(old, path).([]any)
-	for _, x := range was {
-		name := tree.Text(tree.As(x), "name")
-		switch {
-		case now[name] == nil:
-			errs = append(errs, field.Forbidden(tree.Path(path), fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
-		case !tree.Equal(defaulted(o, now[name]), x):
-			errs = append(errs, field.Forbidden(tree.Path(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
-		}
-	}
-	errs = append(errs, ephemeralPaths(tree.Lookup(sent, path))...)
-	if len(errs) > 0 {
-		return o.Invalid(o.Info.Name, errs)
-	}
-	spec := tree.Clone(old["spec"])
-	tree.CopyField(spec, tree.As(sent["spec"]), "ephemeralContainers")
-	obj["spec"] = spec
-	return nil
+var podStrategy = objects.Strategy{
+	Validate: validatePod,
+	Parts:    map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
+	Posts: map[string]*objects.Creater{
+		"binding":  createBinding,
+		"eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1"),
+	},
 }
 
-// ephemeralPaths refuses paths within volumes: nobody has checked them when the pod was made.
-func ephemeralPaths(containers any) (errs field.ErrorList) {
-	all, _ := containers.([]any)
-	for i, x := range all {
-		mounts, _ := tree.As(x)["volumeMounts"].([]any)
-		for j, m := range mounts {
-			for _, name := range [...]string{"subPath", "subPathExpr"} {
-				if tree.Text(tree.As(m), name) != "" {
-					at := field.NewPath("spec", "ephemeralContainers").Index(i).Child("volumeMounts").Index(j).Child(name)
-					errs = append(errs, field.Forbidden(at, "cannot be set for an Ephemeral Container"))
+const podFieldsThatChange = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// validatePod checks names within a pod, and what of a pod may change.
+func validatePod(obj, old tree.Object) field.ErrorList {
+	path := field.NewPath("spec")
+	spec := tree.As(obj["spec"])
+	errs := uniqueNames(spec, path)
+	errs = append(errs, volumeMounts(spec, path)...)
+	if old == nil {
+		errs = append(errs, podPaths(spec, path)...) // none of it can change
+		if len(tree.List(spec["ephemeralContainers"])) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
+		}
+	} else {
+		errs = append(errs, podUpdate(spec, tree.As(old["spec"]), path)...)
+	}
+	return errs
+}
+
+// uniqueNames checks that no two containers and no two volumes have the same name.
+func uniqueNames(spec tree.Object, path *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
+		for i, c := range tree.List(spec[kind]) {
+			name := tree.Text(tree.As(c), "name")
+			if seen[name] && name != "" {
+				errs = append(errs, field.Duplicate(path.Child(kind).Index(i).Child("name"), name))
+			}
+			seen[name] = true
+		}
+	}
+	volumes := map[string]bool{}
+	for i, v := range tree.List(spec["volumes"]) {
+		name := tree.Text(tree.As(v), "name")
+		if volumes[name] && name != "" {
+			errs = append(errs, field.Duplicate(path.Child("volumes").Index(i).Child("name"), name))
+		}
+		volumes[name] = true
+	}
+	return errs
+}
+
+// volumeMounts checks that what containers mount is there, once per place.
+func volumeMounts(spec tree.Object, path *field.Path) (errs field.ErrorList) {
+	volumes := map[string]bool{}
+	for _, v := range tree.List(spec["volumes"]) {
+		volumes[tree.Text(tree.As(v), "name")] = true
+	}
+	for _, kind := range [...]string{"initContainers", "containers"} {
+		for i, c := range tree.List(spec[kind]) {
+			places := map[string]bool{}
+			for j, m := range tree.List(tree.As(c)["volumeMounts"]) {
+				at := path.Child(kind).Index(i).Child("volumeMounts").Index(j)
+				name, place := tree.Text(tree.As(m), "name"), tree.Text(tree.As(m), "mountPath")
+				if name != "" && !volumes[name] {
+					errs = append(errs, field.NotFound(at.Child("name"), name))
 				}
+				if place != "" && places[place] {
+					errs = append(errs, field.Invalid(at.Child("mountPath"), place, "must be unique"))
+				}
+				places[place] = true
 			}
 		}
 	}
 	return errs
 }
 
-// defaulted returns an ephemeral container as it is with defaults, which is
-// what it is compared with.
-func defaulted(o *objects.Op, x any) any {
-	model, err := o.Model()
-	if err != nil {
-		return x
+func podUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
+	before := tree.Clone(old)
+	for _, kind := range [...]string{"containers", "initContainers"} {
+		now, was := tree.List(spec[kind]), tree.List(old[kind])
+		if len(now) != len(was) {
+			return append(errs, field.Forbidden(path.Child(kind), "pod updates may not add or remove containers"))
+		}
+		if len(was) > 0 {
+			before[kind] = withImages(was, now)
+		}
 	}
-	whole := tree.Object{"metadata": tree.Object{}, "spec": tree.Object{"ephemeralContainers": []any{tree.Clone(x)}}}
-	err = model.Default(whole)
-	list, _ := tree.Lookup(whole, "spec.ephemeralContainers").([]any)
-	if err != nil || len(list) != 1 {
-		return x
+	errs = append(errs, deadline(spec, old, path)...)
+	errs = append(errs, addedOnly(tree.List(spec["tolerations"]), tree.List(old["tolerations"]), path.Child("tolerations"))...)
+	gates := map[string]bool{} // a gate is its name
+	for _, gate := range tree.List(old["schedulingGates"]) {
+		gates[tree.Text(tree.As(gate), "name")] = true
 	}
-	return list[0]
+	for i, gate := range tree.List(spec["schedulingGates"]) {
+		if !gates[tree.Text(tree.As(gate), "name")] {
+			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+tree.Text(tree.As(gate), "name")+"'"))
+		}
+	}
+	carry(before, spec, "activeDeadlineSeconds", "tolerations", "schedulingGates")
+	if n, _ := tree.Int(old["terminationGracePeriodSeconds"]); n < 0 && spec["terminationGracePeriodSeconds"] == int64(1) {
+		carry(before, spec, "terminationGracePeriodSeconds")
+	}
+	if len(tree.List(old["schedulingGates"])) > 0 {
+		// Where a pod that waits may run can be narrowed down.
+		carry(before, spec, "nodeSelector", "affinity")
+	}
+	if !semanticEqual(spec, before) {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%s", podFieldsThatChange, differing(spec, before))))
+	}
+	return errs
 }
 
-// byName indexes a list of objects by their names.
-func byName(list any) map[string]any {
-	out := map[string]any{}
-	all, _ := list.([]any)
-	for _, x := range all {
-		out[tree.Text(tree.As(x), "name")] = x
+// withImages are containers with the images of others.
+func withImages(containers, from []any) []any {
+	out := make([]any, len(containers))
+	for i, c := range containers {
+		changed := tree.Clone(c)
+		carry(changed, tree.As(from[i]), "image")
+		out[i] = changed
 	}
 	return out
 }
 
-// takeResources is the part of pods/resize: what containers, and the pod as a whole,
-// may consume. The containers themselves must be those that are there.
-func takeResources(o *objects.Op, obj, sent, old tree.Object) error {
-	spec := tree.Clone(old["spec"])
-	sentSpec := tree.As(sent["spec"])
-	tree.CopyField(spec, sentSpec, "resources")
-	for _, list := range [...]string{"containers", "initContainers"} {
-		merged, err := mergeResources(o, list, sentSpec[list], spec[list])
-		if err != nil {
-			return err
-		}
-		if merged != nil {
-			spec[list] = merged
-		}
+func deadline(spec, old tree.Object, path *field.Path) field.ErrorList {
+	path = path.Child("activeDeadlineSeconds")
+	now, set := tree.Int(spec["activeDeadlineSeconds"])
+	was, had := tree.Int(old["activeDeadlineSeconds"])
+	switch {
+	case set && had && was < now:
+		return field.ErrorList{field.Invalid(path, now, "must be less than or equal to previous value")}
+	case !set && had:
+		return field.ErrorList{field.Invalid(path, nil, "must not update from a positive integer to nil value")}
 	}
-	obj["spec"] = spec
 	return nil
 }
 
-func mergeResources(o *objects.Op, name string, sent, old any) ([]any, error) {
-	now, _ := sent.([]any)
-	was, _ := old.([]any)
-	refused := func(why string) error {
-		return status.Invalid(o.Resource.GVK().GroupKind(), o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", name), why)})
+// addedOnly checks that all old tolerations are still there; tolerationSeconds of
+// one that is there may change.
+func addedOnly(now, old []any, path *field.Path) field.ErrorList {
+	there := make(map[toleration]bool, len(now))
+	for _, v := range now {
+		there[tolerationOf(v)] = true
 	}
-	if len(now) != len(was) {
-		return nil, refused("containers may not be added or removed on resize")
-	}
-	var out []any
-	for i := range was {
-		x := tree.Clone(was[i])
-		if tree.Text(tree.As(now[i]), "name") != tree.Text(x, "name") {
-			return nil, refused("containers may not be renamed or reordered on resize")
+	for _, v := range old {
+		if !there[tolerationOf(v)] {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
 		}
-		tree.CopyField(x, tree.As(now[i]), "resources")
-		tree.CopyField(x, tree.As(now[i]), "resizePolicy")
-		out = append(out, x)
 	}
-	return out, nil
+	return nil
+}
+
+// toleration is one without its tolerationSeconds.
+type toleration struct{ key, operator, value, effect string }
+
+func tolerationOf(v any) toleration {
+	t := tree.As(v)
+	return toleration{tree.Text(t, "key"), tree.Text(t, "operator"), tree.Text(t, "value"), tree.Text(t, "effect")}
+}
+
+// differing names the fields of two objects that are not the same.
+func differing(a, b tree.Object) string {
+	var names []string
+	for name := range a {
+		if !semanticEqual(a[name], b[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("changed: %q", names)
 }

@@ -23,6 +23,11 @@ var (
 	}
 )
 
+// createBinding is posted to a pod, and as a Binding that names one.
+var createBinding = objects.CreaterOf(bindingKind, bindPod)
+
+var bindingStrategy = objects.Strategy{Post: createBinding}
+
 // bindPod serves POST pods/NAME/binding and the older POST bindings: it says on which
 // node a pod runs, once.
 func bindPod(o *objects.Op, b *corev1.Binding) (objects.Created, error) {

@@ -1,134 +1,136 @@
 package builtin
 
 import (
-	"context"
-	"errors"
+	"slices"
+	"strings"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/tree"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Nobody grants what he does not have himself: neither by writing a role, unless he
-// may escalate it, nor by binding one, unless he may bind it.
-type escalation struct{ roles Roles }
+const rbacGroup = "rbac.authorization.k8s.io"
 
-// Roles says who has which permissions. *rbac.Authorizer satisfies it.
-type Roles interface {
-	// Mark stands for what is in force; Changed reports whether a role or a binding has changed
-	// since, or may have. Both must be cheap.
-	Mark() rbac.Mark
-	Changed(since rbac.Mark) bool
-	// RulesFor returns a user's rules in a namespace and the whole cluster. With
-	// an error they are incomplete.
-	RulesFor(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)
-	// RulesOfRole returns the rules of the role that a binding in a namespace, or
-	// of the cluster, refers to. Errors: NotFound.
-	RulesOfRole(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
-	// ConfirmNoEscalation is nil if a user has all that the rules allow. The error
-	// is the reason of a refusal, or rbac.ErrTooManyCombinations, or the context's.
-	ConfirmNoEscalation(ctx context.Context, u *auth.User, namespace string, rules []rbacv1.PolicyRule) error
-}
+func validateRole(obj, _ tree.Object) field.ErrorList { return policyRules(obj, true) }
 
-// unchecked reports whether a write of roles or bindings needs no check: without
-// roles there is nothing to escalate to, system:masters has everything, and who
-// only changes what garbage collection goes by grants nothing.
-func (e *escalation) unchecked(o *objects.Op, obj, old tree.Object) bool {
-	return e.roles == nil || o.User.InGroup(auth.Masters) || old != nil && onlyCollectionFields(obj, old)
-}
-
-// onlyCollectionFields reports whether two versions differ in nothing but what
-// holds an object and who owns it.
-func onlyCollectionFields(obj, old tree.Object) bool {
-	strip := func(t tree.Object) tree.Object {
-		work, meta, err := tree.WithOwnMeta(t)
-		if err != nil {
-			return t
+func validateClusterRole(obj, _ tree.Object) field.ErrorList {
+	errs := policyRules(obj, false)
+	rule, ok := obj["aggregationRule"].(tree.Object)
+	if !ok {
+		return errs
+	}
+	path := field.NewPath("aggregationRule", "clusterRoleSelectors")
+	selectors := tree.List(rule["clusterRoleSelectors"])
+	if len(selectors) == 0 {
+		errs = append(errs, field.Required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+	}
+	for i, x := range selectors {
+		var s metav1.LabelSelector
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(x), &s); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i), x, "invalid label selector."))
+			continue
 		}
-		for _, name := range [...]string{"ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion"} {
-			delete(meta, name)
+		errs = append(errs, metav1validation.ValidateLabelSelector(&s, metav1validation.LabelSelectorValidationOptions{}, path.Index(i))...)
+	}
+	return errs
+}
+
+// policyRules checks that each rule is about resources or about paths.
+func policyRules(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+	for i, x := range tree.List(obj["rules"]) {
+		rule, path := tree.As(x), field.NewPath("rules").Index(i)
+		groups, resources, names, urls := tree.List(rule["apiGroups"]), tree.List(rule["resources"]), tree.List(rule["resourceNames"]), tree.List(rule["nonResourceURLs"])
+		if len(urls) > 0 {
+			if namespaced {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls, "namespaced rules cannot apply to non-resource URLs"))
+			}
+			if len(groups) > 0 || len(resources) > 0 || len(names) > 0 {
+				errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls, "rules cannot apply to both regular resources and non-resource URLs"))
+			}
+			continue
 		}
-		return work
-	}
-	return tree.Equal(strip(obj), strip(old))
-}
-
-func (e *escalation) storeRole(o *objects.Op, obj, old tree.Object) error {
-	if e.unchecked(o, obj, old) {
-		return nil
-	}
-	name := tree.Text(tree.As(obj["metadata"]), "name")
-	asked := name
-	if o.Info.Verb == "create" {
-		asked = "" // as the path of a POST names nothing
-	}
-	if o.Permitted("escalate", o.Resource.GroupResource(), asked) {
-		return nil
-	}
-	var role rbacv1.ClusterRole // a Role has a part of its fields
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &role); err != nil {
-		return err
-	}
-	if err := e.confirmNoEscalation(o, name, "rules", role.Rules, ""); err != nil {
-		return err
-	}
-	// Who decides what is collected can gather anything, and keep others from taking
-	// it away.
-	if !collects(obj) && !collects(old) {
-		return nil
-	}
-	return e.confirmNoEscalation(o, name, "aggregationRule", rbac.Everything, "must have cluster-admin privileges to use the aggregationRule")
-}
-
-// confirmNoEscalation refuses to give rules that the user has not. at is the field of the
-// object that gives them; instead, if it is not empty, is said instead of what is missing.
-func (e *escalation) confirmNoEscalation(o *objects.Op, name, at string, rules []rbacv1.PolicyRule, instead string) error {
-	err := e.roles.ConfirmNoEscalation(o.Context, o.User, o.Info.ObjectNamespace, rules)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, rbac.ErrTooManyCombinations):
-		return o.Invalid(name, field.ErrorList{field.Forbidden(field.NewPath(at), err.Error())})
-	case o.Context.Err() != nil && errors.Is(err, o.Context.Err()):
-		return err
-	case instead != "":
-		err = errors.New(instead)
-	}
-	return apierrors.NewForbidden(o.Resource.GroupResource(), name, err)
-}
-
-func collects(obj tree.Object) bool {
-	list, _ := tree.Lookup(obj, "aggregationRule.clusterRoleSelectors").([]any)
-	return len(list) > 0
-}
-
-func (e *escalation) storeBinding(o *objects.Op, obj, old tree.Object) error {
-	if e.unchecked(o, obj, old) {
-		return nil
-	}
-	var ref rbacv1.RoleRef
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(obj["roleRef"]), &ref); err != nil {
-		return err
-	}
-	switch ref.Kind {
-	case "ClusterRole":
-		if o.Permitted("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "clusterroles"}, ref.Name) {
-			return nil
+		if len(groups) == 0 {
+			errs = append(errs, field.Required(path.Child("apiGroups"), "resource rules must supply at least one api group"))
 		}
-	case "Role":
-		if o.Permitted("bind", schema.GroupResource{Group: ref.APIGroup, Resource: "roles"}, ref.Name) {
-			return nil
+		if len(resources) == 0 {
+			errs = append(errs, field.Required(path.Child("resources"), "resource rules must supply at least one resource"))
 		}
 	}
-	rules, err := e.roles.RulesOfRole(ref, o.Info.ObjectNamespace)
-	if err != nil {
-		return err
+	return errs
+}
+
+func validateRoleBinding(obj, old tree.Object) field.ErrorList {
+	return append(roleRef(obj, old, "Role", "ClusterRole"), subjects(obj, true)...)
+}
+
+func validateClusterRoleBinding(obj, old tree.Object) field.ErrorList {
+	return append(roleRef(obj, old, "ClusterRole"), subjects(obj, false)...)
+}
+
+// roleRef checks what a binding refers to. That it is there at all is the schema's
+// to check.
+func roleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
+	ref, path := tree.As(obj["roleRef"]), field.NewPath("roleRef")
+	if group := tree.Text(ref, "apiGroup"); group != rbacGroup {
+		errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
 	}
-	return e.confirmNoEscalation(o, tree.Text(tree.As(obj["metadata"]), "name"), "roleRef", rules, "")
+	if kind := tree.Text(ref, "kind"); kind != "" && !slices.Contains(kinds, kind) {
+		errs = append(errs, field.NotSupported(path.Child("kind"), kind, kinds))
+	}
+	errs = append(errs, pathName(tree.Text(ref, "name"), path.Child("name"))...)
+	if old != nil {
+		was := tree.As(old["roleRef"])
+		for _, name := range [...]string{"apiGroup", "kind", "name"} {
+			if tree.Text(was, name) != tree.Text(ref, name) {
+				return append(errs, field.Invalid(path, ref, "cannot change roleRef"))
+			}
+		}
+	}
+	return errs
+}
+
+// pathName checks a name that only has to fit in a path.
+func pathName(name string, path *field.Path) (errs field.ErrorList) {
+	switch name {
+	case ".", "..":
+		errs = append(errs, field.Invalid(path, name, "may not be '"+name+"'"))
+	}
+	for _, c := range [...]string{"/", "%"} {
+		if strings.Contains(name, c) {
+			errs = append(errs, field.Invalid(path, name, "may not contain '"+c+"'"))
+		}
+	}
+	return errs
+}
+
+func subjects(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+	for i, x := range tree.List(obj["subjects"]) {
+		s, path := tree.As(x), field.NewPath("subjects").Index(i)
+		group := tree.Text(s, "apiGroup")
+		switch kind := tree.Text(s, "kind"); kind {
+		case "ServiceAccount":
+			if name := tree.Text(s, "name"); name != "" {
+				for _, msg := range validation.IsDNS1123Subdomain(name) {
+					errs = append(errs, field.Invalid(path.Child("name"), name, msg))
+				}
+			}
+			if group != "" {
+				errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{""}))
+			}
+			if !namespaced && tree.Text(s, "namespace") == "" {
+				errs = append(errs, field.Required(path.Child("namespace"), ""))
+			}
+		case "User", "Group":
+			if group != rbacGroup {
+				errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
+			}
+		case "":
+		default:
+			errs = append(errs, field.NotSupported(path.Child("kind"), kind, []string{"ServiceAccount", "User", "Group"}))
+		}
+	}
+	return errs
 }

@@ -40,6 +40,11 @@ type serviceRanges struct {
 	ports  service.PortRange
 }
 
+func serviceStrategy(cfg Config) *objects.Strategy {
+	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
+	return &objects.Strategy{Allocate: ranges.allocate, Held: heldByService}
+}
+
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 	if obj == nil {
 		return nil, nil

@@ -45,6 +45,14 @@ const (
 	extended          = 24 * 365 * 60 * 60
 )
 
+func serviceAccountStrategy(cfg Config) *objects.Strategy {
+	if cfg.Tokens == nil {
+		return &objects.Strategy{}
+	}
+	tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
+	return &objects.Strategy{Posts: map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}}
+}
+
 // tokenRequests issue tokens.
 type tokenRequests struct {
 	tokens Tokens

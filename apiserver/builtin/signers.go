@@ -6,7 +6,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/rules"
 	"github.com/quorate/quorate/apiserver/tree"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,7 +52,7 @@ func checkSubject(o *objects.Op, obj tree.Object) error {
 	if tree.Text(spec, "signerName") != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
-	request, err := rules.Request(spec["request"])
+	request, err := signingRequestOf(spec["request"])
 	if err != nil {
 		return nil // it is refused for that
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/rules"
 )
 
 // Config is what some kinds need to know.
@@ -25,55 +24,53 @@ type Config struct {
 	ServicePorts  service.PortRange
 }
 
-// Strategies are what kinds have as code, keyed by Resource.CodeName.
+// Strategies are what kinds have as code, keyed by Resource.CodeName. A strategy is in its
+// kind's file; those that the configuration has a part in are made here or there.
 func Strategies(cfg Config) map[string]*objects.Strategy {
 	grants := &escalation{roles: cfg.Roles}
-	role, binding := &objects.Strategy{ForUser: grants.storeRole}, &objects.Strategy{ForUser: grants.storeBinding}
-	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
 	ask := &reviews{roles: cfg.Roles, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
-	bind := objects.CreaterOf(bindingKind, bindPod)
-	account := &objects.Strategy{}
-	if cfg.Tokens != nil {
-		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
-		account.Posts = map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}
-	}
-	all := map[string]*objects.Strategy{
-		"namespaces":      &namespaceStrategy,
-		"secrets":         &secretStrategy,
-		"services":        {Allocate: ranges.allocate, Held: heldByService},
-		"serviceaccounts": account,
-		"pods": {
-			Parts: map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
-			Posts: map[string]*objects.Creater{"binding": bind, "eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1")},
-		},
-		"bindings": {Post: bind},
+	return map[string]*objects.Strategy{
+		"bindings":               &bindingStrategy,
+		"configmaps":             &configMapStrategy,
+		"endpoints":              &endpointsStrategy,
+		"events":                 &eventStrategy,
+		"namespaces":             &namespaceStrategy,
+		"pods":                   &podStrategy,
+		"podtemplates":           &podTemplateStrategy,
+		"replicationcontrollers": &workloadStrategy,
+		"secrets":                &secretStrategy,
+		"serviceaccounts":        serviceAccountStrategy(cfg),
+		"services":               serviceStrategy(cfg),
 
-		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   &webhookStrategy,
+		"validatingwebhookconfigurations.admissionregistration.k8s.io": &webhookStrategy,
 
 		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 
-		"clusterroles.rbac.authorization.k8s.io":        role,
-		"roles.rbac.authorization.k8s.io":               role,
-		"clusterrolebindings.rbac.authorization.k8s.io": binding,
-		"rolebindings.rbac.authorization.k8s.io":        binding,
+		"daemonsets.apps":  &workloadStrategy,
+		"deployments.apps": &workloadStrategy,
+		"replicasets.apps": &workloadStrategy,
 
-		"subjectaccessreviews.authorization.k8s.io":      {Post: objects.CreaterOf(nil, ask.subject)},
+		"selfsubjectreviews.authentication.k8s.io": {Post: objects.CreaterOf(nil, ask.myself)},
+		"tokenreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.token)},
+
 		"localsubjectaccessreviews.authorization.k8s.io": {Post: objects.CreaterOf(nil, ask.localSubject)},
 		"selfsubjectaccessreviews.authorization.k8s.io":  {Post: objects.CreaterOf(nil, ask.self)},
 		"selfsubjectrulesreviews.authorization.k8s.io":   {Post: objects.CreaterOf(nil, ask.rulesOfSelf)},
-		"selfsubjectreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.myself)},
-		"tokenreviews.authentication.k8s.io":             {Post: objects.CreaterOf(nil, ask.token)},
+		"subjectaccessreviews.authorization.k8s.io":      {Post: objects.CreaterOf(nil, ask.subject)},
+
+		"cronjobs.batch": &cronJobStrategy,
+		"jobs.batch":     &jobStrategy,
+
+		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
+
+		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
+
+		"events.events.k8s.io": &eventV1Strategy,
+
+		"clusterrolebindings.rbac.authorization.k8s.io": {ForUser: grants.storeBinding, Validate: validateClusterRoleBinding},
+		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole, Validate: validateClusterRole},
+		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding, Validate: validateRoleBinding},
+		"roles.rbac.authorization.k8s.io":               {ForUser: grants.storeRole, Validate: validateRole},
 	}
-	for resource, r := range rules.All() {
-		h := objects.Strategy{}
-		if own := all[resource.String()]; own != nil {
-			h = *own
-		}
-		if r.Prepare != nil {
-			h.Prepare = r.Prepare
-		}
-		h.Validate, h.ValidateClients = r.Validate, r.ValidateClients
-		all[resource.String()] = &h
-	}
-	return all
 }

@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	// What kinds have as code: it sees objects and operations, never a request.
 	"apiserver/builtin": {ours: []string{
 		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
-		"apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/rules", "apiserver/status",
+		"apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/status",
 		"apiserver/storage", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
@@ -105,10 +105,8 @@ var rooms = map[string]room{
 	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	// What kinds have as code: trees in, errors out.
-	"apiserver/rules":  {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/status": {ours: []string{"consistency", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
-	"apiserver/auth":   {reach: noRaft},
+	"apiserver/status":  {ours: []string{"consistency", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
+	"apiserver/auth":    {reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.

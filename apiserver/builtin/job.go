@@ -1,9 +1,9 @@
-package rules
+package builtin
 
 import (
 	"fmt"
-	"maps"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+var jobStrategy = objects.Strategy{Prepare: generateSelector, Validate: validateJob}
 
 // Labels that tie pods to their Job; the names without a prefix are the older ones.
 const (
@@ -31,15 +33,15 @@ func generateSelector(obj, old tree.Object) {
 	}
 	meta := tree.As(obj["metadata"])
 	name, uid := tree.Text(meta, "name"), tree.Text(meta, "uid")
-	spec, template, templateMeta := copyOf(obj["spec"]), copyOf(tree.Field(obj, "spec", "template")), copyOf(tree.Field(obj, "spec", "template", "metadata"))
-	set := copyOf(templateMeta["labels"])
+	spec, template, templateMeta := tree.Clone(obj["spec"]), tree.Clone(tree.Field(obj, "spec", "template")), tree.Clone(tree.Field(obj, "spec", "template", "metadata"))
+	set := tree.Clone(templateMeta["labels"])
 	for key, value := range map[string]string{jobNameLabel: name, oldJobNameLabel: name, controllerUIDLabel: uid, oldUIDLabel: uid} {
 		if _, found := set[key]; !found {
 			set[key] = value
 		}
 	}
-	selector := copyOf(spec["selector"])
-	match := copyOf(selector["matchLabels"])
+	selector := tree.Clone(spec["selector"])
+	match := tree.Clone(selector["matchLabels"])
 	if _, found := match[controllerUIDLabel]; !found {
 		match[controllerUIDLabel] = uid
 	}
@@ -49,18 +51,9 @@ func generateSelector(obj, old tree.Object) {
 	obj["spec"] = spec
 }
 
-// copyOf is a copy of an object, never nil.
-func copyOf(v any) tree.Object {
-	m := maps.Clone(tree.As(v))
-	if m == nil {
-		m = tree.Object{}
-	}
-	return m
-}
+var jobTemplate = validateTemplateAt("spec", "template")
 
-var jobTemplate = templateAt("spec", "template")
-
-func job(obj, old tree.Object) field.ErrorList {
+func validateJob(obj, old tree.Object) field.ErrorList {
 	path := field.NewPath("spec")
 	spec := tree.As(obj["spec"])
 	errs := generatedSelector(obj, old, path)
@@ -189,8 +182,8 @@ func indexedJob(obj tree.Object, path *field.Path) (errs field.ErrorList) {
 // jobUpdate lets the template of a Job change only while it is suspended and has
 // never started, and completions only together with parallelism.
 func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs field.ErrorList) {
-	if !Equal(spec["completions"], old["completions"]) {
-		elastic := tree.Text(spec, "completionMode") == "Indexed" && Equal(spec["completions"], spec["parallelism"]) && Equal(old["completions"], old["parallelism"])
+	if !semanticEqual(spec["completions"], old["completions"]) {
+		elastic := tree.Text(spec, "completionMode") == "Indexed" && semanticEqual(spec["completions"], spec["parallelism"]) && semanticEqual(old["completions"], old["parallelism"])
 		switch {
 		case tree.Text(spec, "completionMode") != "Indexed":
 			errs = append(errs, field.Invalid(path.Child("completions"), spec["completions"], "field is immutable"))
@@ -202,7 +195,7 @@ func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs
 	if old["suspend"] == true && state["startTime"] == nil {
 		before = withScheduling(before, tree.As(spec["template"]))
 	}
-	if !Equal(spec["template"], before) {
+	if !semanticEqual(spec["template"], before) {
 		errs = append(errs, field.Invalid(path.Child("template"), spec["template"], "field is immutable"))
 	}
 	return errs
@@ -211,7 +204,7 @@ func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs
 // withScheduling is a template with the parts of another that say where pods run
 // and what they ask for.
 func withScheduling(template, from tree.Object) tree.Object {
-	out, meta, spec := copyOf(template), copyOf(template["metadata"]), copyOf(template["spec"])
+	out, meta, spec := tree.Clone(template), tree.Clone(template["metadata"]), tree.Clone(template["spec"])
 	carry(meta, tree.As(from["metadata"]), "labels", "annotations")
 	fromSpec := tree.As(from["spec"])
 	carry(spec, fromSpec, "nodeSelector", "tolerations", "schedulingGates", "affinity")
@@ -233,7 +226,7 @@ func withResources(containers, from []any) any {
 	for i, c := range containers {
 		out[i] = c
 		if i < len(from) {
-			changed := copyOf(c)
+			changed := tree.Clone(c)
 			carry(changed, tree.As(from[i]), "resources")
 			out[i] = changed
 		}

@@ -1,10 +1,11 @@
-package rules
+package builtin
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -13,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
 )
+
+// webhookStrategy is that of both kinds of webhook configurations.
+var webhookStrategy = objects.Strategy{Validate: validateWebhooks}
 
 // reviewVersions are the versions of AdmissionReview that a server of this API speaks.
 var reviewVersions = []string{"v1", "v1beta1"}
@@ -28,9 +32,9 @@ type leniency struct {
 	known                                   map[string]bool // expressions that are stored
 }
 
-// webhooks checks the hooks of both kinds of configurations; a mutating one is a
+// validateWebhooks checks the hooks of both kinds of configurations; a mutating one is a
 // validating one for all that is checked here.
-func webhooks(obj, old tree.Object) field.ErrorList {
+func validateWebhooks(obj, old tree.Object) field.ErrorList {
 	now, err := hooksOf(obj)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("webhooks"), err)}

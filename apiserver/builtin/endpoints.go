@@ -1,18 +1,21 @@
-package rules
+package builtin
 
 import (
 	"fmt"
 	"net/netip"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// endpointAddresses checks the addresses of Endpoints. What is stored already is no
+var endpointsStrategy = objects.Strategy{ValidateClients: validateEndpoints}
+
+// validateEndpoints checks the addresses of Endpoints. What is stored already is no
 // reason to refuse an update that leaves it alone.
-func endpointAddresses(obj, old tree.Object) (errs field.ErrorList) {
-	if old != nil && Equal(obj["subsets"], old["subsets"]) {
+func validateEndpoints(obj, old tree.Object) (errs field.ErrorList) {
+	if old != nil && semanticEqual(obj["subsets"], old["subsets"]) {
 		return nil
 	}
 	for i, s := range tree.List(obj["subsets"]) {
@@ -27,43 +30,6 @@ func endpointAddresses(obj, old tree.Object) (errs field.ErrorList) {
 		}
 	}
 	return errs
-}
-
-// sliceAddresses checks the addresses of an EndpointSlice, as endpointAddresses does.
-func sliceAddresses(obj, old tree.Object) (errs field.ErrorList) {
-	if old != nil && Equal(obj["endpoints"], old["endpoints"]) {
-		return nil
-	}
-	kind := tree.Text(obj, "addressType")
-	for i, e := range tree.List(obj["endpoints"]) {
-		path := field.NewPath("endpoints").Index(i).Child("addresses")
-		for j, a := range tree.List(tree.As(e)["addresses"]) {
-			ip, _ := a.(string)
-			errs = append(errs, sliceAddress(kind, ip, path, path.Index(j))...)
-		}
-	}
-	return errs
-}
-
-func sliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
-	var family string
-	switch kind {
-	case "IPv4":
-		family, errs = "IPv4", validation.IsValidIPForLegacyField(at, ip, true, nil)
-	case "IPv6":
-		family, errs = "IPv6", validation.IsValidIP(at, ip)
-	case "FQDN":
-		return validation.IsFullyQualifiedDomainName(at, ip)
-	default:
-		return nil // the schema knows the types
-	}
-	if len(errs) > 0 {
-		return errs
-	}
-	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is4() != (family == "IPv4") {
-		errs = append(errs, field.Invalid(all, ip, "must be an "+family+" address"))
-	}
-	return append(errs, endpointIP(ip, at)...)
 }
 
 // endpointIP refuses addresses that lead to the machine of anyone who connects there, or to

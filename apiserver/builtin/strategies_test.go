@@ -1,4 +1,4 @@
-package rules
+package builtin
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/tree"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 )
@@ -19,7 +18,7 @@ import (
 // TestTables runs testdata/*.txt. A case is
 //
 //	== title
-//	resource group-resource, as configmaps or jobs.batch
+//	resource code-name, as configmaps or jobs.batch
 //	old {...}       the stored object; without it, a create
 //	new {...}       the object that is written
 //	! text          one error, whole; none: the object is valid
@@ -63,9 +62,9 @@ func runCase(t *testing.T, body string) {
 			t.Fatalf("what is %q?", line)
 		}
 	}
-	r := All()[schema.ParseGroupResource(resource)]
+	r := Strategies(Config{})[resource]
 	if r == nil || obj == nil {
-		t.Fatalf("no rules of %q, or nothing to write", resource)
+		t.Fatalf("no strategy of %q, or nothing to write", resource)
 	}
 	if r.Prepare != nil {
 		r.Prepare(obj, old)
@@ -128,19 +127,19 @@ func TestLongLists(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		resource schema.GroupResource
+		resource string
 		obj, old tree.Object
 	}{
-		{"tolerations", schema.GroupResource{Resource: "pods"}, pods(reversed(tolerations), nil), pods(tolerations, nil)},
-		{"scheduling gates", schema.GroupResource{Resource: "pods"}, pods(nil, reversed(gates)), pods(nil, gates)},
-		{"usages", schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+		{"tolerations", "pods", pods(reversed(tolerations), nil), pods(tolerations, nil)},
+		{"scheduling gates", "pods", pods(nil, reversed(gates)), pods(nil, gates)},
+		{"usages", "certificatesigningrequests.certificates.k8s.io",
 			tree.Object{"spec": tree.Object{"usages": many(func(i int) any { return fmt.Sprint("usage ", i) })}}, nil},
-		{"review versions", schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
+		{"review versions", "validatingwebhookconfigurations.admissionregistration.k8s.io",
 			tree.Object{"webhooks": []any{tree.Object{"name": "a.example.com", "admissionReviewVersions": many(func(i int) any { return fmt.Sprint("v", i) })}}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
-			All()[c.resource].Validate(c.obj, c.old)
+			Strategies(Config{})[c.resource].Validate(c.obj, c.old)
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}

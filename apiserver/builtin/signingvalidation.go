@@ -1,4 +1,4 @@
-package rules
+package builtin
 
 import (
 	"crypto/x509"
@@ -39,9 +39,9 @@ var usages = func() []string {
 	return out
 }()
 
-// signingRequest checks what signers may rely on. What is wrong with a stored
+// validateSigningRequest checks what signers may rely on. What is wrong with a stored
 // request already is no reason to refuse its update.
-func signingRequest(obj, old tree.Object) field.ErrorList {
+func validateSigningRequest(obj, old tree.Object) field.ErrorList {
 	spec, path := tree.As(obj["spec"]), field.NewPath("spec")
 	was := tree.As(old["spec"])
 	var errs field.ErrorList
@@ -63,16 +63,16 @@ func signingRequest(obj, old tree.Object) field.ErrorList {
 
 // checkRequest checks the form and the signature of a PKCS#10 request.
 func checkRequest(v any) error {
-	request, err := Request(v)
+	request, err := signingRequestOf(v)
 	if err != nil {
 		return err
 	}
 	return request.CheckSignature()
 }
 
-// Request reads spec.request of a decoded signing request. The signature is not
+// signingRequestOf reads spec.request of a decoded signing request. The signature is not
 // checked.
-func Request(v any) (*x509.CertificateRequest, error) {
+func signingRequestOf(v any) (*x509.CertificateRequest, error) {
 	s, _ := v.(string)
 	raw, err := base64.StdEncoding.DecodeString(s)
 	if err != nil {
@@ -155,9 +155,9 @@ func firstBad(labels []string, valid func(string) []string, whole string, path *
 	return nil
 }
 
-// Certificate checks what a signer writes: base64 of certificates in PEM, and nothing
+// validateCertificate checks what a signer writes: base64 of certificates in PEM, and nothing
 // else between the blocks.
-func Certificate(encoded string) error {
+func validateCertificate(encoded string) error {
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package rules
+package builtin
 
 import (
 	"slices"
@@ -6,9 +6,9 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
-// Equal compares decoded JSON. As upstream's semantic comparison, it takes null,
+// semanticEqual compares decoded JSON. As upstream's semantic comparison, it takes null,
 // an absent field and an empty list or object for the same.
-func Equal(a, b any) bool {
+func semanticEqual(a, b any) bool {
 	switch x := a.(type) {
 	case tree.Object:
 		y, ok := b.(tree.Object)
@@ -16,7 +16,7 @@ func Equal(a, b any) bool {
 			return empty(a) && empty(b)
 		}
 		for name, v := range x {
-			if !Equal(v, y[name]) {
+			if !semanticEqual(v, y[name]) {
 				return false
 			}
 		}
@@ -31,7 +31,7 @@ func Equal(a, b any) bool {
 		if !ok {
 			return empty(a) && empty(b)
 		}
-		return slices.EqualFunc(x, y, Equal)
+		return slices.EqualFunc(x, y, semanticEqual)
 	case int64:
 		if y, ok := b.(float64); ok {
 			return float64(x) == y

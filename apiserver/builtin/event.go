@@ -1,11 +1,18 @@
-package rules
+package builtin
 
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Events of the core group are as they were before there was events.k8s.io, which asks for more.
+var (
+	eventStrategy   = objects.Strategy{Validate: validateEvent}
+	eventV1Strategy = objects.Strategy{Validate: validateEventV1}
 )
 
 // eventNames are the fields of an Event in one of its two forms. Messages name the
@@ -34,11 +41,11 @@ const (
 	maxEventNote = 1024
 )
 
-// event is what holds for events of both forms.
-func event(obj, _ tree.Object) field.ErrorList { return coreEvent.legacy(obj) }
+// validateEvent is what holds for events of both forms.
+func validateEvent(obj, _ tree.Object) field.ErrorList { return coreEvent.legacy(obj) }
 
-// eventV1 is what events.k8s.io/v1 asks for on top of it.
-func eventV1(obj, old tree.Object) field.ErrorList {
+// validateEventV1 is what events.k8s.io/v1 asks for on top of it.
+func validateEventV1(obj, old tree.Object) field.ErrorList {
 	errs := newEvent.legacy(obj)
 	if old == nil {
 		return append(errs, newEvent.strict(obj)...)
@@ -126,7 +133,7 @@ func eventSeries(obj tree.Object) (errs field.ErrorList) {
 
 // unchanged lets nothing change but the series and metadata.
 func (n *eventNames) unchanged(obj, old tree.Object) (errs field.ErrorList) {
-	if !Equal(obj["series"], old["series"]) {
+	if !semanticEqual(obj["series"], old["series"]) {
 		errs = append(errs, eventSeries(obj)...)
 	}
 	for _, f := range [...]struct{ name, path string }{
@@ -135,7 +142,7 @@ func (n *eventNames) unchanged(obj, old tree.Object) (errs field.ErrorList) {
 		{"eventTime", "eventTime"}, {"action", "action"}, {"related", "related"},
 		{n.controller, "reportingController"}, {"reportingInstance", "reportingInstance"},
 	} {
-		if !Equal(obj[f.name], old[f.name]) {
+		if !semanticEqual(obj[f.name], old[f.name]) {
 			errs = append(errs, field.Invalid(field.NewPath(f.path), obj[f.name], "field is immutable"))
 		}
 	}
