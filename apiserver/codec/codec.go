@@ -57,7 +57,7 @@ func DecodeStored(res *kinds.Resource, v *mvcc.Version) (map[string]any, error) 
 
 // asStored reports whether a version is stored in the form that res shows it in.
 func asStored(res *kinds.Resource, v *mvcc.Version) bool {
-	return !res.Converts() && (res.Form == "" || res.Stores(FormOf(v)))
+	return !res.Converts() && (res.StorageForm == "" || res.IsStoredAs(FormOf(v)))
 }
 
 // FormOf is the form that a version is stored in; empty for built-in resources.
@@ -84,8 +84,8 @@ func decodeValue(res *kinds.Resource, v *mvcc.Version, value []byte) (map[string
 	}
 	obj["kind"] = res.Kind
 	obj["apiVersion"] = res.GroupVersion().String()
-	if !asStored(res, v) && res.Reform != nil {
-		if err := res.Reform(FormOf(v), obj); err != nil {
+	if !asStored(res, v) && res.Upgrade != nil {
+		if err := res.Upgrade(FormOf(v), obj); err != nil {
 			return nil, fmt.Errorf("decode stored %s %s: %w", res.Plural, key, err)
 		}
 	}

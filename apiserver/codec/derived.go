@@ -10,20 +10,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// form is a derived encoding of a version.
-type form uint8
+// encoding is how a version is encoded, other than it is stored.
+type encoding uint8
 
 const (
-	objectProto   form = iota // the typed protobuf message
-	metadataProto             // PartialObjectMetadata as a protobuf message
-	convertedJSON             // the stored form with another version's fields
-	tableCells                // the cells of a row; the only form that has ages
+	objectProto   encoding = iota // the typed protobuf message
+	metadataProto                 // PartialObjectMetadata as a protobuf message
+	convertedJSON                 // the stored form with another version's fields
+	tableCells                    // the cells of a row; the only one that has ages
 )
 
 // derived is a list of encodings of one version, newest first. It is immutable;
 // the version's memo points to its head.
 type derived struct {
-	form form
+	as   encoding
 	kind schema.GroupVersionKind
 	by   string     // Form of the resource
 	rows rowPrinter // of cells: a definition may get other columns under the same schema
@@ -32,8 +32,8 @@ type derived struct {
 	next *derived
 }
 
-func (d *derived) is(fm form, res *kinds.Resource, rev proto.Revision, rows rowPrinter) bool {
-	return d.form == fm && d.rev == rev && d.rows == rows && d.by == res.Form && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
+func (d *derived) is(as encoding, res *kinds.Resource, rev proto.Revision, rows rowPrinter) bool {
+	return d.as == as && d.rev == rev && d.rows == rows && d.by == res.StorageForm && d.kind.Version == res.Version && d.kind.Kind == res.Kind && d.kind.Group == res.Group
 }
 
 // maxDerived encodings are kept per version: a few group versions in a few forms.
@@ -41,11 +41,11 @@ const maxDerived = 6
 
 // derive returns an encoding of a version, made by f on first demand and shared
 // after that. The bytes must not be changed.
-func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, rows rowPrinter, f func() (cells, error)) (cells, error) {
+func derive(as encoding, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, rows rowPrinter, f func() (cells, error)) (cells, error) {
 	head, _ := v.Memo().(*derived)
 	n := 0
 	for d := head; d != nil; d = d.next {
-		if d.is(fm, res, rev, rows) {
+		if d.is(as, res, rev, rows) {
 			return d.made, nil
 		}
 		n++
@@ -57,14 +57,14 @@ func derive(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, r
 	if n >= maxDerived {
 		head = nil
 	}
-	v.SetMemo(&derived{form: fm, kind: res.GVK(), by: res.Form, rev: rev, rows: rows, made: made, next: head})
+	v.SetMemo(&derived{as: as, kind: res.GVK(), by: res.StorageForm, rev: rev, rows: rows, made: made, next: head})
 	memos.add(v, int64(len(made.bytes)+ageSize*len(made.ages))+derivedSize)
 	return made, nil
 }
 
-// deriveBytes is derive for a form without ages.
-func deriveBytes(fm form, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
-	made, err := derive(fm, res, v, rev, nil, func() (cells, error) {
+// deriveBytes is derive for an encoding without ages.
+func deriveBytes(as encoding, res *kinds.Resource, v *mvcc.Version, rev proto.Revision, f func() ([]byte, error)) ([]byte, error) {
+	made, err := derive(as, res, v, rev, nil, func() (cells, error) {
 		b, err := f()
 		return cells{bytes: b}, err
 	})

@@ -106,7 +106,7 @@ func (c *Cache[K, V]) fill(keys []K, mine []int, out []V, produce func([]int) ([
 	err := errAbandoned
 	var values []V
 	var sizes []int64
-	defer func() { c.settle(keys, mine, values, sizes, err) }()
+	defer func() { c.publish(keys, mine, values, sizes, err) }()
 	values, sizes, err = produce(mine)
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (c *Cache[K, V]) fill(keys []K, mine []int, out []V, produce func([]int) ([
 	return nil
 }
 
-// settle publishes what was made, or that it was not.
-func (c *Cache[K, V]) settle(keys []K, mine []int, values []V, sizes []int64, err error) {
+// publish hands what was made, or the error, to those who wait, and keeps what was made.
+func (c *Cache[K, V]) publish(keys []K, mine []int, values []V, sizes []int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n, i := range mine {

@@ -233,7 +233,7 @@ func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource 
 		Namespaced: d.Spec.Scope == apiextensions.NamespaceScoped, Verbs: verbs, HasGeneration: true, Custom: true,
 		Model:   modelName(d.Spec.Group, doc.Name, names.Kind),
 		Columns: columns(doc.Columns), SelectableFields: selectable(doc.SelectableFields),
-		Origin: v, Form: doc.Name + "/" + fingerprint(doc.Schema), AnyVersion: d.webhook == nil, Reform: v.reform,
+		Origin: v, StorageForm: doc.Name + "/" + fingerprint(doc.Schema), SameFields: d.webhook == nil, Upgrade: v.upgrade,
 	}
 	if s := d.storageVersion(); s != doc.Name {
 		r.StorageGroup, r.StorageVersion = d.Spec.Group, s

@@ -63,15 +63,15 @@ func (c *compilation) coerce(obj map[string]any, lenient bool) (unknown []string
 	return append(unknown, paths...), nil
 }
 
-// reform brings an object that was stored in another form into the one of this
+// upgrade brings an object that was stored in another form into the one of this
 // version, as upstream does: it is pruned and completed as the version that it is
 // stored in has it now, and then pruned for this one.
-func (v *Version) reform(form string, obj map[string]any) error {
+func (v *Version) upgrade(form string, obj map[string]any) error {
 	from, err := v.definition.StoredIn(form)
 	if err != nil {
 		return err
 	}
-	if from.resource.Form != form {
+	if from.resource.StorageForm != form {
 		if err := from.Complete(obj); err != nil {
 			return err
 		}

@@ -61,8 +61,8 @@ func (r *Resource) attributes() []attribute {
 		if r.Namespaced {
 			all = append(all, attribute{name: "metadata.namespace", from: [][]string{{"metadata", "namespace"}}})
 		}
-		if r.Form != "" {
-			all = append(all, attribute{name: FormAttribute, fallback: r.Form})
+		if r.StorageForm != "" {
+			all = append(all, attribute{name: FormAttribute, fallback: r.StorageForm})
 		}
 		for _, f := range r.SelectableFields {
 			a := attribute{name: f.StoredName(), fallback: f.Default}
@@ -81,7 +81,7 @@ func (r *Resource) attributes() []attribute {
 	return r.derived.attributes
 }
 
-// FormAttribute is the name under which Form is stored. No field is called so.
+// FormAttribute is the name under which StorageForm is stored. No field is called so.
 const FormAttribute = ".form"
 
 // StoredName is the name under which the field's value is stored: what a

@@ -81,14 +81,14 @@ type Resource struct {
 
 	// Origin is what a custom resource was made of (package crd); nil for the others.
 	Origin any `json:"-"`
-	// Form tells apart what objects are stored by, if that can change: a version's
+	// StorageForm tells apart what objects are stored by, if that can change: a version's
 	// name, a slash, and what its schema is. It is kept beside each object. One of another
-	// form goes through Reform, in place, when it is read. Empty for built-in resources.
-	Form   string                                      `json:"-"`
-	Reform func(form string, obj map[string]any) error `json:"-"`
-	// AnyVersion says that forms differ by their schemas alone: all versions have the
+	// form goes through Upgrade, in place, when it is read. Empty for built-in resources.
+	StorageForm string                                      `json:"-"`
+	Upgrade     func(form string, obj map[string]any) error `json:"-"`
+	// SameFields says that forms differ by their schemas alone: all versions have the
 	// same fields.
-	AnyVersion bool `json:"-"`
+	SameFields bool `json:"-"`
 
 	memo    sync.Map
 	derived derived
@@ -194,12 +194,12 @@ func (r *Resource) Key(namespace, name string) string {
 	return name
 }
 
-// Stores reports whether what is stored in a form is as the resource shows it.
-func (r *Resource) Stores(form string) bool {
-	if form == r.Form || r.Form == "" {
+// IsStoredAs reports whether what is stored in a form is as the resource shows it.
+func (r *Resource) IsStoredAs(form string) bool {
+	if form == r.StorageForm || r.StorageForm == "" {
 		return true
 	}
-	return r.AnyVersion && form[strings.IndexByte(form, '/')+1:] == r.Form[strings.IndexByte(r.Form, '/')+1:]
+	return r.SameFields && form[strings.IndexByte(form, '/')+1:] == r.StorageForm[strings.IndexByte(r.StorageForm, '/')+1:]
 }
 
 // HasVerb reports whether the resource serves a verb.

@@ -127,7 +127,7 @@ func (s *Store) convertStored(ctx context.Context, to *crd.Version, hook *conver
 	res := to.Resource()
 	keys := make([]conversionKey, len(b.versions))
 	for i, v := range b.versions {
-		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().Form, to: res.Form, webhook: hook.ID()}
+		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().StorageForm, to: res.StorageForm, webhook: hook.ID()}
 	}
 	return s.conversions.Get(ctx, keys, func(missing []int) ([]*mvcc.Version, []int64, error) {
 		objects := make([]tree.Object, len(missing))

@@ -221,7 +221,7 @@ func (f *fieldView) Get(name string) string {
 		}
 		return namespace
 	}
-	if v, ok := f.version.Fields.Get(name); ok && (f.res == nil || codec.FormOf(f.version) == f.res.Form) {
+	if v, ok := f.version.Fields.Get(name); ok && (f.res == nil || codec.FormOf(f.version) == f.res.StorageForm) {
 		return v
 	}
 	return f.computedFields()[name]

@@ -111,7 +111,7 @@ func lookup(name string) (*Model, error) {
 		}
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	c.settle()
+	c.summarize()
 	m, _ := compiled.LoadOrStore(name, &Model{Name: name, root: root})
 	return m.(*Model), nil
 }
@@ -241,21 +241,22 @@ func (c *compiler) object(n *node, d *document) error {
 	return nil
 }
 
-// settle works out which of the fresh nodes have defaults, checks or parts that are
+// summarize works out which of the fresh nodes have defaults, checks or parts that are
 // always written somewhere below them, so that a walk can leave out whole subtrees. Models may refer to
 // each other in circles, so it repeats until nothing changes.
-func (c *compiler) settle() {
+func (c *compiler) summarize() {
 	for changed := true; changed; {
 		changed = false
 		for _, n := range c.fresh {
-			if n.settle() {
+			if n.summarize() {
 				changed = true
 			}
 		}
 	}
 }
 
-func (n *node) settle() bool {
+// summarize is the step of one node; changed says that its parents are to look again.
+func (n *node) summarize() (changed bool) {
 	deep, checked, filled := n.deep || n.defaults != nil, n.checked || n.rules != nil, n.filled
 	var fills []*property
 	for _, f := range n.sorted {
@@ -269,15 +270,16 @@ func (n *node) settle() bool {
 		d, k, w := n.elem.below()
 		deep, checked, filled = deep || d, checked || k, filled || w
 	}
-	changed := deep != n.deep || checked != n.checked || len(fills) != len(n.fills) || filled != n.filled
+	changed = deep != n.deep || checked != n.checked || len(fills) != len(n.fills) || filled != n.filled
 	n.deep, n.checked, n.fills, n.filled = deep, checked, fills, filled
 	return changed
 }
 
-// below settles nameless nodes on the way: they belong to one parent only.
+// below is what a parent has of n. Nameless nodes are summarized on the way: they belong to
+// one parent only.
 func (n *node) below() (deep, checked, filled bool) {
 	if n.model == "" && n.elem != nil {
-		n.settle()
+		n.summarize()
 	}
 	return n.deep, n.checked, n.filled
 }
