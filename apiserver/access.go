@@ -53,7 +53,7 @@ func (c *call) impersonate() bool {
 
 // closeAnonymous ends the connection of a client that is nobody, after its answer.
 func (c *call) closeAnonymous() {
-	if c.r.ProtoMajor == 2 && !c.s.cfg.KeepAnonymous {
+	if c.r.ProtoMajor == 2 && c.s.cfg.UnauthenticatedHTTP2DOSMitigation {
 		c.Header()["Connection"] = []string{"close"}
 	}
 }

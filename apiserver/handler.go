@@ -41,7 +41,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.refuseShutdown()
 		return
 	}
-	if s.cfg.NoCompression {
+	if !s.cfg.ResponseCompression {
 		r.Header.Del("Accept-Encoding")
 	}
 	if !c.Info.Parse(r) {
@@ -97,7 +97,7 @@ func (c *call) contain(p any) {
 // refuseShutdown answers what arrives during the shutdown.
 func (c *call) refuseShutdown() {
 	c.Header().Set("Connection", "close")
-	if c.s.cfg.ShutdownTooMany {
+	if c.s.cfg.ShutdownSendRetryAfter {
 		status.PlainTooManyRequests(c, shutdownRetry)
 		return
 	}

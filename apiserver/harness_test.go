@@ -72,6 +72,8 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 		Kinds: definitions.Current, Definitions: definitions,
 		Authenticator: admin{},
 		Discovery:     http.NotFoundHandler(),
+
+		ResponseCompression: true, UnauthenticatedHTTP2DOSMitigation: true, WatchList: true,
 	}
 	if change != nil {
 		change(&cfg)

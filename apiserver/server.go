@@ -82,19 +82,21 @@ type Config struct {
 	// of its endpoints instead of its cluster IP.
 	EndpointRouting bool
 
-	// NoCompression sends everything as it is, whatever clients accept.
-	NoCompression bool
-	// KeepAnonymous leaves an HTTP/2 connection open after a request of nobody. HTTP/2
-	// makes it cheap to abuse a connection, and connections are expensive to open.
-	KeepAnonymous bool
+	// ResponseCompression compresses long answers for clients that accept gzip.
+	ResponseCompression bool
+	// UnauthenticatedHTTP2DOSMitigation closes an HTTP/2 connection after a request that
+	// nobody has authenticated. HTTP/2 makes it cheap to abuse a connection, and
+	// connections are expensive to open.
+	UnauthenticatedHTTP2DOSMitigation bool
 	// GoawayChance is the fraction of HTTP/2 requests after which the client is asked
 	// to connect again.
 	GoawayChance float64
-	// NoWatchList refuses watches that begin with the state.
-	NoWatchList bool
-	// ShutdownTooMany answers what arrives during the shutdown with 429 instead of
+	// WatchList serves watches that begin with the state (sendInitialEvents). Without it
+	// they are refused.
+	WatchList bool
+	// ShutdownSendRetryAfter answers what arrives during the shutdown with 429 instead of
 	// 503; both say when to try again.
-	ShutdownTooMany bool
+	ShutdownSendRetryAfter bool
 
 	// Admission may change or refuse writes. Nil: nothing does.
 	Admission admission.Interface

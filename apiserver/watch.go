@@ -28,7 +28,7 @@ const watchBatch = 128
 var batches = sync.Pool{New: func() any { return new([watchBatch]*mvcc.Version) }}
 
 func (c *call) watch() error {
-	if c.s.cfg.NoWatchList && c.Options.SendInitialEvents != nil {
+	if !c.s.cfg.WatchList && c.Options.SendInitialEvents != nil {
 		return status.InvalidOptions("ListOptions", field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"),
 			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")})
 	}

@@ -81,13 +81,13 @@ func (n *Node) serveAPI(context.Context) error {
 		EndpointRouting:  n.cfg.EndpointRouting,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
-		Fairness:        n.fairness,
-		Limits:          apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
-		NoCompression:   !n.features.Enabled(features.APIResponseCompression),
-		KeepAnonymous:   !n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
-		GoawayChance:    n.cfg.GoawayChance,
-		NoWatchList:     !n.features.Enabled(features.WatchList),
-		ShutdownTooMany: n.cfg.ShutdownRetryAfter,
+		Fairness:                          n.fairness,
+		Limits:                            apiserver.Limits{Reads: orUnbounded(n.cfg.MaxReads), Writes: orUnbounded(n.cfg.MaxWrites), Token: n.cfg.MaxTokenExpiry},
+		ResponseCompression:               n.features.Enabled(features.APIResponseCompression),
+		UnauthenticatedHTTP2DOSMitigation: n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
+		GoawayChance:                      n.cfg.GoawayChance,
+		WatchList:                         n.features.Enabled(features.WatchList),
+		ShutdownSendRetryAfter:            n.cfg.ShutdownRetryAfter,
 	})
 	if err != nil {
 		return err

@@ -171,6 +171,8 @@ func (n *node) open() (err error) {
 		Kinds:         func() *kinds.Registry { return registry },
 		Authenticator: admin{}, Log: slog.New(slog.DiscardHandler),
 		Limits: apiserver.Limits{Bookmark: c.profile.bookmark, Write: 4 * time.Second},
+
+		ResponseCompression: true, UnauthenticatedHTTP2DOSMitigation: true, WatchList: true,
 	})
 	if err != nil {
 		return err

@@ -133,6 +133,8 @@ func (n *node) openAPI(t *testing.T, registry *kinds.Registry) {
 		Authenticator: administrator{},
 		Log:           slog.New(slog.DiscardHandler),
 		Limits:        apiserver.Limits{Bookmark: bookmarkEvery},
+
+		ResponseCompression: true, UnauthenticatedHTTP2DOSMitigation: true, WatchList: true,
 	})
 	if err != nil {
 		t.Fatal(err)
