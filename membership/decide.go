@@ -1,7 +1,9 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -79,20 +81,23 @@ func decide(v view) action {
 
 // decideJoin handles answers from nodes that have a cluster.
 func decideJoin(v view) (action, bool) {
-	var address string
-	var found *proto.HelloResponse
-	for addr, r := range v.answers {
-		if r.ClusterId == "" {
+	var cluster, address, starts string
+	for _, addr := range slices.Sorted(maps.Keys(v.answers)) {
+		r := v.answers[addr]
+		switch {
+		case r.ClusterId == "":
 			continue
+		case cluster != "" && r.ClusterId != cluster:
+			return action{reason: fmt.Sprintf("the join addresses lead to different clusters, %s and %s", cluster, r.ClusterId)}, true
 		}
-		if found != nil && r.ClusterId != found.ClusterId {
-			return action{reason: fmt.Sprintf("the join addresses lead to different clusters, %s and %s", found.ClusterId, r.ClusterId)}, true
-		}
-		if found == nil || addr < address {
-			address, found = addr, r
+		cluster = r.ClusterId
+		if len(r.Known) > 0 {
+			address = cmp.Or(address, addr)
+		} else {
+			starts = cmp.Or(starts, r.Self.GetName())
 		}
 	}
-	if found == nil {
+	if cluster == "" {
 		return action{}, false
 	}
 	// A member whose first configuration includes this node has bootstrapped
@@ -105,7 +110,12 @@ func decideJoin(v view) (action, bool) {
 			return action{kind: actBootstrap, servers: servers, cluster: proto.ClusterID(r.ClusterId), adopted: true}, true
 		}
 	}
-	return action{kind: actJoin, cluster: proto.ClusterID(found.ClusterId), address: address}, true
+	if address == "" {
+		// It may write a first configuration that includes this node, or wait for the
+		// leader that has let it in. Neither could let another one in.
+		return action{reason: fmt.Sprintf("%s has chosen cluster %s, and not its members yet", starts, cluster)}, true
+	}
+	return action{kind: actJoin, cluster: proto.ClusterID(cluster), address: address}, true
 }
 
 // covered counts the join addresses that lead to one of the servers. With the
