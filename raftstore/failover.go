@@ -24,6 +24,9 @@ const (
 	// campaignAgain is how long a node waits after a campaign, or after another voter
 	// was the better candidate.
 	campaignAgain = 150 * time.Millisecond
+	// firstPause is the first of the pauses, which double, between looks whether all
+	// voters have the first configuration.
+	firstPause = 2 * time.Millisecond
 	// answerWithin is how long the other voters have to say what they see.
 	answerWithin = 400 * time.Millisecond
 )
@@ -51,12 +54,47 @@ func (s *Store) awaitLeader(id raft.ServerID, change <-chan struct{}) {
 	select {
 	case <-change:
 	case <-s.ctx.Done():
+	case <-s.formed:
+		s.campaignFirst(change)
 	case <-pause.C:
 		// A term that has moved meanwhile is an election under way: let it end.
 		if id == "" && s.raft.CurrentTerm() == term {
 			s.campaignIfNobodyLeads()
 		}
 	}
+}
+
+// campaignFirst begins the first election of a cluster, of which this node has just
+// written the first configuration: nobody can lead yet, so there is nothing to wait for
+// but the other voters, who write it at about the same time. One that has not would
+// vote all the same, but it would then find a cluster that it has not started, and join
+// that the long way. When they take too long, a majority has to be enough.
+func (s *Store) campaignFirst(change <-chan struct{}) {
+	term := s.raft.CurrentTerm()
+	ctx, cancel := context.WithTimeout(s.ctx, campaignAgain)
+	defer cancel()
+	for pause := firstPause; !s.allFormed(ctx, term) && ctx.Err() == nil; pause *= 2 {
+		select {
+		case <-change:
+			return
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	if s.raft.CurrentTerm() == term {
+		s.campaignIfNobodyLeads()
+	}
+}
+
+// allFormed reports whether all voters have the first configuration and no leader.
+func (s *Store) allFormed(ctx context.Context, term uint64) bool {
+	v := s.askLeaderLost(ctx, "", term)
+	for range v.asked {
+		if r := <-v.answers; r.LeaderLostResponse == nil || !r.Lost || r.LastLogIndex == 0 {
+			return false
+		}
+	}
+	return v.self
 }
 
 // watchLeader watches the connection to another node as long as it leads.
@@ -164,39 +202,16 @@ func (s *Store) campaign(leader raft.ServerID, term uint64) {
 // bestCandidate reports whether a majority of voters has lost the leader and
 // none of those that answered would be a better leader than this node.
 func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
-	future := s.raft.GetConfiguration()
-	if future.Error() != nil {
-		return false
-	}
 	myTerm, myIndex := s.lastLog()
 	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
 	defer cancel()
-	voters, asked, self := 0, 0, false
-	type answer struct {
-		from raft.ServerID
-		*proto.LeaderLostResponse
-	}
-	answers := make(chan answer, len(future.Configuration().Servers))
-	for _, server := range future.Configuration().Servers {
-		if server.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		switch server.ID {
-		case raft.ServerID(s.cfg.Node):
-			self = true
-		case leader:
-		default:
-			asked++
-			go func() { answers <- answer{server.ID, s.askLeaderLost(ctx, server, leader, term)} }()
-		}
-	}
-	if !self {
+	v := s.askLeaderLost(ctx, leader, term)
+	if !v.self {
 		return false
 	}
 	lost := 1
-	for range asked {
-		r := <-answers
+	for range v.asked {
+		r := <-v.answers
 		if r.LeaderLostResponse == nil {
 			continue
 		}
@@ -211,10 +226,51 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 			return false
 		}
 	}
-	return lost > voters/2
+	return lost > v.voters/2
 }
 
-func (s *Store) askLeaderLost(ctx context.Context, server raft.Server, leader raft.ServerID, term uint64) *proto.LeaderLostResponse {
+// survey is what this node asks the other voters when it has lost the leader.
+type survey struct {
+	voters  int  // in the configuration
+	self    bool // this node is one of them
+	asked   int  // all but this node and the lost leader
+	answers <-chan voterAnswer
+}
+
+// voterAnswer is a voter's answer, or nil if it did not come in time.
+type voterAnswer struct {
+	from raft.ServerID
+	*proto.LeaderLostResponse
+}
+
+// askLeaderLost asks all voters at once. Each of those that are asked has an answer when
+// ctx ends, at the latest; they need not be read.
+func (s *Store) askLeaderLost(ctx context.Context, leader raft.ServerID, term uint64) (v survey) {
+	future := s.raft.GetConfiguration()
+	if future.Error() != nil {
+		return v
+	}
+	servers := future.Configuration().Servers
+	answers := make(chan voterAnswer, len(servers))
+	v.answers = answers
+	for _, server := range servers {
+		if server.Suffrage != raft.Voter {
+			continue
+		}
+		v.voters++
+		switch server.ID {
+		case raft.ServerID(s.cfg.Node):
+			v.self = true
+		case leader:
+		default:
+			v.asked++
+			go func() { answers <- voterAnswer{server.ID, s.askOneLeaderLost(ctx, server, leader, term)} }()
+		}
+	}
+	return v
+}
+
+func (s *Store) askOneLeaderLost(ctx context.Context, server raft.Server, leader raft.ServerID, term uint64) *proto.LeaderLostResponse {
 	conn, err := s.cfg.Peers.Conn(proto.NodeID(server.ID), string(server.Address))
 	if err != nil {
 		return nil

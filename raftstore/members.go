@@ -68,9 +68,13 @@ func (s *Store) Bootstrap(servers []Server, cluster proto.ClusterID) error {
 		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address), Suffrage: suffrage})
 	}
 	err := s.raft.BootstrapCluster(c).Error()
-	if err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+	switch {
+	case errors.Is(err, raft.ErrCantBootstrap):
+		return nil
+	case err != nil:
 		return fmt.Errorf("bootstrap: %w", err)
 	}
+	s.formed <- struct{}{} // once in a store's life: after that it has state
 	return nil
 }
 

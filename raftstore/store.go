@@ -45,6 +45,8 @@ type Store struct {
 	startedAt time.Time
 	// bootstrapped is the cluster id that Bootstrap was given.
 	bootstrapped atomic.Pointer[proto.ClusterID]
+	// formed has a value when this node has written the first configuration of a cluster.
+	formed chan struct{}
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -62,7 +64,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: cfg, startedAt: time.Now(), ended: make(chan struct{})}
+	s := &Store{cfg: cfg, startedAt: time.Now(), formed: make(chan struct{}, 1), ended: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", cfg.Dir, err), s.Close())

@@ -122,18 +122,8 @@ func nodeAddress(id raft.ServerID, addr raft.ServerAddress) raft.ServerAddress {
 
 // form starts the first machines and makes them a cluster.
 func (c *cluster) form(ctx context.Context) error {
-	var servers []raftstore.Server
-	for i := range c.profile.voters {
-		s := c.add(fmt.Sprintf("n%d", i+1), c.profile.timingOf(i))
-		servers = append(servers, raftstore.Server{ID: proto.NodeID(s.name), Address: s.name, Voter: true})
-		if err := s.start(); err != nil {
-			return err
-		}
-	}
-	for _, s := range c.all() {
-		if err := s.running().store.Bootstrap(servers, "sim"); err != nil {
-			return err
-		}
+	if err := c.bootstrap(); err != nil {
+		return err
 	}
 	if err := c.ready(ctx); err != nil {
 		return err
@@ -144,6 +134,24 @@ func (c *cluster) form(ctx context.Context) error {
 			return err
 		}
 		if err := c.member(ctx, "add", s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootstrap starts the voters and gives them their first configuration.
+func (c *cluster) bootstrap() error {
+	var servers []raftstore.Server
+	for i := range c.profile.voters {
+		s := c.add(fmt.Sprintf("n%d", i+1), c.profile.timingOf(i))
+		servers = append(servers, raftstore.Server{ID: proto.NodeID(s.name), Address: s.name, Voter: true})
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.all() {
+		if err := s.running().store.Bootstrap(servers, "sim"); err != nil {
 			return err
 		}
 	}
