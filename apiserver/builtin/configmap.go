@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -16,9 +17,9 @@ var configMapStrategy = objects.Strategy{Validate: validateConfigMap}
 // maxData is what a ConfigMap or a Secret may hold, in bytes without base64.
 const maxData = 1 << 20
 
-// plainKey accepts the keys that nearly all have, without the library's regular
+// plainDataKey accepts the keys that nearly all have, without the library's regular
 // expression.
-func plainKey(s string) bool {
+func plainDataKey(s string) bool {
 	if s == "" || len(s) > 253 || s[0] == '.' {
 		return false
 	}
@@ -31,27 +32,18 @@ func plainKey(s string) bool {
 	return true
 }
 
-func keys(name string, data tree.Object) (errs field.ErrorList) {
+// validateDataKeys checks the keys of a field of a ConfigMap or a Secret.
+func validateDataKeys(name string, data tree.Object) (errs field.ErrorList) {
 	for key := range data {
-		if plainKey(key) {
+		if plainDataKey(key) {
 			continue
 		}
 		for _, msg := range validation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(field.NewPath(name).Key(key), key, msg))
 		}
 	}
-	slices.SortFunc(errs, func(a, b *field.Error) int { return compare(a.Field, b.Field) })
+	slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })
 	return errs
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // decodedLen is the length of what base64 text stands for.
@@ -65,7 +57,7 @@ func decodedLen(s string) int {
 
 func validateConfigMap(obj, _ tree.Object) field.ErrorList {
 	data, binary := tree.As(obj["data"]), tree.As(obj["binaryData"])
-	errs := keys("data", data)
+	errs := validateDataKeys("data", data)
 	size := 0
 	for _, v := range data {
 		s, _ := v.(string)
@@ -78,7 +70,7 @@ func validateConfigMap(obj, _ tree.Object) field.ErrorList {
 		s, _ := binary[key].(string)
 		size += decodedLen(s)
 	}
-	errs = append(errs, keys("binaryData", binary)...)
+	errs = append(errs, validateDataKeys("binaryData", binary)...)
 	if size > maxData {
 		errs = append(errs, field.TooLong(field.NewPath(""), "", maxData))
 	}

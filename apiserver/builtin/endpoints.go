@@ -25,17 +25,17 @@ func validateEndpoints(obj, old tree.Object) (errs field.ErrorList) {
 				at := path.Child(kind).Index(j).Child("ip")
 				ip := tree.Text(tree.As(a), "ip")
 				errs = append(errs, validation.IsValidIPForLegacyField(at, ip, true, nil)...)
-				errs = append(errs, endpointIP(ip, at)...)
+				errs = append(errs, validateEndpointIP(ip, at)...)
 			}
 		}
 	}
 	return errs
 }
 
-// endpointIP refuses addresses that lead to the machine of anyone who connects there, or to
-// its neighbours: clients with more rights than the writer connect to endpoints, this
-// server among them.
-func endpointIP(text string, path *field.Path) (errs field.ErrorList) {
+// validateEndpointIP refuses addresses that lead to the machine of anyone who connects
+// there, or to its neighbours: clients with more rights than the writer connect to
+// endpoints, this server among them.
+func validateEndpointIP(text string, path *field.Path) (errs field.ErrorList) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}

@@ -58,13 +58,13 @@ func validateEndpointSlice(obj, old tree.Object) (errs field.ErrorList) {
 		path := field.NewPath("endpoints").Index(i).Child("addresses")
 		for j, a := range tree.List(tree.As(e)["addresses"]) {
 			ip, _ := a.(string)
-			errs = append(errs, sliceAddress(kind, ip, path, path.Index(j))...)
+			errs = append(errs, validateSliceAddress(kind, ip, path, path.Index(j))...)
 		}
 	}
 	return errs
 }
 
-func sliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
+func validateSliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
 	var family string
 	switch kind {
 	case "IPv4":
@@ -82,5 +82,5 @@ func sliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
 	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is4() != (family == "IPv4") {
 		errs = append(errs, field.Invalid(all, ip, "must be an "+family+" address"))
 	}
-	return append(errs, endpointIP(ip, at)...)
+	return append(errs, validateEndpointIP(ip, at)...)
 }

@@ -13,7 +13,7 @@ func semanticEqual(a, b any) bool {
 	case tree.Object:
 		y, ok := b.(tree.Object)
 		if !ok {
-			return empty(a) && empty(b)
+			return isEmpty(a) && isEmpty(b)
 		}
 		for name, v := range x {
 			if !semanticEqual(v, y[name]) {
@@ -21,7 +21,7 @@ func semanticEqual(a, b any) bool {
 			}
 		}
 		for name, v := range y {
-			if _, seen := x[name]; !seen && !empty(v) {
+			if _, seen := x[name]; !seen && !isEmpty(v) {
 				return false
 			}
 		}
@@ -29,7 +29,7 @@ func semanticEqual(a, b any) bool {
 	case []any:
 		y, ok := b.([]any)
 		if !ok {
-			return empty(a) && empty(b)
+			return isEmpty(a) && isEmpty(b)
 		}
 		return slices.EqualFunc(x, y, semanticEqual)
 	case int64:
@@ -41,10 +41,10 @@ func semanticEqual(a, b any) bool {
 			return x == float64(y)
 		}
 	}
-	return a == nil && empty(b) || b == nil && empty(a) || comparable(a) && comparable(b) && a == b
+	return a == nil && isEmpty(b) || b == nil && isEmpty(a) || isScalar(a) && isScalar(b) && a == b
 }
 
-func comparable(v any) bool {
+func isScalar(v any) bool {
 	switch v.(type) {
 	case tree.Object, []any:
 		return false
@@ -52,7 +52,7 @@ func comparable(v any) bool {
 	return true
 }
 
-func empty(v any) bool {
+func isEmpty(v any) bool {
 	switch x := v.(type) {
 	case nil:
 		return true
@@ -62,4 +62,11 @@ func empty(v any) bool {
 		return len(x) == 0
 	}
 	return false
+}
+
+// copyFields makes fields of obj what they are in from, or takes them out.
+func copyFields(obj, from tree.Object, names ...string) {
+	for _, name := range names {
+		tree.CopyField(obj, from, name)
+	}
 }

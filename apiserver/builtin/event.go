@@ -42,20 +42,20 @@ const (
 )
 
 // validateEvent is what holds for events of both forms.
-func validateEvent(obj, _ tree.Object) field.ErrorList { return coreEvent.legacy(obj) }
+func validateEvent(obj, _ tree.Object) field.ErrorList { return coreEvent.validateLegacy(obj) }
 
 // validateEventV1 is what events.k8s.io/v1 asks for on top of it.
 func validateEventV1(obj, old tree.Object) field.ErrorList {
-	errs := newEvent.legacy(obj)
+	errs := newEvent.validateLegacy(obj)
 	if old == nil {
-		return append(errs, newEvent.strict(obj)...)
+		return append(errs, newEvent.validateStrict(obj)...)
 	}
-	return append(errs, newEvent.unchanged(obj, old)...)
+	return append(errs, newEvent.validateUnchanged(obj, old)...)
 }
 
-// legacy checks what is said about whom. Events that have no eventTime are of the
+// validateLegacy checks what is said about whom. Events that have no eventTime are of the
 // old kind.
-func (n *eventNames) legacy(obj tree.Object) (errs field.ErrorList) {
+func (n *eventNames) validateLegacy(obj tree.Object) (errs field.ErrorList) {
 	namespace, _ := tree.Field(obj, "metadata", "namespace").(string)
 	about, _ := tree.Field(obj, n.about, "namespace").(string)
 	mismatch := field.Invalid(field.NewPath("involvedObject", "namespace"), about, "does not match event.namespace")
@@ -76,12 +76,12 @@ func (n *eventNames) legacy(obj tree.Object) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path, controller, msg))
 	}
 	for _, name := range [...]string{"reportingInstance", "action", "reason"} {
-		errs = append(errs, eventWord(tree.Text(obj, name), field.NewPath(name), maxEventWord, true)...)
+		errs = append(errs, validateEventText(tree.Text(obj, name), field.NewPath(name), maxEventWord, true)...)
 	}
-	return append(errs, eventWord(tree.Text(obj, n.message), field.NewPath("message"), maxEventNote, false)...)
+	return append(errs, validateEventText(tree.Text(obj, n.message), field.NewPath("message"), maxEventNote, false)...)
 }
 
-func eventWord(s string, path *field.Path, most int, required bool) field.ErrorList {
+func validateEventText(s string, path *field.Path, most int, required bool) field.ErrorList {
 	switch {
 	case s == "" && required:
 		return field.ErrorList{field.Required(path, "")}
@@ -91,9 +91,9 @@ func eventWord(s string, path *field.Path, most int, required bool) field.ErrorL
 	return nil
 }
 
-// strict is what a new event of the new form must and must not have.
-func (n *eventNames) strict(obj tree.Object) field.ErrorList {
-	errs := eventSeries(obj)
+// validateStrict is what a new event of the new form must and must not have.
+func (n *eventNames) validateStrict(obj tree.Object) field.ErrorList {
+	errs := validateSeries(obj)
 	if unsetTime(obj["eventTime"]) {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
@@ -117,7 +117,7 @@ func (n *eventNames) strict(obj tree.Object) field.ErrorList {
 	return errs
 }
 
-func eventSeries(obj tree.Object) (errs field.ErrorList) {
+func validateSeries(obj tree.Object) (errs field.ErrorList) {
 	series, ok := obj["series"].(tree.Object)
 	if !ok {
 		return nil
@@ -131,10 +131,10 @@ func eventSeries(obj tree.Object) (errs field.ErrorList) {
 	return errs
 }
 
-// unchanged lets nothing change but the series and metadata.
-func (n *eventNames) unchanged(obj, old tree.Object) (errs field.ErrorList) {
+// validateUnchanged lets nothing change but the series and metadata.
+func (n *eventNames) validateUnchanged(obj, old tree.Object) (errs field.ErrorList) {
 	if !semanticEqual(obj["series"], old["series"]) {
-		errs = append(errs, eventSeries(obj)...)
+		errs = append(errs, validateSeries(obj)...)
 	}
 	for _, f := range [...]struct{ name, path string }{
 		{n.about, "involvedObject"}, {"reason", "reason"}, {n.message, "message"}, {n.source, "source"},

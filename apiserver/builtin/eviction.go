@@ -250,14 +250,14 @@ func spend(o *objects.Op, name string) error {
 }
 
 func allowsDisruption(b *policyv1.PodDisruptionBudget) error {
-	budget := apischema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
+	budgetGR := apischema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
 	switch s := &b.Status; {
 	case s.ObservedGeneration < b.Generation:
 		return tooManyDisruptions(b.Name)
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(budget, b.Name, errors.New("pdb disruptions allowed is negative"))
+		return apierrors.NewForbidden(budgetGR, b.Name, errors.New("pdb disruptions allowed is negative"))
 	case len(s.DisruptedPods) > maxDisrupted:
-		return apierrors.NewForbidden(budget, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return apierrors.NewForbidden(budgetGR, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0:
 		return tooMany(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}

@@ -22,13 +22,13 @@ const (
 	oldUIDLabel        = "controller-uid"
 )
 
-func manual(obj tree.Object) bool { return tree.Field(obj, "spec", "manualSelector") == true }
+func manualSelector(obj tree.Object) bool { return tree.Field(obj, "spec", "manualSelector") == true }
 
 // generateSelector gives a new Job's pods labels that no other Job's pods have,
 // and the Job the selector for them. A label that is there already stays, for
 // validation to refuse.
 func generateSelector(obj, old tree.Object) {
-	if old != nil || manual(obj) {
+	if old != nil || manualSelector(obj) {
 		return
 	}
 	meta := tree.As(obj["metadata"])
@@ -51,15 +51,15 @@ func generateSelector(obj, old tree.Object) {
 	obj["spec"] = spec
 }
 
-var jobTemplate = validateTemplateAt("spec", "template")
+var validateJobTemplate = validateTemplateAt("spec", "template")
 
 func validateJob(obj, old tree.Object) field.ErrorList {
 	path := field.NewPath("spec")
 	spec := tree.As(obj["spec"])
-	errs := generatedSelector(obj, old, path)
-	errs = append(errs, jobSelector(spec, path)...)
-	errs = append(errs, indexedJob(obj, path)...)
-	errs = append(errs, jobTemplate(obj, old)...)
+	errs := validateGeneratedSelector(obj, old, path)
+	errs = append(errs, validateJobSelector(spec, path)...)
+	errs = append(errs, validateIndexedJob(obj, path)...)
+	errs = append(errs, validateJobTemplate(obj, old)...)
 	switch policy, _ := tree.Field(spec, "template", "spec", "restartPolicy").(string); policy {
 	case "", "Always":
 		errs = append(errs, field.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
@@ -69,14 +69,14 @@ func validateJob(obj, old tree.Object) field.ErrorList {
 		}
 	}
 	if old != nil {
-		errs = append(errs, jobUpdate(spec, tree.As(old["spec"]), path, tree.As(old["status"]))...)
+		errs = append(errs, validateJobUpdate(spec, tree.As(old["spec"]), path, tree.As(old["status"]))...)
 	}
 	return errs
 }
 
-// generatedSelector checks that nothing was set that the server generates.
-func generatedSelector(obj, old tree.Object, path *field.Path) (errs field.ErrorList) {
-	if manual(obj) || tree.Field(obj, "spec", "selector") == nil {
+// validateGeneratedSelector checks that nothing was set that the server generates.
+func validateGeneratedSelector(obj, old tree.Object, path *field.Path) (errs field.ErrorList) {
+	if manualSelector(obj) || tree.Field(obj, "spec", "selector") == nil {
 		return nil
 	}
 	meta := tree.As(obj["metadata"])
@@ -119,7 +119,7 @@ func selectorOf(v any) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&s)
 }
 
-func jobSelector(spec tree.Object, path *field.Path) field.ErrorList {
+func validateJobSelector(spec tree.Object, path *field.Path) field.ErrorList {
 	if spec["selector"] == nil {
 		return field.ErrorList{field.Required(path.Child("selector"), "")}
 	}
@@ -140,8 +140,8 @@ func jobSelector(spec tree.Object, path *field.Path) field.ErrorList {
 // maxIndexed bounds what an indexed Job runs at a time.
 const maxIndexed = 100_000
 
-// indexedJob checks what goes with a completion mode.
-func indexedJob(obj tree.Object, path *field.Path) (errs field.ErrorList) {
+// validateIndexedJob checks what goes with a completion mode.
+func validateIndexedJob(obj tree.Object, path *field.Path) (errs field.ErrorList) {
 	spec := tree.As(obj["spec"])
 	completions, counted := tree.Int(spec["completions"])
 	if tree.Text(spec, "completionMode") != "Indexed" {
@@ -179,9 +179,9 @@ func indexedJob(obj tree.Object, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// jobUpdate lets the template of a Job change only while it is suspended and has
+// validateJobUpdate lets the template of a Job change only while it is suspended and has
 // never started, and completions only together with parallelism.
-func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs field.ErrorList) {
+func validateJobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs field.ErrorList) {
 	if !semanticEqual(spec["completions"], old["completions"]) {
 		elastic := tree.Text(spec, "completionMode") == "Indexed" && semanticEqual(spec["completions"], spec["parallelism"]) && semanticEqual(old["completions"], old["parallelism"])
 		switch {
@@ -205,9 +205,9 @@ func jobUpdate(spec, old tree.Object, path *field.Path, state tree.Object) (errs
 // and what they ask for.
 func withScheduling(template, from tree.Object) tree.Object {
 	out, meta, spec := tree.Clone(template), tree.Clone(template["metadata"]), tree.Clone(template["spec"])
-	carry(meta, tree.As(from["metadata"]), "labels", "annotations")
+	copyFields(meta, tree.As(from["metadata"]), "labels", "annotations")
 	fromSpec := tree.As(from["spec"])
-	carry(spec, fromSpec, "nodeSelector", "tolerations", "schedulingGates", "affinity")
+	copyFields(spec, fromSpec, "nodeSelector", "tolerations", "schedulingGates", "affinity")
 	for _, name := range [...]string{"containers", "initContainers"} {
 		spec[name] = withResources(tree.List(spec[name]), tree.List(fromSpec[name]))
 		if len(tree.List(spec[name])) == 0 {
@@ -227,20 +227,9 @@ func withResources(containers, from []any) any {
 		out[i] = c
 		if i < len(from) {
 			changed := tree.Clone(c)
-			carry(changed, tree.As(from[i]), "resources")
+			copyFields(changed, tree.As(from[i]), "resources")
 			out[i] = changed
 		}
 	}
 	return out
-}
-
-// carry makes fields of m what they are in from.
-func carry(m, from tree.Object, names ...string) {
-	for _, name := range names {
-		if v, ok := from[name]; ok {
-			m[name] = v
-		} else {
-			delete(m, name)
-		}
-	}
 }

@@ -18,27 +18,27 @@ var podStrategy = objects.Strategy{
 	},
 }
 
-const podFieldsThatChange = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+const mutablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // validatePod checks names within a pod, and what of a pod may change.
 func validatePod(obj, old tree.Object) field.ErrorList {
 	path := field.NewPath("spec")
 	spec := tree.As(obj["spec"])
-	errs := uniqueNames(spec, path)
-	errs = append(errs, volumeMounts(spec, path)...)
+	errs := validatePodNames(spec, path)
+	errs = append(errs, validateVolumeMounts(spec, path)...)
 	if old == nil {
-		errs = append(errs, podPaths(spec, path)...) // none of it can change
+		errs = append(errs, validatePodPaths(spec, path)...) // none of it can change
 		if len(tree.List(spec["ephemeralContainers"])) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 		}
 	} else {
-		errs = append(errs, podUpdate(spec, tree.As(old["spec"]), path)...)
+		errs = append(errs, validatePodUpdate(spec, tree.As(old["spec"]), path)...)
 	}
 	return errs
 }
 
-// uniqueNames checks that no two containers and no two volumes have the same name.
-func uniqueNames(spec tree.Object, path *field.Path) (errs field.ErrorList) {
+// validatePodNames checks that no two containers and no two volumes have the same name.
+func validatePodNames(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
 		for i, c := range tree.List(spec[kind]) {
@@ -60,8 +60,8 @@ func uniqueNames(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// volumeMounts checks that what containers mount is there, once per place.
-func volumeMounts(spec tree.Object, path *field.Path) (errs field.ErrorList) {
+// validateVolumeMounts checks that what containers mount is there, once per place.
+func validateVolumeMounts(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	volumes := map[string]bool{}
 	for _, v := range tree.List(spec["volumes"]) {
 		volumes[tree.Text(tree.As(v), "name")] = true
@@ -85,7 +85,7 @@ func volumeMounts(spec tree.Object, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func podUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
+func validatePodUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
 	before := tree.Clone(old)
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		now, was := tree.List(spec[kind]), tree.List(old[kind])
@@ -96,8 +96,8 @@ func podUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
 			before[kind] = withImages(was, now)
 		}
 	}
-	errs = append(errs, deadline(spec, old, path)...)
-	errs = append(errs, addedOnly(tree.List(spec["tolerations"]), tree.List(old["tolerations"]), path.Child("tolerations"))...)
+	errs = append(errs, validateDeadlineUpdate(spec, old, path)...)
+	errs = append(errs, validateTolerationsUpdate(tree.List(spec["tolerations"]), tree.List(old["tolerations"]), path.Child("tolerations"))...)
 	gates := map[string]bool{} // a gate is its name
 	for _, gate := range tree.List(old["schedulingGates"]) {
 		gates[tree.Text(tree.As(gate), "name")] = true
@@ -107,16 +107,16 @@ func podUpdate(spec, old tree.Object, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(path.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+tree.Text(tree.As(gate), "name")+"'"))
 		}
 	}
-	carry(before, spec, "activeDeadlineSeconds", "tolerations", "schedulingGates")
+	copyFields(before, spec, "activeDeadlineSeconds", "tolerations", "schedulingGates")
 	if n, _ := tree.Int(old["terminationGracePeriodSeconds"]); n < 0 && spec["terminationGracePeriodSeconds"] == int64(1) {
-		carry(before, spec, "terminationGracePeriodSeconds")
+		copyFields(before, spec, "terminationGracePeriodSeconds")
 	}
 	if len(tree.List(old["schedulingGates"])) > 0 {
 		// Where a pod that waits may run can be narrowed down.
-		carry(before, spec, "nodeSelector", "affinity")
+		copyFields(before, spec, "nodeSelector", "affinity")
 	}
 	if !semanticEqual(spec, before) {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%s", podFieldsThatChange, differing(spec, before))))
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("pod updates may not change fields other than %s\n%s", mutablePodFields, differingFields(spec, before))))
 	}
 	return errs
 }
@@ -126,13 +126,13 @@ func withImages(containers, from []any) []any {
 	out := make([]any, len(containers))
 	for i, c := range containers {
 		changed := tree.Clone(c)
-		carry(changed, tree.As(from[i]), "image")
+		copyFields(changed, tree.As(from[i]), "image")
 		out[i] = changed
 	}
 	return out
 }
 
-func deadline(spec, old tree.Object, path *field.Path) field.ErrorList {
+func validateDeadlineUpdate(spec, old tree.Object, path *field.Path) field.ErrorList {
 	path = path.Child("activeDeadlineSeconds")
 	now, set := tree.Int(spec["activeDeadlineSeconds"])
 	was, had := tree.Int(old["activeDeadlineSeconds"])
@@ -145,9 +145,9 @@ func deadline(spec, old tree.Object, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// addedOnly checks that all old tolerations are still there; tolerationSeconds of
+// validateTolerationsUpdate checks that all old tolerations are still there; tolerationSeconds of
 // one that is there may change.
-func addedOnly(now, old []any, path *field.Path) field.ErrorList {
+func validateTolerationsUpdate(now, old []any, path *field.Path) field.ErrorList {
 	there := make(map[toleration]bool, len(now))
 	for _, v := range now {
 		there[tolerationOf(v)] = true
@@ -168,8 +168,8 @@ func tolerationOf(v any) toleration {
 	return toleration{tree.Text(t, "key"), tree.Text(t, "operator"), tree.Text(t, "value"), tree.Text(t, "effect")}
 }
 
-// differing names the fields of two objects that are not the same.
-func differing(a, b tree.Object) string {
+// differingFields names the fields of two objects that are not the same.
+func differingFields(a, b tree.Object) string {
 	var names []string
 	for name := range a {
 		if !semanticEqual(a[name], b[name]) {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podPaths refuses paths and names of a pod that lead out of where they begin.
-func podPaths(spec tree.Object, at *field.Path) (errs field.ErrorList) {
+// validatePodPaths refuses paths and names of a pod that lead out of where they begin.
+func validatePodPaths(spec tree.Object, at *field.Path) (errs field.ErrorList) {
 	for i, v := range tree.List(spec["volumes"]) {
 		if host := tree.As(tree.As(v)["hostPath"]); host != nil {
-			errs = append(errs, noBacksteps(tree.Text(host, "path"), at.Child("volumes").Index(i).Child("hostPath", "path"))...)
+			errs = append(errs, validateNoBacksteps(tree.Text(host, "path"), at.Child("volumes").Index(i).Child("hostPath", "path"))...)
 		}
 	}
 	for _, kind := range [...]string{"initContainers", "containers"} {
@@ -24,25 +24,25 @@ func podPaths(spec tree.Object, at *field.Path) (errs field.ErrorList) {
 			for j, m := range tree.List(tree.As(c)["volumeMounts"]) {
 				sub, expr := tree.Text(tree.As(m), "subPath"), tree.Text(tree.As(m), "subPathExpr")
 				// The index is not in upstream's paths of these two.
-				errs = append(errs, descending(sub, mounts.Child("subPath"))...)
+				errs = append(errs, validateSubPath(sub, mounts.Child("subPath"))...)
 				if sub != "" && expr != "" {
 					errs = append(errs, field.Invalid(mounts.Index(j).Child("subPathExpr"), expr, "subPathExpr and subPath are mutually exclusive"))
 				}
-				errs = append(errs, descending(expr, mounts.Child("subPathExpr"))...)
+				errs = append(errs, validateSubPath(expr, mounts.Child("subPathExpr"))...)
 			}
 		}
 	}
-	return append(errs, sysctls(tree.List(tree.As(spec["securityContext"])["sysctls"]), at.Child("securityContext", "sysctls"))...)
+	return append(errs, validateSysctls(tree.List(tree.As(spec["securityContext"])["sysctls"]), at.Child("securityContext", "sysctls"))...)
 }
 
-func descending(p string, at *field.Path) (errs field.ErrorList) {
+func validateSubPath(p string, at *field.Path) (errs field.ErrorList) {
 	if path.IsAbs(p) {
 		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
 	}
-	return append(errs, noBacksteps(p, at)...)
+	return append(errs, validateNoBacksteps(p, at)...)
 }
 
-func noBacksteps(p string, at *field.Path) field.ErrorList {
+func validateNoBacksteps(p string, at *field.Path) field.ErrorList {
 	if slices.Contains(strings.Split(p, "/"), "..") {
 		return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
 	}
@@ -56,7 +56,7 @@ const (
 
 var sysctlName = regexp.MustCompile("^(" + sysctlSegment + `[\./])*` + sysctlSegment + "$")
 
-func sysctls(all []any, at *field.Path) (errs field.ErrorList) {
+func validateSysctls(all []any, at *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for i, s := range all {
 		name, here := tree.Text(tree.As(s), "name"), at.Index(i).Child("name")

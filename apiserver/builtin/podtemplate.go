@@ -27,8 +27,8 @@ func validateTemplateAt(names ...string) func(obj, old tree.Object) field.ErrorL
 		if old != nil && semanticEqual(spec, tree.As(tree.Field(old, names...))) {
 			return nil
 		}
-		errs := append(uniqueNames(spec, path), volumeMounts(spec, path)...)
-		errs = append(errs, podPaths(spec, path)...)
+		errs := append(validatePodNames(spec, path), validateVolumeMounts(spec, path)...)
+		errs = append(errs, validatePodPaths(spec, path)...)
 		if len(tree.List(spec["ephemeralContainers"])) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 		}

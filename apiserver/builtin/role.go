@@ -14,10 +14,10 @@ import (
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
-func validateRole(obj, _ tree.Object) field.ErrorList { return policyRules(obj, true) }
+func validateRole(obj, _ tree.Object) field.ErrorList { return validatePolicyRules(obj, true) }
 
 func validateClusterRole(obj, _ tree.Object) field.ErrorList {
-	errs := policyRules(obj, false)
+	errs := validatePolicyRules(obj, false)
 	rule, ok := obj["aggregationRule"].(tree.Object)
 	if !ok {
 		return errs
@@ -38,8 +38,8 @@ func validateClusterRole(obj, _ tree.Object) field.ErrorList {
 	return errs
 }
 
-// policyRules checks that each rule is about resources or about paths.
-func policyRules(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+// validatePolicyRules checks that each rule is about resources or about paths.
+func validatePolicyRules(obj tree.Object, namespaced bool) (errs field.ErrorList) {
 	for i, x := range tree.List(obj["rules"]) {
 		rule, path := tree.As(x), field.NewPath("rules").Index(i)
 		groups, resources, names, urls := tree.List(rule["apiGroups"]), tree.List(rule["resources"]), tree.List(rule["resourceNames"]), tree.List(rule["nonResourceURLs"])
@@ -63,16 +63,16 @@ func policyRules(obj tree.Object, namespaced bool) (errs field.ErrorList) {
 }
 
 func validateRoleBinding(obj, old tree.Object) field.ErrorList {
-	return append(roleRef(obj, old, "Role", "ClusterRole"), subjects(obj, true)...)
+	return append(validateRoleRef(obj, old, "Role", "ClusterRole"), validateRoleSubjects(obj, true)...)
 }
 
 func validateClusterRoleBinding(obj, old tree.Object) field.ErrorList {
-	return append(roleRef(obj, old, "ClusterRole"), subjects(obj, false)...)
+	return append(validateRoleRef(obj, old, "ClusterRole"), validateRoleSubjects(obj, false)...)
 }
 
-// roleRef checks what a binding refers to. That it is there at all is the schema's
+// validateRoleRef checks what a binding refers to. That it is there at all is the schema's
 // to check.
-func roleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
+func validateRoleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
 	ref, path := tree.As(obj["roleRef"]), field.NewPath("roleRef")
 	if group := tree.Text(ref, "apiGroup"); group != rbacGroup {
 		errs = append(errs, field.NotSupported(path.Child("apiGroup"), group, []string{rbacGroup}))
@@ -80,7 +80,7 @@ func roleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
 	if kind := tree.Text(ref, "kind"); kind != "" && !slices.Contains(kinds, kind) {
 		errs = append(errs, field.NotSupported(path.Child("kind"), kind, kinds))
 	}
-	errs = append(errs, pathName(tree.Text(ref, "name"), path.Child("name"))...)
+	errs = append(errs, validatePathName(tree.Text(ref, "name"), path.Child("name"))...)
 	if old != nil {
 		was := tree.As(old["roleRef"])
 		for _, name := range [...]string{"apiGroup", "kind", "name"} {
@@ -92,8 +92,8 @@ func roleRef(obj, old tree.Object, kinds ...string) (errs field.ErrorList) {
 	return errs
 }
 
-// pathName checks a name that only has to fit in a path.
-func pathName(name string, path *field.Path) (errs field.ErrorList) {
+// validatePathName checks a name that only has to fit in a path.
+func validatePathName(name string, path *field.Path) (errs field.ErrorList) {
 	switch name {
 	case ".", "..":
 		errs = append(errs, field.Invalid(path, name, "may not be '"+name+"'"))
@@ -106,7 +106,7 @@ func pathName(name string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func subjects(obj tree.Object, namespaced bool) (errs field.ErrorList) {
+func validateRoleSubjects(obj tree.Object, namespaced bool) (errs field.ErrorList) {
 	for i, x := range tree.List(obj["subjects"]) {
 		s, path := tree.As(x), field.NewPath("subjects").Index(i)
 		group := tree.Text(s, "apiGroup")

@@ -34,8 +34,8 @@ func mergeStringData(_ *objects.Op, obj, _ tree.Object) error {
 	return nil
 }
 
-// wanted are the keys that a Secret of a type must have.
-var wanted = map[string][]string{
+// requiredSecretKeys are the keys that a Secret of a type must have.
+var requiredSecretKeys = map[string][]string{
 	"kubernetes.io/dockercfg":        {".dockercfg"},
 	"kubernetes.io/dockerconfigjson": {".dockerconfigjson"},
 	"kubernetes.io/tls":              {"tls.crt", "tls.key"},
@@ -45,7 +45,7 @@ func validateSecret(obj, _ tree.Object) field.ErrorList {
 	data, path := tree.As(obj["data"]), field.NewPath("data")
 	var errs field.ErrorList
 	kind := tree.Text(obj, "type")
-	errs = append(errs, keys("data", data)...)
+	errs = append(errs, validateDataKeys("data", data)...)
 	size := 0
 	for _, v := range data {
 		s, _ := v.(string)
@@ -54,11 +54,11 @@ func validateSecret(obj, _ tree.Object) field.ErrorList {
 	if size > maxData {
 		errs = append(errs, field.TooLong(path, "", maxData))
 	}
-	for _, key := range wanted[kind] {
+	for _, key := range requiredSecretKeys[kind] {
 		if _, ok := data[key]; !ok {
 			errs = append(errs, field.Required(path.Key(key), ""))
 		} else if kind != "kubernetes.io/tls" {
-			errs = append(errs, jsonObject(path.Key(key), data[key])...)
+			errs = append(errs, validateRegistryCredentials(path.Key(key), data[key])...)
 		}
 	}
 	switch kind {
@@ -81,8 +81,8 @@ func validateSecret(obj, _ tree.Object) field.ErrorList {
 	return errs
 }
 
-// jsonObject checks the content of a registry's credentials.
-func jsonObject(path *field.Path, v any) field.ErrorList {
+// validateRegistryCredentials checks the content of a registry's credentials.
+func validateRegistryCredentials(path *field.Path, v any) field.ErrorList {
 	s, _ := v.(string)
 	raw, err := base64.StdEncoding.DecodeString(s)
 	if err == nil {

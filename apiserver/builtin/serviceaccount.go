@@ -196,7 +196,7 @@ func bindToken(o *objects.Op, claims *token.Claims, ref *authenticationv1.BoundO
 
 // bindToPod checks that a pod is the service account's, and notes where it runs.
 func bindToPod(o *objects.Op, claims *token.Claims, pod *mvcc.Version) error {
-	res := o.Store.Kinds().Lookup(apischema.GroupVersionResource{Version: "v1", Resource: "pods"})
+	res := o.Store.Kinds().Lookup(podsGVR)
 	if res == nil {
 		return status.NoSuchResource()
 	}

@@ -18,12 +18,12 @@ import (
 // texts are those of upstream's admission plugins CertificateApproval,
 // CertificateSigning and CertificateSubjectRestriction.
 
-var signers = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "signers"}
+var signersGR = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "signers"}
 
 // mayUseSigner refuses users who lack a verb on a signer and on its whole domain.
 func mayUseSigner(o *objects.Op, verb, signer, what string) error {
 	domain, _, _ := strings.Cut(signer, "/")
-	if o.Permitted(verb, signers, signer) || o.Permitted(verb, signers, domain+"/*") {
+	if o.Permitted(verb, signersGR, signer) || o.Permitted(verb, signersGR, domain+"/*") {
 		return nil
 	}
 	return apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, fmt.Errorf("user not permitted to %s requests with signerName %q", what, signer))

@@ -21,8 +21,8 @@ const legacySigner = "kubernetes.io/legacy-unknown"
 // minExpiration is the shortest life that can be asked for, in seconds.
 const minExpiration = 600
 
-// usages are the known ones, sorted: certificates say what keys are for in these words.
-var usages = func() []string {
+// knownUsages are the known ones, sorted: certificates say what keys are for in these words.
+var knownUsages = func() []string {
 	out := []string{}
 	for _, u := range [...]certificatesv1.KeyUsage{
 		certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
@@ -45,15 +45,15 @@ func validateSigningRequest(obj, old tree.Object) field.ErrorList {
 	spec, path := tree.As(obj["spec"]), field.NewPath("spec")
 	was := tree.As(old["spec"])
 	var errs field.ErrorList
-	if err := checkRequest(spec["request"]); err != nil {
+	if err := validateRequest(spec["request"]); err != nil {
 		errs = append(errs, field.Invalid(path.Child("request"), spec["request"], err.Error()))
 	}
-	errs = append(errs, checkUsages(tree.List(spec["usages"]), tree.List(was["usages"]), path.Child("usages"))...)
+	errs = append(errs, validateUsages(tree.List(spec["usages"]), tree.List(was["usages"]), path.Child("usages"))...)
 	signer := tree.Text(spec, "signerName")
 	if signer == legacySigner && tree.Text(was, "signerName") != legacySigner {
 		errs = append(errs, field.Invalid(path.Child("signerName"), signer, "the legacy signerName is not allowed via this API version"))
 	} else if signer != "" { // the schema requires it
-		errs = append(errs, signerName(signer, path.Child("signerName"))...)
+		errs = append(errs, validateSignerName(signer, path.Child("signerName"))...)
 	}
 	if n, set := tree.Int(spec["expirationSeconds"]); set && n < minExpiration {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), n, "may not specify a duration less than 600 seconds (10 minutes)"))
@@ -61,8 +61,8 @@ func validateSigningRequest(obj, old tree.Object) field.ErrorList {
 	return errs
 }
 
-// checkRequest checks the form and the signature of a PKCS#10 request.
-func checkRequest(v any) error {
+// validateRequest checks the form and the signature of a PKCS#10 request.
+func validateRequest(v any) error {
 	request, err := signingRequestOf(v)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func signingRequestOf(v any) (*x509.CertificateRequest, error) {
 	return x509.ParseCertificateRequest(block.Bytes)
 }
 
-func checkUsages(now, old []any, path *field.Path) (errs field.ErrorList) {
+func validateUsages(now, old []any, path *field.Path) (errs field.ErrorList) {
 	if len(now) == 0 {
 		return nil // the schema has a default for it
 	}
@@ -93,7 +93,7 @@ func checkUsages(now, old []any, path *field.Path) (errs field.ErrorList) {
 	oldUnknown, oldTwice := usageFaults(old)
 	if len(oldUnknown) == 0 {
 		for _, i := range unknown {
-			errs = append(errs, field.NotSupported(path.Index(i), now[i], usages))
+			errs = append(errs, field.NotSupported(path.Index(i), now[i], knownUsages))
 		}
 	}
 	if len(oldTwice) == 0 {
@@ -109,7 +109,7 @@ func usageFaults(all []any) (unknown, twice []int) {
 	seen := make(map[string]bool, len(all))
 	for i, u := range all {
 		s, _ := u.(string)
-		if _, ok := slices.BinarySearch(usages, s); !ok {
+		if _, ok := slices.BinarySearch(knownUsages, s); !ok {
 			unknown = append(unknown, i)
 		}
 		if seen[s] {
@@ -120,8 +120,8 @@ func usageFaults(all []any) (unknown, twice []int) {
 	return unknown, twice
 }
 
-// signerName checks a name of the form example.com/signer.
-func signerName(name string, path *field.Path) (errs field.ErrorList) {
+// validateSignerName checks a name of the form example.com/signer.
+func validateSignerName(name string, path *field.Path) (errs field.ErrorList) {
 	domain, signer, ok := strings.Cut(name, "/")
 	if !ok || strings.Contains(signer, "/") {
 		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
@@ -130,11 +130,11 @@ func signerName(name string, path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.TooLong(path, "", validation.DNS1123SubdomainMaxLength))
 	}
 	labels := strings.Split(domain, ".")
-	errs = append(errs, firstBad(labels, validation.IsDNS1123Label, domain, path)...)
+	errs = append(errs, validateLabels(labels, validation.IsDNS1123Label, domain, path)...)
 	if len(labels) < 2 {
 		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
 	}
-	errs = append(errs, firstBad(strings.Split(signer, "."), validation.IsDNS1123Subdomain, signer, path)...)
+	errs = append(errs, validateLabels(strings.Split(signer, "."), validation.IsDNS1123Subdomain, signer, path)...)
 	const most = validation.DNS1123SubdomainMaxLength + validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2
 	if len(name) > most {
 		errs = append(errs, field.TooLong(path, "", most))
@@ -142,8 +142,8 @@ func signerName(name string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// firstBad says what is wrong with the first label that is not valid.
-func firstBad(labels []string, valid func(string) []string, whole string, path *field.Path) (errs field.ErrorList) {
+// validateLabels says what is wrong with the first label that is not valid.
+func validateLabels(labels []string, valid func(string) []string, whole string, path *field.Path) (errs field.ErrorList) {
 	for _, label := range labels {
 		for _, msg := range valid(label) {
 			errs = append(errs, field.Invalid(path, whole, fmt.Sprintf("validating label %q: %s", label, msg)))

@@ -21,8 +21,8 @@ var webhookStrategy = objects.Strategy{Validate: validateWebhooks}
 // reviewVersions are the versions of AdmissionReview that a server of this API speaks.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// quiet are the side effects that a webhook may have: such as dry runs can avoid.
-var quiet = []string{"None", "NoneOnDryRun"}
+// quietSideEffects are the side effects that a webhook may have: such as dry runs can avoid.
+var quietSideEffects = []string{"None", "NoneOnDryRun"}
 
 // leniency says which faults a stored configuration has already, so that its update
 // is not refused for them.
@@ -35,21 +35,21 @@ type leniency struct {
 // validateWebhooks checks the hooks of both kinds of configurations; a mutating one is a
 // validating one for all that is checked here.
 func validateWebhooks(obj, old tree.Object) field.ErrorList {
-	now, err := hooksOf(obj)
+	now, err := webhooksOf(obj)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("webhooks"), err)}
 	}
-	before, err := hooksOf(old)
+	before, err := webhooksOf(old)
 	if err != nil {
 		before = nil
 	}
-	may := lenient(now, before)
+	may := leniencyFor(now, before)
 	var errs field.ErrorList
 	names := map[string]bool{}
 	for i := range now {
 		h, path := &now[i], field.NewPath("webhooks").Index(i)
-		errs = append(errs, checkHook(h, &may, path)...)
-		errs = append(errs, checkReviewVersions(h.AdmissionReviewVersions, &may, path.Child("admissionReviewVersions"))...)
+		errs = append(errs, validateWebhook(h, &may, path)...)
+		errs = append(errs, validateReviewVersions(h.AdmissionReviewVersions, &may, path.Child("admissionReviewVersions"))...)
 		if names[h.Name] && h.Name != "" && !may.names {
 			errs = append(errs, field.Duplicate(path.Child("name"), h.Name))
 		}
@@ -58,7 +58,7 @@ func validateWebhooks(obj, old tree.Object) field.ErrorList {
 	return errs
 }
 
-func hooksOf(obj tree.Object) ([]admissionv1.ValidatingWebhook, error) {
+func webhooksOf(obj tree.Object) ([]admissionv1.ValidatingWebhook, error) {
 	if obj == nil {
 		return nil, nil
 	}
@@ -67,13 +67,13 @@ func hooksOf(obj tree.Object) ([]admissionv1.ValidatingWebhook, error) {
 	return c.Webhooks, err
 }
 
-func lenient(now, old []admissionv1.ValidatingWebhook) leniency {
+func leniencyFor(now, old []admissionv1.ValidatingWebhook) leniency {
 	may := leniency{known: map[string]bool{}, conditions: len(now) == len(old) && len(old) > 0}
 	names := map[string]bool{}
 	for i := range old {
 		h := &old[i]
-		may.sideEffects = may.sideEffects || h.SideEffects == nil || !slices.Contains(quiet, string(*h.SideEffects))
-		may.versions = may.versions || len(h.AdmissionReviewVersions) > 0 && !slices.ContainsFunc(h.AdmissionReviewVersions, speaks)
+		may.sideEffects = may.sideEffects || h.SideEffects == nil || !slices.Contains(quietSideEffects, string(*h.SideEffects))
+		may.versions = may.versions || len(h.AdmissionReviewVersions) > 0 && !slices.ContainsFunc(h.AdmissionReviewVersions, knownReviewVersion)
 		may.names = may.names || names[h.Name]
 		names[h.Name] = true
 		strict := metav1validation.LabelSelectorValidationOptions{}
@@ -87,9 +87,9 @@ func lenient(now, old []admissionv1.ValidatingWebhook) leniency {
 	return may
 }
 
-func speaks(version string) bool { return slices.Contains(reviewVersions, version) }
+func knownReviewVersion(version string) bool { return slices.Contains(reviewVersions, version) }
 
-func checkReviewVersions(versions []string, may *leniency, path *field.Path) (errs field.ErrorList) {
+func validateReviewVersions(versions []string, may *leniency, path *field.Path) (errs field.ErrorList) {
 	if len(versions) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of "+strings.Join(reviewVersions, ", "))}
 	}
@@ -104,19 +104,19 @@ func checkReviewVersions(versions []string, may *leniency, path *field.Path) (er
 			errs = append(errs, field.Invalid(path.Index(i), v, msg))
 		}
 	}
-	if !may.versions && !slices.ContainsFunc(versions, speaks) {
+	if !may.versions && !slices.ContainsFunc(versions, knownReviewVersion) {
 		errs = append(errs, field.Invalid(path, versions, "must include at least one of "+strings.Join(reviewVersions, ", ")))
 	}
 	return errs
 }
 
-// checkHook checks one hook. Enums are the schema's, but for the side effects.
-func checkHook(h *admissionv1.ValidatingWebhook, may *leniency, path *field.Path) field.ErrorList {
+// validateWebhook checks one hook. Enums are the schema's, but for the side effects.
+func validateWebhook(h *admissionv1.ValidatingWebhook, may *leniency, path *field.Path) field.ErrorList {
 	errs := validation.IsFullyQualifiedName(path.Child("name"), h.Name)
 	for i := range h.Rules {
-		errs = append(errs, checkHookRule(&h.Rules[i], path.Child("rules").Index(i))...)
+		errs = append(errs, validateWebhookRule(&h.Rules[i], path.Child("rules").Index(i))...)
 	}
-	allowed := quiet
+	allowed := quietSideEffects
 	if may.sideEffects {
 		allowed = []string{"None", "NoneOnDryRun", "Some", "Unknown"}
 	}
@@ -132,14 +132,14 @@ func checkHook(h *admissionv1.ValidatingWebhook, may *leniency, path *field.Path
 	opts := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: may.selectors}
 	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, opts, path.Child("namespaceSelector"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(h.ObjectSelector, opts, path.Child("objectSelector"))...)
-	errs = append(errs, checkHookClient(&h.ClientConfig, path.Child("clientConfig"))...)
+	errs = append(errs, validateClientConfig(&h.ClientConfig, path.Child("clientConfig"))...)
 	if !may.conditions {
-		errs = append(errs, checkConditions(h.MatchConditions, may.known, path.Child("matchConditions"))...)
+		errs = append(errs, validateMatchConditions(h.MatchConditions, may.known, path.Child("matchConditions"))...)
 	}
 	return errs
 }
 
-func checkHookClient(c *admissionv1.WebhookClientConfig, path *field.Path) field.ErrorList {
+func validateClientConfig(c *admissionv1.WebhookClientConfig, path *field.Path) field.ErrorList {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
 		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
@@ -155,7 +155,7 @@ func checkHookClient(c *admissionv1.WebhookClientConfig, path *field.Path) field
 
 var hookOperations = []string{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
 
-func checkHookRule(r *admissionv1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
+func validateWebhookRule(r *admissionv1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	if len(r.Operations) == 0 {
 		errs = append(errs, field.Required(path.Child("operations"), ""))
 	}
@@ -167,18 +167,18 @@ func checkHookRule(r *admissionv1.RuleWithOperations, path *field.Path) (errs fi
 			errs = append(errs, field.NotSupported(path.Child("operations").Index(i), op, hookOperations))
 		}
 	}
-	errs = append(errs, aloneOrNone(r.APIGroups, path.Child("apiGroups"), "API groups")...)
-	errs = append(errs, aloneOrNone(r.APIVersions, path.Child("apiVersions"), "API versions")...)
+	errs = append(errs, validateWildcard(r.APIGroups, path.Child("apiGroups"), "API groups")...)
+	errs = append(errs, validateWildcard(r.APIVersions, path.Child("apiVersions"), "API versions")...)
 	for i, v := range r.APIVersions {
 		if v == "" {
 			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
 		}
 	}
-	return append(errs, checkHookResources(r.Resources, path.Child("resources"))...)
+	return append(errs, validateRuleResources(r.Resources, path.Child("resources"))...)
 }
 
-// aloneOrNone checks a list of names, or of nothing but a star.
-func aloneOrNone(names []string, path *field.Path, what string) field.ErrorList {
+// validateWildcard checks a list of names, or of nothing but a star.
+func validateWildcard(names []string, path *field.Path, what string) field.ErrorList {
 	switch {
 	case len(names) == 0:
 		return field.ErrorList{field.Required(path, "")}
@@ -188,8 +188,8 @@ func aloneOrNone(names []string, path *field.Path, what string) field.ErrorList 
 	return nil
 }
 
-// checkHookResources checks that no entry of the list is part of another one before it.
-func checkHookResources(all []string, path *field.Path) (errs field.ErrorList) {
+// validateRuleResources checks that no entry of the list is part of another one before it.
+func validateRuleResources(all []string, path *field.Path) (errs field.ErrorList) {
 	if len(all) == 0 {
 		errs = append(errs, field.Required(path, ""))
 	}

@@ -17,14 +17,14 @@ import (
 // maxConditions is how many conditions one webhook may have.
 const maxConditions = 64
 
-// compiler knows what expressions about admission can name. It is made on first use.
-var compiler = sync.OnceValue(func() admissioncel.Compiler {
+// conditionCompiler knows what expressions about admission can name. It is made on first use.
+var conditionCompiler = sync.OnceValue(func() admissioncel.Compiler {
 	return admissioncel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
-// checkConditions checks the match conditions of a webhook. known are the
+// validateMatchConditions checks the match conditions of a webhook. known are the
 // expressions that were accepted before, maybe by a release that knew more.
-func checkConditions(all []admissionv1.MatchCondition, known map[string]bool, path *field.Path) (errs field.ErrorList) {
+func validateMatchConditions(all []admissionv1.MatchCondition, known map[string]bool, path *field.Path) (errs field.ErrorList) {
 	if len(all) > maxConditions {
 		errs = append(errs, field.TooMany(path, len(all), maxConditions))
 	}
@@ -33,7 +33,7 @@ func checkConditions(all []admissionv1.MatchCondition, known map[string]bool, pa
 		at := path.Index(i)
 		if s := strings.TrimSpace(c.Expression); s == "" {
 			errs = append(errs, field.Required(at.Child("expression"), ""))
-		} else if err := checkExpression(s, known[s], at.Child("expression")); err != nil {
+		} else if err := validateExpression(s, known[s], at.Child("expression")); err != nil {
 			errs = append(errs, err)
 		}
 		if c.Name == "" {
@@ -51,12 +51,12 @@ func checkConditions(all []admissionv1.MatchCondition, known map[string]bool, pa
 	return errs
 }
 
-func checkExpression(expression string, known bool, path *field.Path) *field.Error {
+func validateExpression(expression string, known bool, path *field.Path) *field.Error {
 	mode := environment.NewExpressions
 	if known {
 		mode = environment.StoredExpressions
 	}
-	result := compiler().CompileCELExpression(&matchconditions.MatchCondition{Expression: expression},
+	result := conditionCompiler().CompileCELExpression(&matchconditions.MatchCondition{Expression: expression},
 		admissioncel.OptionalVariableDeclarations{HasAuthorizer: true}, mode)
 	if result.Error == nil {
 		return nil
