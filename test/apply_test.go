@@ -31,9 +31,9 @@ spec:
 // TestServerSideApply is kubectl's way with server-side apply, each step at another
 // node: from client-side apply and back, conflicts, and what to do about them.
 func TestServerSideApply(t *testing.T) {
-	r := startReaders(t)
-	nodes := r.c.Others(r.nonvoter) // those that dev's kubeconfig knows
-	r.namespace(t, "apply")
+	nodes := shared(t).Nodes()
+	nodes[0].Kubectl(t, "create", "namespace", "apply")
+	defer nodes[0].Kubectl(t, "delete", "namespace", "apply")
 	step := 0
 	kubectl := func(stdin string, args ...string) Output {
 		t.Helper()
@@ -84,9 +84,8 @@ func TestServerSideApply(t *testing.T) {
 // TestAppliersAtOnce: many managers apply their own field of one object, through all
 // nodes at once, while others update it. Nobody loses a field, everybody owns his.
 func TestAppliersAtOnce(t *testing.T) {
-	r := startReaders(t)
-	r.namespace(t, "appliers")
-	nodes := r.c.Nodes()
+	nodes := Start(t, 3, nonvoters+"1").Nodes()
+	nodes[0].Kubectl(t, "create", "namespace", "appliers")
 	clients := make([]func(*testing.T, int, int) error, 0, 12)
 	for i := range 12 {
 		maps := nodes[i%len(nodes)].Typed(t).CoreV1().ConfigMaps("appliers")

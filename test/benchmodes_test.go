@@ -39,13 +39,13 @@ func (b *benchModes) printed() string {
 
 func startBenchModes(t *testing.T, args ...string) *benchModes {
 	t.Helper()
-	dir, err := os.MkdirTemp(theRun.dir, "bench-")
+	dir, err := os.MkdirTemp(RunDir(), "bench-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandWithin)
 	t.Cleanup(cancel)
-	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, theRun.quorate, append([]string{"bench", "modes"}, args...)...)}
+	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, Binary(), append([]string{"bench", "modes"}, args...)...)}
 	b.cmd.Env = append(cleanEnv(), "TMPDIR="+dir)
 	b.cmd.Stdout, b.cmd.Stderr = b, b
 	if err := b.cmd.Start(); err != nil {

@@ -169,6 +169,14 @@ func (c *Cluster) find(name string) *Node {
 	return nil
 }
 
+// At is the cluster in a directory that a test has made, below RunDir, for a playground
+// that the test starts itself. Reread tells it what is there; Destroy ends it.
+func At(dir string) *Cluster { return &Cluster{dir: dir} }
+
+// Forget takes nodes out of the cluster: those that have ended for good, or that
+// others with their names replace. Start's cleanup ends their processes nevertheless.
+func (c *Cluster) Forget(nodes ...*Node) { c.nodes = c.Others(nodes...) }
+
 // Nodes returns the nodes in the order of their names.
 func (c *Cluster) Nodes() []*Node { return c.nodes }
 

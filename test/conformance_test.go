@@ -62,10 +62,10 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("%s is too long for a namespace", ns)
 			}
 			const namespaces = "/api/v1/namespaces"
-			if code, answer := c.nodes[0].send(t, http.MethodPost, namespaces, fmt.Sprintf(`{"metadata":{"name":%q}}`, ns)); code != http.StatusCreated {
+			if code, answer := c.Nodes()[0].send(t, http.MethodPost, namespaces, fmt.Sprintf(`{"metadata":{"name":%q}}`, ns)); code != http.StatusCreated {
 				t.Fatalf("create the namespace: %d %s", code, answer)
 			}
-			defer c.nodes[0].send(t, http.MethodDelete, namespaces+"/"+ns, "")
+			defer c.Nodes()[0].send(t, http.MethodDelete, namespaces+"/"+ns, "")
 			err := s.Run(t.Context(), send, map[string]string{"ns": ns, "name": name})
 			switch {
 			case s.NotYet != "" && err == nil:

@@ -194,7 +194,7 @@ func TestTokensAcrossRestore(t *testing.T) {
 	r.c.Quorate(t, "snapshot", "restore", file, "--data-dir", filepath.Join(r.c.dir, "r1"), "--name", "r1", "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
 	r1 := r.c.Launch(t, "r1", port, "--token-file", filepath.Join(r.c.dir, "token"))
 	defer func() {
-		r.c.nodes = r.c.Others(r1)
+		r.c.Forget(r1)
 		r.c.Kill(t, r1)
 	}()
 	r1.AwaitReady(t)

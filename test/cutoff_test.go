@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -94,41 +91,6 @@ func TestReadsWithoutQuorum(t *testing.T) {
 	}
 }
 
-// freeze stops processes without their knowing, until thaw or the end of the test.
-func freeze(t *testing.T, nodes ...*Node) {
-	t.Helper()
-	t.Cleanup(func() { thaw(t, nodes...) })
-	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, syscall.SIGSTOP); err != nil {
-			t.Fatalf("stop %s: %v", n.Name, err)
-		}
-	}
-	// Its threads run on for a moment, and may answer somebody yet.
-	for _, n := range nodes {
-		Await(t, 10*time.Second, n.Name+" stands still", func() string {
-			tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.pid))
-			if err != nil || len(tasks) == 0 {
-				return fmt.Sprint("no threads: ", err)
-			}
-			for _, task := range tasks {
-				if stat, err := os.ReadFile(task); err == nil && !strings.Contains(string(stat), ") T ") {
-					return string(stat)
-				}
-			}
-			return ""
-		})
-	}
-}
-
-func thaw(t *testing.T, nodes ...*Node) {
-	t.Helper()
-	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, syscall.SIGCONT); err != nil {
-			t.Errorf("continue %s: %v", n.Name, err)
-		}
-	}
-}
-
 // ask sends the row's request to a node.
 func (row cutoffRow) ask(t *testing.T, n *Node, words *strings.Replacer) {
 	path := "/api/v1/namespaces/cutoff/configmaps"
@@ -163,7 +125,7 @@ func (row cutoffRow) ask(t *testing.T, n *Node, words *strings.Replacer) {
 		fail("%v", err)
 		return
 	}
-	if took < row.least-50*time.Millisecond || took > row.most+lateness {
+	if took < row.least-50*time.Millisecond || took > row.most+Lateness {
 		fail("answered after %s", took)
 	}
 	if row.least > 0 || row.most > 0 {

@@ -2,10 +2,8 @@ package test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,24 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// exchange makes one request and returns its code and answer.
-func (n *Node) exchange(ctx context.Context, client *http.Client, method, path, contentType, body string) (int, string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, n.API+path, strings.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
-	}
-	w, err := client.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer w.Body.Close()
-	answer, err := io.ReadAll(w.Body)
-	return w.StatusCode, string(answer), err
-}
-
 // revisionOf is the resourceVersion in an object or list.
 func revisionOf(t *testing.T, object string) string {
 	t.Helper()
@@ -47,16 +27,6 @@ func revisionOf(t *testing.T, object string) string {
 		t.Fatalf("%v: %s", err, object)
 	}
 	return o.Metadata.ResourceVersion
-}
-
-// must is exchange for what has to have that code.
-func (n *Node) must(t *testing.T, code int, method, path, contentType, body string) string {
-	t.Helper()
-	got, answer, err := n.exchange(t.Context(), n.HTTP(t), method, path, contentType, body)
-	if err != nil || got != code {
-		t.Fatalf("%s: %s %s: %d %v %s", n.Name, method, path, got, err, answer)
-	}
-	return answer
 }
 
 // TestNamespaceDeletionRace: a namespace is deleted while 16 writers create in it

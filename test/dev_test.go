@@ -57,7 +57,7 @@ func (c *Cluster) nodeProcesses(t *testing.T) (pids []int) {
 func (c *Cluster) noted(t *testing.T) (pids []int) {
 	t.Helper()
 	c.reread(t)
-	for _, n := range c.nodes {
+	for _, n := range c.Nodes() {
 		if n.pid != 0 {
 			pids = append(pids, n.pid)
 		}
@@ -70,11 +70,11 @@ func (c *Cluster) noted(t *testing.T) (pids []int) {
 // started, the others say that it runs, and no process is left that cluster.json does
 // not know.
 func TestDevTogether(t *testing.T) {
-	dir, err := os.MkdirTemp(theRun.dir, "together-")
+	dir, err := os.MkdirTemp(RunDir(), "together-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{dir: dir}
+	c := At(dir)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.showState(t)
@@ -161,11 +161,11 @@ func TestDevTogether(t *testing.T) {
 // has a terminal of its own, and returns when it is ready.
 func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, done <-chan error) {
 	t.Helper()
-	dir, err := os.MkdirTemp(theRun.dir, "foreground-")
+	dir, err := os.MkdirTemp(RunDir(), "foreground-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = &Cluster{dir: dir}
+	c = At(dir)
 	// It lives as long as the test: bounded like a command, its terminal's leader would be killed
 	// in the middle of a test on a slow machine, and the playground would stop.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -190,7 +190,7 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	t.Cleanup(func() { signal.Stop(hangups) })
 	master, slave := openTerminal(t)
 	cmd := exec.CommandContext(ctx, "bash", "-c", program)
-	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", theRun.quorate, dir, port), "DIR="+dir)
+	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", Binary(), dir, port), "DIR="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {

@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -125,31 +124,6 @@ func seesAll(t *testing.T, l *load, events []Event) {
 	for name, o := range l.objects {
 		if o.acked != "" && at[o.acked] != name {
 			t.Errorf("the acknowledged write of %s at %s was not seen: there was %q", name, o.acked, at[o.acked])
-		}
-	}
-}
-
-// sameStates awaits that all nodes have applied the same, and compares the
-// rolling hashes of their states there.
-func sameStates(t *testing.T, c *Cluster) {
-	t.Helper()
-	var hashes map[string]string
-	Await(t, 30*time.Second, "all nodes are at the same revision", func() string {
-		revisions := []string{}
-		hashes = map[string]string{}
-		for _, n := range c.Nodes() {
-			revision, hash := n.StateHash(t)
-			revisions = append(revisions, revision)
-			hashes[n.Name] = hash
-		}
-		if len(slices.Compact(slices.Clone(revisions))) > 1 {
-			return fmt.Sprint(revisions)
-		}
-		return ""
-	})
-	for name, hash := range hashes {
-		if want := hashes[c.Nodes()[0].Name]; hash != want {
-			t.Errorf("the state of %s has the hash %s, that of %s %s", name, hash, c.Nodes()[0].Name, want)
 		}
 	}
 }

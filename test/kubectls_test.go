@@ -21,7 +21,7 @@ func TestKubectls(t *testing.T) {
 	c := shared(t)
 	for _, name := range []string{"kubectl-1.35", "kubectl", "kubectl-1.37", "kubectl-debian"} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(filepath.Dir(theRun.kubectl), name)
+			path := filepath.Join(filepath.Dir(KubectlPath()), name)
 			if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 				t.Fatalf("%v: run 'make kubectls'", err)
 			}

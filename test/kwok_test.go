@@ -19,7 +19,7 @@ import (
 // exist: nodes become Ready and renew their leases, pods run and go when they are told
 // to, also when the leader is killed meanwhile.
 func TestKwok(t *testing.T) {
-	path := filepath.Join(filepath.Dir(theRun.kubectl), "kwok")
+	path := filepath.Join(filepath.Dir(KubectlPath()), "kwok")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("%v: run 'make kwok'", err)
 	}

@@ -2,20 +2,15 @@ package test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -89,45 +84,6 @@ func collected(t *testing.T, node *Node) int64 {
 	return node.Usage(t).Resident
 }
 
-// createMany makes ConfigMaps of 1 KiB each.
-func createMany(t *testing.T, node *Node, n int) {
-	t.Helper()
-	client := node.Typed(t).CoreV1().ConfigMaps("default")
-	var wg sync.WaitGroup
-	var failed atomic.Pointer[error]
-	for w := range 32 {
-		wg.Go(func() {
-			for i := w; i < n && failed.Load() == nil; i += 32 {
-				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%05d", i)}, Data: map[string]string{"k": strings.Repeat(string(rune('a'+i%26)), 1<<10)}}
-				if _, err := client.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-					failed.Store(&err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		t.Fatal(*err)
-	}
-}
-
-// newHTTP is a client with connections of its own.
-func (n *Node) newHTTP(t *testing.T, protocol string) *http.Client {
-	t.Helper()
-	config, err := n.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config = config.Clone()
-	config.NextProtos = []string{protocol}
-	tr := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: protocol == "h2", DisableCompression: true}
-	if protocol != "h2" {
-		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr}
-}
-
 // lists reads that many lists in all streams and returns the sum of their bytes.
 func (n *Node) lists(t *testing.T, clients []*http.Client, count int, accept, encoding string) int64 {
 	t.Helper()
@@ -189,45 +145,4 @@ func (s *slowReader) Read(b []byte) (int, error) {
 		time.Sleep(s.pause)
 	}
 	return s.Reader.Read(b[:min(len(b), 64<<10)])
-}
-
-// residentWatch looks at a node's resident memory all the time.
-type residentWatch struct {
-	peak atomic.Int64
-	stop func()
-}
-
-func watchResident(t *testing.T, node *Node) *residentWatch {
-	w := &residentWatch{}
-	done, ended := make(chan struct{}), make(chan struct{})
-	w.stop = sync.OnceFunc(func() { close(done); <-ended })
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				w.peak.Store(max(w.peak.Load(), node.resident(t)))
-			}
-		}
-	}()
-	t.Cleanup(w.stop)
-	return w
-}
-
-// resident is the node's resident memory in bytes.
-func (n *Node) resident(t testing.TB) int64 {
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.pid))
-	if err != nil {
-		t.Errorf("%s: %v", n.Name, err)
-		return 0
-	}
-	var size, pages int64
-	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
-		t.Errorf("%s: %v", n.Name, err)
-	}
-	return pages * int64(os.Getpagesize())
 }

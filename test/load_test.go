@@ -15,13 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-const (
-	// callWithin is the deadline of every call under load.
-	callWithin = 5 * time.Second
-	// lateness is how long after its deadline a call may still return: this
-	// machine may be busy.
-	lateness = time.Second
-)
+// callWithin is the deadline of every call under load.
+const callWithin = 5 * time.Second
 
 // object is what one writer knows of one ConfigMap, which nobody else writes.
 type object struct {
@@ -126,7 +121,7 @@ func (l *load) call(client kubernetes.Interface, cm *corev1.ConfigMap, create bo
 	l.mu.Lock()
 	l.slowest = max(l.slowest, took)
 	l.mu.Unlock()
-	if took > callWithin+lateness {
+	if took > callWithin+Lateness {
 		l.t.Errorf("a write took %s, its deadline was %s: %v", took, callWithin, err)
 	}
 	if err != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err)) {
@@ -220,7 +215,7 @@ func startReader(t *testing.T, n *Node, namespace, name string) *reader {
 			cancel()
 			took := time.Since(began)
 			r.slowest = max(r.slowest, took)
-			if took > callWithin+lateness {
+			if took > callWithin+Lateness {
 				t.Errorf("%s: a read took %s, its deadline was %s: %v", n.Name, took, callWithin, err)
 			}
 			if err != nil {

@@ -5,4 +5,9 @@ import (
 	"testing"
 )
 
-func TestMain(m *testing.M) { os.Exit(Main(m)) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(silentVariable); what != "" {
+		os.Exit(beSilent(what))
+	}
+	os.Exit(Main(m))
+}

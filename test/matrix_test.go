@@ -251,7 +251,7 @@ func (m *matrix) send(c cell) (*reply, *http.Response, context.CancelFunc) {
 	req, err := m.request(ctx, c, rep)
 	if err == nil {
 		var resp *http.Response
-		if resp, err = m.node.http.Do(req); err == nil {
+		if resp, err = m.node.HTTP(m.t).Do(req); err == nil {
 			rep.code, rep.header, rep.took = resp.StatusCode, resp.Header, time.Since(rep.sent)
 			m.mu.Lock()
 			defer m.mu.Unlock()

@@ -14,26 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-type member struct {
-	Name          string
-	Voter, Leader bool
-}
-
-// members runs a member command and returns the list that it answers.
-func members(t *testing.T, c *Cluster, args ...string) map[string]member {
-	t.Helper()
-	out := c.Admin(t, append(append([]string{"member"}, args...), "-o", "json")...)
-	var list struct{ Members []member }
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		t.Fatalf("member %v: %v\n%s", args, err, out)
-	}
-	byName := map[string]member{}
-	for _, m := range list.Members {
-		byName[m.Name] = m
-	}
-	return byName
-}
-
 // TestMembership lets a fourth node join with a token, become a voter, lead,
 // lose its vote and go.
 func TestMembership(t *testing.T) {
@@ -95,7 +75,7 @@ func TestMembership(t *testing.T) {
 		}
 		return ""
 	})
-	c.nodes = c.Others(n4)
+	c.Forget(n4)
 	awaitEndpoints(t, c, first)
 
 	// The token has let one node in and is worth nothing now.

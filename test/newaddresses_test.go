@@ -41,7 +41,7 @@ func allMove(t *testing.T, to [3]int) {
 	for _, n := range c.Nodes() {
 		peers = append(peers, n.Peer)
 	}
-	c.nodes = nil
+	c.Forget(c.Nodes()...)
 	port, err := freePorts(6)
 	if err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 	took := time.Since(began)
 	c.reread(t)
 	want := fmt.Sprintf("n1 serves (pid %d)\nThe cluster has no quorum yet: of 3 voters n1 runs, and 2 are needed; n2 is stopped, n3 is stopped\nStart the rest:  %s dev start n2 n3 --data-dir %s\n",
-		c.Node(t, "n1").pid, theRun.quorate, c.dir)
+		c.Node(t, "n1").pid, Binary(), c.dir)
 	if out != want {
 		t.Errorf("%q, want %q", out, want)
 	}

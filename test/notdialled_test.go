@@ -27,7 +27,7 @@ func TestLeaderIsNotDialled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c.nodes = c.Others(old)
+	c.Forget(old)
 	followers := c.Nodes()
 	port, err := strconv.Atoi(old.API[strings.LastIndexByte(old.API, ':')+1:])
 	if err != nil {

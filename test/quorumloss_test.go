@@ -1,10 +1,8 @@
 package test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -119,8 +117,6 @@ func (n *Node) still() string {
 	return ""
 }
 
-const configMaps = "/api/v1/namespaces/default/configmaps"
-
 // askForAWhile sends each kind of request again and again for longer than an
 // election takes, and returns the slowest of each kind.
 func askForAWhile(t *testing.T, n *Node) string {
@@ -192,36 +188,6 @@ func (n *Node) answeredSoon(t *testing.T, what, method, path, body string) time.
 		t.Errorf("%s without a quorum: %s, Retry-After %q: %s", what, resp.Status, retry, answer)
 	}
 	return took
-}
-
-func (n *Node) do(t *testing.T, method, path, body string) (*http.Response, []byte, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, n.API+path, strings.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := n.HTTP(t).Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	return resp, answer, err
-}
-
-// send is do for a caller that takes any answer.
-func (n *Node) send(t *testing.T, method, path, body string) (code int, answer []byte) {
-	t.Helper()
-	resp, answer, err := n.do(t, method, path, body)
-	if err != nil {
-		return 0, []byte(err.Error())
-	}
-	return resp.StatusCode, answer
 }
 
 func resourceVersion(t *testing.T, n *Node, name string) string {

@@ -129,11 +129,11 @@ func TestRemovedKeys(t *testing.T) {
 	}
 	leader := c.Leader(t)
 	d := stolen(t, n3)
-	var cluster struct{ ClusterID proto.ClusterID }
-	if err := json.Unmarshal([]byte(c.Admin(t, "member", "list", "-o", "json")), &cluster); err != nil {
+	var list struct{ ClusterID proto.ClusterID }
+	if err := json.Unmarshal([]byte(c.Admin(t, "member", "list", "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	h := d.host(t, cluster.ClusterID)
+	h := d.host(t, list.ClusterID)
 	conn, err := h.Conn("", leader.Peer)
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 	c := shared(t)
 	const namespace = "roles"
 	ctx := t.Context()
-	admin := c.nodes[0].Typed(t)
+	admin := c.Nodes()[0].Typed(t)
 	if _, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestRolesOnEveryNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	robots := make([]kubernetes.Interface, len(c.nodes))
-	for i, n := range c.nodes {
+	robots := make([]kubernetes.Interface, len(c.Nodes()))
+	for i, n := range c.Nodes() {
 		robots[i] = n.as(t, issued.Status.Token)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{
@@ -77,14 +77,14 @@ func TestRolesOnEveryNode(t *testing.T) {
 		if _, err := admin.RbacV1().RoleBindings(namespace).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for i, n := range c.nodes {
+		for i, n := range c.Nodes() {
 			n.visible(t, namespace)
 			granted(t, robots[i], n.Name, namespace)
 		}
 		if err := admin.RbacV1().RoleBindings(namespace).Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for i, n := range c.nodes {
+		for i, n := range c.Nodes() {
 			n.visible(t, namespace)
 			_, err := robots[i].CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 			refused(t, n.Name, err, `configmaps is forbidden: User "system:serviceaccount:roles:robot" cannot list resource "configmaps" in API group "" in the namespace "roles"`)
@@ -96,7 +96,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		for i, n := range c.nodes {
+		for i, n := range c.Nodes() {
 			n.visible(t, namespace)
 			if _, err := robots[i].Discovery().ServerVersion(); !apierrors.IsUnauthorized(err) {
 				t.Errorf("%s: %v, want 401", n.Name, err)
@@ -113,7 +113,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 func dropNamespace(t *testing.T, c *Cluster, name string) {
 	t.Cleanup(func() {
 		// The test's own context has ended.
-		if err := c.nodes[0].Typed(t).CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		if err := c.Nodes()[0].Typed(t).CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -211,8 +211,7 @@ func TestKubectlAuth(t *testing.T) {
 // withoutCertificate are the flags of a kubectl that knows nothing but the server
 // and a token.
 func withoutCertificate(r *round, token string) []string {
-	n := r.c.nodes[r.next%len(r.c.nodes)]
-	return []string{"--kubeconfig=/dev/null", "--context=", "--server=" + n.API, "--certificate-authority=" + r.c.caFile, "--token=" + token}
+	return []string{"--kubeconfig=/dev/null", "--context=", "--server=" + r.node().API, "--certificate-authority=" + r.c.caFile, "--token=" + token}
 }
 
 // TestDrain: kubectl drain waits for a disruption budget, and each eviction takes
@@ -222,7 +221,7 @@ func TestDrain(t *testing.T) {
 	r.kubectl(t, "create", "namespace", "drain")
 	dropNamespace(t, r.c, "drain")
 	t.Cleanup(func() {
-		_ = r.c.nodes[0].Typed(t).CoreV1().Nodes().Delete(context.Background(), "worker", metav1.DeleteOptions{})
+		_ = r.c.Nodes()[0].Typed(t).CoreV1().Nodes().Delete(context.Background(), "worker", metav1.DeleteOptions{})
 	})
 	apply := func(manifest string) {
 		t.Helper()

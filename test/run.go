@@ -23,6 +23,16 @@ type run struct {
 	kubectl string
 }
 
+// RunDir is the directory of this run. What lies below it is removed at the end of the
+// run, and processes whose command line names it are ended.
+func RunDir() string { return theRun.dir }
+
+// Binary is the path of the quorate under test.
+func Binary() string { return theRun.quorate }
+
+// KubectlPath is the path of the kubectl; other programs lie beside it.
+func KubectlPath() string { return theRun.kubectl }
+
 // theRun is set by Main before the tests and not changed afterwards.
 var theRun run
 
@@ -35,9 +45,6 @@ func Main(m *testing.M) int {
 	if dir := os.Getenv(reaperVariable); dir != "" {
 		reap(dir)
 		return 0
-	}
-	if what := os.Getenv(silentVariable); what != "" {
-		return beSilent(what)
 	}
 	end, err := begin()
 	if err != nil {
@@ -167,6 +174,10 @@ func processesOf(dir string) []int {
 	}
 	return pids
 }
+
+// Lateness is how long after its deadline a call may still return: this machine may
+// be busy.
+const Lateness = time.Second
 
 // Await polls a condition until it holds, and fails the test when it does not
 // hold in time. The condition returns "" when it holds and else what is missing.

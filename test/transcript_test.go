@@ -91,7 +91,7 @@ const portsOfSection = 20
 func (s *section) open(t *testing.T, ports [2]int) {
 	t.Helper()
 	var err error
-	if s.dir, err = os.MkdirTemp(theRun.dir, "typed-"); err != nil {
+	if s.dir, err = os.MkdirTemp(RunDir(), "typed-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.close(t) })
@@ -100,7 +100,7 @@ func (s *section) open(t *testing.T, ports [2]int) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(theRun.quorate, filepath.Join(s.dir, "bin", "quorate")); err != nil {
+	if err := os.Symlink(Binary(), filepath.Join(s.dir, "bin", "quorate")); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -35,7 +35,7 @@ func TestWrongState(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Kill(t, broken)
-	c.nodes = sound
+	c.Forget(broken)
 	token := filepath.Join(c.dir, "token")
 	broken = c.launch(t, program, []string{"QUORATE_PLANTED=" + ignoredCondition}, broken.Name, port, "--token-file", token)
 	broken.AwaitReady(t)
@@ -61,7 +61,7 @@ func TestWrongState(t *testing.T) {
 	if raw, err := os.ReadFile(filepath.Join(dir, "state-differs.json")); err != nil || json.Unmarshal(raw, &evidence) != nil || evidence.NodeID == "" {
 		t.Fatalf("the evidence names no node: %s (%v)", raw, err)
 	}
-	again := c.launch(t, theRun.quorate, nil, broken.Name, port, "--token-file", token)
+	again := c.launch(t, Binary(), nil, broken.Name, port, "--token-file", token)
 	Await(t, 20*time.Second, "it refuses to start again", func() string {
 		if again.running() {
 			return "it runs"
@@ -72,7 +72,7 @@ func TestWrongState(t *testing.T) {
 	if want := "run 'quorate member remove " + evidence.NodeID + "'"; err != nil || !strings.Contains(string(log), want) {
 		t.Errorf("%q is not in its log (%v)", want, err)
 	}
-	c.nodes = sound
+	c.Forget(broken, again)
 
 	for _, n := range sound {
 		if got := n.Metric(t, "quorate_members_with_wrong_state"); got != 1 {
@@ -92,7 +92,7 @@ func TestWrongState(t *testing.T) {
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	fresh := c.launch(t, theRun.quorate, nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
+	fresh := c.launch(t, Binary(), nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
 	fresh.AwaitReady(t)
 	sameStates(t, c)
 	for _, n := range c.Nodes() {
@@ -125,7 +125,7 @@ func plantedProgram(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(theRun.dir, "quorate-planted")
+	program := filepath.Join(RunDir(), "quorate-planted")
 	build := exec.Command("go", "build", "-tags", "planted", "-o", program, "./cmd/node")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
