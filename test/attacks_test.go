@@ -110,7 +110,7 @@ func (h *hostility) endure(t *testing.T, a attack, alices []*guest, limit time.D
 	var before []int64
 	var cpu time.Duration
 	for _, n := range h.c.Nodes() {
-		calm = append(calm, n.resources(t))
+		calm = append(calm, resourcesNow(t, n))
 		before = append(before, n.resident(t))
 		cpu -= n.CPU(t)
 		memory = append(memory, watchResident(t, n))
@@ -148,7 +148,7 @@ func (h *hostility) endure(t *testing.T, a attack, alices []*guest, limit time.D
 	}
 	for i, n := range h.c.Nodes() {
 		Await(t, 30*time.Second, n.Name+" has let go of everything", func() string {
-			if now := n.resources(t); now.goroutines > calm[i].goroutines+20 || now.descriptors > calm[i].descriptors+10 {
+			if now := resourcesNow(t, n); now.goroutines > calm[i].goroutines+20 || now.descriptors > calm[i].descriptors+10 {
 				return fmt.Sprintf("%+v, before it was %+v", now, calm[i])
 			}
 			return ""

@@ -100,7 +100,7 @@ func parseBadRequest(t *testing.T, block string) badRequest {
 // resources are what a node must not leak.
 type resources struct{ goroutines, descriptors int }
 
-func (n *Node) resources(t *testing.T) resources {
+func resourcesNow(t *testing.T, n *Node) resources {
 	t.Helper()
 	return resources{int(n.Metric(t, "go_goroutines")), n.Descriptors(t)}
 }
@@ -116,7 +116,7 @@ func TestBadInput(t *testing.T) {
 	var calm []resources
 	for _, n := range c.Nodes() {
 		n.HTTP(t).CloseIdleConnections()
-		calm = append(calm, n.resources(t))
+		calm = append(calm, resourcesNow(t, n))
 	}
 
 	var silent []net.Conn
@@ -152,7 +152,7 @@ func TestBadInput(t *testing.T) {
 		Await(t, 20*time.Second, n.Name+" has let go of everything", func() string {
 			n.HTTP(t).CloseIdleConnections()
 			// A few come and go with the ticks of the background.
-			if now := n.resources(t); now.goroutines > calm[i].goroutines+10 || now.descriptors > calm[i].descriptors+5 {
+			if now := resourcesNow(t, n); now.goroutines > calm[i].goroutines+10 || now.descriptors > calm[i].descriptors+5 {
 				return fmt.Sprintf("%+v, before it was %+v", now, calm[i])
 			}
 			return ""

@@ -21,7 +21,7 @@ import (
 
 // atOnce runs the same command several times at once and returns what each has printed,
 // and which have succeeded.
-func (c *Cluster) atOnce(t *testing.T, times int, args ...string) (outputs []string, ok int) {
+func atOnce(t *testing.T, c *Cluster, times int, args ...string) (outputs []string, ok int) {
 	t.Helper()
 	outputs = make([]string, times)
 	errs := make([]error, times)
@@ -42,7 +42,7 @@ func (c *Cluster) atOnce(t *testing.T, times int, args ...string) (outputs []str
 }
 
 // nodeProcesses are the processes of the cluster's nodes.
-func (c *Cluster) nodeProcesses(t *testing.T) (pids []int) {
+func nodeProcesses(t *testing.T, c *Cluster) (pids []int) {
 	t.Helper()
 	for _, pid := range processesOf(c.dir) {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), "\x00--config\x00") {
@@ -54,7 +54,7 @@ func (c *Cluster) nodeProcesses(t *testing.T) (pids []int) {
 }
 
 // noted are the pids of cluster.json.
-func (c *Cluster) noted(t *testing.T) (pids []int) {
+func noted(t *testing.T, c *Cluster) (pids []int) {
 	t.Helper()
 	c.reread(t)
 	for _, n := range c.Nodes() {
@@ -77,7 +77,7 @@ func TestDevTogether(t *testing.T) {
 	c := At(dir)
 	t.Cleanup(func() {
 		if t.Failed() {
-			c.showState(t)
+			showState(t, c)
 		}
 		if err := c.destroy(); err != nil {
 			t.Error(err)
@@ -89,12 +89,12 @@ func TestDevTogether(t *testing.T) {
 	}
 	check := func(nodes int) {
 		t.Helper()
-		if noted, living := c.noted(t), c.nodeProcesses(t); len(living) != nodes || !slices.Equal(noted, living) {
+		if noted, living := noted(t, c), nodeProcesses(t, c); len(living) != nodes || !slices.Equal(noted, living) {
 			t.Fatalf("these live: %v, cluster.json has %v, want %d", living, noted, nodes)
 		}
 	}
 
-	outputs, ok := c.atOnce(t, 3, "dev", "--data-dir", dir, "--api-port", strconv.Itoa(port), "--detach")
+	outputs, ok := atOnce(t, c, 3, "dev", "--data-dir", dir, "--api-port", strconv.Itoa(port), "--detach")
 	refused := 0
 	for _, out := range outputs {
 		if strings.Contains(out, dir+" is running already: n1 (pid ") {
@@ -108,7 +108,7 @@ func TestDevTogether(t *testing.T) {
 
 	for range 3 {
 		c.Kill(t, c.Node(t, "n1"))
-		outputs, ok := c.atOnce(t, 4, "dev", "start", "n1", "--data-dir", dir)
+		outputs, ok := atOnce(t, c, 4, "dev", "start", "n1", "--data-dir", dir)
 		c.reread(t)
 		pid := strconv.Itoa(c.Node(t, "n1").pid)
 		ready, refused := 0, 0
@@ -171,7 +171,7 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		if t.Failed() {
-			c.showState(t)
+			showState(t, c)
 		}
 		cancel()
 		if err := c.destroy(); err != nil {
@@ -211,7 +211,7 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 
 // showState shows, of a playground whose test has failed, what its commands print and its nodes
 // log, and which processes live.
-func (c *Cluster) showState(t *testing.T) {
+func showState(t *testing.T, c *Cluster) {
 	t.Helper()
 	// The test's own context has ended.
 	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
@@ -274,7 +274,7 @@ func TestDevEndsWithItsTerminal(t *testing.T) {
 	if code, err := os.ReadFile(filepath.Join(c.dir, "code")); err != nil || string(code) != "0\n" {
 		t.Errorf("it ended with %q (%v)", code, err)
 	}
-	if pids := c.noted(t); len(pids) != 0 {
+	if pids := noted(t, c); len(pids) != 0 {
 		t.Errorf("cluster.json has %v", pids)
 	}
 }

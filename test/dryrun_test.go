@@ -92,7 +92,7 @@ func TestDryRun(t *testing.T) {
 	before := quietStates(t, c)
 	var events []func() string
 	for _, resource := range []string{"/api/v1/configmaps", "/api/v1/pods", "/api/v1/namespaces", "/apis/apps/v1/deployments"} {
-		events = append(events, follower.firstEvent(t, resource, before.revision))
+		events = append(events, firstEvent(t, follower, resource, before.revision))
 	}
 
 	for _, n := range []*Node{leader, follower} {
@@ -165,7 +165,7 @@ func quietStates(t *testing.T, c *Cluster) (same states) {
 }
 
 // firstEvent opens a watch and returns a function that waits for its first event.
-func (n *Node) firstEvent(t *testing.T, path, revision string) func() string {
+func firstEvent(t *testing.T, n *Node, path, revision string) func() string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

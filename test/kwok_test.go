@@ -27,7 +27,7 @@ func TestKwok(t *testing.T) {
 	leader := c.Leader(t)
 	others := c.Others(leader)
 	n, client := others[0], others[1].Typed(t)
-	stop := n.runKwok(t, path)
+	stop := runKwok(t, n, path)
 	defer stop()
 
 	const nodes, pods = 3, 10
@@ -123,7 +123,7 @@ func missing(what string, has, want int) string {
 }
 
 // runKwok starts KWOK for all nodes, against this node of the cluster.
-func (n *Node) runKwok(t *testing.T, path string) (stop func()) {
+func runKwok(t *testing.T, n *Node, path string) (stop func()) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(n.c.dir, "kwok.log"))
 	if err != nil {

@@ -58,7 +58,7 @@ func TestListMemory(t *testing.T) {
 		before := collected(t, node)
 		watch := watchResident(t, node)
 		began, cpu := time.Now(), node.CPU(t)
-		bytes := node.lists(t, clients, count, f.accept, f.encoding)
+		bytes := lists(t, node, clients, count, f.accept, f.encoding)
 		took, cpu := time.Since(began), node.CPU(t)-cpu
 		watch.stop()
 		peak := watch.peak.Load()
@@ -85,7 +85,7 @@ func collected(t *testing.T, node *Node) int64 {
 }
 
 // lists reads that many lists in all streams and returns the sum of their bytes.
-func (n *Node) lists(t *testing.T, clients []*http.Client, count int, accept, encoding string) int64 {
+func lists(t *testing.T, n *Node, clients []*http.Client, count int, accept, encoding string) int64 {
 	t.Helper()
 	var next, bytes atomic.Int64
 	var wg sync.WaitGroup
@@ -98,7 +98,7 @@ func (n *Node) lists(t *testing.T, clients []*http.Client, count int, accept, en
 			}
 			for next.Add(1) <= int64(count) {
 				began := time.Now()
-				got, err := n.listOnce(t.Context(), client, accept, encoding, pause)
+				got, err := listOnce(t.Context(), n, client, accept, encoding, pause)
 				bytes.Add(got)
 				if took := time.Since(began); err != nil && took > 55*time.Second {
 					// On a machine that others keep busy the server's own bound comes first.
@@ -114,7 +114,7 @@ func (n *Node) lists(t *testing.T, clients []*http.Client, count int, accept, en
 	return bytes.Load()
 }
 
-func (n *Node) listOnce(ctx context.Context, client *http.Client, accept, encoding string, pause time.Duration) (int64, error) {
+func listOnce(ctx context.Context, n *Node, client *http.Client, accept, encoding string, pause time.Duration) (int64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
 	if err != nil {
 		return 0, err

@@ -39,10 +39,10 @@ func TestManyDefinitions(t *testing.T) {
 	times := func(when string) map[string]time.Duration {
 		out := map[string]time.Duration{}
 		for _, path := range paths {
-			first := n.timed(t, path, accept[path])
+			first := timed(t, n, path, accept[path])
 			again := make([]time.Duration, 21)
 			for i := range again {
-				again[i] = n.timed(t, path, accept[path])
+				again[i] = timed(t, n, path, accept[path])
 			}
 			slices.Sort(again)
 			out[path], out[path+" first"] = again[10], first
@@ -70,12 +70,12 @@ func TestManyDefinitions(t *testing.T) {
 	// One more: what was there is not built again.
 	installMany(t, n, count+1)
 	for _, path := range paths {
-		t.Logf("after one more: %s: %v", path, n.timed(t, path, accept[path]).Round(10*time.Microsecond))
+		t.Logf("after one more: %s: %v", path, timed(t, n, path, accept[path]).Round(10*time.Microsecond))
 	}
 }
 
 // timed is how long a GET takes.
-func (n *Node) timed(t *testing.T, path, accept string) time.Duration {
+func timed(t *testing.T, n *Node, path, accept string) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -35,7 +35,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 				}
 			}
 			for _, n := range lost {
-				Await(t, 10*time.Second, n.Name+" does nothing any more", n.still)
+				Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
 			}
 			why := "connection refused at "
 			if signal == syscall.SIGSTOP {

@@ -63,7 +63,7 @@ func TestQuorumLoss(t *testing.T) {
 				}
 			}
 			for _, n := range lost {
-				Await(t, 10*time.Second, n.Name+" does nothing any more", n.still)
+				Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
 			}
 			var asked sync.WaitGroup
 			for _, n := range survivors {
@@ -102,7 +102,7 @@ func TestQuorumLoss(t *testing.T) {
 
 // still says which thread of a stopped or killed node may still run: a signal
 // takes effect some time after it was sent.
-func (n *Node) still() string {
+func still(n *Node) string {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.pid))
 	for _, task := range tasks {
 		b, err := os.ReadFile(task)
@@ -136,7 +136,7 @@ func askForAWhile(t *testing.T, n *Node) string {
 		} {
 			names[i] = call.what
 			calls.Go(func() {
-				took := n.answeredSoon(t, call.what, call.method, call.path, call.body)
+				took := answeredSoon(t, n, call.what, call.method, call.path, call.body)
 				slowestMu.Lock()
 				defer slowestMu.Unlock()
 				slowest[i] = max(slowest[i], took)
@@ -157,7 +157,7 @@ var slowestMu sync.Mutex
 // answeredSoon sends a request to a node without a quorum. What needs no quorum
 // succeeds; the rest fails in time, as a Status: what certainly did not happen
 // says when to try again, what may have happened says so, and does not.
-func (n *Node) answeredSoon(t *testing.T, what, method, path, body string) time.Duration {
+func answeredSoon(t *testing.T, n *Node, what, method, path, body string) time.Duration {
 	began := time.Now()
 	resp, answer, err := n.do(t, method, path, body)
 	took := time.Since(began)

@@ -19,7 +19,7 @@ import (
 )
 
 // as is a client of a node with a token and nothing else.
-func (n *Node) as(t testing.TB, token string) kubernetes.Interface {
+func as(t testing.TB, n *Node, token string) kubernetes.Interface {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(n.Config())
 	cfg.BearerToken, cfg.QPS = token, -1
@@ -32,7 +32,7 @@ func (n *Node) as(t testing.TB, token string) kubernetes.Interface {
 
 // visible makes sure that a node has everything up to now: what its administrator
 // reads is linearizable, and comes from the state that decides on others.
-func (n *Node) visible(t testing.TB, namespace string) {
+func visible(t testing.TB, n *Node, namespace string) {
 	t.Helper()
 	if _, err := n.Typed(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 	}
 	robots := make([]kubernetes.Interface, len(c.Nodes()))
 	for i, n := range c.Nodes() {
-		robots[i] = n.as(t, issued.Status.Token)
+		robots[i] = as(t, n, issued.Status.Token)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
@@ -78,14 +78,14 @@ func TestRolesOnEveryNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, n := range c.Nodes() {
-			n.visible(t, namespace)
+			visible(t, n, namespace)
 			granted(t, robots[i], n.Name, namespace)
 		}
 		if err := admin.RbacV1().RoleBindings(namespace).Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for i, n := range c.Nodes() {
-			n.visible(t, namespace)
+			visible(t, n, namespace)
 			_, err := robots[i].CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 			refused(t, n.Name, err, `configmaps is forbidden: User "system:serviceaccount:roles:robot" cannot list resource "configmaps" in API group "" in the namespace "roles"`)
 		}
@@ -97,7 +97,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 	}
 	for range 2 {
 		for i, n := range c.Nodes() {
-			n.visible(t, namespace)
+			visible(t, n, namespace)
 			if _, err := robots[i].Discovery().ServerVersion(); !apierrors.IsUnauthorized(err) {
 				t.Errorf("%s: %v, want 401", n.Name, err)
 			}

@@ -132,7 +132,7 @@ func TestShutdownDelay(t *testing.T) {
 	if code, answer := n.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"late"}}`); code != http.StatusCreated {
 		t.Errorf("a write during the delay: %d %s", code, answer)
 	}
-	finish := n.slowCreate(t, "slow")
+	finish := slowCreate(t, n, "slow")
 	Await(t, 2*delay, "new requests are refused", func() string {
 		// Each on a connection of its own, as a client that comes only now.
 		client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: must(n.TLS()), DisableKeepAlives: true}}
@@ -163,7 +163,7 @@ func TestShutdownDelay(t *testing.T) {
 
 // slowCreate sends the beginning of a request that creates a ConfigMap, and returns a
 // function that sends the rest and returns the code of the answer.
-func (n *Node) slowCreate(t *testing.T, name string) func() int {
+func slowCreate(t *testing.T, n *Node, name string) func() int {
 	t.Helper()
 	body, write := io.Pipe()
 	r, err := http.NewRequest(http.MethodPost, n.API+configMaps, body)

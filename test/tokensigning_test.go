@@ -27,7 +27,7 @@ import (
 )
 
 // issue has a node issue a token of the service account default/robot.
-func (n *Node) issue(t *testing.T) string {
+func issue(t *testing.T, n *Node) string {
 	t.Helper()
 	r, err := n.Typed(t).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -84,9 +84,9 @@ func forge(t *testing.T, token, id, dir, file string) string {
 }
 
 // holds says whether a node accepts a token.
-func (n *Node) holds(t *testing.T, token string) bool {
+func holds(t *testing.T, n *Node, token string) bool {
 	t.Helper()
-	_, err := n.as(t, token).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	_, err := as(t, n, token).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsUnauthorized(err) {
 		t.Errorf("%s: %v", n.Name, err)
 	}
@@ -94,7 +94,7 @@ func (n *Node) holds(t *testing.T, token string) bool {
 }
 
 // keyIDs are the keys that a node shows to those who verify tokens.
-func (n *Node) keyIDs(t *testing.T) (ids []string) {
+func keyIDs(t *testing.T, n *Node) (ids []string) {
 	t.Helper()
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(n.MustGet(t, "/openid/v1/jwks"), &set); err != nil {
@@ -174,17 +174,17 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	Await(t, 20*time.Second, "each node signs with a key of its own", func() string {
 		ids := map[string]bool{}
 		for _, n := range nodes {
-			tokens[n] = n.issue(t)
+			tokens[n] = issue(t, n)
 			ids[keyIDOf(t, tokens[n])] = true
 		}
-		keys := n1.keyIDs(t)
+		keys := keyIDs(t, n1)
 		if len(keys) != len(nodes)+1 || len(ids) != len(nodes) || ids[keys[0]] {
 			return fmt.Sprintf("%d keys sign, of %d; the shared one among them: %v", len(ids), len(keys), ids[keys[0]])
 		}
 		return ""
 	})
 	dir := func(n *Node) string { return filepath.Join(c.dir, n.Name) }
-	shared := n1.keyIDs(t)[0]
+	shared := keyIDs(t, n1)[0]
 	forged := map[string]string{
 		"of n3's own key":    forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "token.key"),
 		"of the secret's":    forge(t, tokens[n1], shared, dir(n3), "sa.key"),
@@ -198,18 +198,18 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	check := func(when string, at []*Node, gone []*Node, fine ...string) {
 		t.Helper()
 		for _, n := range at {
-			n.visible(t, "default")
+			visible(t, n, "default")
 			for of, token := range tokens {
-				if holds := n.holds(t, token); holds == slices.Contains(gone, of) {
+				if holds := holds(t, n, token); holds == slices.Contains(gone, of) {
 					t.Errorf("%s: %s accepts a token of %s: %v", when, n.Name, of.Name, holds)
 				}
 			}
 			for what, token := range forged {
-				if holds := n.holds(t, token); holds != slices.Contains(fine, what) {
+				if holds := holds(t, n, token); holds != slices.Contains(fine, what) {
 					t.Errorf("%s: %s accepts one %s: %v", when, n.Name, what, holds)
 				}
 			}
-			if a, b := n.keyIDs(t), at[0].keyIDs(t); !slices.Equal(a, b) {
+			if a, b := keyIDs(t, n), keyIDs(t, at[0]); !slices.Equal(a, b) {
 				t.Errorf("%s: %s shows the keys %v, %s %v", when, n.Name, a, at[0].Name, b)
 			}
 		}
@@ -219,7 +219,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	for _, n := range nodes {
 		c.Stop(t, n)
 		c.Restart(t, n)
-		if before, now := keyIDOf(t, tokens[n]), keyIDOf(t, n.issue(t)); before != now {
+		if before, now := keyIDOf(t, tokens[n]), keyIDOf(t, issue(t, n)); before != now {
 			t.Errorf("after a restart %s signs with another key", n.Name)
 		}
 	}
@@ -252,14 +252,14 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	}
 	left := []*Node{n1, n2}
 	check("n3's are not", left, []*Node{n3})
-	if ids := n1.keyIDs(t); len(ids) != 3 || slices.Contains(ids, shared) {
+	if ids := keyIDs(t, n1); len(ids) != 3 || slices.Contains(ids, shared) {
 		t.Errorf("the keys %v are shown", ids)
 	}
 	// Who needs a token gets another one.
 	for _, n := range left {
-		token := n.issue(t)
+		token := issue(t, n)
 		for _, at := range left {
-			if !at.holds(t, token) {
+			if !holds(t, at, token) {
 				t.Errorf("%s refuses a new token of %s", at.Name, n.Name)
 			}
 		}
@@ -283,8 +283,8 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 	}
 	var token string
 	Await(t, 20*time.Second, "the node signs with a key of its own, and the other one is given up", func() string {
-		token = n1.issue(t)
-		if ids := n1.keyIDs(t); len(ids) != 2 || keyIDOf(t, token) != ids[1] {
+		token = issue(t, n1)
+		if ids := keyIDs(t, n1); len(ids) != 2 || keyIDOf(t, token) != ids[1] {
 			return fmt.Sprintf("%s of %v", keyIDOf(t, token), ids)
 		}
 		if log, err := os.ReadFile(n1.Log); err != nil || !strings.Contains(string(log), "older tokens are accepted for a time") {
@@ -292,8 +292,8 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 		}
 		return ""
 	})
-	forged := forge(t, token, n1.keyIDs(t)[0], filepath.Join(c.dir, "n1"), "sa.key")
-	if !n1.holds(t, forged) {
+	forged := forge(t, token, keyIDs(t, n1)[0], filepath.Join(c.dir, "n1"), "sa.key")
+	if !holds(t, n1, forged) {
 		t.Fatal("the key of the secret is not accepted: nothing is shown by this")
 	}
 	file := filepath.Join(c.dir, "backup")
@@ -324,18 +324,18 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 		n := c.Launch(t, x.name, port, "--token-file", filepath.Join(c.dir, "token"))
 		n.AwaitReady(t)
 		Await(t, 20*time.Second, x.name+" has published its key", func() string {
-			if ids := n.keyIDs(t); len(ids) == 0 || x.key != slices.Contains(ids, keyIDOf(t, token)) {
+			if ids := keyIDs(t, n); len(ids) == 0 || x.key != slices.Contains(ids, keyIDOf(t, token)) {
 				return fmt.Sprint(ids)
 			}
 			return ""
 		})
-		if holds := n.holds(t, token); holds != x.key {
+		if holds := holds(t, n, token); holds != x.key {
 			t.Errorf("%s accepts a token of before the restore: %v", x.name, holds)
 		}
-		if n.holds(t, forged) {
+		if holds(t, n, forged) {
 			t.Errorf("%s accepts a token of the key that all old members know", x.name)
 		}
-		if !n.holds(t, n.issue(t)) {
+		if !holds(t, n, issue(t, n)) {
 			t.Errorf("%s refuses its own token", x.name)
 		}
 	}
