@@ -8,13 +8,15 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestAdministration: a node without anonymous requests refuses all of them, says in its
 // log who has taken the state or the cluster's secret away, and the backup is its owner's alone,
 // whatever lay at its place.
 func TestAdministration(t *testing.T) {
-	c := Start(t, 1, "anonymous-auth=false")
+	c := cluster.Start(t, 1, "anonymous-auth=false")
 	n := c.Nodes()[0]
 	config, err := n.TLS()
 	if err != nil {

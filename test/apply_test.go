@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 const webYAML = `
@@ -31,11 +33,11 @@ spec:
 // TestServerSideApply is kubectl's way with server-side apply, each step at another
 // node: from client-side apply and back, conflicts, and what to do about them.
 func TestServerSideApply(t *testing.T) {
-	nodes := shared(t).Nodes()
+	nodes := cluster.Shared(t).Nodes()
 	nodes[0].Kubectl(t, "create", "namespace", "apply")
 	defer nodes[0].Kubectl(t, "delete", "namespace", "apply")
 	step := 0
-	kubectl := func(stdin string, args ...string) Output {
+	kubectl := func(stdin string, args ...string) cluster.Output {
 		t.Helper()
 		step++
 		return nodes[step%len(nodes)].TryKubectl(t, nil, stdin, append([]string{"-n", "apply"}, args...)...)
@@ -84,7 +86,7 @@ func TestServerSideApply(t *testing.T) {
 // TestAppliersAtOnce: many managers apply their own field of one object, through all
 // nodes at once, while others update it. Nobody loses a field, everybody owns his.
 func TestAppliersAtOnce(t *testing.T) {
-	nodes := Start(t, 3, nonvoters+"1").Nodes()
+	nodes := cluster.Start(t, 3, cluster.Nonvoters+"1").Nodes()
 	nodes[0].Kubectl(t, "create", "namespace", "appliers")
 	clients := make([]func(*testing.T, int, int) error, 0, 12)
 	for i := range 12 {

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 const listPath = "/api/v1/namespaces/default/configmaps?resourceVersion=0"
@@ -30,7 +32,7 @@ type rawConn struct {
 
 // connect opens a connection of the administrator; receive is the size of its
 // buffer, 0 the system's.
-func (h *hostility) connect(n *Node, protocol string, receive int) (*rawConn, error) {
+func (h *hostility) connect(n *cluster.Node, protocol string, receive int) (*rawConn, error) {
 	config, err := n.TLS()
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func (h *hostility) connect(n *Node, protocol string, receive int) (*rawConn, er
 }
 
 // begin opens an HTTP/2 connection; streams have a window of that many bytes.
-func (h *hostility) begin(n *Node, window uint32) (*rawConn, error) {
+func (h *hostility) begin(n *cluster.Node, window uint32) (*rawConn, error) {
 	c, err := h.connect(n, "h2", 0)
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func (c *rawConn) request(method, path string) []byte {
 
 // overAndOver opens connections, a few at once, and again when the node ends them.
 // flood writes until it cannot any more or ctx has ended.
-func (h *hostility) overAndOver(ctx context.Context, n *Node, at int, read bool, flood func(*rawConn, *atomic.Int64) error) int64 {
+func (h *hostility) overAndOver(ctx context.Context, n *cluster.Node, at int, read bool, flood func(*rawConn, *atomic.Int64) error) int64 {
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	for range at {
@@ -130,7 +132,7 @@ func (c *rawConn) breathe(done int64) error {
 	return err
 }
 
-func rapidReset(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func rapidReset(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.overAndOver(ctx, n, 4, true, func(c *rawConn, done *atomic.Int64) error {
 		block := c.request("GET", listPath)
 		for stream := uint32(1); ctx.Err() == nil; stream += 2 {
@@ -144,7 +146,7 @@ func rapidReset(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 
 	})
 }
 
-func continuationFlood(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func continuationFlood(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	// A literal that is never indexed: name "x", a value of 8,000 bytes.
 	field := append([]byte{0x10, 1, 'x', 0x7f, 0xc1, 0x3d}, bytes.Repeat([]byte{'a'}, 8000)...)
 	return h.overAndOver(ctx, n, 4, true, func(c *rawConn, done *atomic.Int64) error {
@@ -161,7 +163,7 @@ func continuationFlood(_ *testing.T, h *hostility, ctx context.Context, n *Node)
 	})
 }
 
-func headerBomb(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func headerBomb(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	// One field of 4,000 bytes into the dynamic table, then 16,000 times its index.
 	bomb := append([]byte{0x40, 1, 'x', 0x7f, 0xa1, 0x1e}, bytes.Repeat([]byte{'a'}, 4000)...)
 	bomb = append(bomb, bytes.Repeat([]byte{0xbe}, 12_000)...)
@@ -178,7 +180,7 @@ func headerBomb(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 
 	})
 }
 
-func controlFlood(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func controlFlood(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.overAndOver(ctx, n, 4, false, func(c *rawConn, done *atomic.Int64) error {
 		for ctx.Err() == nil {
 			_ = c.WritePing(false, [8]byte{1})
@@ -191,12 +193,12 @@ func controlFlood(_ *testing.T, h *hostility, ctx context.Context, n *Node) int6
 	})
 }
 
-func windowZero(t *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func windowZero(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.openLists(t, ctx, n, 0)
 }
 
 // openLists opens 200 lists whose windows grow by a few bytes a second.
-func (h *hostility) openLists(t *testing.T, ctx context.Context, n *Node, bytes uint32) int64 {
+func (h *hostility) openLists(t *testing.T, ctx context.Context, n *cluster.Node, bytes uint32) int64 {
 	c, err := h.begin(n, 0)
 	if err != nil {
 		t.Errorf("%s: %v", n.Name, err)
@@ -224,11 +226,11 @@ func (h *hostility) openLists(t *testing.T, ctx context.Context, n *Node, bytes 
 	return streams
 }
 
-func slowReaders2(t *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func slowReaders2(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.openLists(t, ctx, n, 1)
 }
 
-func slowBodies2(t *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func slowBodies2(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	c, err := h.begin(n, 1<<20)
 	if err != nil {
 		t.Errorf("%s: %v", n.Name, err)
@@ -264,13 +266,13 @@ func everySecond(ctx context.Context, f func()) {
 	}
 }
 
-func vanishingWatches(t *testing.T, h *hostility, ctx context.Context, n *Node) (opened int64) {
+func vanishingWatches(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) (opened int64) {
 	for ctx.Err() == nil && !t.Failed() {
-		m := watchMany(t, n, 1000, func(i int) string {
+		m := cluster.WatchMany(t, n, 1000, func(i int) string {
 			return fmt.Sprintf("/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0&fieldSelector=metadata.name%%3Dc-%05d", i)
 		})
-		opened += m.opened.Load()
-		m.close()
+		opened += m.Opened.Load()
+		m.Close()
 	}
 	return opened
 }

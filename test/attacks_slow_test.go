@@ -9,12 +9,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // dribblers are how many slow clients of HTTP/1.1 there are at each node.
 const dribblers = 40
 
-func endlessHeader(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func endlessHeader(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -45,7 +47,7 @@ func endlessHeader(_ *testing.T, h *hostility, ctx context.Context, n *Node) int
 
 // dribble opens connections that send head and then what f does each second. Those that
 // the node ends are opened again.
-func (h *hostility) dribble(ctx context.Context, n *Node, receive int, head string, f func(*rawConn) error) int64 {
+func (h *hostility) dribble(ctx context.Context, n *cluster.Node, receive int, head string, f func(*rawConn) error) int64 {
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	for i := range dribblers {
@@ -74,7 +76,7 @@ func (h *hostility) dribble(ctx context.Context, n *Node, receive int, head stri
 	return done.Load()
 }
 
-func slowReaders1(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func slowReaders1(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	head := "GET " + listPath + " HTTP/1.1\r\nHost: x\r\nImpersonate-User: mallory\r\n\r\n"
 	return h.dribble(ctx, n, 4096, head, func(c *rawConn) error {
 		_, err := c.raw.Read(make([]byte, 1))
@@ -82,7 +84,7 @@ func slowReaders1(_ *testing.T, h *hostility, ctx context.Context, n *Node) int6
 	})
 }
 
-func slowBodies1(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func slowBodies1(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	head := "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nImpersonate-User: mallory\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"
 	return h.dribble(ctx, n, 0, head, func(c *rawConn) error {
 		_, err := io.WriteString(c.tls, "{")
@@ -90,14 +92,14 @@ func slowBodies1(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64
 	})
 }
 
-func slowHeaders(_ *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func slowHeaders(_ *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.dribble(ctx, n, 0, "GET / HTTP/1.1\r\nX: ", func(c *rawConn) error {
 		_, err := io.WriteString(c.tls, "x")
 		return err
 	})
 }
 
-func halfHandshakes(t *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func halfHandshakes(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	return h.hold(t, ctx, func() (net.Conn, error) {
 		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(n.API, "https://"), 5*time.Second)
 		if err == nil {
@@ -107,7 +109,7 @@ func halfHandshakes(t *testing.T, h *hostility, ctx context.Context, n *Node) in
 	})
 }
 
-func idleConnections(t *testing.T, h *hostility, ctx context.Context, n *Node) int64 {
+func idleConnections(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64 {
 	var i atomic.Int64
 	return h.hold(t, ctx, func() (net.Conn, error) {
 		if i.Add(1)%2 == 0 {

@@ -13,11 +13,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // hostility is a campaign against one cluster.
 type hostility struct {
-	c        *Cluster
+	c        *cluster.Cluster
 	objects  int           // of 1 KiB, in the collection that is asked for, beside 8 MB in large ones
 	lasts    time.Duration // each attack
 	conns    int           // idle, and half open, at each node
@@ -30,7 +32,7 @@ type hostility struct {
 // how often it has done it, so that an attack that does nothing is noticed.
 type attack struct {
 	name string
-	do   func(t *testing.T, h *hostility, ctx context.Context, n *Node) int64
+	do   func(t *testing.T, h *hostility, ctx context.Context, n *cluster.Node) int64
 }
 
 var attacks = []attack{
@@ -58,9 +60,9 @@ func TestHostile(t *testing.T) {
 	if os.Getenv("HOSTILE") == "long" {
 		h = &hostility{objects: 10_000, lasts: 30 * time.Second, conns: 3300, growth: 512 << 20, patience: time.Second}
 	}
-	h.c = Start(t, 3)
+	h.c = cluster.Start(t, 3)
 	first := h.c.Nodes()[0]
-	createMany(t, first, h.objects)
+	cluster.CreateMany(t, first, h.objects)
 	// More than the buffers of a connection hold: who does not read makes the node wait.
 	for i := range 40 {
 		large := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large-%d"},"data":{"k":%q}}`, i, strings.Repeat("x", 200<<10))
@@ -74,7 +76,7 @@ func TestHostile(t *testing.T) {
 		alices = append(alices, newGuest(t, n, "alice"))
 	}
 	for _, a := range alices {
-		Await(t, 10*time.Second, a.name+" may read at "+a.node.Name, func() string {
+		cluster.Await(t, 10*time.Second, a.name+" may read at "+a.node.Name, func() string {
 			if code, err := a.do(t.Context(), http.MethodGet, "?limit=1", ""); code != http.StatusOK {
 				return fmt.Sprint(code, err)
 			}
@@ -93,7 +95,7 @@ func TestHostile(t *testing.T) {
 }
 
 // admit lets the polite user and the hostile one do the same.
-func (h *hostility) admit(t *testing.T, n *Node) {
+func (h *hostility) admit(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	const users = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"hostile"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"},
@@ -106,14 +108,14 @@ func (h *hostility) admit(t *testing.T, n *Node) {
 // endure makes one attack on all nodes at once.
 func (h *hostility) endure(t *testing.T, a attack, alices []*guest, limit time.Duration) {
 	var calm []resources
-	var memory []*residentWatch
+	var memory []*cluster.ResidentWatch
 	var before []int64
 	var cpu time.Duration
 	for _, n := range h.c.Nodes() {
 		calm = append(calm, resourcesNow(t, n))
-		before = append(before, n.resident(t))
+		before = append(before, n.Resident(t))
 		cpu -= n.CPU(t)
-		memory = append(memory, watchResident(t, n))
+		memory = append(memory, cluster.WatchResident(t, n))
 	}
 	var did atomic.Int64
 	seen := h.politely(t, alices, func(ctx context.Context) {
@@ -125,9 +127,9 @@ func (h *hostility) endure(t *testing.T, a attack, alices []*guest, limit time.D
 	})
 	grown := int64(0)
 	for i, m := range memory {
-		m.stop()
+		m.Stop()
 		cpu += h.c.Nodes()[i].CPU(t)
-		grown = max(grown, m.peak.Load()-before[i])
+		grown = max(grown, m.Peak.Load()-before[i])
 	}
 	t.Logf("%-40s p50 %-6s p99 %-6s %7d times, %s of CPU, resident %+d MiB", a.name, seen.p50, seen.p99, did.Load(), cpu, grown>>20)
 	if did.Load() == 0 {
@@ -147,7 +149,7 @@ func (h *hostility) endure(t *testing.T, a attack, alices []*guest, limit time.D
 		t.Errorf("a node grew by %d MiB, want at most %d", grown>>20, h.growth>>20)
 	}
 	for i, n := range h.c.Nodes() {
-		Await(t, 30*time.Second, n.Name+" has let go of everything", func() string {
+		cluster.Await(t, 30*time.Second, n.Name+" has let go of everything", func() string {
 			if now := resourcesNow(t, n); now.goroutines > calm[i].goroutines+20 || now.descriptors > calm[i].descriptors+10 {
 				return fmt.Sprintf("%+v, before it was %+v", now, calm[i])
 			}
@@ -206,7 +208,7 @@ func (g *guest) createAndRead(ctx context.Context, prefix string) {
 // unharmed: nobody has died or panicked, and all have the same state.
 func (h *hostility) unharmed(t *testing.T) {
 	for _, n := range h.c.Nodes() {
-		if !n.running() {
+		if !n.Running() {
 			t.Fatalf("%s has died", n.Name)
 		}
 		if panics, _ := n.LookupMetric(t, "quorate_panics_total"); panics != 0 {

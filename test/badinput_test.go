@@ -19,6 +19,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // badRequest is one block of bad_requests.txt.
@@ -100,7 +102,7 @@ func parseBadRequest(t *testing.T, block string) badRequest {
 // resources are what a node must not leak.
 type resources struct{ goroutines, descriptors int }
 
-func resourcesNow(t *testing.T, n *Node) resources {
+func resourcesNow(t *testing.T, n *cluster.Node) resources {
 	t.Helper()
 	return resources{int(n.Metric(t, "go_goroutines")), n.Descriptors(t)}
 }
@@ -108,7 +110,7 @@ func resourcesNow(t *testing.T, n *Node) resources {
 // TestBadInput sends to every node what must be refused, on both ports. The
 // answers are those of the table, nothing changes, nobody dies, nothing leaks.
 func TestBadInput(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	first := c.Nodes()[0]
 	first.Kubectl(t, "create", "configmap", "victim", "--from-literal=a=b")
 	defer first.Kubectl(t, "delete", "configmap", "victim")
@@ -143,13 +145,13 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("bad input has changed something:\n%s\nbefore:\n%s", after, before)
 	}
 	for i, n := range c.Nodes() {
-		if !n.running() {
-			t.Fatalf("%s (pid %d) has died of bad input", n.Name, n.pid)
+		if !n.Running() {
+			t.Fatalf("%s (pid %d) has died of bad input", n.Name, n.PID)
 		}
 		if panics, _ := n.LookupMetric(t, "quorate_panics_total"); panics != 0 {
 			t.Errorf("%s has contained %v panics", n.Name, panics)
 		}
-		Await(t, 20*time.Second, n.Name+" has let go of everything", func() string {
+		cluster.Await(t, 20*time.Second, n.Name+" has let go of everything", func() string {
 			n.HTTP(t).CloseIdleConnections()
 			// A few come and go with the ticks of the background.
 			if now := resourcesNow(t, n); now.goroutines > calm[i].goroutines+10 || now.descriptors > calm[i].descriptors+5 {
@@ -161,7 +163,7 @@ func TestBadInput(t *testing.T) {
 }
 
 // everything is a list of what bad input could have changed.
-func everything(t *testing.T, n *Node) string {
+func everything(t *testing.T, n *cluster.Node) string {
 	t.Helper()
 	var all []string
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces", "/api/v1/secrets"} {
@@ -176,7 +178,7 @@ func everything(t *testing.T, n *Node) string {
 	return strings.Join(all, "\n")
 }
 
-func sendBad(t *testing.T, n *Node, b badRequest) {
+func sendBad(t *testing.T, n *cluster.Node, b badRequest) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
@@ -224,7 +226,7 @@ func sendBad(t *testing.T, n *Node, b badRequest) {
 
 // halfOpen opens connections to both ports that will never say enough: nothing at
 // all, a part of a handshake, a part of a request.
-func halfOpen(t *testing.T, n *Node) []net.Conn {
+func halfOpen(t *testing.T, n *cluster.Node) []net.Conn {
 	t.Helper()
 	api := strings.TrimPrefix(n.API, "https://")
 	admin, err := n.TLS()
@@ -251,7 +253,7 @@ func halfOpen(t *testing.T, n *Node) []net.Conn {
 
 // rawGarbage speaks nonsense on both ports: before TLS, inside TLS, half a
 // handshake, half a request, and connections that say nothing.
-func rawGarbage(t *testing.T, n *Node) {
+func rawGarbage(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	api := strings.TrimPrefix(n.API, "https://")
 	admin, err := n.TLS()

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // benchModes is a `quorate bench modes` whose temporary cluster lies below dir.
@@ -39,14 +41,14 @@ func (b *benchModes) printed() string {
 
 func startBenchModes(t *testing.T, args ...string) *benchModes {
 	t.Helper()
-	dir, err := os.MkdirTemp(RunDir(), "bench-")
+	dir, err := os.MkdirTemp(cluster.RunDir(), "bench-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.CommandWithin)
 	t.Cleanup(cancel)
-	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, Binary(), append([]string{"bench", "modes"}, args...)...)}
-	b.cmd.Env = append(cleanEnv(), "TMPDIR="+dir)
+	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, cluster.Binary(), append([]string{"bench", "modes"}, args...)...)}
+	b.cmd.Env = append(cluster.CleanEnv(), "TMPDIR="+dir)
 	b.cmd.Stdout, b.cmd.Stderr = b, b
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -71,7 +73,7 @@ func (b *benchModes) ends(t *testing.T, code int) string {
 
 func (b *benchModes) leavesNothing(t *testing.T) {
 	t.Helper()
-	if left := processesOf(b.dir); len(left) > 0 {
+	if left := cluster.ProcessesOf(b.dir); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
 	entries, err := os.ReadDir(b.dir)
@@ -83,7 +85,7 @@ func (b *benchModes) leavesNothing(t *testing.T) {
 // awaitPrinted waits until the command has said something.
 func (b *benchModes) awaitPrinted(t *testing.T, text string) {
 	t.Helper()
-	Await(t, 40*time.Second, "bench modes says "+text, func() string {
+	cluster.Await(t, 40*time.Second, "bench modes says "+text, func() string {
 		if out := b.printed(); !strings.Contains(out, text) {
 			return "so far: " + out
 		}
@@ -168,15 +170,15 @@ func TestBenchModesStops(t *testing.T) {
 func TestBenchModesKilled(t *testing.T) {
 	b := startBenchModes(t, "--duration", "10m", "--voters", "1", "--nonvoters", "0", "--rate", "5")
 	b.awaitPrinted(t, "measuring")
-	if len(processesOf(b.dir)) == 0 {
+	if len(cluster.ProcessesOf(b.dir)) == 0 {
 		t.Fatal("no node runs")
 	}
 	if err := b.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = b.cmd.Wait()
-	Await(t, 10*time.Second, "the node is gone", func() string {
-		if left := processesOf(b.dir); len(left) > 0 {
+	cluster.Await(t, 10*time.Second, "the node is gone", func() string {
+		if left := cluster.ProcessesOf(b.dir); len(left) > 0 {
 			return "it runs"
 		}
 		return ""
@@ -186,20 +188,20 @@ func TestBenchModesKilled(t *testing.T) {
 // TestBenchModesOfRunningCluster measures a cluster that was there, leaves it as
 // it was, and gives up when a node of it dies.
 func TestBenchModesOfRunningCluster(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	before := c.Nodes()[0].Kubectl(t, "get", "namespaces", "-o", "name")
-	out := startBenchModes(t, "--data-dir", c.dir, "--duration", "1s", "--modes", "any,most-recent", "--nodes", "n2,n3", "--rate", "10").ends(t, 0)
+	out := startBenchModes(t, "--data-dir", c.Dir, "--duration", "1s", "--modes", "any,most-recent", "--nodes", "n2,n3", "--rate", "10").ends(t, 0)
 	if strings.Contains(out, "nonvoter") || strings.Contains(out, "Exact N  ") || strings.Contains(out, " n1  ") {
 		t.Errorf("it measured what was not asked for:\n%s", out)
 	}
-	Await(t, 20*time.Second, "its namespace is gone", func() string {
+	cluster.Await(t, 20*time.Second, "its namespace is gone", func() string {
 		if now := c.Nodes()[0].Kubectl(t, "get", "namespaces", "-o", "name"); now != before {
 			return now
 		}
 		return ""
 	})
 
-	b := startBenchModes(t, "--data-dir", c.dir, "--duration", "10m", "--rate", "50")
+	b := startBenchModes(t, "--data-dir", c.Dir, "--duration", "10m", "--rate", "50")
 	b.awaitPrinted(t, "measuring")
 	c.Kill(t, c.Others(c.Leader(t))[0])
 	if out := b.ends(t, 2); !strings.Contains(out, "given up after 50 errors") {

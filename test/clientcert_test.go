@@ -23,23 +23,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/membership/pki"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestClientCertificates: a certificate that does not hold is answered with 401, as by
 // upstream: were the handshake refused, a client could not tell it from a lost connection.
 // A token counts beside it.
 func TestClientCertificates(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	n := c.Nodes()[0]
-	own, err := pki.LoadSecrets(filepath.Join(c.dir, "token"))
+	own, err := pki.LoadSecrets(filepath.Join(c.Dir, "token"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	n.must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces", "application/json", `{"metadata":{"name":"certificates"}}`)
-	n.must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces/certificates/serviceaccounts", "application/json", `{"metadata":{"name":"robot"}}`)
+	n.Must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces", "application/json", `{"metadata":{"name":"certificates"}}`)
+	n.Must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces/certificates/serviceaccounts", "application/json", `{"metadata":{"name":"robot"}}`)
 	var token string
-	Await(t, 20*time.Second, n.Name+" issues a token", func() string {
+	cluster.Await(t, 20*time.Second, n.Name+" issues a token", func() string {
 		r, err := n.Typed(t).CoreV1().ServiceAccounts("certificates").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return err.Error()
@@ -107,7 +108,7 @@ func TestClientCertificates(t *testing.T) {
 // TestLargeClientCertificates: certificates that are large in memory do not get past the
 // handshake, and a node keeps nothing of them.
 func TestLargeClientCertificates(t *testing.T) {
-	n := shared(t).Nodes()[0]
+	n := cluster.Shared(t).Nodes()[0]
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestLargeClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.MustGet(t, "/livez")
-	before := n.resident(t)
+	before := n.Resident(t)
 	for range 60 {
 		cfg, err := n.TLS()
 		if err != nil {
@@ -145,7 +146,7 @@ func TestLargeClientCertificates(t *testing.T) {
 		transport.CloseIdleConnections()
 	}
 	// What one handshake takes is collected; 60 of them would be above a gigabyte.
-	if grown := n.resident(t) - before; grown > 500<<20 {
+	if grown := n.Resident(t) - before; grown > 500<<20 {
 		t.Errorf("%d MiB more are in use", grown>>20)
 	}
 	n.MustGet(t, "/livez")

@@ -12,13 +12,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestSecretChangedAtRest: with all nodes stopped, another secret takes the place of the
 // first. The data stay; what was made from the old one is worth nothing, and a join token
 // from before is not exchanged for the new one.
 func TestSecretChangedAtRest(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	n1 := c.Nodes()[0]
 	n1.Kubectl(t, "create", "configmap", "kept")
 	made := strings.TrimSpace(c.Admin(t, "token", "create", "--ttl", "8760h", "--uses", "0"))
@@ -27,7 +29,7 @@ func TestSecretChangedAtRest(t *testing.T) {
 		t.Fatalf("token create says %s", made)
 	}
 	stolen := stolen(t, n1).admin
-	join := func(n *Node) (int, string) {
+	join := func(n *cluster.Node) (int, string) {
 		t.Helper()
 		client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
@@ -52,7 +54,7 @@ func TestSecretChangedAtRest(t *testing.T) {
 	}
 	c.Kill(t, c.Nodes()...)
 	secret := strings.Repeat("fedcba9876543210", 4)
-	if err := os.WriteFile(filepath.Join(c.dir, "token"), []byte(secret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Dir, "token"), []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.RestartAll(t)
@@ -66,8 +68,8 @@ func TestSecretChangedAtRest(t *testing.T) {
 			t.Errorf("%s takes a certificate of the old secret: %s", n.Name, resp.Status)
 		}
 	}
-	Await(t, 20*time.Second, "the data are there", func() string {
-		out, err := c.TryQuorate(t, "member", "list", "--kubeconfig", filepath.Join(c.dir, "n1", "admin.kubeconfig"))
+	cluster.Await(t, 20*time.Second, "the data are there", func() string {
+		out, err := c.TryQuorate(t, "member", "list", "--kubeconfig", filepath.Join(c.Dir, "n1", "admin.kubeconfig"))
 		if err != nil || strings.Count(out, "127.0.0.1") < 3 {
 			return fmt.Sprintf("%s %v", out, err)
 		}

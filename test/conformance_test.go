@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/quorate/quorate/test/cluster"
 	"github.com/quorate/quorate/test/story"
 )
 
@@ -38,14 +39,14 @@ func conformanceStories(t *testing.T) map[string]*story.Story {
 // API promise, as docs/conformance.md lists it. Each request goes to another node
 // than the one before, and each story has a namespace of its own.
 func TestConformance(t *testing.T) {
-	c := shared(t)
-	anonymous := &http.Client{Timeout: commandWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	c := cluster.Shared(t)
+	anonymous := &http.Client{Timeout: cluster.CommandWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 	for name, s := range conformanceStories(t) {
 		t.Run(name, func(t *testing.T) {
-			r := &round{c: c}
+			r := &cluster.Round{Cluster: c}
 			send := func(req *http.Request) (*http.Response, error) {
-				n := r.node()
+				n := r.Node()
 				u, err := url.Parse(n.API)
 				if err != nil {
 					return nil, err
@@ -62,10 +63,10 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("%s is too long for a namespace", ns)
 			}
 			const namespaces = "/api/v1/namespaces"
-			if code, answer := c.Nodes()[0].send(t, http.MethodPost, namespaces, fmt.Sprintf(`{"metadata":{"name":%q}}`, ns)); code != http.StatusCreated {
+			if code, answer := c.Nodes()[0].Send(t, http.MethodPost, namespaces, fmt.Sprintf(`{"metadata":{"name":%q}}`, ns)); code != http.StatusCreated {
 				t.Fatalf("create the namespace: %d %s", code, answer)
 			}
-			defer c.Nodes()[0].send(t, http.MethodDelete, namespaces+"/"+ns, "")
+			defer c.Nodes()[0].Send(t, http.MethodDelete, namespaces+"/"+ns, "")
 			err := s.Run(t.Context(), send, map[string]string{"ns": ns, "name": name})
 			switch {
 			case s.NotYet != "" && err == nil:

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // tokenCase is a row of tokens.txt.
@@ -55,9 +57,9 @@ func (c tokenCase) token(t *testing.T, words *strings.Replacer) string {
 // TestTokens sends every node continue tokens that were cut, forged, encoded again
 // or are of another list.
 func TestTokens(t *testing.T) {
-	r := startReaders(t)
+	r := cluster.SharedReaders(t)
 	const ns = "tokens"
-	l := newLedger(t, r, ns, r.follower, r.leader)
+	l := newLedger(t, r, ns, r.Follower, r.Leader)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		l.mustPut(name)
 	}
@@ -65,17 +67,17 @@ func TestTokens(t *testing.T) {
 		"own": "/api/v1/namespaces/" + ns + "/configmaps", "all": "/api/v1/configmaps",
 		"other": "/api/v1/namespaces/default/configmaps", "secrets": "/api/v1/namespaces/" + ns + "/secrets", "cluster": "/api/v1/nodes",
 	}
-	first := getList(t, r.leader, lists["own"]+"?limit=2")
-	genuine := string(r.leader.MustGet(t, lists["own"]+"?limit=2&continue="+first.Metadata.Continue))
+	first := getList(t, r.Leader, lists["own"]+"?limit=2")
+	genuine := string(r.Leader.MustGet(t, lists["own"]+"?limit=2&continue="+first.Metadata.Continue))
 	l.mustDelete("d")
 	l.mustPut("c1")
 	words := func(start string) *strings.Replacer {
 		return strings.NewReplacer("{rv}", first.Metadata.ResourceVersion, "{start}", start, "{ns}", ns,
-			"{below}", fmt.Sprint(r.below), "{future}", fmt.Sprint(first.revision(t)+1_000_000))
+			"{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(first.revision(t)+1_000_000))
 	}
 	for _, c := range readTokens(t) {
 		path := lists[c.list] + "?limit=2&continue=" + url.QueryEscape(c.token(t, words(ns+`/b\u0000`)))
-		for _, n := range r.c.Nodes() {
+		for _, n := range r.Cluster.Nodes() {
 			body, resp, err := n.Get(t, path)
 			if err != nil {
 				t.Fatal(err)
@@ -87,16 +89,16 @@ func TestTokens(t *testing.T) {
 	}
 	t.Run("cut", func(t *testing.T) {
 		for cut := 1; cut < len(first.Metadata.Continue); cut++ {
-			checkDamaged(t, r.nonvoter, lists["own"], first.Metadata.Continue[:cut], 400)
+			checkDamaged(t, r.Nonvoter, lists["own"], first.Metadata.Continue[:cut], 400)
 		}
 	})
 	t.Run("forged", func(t *testing.T) {
 		for i := range first.Metadata.Continue {
 			forged := []byte(first.Metadata.Continue)
 			forged[i] ^= 1
-			checkDamaged(t, r.follower, lists["own"], string(forged), 200, 400, 410, 504)
+			checkDamaged(t, r.Follower, lists["own"], string(forged), 200, 400, 410, 504)
 		}
-		if panics, _ := r.follower.LookupMetric(t, "quorate_panics_total"); panics != 0 {
+		if panics, _ := r.Follower.LookupMetric(t, "quorate_panics_total"); panics != 0 {
 			t.Errorf("%v panics", panics)
 		}
 	})
@@ -104,7 +106,7 @@ func TestTokens(t *testing.T) {
 }
 
 // checkDamaged expects one of the codes, and nothing of another namespace.
-func checkDamaged(t *testing.T, n *Node, path, token string, codes ...int) {
+func checkDamaged(t *testing.T, n *cluster.Node, path, token string, codes ...int) {
 	t.Helper()
 	body, resp, err := n.Get(t, path+"?limit=2&continue="+url.QueryEscape(token))
 	if err != nil {
@@ -176,26 +178,26 @@ func (c tokenCase) check(code int, body []byte, genuine string, words *strings.R
 // made from its backup, and goes on from there; what the new one gives out does not
 // exist in the old one.
 func TestTokensAcrossRestore(t *testing.T) {
-	r := startReaders(t)
+	r := cluster.SharedReaders(t)
 	const path = "/api/v1/namespaces/restored/configmaps?limit=2"
-	l := newLedger(t, r, "restored", r.follower, r.leader)
+	l := newLedger(t, r, "restored", r.Follower, r.Leader)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		l.mustPut(name)
 	}
 	l.close()
-	file := filepath.Join(r.c.dir, "tokens-backup")
-	r.c.Admin(t, "snapshot", "save", file, "--context", "quorate-"+r.follower.Name)
-	token := getList(t, r.leader, path).Metadata.Continue
+	file := filepath.Join(r.Cluster.Dir, "tokens-backup")
+	r.Cluster.Admin(t, "snapshot", "save", file, "--context", "quorate-"+r.Follower.Name)
+	token := getList(t, r.Leader, path).Metadata.Continue
 
-	port, err := freePorts(1)
+	port, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.c.Quorate(t, "snapshot", "restore", file, "--data-dir", filepath.Join(r.c.dir, "r1"), "--name", "r1", "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
-	r1 := r.c.Launch(t, "r1", port, "--token-file", filepath.Join(r.c.dir, "token"))
+	r.Cluster.Quorate(t, "snapshot", "restore", file, "--data-dir", filepath.Join(r.Cluster.Dir, "r1"), "--name", "r1", "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
+	r1 := r.Cluster.Launch(t, "r1", port, "--token-file", filepath.Join(r.Cluster.Dir, "token"))
 	defer func() {
-		r.c.Forget(r1)
-		r.c.Kill(t, r1)
+		r.Cluster.Forget(r1)
+		r.Cluster.Kill(t, r1)
 	}()
 	r1.AwaitReady(t)
 	body, resp, err := r1.Get(t, path+"&continue="+token)
@@ -207,10 +209,10 @@ func TestTokensAcrossRestore(t *testing.T) {
 		t.Fatalf("a token of the old cluster: %v %s", err, body)
 	}
 	next := getList(t, r1, path+"&continue="+refused.ListMeta.Continue)
-	if next.revision(t) < r.below+1_000_000_000 || len(next.Items) != 2 || next.Items[0].Metadata.Name != "c" {
+	if next.revision(t) < r.Below+1_000_000_000 || len(next.Items) != 2 || next.Items[0].Metadata.Name != "c" {
 		t.Errorf("it goes on with %v of %s", next.names(), next.Metadata.ResourceVersion)
 	}
-	for _, n := range r.c.Others(r1) {
+	for _, n := range r.Cluster.Others(r1) {
 		body, resp, err := n.Get(t, path+"&continue="+next.Metadata.Continue)
 		if err != nil {
 			t.Fatal(err)

@@ -25,13 +25,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestConversionWebhook: a custom resource in two versions with different fields, on
 // three nodes. The webhook is named by a Service, which is at another place than its
 // certificate says; it is right, then down, then there again.
 func TestConversionWebhook(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const group, namespace, converter = "converted.example.com", "default", "host-converter"
@@ -67,7 +69,7 @@ func TestConversionWebhook(t *testing.T) {
 	beta := v1
 	beta.Version = "v1beta1"
 	for _, n := range c.Nodes() {
-		Await(t, 20*time.Second, "the resource on node "+n.Name, func() string {
+		cluster.Await(t, 20*time.Second, "the resource on node "+n.Name, func() string {
 			if _, err := n.Dynamic(t).Resource(v1).List(ctx, metav1.ListOptions{}); err != nil {
 				return err.Error()
 			}

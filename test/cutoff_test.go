@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // cutoffRow is a row of cutoff.txt.
@@ -40,37 +42,37 @@ func readCutoff(t *testing.T) (rows []cutoffRow) {
 // afterwards, and everything works.
 func TestReadsWithoutQuorum(t *testing.T) {
 	rows := readCutoff(t)
-	r := ownReaders(t)
-	voters := r.c.Others(r.nonvoter)
-	l := newLedger(t, r, "cutoff", r.leader, voters...)
+	r := cluster.StartReaders(t)
+	voters := r.Cluster.Others(r.Nonvoter)
+	l := newLedger(t, r, "cutoff", r.Leader, voters...)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		l.mustPut(name)
 	}
-	page := getList(t, r.leader, "/api/v1/namespaces/cutoff/configmaps?limit=2")
+	page := getList(t, r.Leader, "/api/v1/namespaces/cutoff/configmaps?limit=2")
 	old := l.mustPut("a")
 	applied := l.mustPut("zz-last")
-	for _, n := range r.c.Nodes() {
+	for _, n := range r.Cluster.Nodes() {
 		getList(t, n, "/api/v1/namespaces/cutoff/configmaps") // it has all of that
 	}
 	future := int64(applied) + 1_000_000
-	words := strings.NewReplacer("{old}", fmt.Sprint(old), "{applied}", fmt.Sprint(applied), "{below}", fmt.Sprint(r.below), "{future}", fmt.Sprint(future),
-		"{valid}", page.Metadata.Continue, "{expired}", encodeToken(int64(r.below), "cutoff/b\x00"), "{latest}", encodeToken(-1, "cutoff/b\x00"),
+	words := strings.NewReplacer("{old}", fmt.Sprint(old), "{applied}", fmt.Sprint(applied), "{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(future),
+		"{valid}", page.Metadata.Continue, "{expired}", encodeToken(int64(r.Below), "cutoff/b\x00"), "{latest}", encodeToken(-1, "cutoff/b\x00"),
 		"{futuretoken}", encodeToken(future, "cutoff/b\x00"))
 	for _, x := range []struct {
 		name    string
-		stopped []*Node
-		asked   []*Node
+		stopped []*cluster.Node
+		asked   []*cluster.Node
 	}{
-		{"no leader", []*Node{r.leader, r.c.Others(r.leader, r.follower, r.nonvoter)[0]}, []*Node{r.follower, r.nonvoter}},
-		{"no followers", r.c.Others(r.leader, r.nonvoter), []*Node{r.leader, r.nonvoter}},
+		{"no leader", []*cluster.Node{r.Leader, r.Cluster.Others(r.Leader, r.Follower, r.Nonvoter)[0]}, []*cluster.Node{r.Follower, r.Nonvoter}},
+		{"no followers", r.Cluster.Others(r.Leader, r.Nonvoter), []*cluster.Node{r.Leader, r.Nonvoter}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			leader := r.c.Leader(t)
-			if x.name == "no followers" && leader != r.leader {
-				members(t, r.c, "transfer-leader", r.leader.Name)
-				r.c.Leader(t, r.leader)
+			leader := r.Cluster.Leader(t)
+			if x.name == "no followers" && leader != r.Leader {
+				cluster.Members(t, r.Cluster, "transfer-leader", r.Leader.Name)
+				r.Cluster.Leader(t, r.Leader)
 			}
-			freeze(t, x.stopped...)
+			cluster.Freeze(t, x.stopped...)
 			var wg sync.WaitGroup
 			for _, n := range x.asked {
 				for _, row := range rows {
@@ -78,9 +80,9 @@ func TestReadsWithoutQuorum(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			thaw(t, x.stopped...)
-			Await(t, 20*time.Second, "all nodes serve Most Recent reads again", func() string {
-				for _, n := range r.c.Nodes() {
+			cluster.Thaw(t, x.stopped...)
+			cluster.Await(t, 20*time.Second, "all nodes serve Most Recent reads again", func() string {
+				for _, n := range r.Cluster.Nodes() {
 					if body, resp, err := n.Get(t, "/api/v1/namespaces/cutoff/configmaps"); err != nil || resp.StatusCode != 200 {
 						return fmt.Sprintf("%s: %v %s", n.Name, err, body)
 					}
@@ -92,7 +94,7 @@ func TestReadsWithoutQuorum(t *testing.T) {
 }
 
 // ask sends the row's request to a node.
-func (row cutoffRow) ask(t *testing.T, n *Node, words *strings.Replacer) {
+func (row cutoffRow) ask(t *testing.T, n *cluster.Node, words *strings.Replacer) {
 	path := "/api/v1/namespaces/cutoff/configmaps"
 	query := words.Replace(row.query)
 	switch row.verb {
@@ -125,7 +127,7 @@ func (row cutoffRow) ask(t *testing.T, n *Node, words *strings.Replacer) {
 		fail("%v", err)
 		return
 	}
-	if took < row.least-50*time.Millisecond || took > row.most+Lateness {
+	if took < row.least-50*time.Millisecond || took > row.most+cluster.Lateness {
 		fail("answered after %s", took)
 	}
 	if row.least > 0 || row.most > 0 {

@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestCustomResources is the life of a custom resource through kubectl. Every step
 // goes through another node.
 func TestCustomResources(t *testing.T) {
-	r := &round{c: shared(t)}
+	r := &cluster.Round{Cluster: cluster.Shared(t)}
 	definition, object := manifest(t, "../crontab/definition.yaml"), manifest(t, "../crontab/object.yaml")
 	has := func(got string, fragments ...string) {
 		t.Helper()
@@ -28,24 +30,24 @@ func TestCustomResources(t *testing.T) {
 			}
 		}
 	}
-	r.kubectl(t, "apply", "-f", definition)
-	r.kubectl(t, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=20s")
-	has(r.kubectl(t, "api-resources", "--api-group=stable.example.com"), "crontabs", "ct", "CronTab")
-	has(r.kubectl(t, "explain", "crontab.spec"), "When it runs.", "-required-")
-	has(r.kubectl(t, "apply", "-f", object), "created")
-	has(r.kubectl(t, "apply", "-f", object), "unchanged")
-	has(r.kubectl(t, "get", "ct", "-n", "tabs"), "SPEC", "REPLICAS", "0 2 * * *")
-	has(r.kubectl(t, "get", "tables", "-n", "tabs", "-o", "name"), "crontab.stable.example.com/nightly")
-	has(r.kubectl(t, "scale", "ct/nightly", "-n", "tabs", "--replicas=3"), "scaled")
-	has(r.kubectl(t, "get", "ct/nightly", "-n", "tabs", "-o", "jsonpath={.spec.replicas} {.metadata.generation}"), "3 2")
-	if out := r.try(t, nil, "patch", "ct/nightly", "-n", "tabs", "--type=merge", "-p", `{"spec":{"replicas":11}}`); out.Code == 0 {
+	r.Kubectl(t, "apply", "-f", definition)
+	r.Kubectl(t, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=20s")
+	has(r.Kubectl(t, "api-resources", "--api-group=stable.example.com"), "crontabs", "ct", "CronTab")
+	has(r.Kubectl(t, "explain", "crontab.spec"), "When it runs.", "-required-")
+	has(r.Kubectl(t, "apply", "-f", object), "created")
+	has(r.Kubectl(t, "apply", "-f", object), "unchanged")
+	has(r.Kubectl(t, "get", "ct", "-n", "tabs"), "SPEC", "REPLICAS", "0 2 * * *")
+	has(r.Kubectl(t, "get", "tables", "-n", "tabs", "-o", "name"), "crontab.stable.example.com/nightly")
+	has(r.Kubectl(t, "scale", "ct/nightly", "-n", "tabs", "--replicas=3"), "scaled")
+	has(r.Kubectl(t, "get", "ct/nightly", "-n", "tabs", "-o", "jsonpath={.spec.replicas} {.metadata.generation}"), "3 2")
+	if out := r.Try(t, nil, "patch", "ct/nightly", "-n", "tabs", "--type=merge", "-p", `{"spec":{"replicas":11}}`); out.Code == 0 {
 		t.Error("more replicas than the schema allows were accepted")
 	} else {
 		has(out.Stderr, "spec.replicas in body should be less than or equal to 10")
 	}
-	has(r.kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", object), "serverside-applied")
-	has(r.kubectl(t, "delete", "-f", definition), "deleted")
-	if out := r.try(t, nil, "get", "crontabs", "-A"); out.Code == 0 {
+	has(r.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", object), "serverside-applied")
+	has(r.Kubectl(t, "delete", "-f", definition), "deleted")
+	if out := r.Try(t, nil, "get", "crontabs", "-A"); out.Code == 0 {
 		t.Errorf("a resource is served after its definition was deleted: %s", out.Stdout)
 	}
 }
@@ -53,7 +55,7 @@ func TestCustomResources(t *testing.T) {
 // TestEstablishedIsServed: a client that sees on a node that a definition is established
 // finds its resource there in discovery and OpenAPI, and can use it.
 func TestEstablishedIsServed(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	const rounds = 10
 	for i := range rounds {
@@ -108,7 +110,7 @@ func isEstablished(u *unstructured.Unstructured) bool {
 
 // servesThings asks a node for everything that shows a resource. It may be called
 // from any goroutine.
-func servesThings(t *testing.T, n *Node, group string) {
+func servesThings(t *testing.T, n *cluster.Node, group string) {
 	for path, fragment := range map[string]string{
 		"/apis":                             group,
 		"/apis/" + group:                    group + "/v1",

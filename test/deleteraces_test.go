@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // revisionOf is the resourceVersion in an object or list.
@@ -33,14 +35,14 @@ func revisionOf(t *testing.T, object string) string {
 // through all nodes. Nothing survives, and whatever was acknowledged has its deletion in
 // a watch.
 func TestNamespaceDeletionRace(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	first := c.Nodes()[0]
 	for _, n := range c.Nodes() {
 		n.HTTP(t) // before many goroutines ask for it
 	}
 	for round := range 3 {
 		name := fmt.Sprintf("crowded-%d", round)
-		begin := revisionOf(t, first.must(t, 201, "POST", "/api/v1/namespaces", "application/json", `{"metadata":{"name":"`+name+`"}}`))
+		begin := revisionOf(t, first.Must(t, 201, "POST", "/api/v1/namespaces", "application/json", `{"metadata":{"name":"`+name+`"}}`))
 		collection := "/api/v1/namespaces/" + name + "/configmaps"
 		var mu sync.Mutex
 		acknowledged := map[string]bool{}
@@ -52,7 +54,7 @@ func TestNamespaceDeletionRace(t *testing.T) {
 			wg.Go(func() {
 				for i := 0; ; i++ {
 					object := fmt.Sprintf("w%d-%d", writer, i)
-					code, answer, err := n.exchange(t.Context(), n.HTTP(t), "POST", collection, "application/json", `{"metadata":{"name":"`+object+`"}}`)
+					code, answer, err := n.Exchange(t.Context(), n.HTTP(t), "POST", collection, "application/json", `{"metadata":{"name":"`+object+`"}}`)
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", n.Name, err)
@@ -78,17 +80,17 @@ func TestNamespaceDeletionRace(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Fatal("the writers do not write")
 		}
-		c.Nodes()[1].must(t, 200, "DELETE", "/api/v1/namespaces/"+name, "", "")
+		c.Nodes()[1].Must(t, 200, "DELETE", "/api/v1/namespaces/"+name, "", "")
 		wg.Wait()
-		Await(t, 30*time.Second, name+" is gone", func() string {
-			code, answer, err := c.Nodes()[2].exchange(t.Context(), c.Nodes()[2].HTTP(t), "GET", "/api/v1/namespaces/"+name, "", "")
+		cluster.Await(t, 30*time.Second, name+" is gone", func() string {
+			code, answer, err := c.Nodes()[2].Exchange(t.Context(), c.Nodes()[2].HTTP(t), "GET", "/api/v1/namespaces/"+name, "", "")
 			if code != http.StatusNotFound {
 				return fmt.Sprint(code, err, answer)
 			}
 			return ""
 		})
 		for _, n := range c.Nodes() {
-			if list := n.must(t, 200, "GET", collection, "", ""); !strings.Contains(list, `"items":[]`) {
+			if list := n.Must(t, 200, "GET", collection, "", ""); !strings.Contains(list, `"items":[]`) {
 				t.Errorf("%s: %.300s", n.Name, list)
 			}
 			missing := awaitDeletions(t, n, collection, begin, acknowledged)
@@ -101,7 +103,7 @@ func TestNamespaceDeletionRace(t *testing.T) {
 
 // awaitDeletions watches from a revision on until all names were deleted, and returns
 // those that were not.
-func awaitDeletions(t *testing.T, n *Node, collection, from string, names map[string]bool) (missing []string) {
+func awaitDeletions(t *testing.T, n *cluster.Node, collection, from string, names map[string]bool) (missing []string) {
 	t.Helper()
 	left := map[string]bool{}
 	for name := range names {
@@ -138,12 +140,12 @@ func awaitDeletions(t *testing.T, n *Node, collection, from string, names map[st
 // TestPreconditionsRace: of deletes and updates that all ask for the same version, through
 // all nodes, one wins, and the others are told so.
 func TestPreconditionsRace(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	first := c.Nodes()[0]
 	const path = "/api/v1/namespaces/default/configmaps/contested"
 	wins := map[string]int{}
 	for round := range 15 {
-		rv := revisionOf(t, first.must(t, 201, "POST", "/api/v1/namespaces/default/configmaps", "application/json", `{"metadata":{"name":"contested"}}`))
+		rv := revisionOf(t, first.Must(t, 201, "POST", "/api/v1/namespaces/default/configmaps", "application/json", `{"metadata":{"name":"contested"}}`))
 		type result struct {
 			what string
 			code int
@@ -158,7 +160,7 @@ func TestPreconditionsRace(t *testing.T) {
 				if i%2 == 0 {
 					what, method, body = "update", "PUT", fmt.Sprintf(`{"metadata":{"name":"contested","resourceVersion":"%s"},"data":{"by":"%d"}}`, rv, i)
 				}
-				code, answer, err := n.exchange(t.Context(), client, method, path, "application/json", body)
+				code, answer, err := n.Exchange(t.Context(), client, method, path, "application/json", body)
 				results <- result{what, code, fmt.Sprint(err, answer)}
 			}()
 		}
@@ -178,13 +180,13 @@ func TestPreconditionsRace(t *testing.T) {
 		}
 		wins[winner]++
 		for _, n := range c.Nodes() {
-			code, _, err := n.exchange(t.Context(), n.HTTP(t), "GET", path, "", "")
+			code, _, err := n.Exchange(t.Context(), n.HTTP(t), "GET", path, "", "")
 			if err != nil || (code == http.StatusOK) != (winner == "update") {
 				t.Errorf("round %d: %s answers %d %v after a %s has won", round, n.Name, code, err, winner)
 			}
 		}
 		if winner == "update" {
-			first.must(t, 200, "DELETE", path, "", "")
+			first.Must(t, 200, "DELETE", path, "", "")
 		}
 	}
 	t.Logf("winners: %v", wins)
@@ -193,21 +195,21 @@ func TestPreconditionsRace(t *testing.T) {
 // TestFinalizerRace: a finalizer is added while the object is deleted, through other
 // nodes. If it was acknowledged, it holds the object; if not, the object is gone.
 func TestFinalizerRace(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	first := c.Nodes()[0]
 	const path = "/api/v1/namespaces/default/configmaps/held"
 	const merge = "application/merge-patch+json"
 	held := 0
 	for round := range 20 {
-		first.must(t, 201, "POST", "/api/v1/namespaces/default/configmaps", "application/json", `{"metadata":{"name":"held"}}`)
+		first.Must(t, 201, "POST", "/api/v1/namespaces/default/configmaps", "application/json", `{"metadata":{"name":"held"}}`)
 		deleted, patched := make(chan int, 1), make(chan int, 1)
-		for i, f := range []func(n *Node, client *http.Client){
-			func(n *Node, client *http.Client) {
-				code, _, _ := n.exchange(t.Context(), client, "DELETE", path, "", "")
+		for i, f := range []func(n *cluster.Node, client *http.Client){
+			func(n *cluster.Node, client *http.Client) {
+				code, _, _ := n.Exchange(t.Context(), client, "DELETE", path, "", "")
 				deleted <- code
 			},
-			func(n *Node, client *http.Client) {
-				code, _, _ := n.exchange(t.Context(), client, "PATCH", path, merge, `{"metadata":{"finalizers":["example.com/late"]}}`)
+			func(n *cluster.Node, client *http.Client) {
+				code, _, _ := n.Exchange(t.Context(), client, "PATCH", path, merge, `{"metadata":{"finalizers":["example.com/late"]}}`)
 				patched <- code
 			},
 		} {
@@ -221,20 +223,20 @@ func TestFinalizerRace(t *testing.T) {
 		switch code := <-patched; code {
 		case http.StatusOK:
 			held++
-			object := first.must(t, 200, "GET", path, "", "")
+			object := first.Must(t, 200, "GET", path, "", "")
 			if !strings.Contains(object, `"finalizers":["example.com/late"]`) || !strings.Contains(object, "deletionTimestamp") {
 				t.Errorf("round %d: %s", round, object)
 			}
-			if code, answer, err := c.Nodes()[1].exchange(t.Context(), c.Nodes()[1].HTTP(t), "PATCH", path, merge, `{"metadata":{"finalizers":["example.com/late","example.com/later"]}}`); err != nil || code != 422 || !strings.Contains(answer, "no new finalizers can be added if the object is being deleted") {
+			if code, answer, err := c.Nodes()[1].Exchange(t.Context(), c.Nodes()[1].HTTP(t), "PATCH", path, merge, `{"metadata":{"finalizers":["example.com/late","example.com/later"]}}`); err != nil || code != 422 || !strings.Contains(answer, "no new finalizers can be added if the object is being deleted") {
 				t.Errorf("round %d: another finalizer: %d %v %s", round, code, err, answer)
 			}
-			c.Nodes()[2].must(t, 200, "PATCH", path, merge, `{"metadata":{"finalizers":null}}`)
+			c.Nodes()[2].Must(t, 200, "PATCH", path, merge, `{"metadata":{"finalizers":null}}`)
 		case http.StatusNotFound:
 		default:
 			t.Errorf("round %d: the patch is answered with %d", round, code)
 		}
 		for _, n := range c.Nodes() {
-			n.must(t, 404, "GET", path, "", "")
+			n.Must(t, 404, "GET", path, "", "")
 		}
 	}
 	t.Logf("held %d times of 20", held)
@@ -244,7 +246,7 @@ func TestFinalizerRace(t *testing.T) {
 // condition that it is the one that was read, while others change it: exactly one
 // version is deleted, and it is the one that a delete was acknowledged for.
 func TestRacingPreconditions(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	const rounds, deleters = 20, 8
 	for round := range rounds {
 		name := fmt.Sprintf("raced-%d", round)

@@ -17,11 +17,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // atOnce runs the same command several times at once and returns what each has printed,
 // and which have succeeded.
-func atOnce(t *testing.T, c *Cluster, times int, args ...string) (outputs []string, ok int) {
+func atOnce(t *testing.T, c *cluster.Cluster, times int, args ...string) (outputs []string, ok int) {
 	t.Helper()
 	outputs = make([]string, times)
 	errs := make([]error, times)
@@ -42,9 +44,9 @@ func atOnce(t *testing.T, c *Cluster, times int, args ...string) (outputs []stri
 }
 
 // nodeProcesses are the processes of the cluster's nodes.
-func nodeProcesses(t *testing.T, c *Cluster) (pids []int) {
+func nodeProcesses(t *testing.T, c *cluster.Cluster) (pids []int) {
 	t.Helper()
-	for _, pid := range processesOf(c.dir) {
+	for _, pid := range cluster.ProcessesOf(c.Dir) {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.Contains(string(line), "\x00--config\x00") {
 			pids = append(pids, pid)
 		}
@@ -54,12 +56,12 @@ func nodeProcesses(t *testing.T, c *Cluster) (pids []int) {
 }
 
 // noted are the pids of cluster.json.
-func noted(t *testing.T, c *Cluster) (pids []int) {
+func noted(t *testing.T, c *cluster.Cluster) (pids []int) {
 	t.Helper()
-	c.reread(t)
+	c.Reread(t)
 	for _, n := range c.Nodes() {
-		if n.pid != 0 {
-			pids = append(pids, n.pid)
+		if n.PID != 0 {
+			pids = append(pids, n.PID)
 		}
 	}
 	slices.Sort(pids)
@@ -70,20 +72,20 @@ func noted(t *testing.T, c *Cluster) (pids []int) {
 // started, the others say that it runs, and no process is left that cluster.json does
 // not know.
 func TestDevTogether(t *testing.T) {
-	dir, err := os.MkdirTemp(RunDir(), "together-")
+	dir, err := os.MkdirTemp(cluster.RunDir(), "together-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := At(dir)
+	c := cluster.At(dir)
 	t.Cleanup(func() {
 		if t.Failed() {
 			showState(t, c)
 		}
-		if err := c.destroy(); err != nil {
+		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	port, err := freePorts(3)
+	port, err := cluster.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +111,8 @@ func TestDevTogether(t *testing.T) {
 	for range 3 {
 		c.Kill(t, c.Node(t, "n1"))
 		outputs, ok := atOnce(t, c, 4, "dev", "start", "n1", "--data-dir", dir)
-		c.reread(t)
-		pid := strconv.Itoa(c.Node(t, "n1").pid)
+		c.Reread(t)
+		pid := strconv.Itoa(c.Node(t, "n1").PID)
 		ready, refused := 0, 0
 		for _, out := range outputs {
 			// The last line: there may be some about a wait before it.
@@ -159,13 +161,13 @@ func TestDevTogether(t *testing.T) {
 
 // foreground starts a playground that stays in the foreground of a program of bash, which
 // has a terminal of its own, and returns when it is ready.
-func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, done <-chan error) {
+func foreground(t *testing.T, program string) (c *cluster.Cluster, terminal *os.File, done <-chan error) {
 	t.Helper()
-	dir, err := os.MkdirTemp(RunDir(), "foreground-")
+	dir, err := os.MkdirTemp(cluster.RunDir(), "foreground-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = At(dir)
+	c = cluster.At(dir)
 	// It lives as long as the test: bounded like a command, its terminal's leader would be killed
 	// in the middle of a test on a slow machine, and the playground would stop.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -174,12 +176,12 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 			showState(t, c)
 		}
 		cancel()
-		if err := c.destroy(); err != nil {
+		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
 		os.Remove(dir + ".out")
 	})
-	port, err := freePorts(3)
+	port, err := cluster.FreePorts(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +192,7 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	t.Cleanup(func() { signal.Stop(hangups) })
 	master, slave := openTerminal(t)
 	cmd := exec.CommandContext(ctx, "bash", "-c", program)
-	cmd.Env = cleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", Binary(), dir, port), "DIR="+dir)
+	cmd.Env = cluster.CleanEnv("HOME="+dir, fmt.Sprintf("DEV=%s dev --nodes 1 --data-dir %s --api-port %d", cluster.Binary(), dir, port), "DIR="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -199,7 +201,7 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 	slave.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // ends with the program, at the latest with the test
-	Await(t, commandWithin, "the playground is ready", func() string {
+	cluster.Await(t, cluster.CommandWithin, "the playground is ready", func() string {
 		out, err := c.TryQuorate(t, "dev", "status", "--data-dir", dir)
 		if err != nil {
 			return out
@@ -211,25 +213,25 @@ func foreground(t *testing.T, program string) (c *Cluster, terminal *os.File, do
 
 // showState shows, of a playground whose test has failed, what its commands print and its nodes
 // log, and which processes live.
-func showState(t *testing.T, c *Cluster) {
+func showState(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	// The test's own context has ended.
-	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), cluster.CommandWithin)
 	defer cancel()
-	for _, args := range [][]string{{"dev", "status", "--data-dir", c.dir}, {"status", "--kubeconfig", filepath.Join(c.dir, "kubeconfig")}} {
-		out, err := c.command(ctx, args...).CombinedOutput()
+	for _, args := range [][]string{{"dev", "status", "--data-dir", c.Dir}, {"status", "--kubeconfig", filepath.Join(c.Dir, "kubeconfig")}} {
+		out, err := c.Command(ctx, args...).CombinedOutput()
 		t.Logf("quorate %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	for _, pid := range processesOf(c.dir) {
+	for _, pid := range cluster.ProcessesOf(c.Dir) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		t.Logf("process %d: %s\n%s", pid, strings.ReplaceAll(string(line), "\x00", " "), stat)
 	}
-	if err := c.read(); err != nil {
+	if err := c.Read(); err != nil {
 		t.Log(err)
 	}
-	c.showLogs(t)
-	if b, err := os.ReadFile(c.dir + ".out"); err == nil {
+	c.ShowLogs(t)
+	if b, err := os.ReadFile(c.Dir + ".out"); err == nil {
 		t.Logf("what 'quorate dev' has printed:\n%s", b)
 	}
 }
@@ -264,14 +266,14 @@ func TestDevEndsWithItsTerminal(t *testing.T) {
 	if err := terminal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	Await(t, 30*time.Second, "the playground has ended", func() string {
-		if pids := processesOf(c.dir); len(pids) > 0 {
+	cluster.Await(t, 30*time.Second, "the playground has ended", func() string {
+		if pids := cluster.ProcessesOf(c.Dir); len(pids) > 0 {
 			return fmt.Sprint("these live: ", pids)
 		}
 		return ""
 	})
 	<-done
-	if code, err := os.ReadFile(filepath.Join(c.dir, "code")); err != nil || string(code) != "0\n" {
+	if code, err := os.ReadFile(filepath.Join(c.Dir, "code")); err != nil || string(code) != "0\n" {
 		t.Errorf("it ended with %q (%v)", code, err)
 	}
 	if pids := noted(t, c); len(pids) != 0 {
@@ -292,7 +294,7 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "disown" {
-				if err := os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(c.Dir, "go"), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 				<-done // the leader has ended, and with it the session
@@ -300,12 +302,12 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 			// Nothing is to happen: this is some times as long as it takes to see that a
 			// terminal is gone.
 			time.Sleep(2 * time.Second)
-			if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.dir); err != nil {
+			if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.Dir); err != nil {
 				t.Fatalf("it has ended with its terminal: %s", out)
 			}
-			c.Quorate(t, "dev", "stop", "--data-dir", c.dir)
-			Await(t, 10*time.Second, "all has ended", func() string {
-				if pids := processesOf(c.dir); len(pids) > 0 {
+			c.Quorate(t, "dev", "stop", "--data-dir", c.Dir)
+			cluster.Await(t, 10*time.Second, "all has ended", func() string {
+				if pids := cluster.ProcessesOf(c.Dir); len(pids) > 0 {
 					return fmt.Sprint("these live: ", pids)
 				}
 				return ""
@@ -318,10 +320,10 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 // to the playground in the foreground: that says so, and ends with it.
 func TestDevForeground(t *testing.T) {
 	c, _, done := foreground(t, "$DEV --nodes 3 --set log-level=warn >$DIR.out 2>&1")
-	out := c.dir + ".out"
+	out := c.Dir + ".out"
 	says := func(what string) {
 		t.Helper()
-		Await(t, 30*time.Second, what, func() string {
+		cluster.Await(t, 30*time.Second, what, func() string {
 			b, _ := os.ReadFile(out)
 			if !strings.Contains(string(b), what) {
 				return string(b)
@@ -329,15 +331,15 @@ func TestDevForeground(t *testing.T) {
 			return ""
 		})
 	}
-	c.reread(t)
+	c.Reread(t)
 	n1 := c.Node(t, "n1")
 	c.Kill(t, n1)
 	says("n1 has exited.")
 	c.Restart(t, n1)
-	says(fmt.Sprintf("n1 runs again (pid %d)", n1.pid))
-	c.Quorate(t, "dev", "stop", "n2", "n3", "--data-dir", c.dir)
+	says(fmt.Sprintf("n1 runs again (pid %d)", n1.PID))
+	c.Quorate(t, "dev", "stop", "n2", "n3", "--data-dir", c.Dir)
 	says("n3 has exited.")
-	c.Quorate(t, "dev", "stop", "--data-dir", c.dir)
+	c.Quorate(t, "dev", "stop", "--data-dir", c.Dir)
 	select {
 	case err := <-done:
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // tried are requests that change something, each of another verb or form.
@@ -41,7 +43,7 @@ var tried = []struct{ method, path, contentType, body string }{
 // answered as if it were done, and no node's state has changed, not by an entry of the
 // log. The first event of watches from before is of what was done after it.
 func TestDryRun(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	follower := c.Others(leader)[0]
 	const (
@@ -56,14 +58,14 @@ func TestDryRun(t *testing.T) {
 		{"/api/v1/namespaces/dry/pods", `{"metadata":{"name":"p"},` + spec},
 		{"/apis/apps/v1/namespaces/dry/deployments", `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + template + `}}`},
 	} {
-		if code, answer := leader.send(t, http.MethodPost, made[0], made[1]); code != http.StatusCreated {
+		if code, answer := leader.Send(t, http.MethodPost, made[0], made[1]); code != http.StatusCreated {
 			t.Fatalf("%s: %d %s", made[0], code, answer)
 		}
 	}
 	// What the leader's controllers make of it, and of a new cluster, comes first.
-	awaitEndpoints(t, c, leader)
-	Await(t, 10*time.Second, "the namespace's service account", func() string {
-		code, answer := leader.send(t, http.MethodGet, "/api/v1/namespaces/dry/serviceaccounts/default", "")
+	cluster.AwaitEndpoints(t, c, leader)
+	cluster.Await(t, 10*time.Second, "the namespace's service account", func() string {
+		code, answer := leader.Send(t, http.MethodGet, "/api/v1/namespaces/dry/serviceaccounts/default", "")
 		if code != http.StatusOK {
 			return string(answer)
 		}
@@ -72,7 +74,7 @@ func TestDryRun(t *testing.T) {
 	// What nodes write by themselves after they are ready: that the cluster speaks a newer
 	// feature version, that the key is retired which all signed tokens with before, and the
 	// keys that they sign with since.
-	Await(t, 20*time.Second, "the leader has retired the cluster's token key", func() string {
+	cluster.Await(t, 20*time.Second, "the leader has retired the cluster's token key", func() string {
 		for _, n := range c.Nodes() {
 			if log, err := os.ReadFile(n.Log); err == nil && bytes.Contains(log, []byte("older tokens are accepted for a time")) {
 				return ""
@@ -81,8 +83,8 @@ func TestDryRun(t *testing.T) {
 		return "no node says so"
 	})
 	for _, n := range c.Nodes() {
-		Await(t, 20*time.Second, n.Name+" signs tokens", func() string {
-			status, body := n.send(t, http.MethodPost, "/api/v1/namespaces/dry/serviceaccounts/robot/token", `{"spec":{}}`)
+		cluster.Await(t, 20*time.Second, n.Name+" signs tokens", func() string {
+			status, body := n.Send(t, http.MethodPost, "/api/v1/namespaces/dry/serviceaccounts/robot/token", `{"spec":{}}`)
 			if status != http.StatusCreated {
 				return fmt.Sprint(status, " ", string(body))
 			}
@@ -95,7 +97,7 @@ func TestDryRun(t *testing.T) {
 		events = append(events, firstEvent(t, follower, resource, before.revision))
 	}
 
-	for _, n := range []*Node{leader, follower} {
+	for _, n := range []*cluster.Node{leader, follower} {
 		for _, x := range tried {
 			sep := "?"
 			if strings.Contains(x.path, "?") {
@@ -129,7 +131,7 @@ func TestDryRun(t *testing.T) {
 		{"/api/v1/namespaces", `{"metadata":{"name":"done"}}`},
 		{"/apis/apps/v1/namespaces/dry/deployments", `{"metadata":{"name":"done"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + template + `}}`},
 	} {
-		if code, answer := leader.send(t, http.MethodPost, done[0], done[1]); code != http.StatusCreated {
+		if code, answer := leader.Send(t, http.MethodPost, done[0], done[1]); code != http.StatusCreated {
 			t.Fatalf("%s: %d %s", done[0], code, answer)
 		}
 	}
@@ -145,10 +147,10 @@ type states struct{ revision, hash string }
 
 // quietStates waits until all nodes have the same state, and have it still some time
 // later.
-func quietStates(t *testing.T, c *Cluster) (same states) {
+func quietStates(t *testing.T, c *cluster.Cluster) (same states) {
 	t.Helper()
 	var last states
-	Await(t, 30*time.Second, "nothing is written", func() string {
+	cluster.Await(t, 30*time.Second, "nothing is written", func() string {
 		all := map[states]bool{}
 		for _, n := range c.Nodes() {
 			revision, hash := n.StateHash(t)
@@ -165,7 +167,7 @@ func quietStates(t *testing.T, c *Cluster) (same states) {
 }
 
 // firstEvent opens a watch and returns a function that waits for its first event.
-func firstEvent(t *testing.T, n *Node, path, revision string) func() string {
+func firstEvent(t *testing.T, n *cluster.Node, path, revision string) func() string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestEventExpiryOutlivesLeader: an Event's end is part of its entry. The leader that
@@ -11,21 +13,21 @@ import (
 // of it.
 func TestEventExpiryOutlivesLeader(t *testing.T) {
 	const ttl = 6 * time.Second
-	c := Start(t, 3, fmt.Sprintf("event-ttl=%s", ttl))
+	c := cluster.Start(t, 3, fmt.Sprintf("event-ttl=%s", ttl))
 	leader := c.Leader(t)
 	survivors := c.Others(leader)
 	const collection = "/api/v1/namespaces/default/events"
 	began := time.Now()
-	created := survivors[0].must(t, 201, "POST", collection, "application/json",
+	created := survivors[0].Must(t, 201, "POST", collection, "application/json",
 		`{"metadata":{"name":"short"},"involvedObject":{"kind":"ConfigMap","namespace":"default","name":"x"},"reason":"Test","type":"Normal"}`)
 	c.Kill(t, leader)
 	c.Leader(t, survivors[1])
 	if time.Since(began) < ttl-time.Second {
-		survivors[1].must(t, 200, "GET", collection+"/short", "", "")
+		survivors[1].Must(t, 200, "GET", collection+"/short", "", "")
 	}
 	for _, n := range survivors {
-		Await(t, ttl+20*time.Second, "the event is gone at "+n.Name, func() string {
-			code, answer, err := n.exchange(t.Context(), n.HTTP(t), "GET", collection+"/short", "", "")
+		cluster.Await(t, ttl+20*time.Second, "the event is gone at "+n.Name, func() string {
+			code, answer, err := n.Exchange(t.Context(), n.HTTP(t), "GET", collection+"/short", "", "")
 			if code != 404 {
 				return fmt.Sprint(code, err, answer)
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // explained is what is read of an OpenAPI document: models and what they refer to.
@@ -25,7 +27,7 @@ type model struct {
 // TestExplain: kubectl explains every kind that is served, with every field that its
 // document has, and says what each kind is.
 func TestExplain(t *testing.T) {
-	c := Start(t, 1)
+	c := cluster.Start(t, 1)
 	n := c.Nodes()[0]
 	var root struct {
 		Paths map[string]struct{ ServerRelativeURL string }
@@ -91,7 +93,7 @@ func decode(t *testing.T, b []byte, into any) {
 type resource struct{ Name, Kind, Group string }
 
 // resourcesOf lists what discovery names, without subresources.
-func resourcesOf(t *testing.T, n *Node, path string) (out []resource) {
+func resourcesOf(t *testing.T, n *cluster.Node, path string) (out []resource) {
 	t.Helper()
 	var list struct{ Resources []resource }
 	decode(t, n.MustGet(t, "/"+path), &list)

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // failoverWithin bounds the time without acknowledged writes, and without Most
@@ -17,7 +19,7 @@ const failoverWithin = time.Second
 // it back, and then loses all nodes at once. Nothing acknowledged is lost, no
 // event is seen twice, late or not at all.
 func TestFailover(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	const ns = "load"
 	first := c.Nodes()[0]
 	first.Kubectl(t, "create", "namespace", ns)
@@ -31,13 +33,13 @@ func TestFailover(t *testing.T) {
 
 	// A kubectl and a client-go watch hang on the two surviving nodes.
 	kubectl := survivors[0].KubectlBackground(t, "-n", ns, "get", "configmaps", "-w", "--output-watch-events", "-o", "json")
-	Await(t, 10*time.Second, "kubectl get -w shows the marker", func() string {
-		if events := ParseKubectlWatch(t, kubectl.Output()); len(events) == 0 {
+	cluster.Await(t, 10*time.Second, "kubectl get -w shows the marker", func() string {
+		if events := cluster.ParseKubectlWatch(t, kubectl.Output()); len(events) == 0 {
 			return "it shows nothing"
 		}
 		return ""
 	})
-	live := startWatch(t, survivors[1], ns, marker.ResourceVersion)
+	live := cluster.StartWatch(t, survivors[1], ns, marker.ResourceVersion)
 
 	load := startLoad(t, ns, 8, c.Nodes(), survivors...)
 	readers := []*reader{startReader(t, survivors[0], ns, "marker"), startReader(t, survivors[1], ns, "marker")}
@@ -74,24 +76,24 @@ func TestFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	history := live.until(t, last.ResourceVersion)
-	InOrder(t, "client-go's watch", history)
+	history := live.Until(t, last.ResourceVersion)
+	cluster.InOrder(t, "client-go's watch", history)
 	seesAll(t, load, history)
-	var printed []Event
-	Await(t, 20*time.Second, "kubectl get -w shows the last event", func() string {
-		printed = ParseKubectlWatch(t, kubectl.Output())
+	var printed []cluster.Event
+	cluster.Await(t, 20*time.Second, "kubectl get -w shows the last event", func() string {
+		printed = cluster.ParseKubectlWatch(t, kubectl.Output())
 		if len(printed) == 0 || printed[len(printed)-1].Name != "last" {
 			return fmt.Sprintf("it shows %d events", len(printed))
 		}
 		return ""
 	})
-	SameEvents(t, "kubectl get -w", printed[1:], "client-go's watch", history)
+	cluster.SameEvents(t, "kubectl get -w", printed[1:], "client-go's watch", history)
 
 	// The killed node comes back and has what it missed.
 	c.Restart(t, leader)
 	load.verify(t, leader)
-	sameStates(t, c)
-	SameEvents(t, "a watch on "+leader.Name+" from before its death", leader.Watch(t, ns, marker.ResourceVersion, last.ResourceVersion), "the live watch", history)
+	cluster.SameStates(t, c)
+	cluster.SameEvents(t, "a watch on "+leader.Name+" from before its death", leader.Watch(t, ns, marker.ResourceVersion, last.ResourceVersion), "the live watch", history)
 
 	// All three at once. The half of the history is where a client comes back to.
 	middle := history[len(history)/2]
@@ -101,13 +103,13 @@ func TestFailover(t *testing.T) {
 	}
 	c.Kill(t, c.Nodes()...)
 	c.RestartAll(t)
-	sameStates(t, c)
+	cluster.SameStates(t, c)
 	for _, n := range c.Nodes() {
 		load.verify(t, n)
 		if after := string(n.MustGet(t, "/api/v1/configmaps?resourceVersion="+last.ResourceVersion+"&resourceVersionMatch=Exact")); after != before[first.Name] {
 			t.Errorf("%s lists other bytes at %s than %s did before the restart", n.Name, last.ResourceVersion, first.Name)
 		}
-		SameEvents(t, "a watch resumed on "+n.Name, n.Watch(t, ns, middle.ResourceVersion, last.ResourceVersion), "the live watch", history[len(history)/2+1:])
+		cluster.SameEvents(t, "a watch resumed on "+n.Name, n.Watch(t, ns, middle.ResourceVersion, last.ResourceVersion), "the live watch", history[len(history)/2+1:])
 	}
 }
 
@@ -115,7 +117,7 @@ func first3(errs []error) []error { return errs[:min(3, len(errs))] }
 
 // seesAll checks that every acknowledged write is among the events, as the one
 // with its resourceVersion.
-func seesAll(t *testing.T, l *load, events []Event) {
+func seesAll(t *testing.T, l *load, events []cluster.Event) {
 	t.Helper()
 	at := map[string]string{}
 	for _, e := range events {

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // goneWithin bounds how long a collection of garbage or of a namespace may take,
@@ -23,7 +25,7 @@ const dependents = 1000
 // leader alive, then in the foreground with the leader killed half way. The next
 // leader goes on, and the owner goes last.
 func TestGarbageFailover(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	survivor := c.Others(leader)[0]
 	client := survivor.Typed(t)
@@ -49,7 +51,7 @@ func TestGarbageFailover(t *testing.T) {
 	deleted := map[string]uint64{}
 	for _, e := range survivor.Watch(t, "", owner.ResourceVersion, last.ResourceVersion) {
 		if e.Type == "DELETED" {
-			deleted[e.Name] = Revision(t, e.ResourceVersion)
+			deleted[e.Name] = cluster.Revision(t, e.ResourceVersion)
 		}
 	}
 	for i := range dependents {
@@ -102,7 +104,7 @@ func remove(t *testing.T, client kubernetes.Interface, name string, policy metav
 	}
 }
 
-func countConfigMaps(t *testing.T, n *Node, namespace string) int {
+func countConfigMaps(t *testing.T, n *cluster.Node, namespace string) int {
 	t.Helper()
 	var list struct{ Items []struct{} }
 	b, w, err := n.Get(t, "/api/v1/namespaces/"+namespace+"/configmaps")
@@ -118,9 +120,9 @@ func countConfigMaps(t *testing.T, n *Node, namespace string) int {
 	return len(list.Items)
 }
 
-func awaitConfigMaps(t *testing.T, n *Node, namespace string, enough func(left int) bool) {
+func awaitConfigMaps(t *testing.T, n *cluster.Node, namespace string, enough func(left int) bool) {
 	t.Helper()
-	Await(t, goneWithin, "the ConfigMaps of "+namespace+" go", func() string {
+	cluster.Await(t, goneWithin, "the ConfigMaps of "+namespace+" go", func() string {
 		if left := countConfigMaps(t, n, namespace); left < 0 || !enough(left) {
 			return fmt.Sprint(left, " are there")
 		}

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestHistory takes a history with a floor through everything that happens to
@@ -49,7 +51,7 @@ func TestHistory(t *testing.T) {
 	}
 	h.same(t, "after a snapshot was installed on "+away.Name, nodes...)
 
-	file := filepath.Join(c.dir, "backup")
+	file := filepath.Join(c.Dir, "backup")
 	c.Admin(t, "snapshot", "save", file)
 	n4 := h.join(t, "n4")
 	h.same(t, "after n4 has joined", append(nodes, n4)...)
@@ -72,11 +74,11 @@ var historySettings = []string{
 
 // past is what is known about a namespace's ConfigMaps from the floor on.
 type past struct {
-	c         *Cluster
+	c         *cluster.Cluster
 	namespace string
 	floor     string
 	base      map[string]string // the objects at the floor: resourceVersions by name
-	events    []Event           // all after the floor
+	events    []cluster.Event   // all after the floor
 	bodies    map[string]string // answers of exact lists, by resourceVersion
 }
 
@@ -84,7 +86,7 @@ type past struct {
 // that there is something below the floor.
 func newPast(t *testing.T) *past {
 	t.Helper()
-	h := &past{c: Start(t, 3, historySettings...), namespace: "past", bodies: map[string]string{}}
+	h := &past{c: cluster.Start(t, 3, historySettings...), namespace: "past", bodies: map[string]string{}}
 	first := h.c.Nodes()[0]
 	first.Kubectl(t, "create", "namespace", h.namespace)
 	client := first.Typed(t).CoreV1().ConfigMaps(h.namespace)
@@ -111,7 +113,7 @@ func newPast(t *testing.T) *past {
 	// The floor stops where little enough is left. Not every stop leaves room for what
 	// the test writes; one more of these makes it move again.
 	var floors []float64
-	Await(t, 60*time.Second, "the floor has moved, and is the same on all nodes", func() string {
+	cluster.Await(t, 60*time.Second, "the floor has moved, and is the same on all nodes", func() string {
 		kept, most := first.Metric(t, "quorate_history_bytes"), first.Metric(t, "quorate_history_max_bytes")
 		floors = nil
 		for _, n := range h.c.Nodes() {
@@ -137,7 +139,7 @@ func (h *past) path(rv string) string {
 }
 
 // exact is the list as it was at a revision, as one node answers.
-func (h *past) exact(t *testing.T, n *Node, rv string) string {
+func (h *past) exact(t *testing.T, n *cluster.Node, rv string) string {
 	t.Helper()
 	return string(n.MustGet(t, h.path(rv)))
 }
@@ -167,7 +169,7 @@ func (h *past) last() string {
 // write deletes what there is, lets writers acknowledge some new writes through
 // nodes, and adds what one of these nodes tells about all that: every
 // acknowledged write is in it.
-func (h *past) write(t *testing.T, acks int64, nodes ...*Node) {
+func (h *past) write(t *testing.T, acks int64, nodes ...*cluster.Node) {
 	t.Helper()
 	client := nodes[0].Typed(t).CoreV1().ConfigMaps(h.namespace)
 	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -181,7 +183,7 @@ func (h *past) write(t *testing.T, acks int64, nodes ...*Node) {
 		t.Fatal(err)
 	}
 	events := nodes[0].Watch(t, h.namespace, h.last(), end.ResourceVersion)
-	InOrder(t, nodes[0].Name, events)
+	cluster.InOrder(t, nodes[0].Name, events)
 	seesAll(t, l, events)
 	h.events = append(h.events, events...)
 }
@@ -206,12 +208,12 @@ func (h *past) samples() []int {
 }
 
 // same fails unless all of the nodes tell the history, from wherever one asks.
-func (h *past) same(t *testing.T, when string, nodes ...*Node) {
+func (h *past) same(t *testing.T, when string, nodes ...*cluster.Node) {
 	t.Helper()
 	for _, n := range nodes {
 		who := n.Name + " " + when
-		Await(t, 20*time.Second, who+" has everything", func() string {
-			if newest := n.Metric(t, "quorate_history_newest"); newest < float64(Revision(t, h.last())) {
+		cluster.Await(t, 20*time.Second, who+" has everything", func() string {
+			if newest := n.Metric(t, "quorate_history_newest"); newest < float64(cluster.Revision(t, h.last())) {
 				return fmt.Sprintf("it is at %.0f, the history ends at %s", newest, h.last())
 			}
 			return ""
@@ -219,22 +221,22 @@ func (h *past) same(t *testing.T, when string, nodes ...*Node) {
 		if floor := strconv.FormatFloat(n.Metric(t, "quorate_history_floor"), 'f', 0, 64); floor != h.floor {
 			t.Errorf("%s: the floor is %s, it was %s", who, floor, h.floor)
 		}
-		SameEvents(t, who, n.Watch(t, h.namespace, h.floor, h.last()), "the history", h.events)
+		cluster.SameEvents(t, who, n.Watch(t, h.namespace, h.floor, h.last()), "the history", h.events)
 		for _, i := range h.samples() {
 			rv := h.events[i].ResourceVersion
 			if i < len(h.events)-1 {
-				SameEvents(t, who+", from "+rv, n.Watch(t, h.namespace, rv, h.last()), "the history", h.events[i+1:])
+				cluster.SameEvents(t, who+", from "+rv, n.Watch(t, h.namespace, rv, h.last()), "the history", h.events[i+1:])
 			}
 			h.sameList(t, who, n, rv, h.at(i))
 		}
 		h.sameList(t, who, n, h.floor, h.base)
-		h.gone(t, who, n, strconv.FormatUint(Revision(t, h.floor)-1, 10))
+		h.gone(t, who, n, strconv.FormatUint(cluster.Revision(t, h.floor)-1, 10))
 	}
 }
 
 // sameList fails unless an exact list has what there was, in the same bytes as
 // the first time that anybody asked.
-func (h *past) sameList(t *testing.T, who string, n *Node, rv string, want map[string]string) {
+func (h *past) sameList(t *testing.T, who string, n *cluster.Node, rv string, want map[string]string) {
 	t.Helper()
 	body := h.exact(t, n, rv)
 	if got := itemsOf(t, body); !maps.Equal(got, want) {
@@ -249,7 +251,7 @@ func (h *past) sameList(t *testing.T, who string, n *Node, rv string, want map[s
 }
 
 // gone fails unless a revision is too old for lists and watches.
-func (h *past) gone(t *testing.T, who string, n *Node, rv string) {
+func (h *past) gone(t *testing.T, who string, n *cluster.Node, rv string) {
 	t.Helper()
 	body, resp, err := n.Get(t, h.path(rv))
 	if err != nil || resp.StatusCode != http.StatusGone {
@@ -263,7 +265,7 @@ func (h *past) gone(t *testing.T, who string, n *Node, rv string) {
 	defer w.Stop()
 	select {
 	case e := <-w.ResultChan():
-		if event, err := toEvent(e); !apierrors.IsResourceExpired(err) {
+		if event, err := cluster.ToEvent(e); !apierrors.IsResourceExpired(err) {
 			t.Errorf("%s: a watch from %s says %+v %v, want 410", who, rv, event, err)
 		}
 	case <-time.After(10 * time.Second):
@@ -272,13 +274,13 @@ func (h *past) gone(t *testing.T, who string, n *Node, rv string) {
 }
 
 // join adds a node that was never there before.
-func (h *past) join(t *testing.T, name string) *Node {
+func (h *past) join(t *testing.T, name string) *cluster.Node {
 	t.Helper()
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(h.c.Admin(t, "token", "create", "-o", "json")), &made); err != nil {
 		t.Fatal(err)
 	}
-	token := filepath.Join(h.c.dir, "token-of-"+name)
+	token := filepath.Join(h.c.Dir, "token-of-"+name)
 	if err := os.WriteFile(token, []byte(made.Token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -300,12 +302,12 @@ func flags(settings []string) (out []string) {
 // nothing of the past.
 func (h *past) restored(t *testing.T, file string) {
 	t.Helper()
-	dir, peer := filepath.Join(h.c.dir, "r1"), fmt.Sprintf("127.0.0.1:%d", h.c.FreePort+1000)
+	dir, peer := filepath.Join(h.c.Dir, "r1"), fmt.Sprintf("127.0.0.1:%d", h.c.FreePort+1000)
 	h.c.Quorate(t, "snapshot", "restore", file, "--data-dir", dir, "--name", "r1", "--peer-advertise-address", peer)
-	r := h.c.Launch(t, "r1", h.c.FreePort, "--token-file", filepath.Join(h.c.dir, "token"))
+	r := h.c.Launch(t, "r1", h.c.FreePort, "--token-file", filepath.Join(h.c.Dir, "token"))
 	r.AwaitReady(t)
 	floor := uint64(r.Metric(t, "quorate_history_floor"))
-	if floor < Revision(t, h.last())+1_000_000_000 {
+	if floor < cluster.Revision(t, h.last())+1_000_000_000 {
 		t.Errorf("the floor of the new cluster is %d, the old one's history ends at %s", floor, h.last())
 	}
 	for _, i := range h.samples() {
@@ -321,6 +323,6 @@ func (h *past) restored(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Event{{"ADDED", "new", made.ResourceVersion}}
-	SameEvents(t, "the new cluster", r.Watch(t, h.namespace, strconv.FormatUint(floor, 10), made.ResourceVersion), "its history", want)
+	want := []cluster.Event{{Type: "ADDED", Name: "new", ResourceVersion: made.ResourceVersion}}
+	cluster.SameEvents(t, "the new cluster", r.Watch(t, h.namespace, strconv.FormatUint(floor, 10), made.ResourceVersion), "its history", want)
 }

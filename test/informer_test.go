@@ -15,13 +15,15 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestInformer runs an informer with WatchList on a follower while the other
 // nodes create, change and delete: it starts with one consistent stream and ends
 // with exactly what is there.
 func TestInformer(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	leader := c.Leader(t)
 	follower := c.Others(leader)[0]
 	const ns = "informer"
@@ -58,7 +60,7 @@ func TestInformer(t *testing.T) {
 	factory.Start(stop)
 	defer factory.Shutdown()
 	defer close(stop)
-	Await(t, 15*time.Second, "the informer has synced", func() string {
+	cluster.Await(t, 15*time.Second, "the informer has synced", func() string {
 		if !informer.HasSynced() {
 			return "not yet"
 		}
@@ -86,7 +88,7 @@ func TestInformer(t *testing.T) {
 	for _, cm := range list.Items {
 		want[cm.Name] = cm.ResourceVersion
 	}
-	Await(t, 15*time.Second, "the informer knows what there is", func() string {
+	cluster.Await(t, 15*time.Second, "the informer knows what there is", func() string {
 		got := map[string]string{}
 		for _, o := range informer.GetStore().List() {
 			cm := o.(*corev1.ConfigMap)
@@ -97,7 +99,7 @@ func TestInformer(t *testing.T) {
 		}
 		return ""
 	})
-	Await(t, 10*time.Second, "the informer's handlers were called", func() string {
+	cluster.Await(t, 10*time.Second, "the informer's handlers were called", func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(added) != 101 || len(deleted) != 25 {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // sessionCommands is how many commands the session of the newer kubectls has.
@@ -18,15 +20,15 @@ const sessionCommands = 60
 // and with the one after it, as `make kubectls` builds them, and with the old one that
 // Debian has.
 func TestKubectls(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	for _, name := range []string{"kubectl-1.35", "kubectl", "kubectl-1.37", "kubectl-debian"} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(filepath.Dir(KubectlPath()), name)
+			path := filepath.Join(filepath.Dir(cluster.KubectlPath()), name)
 			if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 				t.Fatalf("%v: run 'make kubectls'", err)
 			}
 			// A home of its own: its caches are not for other versions.
-			s := &session{round: round{c: c}, path: path, home: t.TempDir(), ns: "session-" + strings.ReplaceAll(name, ".", "-")}
+			s := &session{Round: cluster.Round{Cluster: c}, path: path, home: t.TempDir(), ns: "session-" + strings.ReplaceAll(name, ".", "-")}
 			s.minor = s.version(t)
 			ran := 0
 			for _, command := range readSession(t, s.minor, s.ns) {
@@ -43,7 +45,7 @@ func TestKubectls(t *testing.T) {
 
 // session is a kubectl and where it works.
 type session struct {
-	round
+	cluster.Round
 	path, home, ns string
 	minor          int
 }
@@ -63,9 +65,9 @@ func (s *session) version(t *testing.T) int {
 	return minor
 }
 
-func (s *session) kubectlOf(t *testing.T, stdin string, env []string, args ...string) Output {
+func (s *session) kubectlOf(t *testing.T, stdin string, env []string, args ...string) cluster.Output {
 	t.Helper()
-	return s.node().runKubectl(t, s.path, append([]string{"HOME=" + s.home}, env...), stdin, args...)
+	return s.Node().RunKubectl(t, s.path, append([]string{"HOME=" + s.home}, env...), stdin, args...)
 }
 
 func (s *session) run(t *testing.T, c sessionCommand) {
@@ -80,7 +82,7 @@ func (s *session) run(t *testing.T, c sessionCommand) {
 }
 
 // wrong says what the end of a command lacks.
-func (c sessionCommand) wrong(out Output) string {
+func (c sessionCommand) wrong(out cluster.Output) string {
 	if out.Code != c.code {
 		return "exit code " + strconv.Itoa(c.code)
 	}

@@ -4,17 +4,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestFreshCluster: what is there before anybody makes anything is enough for
 // `kubectl create token` and for Pods that look for the API.
 func TestFreshCluster(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	for _, n := range c.Nodes() {
-		awaitEndpoints(t, c, n)
+		cluster.AwaitEndpoints(t, c, n)
 	}
 	n := c.Nodes()[0]
-	Await(t, 10*time.Second, "a token for the first service account", func() string {
+	cluster.Await(t, 10*time.Second, "a token for the first service account", func() string {
 		if out := n.TryKubectl(t, nil, "", "create", "token", "default"); out.Code != 0 || strings.Count(strings.TrimSpace(out.Stdout), ".") != 2 {
 			return out.Stderr
 		}
@@ -25,7 +27,7 @@ func TestFreshCluster(t *testing.T) {
 	}
 	c.Nodes()[1].Kubectl(t, "create", "namespace", "fresh")
 	defer n.Kubectl(t, "delete", "namespace", "fresh")
-	Await(t, 10*time.Second, "a service account", func() string {
+	cluster.Await(t, 10*time.Second, "a service account", func() string {
 		out := c.Nodes()[2].TryKubectl(t, nil, "", "--namespace", "fresh", "get", "serviceaccount", "default")
 		if !strings.HasPrefix(out.Stdout, "NAME") {
 			return out.Stderr

@@ -13,17 +13,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestKwok has KWOK, as `make kwok` builds it, play the kubelets of nodes that do not
 // exist: nodes become Ready and renew their leases, pods run and go when they are told
 // to, also when the leader is killed meanwhile.
 func TestKwok(t *testing.T) {
-	path := filepath.Join(filepath.Dir(KubectlPath()), "kwok")
+	path := filepath.Join(filepath.Dir(cluster.KubectlPath()), "kwok")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("%v: run 'make kwok'", err)
 	}
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	others := c.Others(leader)
 	n, client := others[0], others[1].Typed(t)
@@ -37,7 +39,7 @@ func TestKwok(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	Await(t, 20*time.Second, "nodes are ready", func() string {
+	cluster.Await(t, 20*time.Second, "nodes are ready", func() string {
 		list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
@@ -66,7 +68,7 @@ func TestKwok(t *testing.T) {
 	}
 	running := func(prefix string) {
 		t.Helper()
-		Await(t, 20*time.Second, "pods run", func() string {
+		cluster.Await(t, 20*time.Second, "pods run", func() string {
 			list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "made=" + prefix, FieldSelector: "status.phase=Running"})
 			if err != nil {
 				return err.Error()
@@ -94,7 +96,7 @@ func TestKwok(t *testing.T) {
 	killed := time.Now()
 	makePods("after")
 	running("after")
-	Await(t, 30*time.Second, "a lease is renewed", func() string {
+	cluster.Await(t, 30*time.Second, "a lease is renewed", func() string {
 		if at := renewed(); !at.After(killed) {
 			return "it was renewed at " + at.String()
 		}
@@ -103,7 +105,7 @@ func TestKwok(t *testing.T) {
 	if err := client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	Await(t, 20*time.Second, "pods go", func() string {
+	cluster.Await(t, 20*time.Second, "pods go", func() string {
 		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
@@ -123,19 +125,19 @@ func missing(what string, has, want int) string {
 }
 
 // runKwok starts KWOK for all nodes, against this node of the cluster.
-func runKwok(t *testing.T, n *Node, path string) (stop func()) {
+func runKwok(t *testing.T, n *cluster.Node, path string) (stop func()) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(n.c.dir, "kwok.log"))
+	log, err := os.Create(filepath.Join(n.Cluster.Dir, "kwok.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	args := []string{"--kubeconfig", filepath.Join(n.c.dir, n.Name, "admin.kubeconfig"), "--manage-all-nodes", "--node-lease-duration-seconds", "8"}
+	args := []string{"--kubeconfig", filepath.Join(n.Cluster.Dir, n.Name, "admin.kubeconfig"), "--manage-all-nodes", "--node-lease-duration-seconds", "8"}
 	for _, stage := range kwokStages(t) {
 		args = append(args, "--config", stage)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = cleanEnv("HOME="+n.c.dir), n.c.dir, log, log
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = cluster.CleanEnv("HOME="+n.Cluster.Dir), n.Cluster.Dir, log, log
 	if err := cmd.Start(); err != nil {
 		cancel()
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // ledger knows what a namespace's ConfigMaps were at every revision, from a
@@ -20,11 +22,11 @@ type ledger struct {
 	t         *testing.T
 	namespace string
 	clients   []kubernetes.Interface // writes go through them in turn
-	watch     *liveWatch
+	watch     *cluster.OpenWatch
 
 	mu     sync.Mutex
 	acks   []ack
-	events []Event // set by close
+	events []cluster.Event // set by close
 	marks  int
 }
 
@@ -35,18 +37,18 @@ type ack struct {
 }
 
 // newLedger makes a namespace and watches it on one node.
-func newLedger(t *testing.T, r *readers, namespace string, watch *Node, through ...*Node) *ledger {
+func newLedger(t *testing.T, r *cluster.Readers, namespace string, watch *cluster.Node, through ...*cluster.Node) *ledger {
 	t.Helper()
-	r.namespace(t, namespace)
+	r.Namespace(t, namespace)
 	l := &ledger{t: t, namespace: namespace}
 	for _, n := range through {
 		l.clients = append(l.clients, n.Typed(t))
 	}
-	ns, err := r.leader.Typed(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	ns, err := r.Leader.Typed(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.watch = startWatch(t, watch, namespace, ns.ResourceVersion)
+	l.watch = cluster.StartWatch(t, watch, namespace, ns.ResourceVersion)
 	return l
 }
 
@@ -67,7 +69,7 @@ func (l *ledger) put(ctx context.Context, name string) (uint64, error) {
 			return 0, err
 		}
 	}
-	a := ack{name, Revision(l.t, written.ResourceVersion), time.Now()}
+	a := ack{name, cluster.Revision(l.t, written.ResourceVersion), time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.acks = append(l.acks, a)
@@ -153,8 +155,8 @@ func (l *ledger) churn(stay []string, every time.Duration) (stop func()) {
 func (l *ledger) close() (last uint64) {
 	l.t.Helper()
 	last = l.mustPut("zz-last")
-	events := l.watch.until(l.t, fmt.Sprint(last))
-	InOrder(l.t, l.watch.node.Name, events)
+	events := l.watch.Until(l.t, fmt.Sprint(last))
+	cluster.InOrder(l.t, l.watch.Node.Name, events)
 	l.events = slices.Clone(events)
 	seen := map[string]bool{}
 	for _, e := range events {
@@ -173,7 +175,7 @@ func (l *ledger) close() (last uint64) {
 func (l *ledger) at(rv uint64) []string {
 	objects := map[string]string{}
 	for _, e := range l.events {
-		if Revision(l.t, e.ResourceVersion) > rv {
+		if cluster.Revision(l.t, e.ResourceVersion) > rv {
 			break
 		}
 		if e.Type == "DELETED" {
@@ -190,9 +192,9 @@ func (l *ledger) at(rv uint64) []string {
 }
 
 // after returns the events above a revision.
-func (l *ledger) after(rv uint64) []Event {
+func (l *ledger) after(rv uint64) []cluster.Event {
 	for i, e := range l.events {
-		if Revision(l.t, e.ResourceVersion) > rv {
+		if cluster.Revision(l.t, e.ResourceVersion) > rv {
 			return l.events[i:]
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 const (
@@ -46,22 +48,22 @@ func TestListMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := Start(t, 1).Nodes()[0]
-	createMany(t, node, listObjects)
+	node := cluster.Start(t, 1).Nodes()[0]
+	cluster.CreateMany(t, node, listObjects)
 	clients := make([]*http.Client, 8)
 	for i := range clients {
-		clients[i] = node.newHTTP(t, "h2")
+		clients[i] = node.NewHTTP(t, "h2")
 	}
 	first := collected(t, node)
 	var most int64
 	for _, f := range listForms {
 		before := collected(t, node)
-		watch := watchResident(t, node)
+		watch := cluster.WatchResident(t, node)
 		began, cpu := time.Now(), node.CPU(t)
 		bytes := lists(t, node, clients, count, f.accept, f.encoding)
 		took, cpu := time.Since(began), node.CPU(t)-cpu
-		watch.stop()
-		peak := watch.peak.Load()
+		watch.Stop()
+		peak := watch.Peak.Load()
 		most = max(most, peak)
 		t.Logf("%-14s %d lists of %.1f MB in %s, %s of CPU each; resident %d MiB before, %+d MiB at the most", f.name, count, float64(bytes)/1e6/float64(count),
 			took.Round(time.Millisecond), (cpu / time.Duration(count)).Round(10*time.Microsecond), before>>20, (peak-before)>>20)
@@ -76,7 +78,7 @@ func TestListMemory(t *testing.T) {
 }
 
 // collected is the resident memory of a node that has just collected its garbage.
-func collected(t *testing.T, node *Node) int64 {
+func collected(t *testing.T, node *cluster.Node) int64 {
 	t.Helper()
 	for range 2 {
 		node.Usage(t)
@@ -85,11 +87,11 @@ func collected(t *testing.T, node *Node) int64 {
 }
 
 // lists reads that many lists in all streams and returns the sum of their bytes.
-func lists(t *testing.T, n *Node, clients []*http.Client, count int, accept, encoding string) int64 {
+func lists(t *testing.T, n *cluster.Node, clients []*http.Client, count int, accept, encoding string) int64 {
 	t.Helper()
 	var next, bytes atomic.Int64
 	var wg sync.WaitGroup
-	slow := n.newHTTP(t, "http/1.1")
+	slow := n.NewHTTP(t, "http/1.1")
 	for i := range listStreams {
 		wg.Go(func() {
 			client, pause := clients[i%len(clients)], time.Duration(0)
@@ -114,7 +116,7 @@ func lists(t *testing.T, n *Node, clients []*http.Client, count int, accept, enc
 	return bytes.Load()
 }
 
-func listOnce(ctx context.Context, n *Node, client *http.Client, accept, encoding string, pause time.Duration) (int64, error) {
+func listOnce(ctx context.Context, n *cluster.Node, client *http.Client, accept, encoding string, pause time.Duration) (int64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
 	if err != nil {
 		return 0, err

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // callWithin is the deadline of every call under load.
@@ -45,7 +47,7 @@ const updatesPerObject = 3
 
 // startLoad starts writers. Each begins at another node and moves on when a
 // call fails. Only acknowledgements by the nodes in timed are kept in done.
-func startLoad(t *testing.T, namespace string, writers int, nodes []*Node, timed ...*Node) *load {
+func startLoad(t *testing.T, namespace string, writers int, nodes []*cluster.Node, timed ...*cluster.Node) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{t: t, namespace: namespace, stop: stop, objects: map[string]*object{}}
@@ -121,7 +123,7 @@ func (l *load) call(client kubernetes.Interface, cm *corev1.ConfigMap, create bo
 	l.mu.Lock()
 	l.slowest = max(l.slowest, took)
 	l.mu.Unlock()
-	if took > callWithin+Lateness {
+	if took > callWithin+cluster.Lateness {
 		l.t.Errorf("a write took %s, its deadline was %s: %v", took, callWithin, err)
 	}
 	if err != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err)) {
@@ -134,7 +136,7 @@ func (l *load) call(client kubernetes.Interface, cm *corev1.ConfigMap, create bo
 func (l *load) awaitAcks(n int64) {
 	l.t.Helper()
 	goal := l.acks.Load() + n
-	Await(l.t, 30*time.Second, "writes go on", func() string {
+	cluster.Await(l.t, 30*time.Second, "writes go on", func() string {
 		if got := l.acks.Load(); got < goal {
 			return fmt.Sprintf("%d acknowledged, want %d", got, goal)
 		}
@@ -143,7 +145,7 @@ func (l *load) awaitAcks(n int64) {
 }
 
 // verify checks every acknowledged write against what a node lists now.
-func (l *load) verify(t *testing.T, n *Node) {
+func (l *load) verify(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	list, err := n.Typed(t).CoreV1().ConfigMaps(l.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -161,7 +163,7 @@ func (l *load) verify(t *testing.T, n *Node) {
 		counter, _ := strconv.Atoi(cm.Data["counter"])
 		acked := cm.ResourceVersion == o.acked && counter == o.counter
 		// A write without an answer may have happened, but only after the others.
-		unknown := o.tried != 0 && counter == o.tried && Revision(t, cm.ResourceVersion) > Revision(t, o.acked)
+		unknown := o.tried != 0 && counter == o.tried && cluster.Revision(t, cm.ResourceVersion) > cluster.Revision(t, o.acked)
 		if !acked && !unknown {
 			t.Errorf("%s: %s has resourceVersion %s and counter %d; acknowledged %s and %d, then tried %d",
 				n.Name, cm.Name, cm.ResourceVersion, counter, o.acked, o.counter, o.tried)
@@ -193,7 +195,7 @@ func gap(moments []time.Time, around time.Time) time.Duration {
 
 // reader reads Most Recent from one node without pause and notes its successes.
 type reader struct {
-	node *Node
+	node *cluster.Node
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
@@ -202,7 +204,7 @@ type reader struct {
 	slowest time.Duration
 }
 
-func startReader(t *testing.T, n *Node, namespace, name string) *reader {
+func startReader(t *testing.T, n *cluster.Node, namespace, name string) *reader {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	r := &reader{node: n, stop: stop}
@@ -215,7 +217,7 @@ func startReader(t *testing.T, n *Node, namespace, name string) *reader {
 			cancel()
 			took := time.Since(began)
 			r.slowest = max(r.slowest, took)
-			if took > callWithin+Lateness {
+			if took > callWithin+cluster.Lateness {
 				t.Errorf("%s: a read took %s, its deadline was %s: %v", n.Name, took, callWithin, err)
 			}
 			if err != nil {

@@ -3,11 +3,13 @@ package test
 import (
 	"os"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(silentVariable); what != "" {
 		os.Exit(beSilent(what))
 	}
-	os.Exit(Main(m))
+	os.Exit(cluster.Main(m))
 }

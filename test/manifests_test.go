@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // manifest returns the path of a file under testdata/manifests.
@@ -28,7 +30,7 @@ func manifest(t *testing.T, path string) string {
 // compared with what comes back, found unchanged by diff, applied again without
 // a write, deleted. Every step goes through another node.
 func TestManifests(t *testing.T) {
-	r := &round{c: shared(t)}
+	r := &cluster.Round{Cluster: cluster.Shared(t)}
 	for _, project := range []struct {
 		name      string
 		files     []string
@@ -46,8 +48,8 @@ func TestManifests(t *testing.T) {
 	} {
 		t.Run(project.name, func(t *testing.T) {
 			if project.namespace != "" {
-				r.kubectl(t, "create", "namespace", project.namespace)
-				defer r.kubectl(t, "delete", "namespace", project.namespace)
+				r.Kubectl(t, "create", "namespace", project.namespace)
+				defer r.Kubectl(t, "delete", "namespace", project.namespace)
 			}
 			var files []string
 			for _, f := range project.files {
@@ -56,30 +58,30 @@ func TestManifests(t *testing.T) {
 			with := func(args ...string) []string { return append(args, files...) }
 			wanted := documents(t, files)
 
-			for _, line := range lines(r.kubectl(t, with("apply")...)) {
+			for _, line := range lines(r.Kubectl(t, with("apply")...)) {
 				if !strings.HasSuffix(line, " created") {
 					t.Errorf("apply says %q, want created", line)
 				}
 			}
-			sameObjects(t, wanted, r.kubectl(t, with("get", "-o", "json")...))
-			if out := r.try(t, nil, with("diff")...); out.Code != 0 {
+			sameObjects(t, wanted, r.Kubectl(t, with("get", "-o", "json")...))
+			if out := r.Try(t, nil, with("diff")...); out.Code != 0 {
 				t.Errorf("diff right after apply: exit code %d\n%s%s", out.Code, out.Stdout, out.Stderr)
 			}
-			before := r.kubectl(t, with("get", "-o", "json")...)
-			for _, line := range lines(r.kubectl(t, with("apply")...)) {
+			before := r.Kubectl(t, with("get", "-o", "json")...)
+			for _, line := range lines(r.Kubectl(t, with("apply")...)) {
 				if !strings.HasSuffix(line, " unchanged") && !slices.Contains(project.configured, strings.TrimSuffix(line, " configured")) {
 					t.Errorf("the second apply says %q, want unchanged", line)
 				}
 			}
-			if after := r.kubectl(t, with("get", "-o", "json")...); after != before {
+			if after := r.Kubectl(t, with("get", "-o", "json")...); after != before {
 				t.Error("an apply without a change has written")
 			}
-			if table := lines(r.kubectl(t, with("get")...)); len(table) < len(wanted) {
+			if table := lines(r.Kubectl(t, with("get")...)); len(table) < len(wanted) {
 				t.Errorf("the tables have %d lines for %d objects:\n%s", len(table), len(wanted), strings.Join(table, "\n"))
 			}
 			// The namespace may take its objects with it before their turn comes.
-			r.kubectl(t, with("delete", "--ignore-not-found")...)
-			if left := r.kubectl(t, with("get", "--ignore-not-found", "-o", "name")...); left != "" {
+			r.Kubectl(t, with("delete", "--ignore-not-found")...)
+			if left := r.Kubectl(t, with("get", "--ignore-not-found", "-o", "name")...); left != "" {
 				t.Errorf("left after delete:\n%s", left)
 			}
 		})
@@ -196,11 +198,11 @@ func lines(s string) []string {
 // TestKubectlStory changes one deployment with every command that people use,
 // each through another node than the one before, while kubectl get -w looks on.
 func TestKubectlStory(t *testing.T) {
-	r := &round{c: shared(t)}
+	r := &cluster.Round{Cluster: cluster.Shared(t)}
 	const ns = "story"
 	k := func(args ...string) string {
 		t.Helper()
-		return strings.TrimSpace(r.kubectl(t, append([]string{"-n", ns}, args...)...))
+		return strings.TrimSpace(r.Kubectl(t, append([]string{"-n", ns}, args...)...))
 	}
 	field := func(path string) string {
 		t.Helper()
@@ -212,7 +214,7 @@ func TestKubectlStory(t *testing.T) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	r.kubectl(t, "create", "namespace", ns)
+	r.Kubectl(t, "create", "namespace", ns)
 	file := filepath.Join(t.TempDir(), "story.yaml")
 	b, err := os.ReadFile(manifest(t, "kwok/fake-pod-stages.yaml"))
 	if err != nil {
@@ -226,20 +228,20 @@ func TestKubectlStory(t *testing.T) {
 	if table := k("get", "deployments", "-o", "wide"); !strings.HasPrefix(table, "NAME ") || !strings.Contains(table, "container-0,container-1") {
 		t.Errorf("the table of deployments:\n%s", table)
 	}
-	watch := r.node().KubectlBackground(t, "-n", ns, "get", "deployment", "test-pod", "-w", "--no-headers")
-	Await(t, 10*time.Second, "kubectl get -w shows the deployment", func() string {
+	watch := r.Node().KubectlBackground(t, "-n", ns, "get", "deployment", "test-pod", "-w", "--no-headers")
+	cluster.Await(t, 10*time.Second, "kubectl get -w shows the deployment", func() string {
 		if out := watch.Output(); !strings.HasPrefix(out, "test-pod") {
 			return "it shows " + out
 		}
 		return ""
 	})
 
-	edit := r.try(t, []string{"KUBE_EDITOR=sed -i -e s/replicas:.1/replicas:\\ 2/"}, "-n", ns, "edit", "deployment", "test-pod")
+	edit := r.Try(t, []string{"KUBE_EDITOR=sed -i -e s/replicas:.1/replicas:\\ 2/"}, "-n", ns, "edit", "deployment", "test-pod")
 	if edit.Code != 0 || !strings.Contains(edit.Stdout, "edited") {
 		t.Errorf("edit: exit code %d: %s%s", edit.Code, edit.Stdout, edit.Stderr)
 	}
 	expect("{.spec.replicas}", "2")
-	if diff := r.try(t, nil, "-n", ns, "diff", "-f", file); diff.Code != 1 || !strings.Contains(diff.Stdout, "replicas: 2") {
+	if diff := r.Try(t, nil, "-n", ns, "diff", "-f", file); diff.Code != 1 || !strings.Contains(diff.Stdout, "replicas: 2") {
 		t.Errorf("diff after an edit: exit code %d, want 1\n%s%s", diff.Code, diff.Stdout, diff.Stderr)
 	}
 	k("patch", "deployment", "test-pod", "--type=json", `-p=[{"op":"replace","path":"/spec/replicas","value":3}]`)
@@ -258,14 +260,14 @@ func TestKubectlStory(t *testing.T) {
 	expect("{.metadata.annotations.note}", "hello world")
 	k("scale", "deployment", "test-pod", "--replicas=5", "--current-replicas=4")
 	expect("{.spec.replicas}", "5")
-	if out := r.try(t, nil, "-n", ns, "scale", "deployment", "test-pod", "--replicas=9", "--current-replicas=4"); out.Code == 0 {
+	if out := r.Try(t, nil, "-n", ns, "scale", "deployment", "test-pod", "--replicas=9", "--current-replicas=4"); out.Code == 0 {
 		t.Error("scale with a wrong --current-replicas was accepted")
 	}
 
-	waiting := r.node().KubectlBackground(t, "-n", ns, "wait", "deployment/test-pod", "--for=condition=Available", "--timeout=30s")
+	waiting := r.Node().KubectlBackground(t, "-n", ns, "wait", "deployment/test-pod", "--for=condition=Available", "--timeout=30s")
 	k("patch", "deployment", "test-pod", "--subresource=status", "--type=merge",
 		`-p={"status":{"replicas":5,"readyReplicas":5,"availableReplicas":5,"conditions":[{"type":"Available","status":"True","reason":"Test","message":"ok"}]}}`)
-	Await(t, 15*time.Second, "kubectl wait sees the condition", func() string {
+	cluster.Await(t, 15*time.Second, "kubectl wait sees the condition", func() string {
 		if out := waiting.Output(); !strings.Contains(out, "condition met") {
 			return "it says " + out
 		}
@@ -281,7 +283,7 @@ func TestKubectlStory(t *testing.T) {
 	// Back to the manifest: what apply owns returns, the rest stays.
 	k("apply", "-f", file)
 	expect("{.spec.replicas} {.spec.template.spec.containers[*].image} {.metadata.labels.tier}", "1 fake fake front")
-	if out := r.try(t, nil, "-n", ns, "diff", "-f", file); out.Code != 0 {
+	if out := r.Try(t, nil, "-n", ns, "diff", "-f", file); out.Code != 0 {
 		t.Errorf("diff after the second apply: exit code %d\n%s", out.Code, out.Stdout)
 	}
 	k("delete", "-f", file)
@@ -289,7 +291,7 @@ func TestKubectlStory(t *testing.T) {
 		t.Errorf("left after delete:\n%s", left)
 	}
 	// One line per change of the deployment, none twice: READY counts the replicas.
-	Await(t, 10*time.Second, "kubectl get -w shows the deletion", func() string {
+	cluster.Await(t, 10*time.Second, "kubectl get -w shows the deletion", func() string {
 		var desired []string
 		for _, line := range lines(watch.Output()) {
 			_, of, _ := strings.Cut(strings.Fields(line)[1], "/")
@@ -303,7 +305,7 @@ func TestKubectlStory(t *testing.T) {
 		return ""
 	})
 	k("delete", "namespace", ns)
-	if out := r.try(t, nil, "get", "namespace", ns); out.Code == 0 || !strings.Contains(out.Stderr, "NotFound") {
+	if out := r.Try(t, nil, "get", "namespace", ns); out.Code == 0 || !strings.Contains(out.Stderr, "NotFound") {
 		t.Errorf("the namespace after its deletion: %s%s", out.Stdout, out.Stderr)
 	}
 }

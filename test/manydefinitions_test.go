@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestManyDefinitions installs DEFINITIONS (40; 2000 is the case of Crossplane) custom
@@ -31,10 +33,10 @@ func TestManyDefinitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	n := c.Nodes()[1]
-	n.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"plain"},"data":{"k":"v"}}`)
-	paths := []string{configMaps + "/plain", "/apis", "/openapi/v3", "/openapi/v2"}
+	n.Send(t, http.MethodPost, cluster.ConfigMaps, `{"metadata":{"name":"plain"},"data":{"k":"v"}}`)
+	paths := []string{cluster.ConfigMaps + "/plain", "/apis", "/openapi/v3", "/openapi/v2"}
 	accept := map[string]string{"/apis": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "/openapi/v2": "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"}
 	times := func(when string) map[string]time.Duration {
 		out := map[string]time.Duration{}
@@ -51,14 +53,14 @@ func TestManyDefinitions(t *testing.T) {
 		return out
 	}
 	before := times("before")
-	memory := n.resident(t)
+	memory := n.Resident(t)
 	began := time.Now()
 	installMany(t, n, count)
 	installed := time.Since(began)
-	grown := float64(n.resident(t)-memory) / float64(count) / 1024
+	grown := float64(n.Resident(t)-memory) / float64(count) / 1024
 	t.Logf("%d definitions established in %v, %.0f KiB of resident memory each", count, installed.Round(time.Millisecond), grown)
 	after := times("after")
-	t.Logf("all documents built: %.0f KiB each", float64(n.resident(t)-memory)/float64(count)/1024)
+	t.Logf("all documents built: %.0f KiB each", float64(n.Resident(t)-memory)/float64(count)/1024)
 	if limit := 2*before[paths[0]] + 5*time.Millisecond; after[paths[0]] > limit {
 		t.Errorf("a ConfigMap takes %v beside %d definitions, %v without them", after[paths[0]], count, before[paths[0]])
 	}
@@ -75,7 +77,7 @@ func TestManyDefinitions(t *testing.T) {
 }
 
 // timed is how long a GET takes.
-func timed(t *testing.T, n *Node, path, accept string) time.Duration {
+func timed(t *testing.T, n *cluster.Node, path, accept string) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -102,7 +104,7 @@ func timed(t *testing.T, n *Node, path, accept string) time.Duration {
 }
 
 // installMany makes sure that there are count definitions, all established.
-func installMany(t *testing.T, n *Node, count int) {
+func installMany(t *testing.T, n *cluster.Node, count int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
@@ -128,7 +130,7 @@ func installMany(t *testing.T, n *Node, count int) {
 	}
 	close(next)
 	wg.Wait()
-	Await(t, 5*time.Minute, "all definitions to be established", func() string {
+	cluster.Await(t, 5*time.Minute, "all definitions to be established", func() string {
 		list, err := definitions.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err.Error()

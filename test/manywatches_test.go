@@ -15,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // watcherCount is how many watches one node has to carry: QUORATE_WATCHERS, or a
@@ -26,8 +28,8 @@ func watcherCount(t *testing.T) int {
 		return 2000
 	}
 	n, err := strconv.Atoi(s)
-	if err != nil || n < watchesPerConn {
-		t.Fatalf("QUORATE_WATCHERS=%q: must be a number, at least %d", s, watchesPerConn)
+	if err != nil || n < cluster.WatchesPerConn {
+		t.Fatalf("QUORATE_WATCHERS=%q: must be a number, at least %d", s, cluster.WatchesPerConn)
 	}
 	return n
 }
@@ -41,7 +43,7 @@ const bytesPerWatch = 20 << 10
 func TestManyWatches(t *testing.T) {
 	const writes = 100
 	n := watcherCount(t)
-	node := Start(t, 1).Nodes()[0]
+	node := cluster.Start(t, 1).Nodes()[0]
 	client := node.Typed(t).CoreV1().ConfigMaps("default")
 	var last string // resourceVersion
 	write := func(i int) {
@@ -69,7 +71,7 @@ func TestManyWatches(t *testing.T) {
 		}, n},
 	} {
 		before := node.Usage(t)
-		watches := watchMany(t, node, n, row.path)
+		watches := cluster.WatchMany(t, node, n, row.path)
 		after := node.Usage(t)
 		each := (after.Live - before.Live) / int64(n)
 		t.Logf("%d watches, %s: %d bytes live each, %d resident, %.2f goroutines", n, row.name, each,
@@ -87,8 +89,8 @@ func TestManyWatches(t *testing.T) {
 		}
 		want := int64(count * row.per)
 		cost := measureWrites(t, node, count, func(i int) { write(first + i) })
-		Await(t, time.Minute, "all events", func() string {
-			if got := watches.events.Load(); got < want {
+		cluster.Await(t, time.Minute, "all events", func() string {
+			if got := watches.Events.Load(); got < want {
 				return fmt.Sprintf("%d of %d", got, want)
 			}
 			return ""
@@ -96,21 +98,21 @@ func TestManyWatches(t *testing.T) {
 		cost.CPU = node.CPU(t) - cost.began
 		t.Logf("%d writes: %s of CPU each (%s without watches), %d events, %s of CPU per event", count, cost.CPU/time.Duration(count),
 			alone.CPU/writes, want, max(0, cost.CPU-alone.CPU/writes*time.Duration(count))/time.Duration(want))
-		if got := watches.events.Load(); got != want {
+		if got := watches.Events.Load(); got != want {
 			t.Errorf("%s: %d events, want %d", row.name, got, want)
 		}
-		if ended := watches.ended.Load(); ended != 0 {
+		if ended := watches.Ended.Load(); ended != 0 {
 			t.Errorf("%s: the server has ended %d watches", row.name, ended)
 		}
-		watches.close()
+		watches.Close()
 		began := time.Now()
-		Await(t, 30*time.Second, "the node has forgotten the watches", func() string {
+		cluster.Await(t, 30*time.Second, "the node has forgotten the watches", func() string {
 			if open := node.Metric(t, "quorate_watchers"); open > 10 {
 				return fmt.Sprintf("%.0f are open", open)
 			}
 			return ""
 		})
-		Await(t, 30*time.Second, "goroutines and memory are as before", func() string {
+		cluster.Await(t, 30*time.Second, "goroutines and memory are as before", func() string {
 			u := node.Usage(t)
 			if u.Goroutines > base.Goroutines+20 || u.Live > base.Live+16<<20 {
 				return fmt.Sprintf("%+v, before %+v", u, base)
@@ -126,7 +128,7 @@ type cost struct {
 	began time.Duration
 }
 
-func measureWrites(t *testing.T, node *Node, n int, write func(i int)) cost {
+func measureWrites(t *testing.T, node *cluster.Node, n int, write func(i int)) cost {
 	t.Helper()
 	began := node.CPU(t)
 	for i := range n {
@@ -140,7 +142,7 @@ func measureWrites(t *testing.T, node *Node, n int, write func(i int)) cost {
 // not notice, and the node must not keep for them what they do not take.
 func TestBadReaders(t *testing.T) {
 	const bad, objects, size = 60, 60, 200 << 10
-	node := Start(t, 1).Nodes()[0]
+	node := cluster.Start(t, 1).Nodes()[0]
 	const ns = "/api/v1/namespaces/default/configmaps"
 	client := node.Typed(t).CoreV1().ConfigMaps("default")
 	base := node.Usage(t)
@@ -213,7 +215,7 @@ func TestBadReaders(t *testing.T) {
 			})
 		}
 	}
-	Await(t, 30*time.Second, "the bad watches are open", func() string {
+	cluster.Await(t, 30*time.Second, "the bad watches are open", func() string {
 		if open, _ := node.LookupMetric(t, "apiserver_longrunning_requests"); open < bad {
 			return fmt.Sprintf("%.0f are open", open)
 		}
@@ -236,7 +238,7 @@ func TestBadReaders(t *testing.T) {
 		return
 	}
 	began := time.Now()
-	Await(t, 2*time.Minute, "bad readers lose their connections", func() string {
+	cluster.Await(t, 2*time.Minute, "bad readers lose their connections", func() string {
 		if open, _ := node.LookupMetric(t, "apiserver_longrunning_requests"); open > 10 {
 			return fmt.Sprintf("%.0f are open", open)
 		}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // matrixDelay is how far the node that is behind hears the leader late.
@@ -31,19 +33,19 @@ const (
 // the answers against matrix.txt and against what was there at every revision.
 func TestMatrix(t *testing.T) {
 	outcomes := readMatrix(t)
-	r := startReaders(t)
+	r := cluster.SharedReaders(t)
 	for i, x := range []struct {
 		name  string
-		node  *Node
+		node  *cluster.Node
 		delay time.Duration
 	}{
-		{"leader", r.leader, 0}, {"follower", r.follower, 0}, {"nonvoter", r.nonvoter, 0}, {"behind", r.nonvoter, matrixDelay},
+		{"leader", r.Leader, 0}, {"follower", r.Follower, 0}, {"nonvoter", r.Nonvoter, 0}, {"behind", r.Nonvoter, matrixDelay},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			began := time.Now()
 			m := &matrix{t: t, r: r, node: x.node, delay: x.delay, outcomes: outcomes}
 			m.prepare("matrix-" + x.name)
-			r.link.Delayed(t, x.delay)
+			r.Link.Delayed(t, x.delay)
 			stop := m.ledger.churn([]string{"m-a", "m-b", "m-c", "m-d", "m-e", "m-f"}, 5*time.Millisecond)
 			m.requests(m.share(i))
 			streams := m.openStreams()
@@ -53,8 +55,8 @@ func TestMatrix(t *testing.T) {
 			m.ledger.close()
 			streams.wait()
 			m.verify()
-			if took := time.Since(began); took > historyRetention-2*time.Second {
-				t.Errorf("this took %s; with a history of %s the old revision may be gone", took, historyRetention)
+			if took := time.Since(began); took > cluster.HistoryRetention-2*time.Second {
+				t.Errorf("this took %s; with a history of %s the old revision may be gone", took, cluster.HistoryRetention)
 			}
 		})
 	}
@@ -63,8 +65,8 @@ func TestMatrix(t *testing.T) {
 // matrix is the run of the cells against one node.
 type matrix struct {
 	t        *testing.T
-	r        *readers
-	node     *Node
+	r        *cluster.Readers
+	node     *cluster.Node
 	delay    time.Duration
 	outcomes map[cell]string
 	ledger   *ledger
@@ -95,7 +97,7 @@ type reply struct {
 
 // prepare writes what the cells read, through other nodes.
 func (m *matrix) prepare(namespace string) {
-	others := m.r.c.Others(m.node, m.r.nonvoter)
+	others := m.r.Cluster.Others(m.node, m.r.Nonvoter)
 	m.ledger = newLedger(m.t, m.r, namespace, others[0], others...)
 	for _, name := range []string{"come-1", "d-0", "m-a", "m-b", "m-c", "m-d", "m-e", "m-f", "u-0", "v-0"} {
 		m.ledger.mustPut(name)
@@ -103,7 +105,7 @@ func (m *matrix) prepare(namespace string) {
 	m.ledger.mustDelete("v-0")
 	page := getList(m.t, others[0], m.path("")+"?limit=2")
 	m.valid, m.from, m.start = page.Metadata.Continue, page.revision(m.t), page.Items[1].Metadata.Name
-	m.expired = encodeToken(int64(m.r.below), namespace+"/"+m.start+"\x00")
+	m.expired = encodeToken(int64(m.r.Below), namespace+"/"+m.start+"\x00")
 	_, refused := m.refused(others[0], m.path("")+"?continue="+m.expired)
 	m.latest = refused.ListMeta.Continue
 	m.ledger.mustPut("m-a")
@@ -121,7 +123,7 @@ func (m *matrix) path(name string) string {
 	return p
 }
 
-func (m *matrix) refused(n *Node, path string) ([]byte, refusal) {
+func (m *matrix) refused(n *cluster.Node, path string) ([]byte, refusal) {
 	m.t.Helper()
 	body, resp, err := n.Get(m.t, path)
 	if err != nil {
@@ -204,7 +206,7 @@ func (m *matrix) request(ctx context.Context, c cell, rep *reply) (*http.Request
 	case "future":
 		rep.asked = fmt.Sprint(m.future)
 	case "below":
-		rep.asked = fmt.Sprint(m.r.below)
+		rep.asked = fmt.Sprint(m.r.Below)
 	}
 	if c.rv != "-" {
 		q.Set("resourceVersion", rep.asked)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // verify holds all replies against their outcomes. The ledger is closed.
@@ -28,7 +30,7 @@ func (m *matrix) verify() {
 		group := m.group(rep, outcome)
 		byOutcome[group] = append(byOutcome[group], rep.took)
 		slowest[group] = max(slowest[group], rep.took)
-		if strings.HasPrefix(outcome, "Any") && Revision(m.t, rep.header.Get("X-Quorate-Index")) < rep.acked {
+		if strings.HasPrefix(outcome, "Any") && cluster.Revision(m.t, rep.header.Get("X-Quorate-Index")) < rep.acked {
 			stale++
 		}
 	}
@@ -140,7 +142,7 @@ func (m *matrix) checkGet(rep *reply, mode string) error {
 	if err := json.Unmarshal(rep.body, &o); err != nil {
 		return err
 	}
-	at := Revision(m.t, rep.header.Get("X-Quorate-Index"))
+	at := cluster.Revision(m.t, rep.header.Get("X-Quorate-Index"))
 	if got := o.Metadata.Name + "@" + o.Metadata.ResourceVersion; !slices.Contains(m.ledger.at(at), got) {
 		return fmt.Errorf("%s is not what was there at %d: %v", got, at, m.ledger.at(at))
 	}
@@ -205,7 +207,7 @@ func (m *matrix) checkRefusal(rep *reply, r refusal, code int, text string) erro
 	}
 	switch {
 	case code == 504:
-		if current := Revision(m.t, found[1]); current < rep.acked || current >= m.future {
+		if current := cluster.Revision(m.t, found[1]); current < rep.acked || current >= m.future {
 			return fmt.Errorf("%q, but %d was acknowledged", r.Message, rep.acked)
 		}
 		if d := r.Details; d == nil || d.RetryAfterSeconds != 1 || len(d.Causes) != 1 ||
@@ -264,7 +266,7 @@ func (m *matrix) checkWatch(rep *reply, mode, begin string) error {
 	var reasons []string
 	candidates := []uint64{bookmark}
 	if bookmark == 0 {
-		index := Revision(m.t, rep.header.Get("X-Quorate-Index"))
+		index := cluster.Revision(m.t, rep.header.Get("X-Quorate-Index"))
 		candidates = append([]uint64{index}, m.stretches(index)...)
 	}
 	for _, at := range candidates {
@@ -283,14 +285,14 @@ func (m *matrix) checkWatch(rep *reply, mode, begin string) error {
 // stretches returns the revisions of the events from one on.
 func (m *matrix) stretches(from uint64) (revisions []uint64) {
 	for _, e := range m.ledger.after(from) {
-		revisions = append(revisions, Revision(m.t, e.ResourceVersion))
+		revisions = append(revisions, cluster.Revision(m.t, e.ResourceVersion))
 	}
 	return revisions
 }
 
 // events reads a stream's events and where the bookmark behind the initial ones
 // was; it is taken out.
-func (m *matrix) events(rep *reply) (events []Event, bookmark uint64, err error) {
+func (m *matrix) events(rep *reply) (events []cluster.Event, bookmark uint64, err error) {
 	for i, raw := range rep.events {
 		var o struct {
 			Kind, APIVersion string
@@ -306,13 +308,13 @@ func (m *matrix) events(rep *reply) (events []Event, bookmark uint64, err error)
 			return nil, 0, fmt.Errorf("event %d is of a %s %s", i, o.APIVersion, o.Kind)
 		}
 		if raw.Type != "BOOKMARK" {
-			events = append(events, Event{raw.Type, o.Metadata.Name, o.Metadata.ResourceVersion})
+			events = append(events, cluster.Event{Type: raw.Type, Name: o.Metadata.Name, ResourceVersion: o.Metadata.ResourceVersion})
 			continue
 		}
 		if o.Metadata.Annotations["k8s.io/initial-events-end"] != "true" {
 			continue
 		}
-		bookmark = Revision(m.t, o.Metadata.ResourceVersion)
+		bookmark = cluster.Revision(m.t, o.Metadata.ResourceVersion)
 		if n := len(m.ledger.at(bookmark)); n != i {
 			return nil, 0, fmt.Errorf("the bookmark at %d came after %d events, %d objects were there", bookmark, i, n)
 		}
@@ -321,7 +323,7 @@ func (m *matrix) events(rep *reply) (events []Event, bookmark uint64, err error)
 }
 
 // checkFrom compares a stream with one that begins at a revision.
-func (m *matrix) checkFrom(events []Event, at uint64, initial bool) error {
+func (m *matrix) checkFrom(events []cluster.Event, at uint64, initial bool) error {
 	if initial {
 		want := m.ledger.at(at)
 		if len(events) < len(want) {

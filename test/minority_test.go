@@ -14,12 +14,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestMinority kills two of three nodes. The survivor says so, serves what needs
 // no quorum, refuses the rest soon and clearly, and needs no restart to recover.
 func TestMinority(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	survivor := c.Others(leader)[0]
 	gone := c.Others(survivor)
@@ -29,11 +31,11 @@ func TestMinority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := startWatch(t, survivor, "default", before.ResourceVersion)
-	pid := survivor.pid
+	watch := cluster.StartWatch(t, survivor, "default", before.ResourceVersion)
+	pid := survivor.PID
 	c.Kill(t, gone...)
 
-	Await(t, 10*time.Second, "quorate status says that there is no quorum", func() string {
+	cluster.Await(t, 10*time.Second, "quorate status says that there is no quorum", func() string {
 		out, err := c.TryQuorate(t, "status", "--context", "quorate-"+survivor.Name, "--kubeconfig", c.Kubeconfig)
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 3 {
@@ -50,12 +52,12 @@ func TestMinority(t *testing.T) {
 	if list := string(survivor.MustGet(t, path+"?resourceVersion=0")); !strings.Contains(list, `"before"`) {
 		t.Errorf("an Any list says %s", list)
 	}
-	Await(t, 10*time.Second, "an Any read says that it may be stale", func() string {
+	cluster.Await(t, 10*time.Second, "an Any read says that it may be stale", func() string {
 		_, resp, err := survivor.Get(t, path+"?resourceVersion=0")
 		if err != nil {
 			return err.Error()
 		}
-		if stale := resp.Header.Get("X-Quorate-Staleness"); Revision(t, stale) < 100 {
+		if stale := resp.Header.Get("X-Quorate-Staleness"); cluster.Revision(t, stale) < 100 {
 			return "X-Quorate-Staleness is " + stale
 		}
 		return ""
@@ -80,13 +82,13 @@ func TestMinority(t *testing.T) {
 	// One comes back: that is a quorum. The survivor goes on as it is.
 	c.Restart(t, gone[0])
 	created := strings.TrimSpace(survivor.Kubectl(t, "create", "configmap", "after", "-o", "jsonpath={.metadata.resourceVersion}"))
-	if events := watch.until(t, created); len(events) != 1 {
+	if events := watch.Until(t, created); len(events) != 1 {
 		t.Errorf("the watch that hung on the survivor saw %+v, want the new object alone", events)
 	}
 	c.Restart(t, gone[1])
-	sameStates(t, c)
-	if survivor.pid != pid || !survivor.running() {
-		t.Errorf("the survivor's process was %d and is %d", pid, survivor.pid)
+	cluster.SameStates(t, c)
+	if survivor.PID != pid || !survivor.Running() {
+		t.Errorf("the survivor's process was %d and is %d", pid, survivor.PID)
 	}
 	if list := survivor.Kubectl(t, "get", "configmaps", "-o", "name"); list != "configmap/after\nconfigmap/before\n" {
 		t.Errorf("in the end there are:\n%s", list)
@@ -94,7 +96,7 @@ func TestMinority(t *testing.T) {
 }
 
 // refusedSoon expects a 5xx or 429 Status that says when to try again, in time.
-func refusedSoon(t *testing.T, n *Node, what, method, path, body string) {
+func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -11,13 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestNamespaceUnderWriters deletes a namespace that 16 writers create in, and
 // kills the leader meanwhile. Nothing survives, and whatever was acknowledged has
 // its deletion event.
 func TestNamespaceUnderWriters(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	survivors := c.Others(leader)
 	const doomed = "doomed"
@@ -47,7 +49,7 @@ func TestNamespaceUnderWriters(t *testing.T) {
 			}
 		})
 	}
-	Await(t, 20*time.Second, "the writers write", func() string {
+	cluster.Await(t, 20*time.Second, "the writers write", func() string {
 		if n := acks.Load(); n < 500 {
 			return fmt.Sprint(n, " were acknowledged")
 		}
@@ -58,7 +60,7 @@ func TestNamespaceUnderWriters(t *testing.T) {
 	}
 	began := time.Now()
 	c.Kill(t, leader)
-	Await(t, goneWithin, "the namespace is gone", func() string {
+	cluster.Await(t, goneWithin, "the namespace is gone", func() string {
 		_, err := survivors[0].Typed(t).CoreV1().Namespaces().Get(t.Context(), doomed, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestAllMove stops all nodes and starts them with other peer addresses, as containers
@@ -28,10 +30,10 @@ func TestAllMove(t *testing.T) {
 }
 
 func allMove(t *testing.T, to [3]int) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	const names = 8
 	for i := range names {
-		status, body := c.Nodes()[i%3].send(t, http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":"old-%d"}}`, i))
+		status, body := c.Nodes()[i%3].Send(t, http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":"old-%d"}}`, i))
 		if status != http.StatusCreated {
 			t.Fatalf("%d %s", status, body)
 		}
@@ -42,7 +44,7 @@ func allMove(t *testing.T, to [3]int) {
 		peers = append(peers, n.Peer)
 	}
 	c.Forget(c.Nodes()...)
-	port, err := freePorts(6)
+	port, err := cluster.FreePorts(6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func allMove(t *testing.T, to [3]int) {
 		join = append(join, peers[at])
 	}
 	for i, at := range to {
-		n := c.Launch(t, fmt.Sprintf("n%d", i+1), port+i, "--token-file", filepath.Join(c.dir, "token"),
+		n := c.Launch(t, fmt.Sprintf("n%d", i+1), port+i, "--token-file", filepath.Join(c.Dir, "token"),
 			"--join", strings.Join(join, ","), "--peer-address", peers[at])
 		n.Peer = peers[at]
 	}
@@ -64,14 +66,14 @@ func allMove(t *testing.T, to [3]int) {
 	}
 	t.Logf("ready at new addresses after %d ms", time.Since(began).Milliseconds())
 	for _, n := range c.Nodes() {
-		if status, body := n.send(t, http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":"new-%s"}}`, n.Name)); status != http.StatusCreated {
+		if status, body := n.Send(t, http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":"new-%s"}}`, n.Name)); status != http.StatusCreated {
 			t.Errorf("%s: %d %s", n.Name, status, body)
 		}
 		for i := range names {
-			n.MustGet(t, fmt.Sprintf("%s/old-%d", configMaps, i))
+			n.MustGet(t, fmt.Sprintf("%s/old-%d", cluster.ConfigMaps, i))
 		}
 	}
-	Await(t, 30*time.Second, "all addresses are announced", func() string {
+	cluster.Await(t, 30*time.Second, "all addresses are announced", func() string {
 		st, err := c.Nodes()[0].Status(t)
 		if err != nil {
 			return err.Error()
@@ -83,5 +85,5 @@ func allMove(t *testing.T, to [3]int) {
 		}
 		return ""
 	})
-	sameStates(t, c)
+	cluster.SameStates(t, c)
 }

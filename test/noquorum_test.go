@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // saidWithin bounds how long a command takes to say that there is no quorum: 2 s until it is
@@ -26,22 +28,22 @@ func TestNoQuorumIsSaid(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
-			c := Start(t, 3)
+			c := cluster.Start(t, 3)
 			left := c.Node(t, "n2")
 			lost := c.Others(left)
 			for _, n := range lost {
-				if err := syscall.Kill(n.pid, signal); err != nil {
+				if err := syscall.Kill(n.PID, signal); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, n := range lost {
-				Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
+				cluster.Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
 			}
 			why := "connection refused at "
 			if signal == syscall.SIGSTOP {
 				why = "no answer from "
 			}
-			Await(t, 15*time.Second, "n2 follows nobody", func() string {
+			cluster.Await(t, 15*time.Second, "n2 follows nobody", func() string {
 				st, err := left.Status(t)
 				if err != nil {
 					return err.Error()
@@ -99,49 +101,49 @@ func TestNoQuorumIsSaid(t *testing.T) {
 // TestDevStartWithoutQuorum: a node that is started alone is not waited for until it is
 // ready, which it cannot be; with the second one both are.
 func TestDevStartWithoutQuorum(t *testing.T) {
-	c := Start(t, 3)
-	c.Quorate(t, "dev", "stop", "--data-dir", c.dir)
+	c := cluster.Start(t, 3)
+	c.Quorate(t, "dev", "stop", "--data-dir", c.Dir)
 	began := time.Now()
-	out := c.Quorate(t, "dev", "start", "n1", "--data-dir", c.dir)
+	out := c.Quorate(t, "dev", "start", "n1", "--data-dir", c.Dir)
 	took := time.Since(began)
-	c.reread(t)
+	c.Reread(t)
 	want := fmt.Sprintf("n1 serves (pid %d)\nThe cluster has no quorum yet: of 3 voters n1 runs, and 2 are needed; n2 is stopped, n3 is stopped\nStart the rest:  %s dev start n2 n3 --data-dir %s\n",
-		c.Node(t, "n1").pid, Binary(), c.dir)
+		c.Node(t, "n1").PID, cluster.Binary(), c.Dir)
 	if out != want {
 		t.Errorf("%q, want %q", out, want)
 	}
 	if took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.dir); err == nil || !strings.Contains(out, "not ready: read-index") {
+	if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.Dir); err == nil || !strings.Contains(out, "not ready: read-index") {
 		t.Errorf("its status: %v %s", err, out)
 	}
-	if out := c.Quorate(t, "dev", "start", "n3", "--data-dir", c.dir); !strings.Contains(out, "n3 is ready (pid ") {
+	if out := c.Quorate(t, "dev", "start", "n3", "--data-dir", c.Dir); !strings.Contains(out, "n3 is ready (pid ") {
 		t.Errorf("the second one: %s", out)
 	}
 	c.Node(t, "n1").AwaitReady(t)
 
 	// One that is frozen may go on at any time: it is waited for, and the wait says so.
-	c.reread(t)
-	if err := syscall.Kill(c.Node(t, "n1").pid, syscall.SIGSTOP); err != nil {
+	c.Reread(t)
+	if err := syscall.Kill(c.Node(t, "n1").PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	c.Quorate(t, "dev", "stop", "n3", "--data-dir", c.dir)
-	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
+	c.Quorate(t, "dev", "stop", "n3", "--data-dir", c.Dir)
+	ctx, cancel := context.WithTimeout(t.Context(), cluster.CommandWithin)
 	t.Cleanup(cancel)
-	said, err := os.Create(filepath.Join(c.dir, "said"))
+	said, err := os.Create(filepath.Join(c.Dir, "said"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer said.Close()
-	start := c.command(ctx, "dev", "start", "n3", "--data-dir", c.dir)
+	start := c.Command(ctx, "dev", "start", "n3", "--data-dir", c.Dir)
 	start.Stdout, start.Stderr = said, said
 	if err := start.Start(); err != nil {
 		t.Fatal(err)
 	}
 	says := func(what string) {
 		t.Helper()
-		Await(t, 30*time.Second, what, func() string {
+		cluster.Await(t, 30*time.Second, what, func() string {
 			b, err := os.ReadFile(said.Name())
 			if err != nil || !strings.Contains(string(b), what) {
 				return fmt.Sprintf("%s %v", b, err)
@@ -150,7 +152,7 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 		})
 	}
 	says("waiting for n3: not ready: read-index; n1: no answer from ")
-	if err := syscall.Kill(c.Node(t, "n1").pid, syscall.SIGCONT); err != nil {
+	if err := syscall.Kill(c.Node(t, "n1").PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	if err := start.Wait(); err != nil {

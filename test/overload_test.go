@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // overload is what the clients of one run do.
@@ -38,8 +40,8 @@ func TestOverload(t *testing.T) {
 	case "full":
 		o = overload{objects: 10_000, abusers: 400, others: 50, lasts: time.Minute, p99: time.Second, growth: 512 << 20}
 	}
-	node := Start(t, 1).Nodes()[0]
-	createMany(t, node, o.objects)
+	node := cluster.Start(t, 1).Nodes()[0]
+	cluster.CreateMany(t, node, o.objects)
 	const users = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"overload"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"},
 		"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"abuser"},{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"alice"},{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"}]}`
@@ -48,7 +50,7 @@ func TestOverload(t *testing.T) {
 	}
 	alice, bob, abuser := newGuest(t, node, "alice"), newGuest(t, node, "bob"), newGuest(t, node, "abuser")
 	for _, g := range []*guest{alice, bob, abuser} {
-		Await(t, 10*time.Second, g.name+" may read", func() string {
+		cluster.Await(t, 10*time.Second, g.name+" may read", func() string {
 			if code, err := g.do(t.Context(), http.MethodGet, "?limit=1", ""); code != http.StatusOK {
 				return fmt.Sprint(code, err)
 			}
@@ -56,8 +58,8 @@ func TestOverload(t *testing.T) {
 		})
 		g.forget()
 	}
-	before := node.resident(t)
-	watch := watchResident(t, node)
+	before := node.Resident(t)
+	watch := cluster.WatchResident(t, node)
 	ctx, stop := context.WithTimeout(t.Context(), o.lasts+time.Minute)
 	defer stop()
 	var wg sync.WaitGroup
@@ -78,12 +80,12 @@ func TestOverload(t *testing.T) {
 		wg.Go(func() { bob.behave(ctx, i) })
 	}
 	wg.Wait()
-	watch.stop()
-	t.Logf("resident: %d MiB before, %d MiB at the most", before>>20, watch.peak.Load()>>20)
+	watch.Stop()
+	t.Logf("resident: %d MiB before, %d MiB at the most", before>>20, watch.Peak.Load()>>20)
 	for _, g := range []*guest{alice, bob, abuser} {
 		t.Log(g.summary(o.lasts))
 	}
-	if grown := watch.peak.Load() - before; grown > o.growth {
+	if grown := watch.Peak.Load() - before; grown > o.growth {
 		t.Errorf("the node grew by %d MiB", grown>>20)
 	}
 	for _, g := range []*guest{alice, bob} {
@@ -105,7 +107,7 @@ func TestOverload(t *testing.T) {
 // guest is a user that is not an administrator, by impersonation, with connections
 // of its own.
 type guest struct {
-	node    *Node
+	node    *cluster.Node
 	name    string
 	clients []*http.Client
 	next    atomic.Int64
@@ -116,10 +118,10 @@ type guest struct {
 	took   []time.Duration
 }
 
-func newGuest(t *testing.T, node *Node, name string) *guest {
+func newGuest(t *testing.T, node *cluster.Node, name string) *guest {
 	g := &guest{node: node, name: name}
 	for range 8 {
-		g.clients = append(g.clients, node.newHTTP(t, "h2"))
+		g.clients = append(g.clients, node.NewHTTP(t, "h2"))
 	}
 	return g
 }

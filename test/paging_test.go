@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 const pagingObjects = 60
@@ -24,8 +26,8 @@ type pagedList struct {
 // TestPaging reads lists page by page, every page from another node, while others
 // write: the pages together are the state at the first page's resourceVersion.
 func TestPaging(t *testing.T) {
-	r := startReaders(t)
-	l := newLedger(t, r, "paging", r.follower, r.leader, r.follower)
+	r := cluster.SharedReaders(t)
+	l := newLedger(t, r, "paging", r.Follower, r.Leader, r.Follower)
 	var stay []string
 	for i := range pagingObjects {
 		stay = append(stay, fmt.Sprintf("p-%02d", i))
@@ -33,7 +35,7 @@ func TestPaging(t *testing.T) {
 	}
 	l.mustPut("come-0")
 	stop := l.churn(stay, 3*time.Millisecond)
-	nodes := []*Node{r.leader, r.nonvoter, r.follower, r.c.Others(r.leader, r.nonvoter, r.follower)[0]}
+	nodes := []*cluster.Node{r.Leader, r.Nonvoter, r.Follower, r.Cluster.Others(r.Leader, r.Nonvoter, r.Follower)[0]}
 	even := func(name string) bool { return parity(name) == "even" }
 	but := func(name string) bool { return name != "p-07" }
 	one := func(name string) bool { return name == "p-07" }
@@ -53,10 +55,10 @@ func TestPaging(t *testing.T) {
 		{query: "", limit: 0},
 		{query: "", limit: -5},
 	} {
-		r.link.Delay(time.Duration(i%3) * 50 * time.Millisecond)
+		r.Link.Delay(time.Duration(i%3) * 50 * time.Millisecond)
 		lists = append(lists, readPages(t, l, x, nodes, i))
 	}
-	r.link.Delay(0)
+	r.Link.Delay(0)
 	stop()
 	l.close()
 	for _, p := range lists {
@@ -66,7 +68,7 @@ func TestPaging(t *testing.T) {
 
 // readPages reads a whole list, beginning on one of the nodes. The later pages are
 // also read from all others, whose bytes must be the same.
-func readPages(t *testing.T, l *ledger, p pagedList, nodes []*Node, begin int) *pagedList {
+func readPages(t *testing.T, l *ledger, p pagedList, nodes []*cluster.Node, begin int) *pagedList {
 	t.Helper()
 	p.acked = l.acked()
 	path := "/api/v1/namespaces/" + l.namespace + "/configmaps"
@@ -147,12 +149,12 @@ func (p *pagedList) verify(t *testing.T, l *ledger) {
 // TestPagingExpired goes on with a token that the floor has passed: the same
 // refusal on every node, and the token in it goes on in a state of now.
 func TestPagingExpired(t *testing.T) {
-	r := startReaders(t)
-	path := r.expiredPath + "?limit=1&continue="
+	r := cluster.SharedReaders(t)
+	path := r.ExpiredPath + "?limit=1&continue="
 	var first string
 	fresh := ""
-	for _, n := range r.c.Nodes() {
-		body, resp, err := n.Get(t, path+r.expired)
+	for _, n := range r.Cluster.Nodes() {
+		body, resp, err := n.Get(t, path+r.Expired)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,21 +169,21 @@ func TestPagingExpired(t *testing.T) {
 			t.Errorf("%s says %s, another node %s", n.Name, body, first)
 		}
 	}
-	old := decodeToken(t, r.expired)
+	old := decodeToken(t, r.Expired)
 	if c := decodeToken(t, fresh); c.RV != -1 || c.Start != old.Start {
 		t.Errorf("the token to go on with is %+v, the old one was %+v", c, old)
 	}
 	// It goes on behind the key, in order, and from there consistently.
 	var names []string
-	nodes := r.c.Nodes()
+	nodes := r.Cluster.Nodes()
 	revision := uint64(0)
 	for i, token := 0, fresh; token != ""; i++ {
 		page := getList(t, nodes[i%len(nodes)], path+token)
 		if revision == 0 {
 			revision = page.revision(t)
 		}
-		if page.revision(t) != revision || revision <= r.below || len(page.Items) != 1 {
-			t.Errorf("page %d is of %s, the first one of %d, the old one of %d", i, page.Metadata.ResourceVersion, revision, r.below)
+		if page.revision(t) != revision || revision <= r.Below || len(page.Items) != 1 {
+			t.Errorf("page %d is of %s, the first one of %d, the old one of %d", i, page.Metadata.ResourceVersion, revision, r.Below)
 		}
 		names = append(names, page.Items[0].Metadata.Name)
 		token = page.Metadata.Continue
@@ -193,23 +195,23 @@ func TestPagingExpired(t *testing.T) {
 
 // TestSameFloor: what is too old is the same on all nodes.
 func TestSameFloor(t *testing.T) {
-	r := startReaders(t)
+	r := cluster.SharedReaders(t)
 	const path = "/api/v1/namespaces/default/configmaps?resourceVersionMatch=Exact&resourceVersion="
 	floors := func() (floors []float64) {
-		for _, n := range r.c.Nodes() {
+		for _, n := range r.Cluster.Nodes() {
 			floors = append(floors, n.Metric(t, "quorate_history_floor"))
 		}
 		return floors
 	}
 	// The floor moves on while this looks at it.
-	Await(t, 20*time.Second, "a look at all nodes with the same floor", func() string {
+	cluster.Await(t, 20*time.Second, "a look at all nodes with the same floor", func() string {
 		before := floors()
 		if len(slices.Compact(slices.Clone(before))) != 1 {
 			return fmt.Sprint(before)
 		}
 		floor := uint64(before[0])
 		var answers []string
-		for _, n := range r.c.Nodes() {
+		for _, n := range r.Cluster.Nodes() {
 			for _, at := range []uint64{floor, floor - 1} {
 				body, resp, err := n.Get(t, path+fmt.Sprint(at))
 				if err != nil {
@@ -223,7 +225,7 @@ func TestSameFloor(t *testing.T) {
 		}
 		for i := 0; i < len(answers); i += 2 {
 			if answers[i] != answers[0] || answers[i+1] != answers[1] {
-				t.Errorf("%s: %s\n%s\n%s: %s\n%s", r.c.Nodes()[0].Name, answers[0], answers[1], r.c.Nodes()[i/2].Name, answers[i], answers[i+1])
+				t.Errorf("%s: %s\n%s\n%s: %s\n%s", r.Cluster.Nodes()[0].Name, answers[0], answers[1], r.Cluster.Nodes()[i/2].Name, answers[i], answers[i+1])
 			}
 		}
 		const want = `"message":"The resourceVersion for the provided list is too old.","reason":"Expired","code":410}`

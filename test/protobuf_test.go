@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // wire notes what goes over the wire.
@@ -38,7 +40,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // typedOn is a typed protobuf client with a note of what it says and hears.
-func typedOn(t *testing.T, n *Node) (kubernetes.Interface, *wire) {
+func typedOn(t *testing.T, n *cluster.Node) (kubernetes.Interface, *wire) {
 	t.Helper()
 	w := &wire{types: map[string]bool{}}
 	cfg := n.Config()
@@ -55,7 +57,7 @@ func typedOn(t *testing.T, n *Node) (kubernetes.Interface, *wire) {
 // TestProtobuf takes an object through its life with typed clients that accept
 // nothing but protobuf, each call through another node than the one before.
 func TestProtobuf(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	var clients []kubernetes.Interface
 	var wires []*wire
 	for _, n := range c.Nodes() {
@@ -104,7 +106,7 @@ func TestProtobuf(t *testing.T) {
 	for _, want := range []string{"MODIFIED", "DELETED"} {
 		select {
 		case e := <-watch.ResultChan():
-			if event, err := toEvent(e); err != nil || event.Type != want || event.Name != made.Name {
+			if event, err := cluster.ToEvent(e); err != nil || event.Type != want || event.Name != made.Name {
 				t.Errorf("the watch says %+v (%v), want %s", event, err, want)
 			}
 		case <-time.After(10 * time.Second):

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // honestWithin bounds how long a node without a quorum keeps a caller waiting,
@@ -41,29 +43,29 @@ func TestQuorumLoss(t *testing.T) {
 			t.Parallel()
 			settings := []string{}
 			if strings.HasSuffix(row.survivor, "+nonvoter") {
-				settings = append(settings, nonvoters+"1")
+				settings = append(settings, cluster.Nonvoters+"1")
 			}
-			c := Start(t, 3, settings...)
+			c := cluster.Start(t, 3, settings...)
 			voter := c.Leader(t)
-			survivors := append([]*Node{voter}, c.Nodes()[3:]...)
+			survivors := append([]*cluster.Node{voter}, c.Nodes()[3:]...)
 			if strings.HasPrefix(row.survivor, "follower") {
 				survivors[0] = c.Others(append(survivors[1:], voter)...)[0]
 			}
 			survivor := survivors[0]
 			survivor.Kubectl(t, "create", "configmap", "before")
-			var watches []*liveWatch
+			var watches []*cluster.OpenWatch
 			for _, n := range survivors {
-				n.MustGet(t, configMaps+"/before") // Most Recent: the node has it now
-				watches = append(watches, startWatch(t, n, "default", resourceVersion(t, n, "before")))
+				n.MustGet(t, cluster.ConfigMaps+"/before") // Most Recent: the node has it now
+				watches = append(watches, cluster.StartWatch(t, n, "default", resourceVersion(t, n, "before")))
 			}
 			lost := c.Others(survivors...)
 			for _, n := range lost {
-				if err := syscall.Kill(n.pid, row.signal); err != nil {
+				if err := syscall.Kill(n.PID, row.signal); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, n := range lost {
-				Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
+				cluster.Await(t, 10*time.Second, n.Name+" does nothing any more", func() string { return still(n) })
 			}
 			var asked sync.WaitGroup
 			for _, n := range survivors {
@@ -74,7 +76,7 @@ func TestQuorumLoss(t *testing.T) {
 			// No restart of the survivor: its quorum comes back.
 			for _, n := range lost {
 				if row.signal == syscall.SIGSTOP {
-					if err := syscall.Kill(n.pid, syscall.SIGCONT); err != nil {
+					if err := syscall.Kill(n.PID, syscall.SIGCONT); err != nil {
 						t.Fatal(err)
 					}
 				} else {
@@ -82,8 +84,8 @@ func TestQuorumLoss(t *testing.T) {
 				}
 			}
 			var after string
-			Await(t, 30*time.Second, "writes go on", func() string {
-				status, body := survivor.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"after"}}`)
+			cluster.Await(t, 30*time.Second, "writes go on", func() string {
+				status, body := survivor.Send(t, http.MethodPost, cluster.ConfigMaps, `{"metadata":{"name":"after"}}`)
 				if status != http.StatusCreated {
 					return fmt.Sprintf("%d %s", status, body)
 				}
@@ -91,19 +93,19 @@ func TestQuorumLoss(t *testing.T) {
 				return ""
 			})
 			for i, w := range watches {
-				if events := w.until(t, after); len(events) == 0 || events[len(events)-1].Name != "after" {
+				if events := w.Until(t, after); len(events) == 0 || events[len(events)-1].Name != "after" {
 					t.Errorf("the watch that was open on %s all the time saw %+v", survivors[i].Name, events)
 				}
 			}
-			sameStates(t, c)
+			cluster.SameStates(t, c)
 		})
 	}
 }
 
 // still says which thread of a stopped or killed node may still run: a signal
 // takes effect some time after it was sent.
-func still(n *Node) string {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.pid))
+func still(n *cluster.Node) string {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.PID))
 	for _, task := range tasks {
 		b, err := os.ReadFile(task)
 		if err != nil {
@@ -119,7 +121,7 @@ func still(n *Node) string {
 
 // askForAWhile sends each kind of request again and again for longer than an
 // election takes, and returns the slowest of each kind.
-func askForAWhile(t *testing.T, n *Node) string {
+func askForAWhile(t *testing.T, n *cluster.Node) string {
 	t.Helper()
 	const cases, each = 6, 12
 	slowest := make([]time.Duration, cases)
@@ -127,12 +129,12 @@ func askForAWhile(t *testing.T, n *Node) string {
 	var calls sync.WaitGroup
 	for round := range each {
 		for i, call := range [cases]struct{ what, method, path, body string }{
-			{"create", http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":"refused-%d"}}`, round)},
-			{"update", http.MethodPut, configMaps + "/before", fmt.Sprintf(`{"metadata":{"name":"before"},"data":{"round":"%d"}}`, round)},
-			{"get", http.MethodGet, configMaps + "/before", ""},
-			{"list", http.MethodGet, configMaps, ""},
-			{"any get", http.MethodGet, configMaps + "/before?resourceVersion=0", ""},
-			{"any list", http.MethodGet, configMaps + "?resourceVersion=0", ""},
+			{"create", http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":"refused-%d"}}`, round)},
+			{"update", http.MethodPut, cluster.ConfigMaps + "/before", fmt.Sprintf(`{"metadata":{"name":"before"},"data":{"round":"%d"}}`, round)},
+			{"get", http.MethodGet, cluster.ConfigMaps + "/before", ""},
+			{"list", http.MethodGet, cluster.ConfigMaps, ""},
+			{"any get", http.MethodGet, cluster.ConfigMaps + "/before?resourceVersion=0", ""},
+			{"any list", http.MethodGet, cluster.ConfigMaps + "?resourceVersion=0", ""},
 		} {
 			names[i] = call.what
 			calls.Go(func() {
@@ -157,9 +159,9 @@ var slowestMu sync.Mutex
 // answeredSoon sends a request to a node without a quorum. What needs no quorum
 // succeeds; the rest fails in time, as a Status: what certainly did not happen
 // says when to try again, what may have happened says so, and does not.
-func answeredSoon(t *testing.T, n *Node, what, method, path, body string) time.Duration {
+func answeredSoon(t *testing.T, n *cluster.Node, what, method, path, body string) time.Duration {
 	began := time.Now()
-	resp, answer, err := n.do(t, method, path, body)
+	resp, answer, err := n.Do(t, method, path, body)
 	took := time.Since(began)
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
@@ -190,10 +192,10 @@ func answeredSoon(t *testing.T, n *Node, what, method, path, body string) time.D
 	return took
 }
 
-func resourceVersion(t *testing.T, n *Node, name string) string {
+func resourceVersion(t *testing.T, n *cluster.Node, name string) string {
 	t.Helper()
 	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(n.MustGet(t, configMaps+"/"+name+"?resourceVersion=0"), &object); err != nil {
+	if err := json.Unmarshal(n.MustGet(t, cluster.ConfigMaps+"/"+name+"?resourceVersion=0"), &object); err != nil {
 		t.Fatal(err)
 	}
 	return object.ResourceVersion

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 func configMap(name string) *corev1.ConfigMap {
@@ -26,7 +28,9 @@ type listed struct {
 	}
 }
 
-func (l *listed) revision(t testing.TB) uint64 { return Revision(t, l.Metadata.ResourceVersion) }
+func (l *listed) revision(t testing.TB) uint64 {
+	return cluster.Revision(t, l.Metadata.ResourceVersion)
+}
 
 // names returns the items as name@resourceVersion.
 func (l *listed) names() []string {
@@ -38,7 +42,7 @@ func (l *listed) names() []string {
 }
 
 // getList reads a list that must be there.
-func getList(t testing.TB, n *Node, path string) *listed {
+func getList(t testing.TB, n *cluster.Node, path string) *listed {
 	t.Helper()
 	l := &listed{}
 	if err := json.Unmarshal(n.MustGet(t, path), l); err != nil {

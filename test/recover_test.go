@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestRecover loses the majority of five for good: all nodes are killed under
@@ -17,7 +19,7 @@ import (
 // whose log ends highest is recovered with one command; it serves all that was
 // acknowledged and is in its log, and nodes with empty directories join it.
 func TestRecover(t *testing.T) {
-	c := Start(t, 5)
+	c := cluster.Start(t, 5)
 	var mu sync.Mutex
 	acked := map[string]uint64{} // resourceVersion by name
 	stop := make(chan struct{})
@@ -31,7 +33,7 @@ func TestRecover(t *testing.T) {
 				default:
 				}
 				name := fmt.Sprintf("w%d-%d", w, i)
-				resp, body, err := n.do(t, http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+				resp, body, err := n.Do(t, http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 				if err != nil || resp.StatusCode != http.StatusCreated {
 					continue // the nodes are being killed
 				}
@@ -40,13 +42,13 @@ func TestRecover(t *testing.T) {
 				}
 				if json.Unmarshal(body, &o) == nil {
 					mu.Lock()
-					acked[name] = Revision(t, o.Metadata.ResourceVersion)
+					acked[name] = cluster.Revision(t, o.Metadata.ResourceVersion)
 					mu.Unlock()
 				}
 			}
 		})
 	}
-	Await(t, 30*time.Second, "the writers write", func() string {
+	cluster.Await(t, 30*time.Second, "the writers write", func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(acked) < 100 {
@@ -58,12 +60,12 @@ func TestRecover(t *testing.T) {
 	close(stop)
 	writers.Wait()
 	for _, n := range c.Nodes()[:3] {
-		if err := os.RemoveAll(filepath.Join(c.dir, n.Name)); err != nil {
+		if err := os.RemoveAll(filepath.Join(c.Dir, n.Name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	end := func(n *Node) (term, index uint64) {
-		out := c.Quorate(t, "recover", "--inspect", "--data-dir", filepath.Join(c.dir, n.Name))
+	end := func(n *cluster.Node) (term, index uint64) {
+		out := c.Quorate(t, "recover", "--inspect", "--data-dir", filepath.Join(c.Dir, n.Name))
 		for line := range strings.Lines(out) {
 			if _, err := fmt.Sscanf(line, "log ends: %d, of term %d", &index, &term); err == nil {
 				return term, index
@@ -77,7 +79,7 @@ func TestRecover(t *testing.T) {
 	if term4, last4 := end(other); term4 > term || term4 == term && last4 > last {
 		best, other, last = other, best, last4
 	}
-	dir := filepath.Join(c.dir, best.Name)
+	dir := filepath.Join(c.Dir, best.Name)
 	if out, err := c.TryQuorate(t, "recover", "--data-dir", dir); err == nil || !strings.Contains(out, "--yes") {
 		t.Errorf("without a terminal and without --yes: %v\n%s", err, out)
 	}
@@ -92,7 +94,7 @@ func TestRecover(t *testing.T) {
 
 	kept := 0
 	for name, at := range acked {
-		body, resp, err := best.Get(t, configMaps+"/"+name)
+		body, resp, err := best.Get(t, cluster.ConfigMaps+"/"+name)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -103,18 +105,18 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d acknowledged writes are there; the log ended at %d", kept, len(acked), last)
-	status, body := best.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"after"}}`)
+	status, body := best.Send(t, http.MethodPost, cluster.ConfigMaps, `{"metadata":{"name":"after"}}`)
 	if status != http.StatusCreated {
 		t.Fatalf("a write: %d %s", status, body)
 	}
-	after := Revision(t, resourceVersion(t, best, "after"))
+	after := cluster.Revision(t, resourceVersion(t, best, "after"))
 	for name, at := range acked {
 		if at >= after {
 			t.Fatalf("revisions are given out again: %s had %d, a new object has %d", name, at, after)
 		}
 	}
 	for _, at := range []uint64{last, last + 1000} {
-		body, _, err := best.Get(t, fmt.Sprintf("%s?watch=1&timeoutSeconds=1&resourceVersion=%d", configMaps, at))
+		body, _, err := best.Get(t, fmt.Sprintf("%s?watch=1&timeoutSeconds=1&resourceVersion=%d", cluster.ConfigMaps, at))
 		if err != nil || !strings.Contains(string(body), `"code":410`) {
 			t.Errorf("a watch from %d: %v %s, want 410", at, err, body)
 		}
@@ -126,15 +128,15 @@ func TestRecover(t *testing.T) {
 			continue
 		}
 		if n == other {
-			if err := os.RemoveAll(filepath.Join(c.dir, n.Name)); err != nil {
+			if err := os.RemoveAll(filepath.Join(c.Dir, n.Name)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.Restart(t, n)
 	}
-	Await(t, 60*time.Second, "all have a vote again", func() string {
+	cluster.Await(t, 60*time.Second, "all have a vote again", func() string {
 		voters := 0
-		for _, m := range members(t, c, "list") {
+		for _, m := range cluster.Members(t, c, "list") {
 			if m.Voter {
 				voters++
 			}
@@ -144,5 +146,5 @@ func TestRecover(t *testing.T) {
 		}
 		return ""
 	})
-	sameStates(t, c)
+	cluster.SameStates(t, c)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/peer"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // disk is what somebody has who has the data directory of a node.
@@ -36,9 +37,9 @@ func (d *disk) Certificate() *tls.Certificate { return &d.peer }
 func (d *disk) Roots() *x509.CertPool         { return d.roots }
 
 // stolen copies the keys out of a node's directory.
-func stolen(t *testing.T, n *Node) *disk {
+func stolen(t *testing.T, n *cluster.Node) *disk {
 	t.Helper()
-	d := &disk{dir: filepath.Join(n.c.dir, n.Name), roots: x509.NewCertPool()}
+	d := &disk{dir: filepath.Join(n.Cluster.Dir, n.Name), roots: x509.NewCertPool()}
 	read := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join(d.dir, name))
 		if err != nil {
@@ -122,10 +123,10 @@ func grant(ctx context.Context, c proto.PeerClient) error {
 // TestRemovedKeys: with everything that lies in the directory of a node, somebody does on
 // both ports what the node may, and after its removal nothing.
 func TestRemovedKeys(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	n3 := c.Nodes()[2]
 	if c.Leader(t) == n3 {
-		members(t, c, "transfer-leader", "n1")
+		cluster.Members(t, c, "transfer-leader", "n1")
 	}
 	leader := c.Leader(t)
 	d := stolen(t, n3)
@@ -160,7 +161,7 @@ func TestRemovedKeys(t *testing.T) {
 	}
 	defer watch.Body.Close()
 
-	members(t, c, "remove", "n3")
+	cluster.Members(t, c, "remove", "n3")
 
 	ended := make(chan error, 1)
 	go func() {
@@ -173,7 +174,7 @@ func TestRemovedKeys(t *testing.T) {
 		t.Error("a watch that was open before the removal goes on")
 	}
 	for _, n := range c.Others(n3) {
-		Await(t, 10*time.Second, n.Name+" refuses the administrator of the removed node", func() string {
+		cluster.Await(t, 10*time.Second, n.Name+" refuses the administrator of the removed node", func() string {
 			resp, err := d.admin.Get(n.API + "/api/v1/secrets?resourceVersion=0")
 			if err != nil {
 				return err.Error()
@@ -214,17 +215,17 @@ func TestRemovedKeys(t *testing.T) {
 // ends; started again it says why it does not start. So does one that was away when it
 // was removed.
 func TestRemovedNodeServesNothing(t *testing.T) {
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	n1, n2, n3 := c.Nodes()[0], c.Nodes()[1], c.Nodes()[2]
 	n1.Kubectl(t, "create", "secret", "generic", "s", "--from-literal=a=b")
 	c.Kill(t, n3)
-	members(t, c, "remove", "n3")
+	cluster.Members(t, c, "remove", "n3")
 	for _, when := range []string{"after it was away", "once it knows"} {
-		out, err := c.TryQuorate(t, "dev", "start", "n3", "--data-dir", c.dir)
+		out, err := c.TryQuorate(t, "dev", "start", "n3", "--data-dir", c.Dir)
 		if err == nil {
 			// It was ready before it was told.
-			Await(t, 20*time.Second, "n3 ends", func() string {
-				if c.Node(t, "n3").running() {
+			cluster.Await(t, 20*time.Second, "n3 ends", func() string {
+				if c.Node(t, "n3").Running() {
 					return "it runs"
 				}
 				return ""
@@ -232,7 +233,7 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 		} else if !strings.Contains(out, "this node was removed from the cluster") {
 			t.Errorf("%s: %s", when, out)
 		}
-		if n3.running() {
+		if n3.Running() {
 			t.Errorf("%s: it runs", when)
 		}
 	}
@@ -245,14 +246,14 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 	}
 
 	if c.Leader(t, n1, n2) == n2 {
-		members(t, c, "transfer-leader", "n1")
+		cluster.Members(t, c, "transfer-leader", "n1")
 	}
 	watch, err := n2.HTTP(t).Get(n2.API + "/api/v1/secrets?watch=1&timeoutSeconds=600")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Body.Close()
-	members(t, c, "remove", "n2")
+	cluster.Members(t, c, "remove", "n2")
 	began := time.Now()
 	ended := make(chan struct{})
 	go func() {
@@ -264,11 +265,11 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("a watch of the removed node goes on")
 	}
-	Await(t, 20*time.Second, "n2 ends", func() string {
+	cluster.Await(t, 20*time.Second, "n2 ends", func() string {
 		if body, resp, err := n2.Get(t, "/api/v1/secrets?resourceVersion=0"); err == nil && resp.StatusCode != http.StatusServiceUnavailable {
 			return fmt.Sprintf("it answers %s %s", resp.Status, body)
 		}
-		if n2.running() {
+		if n2.Running() {
 			return "it runs"
 		}
 		return ""

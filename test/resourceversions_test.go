@@ -8,22 +8,24 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestVersions writes resourceVersions in ways that are right, unusual and wrong.
 func TestVersions(t *testing.T) {
-	r := startReaders(t)
-	l := newLedger(t, r, "versions", r.follower, r.leader)
+	r := cluster.SharedReaders(t)
+	l := newLedger(t, r, "versions", r.Follower, r.Leader)
 	current := l.mustPut("x")
 	l.mustPut("y") // what a watch behind the current one sees
-	words := strings.NewReplacer("{current}", fmt.Sprint(current), "{below}", fmt.Sprint(r.below), "{future}", fmt.Sprint(current+1_000_000))
+	words := strings.NewReplacer("{current}", fmt.Sprint(current), "{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(current+1_000_000))
 	for _, row := range textRows(t, "versions.txt", 2) {
 		quoted, outcome := row.columns[0], row.columns[1]
 		text, err := strconv.Unquote(words.Replace(strings.ReplaceAll(quoted, `\"`, `\x22`)))
 		if err != nil {
 			t.Fatalf("%s: %v", row.at, err)
 		}
-		for _, n := range r.c.Nodes() {
+		for _, n := range r.Cluster.Nodes() {
 			v := &version{t: t, n: n, namespace: l.namespace, text: text, where: fmt.Sprintf("%s: %s: %q", row.at, n.Name, text)}
 			v.check(words.Replace(outcome))
 		}
@@ -34,7 +36,7 @@ func TestVersions(t *testing.T) {
 // version is one spelling on one node.
 type version struct {
 	t         *testing.T
-	n         *Node
+	n         *cluster.Node
 	namespace string
 	text      string
 	where     string
@@ -93,7 +95,7 @@ func (v *version) check(outcome string) {
 	kind, rest, _ := strings.Cut(outcome, " ")
 	switch kind {
 	case "number":
-		number := Revision(v.t, rest)
+		number := cluster.Revision(v.t, rest)
 		for _, what := range []string{askGet, askList} {
 			if at := v.expect(get, what, 200, `"name":"x"`); at < number {
 				v.t.Errorf("%s: from %d", v.where, at)

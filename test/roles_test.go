@@ -16,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // as is a client of a node with a token and nothing else.
-func as(t testing.TB, n *Node, token string) kubernetes.Interface {
+func as(t testing.TB, n *cluster.Node, token string) kubernetes.Interface {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(n.Config())
 	cfg.BearerToken, cfg.QPS = token, -1
@@ -32,7 +34,7 @@ func as(t testing.TB, n *Node, token string) kubernetes.Interface {
 
 // visible makes sure that a node has everything up to now: what its administrator
 // reads is linearizable, and comes from the state that decides on others.
-func visible(t testing.TB, n *Node, namespace string) {
+func visible(t testing.TB, n *cluster.Node, namespace string) {
 	t.Helper()
 	if _, err := n.Typed(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func visible(t testing.TB, n *Node, namespace string) {
 // counts on each node as soon as the write is visible there; for lists, watches and
 // subresources, for a service account's token and for its end.
 func TestRolesOnEveryNode(t *testing.T) {
-	c := shared(t)
+	c := cluster.Shared(t)
 	const namespace = "roles"
 	ctx := t.Context()
 	admin := c.Nodes()[0].Typed(t)
@@ -110,7 +112,7 @@ func TestRolesOnEveryNode(t *testing.T) {
 }
 
 // dropNamespace deletes a namespace at the end of the test.
-func dropNamespace(t *testing.T, c *Cluster, name string) {
+func dropNamespace(t *testing.T, c *cluster.Cluster, name string) {
 	t.Cleanup(func() {
 		// The test's own context has ended.
 		if err := c.Nodes()[0].Typed(t).CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
@@ -156,8 +158,8 @@ func refused(t *testing.T, node string, err error, want string) {
 // TestKubectlAuth: what kubectl says about users, tokens and their rights, each step
 // at another node.
 func TestKubectlAuth(t *testing.T) {
-	r := &round{c: shared(t)}
-	expect := func(out Output, code int, fragments ...string) {
+	r := &cluster.Round{Cluster: cluster.Shared(t)}
+	expect := func(out cluster.Output, code int, fragments ...string) {
 		t.Helper()
 		if out.Code != code {
 			t.Errorf("exit code %d, want %d: %s%s", out.Code, code, out.Stdout, out.Stderr)
@@ -168,23 +170,23 @@ func TestKubectlAuth(t *testing.T) {
 			}
 		}
 	}
-	r.kubectl(t, "create", "namespace", "auth")
-	dropNamespace(t, r.c, "auth")
-	r.kubectl(t, "-n", "auth", "create", "serviceaccount", "robot")
+	r.Kubectl(t, "create", "namespace", "auth")
+	dropNamespace(t, r.Cluster, "auth")
+	r.Kubectl(t, "-n", "auth", "create", "serviceaccount", "robot")
 	const robot = "system:serviceaccount:auth:robot"
 
-	expect(r.try(t, nil, "auth", "can-i", "delete", "nodes"), 0, "yes")
-	expect(r.try(t, nil, "-n", "auth", "auth", "can-i", "list", "pods", "--as", robot), 1, "no")
-	r.kubectl(t, "-n", "auth", "create", "rolebinding", "b", "--clusterrole", "view", "--serviceaccount", "auth:robot")
-	expect(r.try(t, nil, "-n", "auth", "auth", "can-i", "list", "pods", "--as", robot), 0, "yes")
-	expect(r.try(t, nil, "-n", "auth", "auth", "can-i", "get", "pods", "--subresource", "log", "--as", robot), 0, "yes")
-	expect(r.try(t, nil, "-n", "auth", "auth", "can-i", "list", "secrets", "--as", robot), 1, "no")
-	expect(r.try(t, nil, "auth", "can-i", "list", "pods", "--as", robot), 1, "no")
-	expect(r.try(t, nil, "-n", "auth", "auth", "can-i", "--list", "--as", robot), 0, "pods/log", "selfsubjectaccessreviews.authorization.k8s.io")
-	expect(r.try(t, nil, "auth", "whoami", "--as", "jane", "--as-group", "devs"), 0, "jane", "[devs system:authenticated]")
+	expect(r.Try(t, nil, "auth", "can-i", "delete", "nodes"), 0, "yes")
+	expect(r.Try(t, nil, "-n", "auth", "auth", "can-i", "list", "pods", "--as", robot), 1, "no")
+	r.Kubectl(t, "-n", "auth", "create", "rolebinding", "b", "--clusterrole", "view", "--serviceaccount", "auth:robot")
+	expect(r.Try(t, nil, "-n", "auth", "auth", "can-i", "list", "pods", "--as", robot), 0, "yes")
+	expect(r.Try(t, nil, "-n", "auth", "auth", "can-i", "get", "pods", "--subresource", "log", "--as", robot), 0, "yes")
+	expect(r.Try(t, nil, "-n", "auth", "auth", "can-i", "list", "secrets", "--as", robot), 1, "no")
+	expect(r.Try(t, nil, "auth", "can-i", "list", "pods", "--as", robot), 1, "no")
+	expect(r.Try(t, nil, "-n", "auth", "auth", "can-i", "--list", "--as", robot), 0, "pods/log", "selfsubjectaccessreviews.authorization.k8s.io")
+	expect(r.Try(t, nil, "auth", "whoami", "--as", "jane", "--as-group", "devs"), 0, "jane", "[devs system:authenticated]")
 
-	token := strings.TrimSpace(r.kubectl(t, "-n", "auth", "create", "token", "robot", "--duration", "20m", "--audience", "https://kubernetes.default.svc.cluster.local"))
-	expect(r.try(t, nil, append([]string{"auth", "whoami", "-o", "json"}, withoutCertificate(r, token)...)...), 0, robot, "system:serviceaccounts:auth", "JTI=")
+	token := strings.TrimSpace(r.Kubectl(t, "-n", "auth", "create", "token", "robot", "--duration", "20m", "--audience", "https://kubernetes.default.svc.cluster.local"))
+	expect(r.Try(t, nil, append([]string{"auth", "whoami", "-o", "json"}, withoutCertificate(r, token)...)...), 0, robot, "system:serviceaccounts:auth", "JTI=")
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	if err != nil {
 		t.Fatal(err)
@@ -199,33 +201,33 @@ func TestKubectlAuth(t *testing.T) {
 	if claims.Exp-claims.Iat != 20*60 || claims.Sub != robot {
 		t.Errorf("%+v", claims)
 	}
-	expect(r.try(t, nil, "-n", "auth", "create", "token", "gone"), 1, `serviceaccounts "gone" not found`)
-	expect(r.try(t, nil, "-n", "auth", "create", "token", "robot", "--duration", "5m"), 1, "may not specify a duration less than 10 minutes")
-	expect(r.try(t, nil, "-n", "auth", "create", "role", "strong", "--verb", "get", "--resource", "secrets", "--as", robot), 1, "forbidden")
+	expect(r.Try(t, nil, "-n", "auth", "create", "token", "gone"), 1, `serviceaccounts "gone" not found`)
+	expect(r.Try(t, nil, "-n", "auth", "create", "token", "robot", "--duration", "5m"), 1, "may not specify a duration less than 10 minutes")
+	expect(r.Try(t, nil, "-n", "auth", "create", "role", "strong", "--verb", "get", "--resource", "secrets", "--as", robot), 1, "forbidden")
 	// A certificate of another user shows the same texts.
-	expect(r.try(t, nil, "get", "nodes", "--as", "jane"), 1,
+	expect(r.Try(t, nil, "get", "nodes", "--as", "jane"), 1,
 		`Error from server (Forbidden): nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope`)
-	expect(r.try(t, nil, "-n", "auth", "logs", "x"), 1, "not found")
+	expect(r.Try(t, nil, "-n", "auth", "logs", "x"), 1, "not found")
 }
 
 // withoutCertificate are the flags of a kubectl that knows nothing but the server
 // and a token.
-func withoutCertificate(r *round, token string) []string {
-	return []string{"--kubeconfig=/dev/null", "--context=", "--server=" + r.node().API, "--certificate-authority=" + r.c.caFile, "--token=" + token}
+func withoutCertificate(r *cluster.Round, token string) []string {
+	return []string{"--kubeconfig=/dev/null", "--context=", "--server=" + r.Node().API, "--certificate-authority=" + r.Cluster.CAFile, "--token=" + token}
 }
 
 // TestDrain: kubectl drain waits for a disruption budget, and each eviction takes
 // one from it, whichever node it goes through.
 func TestDrain(t *testing.T) {
-	r := &round{c: shared(t)}
-	r.kubectl(t, "create", "namespace", "drain")
-	dropNamespace(t, r.c, "drain")
+	r := &cluster.Round{Cluster: cluster.Shared(t)}
+	r.Kubectl(t, "create", "namespace", "drain")
+	dropNamespace(t, r.Cluster, "drain")
 	t.Cleanup(func() {
-		_ = r.c.Nodes()[0].Typed(t).CoreV1().Nodes().Delete(context.Background(), "worker", metav1.DeleteOptions{})
+		_ = r.Cluster.Nodes()[0].Typed(t).CoreV1().Nodes().Delete(context.Background(), "worker", metav1.DeleteOptions{})
 	})
 	apply := func(manifest string) {
 		t.Helper()
-		if out := r.node().TryKubectl(t, nil, manifest, "-n", "drain", "apply", "-f", "-"); out.Code != 0 {
+		if out := r.Node().TryKubectl(t, nil, manifest, "-n", "drain", "apply", "-f", "-"); out.Code != 0 {
 			t.Fatal(out.Stderr)
 		}
 	}
@@ -234,18 +236,18 @@ func TestDrain(t *testing.T) {
 	for i := range 2 {
 		name := fmt.Sprint("p", i)
 		apply(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","labels":{"app":"x"}},"spec":{"nodeName":"worker","containers":[{"name":"c","image":"i"}]}}`)
-		r.kubectl(t, "-n", "drain", "patch", "pod", name, "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+		r.Kubectl(t, "-n", "drain", "patch", "pod", name, "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 	}
 	allow := func(n int) {
 		t.Helper()
-		r.kubectl(t, "-n", "drain", "patch", "pdb", "b", "--subresource=status", "--type=merge", "-p",
+		r.Kubectl(t, "-n", "drain", "patch", "pdb", "b", "--subresource=status", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"observedGeneration":1,"disruptionsAllowed":%d,"currentHealthy":2,"desiredHealthy":1,"expectedPods":2}}`, n))
 	}
 	pods := func() int {
-		return len(strings.Fields(r.kubectl(t, "-n", "drain", "get", "pods", "-o", "name")))
+		return len(strings.Fields(r.Kubectl(t, "-n", "drain", "get", "pods", "-o", "name")))
 	}
-	drain := func(within string) Output {
-		return r.try(t, nil, "drain", "worker", "--force", "--grace-period=0", "--timeout="+within)
+	drain := func(within string) cluster.Output {
+		return r.Try(t, nil, "drain", "worker", "--force", "--grace-period=0", "--timeout="+within)
 	}
 	allow(1)
 	// One may go; the other waits until the time is over.
@@ -255,7 +257,7 @@ func TestDrain(t *testing.T) {
 	if n := pods(); n != 1 {
 		t.Errorf("%d pods are left, want 1", n)
 	}
-	if got := r.kubectl(t, "-n", "drain", "get", "pdb", "b", "-o", "jsonpath={.status.disruptionsAllowed}"); got != "0" {
+	if got := r.Kubectl(t, "-n", "drain", "get", "pdb", "b", "-o", "jsonpath={.status.disruptionsAllowed}"); got != "0" {
 		t.Errorf("%s disruptions are left", got)
 	}
 	allow(1)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestSettings starts nodes with the settings of the API that upstream has too, and
@@ -32,7 +34,7 @@ rules:
 	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Start(t, 3,
+	c := cluster.Start(t, 3,
 		"runtime-config=networking.k8s.io/v1beta1=true,flowcontrol.apiserver.k8s.io/v1=false,apps/v1/controllerrevisions=false",
 		"feature-gates=WatchList=false,ComponentStatusz=true", "show-hidden-metrics-for-version=1.35",
 		"audit-policy-file="+policy, "audit-log-path="+log)
@@ -58,7 +60,7 @@ rules:
 				{"/flagz", 200, "audit-log-path=" + log},
 				{"/statusz", 200, "Emulation version: 1.36"},
 			} {
-				code, answer := n.send(t, http.MethodGet, x.path, "")
+				code, answer := n.Send(t, http.MethodGet, x.path, "")
 				if code != x.code {
 					t.Errorf("%s: %d %.300s, want %d", x.path, code, answer, x.code)
 				}
@@ -67,12 +69,12 @@ rules:
 				}
 			}
 			name := "audited-" + n.Name
-			resp, answer, err := n.do(t, http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+			resp, answer, err := n.Do(t, http.MethodPost, cluster.ConfigMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 			if err != nil || resp.StatusCode != http.StatusCreated {
 				t.Fatalf("create: %v %s", err, answer)
 			}
 			n.Kubectl(t, "get", "secrets") // of no rule
-			Await(t, 10*time.Second, "the event of a create", func() string {
+			cluster.Await(t, 10*time.Second, "the event of a create", func() string {
 				for _, e := range auditEvents(t, log) {
 					if e.ObjectRef.Name == name && e.Verb == "create" && e.Stage == "ResponseComplete" && e.AuditID == resp.Header.Get("Audit-Id") && e.ResponseStatus.Code == 201 {
 						return ""
@@ -116,27 +118,27 @@ func auditEvents(t *testing.T, file string) (out []auditEvent) {
 // not finished, and ends.
 func TestShutdownDelay(t *testing.T) {
 	const delay = 3 * time.Second
-	c := Start(t, 3, "shutdown-delay-duration="+delay.String(), "shutdown-send-retry-after=true")
+	c := cluster.Start(t, 3, "shutdown-delay-duration="+delay.String(), "shutdown-send-retry-after=true")
 	n := c.Others(c.Leader(t))[0]
 	began := time.Now()
 	c.Signal(t, syscall.SIGTERM, n)
-	Await(t, delay, "readyz fails", func() string {
-		if code, answer := n.send(t, http.MethodGet, "/readyz", ""); code != http.StatusInternalServerError {
+	cluster.Await(t, delay, "readyz fails", func() string {
+		if code, answer := n.Send(t, http.MethodGet, "/readyz", ""); code != http.StatusInternalServerError {
 			return fmt.Sprintf("%d %s", code, answer)
 		}
 		return ""
 	})
-	if code, answer := n.send(t, http.MethodGet, "/readyz?exclude=shutdown", ""); code != http.StatusOK {
+	if code, answer := n.Send(t, http.MethodGet, "/readyz?exclude=shutdown", ""); code != http.StatusOK {
 		t.Errorf("readyz without shutdown: %d %s", code, answer)
 	}
-	if code, answer := n.send(t, http.MethodPost, configMaps, `{"metadata":{"name":"late"}}`); code != http.StatusCreated {
+	if code, answer := n.Send(t, http.MethodPost, cluster.ConfigMaps, `{"metadata":{"name":"late"}}`); code != http.StatusCreated {
 		t.Errorf("a write during the delay: %d %s", code, answer)
 	}
 	finish := slowCreate(t, n, "slow")
-	Await(t, 2*delay, "new requests are refused", func() string {
+	cluster.Await(t, 2*delay, "new requests are refused", func() string {
 		// Each on a connection of its own, as a client that comes only now.
 		client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: must(n.TLS()), DisableKeepAlives: true}}
-		resp, err := client.Get(n.API + configMaps + "/late")
+		resp, err := client.Get(n.API + cluster.ConfigMaps + "/late")
 		if err != nil {
 			t.Fatalf("%s after the signal: %v", time.Since(began), err)
 		}
@@ -153,8 +155,8 @@ func TestShutdownDelay(t *testing.T) {
 	if code := finish(); code != http.StatusCreated {
 		t.Errorf("a request that had begun: %d", code)
 	}
-	Await(t, 10*time.Second, n.Name+" ends", func() string {
-		if n.running() {
+	cluster.Await(t, 10*time.Second, n.Name+" ends", func() string {
+		if n.Running() {
 			return "it runs"
 		}
 		return ""
@@ -163,10 +165,10 @@ func TestShutdownDelay(t *testing.T) {
 
 // slowCreate sends the beginning of a request that creates a ConfigMap, and returns a
 // function that sends the rest and returns the code of the answer.
-func slowCreate(t *testing.T, n *Node, name string) func() int {
+func slowCreate(t *testing.T, n *cluster.Node, name string) func() int {
 	t.Helper()
 	body, write := io.Pipe()
-	r, err := http.NewRequest(http.MethodPost, n.API+configMaps, body)
+	r, err := http.NewRequest(http.MethodPost, n.API+cluster.ConfigMaps, body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 var (
@@ -44,7 +46,7 @@ func TestSilentSockets(t *testing.T) {
 		{"many addresses", []string{"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			n, calm := Start(t, 1, fmt.Sprintf("max-connections=%d", bound)).Nodes()[0], Start(t, 1).Nodes()[0]
+			n, calm := cluster.Start(t, 1, fmt.Sprintf("max-connections=%d", bound)).Nodes()[0], cluster.Start(t, 1).Nodes()[0]
 			guests := []*visitor{
 				{name: "a user of another node", node: calm, from: "127.0.0.1", path: "/api/v1/namespaces/default", user: true, keep: true},
 				{name: "a user on an open connection", node: n, from: "127.0.0.1", path: "/api/v1/namespaces/default", user: true, keep: true},
@@ -53,7 +55,7 @@ func TestSilentSockets(t *testing.T) {
 				{name: "a health check that connects", node: n, from: "127.0.0.1", path: "/livez"},
 			}
 			attackers := crowd(t, silence{Address: strings.TrimPrefix(n.API, "https://"), From: x.from, Sockets: *silentSockets, PerSecond: *silentRate})
-			Await(t, time.Minute+time.Duration(3*bound / *silentRate)*time.Second, "the node is full", func() string {
+			cluster.Await(t, time.Minute+time.Duration(3*bound / *silentRate)*time.Second, "the node is full", func() string {
 				now := attackers.now()
 				if now.Opened < int64(2*bound) {
 					return fmt.Sprintf("%+v", now)
@@ -63,7 +65,7 @@ func TestSilentSockets(t *testing.T) {
 			for left := *silentHold; left > 0; left -= time.Minute {
 				visit(t, guests, min(left, time.Minute))
 				now := attackers.now()
-				t.Logf("%d sockets open, %d opened so far, %d refused; the node has %d descriptors and %d MiB", now.Open, now.Opened, now.Refused, n.Descriptors(t), n.resident(t)>>20)
+				t.Logf("%d sockets open, %d opened so far, %d refused; the node has %d descriptors and %d MiB", now.Open, now.Opened, now.Refused, n.Descriptors(t), n.Resident(t)>>20)
 				var p99 []time.Duration
 				for _, g := range guests {
 					p99 = append(p99, g.report(t))
@@ -82,7 +84,7 @@ func TestSilentSockets(t *testing.T) {
 // visitor is a client that wants to be served, on one connection or on a new one each time.
 type visitor struct {
 	name, from, path string
-	node             *Node
+	node             *cluster.Node
 	user, keep       bool
 
 	client *http.Client

@@ -5,12 +5,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestSnapshotInstall lets a follower be away until the others have cut their
 // logs: it must get a snapshot, and with it the same history.
 func TestSnapshotInstall(t *testing.T) {
-	c := Start(t, 3, "snapshot-entries=200", "trailing-logs=200", "snapshot-interval=200ms")
+	c := cluster.Start(t, 3, "snapshot-entries=200", "trailing-logs=200", "snapshot-interval=200ms")
 	const ns = "load"
 	leader := c.Leader(t)
 	away, stays := c.Others(leader)[0], c.Others(leader)[1]
@@ -20,7 +22,7 @@ func TestSnapshotInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := startLoad(t, ns, 8, []*Node{leader, stays})
+	load := startLoad(t, ns, 8, []*cluster.Node{leader, stays})
 	load.awaitAcks(50)
 	c.Kill(t, away)
 	load.awaitAcks(1500)
@@ -39,12 +41,12 @@ func TestSnapshotInstall(t *testing.T) {
 		t.Errorf("%s was never away and installed %v snapshots", stays.Name, n)
 	}
 	load.verify(t, away)
-	sameStates(t, c)
+	cluster.SameStates(t, c)
 	want := leader.Watch(t, ns, begin.ResourceVersion, end.ResourceVersion)
-	InOrder(t, leader.Name, want)
+	cluster.InOrder(t, leader.Name, want)
 	seesAll(t, load, want)
-	for _, n := range []*Node{stays, away} {
-		SameEvents(t, n.Name, n.Watch(t, ns, begin.ResourceVersion, end.ResourceVersion), leader.Name, want)
+	for _, n := range []*cluster.Node{stays, away} {
+		cluster.SameEvents(t, n.Name, n.Watch(t, ns, begin.ResourceVersion, end.ResourceVersion), leader.Name, want)
 	}
 	// As it was half-way: an exact read far below the snapshot.
 	path := "/api/v1/namespaces/" + ns + "/configmaps?resourceVersionMatch=Exact&resourceVersion=" + want[len(want)/2].ResourceVersion

@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestStopHandsOver ends leaders in order: leadership goes to a voter that is
@@ -13,21 +15,21 @@ import (
 func TestStopHandsOver(t *testing.T) {
 	t.Run("five", func(t *testing.T) {
 		t.Parallel()
-		c := Start(t, 5)
+		c := cluster.Start(t, 5)
 		leader := c.Leader(t)
 		st, err := leader.Status(t)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// The member with the smallest id stands first in the configuration.
-		var first *Node
+		var first *cluster.Node
 		least := ""
 		for _, m := range st.Members {
 			if n := c.Node(t, m.Name); n != leader && (first == nil || m.ID < least) {
 				first, least = n, m.ID
 			}
 		}
-		freeze(t, first)
+		cluster.Freeze(t, first)
 		began := time.Now()
 		c.Stop(t, leader)
 		t.Logf("%s stopped in %d ms", leader.Name, time.Since(began).Milliseconds())
@@ -40,7 +42,7 @@ func TestStopHandsOver(t *testing.T) {
 	})
 	t.Run("one", func(t *testing.T) {
 		t.Parallel()
-		c := Start(t, 1, nonvoters+"1")
+		c := cluster.Start(t, 1, cluster.Nonvoters+"1")
 		voter := c.Nodes()[0]
 		c.Stop(t, voter)
 		saidOfStop(t, voter, "stopping", true)
@@ -48,7 +50,7 @@ func TestStopHandsOver(t *testing.T) {
 	})
 }
 
-func saidOfStop(t *testing.T, n *Node, text string, want bool) {
+func saidOfStop(t *testing.T, n *cluster.Node, text string, want bool) {
 	t.Helper()
 	b, err := os.ReadFile(n.Log)
 	if err != nil {

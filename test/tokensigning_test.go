@@ -24,10 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // issue has a node issue a token of the service account default/robot.
-func issue(t *testing.T, n *Node) string {
+func issue(t *testing.T, n *cluster.Node) string {
 	t.Helper()
 	r, err := n.Typed(t).CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -84,7 +86,7 @@ func forge(t *testing.T, token, id, dir, file string) string {
 }
 
 // holds says whether a node accepts a token.
-func holds(t *testing.T, n *Node, token string) bool {
+func holds(t *testing.T, n *cluster.Node, token string) bool {
 	t.Helper()
 	_, err := as(t, n, token).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsUnauthorized(err) {
@@ -94,7 +96,7 @@ func holds(t *testing.T, n *Node, token string) bool {
 }
 
 // keyIDs are the keys that a node shows to those who verify tokens.
-func keyIDs(t *testing.T, n *Node) (ids []string) {
+func keyIDs(t *testing.T, n *cluster.Node) (ids []string) {
 	t.Helper()
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(n.MustGet(t, "/openid/v1/jwks"), &set); err != nil {
@@ -107,7 +109,7 @@ func keyIDs(t *testing.T, n *Node) (ids []string) {
 }
 
 // grantView lets the service account default/robot read.
-func grantView(t *testing.T, n *Node) {
+func grantView(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}}}
@@ -117,7 +119,7 @@ func grantView(t *testing.T, n *Node) {
 }
 
 // watchWith watches ConfigMaps from now on, for a long time and on a connection of its own.
-func watchWith(t *testing.T, n *Node, token string) watch.Interface {
+func watchWith(t *testing.T, n *cluster.Node, token string) watch.Interface {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(n.Config())
 	cfg.BearerToken, cfg.Dial = token, new(net.Dialer).DialContext
@@ -161,7 +163,7 @@ func ends(t *testing.T, who string, w watch.Interface) {
 // disk, and all that was signed with the key that follows from the cluster's secret, is refused
 // by all nodes at once; what the others have signed goes on. With --keep-tokens it holds.
 func TestTokensOfRemovedNode(t *testing.T) {
-	c := Start(t, 4)
+	c := cluster.Start(t, 4)
 	nodes := c.Nodes()
 	n1, n2, n3 := nodes[0], nodes[1], nodes[2]
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
@@ -170,8 +172,8 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	}
 	// The first tokens of a cluster may be of the shared key: its nodes have not told each
 	// other yet what they support.
-	tokens := map[*Node]string{}
-	Await(t, 20*time.Second, "each node signs with a key of its own", func() string {
+	tokens := map[*cluster.Node]string{}
+	cluster.Await(t, 20*time.Second, "each node signs with a key of its own", func() string {
 		ids := map[string]bool{}
 		for _, n := range nodes {
 			tokens[n] = issue(t, n)
@@ -183,7 +185,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 		}
 		return ""
 	})
-	dir := func(n *Node) string { return filepath.Join(c.dir, n.Name) }
+	dir := func(n *cluster.Node) string { return filepath.Join(c.Dir, n.Name) }
 	shared := keyIDs(t, n1)[0]
 	forged := map[string]string{
 		"of n3's own key":    forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "token.key"),
@@ -195,7 +197,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 		"of the peer's key":  forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "peer.key"),
 		"of n3, sa's as own": forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "sa.key"),
 	}
-	check := func(when string, at []*Node, gone []*Node, fine ...string) {
+	check := func(when string, at []*cluster.Node, gone []*cluster.Node, fine ...string) {
 		t.Helper()
 		for _, n := range at {
 			visible(t, n, "default")
@@ -226,7 +228,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	check("after a rolling restart", nodes, nil, "of n3's own key", "of the secret's")
 
 	c.Admin(t, "member", "remove", "n4", "--keep-tokens=1h")
-	check("n4's are kept", []*Node{n1, n2, n3}, nil, "of n3's own key", "of the secret's")
+	check("n4's are kept", []*cluster.Node{n1, n2, n3}, nil, "of n3's own key", "of the secret's")
 
 	grantView(t, n1)
 	const strange = "of n3's own key"
@@ -250,8 +252,8 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("a watch with a token of n1 hears nothing")
 	}
-	left := []*Node{n1, n2}
-	check("n3's are not", left, []*Node{n3})
+	left := []*cluster.Node{n1, n2}
+	check("n3's are not", left, []*cluster.Node{n3})
 	if ids := keyIDs(t, n1); len(ids) != 3 || slices.Contains(ids, shared) {
 		t.Errorf("the keys %v are shown", ids)
 	}
@@ -275,14 +277,14 @@ func TestTokensOfRemovedNode(t *testing.T) {
 // TestTokensOfRestoredCluster: the keys of the members that a backup brings along are not
 // trusted in the new cluster, but for one that a node has with it.
 func TestTokensOfRestoredCluster(t *testing.T) {
-	c := Start(t, 1)
+	c := cluster.Start(t, 1)
 	n1 := c.Nodes()[0]
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
 	if _, err := n1.Typed(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var token string
-	Await(t, 20*time.Second, "the node signs with a key of its own, and the other one is given up", func() string {
+	cluster.Await(t, 20*time.Second, "the node signs with a key of its own, and the other one is given up", func() string {
 		token = issue(t, n1)
 		if ids := keyIDs(t, n1); len(ids) != 2 || keyIDOf(t, token) != ids[1] {
 			return fmt.Sprintf("%s of %v", keyIDOf(t, token), ids)
@@ -292,13 +294,13 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 		}
 		return ""
 	})
-	forged := forge(t, token, keyIDs(t, n1)[0], filepath.Join(c.dir, "n1"), "sa.key")
+	forged := forge(t, token, keyIDs(t, n1)[0], filepath.Join(c.Dir, "n1"), "sa.key")
 	if !holds(t, n1, forged) {
 		t.Fatal("the key of the secret is not accepted: nothing is shown by this")
 	}
-	file := filepath.Join(c.dir, "backup")
+	file := filepath.Join(c.Dir, "backup")
 	c.Admin(t, "snapshot", "save", file)
-	ports, err := freePorts(2)
+	ports, err := cluster.FreePorts(2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,10 +309,10 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 		key  bool // comes along
 	}{{"r1", false}, {"r2", true}} {
 		port := ports + i
-		dir := filepath.Join(c.dir, x.name)
+		dir := filepath.Join(c.Dir, x.name)
 		c.Quorate(t, "snapshot", "restore", file, "--data-dir", dir, "--name", x.name, "--peer-advertise-address", fmt.Sprintf("127.0.0.1:%d", port+1000))
 		if x.key {
-			text, err := os.ReadFile(filepath.Join(c.dir, "n1", "pki", "token.key"))
+			text, err := os.ReadFile(filepath.Join(c.Dir, "n1", "pki", "token.key"))
 			if err == nil {
 				err = os.Mkdir(filepath.Join(dir, "pki"), 0o700)
 			}
@@ -321,9 +323,9 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n := c.Launch(t, x.name, port, "--token-file", filepath.Join(c.dir, "token"))
+		n := c.Launch(t, x.name, port, "--token-file", filepath.Join(c.Dir, "token"))
 		n.AwaitReady(t)
-		Await(t, 20*time.Second, x.name+" has published its key", func() string {
+		cluster.Await(t, 20*time.Second, x.name+" has published its key", func() string {
 			if ids := keyIDs(t, n); len(ids) == 0 || x.key != slices.Contains(ids, keyIDOf(t, token)) {
 				return fmt.Sprint(ids)
 			}

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // A transcript is a text file of command lines, what they print and how they end. Its
@@ -91,7 +93,7 @@ const portsOfSection = 20
 func (s *section) open(t *testing.T, ports [2]int) {
 	t.Helper()
 	var err error
-	if s.dir, err = os.MkdirTemp(RunDir(), "typed-"); err != nil {
+	if s.dir, err = os.MkdirTemp(cluster.RunDir(), "typed-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.close(t) })
@@ -100,7 +102,7 @@ func (s *section) open(t *testing.T, ports [2]int) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(Binary(), filepath.Join(s.dir, "bin", "quorate")); err != nil {
+	if err := os.Symlink(cluster.Binary(), filepath.Join(s.dir, "bin", "quorate")); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -298,7 +300,7 @@ func (s *section) generalize(line string) string {
 func portRanges(n int) (out [][2]int, err error) {
 	var starts []int
 	for len(starts) < 2*n {
-		p, err := freePorts(portsOfSection)
+		p, err := cluster.FreePorts(portsOfSection)
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // watchForms are the forms that a client can have its events in, by what it accepts.
@@ -48,7 +50,7 @@ type rawWatch struct {
 	r    *bufio.Reader
 }
 
-func openRawWatch(t *testing.T, n *Node, form, path string) *rawWatch {
+func openRawWatch(t *testing.T, n *cluster.Node, form, path string) *rawWatch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -193,11 +195,11 @@ func (w *rawWatch) nextProtobuf() (e rawEvent, ok bool, err error) {
 // and a non-voter: initial events and their end, selector transitions, deletions,
 // the end of time, and errors. All must tell it in the same words.
 func TestWatchForms(t *testing.T) {
-	r := startReaders(t)
+	r := cluster.SharedReaders(t)
 	for _, row := range []struct {
 		role string
-		node *Node
-	}{{"leader", r.leader}, {"follower", r.follower}, {"nonvoter", r.nonvoter}} {
+		node *cluster.Node
+	}{{"leader", r.Leader}, {"follower", r.Follower}, {"nonvoter", r.Nonvoter}} {
 		t.Run(row.role, func(t *testing.T) {
 			for lives := 3 * time.Second; !tellWatches(t, r, row.node, fmt.Sprintf("forms-%s-%d", row.role, lives/time.Second), lives); lives *= 2 {
 				if lives > 20*time.Second {
@@ -209,9 +211,9 @@ func TestWatchForms(t *testing.T) {
 }
 
 // tellWatches is false if the watches ended before the story did.
-func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Duration) bool {
+func tellWatches(t *testing.T, r *cluster.Readers, n *cluster.Node, ns string, lives time.Duration) bool {
 	ctx := t.Context()
-	writer := r.follower.Typed(t).CoreV1()
+	writer := r.Follower.Typed(t).CoreV1()
 	if _, err := writer.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +271,7 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Durati
 			if !ok {
 				break
 			}
-			if len(got) > 0 && Revision(t, e.ResourceVersion) < Revision(t, got[len(got)-1].ResourceVersion) {
+			if len(got) > 0 && cluster.Revision(t, e.ResourceVersion) < cluster.Revision(t, got[len(got)-1].ResourceVersion) {
 				t.Errorf("%s: %+v after %+v", form, e, got[len(got)-1])
 			}
 			if e.columns != (form == "table" && len(got) == 0) {
@@ -284,7 +286,7 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Durati
 		}
 		// The time is up: a last bookmark, beyond everything that was written.
 		end := got[len(got)-1]
-		if end.Type != "BOOKMARK" || Revision(t, end.ResourceVersion) < Revision(t, after) {
+		if end.Type != "BOOKMARK" || cluster.Revision(t, end.ResourceVersion) < cluster.Revision(t, after) {
 			t.Errorf("%s: the last event is %+v, want a bookmark from %s on", form, end, after)
 		}
 		last[form] = end.ResourceVersion
@@ -296,7 +298,7 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Durati
 		for i, w := range want {
 			g := got[i]
 			if w.ResourceVersion == "" {
-				if i == len(want)-1 && (Revision(t, g.ResourceVersion) <= Revision(t, changes) || Revision(t, g.ResourceVersion) >= Revision(t, after)) {
+				if i == len(want)-1 && (cluster.Revision(t, g.ResourceVersion) <= cluster.Revision(t, changes) || cluster.Revision(t, g.ResourceVersion) >= cluster.Revision(t, after)) {
 					t.Errorf("%s: the deletion has %s, it was between %s and %s", form, g.ResourceVersion, changes, after)
 				}
 				w.ResourceVersion = g.ResourceVersion
@@ -314,9 +316,9 @@ func tellWatches(t *testing.T, r *readers, n *Node, ns string, lives time.Durati
 
 // resumeElsewhere goes on from the last bookmark of each form on the other nodes:
 // exactly what was written since must come.
-func resumeElsewhere(t *testing.T, r *readers, n *Node, path string, last map[string]string, want ...string) {
+func resumeElsewhere(t *testing.T, r *cluster.Readers, n *cluster.Node, path string, last map[string]string, want ...string) {
 	t.Helper()
-	others := r.c.Others(n)
+	others := r.Cluster.Others(n)
 	i := 0
 	for form, rv := range last {
 		on := others[i%len(others)]
@@ -332,11 +334,11 @@ func resumeElsewhere(t *testing.T, r *readers, n *Node, path string, last map[st
 }
 
 // watchErrors: refusals that come in the stream.
-func watchErrors(t *testing.T, r *readers, n *Node, path string) {
+func watchErrors(t *testing.T, r *cluster.Readers, n *cluster.Node, path string) {
 	t.Helper()
 	for form := range watchForms {
 		for query, want := range map[string]rawEvent{
-			fmt.Sprintf("resourceVersion=%d", r.below): {Type: "ERROR", Code: 410},
+			fmt.Sprintf("resourceVersion=%d", r.Below): {Type: "ERROR", Code: 410},
 			"resourceVersion=9000000000":               {Type: "ERROR", Code: 504, Cause: "ResourceVersionTooLarge"},
 			"resourceVersion=9000000000&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true": {Type: "ERROR", Code: 504, Cause: "ResourceVersionTooLarge"},
 		} {
@@ -353,7 +355,7 @@ func watchErrors(t *testing.T, r *readers, n *Node, path string) {
 }
 
 // watchAddresses: the ways to name one object, and times that are no time.
-func watchAddresses(t *testing.T, n *Node, ns string, patch func(name, body string) string) {
+func watchAddresses(t *testing.T, n *cluster.Node, ns string, patch func(name, body string) string) {
 	t.Helper()
 	now := "resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
 	var watches []*rawWatch

@@ -10,14 +10,16 @@ import (
 	"golang.org/x/net/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestSocketOnNodes watches over a WebSocket with a client certificate on every kind
 // of node: events, and at the end a bookmark from which another node goes on.
 func TestSocketOnNodes(t *testing.T) {
-	r := startReaders(t)
-	maps := r.follower.Typed(t).CoreV1().ConfigMaps("default")
-	dial := func(n *Node, query string) *websocket.Conn {
+	r := cluster.SharedReaders(t)
+	maps := r.Follower.Typed(t).CoreV1().ConfigMaps("default")
+	dial := func(n *cluster.Node, query string) *websocket.Conn {
 		t.Helper()
 		config, err := websocket.NewConfig("wss"+strings.TrimPrefix(n.API, "https")+"/api/v1/namespaces/default/configmaps?watch=1&labelSelector=socket%3D1&"+query, n.API)
 		if err != nil {
@@ -56,7 +58,7 @@ func TestSocketOnNodes(t *testing.T) {
 		}
 		return e, e.fill(frame.Type, frame.Object) == nil
 	}
-	for _, n := range []*Node{r.leader, r.follower, r.nonvoter} {
+	for _, n := range []*cluster.Node{r.Leader, r.Follower, r.Nonvoter} {
 		ws := dial(n, "resourceVersionMatch=NotOlderThan&sendInitialEvents=false&allowWatchBookmarks=true&timeoutSeconds=2")
 		name := "socket-" + n.Name
 		made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"socket": "1"}}}, metav1.CreateOptions{})
@@ -73,13 +75,13 @@ func TestSocketOnNodes(t *testing.T) {
 		if len(got) != 1 || got[0].Type != "ADDED" || got[0].ResourceVersion != made.ResourceVersion {
 			t.Errorf("%s: %+v, want ADDED %s", n.Name, got, made.ResourceVersion)
 		}
-		if Revision(t, last) < Revision(t, made.ResourceVersion) {
+		if cluster.Revision(t, last) < cluster.Revision(t, made.ResourceVersion) {
 			t.Errorf("%s: the last bookmark is %s, the event %s", n.Name, last, made.ResourceVersion)
 		}
 		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		other := r.c.Others(n)[0]
+		other := r.Cluster.Others(n)[0]
 		if e, ok := event(dial(other, "resourceVersion="+last)); !ok || e.Type != "DELETED" || e.Name != name {
 			t.Errorf("resumed on %s: %+v", other.Name, e)
 		}

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // ignoredCondition is the planted bug (internal/planted) that applies writes whose
@@ -26,18 +28,18 @@ const ignoredCondition = "condition-ignored"
 // on, say so, and are joined by the node that replaces it.
 func TestWrongState(t *testing.T) {
 	program := plantedProgram(t)
-	c := Start(t, 3)
+	c := cluster.Start(t, 3)
 	broken := c.Others(c.Leader(t))[0]
 	sound := c.Others(broken)
-	dir := filepath.Join(c.dir, broken.Name)
+	dir := filepath.Join(c.Dir, broken.Name)
 	port, err := strconv.Atoi(broken.API[strings.LastIndex(broken.API, ":")+1:])
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Kill(t, broken)
 	c.Forget(broken)
-	token := filepath.Join(c.dir, "token")
-	broken = c.launch(t, program, []string{"QUORATE_PLANTED=" + ignoredCondition}, broken.Name, port, "--token-file", token)
+	token := filepath.Join(c.Dir, "token")
+	broken = c.LaunchProgram(t, program, []string{"QUORATE_PLANTED=" + ignoredCondition}, broken.Name, port, "--token-file", token)
 	broken.AwaitReady(t)
 
 	// Creates of one name that race: the sound state machines refuse all but one.
@@ -45,8 +47,8 @@ func TestWrongState(t *testing.T) {
 		race(t, sound[0], fmt.Sprintf("same-%d", round))
 	}
 	// Anyone who asks for the status has it compare at once, what it does by itself twice a minute.
-	Await(t, time.Minute, broken.Name+" ends", func() string {
-		if !broken.running() {
+	cluster.Await(t, time.Minute, broken.Name+" ends", func() string {
+		if !broken.Running() {
 			return ""
 		}
 		body, _, err := broken.Get(t, "/quorate/v1/status")
@@ -61,9 +63,9 @@ func TestWrongState(t *testing.T) {
 	if raw, err := os.ReadFile(filepath.Join(dir, "state-differs.json")); err != nil || json.Unmarshal(raw, &evidence) != nil || evidence.NodeID == "" {
 		t.Fatalf("the evidence names no node: %s (%v)", raw, err)
 	}
-	again := c.launch(t, Binary(), nil, broken.Name, port, "--token-file", token)
-	Await(t, 20*time.Second, "it refuses to start again", func() string {
-		if again.running() {
+	again := c.LaunchProgram(t, cluster.Binary(), nil, broken.Name, port, "--token-file", token)
+	cluster.Await(t, 20*time.Second, "it refuses to start again", func() string {
+		if again.Running() {
 			return "it runs"
 		}
 		return ""
@@ -92,9 +94,9 @@ func TestWrongState(t *testing.T) {
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	fresh := c.launch(t, Binary(), nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
+	fresh := c.LaunchProgram(t, cluster.Binary(), nil, broken.Name, port, "--token-file", token, "--join", sound[0].Peer+","+sound[1].Peer)
 	fresh.AwaitReady(t)
-	sameStates(t, c)
+	cluster.SameStates(t, c)
 	for _, n := range c.Nodes() {
 		if got := n.Metric(t, "quorate_members_with_wrong_state"); got != 0 {
 			t.Errorf("%s: quorate_members_with_wrong_state is %v after the replacement", n.Name, got)
@@ -103,7 +105,7 @@ func TestWrongState(t *testing.T) {
 }
 
 // race creates one object eight times at once; one of the creates must be the first.
-func race(t *testing.T, n *Node, name string) {
+func race(t *testing.T, n *cluster.Node, name string) {
 	t.Helper()
 	var tasks sync.WaitGroup
 	client := n.Typed(t).CoreV1().ConfigMaps("default")
@@ -121,11 +123,11 @@ func race(t *testing.T, n *Node, name string) {
 // plantedProgram is a build in which bugs can be planted.
 func plantedProgram(t *testing.T) string {
 	t.Helper()
-	root, err := repository()
+	root, err := cluster.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(RunDir(), "quorate-planted")
+	program := filepath.Join(cluster.RunDir(), "quorate-planted")
 	build := exec.Command("go", "build", "-tags", "planted", "-o", program, "./cmd/node")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {

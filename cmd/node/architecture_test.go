@@ -138,6 +138,7 @@ var rooms = map[string]room{
 	"bench/load":        {ours: []string{"bench/client", "bench/host"}},
 	"bench/modes":       {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":              {},
+	"test/cluster":      {},
 	"test/history":      {reach: noKubernetes},
 	"test/story":        {reach: noKubernetes},
 	"test/wire":         {ours: []string{"test/history"}, reach: noKubernetes},

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // Timing of the balancer's look at its backends.
@@ -46,7 +46,7 @@ type backend struct {
 
 // startBalancer starts a balancer in front of all nodes and ends it with the
 // test.
-func startBalancer(t *testing.T, c *test.Cluster) *balancer {
+func startBalancer(t *testing.T, c *cluster.Cluster) *balancer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +70,7 @@ func startBalancer(t *testing.T, c *test.Cluster) *balancer {
 	return b
 }
 
-func newBackend(n *test.Node, config *tls.Config) *backend {
+func newBackend(n *cluster.Node, config *tls.Config) *backend {
 	// A new connection for each look, as balancers do: it also shows whether there
 	// is a listener.
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +32,7 @@ const within = 20 * time.Second
 // surroundings are a cluster, a namespace of one test's own, and the configuration
 // for one of its nodes.
 type surroundings struct {
-	c      *test.Cluster
+	c      *cluster.Cluster
 	ns     string
 	config *rest.Config
 	typed  kubernetes.Interface
@@ -41,7 +41,7 @@ type surroundings struct {
 // TestClientGo makes the calls of client-go's clients, one after the other on one
 // cluster. Each kind of client speaks to another node than the one before.
 func TestClientGo(t *testing.T) {
-	c := test.Start(t, 3)
+	c := cluster.Start(t, 3)
 	for i, x := range []struct {
 		name  string
 		calls func(*testing.T, *surroundings)

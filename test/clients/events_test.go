@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +27,7 @@ func eventRecorders(t *testing.T, s *surroundings) {
 	for range 3 {
 		recorder.Event(about, corev1.EventTypeWarning, "Repeated", "again")
 	}
-	test.Await(t, within, "an Event counts three", func() string {
+	cluster.Await(t, within, "an Event counts three", func() string {
 		list, err := s.typed.CoreV1().Events(s.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Repeated,involvedObject.name=about"})
 		noError(t, err)
 		if len(list.Items) != 1 || list.Items[0].Count != 3 {
@@ -46,7 +46,7 @@ func eventRecorders(t *testing.T, s *surroundings) {
 	// The client makes a series of what it finds, so the first has to be there.
 	for _, want := range []int32{0, 2} {
 		series.Eventf(object, nil, corev1.EventTypeNormal, "Series", "Telling", "once more")
-		test.Await(t, within, "the Event is there, with its series", func() string {
+		cluster.Await(t, within, "the Event is there, with its series", func() string {
 			list, err := s.typed.EventsV1().Events(s.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Series"})
 			noError(t, err)
 			if len(list.Items) != 1 {

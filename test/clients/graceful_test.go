@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -27,7 +27,7 @@ const (
 // a balancer. No request fails, not even below client-go, where it would try again:
 // no connection is reset, and none ends while an answer is due.
 func TestGracefulStop(t *testing.T) {
-	c := test.Start(t, 3, "shutdown-delay-duration="+shutdownDelay.String())
+	c := cluster.Start(t, 3, "shutdown-delay-duration="+shutdownDelay.String())
 	b := startBalancer(t, c)
 	l := startLoad(t, c, b.url())
 	for _, n := range c.Nodes() {
@@ -55,7 +55,7 @@ type load struct {
 	errors []string
 }
 
-func startLoad(t *testing.T, c *test.Cluster, url string) *load {
+func startLoad(t *testing.T, c *cluster.Cluster, url string) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel}

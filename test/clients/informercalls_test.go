@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -56,7 +56,7 @@ func informerCalls(t *testing.T, s *surroundings) {
 			partial.Start(ctx.Done())
 			shutdowns = append(shutdowns, shared.Shutdown, untyped.Shutdown, partial.Shutdown)
 			for _, i := range started {
-				test.Await(t, within, "an informer has synced", func() string {
+				cluster.Await(t, within, "an informer has synced", func() string {
 					if !i.HasSynced() {
 						return "it has not"
 					}
@@ -75,7 +75,7 @@ func informerCalls(t *testing.T, s *surroundings) {
 		want[cm.Name] = cm.ResourceVersion
 	}
 	for i, informer := range all {
-		test.Await(t, within, fmt.Sprintf("informer %d knows what there is", i), func() string {
+		cluster.Await(t, within, fmt.Sprintf("informer %d knows what there is", i), func() string {
 			if got := revisions(informer.GetStore().List()); !maps.Equal(got, want) {
 				return fmt.Sprintf("%d objects of %d", len(got), len(want))
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/features"
 	featurestesting "k8s.io/client-go/features/testing"
@@ -92,7 +92,7 @@ func (r *recorder) all() []seen {
 
 // configFor is the administrator's configuration with an endpoint. Each has
 // connections of its own, like a program of its own.
-func configFor(c *test.Cluster, url string) *rest.Config {
+func configFor(c *cluster.Cluster, url string) *rest.Config {
 	config := c.Nodes()[0].Config()
 	config.Host = url
 	config.Dial = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
@@ -101,7 +101,7 @@ func configFor(c *test.Cluster, url string) *rest.Config {
 
 // startInformers runs client-go's shared informers on an endpoint until the end
 // of the test and waits for their first sync.
-func startInformers(t *testing.T, c *test.Cluster, name, url string, useWatchList bool) *informed {
+func startInformers(t *testing.T, c *cluster.Cluster, name, url string, useWatchList bool) *informed {
 	t.Helper()
 	// The reflectors of this factory are made before the sync.
 	featurestesting.SetFeatureDuringTest(t, features.WatchListClient, useWatchList)
@@ -160,7 +160,7 @@ func initialObjects(k kind) int {
 func (i *informed) awaitSync(t *testing.T) {
 	t.Helper()
 	for _, k := range watched {
-		test.Await(t, 20*time.Second, i.name+" has synced "+k.resource, func() string {
+		cluster.Await(t, 20*time.Second, i.name+" has synced "+k.resource, func() string {
 			r := i.kinds[k.resource]
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (i *informed) awaitSync(t *testing.T) {
 			return ""
 		})
 		// Idle kinds have no objects to wait for, but a read.
-		test.Await(t, 20*time.Second, i.name+" watches "+k.resource, func() string {
+		cluster.Await(t, 20*time.Second, i.name+" watches "+k.resource, func() string {
 			for _, r := range i.wire.all() {
 				if r.resource == k.resource && r.verb != list && r.code == 200 {
 					return ""

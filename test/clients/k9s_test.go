@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +53,7 @@ func k9sCalls(t *testing.T, s *surroundings) {
 	pods := factory.ForResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
 	pods.Informer()
 	factory.Start(ctx.Done())
-	test.Await(t, within, "the informer lists a pod", func() string {
+	cluster.Await(t, within, "the informer lists a pod", func() string {
 		if l, err := pods.Lister().ByNamespace(s.ns).List(labels.Everything()); err != nil || len(l) != 1 {
 			return fmt.Sprint(len(l), err)
 		}

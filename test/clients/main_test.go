@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -22,5 +22,5 @@ func TestMain(m *testing.M) {
 		klog.SetLogger(logr.Discard())
 	}
 	log.SetLogger(klog.Background())
-	os.Exit(test.Main(m))
+	os.Exit(cluster.Main(m))
 }

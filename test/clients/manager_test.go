@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -65,7 +65,7 @@ func (m *mirror) state() map[string]map[string]string {
 
 // startManager runs a manager with a reconciler on an endpoint until the end of
 // the test and waits for the first sync of its cache.
-func startManager(t *testing.T, c *test.Cluster, name, url string) *informed {
+func startManager(t *testing.T, c *cluster.Cluster, name, url string) *informed {
 	t.Helper()
 	featurestesting.SetFeatureDuringTest(t, features.WatchListClient, true)
 	i := &informed{name: name, wire: &wire{}, kinds: map[string]*recorder{}}

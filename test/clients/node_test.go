@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // TestNode runs node/client.test.js: what the JavaScript client makes of a
 // cluster. The client and its Node.js come from npm, by name and version.
 func TestNode(t *testing.T) {
 	node := nodeBinary(t)
-	c := test.Start(t, 3, "history-retention=2s")
+	c := cluster.Start(t, 3, "history-retention=2s")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, "--test", "--test-reporter=spec", "client.test.js")

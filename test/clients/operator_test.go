@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,7 +26,7 @@ const mills = 200
 
 // operated is a cluster with the operator on it.
 type operated struct {
-	c      *test.Cluster
+	c      *cluster.Cluster
 	client client.Client
 	counts *millCounts
 	born   *births
@@ -99,7 +99,7 @@ func TestOperator(t *testing.T) {
 // startOperated starts a cluster with the definition and the namespaces.
 func startOperated(t *testing.T) *operated {
 	t.Helper()
-	o := &operated{c: test.Start(t, 3), counts: &millCounts{active: map[string]int{}, reconcile: map[string]int{}, finalized: map[string]int{}, errors: map[string]int{}}}
+	o := &operated{c: cluster.Start(t, 3), counts: &millCounts{active: map[string]int{}, reconcile: map[string]int{}, finalized: map[string]int{}, errors: map[string]int{}}}
 	all := runtime.NewScheme()
 	noError(t, clientscheme.AddToScheme(all))
 	noError(t, millScheme.AddToScheme(all))
@@ -108,7 +108,7 @@ func startOperated(t *testing.T) *operated {
 	definitions := o.c.Nodes()[0].Dynamic(t).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	_, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{})
 	noError(t, err)
-	test.Await(t, within, "the definition is established", func() string {
+	cluster.Await(t, within, "the definition is established", func() string {
 		u, err := definitions.Get(t.Context(), definition.GetName(), metav1.GetOptions{})
 		if err != nil || !strings.Contains(fmt.Sprint(u.Object["status"]), "Established") {
 			return fmt.Sprint(err)
@@ -117,7 +117,7 @@ func startOperated(t *testing.T) *operated {
 	})
 	// The test has a client of its own, of all nodes.
 	config := configFor(o.c, startBalancer(t, o.c).url())
-	test.Await(t, within, "the resource is in discovery", func() string {
+	cluster.Await(t, within, "the resource is in discovery", func() string {
 		if o.client, err = client.New(config, client.Options{Scheme: all}); err != nil {
 			return err.Error()
 		}
@@ -173,7 +173,7 @@ func (o *operated) list(t *testing.T, into client.ObjectList, opts ...client.Lis
 	noError(t, persist(t.Context(), func() error { return o.client.List(t.Context(), into, opts...) }))
 }
 
-func (o *operated) killLeader(t *testing.T) *test.Node {
+func (o *operated) killLeader(t *testing.T) *cluster.Node {
 	t.Helper()
 	leader := o.c.Leader(t)
 	o.c.Kill(t, leader)
@@ -183,7 +183,7 @@ func (o *operated) killLeader(t *testing.T) *test.Node {
 // await awaits that so many mills are reconciled, of all that there are.
 func (o *operated) await(t *testing.T, what string, enough func(done, all int) bool) {
 	t.Helper()
-	test.Await(t, 90*time.Second, what, func() string {
+	cluster.Await(t, 90*time.Second, what, func() string {
 		var list MillList
 		o.list(t, &list, client.InNamespace(millNamespace))
 		done := 0
@@ -223,7 +223,7 @@ func (o *operated) check(t *testing.T, stones func(i int) int) {
 	t.Helper()
 	var list MillList
 	o.list(t, &list, client.InNamespace(millNamespace))
-	test.Await(t, within, "the stones", func() string {
+	cluster.Await(t, within, "the stones", func() string {
 		have, want := o.children(t), 0
 		for i := range list.Items {
 			m := &list.Items[i]
@@ -261,7 +261,7 @@ func (o *operated) mends(t *testing.T) {
 	noError(t, o.client.Patch(t.Context(), changed, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"flour":"sand","more":"kept"}}`))))
 	deleted := o.children(t)["m001-0"]
 	noError(t, o.client.Delete(t.Context(), &deleted))
-	test.Await(t, within, "the operator mends", func() string {
+	cluster.Await(t, within, "the operator mends", func() string {
 		have := o.children(t)
 		// What somebody else has added is not the operator's.
 		if c := have["m000-0"]; c.Data["flour"] != "rye" || c.Data["more"] != "kept" {
@@ -278,7 +278,7 @@ func (o *operated) mends(t *testing.T) {
 // gone awaits that nothing is left.
 func (o *operated) gone(t *testing.T) {
 	t.Helper()
-	test.Await(t, 90*time.Second, "all are gone", func() string {
+	cluster.Await(t, 90*time.Second, "all are gone", func() string {
 		var list MillList
 		var register corev1.ConfigMapList
 		o.list(t, &list, client.InNamespace(millNamespace))
@@ -317,7 +317,7 @@ type births struct {
 	more  map[string]int // what is allowed beyond one
 }
 
-func watchBirths(t *testing.T, c *test.Cluster) *births {
+func watchBirths(t *testing.T, c *cluster.Cluster) *births {
 	t.Helper()
 	b := &births{added: map[string]int{}, more: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,7 +333,7 @@ func watchBirths(t *testing.T, c *test.Cluster) *births {
 }
 
 // follow watches from a version on, at one node after the other.
-func (b *births) follow(ctx context.Context, t *testing.T, c *test.Cluster, version string) {
+func (b *births) follow(ctx context.Context, t *testing.T, c *cluster.Cluster, version string) {
 	for i := 0; ctx.Err() == nil; i++ {
 		n := c.Nodes()[i%len(c.Nodes())]
 		w, err := n.Typed(t).CoreV1().ConfigMaps(millNamespace).Watch(ctx, metav1.ListOptions{LabelSelector: "mill", ResourceVersion: version, AllowWatchBookmarks: true})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,14 +19,14 @@ const namespace = "clients"
 func TestRollingRestart(t *testing.T) {
 	t.Run("SIGTERM", func(t *testing.T) {
 		r := begin(t)
-		r.oneByOne(t, (*test.Cluster).Stop)
+		r.oneByOne(t, (*cluster.Cluster).Stop)
 		r.noDetour(t)
 		r.agree(t)
 		r.finish(t)
 	})
 	t.Run("SIGKILL", func(t *testing.T) {
 		r := begin(t)
-		r.oneByOne(t, (*test.Cluster).Kill)
+		r.oneByOne(t, (*cluster.Cluster).Kill)
 		r.agree(t)
 		r.finish(t)
 	})
@@ -99,7 +99,7 @@ const quorumless = 5 * time.Second
 
 // oneByOne restarts every node. Before the next one, all clients follow again, so
 // that what is counted at its end is complete.
-func (r *rolling) oneByOne(t *testing.T, stop func(*test.Cluster, testing.TB, ...*test.Node)) {
+func (r *rolling) oneByOne(t *testing.T, stop func(*cluster.Cluster, testing.TB, ...*cluster.Node)) {
 	t.Helper()
 	for _, n := range r.c.Nodes() {
 		r.settle(t)
@@ -114,7 +114,7 @@ func (r *rolling) oneByOne(t *testing.T, stop func(*test.Cluster, testing.TB, ..
 
 // rolling is one run of the test.
 type rolling struct {
-	c        *test.Cluster
+	c        *cluster.Cluster
 	servers  *servers
 	writers  *writers
 	clients  []*informed
@@ -129,7 +129,7 @@ type rolling struct {
 // begin starts a cluster, the clients and then the writers.
 func begin(t *testing.T, settings ...string) *rolling {
 	t.Helper()
-	c := test.Start(t, 3, settings...)
+	c := cluster.Start(t, 3, settings...)
 	nodes := c.Nodes()
 	nodes[0].Kubectl(t, "create", "namespace", namespace)
 	r := &rolling{c: c, servers: &servers{c: c}}
@@ -189,7 +189,7 @@ func (r *rolling) verbs() map[verb]int {
 // not been answered yet.
 func (r *rolling) agree(t *testing.T) {
 	t.Helper()
-	test.Await(t, 20*time.Second, "clients and servers have counted the same", func() string {
+	cluster.Await(t, 20*time.Second, "clients and servers have counted the same", func() string {
 		v, s := r.verbs(), r.servers.total(t)
 		if s.lists != v[list] || s.watches != v[watch]+v[watchList] {
 			return fmt.Sprintf("the servers have counted %v; the clients %v", s, v)
@@ -206,11 +206,11 @@ const settleChanges = 250
 func (r *rolling) settle(t *testing.T) {
 	t.Helper()
 	r.writers.await(t, settleChanges)
-	mark := test.Revision(t, r.mark(t, configMaps))
+	mark := cluster.Revision(t, r.mark(t, configMaps))
 	for _, x := range r.clients {
 		for _, k := range written {
-			test.Await(t, 60*time.Second, x.name+" follows "+k.resource, func() string {
-				if last := x.kinds[k.resource].last(); test.Revision(t, last) <= mark {
+			cluster.Await(t, 60*time.Second, x.name+" follows "+k.resource, func() string {
+				if last := x.kinds[k.resource].last(); cluster.Revision(t, last) <= mark {
 					return fmt.Sprintf("it is at %s, the cluster at %d\n%s", last, mark, x.story())
 				}
 				return ""

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -163,7 +163,7 @@ func runtimeCache(t *testing.T, s *surroundings) {
 		{"metadata", partial, []client.ListOption{client.MatchingLabels{"a": "b"}}, 1},
 		{"objects of any kind", untyped, nil, 2},
 	} {
-		test.Await(t, within, x.what, func() string {
+		cluster.Await(t, within, x.what, func() string {
 			noError(t, c.List(ctx, x.list, x.options...))
 			items, err := meta.ExtractList(x.list)
 			noError(t, err)

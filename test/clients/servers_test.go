@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // served is what servers have counted of the reads of collections.
@@ -34,12 +34,12 @@ func (s *served) add(o served) {
 
 // servers adds up what the nodes count over all lives of their processes.
 type servers struct {
-	c     *test.Cluster
+	c     *cluster.Cluster
 	ended served
 }
 
 // scrape reads the counters of a process.
-func scrape(t *testing.T, n *test.Node) served {
+func scrape(t *testing.T, n *cluster.Node) served {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(n.MustGet(t, "/metrics")))
@@ -83,7 +83,7 @@ func (s *servers) total(t *testing.T) served {
 }
 
 // end keeps what a process has counted, right before it ends.
-func (s *servers) end(t *testing.T, n *test.Node) {
+func (s *servers) end(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	s.ended.add(scrape(t, n))
 }

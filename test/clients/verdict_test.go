@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -136,7 +136,7 @@ func (r *rolling) asSeen(t *testing.T, k kind, x *informed, history []event) {
 	t.Helper()
 	rec := x.kinds[k.resource]
 	want := history[len(history)-1]
-	test.Await(t, 30*time.Second, x.name+" has seen all "+k.resource, func() string {
+	cluster.Await(t, 30*time.Second, x.name+" has seen all "+k.resource, func() string {
 		if rec.last() != want.revision {
 			return fmt.Sprintf("it is at %s, want %s", rec.last(), want.revision)
 		}
@@ -144,7 +144,7 @@ func (r *rolling) asSeen(t *testing.T, k kind, x *informed, history []event) {
 	})
 	var got []event
 	for _, s := range rec.all() {
-		if test.Revision(t, s.revision) > test.Revision(t, r.first) {
+		if cluster.Revision(t, s.revision) > cluster.Revision(t, r.first) {
 			got = append(got, s.event)
 		}
 	}
@@ -172,7 +172,7 @@ func (r *rolling) asStored(t *testing.T, k kind, x *informed) {
 	if x.reconciled == nil {
 		return
 	}
-	test.Await(t, 10*time.Second, x.name+" has reconciled all "+k.resource, func() string {
+	cluster.Await(t, 10*time.Second, x.name+" has reconciled all "+k.resource, func() string {
 		if got := x.reconciled()[k.resource]; fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Sprintf("\n%v\n%v", got, want)
 		}
@@ -182,7 +182,7 @@ func (r *rolling) asStored(t *testing.T, k kind, x *informed) {
 
 // watchUntil reads the events of a kind on a node, after one revision and up to
 // the event with another.
-func watchUntil(t *testing.T, n *test.Node, k kind, after, until string) []event {
+func watchUntil(t *testing.T, n *cluster.Node, k kind, after, until string) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,7 +53,7 @@ type writers struct {
 }
 
 // newWriters makes writers that write through the balancer, like everybody.
-func newWriters(t *testing.T, c *test.Cluster, url string) *writers {
+func newWriters(t *testing.T, c *cluster.Cluster, url string) *writers {
 	t.Helper()
 	w := &writers{}
 	for _, k := range written {
@@ -99,7 +99,7 @@ func (w *writers) start() {
 func (w *writers) await(t *testing.T, more int64) {
 	t.Helper()
 	want := w.done.Load() + more
-	test.Await(t, time.Minute, "changes are made", func() string {
+	cluster.Await(t, time.Minute, "changes are made", func() string {
 		if n := w.done.Load(); n < want {
 			return fmt.Sprintf("there are %d, %d are to be awaited", n, want)
 		}

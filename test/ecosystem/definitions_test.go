@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // project is a set of definitions that somebody else wrote, and what is done with
@@ -111,7 +111,7 @@ var projects = []project{
 // TestDefinitions installs the definitions of other projects, with their own
 // examples, and takes them away again. Argo CD's module is large: ECOSYSTEM=full.
 func TestDefinitions(t *testing.T) {
-	r := &turns{c: test.Start(t, 3)}
+	r := &turns{c: cluster.Start(t, 3)}
 	t.Logf("resident memory of the nodes: %s", r.memory(t))
 	installed := 0
 	for _, p := range projects {
@@ -133,7 +133,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	t.Logf("deleted with all instances in %.1f s", time.Since(began).Seconds())
 	for _, n := range r.c.Nodes() {
-		test.Await(t, 10*time.Second, n.Name+" serves none of it", func() string {
+		cluster.Await(t, 10*time.Second, n.Name+" serves none of it", func() string {
 			return regexp.MustCompile(`gateway\.networking|cert-manager|monitoring\.coreos|argoproj`).FindString(string(n.MustGet(t, "/apis")))
 		})
 	}
@@ -212,8 +212,8 @@ func (p project) instances(t *testing.T, r *turns) {
 					return ""
 				}
 			}
-			test.Await(t, 20*time.Second, "kubectl get -w begins", shows(s.prints[0]))
-			defer func() { test.Await(t, 20*time.Second, "kubectl get -w goes on", shows(s.prints[1])) }()
+			cluster.Await(t, 20*time.Second, "kubectl get -w begins", shows(s.prints[0]))
+			defer func() { cluster.Await(t, 20*time.Second, "kubectl get -w goes on", shows(s.prints[1])) }()
 			continue
 		}
 		command, refused := strings.CutPrefix(s.command, "!")

@@ -16,7 +16,7 @@ import (
 	"github.com/fluxcd/pkg/ssa"
 	"github.com/fluxcd/pkg/ssa/utils"
 	"github.com/go-logr/logr"
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -40,7 +40,7 @@ var otherwiseHere = map[string]string{
 // server that empties no namespaces.
 func TestFluxsOwn(t *testing.T) {
 	onlyInFull(t)
-	c := test.Start(t, 3, "controllers=-namespace-controller")
+	c := cluster.Start(t, 3, "controllers=-namespace-controller")
 	follower := c.Others(c.Leader(t))[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -73,7 +73,7 @@ func TestFluxsOwn(t *testing.T) {
 }
 
 // kubeconfigOf is a kubeconfig whose current context is a node.
-func kubeconfigOf(t *testing.T, c *test.Cluster, n *test.Node) string {
+func kubeconfigOf(t *testing.T, c *cluster.Cluster, n *cluster.Node) string {
 	t.Helper()
 	b, err := os.ReadFile(c.Kubeconfig)
 	noError(t, err)
@@ -86,7 +86,7 @@ func kubeconfigOf(t *testing.T, c *test.Cluster, n *test.Node) string {
 }
 
 // fluxOf is Flux's resource manager as a client of one node.
-func fluxOf(t *testing.T, n *test.Node) *ssa.ResourceManager {
+func fluxOf(t *testing.T, n *cluster.Node) *ssa.ResourceManager {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(n.Config())
 	noError(t, err)
@@ -103,7 +103,7 @@ func fluxOf(t *testing.T, n *test.Node) *ssa.ResourceManager {
 // Every call is made by another manager, to another node.
 func TestFlux(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	c := test.Start(t, 3)
+	c := cluster.Start(t, 3)
 	r := &turns{c: c}
 	const ns = "flux"
 	objects := func(set string) []*unstructured.Unstructured {
@@ -152,7 +152,7 @@ func TestFlux(t *testing.T) {
 		cs, err := m.ApplyAllStaged(t.Context(), list, opts)
 		results <- result{cs, err}
 	}()
-	test.Await(t, 30*time.Second, "the definition", func() string {
+	cluster.Await(t, 30*time.Second, "the definition", func() string {
 		_, answer, err := through.Get(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/stones.mill.example.com")
 		if err != nil || answer.StatusCode != 200 {
 			return fmt.Sprint(err)

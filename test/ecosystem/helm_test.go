@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // helm runs Helm for one release in a namespace of its own.
@@ -27,7 +27,7 @@ type helm struct {
 }
 
 // command is Helm for the node whose turn it is, not started yet.
-func (h *helm) command(ctx context.Context, args ...string) (*exec.Cmd, *test.Node) {
+func (h *helm) command(ctx context.Context, args ...string) (*exec.Cmd, *cluster.Node) {
 	n := h.node()
 	cmd := exec.CommandContext(ctx, h.binary, append([]string{"--kubeconfig", h.c.Kubeconfig, "--kube-context", "quorate-" + n.Name, "-n", h.ns}, args...)...)
 	cmd.Env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}
@@ -36,7 +36,7 @@ func (h *helm) command(ctx context.Context, args ...string) (*exec.Cmd, *test.No
 }
 
 // try runs a command to its end.
-func (h *helm) try(t *testing.T, args ...string) test.Output {
+func (h *helm) try(t *testing.T, args ...string) cluster.Output {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -48,7 +48,7 @@ func (h *helm) try(t *testing.T, args ...string) test.Output {
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		t.Fatalf("helm %q (%s): %v\n%s", args, n.Name, err, stderr.String())
 	}
-	return test.Output{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+	return cluster.Output{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
 // run is try for what must succeed.
@@ -154,7 +154,7 @@ func binary(t *testing.T, variable, name string) string {
 // on the server or on the client, and Helm 3. Every command goes through another
 // node; the leader is killed while the chart is installed.
 func TestHelm(t *testing.T) {
-	c := test.Start(t, 3)
+	c := cluster.Start(t, 3)
 	for _, x := range []struct {
 		name, variable, binary string
 		applies                bool
@@ -259,7 +259,7 @@ func helmInstall(t *testing.T, h *helm) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	noError(t, cmd.Start())
-	test.Await(t, 30*time.Second, "the definition of the chart", func() string {
+	cluster.Await(t, 30*time.Second, "the definition of the chart", func() string {
 		_, answer, err := through.Get(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/stones.mill.example.com")
 		if err != nil || answer.StatusCode != 200 {
 			return fmt.Sprintf("%v", err)
@@ -351,7 +351,7 @@ func helmEnd(t *testing.T, h *helm) {
 		return h.kubectl(t, "-n", h.ns, "get", "deployments,services,configmaps,secrets,serviceaccounts,roles,rolebindings,ingresses,hpa,pdb,stones,clusterroles,clusterrolebindings",
 			"-l", "app.kubernetes.io/instance=mill", "-o", "name", "--ignore-not-found")
 	}
-	test.Await(t, 10*time.Second, "the release is gone", left)
+	cluster.Await(t, 10*time.Second, "the release is gone", left)
 	h.expect(t, "configmap/mill-after", "{.metadata.name}", "mill-after")
 	h.run(t, "uninstall", h.release)
 	if out := h.try(t, "status", h.release); out.Code == 0 || !strings.Contains(out.Stderr, "release: not found") {

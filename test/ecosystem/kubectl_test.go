@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // configMaps are manifests of ConfigMaps, with labels if there are some.
@@ -27,7 +27,7 @@ func names(t *testing.T, r *turns, args ...string) string {
 // ConfigMap or a custom resource, on the server and on the client. The leader is
 // killed between an apply and the next one.
 func TestApplySets(t *testing.T) {
-	r := &turns{c: test.Start(t, 3)}
+	r := &turns{c: cluster.Start(t, 3)}
 	const definition = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: bundles.sets.example.com, labels: {applyset.kubernetes.io/is-parent-type: "true"}}
@@ -51,7 +51,7 @@ spec:
 			ns := "set-" + x.name
 			r.kubectl(t, "create", "namespace", ns)
 			r.kubectl(t, "create", "namespace", ns+"-more")
-			apply := func(manifests, parent string) test.Output {
+			apply := func(manifests, parent string) cluster.Output {
 				t.Helper()
 				args := append([]string{"apply", "--prune", "--applyset=" + parent, "-f", "-"}, x.flags...)
 				if x.name == "custom" {
@@ -62,7 +62,7 @@ spec:
 				}
 				return r.node().TryKubectl(t, []string{"KUBECTL_APPLYSET=true"}, manifests, args...)
 			}
-			expect := func(out test.Output, fragments ...string) {
+			expect := func(out cluster.Output, fragments ...string) {
 				t.Helper()
 				for _, f := range fragments {
 					if out.Code != 0 || !strings.Contains(out.Stdout, f) {
@@ -128,7 +128,7 @@ spec:
 // TestPrune prunes by labels and an allowlist, diffs on the server, and resolves
 // conflicts between managers.
 func TestPrune(t *testing.T) {
-	r := &turns{c: test.Start(t, 3)}
+	r := &turns{c: cluster.Start(t, 3)}
 	const ns = "prune"
 	r.kubectl(t, "create", "namespace", ns)
 	prune := func(manifests string, more ...string) string {
@@ -155,7 +155,7 @@ func TestPrune(t *testing.T) {
 		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":%d,"selector":{"matchLabels":{"a":"b"}},
 			"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":%q}]}}}}`, replicas, image)
 	}
-	try := func(in string, args ...string) test.Output {
+	try := func(in string, args ...string) cluster.Output {
 		t.Helper()
 		return r.node().TryKubectl(t, nil, in, append(args, "-n", ns, "-f", "-")...)
 	}
@@ -188,7 +188,7 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	r.revive(t)
-	test.Await(t, 10*time.Second, "all nodes have the same", func() string {
+	cluster.Await(t, 10*time.Second, "all nodes have the same", func() string {
 		for _, n := range r.c.Nodes() {
 			if got := n.Kubectl(t, "-n", ns, "get", "deployment", "d", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[*].image}"); got != "5 two" {
 				return n.Name + ": " + got

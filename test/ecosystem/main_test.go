@@ -4,10 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/quorate/quorate/test"
+	"github.com/quorate/quorate/test/cluster"
 )
 
-func TestMain(m *testing.M) { os.Exit(test.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 // onlyInFull skips what takes more than its share of `make test`, unless the
 // environment has ECOSYSTEM=full.
@@ -28,12 +28,12 @@ func noError(t *testing.T, err error) {
 // turns hands out the nodes of a cluster that run, one after the other, so that
 // every command goes through another node than the one before.
 type turns struct {
-	c    *test.Cluster
-	dead *test.Node
+	c    *cluster.Cluster
+	dead *cluster.Node
 	next int
 }
 
-func (r *turns) node() *test.Node {
+func (r *turns) node() *cluster.Node {
 	for {
 		n := r.c.Nodes()[r.next%len(r.c.Nodes())]
 		r.next++

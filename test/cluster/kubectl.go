@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ type Output struct {
 // kubectl is a command against one node, with nothing of the user's own
 // configuration. The program is at path.
 func (n *Node) kubectl(ctx context.Context, path string, env []string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig", n.c.Kubeconfig, "--context", "quorate-" + n.Name}, args...)...)
-	cmd.Env = cleanEnv(append([]string{"HOME=" + n.c.dir}, env...)...)
+	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig", n.Cluster.Kubeconfig, "--context", "quorate-" + n.Name}, args...)...)
+	cmd.Env = CleanEnv(append([]string{"HOME=" + n.Cluster.Dir}, env...)...)
 	cmd.WaitDelay = time.Second
 	return cmd
 }
@@ -29,13 +29,13 @@ func (n *Node) kubectl(ctx context.Context, path string, env []string, args ...s
 // TryKubectl runs kubectl against this node; a failure is an exit code.
 func (n *Node) TryKubectl(t testing.TB, env []string, stdin string, args ...string) Output {
 	t.Helper()
-	return n.runKubectl(t, theRun.kubectl, env, stdin, args...)
+	return n.RunKubectl(t, theRun.kubectl, env, stdin, args...)
 }
 
-// runKubectl is TryKubectl with the kubectl at path.
-func (n *Node) runKubectl(t testing.TB, path string, env []string, stdin string, args ...string) Output {
+// RunKubectl is TryKubectl with the kubectl at path.
+func (n *Node) RunKubectl(t testing.TB, path string, env []string, stdin string, args ...string) Output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), CommandWithin)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := n.kubectl(ctx, path, env, args...)

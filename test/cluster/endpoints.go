@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"net/url"
@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// awaitEndpoints waits until the Service kubernetes leads to the API of all nodes of
+// AwaitEndpoints waits until the Service kubernetes leads to the API of all nodes of
 // the cluster, and to nothing else.
-func awaitEndpoints(t *testing.T, c *Cluster, ask *Node) {
+func AwaitEndpoints(t *testing.T, c *Cluster, ask *Node) {
 	t.Helper()
 	var want []string
 	for _, n := range c.Nodes() {

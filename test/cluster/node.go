@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"bufio"
@@ -28,20 +28,20 @@ type Node struct {
 	Peer string // host:port
 	Log  string
 
-	c    *Cluster
-	pid  int
-	http *http.Client
+	Cluster *Cluster
+	PID     int
+	http    *http.Client
 }
 
-// running reports whether the node's process is alive.
-func (n *Node) running() bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.pid))
+// Running reports whether the node's process is alive.
+func (n *Node) Running() bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.PID))
 	if err != nil || len(line) > 0 {
-		return err == nil && bytes.Contains(line, []byte(n.c.dir))
+		return err == nil && bytes.Contains(line, []byte(n.Cluster.Dir))
 	}
 	// A zombie has no command line, and for a moment neither has a process that is
 	// being started.
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID))
 	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
 }
 
@@ -51,7 +51,7 @@ func (n *Node) Config() *rest.Config {
 	return &rest.Config{
 		Host: n.API,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAFile: n.c.caFile, CertFile: n.c.adminCertFile, KeyFile: n.c.adminKeyFile,
+			CAFile: n.Cluster.CAFile, CertFile: n.Cluster.adminCertFile, KeyFile: n.Cluster.adminKeyFile,
 		},
 		QPS: -1,
 	}
@@ -191,7 +191,7 @@ func (n *Node) LookupMetric(t testing.TB, name string) (sum float64, ok bool) {
 // Descriptors is the number of open file descriptors of the node's process.
 func (n *Node) Descriptors(t testing.TB) int {
 	t.Helper()
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.pid))
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +202,9 @@ func (n *Node) Descriptors(t testing.TB) int {
 // hash of the whole state, history included, that stand in it.
 func (n *Node) StateHash(t testing.TB) (revision, hash string) {
 	t.Helper()
-	file := filepath.Join(n.c.dir, "hash-of-"+n.Name)
+	file := filepath.Join(n.Cluster.Dir, "hash-of-"+n.Name)
 	// Its own directory has a kubeconfig for this node alone.
-	out := n.c.Quorate(t, "snapshot", "save", file, "--kubeconfig", filepath.Join(n.c.dir, n.Name, "admin.kubeconfig"))
+	out := n.Cluster.Quorate(t, "snapshot", "save", file, "--kubeconfig", filepath.Join(n.Cluster.Dir, n.Name, "admin.kubeconfig"))
 	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
 		switch key, value, _ := strings.Cut(lines.Text(), ":"); key {
 		case "revision":

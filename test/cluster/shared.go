@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"sync"
@@ -11,9 +11,9 @@ var sharedCluster struct {
 	c *Cluster
 }
 
-// shared returns a cluster of three nodes that lives until the end of the run:
+// Shared returns a cluster of three nodes that lives until the end of the run:
 // the reaper ends it.
-func shared(t *testing.T) *Cluster {
+func Shared(t *testing.T) *Cluster {
 	t.Helper()
 	sharedCluster.Lock()
 	defer sharedCluster.Unlock()
@@ -26,7 +26,7 @@ func shared(t *testing.T) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			sharedCluster.c.showLogs(t)
+			sharedCluster.c.ShowLogs(t)
 		}
 	})
 	return sharedCluster.c

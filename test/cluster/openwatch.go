@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"context"
@@ -11,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// liveWatch is one watch of a namespace's ConfigMaps that hangs while things
+// OpenWatch is one watch of a namespace's ConfigMaps that hangs while things
 // happen. It never watches again: a break shows.
-type liveWatch struct {
-	node *Node
+type OpenWatch struct {
+	Node *Node
 
 	mu     sync.Mutex
 	events []Event
 	ended  error
 }
 
-func startWatch(t *testing.T, n *Node, namespace, after string) *liveWatch {
+// StartWatch opens a watch of a namespace's ConfigMaps after a resourceVersion, until the end
+// of the test.
+func StartWatch(t *testing.T, n *Node, namespace, after string) *OpenWatch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w, err := n.Typed(t).CoreV1().ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: after})
@@ -29,7 +31,7 @@ func startWatch(t *testing.T, n *Node, namespace, after string) *liveWatch {
 		cancel()
 		t.Fatalf("%s: watch: %v", n.Name, err)
 	}
-	l := &liveWatch{node: n}
+	l := &OpenWatch{Node: n}
 	var wg sync.WaitGroup
 	wg.Go(func() { l.read(w) })
 	t.Cleanup(func() {
@@ -40,9 +42,9 @@ func startWatch(t *testing.T, n *Node, namespace, after string) *liveWatch {
 	return l
 }
 
-func (l *liveWatch) read(w watch.Interface) {
+func (l *OpenWatch) read(w watch.Interface) {
 	for e := range w.ResultChan() {
-		event, err := toEvent(e)
+		event, err := ToEvent(e)
 		l.mu.Lock()
 		if err != nil {
 			l.ended = err
@@ -58,11 +60,11 @@ func (l *liveWatch) read(w watch.Interface) {
 	}
 }
 
-// until waits for the event with a resourceVersion and returns all up to it.
-func (l *liveWatch) until(t *testing.T, rv string) []Event {
+// Until waits for the event with a resourceVersion and returns all up to it.
+func (l *OpenWatch) Until(t *testing.T, rv string) []Event {
 	t.Helper()
 	var events []Event
-	Await(t, 20*time.Second, "the watch on "+l.node.Name+" reaches "+rv, func() string {
+	Await(t, 20*time.Second, "the watch on "+l.Node.Name+" reaches "+rv, func() string {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for i, e := range l.events {

@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 // API may take a while. The cluster ends it, and it can be killed before.
 func (c *Cluster) Launch(t testing.TB, name string, port int, flags ...string) *Node {
 	t.Helper()
-	return c.launch(t, theRun.quorate, nil, name, port, flags...)
+	return c.LaunchProgram(t, theRun.quorate, nil, name, port, flags...)
 }
 
-// launch is Launch of another program, with more variables.
-func (c *Cluster) launch(t testing.TB, program string, variables []string, name string, port int, flags ...string) *Node {
+// LaunchProgram is Launch of another program, with more variables.
+func (c *Cluster) LaunchProgram(t testing.TB, program string, variables []string, name string, port int, flags ...string) *Node {
 	t.Helper()
 	n := &Node{
-		c: c, Name: name, Log: filepath.Join(c.dir, name+".log"),
+		Cluster: c, Name: name, Log: filepath.Join(c.Dir, name+".log"),
 		API: fmt.Sprintf("https://127.0.0.1:%d", port), Peer: fmt.Sprintf("127.0.0.1:%d", port+1000),
 	}
 	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -31,15 +31,15 @@ func (c *Cluster) launch(t testing.TB, program string, variables []string, name 
 	}
 	defer log.Close()
 	cmd := exec.Command(program, append([]string{
-		"node", "--name", name, "--data-dir", filepath.Join(c.dir, name),
+		"node", "--name", name, "--data-dir", filepath.Join(c.Dir, name),
 		"--api-address", fmt.Sprintf("127.0.0.1:%d", port), "--peer-address", n.Peer, "--log-format", "text",
 	}, flags...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(cleanEnv(), variables...), log, log
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(CleanEnv(), variables...), log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = cmd.Wait() }() // ends when the node does; destroy sees to that
-	n.pid = cmd.Process.Pid
+	n.PID = cmd.Process.Pid
 	c.nodes = append(c.nodes, n)
 	return n
 }
@@ -48,9 +48,9 @@ func (c *Cluster) launch(t testing.TB, program string, variables []string, name 
 // until it is ready: alone it may never be.
 func (c *Cluster) StartAgain(t testing.TB, n *Node) {
 	t.Helper()
-	ended := n.pid
+	ended := n.PID
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := c.command(ctx, "dev", "start", n.Name, "--data-dir", c.dir)
+	cmd := c.Command(ctx, "dev", "start", n.Name, "--data-dir", c.Dir)
 	if err := cmd.Start(); err != nil {
 		cancel()
 		t.Fatal(err)
@@ -60,8 +60,8 @@ func (c *Cluster) StartAgain(t testing.TB, n *Node) {
 		_ = cmd.Wait() // killed: the node is not its to end
 	}()
 	Await(t, 10*time.Second, n.Name+" runs", func() string {
-		c.reread(t)
-		if n.pid == ended {
+		c.Reread(t)
+		if n.PID == ended {
 			return "it was not started"
 		}
 		return ""
@@ -73,7 +73,7 @@ func (c *Cluster) StartAgain(t testing.TB, n *Node) {
 func (n *Node) AwaitReady(t testing.TB) {
 	t.Helper()
 	Await(t, 30*time.Second, n.Name+" is ready", func() string {
-		if !n.running() {
+		if !n.Running() {
 			t.Fatalf("%s has exited", n.Name)
 		}
 		body, resp, err := n.Get(t, "/readyz")

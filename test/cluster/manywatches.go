@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"bytes"
@@ -15,19 +15,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// manyWatches are watches on a few HTTP/2 connections, as cheap for the client as
+// ManyWatches are watches on a few HTTP/2 connections, as cheap for the client as
 // can be: one goroutine per connection that counts lines.
-type manyWatches struct {
+type ManyWatches struct {
 	conns []*watchConn
 
-	opened atomic.Int64 // streams with an answer 200
-	ended  atomic.Int64 // streams that the server has ended
-	events atomic.Int64
+	Opened atomic.Int64 // streams with an answer 200
+	Ended  atomic.Int64 // streams that the server has ended
+	Events atomic.Int64
 	wg     sync.WaitGroup
 }
 
 type watchConn struct {
-	all    *manyWatches
+	all    *ManyWatches
 	tcp    *net.TCPConn
 	tls    *tls.Conn
 	framer *http2.Framer
@@ -35,11 +35,11 @@ type watchConn struct {
 	err    atomic.Pointer[error] // why reading has ended
 }
 
-// watchesPerConn is below the server's limit of streams.
-const watchesPerConn = 200
+// WatchesPerConn is below the server's limit of streams.
+const WatchesPerConn = 200
 
-// watchMany opens n watches on a node; path gives the i-th one's.
-func watchMany(t testing.TB, node *Node, n int, path func(i int) string) *manyWatches {
+// WatchMany opens n watches on a node; path gives the i-th one's.
+func WatchMany(t testing.TB, node *Node, n int, path func(i int) string) *ManyWatches {
 	t.Helper()
 	config, err := node.TLS()
 	if err != nil {
@@ -47,21 +47,21 @@ func watchMany(t testing.TB, node *Node, n int, path func(i int) string) *manyWa
 	}
 	config = config.Clone()
 	config.NextProtos, config.ServerName = []string{"h2"}, "127.0.0.1"
-	m := &manyWatches{}
-	t.Cleanup(m.close)
+	m := &ManyWatches{}
+	t.Cleanup(m.Close)
 	address := strings.TrimPrefix(node.API, "https://")
-	for first := 0; first < n; first += watchesPerConn {
+	for first := 0; first < n; first += WatchesPerConn {
 		c, err := m.dial(address, config)
 		if err != nil {
 			t.Fatalf("%s: %v", node.Name, err)
 		}
-		for i := first; i < min(first+watchesPerConn, n); i++ {
+		for i := first; i < min(first+WatchesPerConn, n); i++ {
 			if err := c.open(uint32(i-first)*2+1, address, path(i)); err != nil {
 				t.Fatalf("%s: watch %d: %v", node.Name, i, err)
 			}
 		}
 		Await(t, time.Minute, "the watches are open", func() string {
-			if got := m.opened.Load(); got < int64(min(first+watchesPerConn, n)) {
+			if got := m.Opened.Load(); got < int64(min(first+WatchesPerConn, n)) {
 				if err := c.err.Load(); err != nil {
 					t.Fatalf("%s: %d of %d watches are open: %v", node.Name, got, n, *err)
 				}
@@ -73,7 +73,7 @@ func watchMany(t testing.TB, node *Node, n int, path func(i int) string) *manyWa
 	return m
 }
 
-func (m *manyWatches) dial(address string, config *tls.Config) (*watchConn, error) {
+func (m *ManyWatches) dial(address string, config *tls.Config) (*watchConn, error) {
 	raw, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
 		return nil, err
@@ -143,13 +143,13 @@ func (c *watchConn) handle(frame http2.Frame) error {
 		if status := f.PseudoValue("status"); status != "200" {
 			return fmt.Errorf("stream %d: status %s", f.StreamID, status)
 		}
-		c.all.opened.Add(1)
+		c.all.Opened.Add(1)
 	case *http2.RSTStreamFrame:
-		c.all.ended.Add(1)
+		c.all.Ended.Add(1)
 	case *http2.DataFrame:
-		c.all.events.Add(int64(bytes.Count(f.Data(), []byte{'\n'})))
+		c.all.Events.Add(int64(bytes.Count(f.Data(), []byte{'\n'})))
 		if f.StreamEnded() {
-			c.all.ended.Add(1)
+			c.all.Ended.Add(1)
 		}
 		if n := uint32(f.Header().Length); n > 0 {
 			if err := c.framer.WriteWindowUpdate(0, n); err != nil {
@@ -167,7 +167,8 @@ func (c *watchConn) reset() {
 	_ = c.tcp.Close()
 }
 
-func (m *manyWatches) close() {
+// Close cuts all connections and returns when nothing reads them any more.
+func (m *ManyWatches) Close() {
 	for _, c := range m.conns {
 		c.reset()
 	}

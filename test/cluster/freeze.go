@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// freeze stops processes without their knowing, until thaw or the end of the test.
-func freeze(t *testing.T, nodes ...*Node) {
+// Freeze stops processes without their knowing, until Thaw or the end of the test.
+func Freeze(t *testing.T, nodes ...*Node) {
 	t.Helper()
-	t.Cleanup(func() { thaw(t, nodes...) })
+	t.Cleanup(func() { Thaw(t, nodes...) })
 	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, syscall.SIGSTOP); err != nil {
+		if err := syscall.Kill(n.PID, syscall.SIGSTOP); err != nil {
 			t.Fatalf("stop %s: %v", n.Name, err)
 		}
 	}
 	// Its threads run on for a moment, and may answer somebody yet.
 	for _, n := range nodes {
 		Await(t, 10*time.Second, n.Name+" stands still", func() string {
-			tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.pid))
+			tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.PID))
 			if err != nil || len(tasks) == 0 {
 				return fmt.Sprint("no threads: ", err)
 			}
@@ -36,10 +36,11 @@ func freeze(t *testing.T, nodes ...*Node) {
 	}
 }
 
-func thaw(t *testing.T, nodes ...*Node) {
+// Thaw lets frozen processes go on.
+func Thaw(t *testing.T, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, syscall.SIGCONT); err != nil {
+		if err := syscall.Kill(n.PID, syscall.SIGCONT); err != nil {
 			t.Errorf("continue %s: %v", n.Name, err)
 		}
 	}

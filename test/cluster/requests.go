@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"time"
 )
 
-func (n *Node) do(t *testing.T, method, path, body string) (*http.Response, []byte, error) {
+// Do makes a request with the administrator's certificate; a body is JSON. It may take ten
+// seconds.
+func (n *Node) Do(t *testing.T, method, path, body string) (*http.Response, []byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -30,18 +32,18 @@ func (n *Node) do(t *testing.T, method, path, body string) (*http.Response, []by
 	return resp, answer, err
 }
 
-// send is do for a caller that takes any answer.
-func (n *Node) send(t *testing.T, method, path, body string) (code int, answer []byte) {
+// Send is Do for a caller that takes any answer.
+func (n *Node) Send(t *testing.T, method, path, body string) (code int, answer []byte) {
 	t.Helper()
-	resp, answer, err := n.do(t, method, path, body)
+	resp, answer, err := n.Do(t, method, path, body)
 	if err != nil {
 		return 0, []byte(err.Error())
 	}
 	return resp.StatusCode, answer
 }
 
-// exchange makes one request and returns its code and answer.
-func (n *Node) exchange(ctx context.Context, client *http.Client, method, path, contentType, body string) (int, string, error) {
+// Exchange makes one request and returns its code and answer.
+func (n *Node) Exchange(ctx context.Context, client *http.Client, method, path, contentType, body string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, n.API+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -58,18 +60,18 @@ func (n *Node) exchange(ctx context.Context, client *http.Client, method, path, 
 	return w.StatusCode, string(answer), err
 }
 
-// must is exchange for what has to have that code.
-func (n *Node) must(t *testing.T, code int, method, path, contentType, body string) string {
+// Must is Exchange for what has to have that code.
+func (n *Node) Must(t *testing.T, code int, method, path, contentType, body string) string {
 	t.Helper()
-	got, answer, err := n.exchange(t.Context(), n.HTTP(t), method, path, contentType, body)
+	got, answer, err := n.Exchange(t.Context(), n.HTTP(t), method, path, contentType, body)
 	if err != nil || got != code {
 		t.Fatalf("%s: %s %s: %d %v %s", n.Name, method, path, got, err, answer)
 	}
 	return answer
 }
 
-// newHTTP is a client with connections of its own.
-func (n *Node) newHTTP(t *testing.T, protocol string) *http.Client {
+// NewHTTP is a client with connections of its own.
+func (n *Node) NewHTTP(t *testing.T, protocol string) *http.Client {
 	t.Helper()
 	config, err := n.TLS()
 	if err != nil {

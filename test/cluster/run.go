@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func begin() (end func() error, err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	root, err := repository()
+	root, err := Repository()
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func begin() (end func() error, err error) {
 	return stop, nil
 }
 
-// repository is the root of the main module, also for tests in modules of their
+// Repository is the root of the main module, also for tests in modules of their
 // own that use this harness.
-func repository() (string, error) {
+func Repository() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/quorate/quorate").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)
@@ -144,7 +144,7 @@ func startReaper(dir string) (end func() error, err error) {
 func reap(dir string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	for range 100 {
-		left := processesOf(dir)
+		left := ProcessesOf(dir)
 		if len(left) == 0 {
 			break
 		}
@@ -158,8 +158,8 @@ func reap(dir string) {
 	}
 }
 
-// processesOf returns the live processes whose command line names dir.
-func processesOf(dir string) []int {
+// ProcessesOf returns the live processes whose command line names dir.
+func ProcessesOf(dir string) []int {
 	var pids []int
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

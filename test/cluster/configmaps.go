@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"fmt"
@@ -11,10 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const configMaps = "/api/v1/namespaces/default/configmaps"
+// ConfigMaps is the path of the ConfigMaps of the namespace default.
+const ConfigMaps = "/api/v1/namespaces/default/configmaps"
 
-// createMany makes ConfigMaps of 1 KiB each.
-func createMany(t *testing.T, node *Node, n int) {
+// CreateMany makes ConfigMaps of 1 KiB each.
+func CreateMany(t *testing.T, node *Node, n int) {
 	t.Helper()
 	client := node.Typed(t).CoreV1().ConfigMaps("default")
 	var wg sync.WaitGroup

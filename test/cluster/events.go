@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"context"
@@ -109,7 +109,7 @@ func (n *Node) Watch(t testing.TB, namespace, after, until string) []Event {
 	defer w.Stop()
 	var events []Event
 	for e := range w.ResultChan() {
-		event, err := toEvent(e)
+		event, err := ToEvent(e)
 		if err != nil {
 			t.Fatalf("%s: watch from %s: %v", n.Name, after, err)
 		}
@@ -124,7 +124,8 @@ func (n *Node) Watch(t testing.TB, namespace, after, until string) []Event {
 	return nil
 }
 
-func toEvent(e watch.Event) (Event, error) {
+// ToEvent reads an event of client-go. An event of type ERROR is an error.
+func ToEvent(e watch.Event) (Event, error) {
 	if e.Type == watch.Error {
 		return Event{}, apierrors.FromObject(e.Object)
 	}

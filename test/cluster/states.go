@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sameStates awaits that all nodes have applied the same, and compares the
+// SameStates awaits that all nodes have applied the same, and compares the
 // rolling hashes of their states there.
-func sameStates(t *testing.T, c *Cluster) {
+func SameStates(t *testing.T, c *Cluster) {
 	t.Helper()
 	var hashes map[string]string
 	Await(t, 30*time.Second, "all nodes are at the same revision", func() string {

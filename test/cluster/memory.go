@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"bufio"
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// usage is what a node's process uses.
-type usage struct {
+// Usage is what a node's process uses.
+type Usage struct {
 	Goroutines int
 	Live       int64 // bytes of heap and stacks in use after a collection
 	Resident   int64 // bytes
@@ -20,9 +20,9 @@ type usage struct {
 }
 
 // Usage measures a node, after a garbage collection.
-func (n *Node) Usage(t testing.TB) usage {
+func (n *Node) Usage(t testing.TB) Usage {
 	t.Helper()
-	u := usage{CPU: n.CPU(t)} // before what the measuring costs
+	u := Usage{CPU: n.CPU(t)} // before what the measuring costs
 	first, _, _ := strings.Cut(string(n.MustGet(t, "/debug/pprof/goroutine?debug=1")), "\n")
 	if _, err := fmt.Sscanf(first, "goroutine profile: total %d", &u.Goroutines); err != nil {
 		t.Fatalf("%q: %v", first, err)
@@ -44,7 +44,7 @@ func (n *Node) Usage(t testing.TB) usage {
 			u.Live += bytes
 		}
 	}
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.pid))
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (n *Node) Usage(t testing.TB) usage {
 // CPU is the processor time that a node's process has used.
 func (n *Node) CPU(t testing.TB) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.PID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package test
+package cluster
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// commandWithin bounds every command that a test runs.
-const commandWithin = time.Minute
+// CommandWithin bounds every command that a test runs.
+const CommandWithin = time.Minute
 
 // Cluster is a playground cluster of real processes in a directory of its own.
 type Cluster struct {
-	dir   string
+	Dir   string // below RunDir
 	nodes []*Node
 
 	Kubeconfig    string
-	caFile        string
+	CAFile        string
 	adminCertFile string
 	adminKeyFile  string
 	// FreePort is an API port for one more node; it and the port 1000 higher
@@ -34,9 +34,9 @@ type Cluster struct {
 	FreePort int
 }
 
-// nonvoters is the setting of Start that is not a node's: how many nodes there
+// Nonvoters is the setting of Start that is not a node's: how many nodes there
 // are beside the voters.
-const nonvoters = "nonvoters="
+const Nonvoters = "nonvoters="
 
 // Start starts a cluster, with the settings ("flag=value") for every node, and with
 // nodes that have no vote if one of the settings is "nonvoters=N". It
@@ -50,9 +50,9 @@ func Start(t testing.TB, nodes int, settings ...string) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			c.showLogs(t)
+			c.ShowLogs(t)
 		}
-		if err := c.destroy(); err != nil {
+		if err := c.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -69,18 +69,18 @@ func launch(nodes int, settings []string) (*Cluster, error) {
 		if err == nil {
 			return c, nil
 		}
-		errs = append(errs, err, c.destroy())
+		errs = append(errs, err, c.Destroy())
 	}
 	return nil, fmt.Errorf("start a cluster: %w", errors.Join(errs...))
 }
 
 func (c *Cluster) start(nodes int, settings []string) (err error) {
-	if c.dir, err = os.MkdirTemp(theRun.dir, "cluster-"); err != nil {
+	if c.Dir, err = os.MkdirTemp(theRun.dir, "cluster-"); err != nil {
 		return err
 	}
 	all := nodes
 	for _, s := range settings {
-		if n, ok := strings.CutPrefix(s, nonvoters); ok {
+		if n, ok := strings.CutPrefix(s, Nonvoters); ok {
 			more, err := strconv.Atoi(n)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s, err)
@@ -88,30 +88,30 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 			all += more
 		}
 	}
-	port, err := freePorts(all + 1)
+	port, err := FreePorts(all + 1)
 	if err != nil {
 		return err
 	}
 	c.FreePort = port + all
-	args := []string{"dev", "--data-dir", c.dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
+	args := []string{"dev", "--data-dir", c.Dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
 	for _, s := range settings {
-		if n, ok := strings.CutPrefix(s, nonvoters); ok {
+		if n, ok := strings.CutPrefix(s, Nonvoters); ok {
 			args = append(args, "--nonvoters", n)
 			continue
 		}
 		args = append(args, "--set", s)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWithin)
 	defer cancel()
-	if out, err := c.command(ctx, args...).CombinedOutput(); err != nil {
+	if out, err := c.Command(ctx, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("quorate dev: %w\n%s", err, out)
 	}
-	return c.read()
+	return c.Read()
 }
 
-// freePorts returns p such that p to p+n-1, and the ports 1000 higher, are free.
+// FreePorts returns p such that p to p+n-1, and the ports 1000 higher, are free.
 // They lie below the range from which the kernel takes ports for connections.
-func freePorts(n int) (int, error) {
+func FreePorts(n int) (int, error) {
 	for range 200 {
 		p := 12000 + rand.IntN(18000)
 		if free(p, n) && free(p+1000, n) {
@@ -132,9 +132,9 @@ func free(port, n int) bool {
 	return true
 }
 
-// read reads cluster.json, also for the pids of nodes that were restarted.
-func (c *Cluster) read() error {
-	b, err := os.ReadFile(filepath.Join(c.dir, "cluster.json"))
+// Read reads cluster.json, also for the pids of nodes that were restarted.
+func (c *Cluster) Read() error {
+	b, err := os.ReadFile(filepath.Join(c.Dir, "cluster.json"))
 	if err != nil {
 		return err
 	}
@@ -148,14 +148,14 @@ func (c *Cluster) read() error {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return fmt.Errorf("cluster.json: %w", err)
 	}
-	c.Kubeconfig, c.caFile, c.adminCertFile, c.adminKeyFile = f.Kubeconfig, f.CAFile, f.AdminCertFile, f.AdminKeyFile
+	c.Kubeconfig, c.CAFile, c.adminCertFile, c.adminKeyFile = f.Kubeconfig, f.CAFile, f.AdminCertFile, f.AdminKeyFile
 	for _, n := range f.Nodes {
 		node := c.find(n.Name)
 		if node == nil {
-			node = &Node{c: c, Name: n.Name}
+			node = &Node{Cluster: c, Name: n.Name}
 			c.nodes = append(c.nodes, node)
 		}
-		node.API, node.Peer, node.Log, node.pid = n.API, n.Peer, n.Log, n.PID
+		node.API, node.Peer, node.Log, node.PID = n.API, n.Peer, n.Log, n.PID
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (c *Cluster) find(name string) *Node {
 
 // At is the cluster in a directory that a test has made, below RunDir, for a playground
 // that the test starts itself. Reread tells it what is there; Destroy ends it.
-func At(dir string) *Cluster { return &Cluster{dir: dir} }
+func At(dir string) *Cluster { return &Cluster{Dir: dir} }
 
 // Forget takes nodes out of the cluster: those that have ended for good, or that
 // others with their names replace. Start's cleanup ends their processes nevertheless.
@@ -246,8 +246,8 @@ func (c *Cluster) Stop(t testing.TB, nodes ...*Node) {
 func (c *Cluster) Signal(t testing.TB, signal syscall.Signal, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
-		if err := syscall.Kill(n.pid, signal); err != nil {
-			t.Fatalf("%s to %s (pid %d): %v", signal, n.Name, n.pid, err)
+		if err := syscall.Kill(n.PID, signal); err != nil {
+			t.Fatalf("%s to %s (pid %d): %v", signal, n.Name, n.PID, err)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func (c *Cluster) end(t testing.TB, signal syscall.Signal, nodes []*Node) {
 	c.Signal(t, signal, nodes...)
 	for _, n := range nodes {
 		Await(t, 30*time.Second, n.Name+" is gone", func() string {
-			if n.running() {
+			if n.Running() {
 				return "it runs"
 			}
 			return ""
@@ -268,20 +268,21 @@ func (c *Cluster) end(t testing.TB, signal syscall.Signal, nodes []*Node) {
 // Restart starts a killed node again and waits until it is ready.
 func (c *Cluster) Restart(t testing.TB, n *Node) {
 	t.Helper()
-	c.Quorate(t, "dev", "start", n.Name, "--data-dir", c.dir)
-	c.reread(t)
+	c.Quorate(t, "dev", "start", n.Name, "--data-dir", c.Dir)
+	c.Reread(t)
 }
 
 // RestartAll starts all nodes again after all were killed.
 func (c *Cluster) RestartAll(t testing.TB) {
 	t.Helper()
-	c.Quorate(t, "dev", "--data-dir", c.dir, "--detach")
-	c.reread(t)
+	c.Quorate(t, "dev", "--data-dir", c.Dir, "--detach")
+	c.Reread(t)
 }
 
-func (c *Cluster) reread(t testing.TB) {
+// Reread is Read of a cluster.json that must be there.
+func (c *Cluster) Reread(t testing.TB) {
 	t.Helper()
-	if err := c.read(); err != nil {
+	if err := c.Read(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -306,21 +307,23 @@ func (c *Cluster) Admin(t testing.TB, args ...string) string {
 // together.
 func (c *Cluster) TryQuorate(t testing.TB, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), CommandWithin)
 	defer cancel()
-	out, err := c.command(ctx, args...).CombinedOutput()
+	out, err := c.Command(ctx, args...).CombinedOutput()
 	return string(out), err
 }
 
-func (c *Cluster) command(ctx context.Context, args ...string) *exec.Cmd {
+// Command is the binary under test with arguments, with nothing of the user's own
+// configuration. It ends with ctx.
+func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, theRun.quorate, args...)
-	cmd.Env = cleanEnv("HOME=" + c.dir)
+	cmd.Env = CleanEnv("HOME=" + c.Dir)
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// cleanEnv is the environment without what would steer our programs.
-func cleanEnv(add ...string) []string {
+// CleanEnv is the environment without what would steer our programs.
+func CleanEnv(add ...string) []string {
 	var env []string
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "QUORATE_") && !strings.HasPrefix(e, "KUBE") && !strings.HasPrefix(e, "HOME=") {
@@ -330,13 +333,13 @@ func cleanEnv(add ...string) []string {
 	return append(env, add...)
 }
 
-// destroy ends every process of the cluster and removes its data.
-func (c *Cluster) destroy() error {
+// Destroy ends every process of the cluster and removes its data.
+func (c *Cluster) Destroy() error {
 	for _, n := range c.nodes {
 		n.closeClients()
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for pids := processesOf(c.dir); len(pids) > 0; pids = processesOf(c.dir) {
+	for pids := ProcessesOf(c.Dir); len(pids) > 0; pids = ProcessesOf(c.Dir) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("processes %v do not end", pids)
 		}
@@ -348,11 +351,11 @@ func (c *Cluster) destroy() error {
 	if os.Getenv("KEEP") != "" {
 		return nil
 	}
-	return os.RemoveAll(c.dir)
+	return os.RemoveAll(c.Dir)
 }
 
-// showLogs shows the end of every node's log.
-func (c *Cluster) showLogs(t testing.TB) {
+// ShowLogs shows the end of every node's log.
+func (c *Cluster) ShowLogs(t testing.TB) {
 	for _, n := range c.nodes {
 		b, err := os.ReadFile(n.Log)
 		if err != nil {
