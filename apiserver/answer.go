@@ -15,14 +15,14 @@ import (
 // answer sends the object of a write.
 func (c *call) answer(f codec.Format, code int, w objects.Written) error {
 	if w.Version == nil {
-		return codec.WriteTree(c, c.r, f, code, c.Resource, w.Object)
+		return codec.Respond(c, c.r, f).Tree(code, c.Resource, w.Object)
 	}
 	c.setIndexHeader(w.Version.Revision)
 	v, err := c.ConvertOne(w.Version)
 	if err != nil {
 		return err
 	}
-	return codec.WriteObject(c, c.r, f, code, c.Resource, v)
+	return codec.Respond(c, c.r, f).Object(code, c.Resource, v)
 }
 
 func codeOf(created bool) int {
@@ -42,7 +42,7 @@ func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj an
 		delete(meta, "creationTimestamp")
 	}
 	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
-	return codec.WriteTree(c, c.r, f, code, res, t)
+	return codec.Respond(c, c.r, f).Tree(code, res, t)
 }
 
 // answerDone sends the Status of a POST that did something and made no object.

@@ -63,7 +63,7 @@ func (c *call) deleteCollection() error {
 			break
 		}
 	}
-	return codec.WriteList(c, c.r, f, c.Resource, meta, items)
+	return codec.Respond(c, c.r, f).List(c.Resource, meta, items)
 }
 
 // nextPage reads one page of a collection as a list would.

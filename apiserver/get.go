@@ -22,7 +22,7 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	return codec.WriteObject(c, c.r, f, http.StatusOK, c.Resource, v)
+	return codec.Respond(c, c.r, f).Object(http.StatusOK, c.Resource, v)
 }
 
 // readOne reads the object that the path names, as fresh as the request asks.

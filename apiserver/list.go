@@ -34,5 +34,5 @@ func (c *call) list() error {
 	}
 	c.setIndexHeader(at)
 	defer page.Release()
-	return codec.WriteList(c, c.r, f, c.Resource, meta, page.Versions)
+	return codec.Respond(c, c.r, f).List(c.Resource, meta, page.Versions)
 }

@@ -52,7 +52,7 @@ func (c *call) scale() error {
 }
 
 func (c *call) answerScale(f codec.Format, obj tree.Object) error {
-	return codec.WriteTree(c, c.r, f, http.StatusOK, objects.ScaleKind, c.ScaleOf(obj))
+	return codec.Respond(c, c.r, f).Tree(http.StatusOK, objects.ScaleKind, c.ScaleOf(obj))
 }
 
 func (c *call) updateScale(f codec.Format) error {

@@ -51,71 +51,72 @@ func (m ListMeta) typed() metav1.ListMeta {
 	return t
 }
 
-// WriteList answers with a list, item by item: the memory it takes does not grow
-// with the list (but for tables that are not plain JSON, which are bounded). After the first bytes are sent, an error can
-// only end the connection early; the caller should then abort the handler.
-func WriteList(w http.ResponseWriter, r *http.Request, f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
-	body := newOutput(w, r, http.StatusOK, f.MediaType)
+// List answers with a list, item by item: the memory it takes does not grow with the
+// list (but for tables that are not plain JSON, which are bounded). After the first bytes
+// are sent, an error can only end the connection early; the caller should then abort the
+// handler.
+func (rs Responder) List(res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
+	body := rs.output(http.StatusOK, res)
 	if len(items) > fewItems && cap(body.buf) < chunk {
 		body.buf = getChunk()
 	}
 	switch {
-	case f.As == AsTable:
-		return body.complete(f, body.tableOf(f, res, items, m))
-	case f.MediaType == Protobuf:
-		return body.complete(f, body.protobufList(f, res, m, items))
-	case f.Pretty:
-		err := body.prettyList(f, res, m, items)
-		f.Pretty = false // it is already
-		return body.complete(f, err)
-	case f.MediaType == YAML:
-		err := body.yamlList(r, f, res, m, items)
-		f.MediaType = JSON // nothing is left to do
-		return body.complete(f, err)
+	case rs.f.As == AsTable:
+		return body.complete(body.table(m, items))
+	case rs.f.MediaType == Protobuf:
+		return body.complete(body.protobufList(m, items))
+	case rs.f.Pretty:
+		err := body.prettyList(m, items)
+		body.f.Pretty = false // it is already
+		return body.complete(err)
+	case rs.f.MediaType == YAML:
+		err := body.yamlList(m, items)
+		body.f.MediaType = JSON // nothing is left to do
+		return body.complete(err)
 	}
-	return body.complete(f, body.jsonList(f, res, m, items))
+	return body.complete(body.jsonList(m, items))
 }
 
 // fewItems hardly fill a chunk; for more, a whole one is taken at once.
 const fewItems = 64
 
 // head appends a list up to its metadata.
-func (o *output) head(f Format, res *kinds.Resource, m ListMeta) {
-	if f.As == AsMetadata {
-		o.buf = appendType(o.buf, partialKind+"List", metav1.GroupName, f.AsVersion)
+func (o *output) head(m ListMeta) {
+	if o.f.As == AsMetadata {
+		o.buf = appendType(o.buf, partialKind+"List", metav1.GroupName, o.f.AsVersion)
 	} else {
-		o.buf = appendType(o.buf, res.ListKindName(), res.Group, res.Version)
+		o.buf = appendType(o.buf, o.res.ListKindName(), o.res.Group, o.res.Version)
 	}
 	o.buf = append(o.buf, `"metadata":`...)
 	o.buf = m.append(o.buf)
 }
 
 // item appends a list item: only custom resources and metadata carry their type.
-func (o *output) item(f Format, res *kinds.Resource, v *mvcc.Version) error {
+func (o *output) item(v *mvcc.Version) error {
 	var err error
 	switch {
-	case f.As == AsMetadata:
-		o.buf, err = appendPartial(o.buf, f.AsVersion, res, v, v.Revision)
-	case res.Custom:
-		o.buf, err = appendObject(o.buf, res, v, v.Revision)
-	case !res.Converts():
+	case o.f.As == AsMetadata:
+		o.buf, err = appendPartial(o.buf, o.f.AsVersion, o.res, v, v.Revision)
+	case o.res.Custom:
+		o.buf, err = appendObject(o.buf, o.res, v, v.Revision)
+	case !o.res.Converts():
 		o.buf = append(o.buf, v.Value...)
 	default:
 		var value []byte
-		value, err = content(res, v, v.Revision)
+		value, err = content(o.res, v, v.Revision)
 		o.buf = append(o.buf, value...)
 	}
 	return err
 }
 
-func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
-	o.head(f, res, m)
+func (o *output) jsonList(m ListMeta, items []*mvcc.Version) error {
+	o.head(m)
 	o.buf = append(o.buf, `,"items":[`...)
 	for i, v := range items {
 		if i > 0 {
 			o.buf = append(o.buf, ',')
 		}
-		if err := o.item(f, res, v); err != nil {
+		if err := o.item(v); err != nil {
 			return err
 		}
 		if err := o.spill(); err != nil {
@@ -127,8 +128,8 @@ func (o *output) jsonList(f Format, res *kinds.Resource, m ListMeta, items []*mv
 }
 
 // prettyList is the list as json.Indent would print it, item by item.
-func (o *output) prettyList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
-	o.head(f, res, m)
+func (o *output) prettyList(m ListMeta, items []*mvcc.Version) error {
+	o.head(m)
 	top, err := indented(append(o.buf, '}'))
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (o *output) prettyList(f Format, res *kinds.Resource, m ListMeta, items []*
 		}
 		o.buf = append(o.buf, "\n    "...)
 		at := len(o.buf)
-		if err := o.item(f, res, v); err != nil {
+		if err := o.item(v); err != nil {
 			return err
 		}
 		b.Reset()
@@ -174,7 +175,7 @@ var heldNow atomic.Int64
 // protobufList writes the list in two passes, as the length of all items comes
 // before the first one. What does not fit into held, nor stays with the versions,
 // is encoded twice; that is the price for constant memory.
-func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
+func (o *output) protobufList(m ListMeta, items []*mvcc.Version) error {
 	meta, err := marshalListMeta(m)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items [
 	kept := 0
 	defer func() { heldNow.Add(-int64(kept)) }()
 	for i, v := range items {
-		msg, err := protobufItem(f, res, v, v.Revision)
+		msg, err := protobufItem(o.f, o.res, v, v.Revision)
 		if err != nil {
 			return err
 		}
@@ -199,12 +200,12 @@ func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items [
 			}
 		}
 	}
-	apiVersion, kind := apiVersionOf(res.Group, res.Version), res.ListKindName()
-	if f.As == AsMetadata {
-		apiVersion, kind = metaV1+f.AsVersion, partialKind+"List"
+	apiVersion, kind := apiVersionOf(o.res.Group, o.res.Version), o.res.ListKindName()
+	if o.f.As == AsMetadata {
+		apiVersion, kind = metaV1+o.f.AsVersion, partialKind+"List"
 	}
 	o.buf = appendEnvelope(o.buf, apiVersion, kind, total)
-	if f.As == AsMetadata && f.AsVersion == "v1beta1" {
+	if o.f.As == AsMetadata && o.f.AsVersion == "v1beta1" {
 		metaTag, itemTag = itemTag, metaTag // this type numbers its fields the other way round
 	} else {
 		o.buf = appendField(o.buf, metaTag, stringOf(meta))
@@ -213,7 +214,7 @@ func (o *output) protobufList(f Format, res *kinds.Resource, m ListMeta, items [
 		var msg []byte
 		if i < len(keep) {
 			msg = keep[i]
-		} else if msg, err = protobufItem(f, res, v, v.Revision); err != nil {
+		} else if msg, err = protobufItem(o.f, o.res, v, v.Revision); err != nil {
 			return err
 		}
 		o.buf = append(o.buf, itemTag)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/quorate/quorate/apiserver/kinds"
 )
 
 const (
@@ -19,8 +20,8 @@ const (
 // output is a response body. It holds back the header until it knows whether the
 // body is long enough to be compressed, and then writes in large pieces.
 type output struct {
-	w       http.ResponseWriter
-	r       *http.Request
+	Responder
+	res     *kinds.Resource // what it is an object or a list of; nil for a Status
 	code    int
 	buf     []byte   // not yet written; encoders append to it and call spill
 	early   [][]byte // what comes before buf, until it is known whether to compress
@@ -53,10 +54,11 @@ var gzips = sync.Pool{New: func() any {
 	return z
 }}
 
-func newOutput(w http.ResponseWriter, r *http.Request, code int, contentType string) *output {
+// output begins the body of an answer.
+func (rs Responder) output(code int, res *kinds.Resource) *output {
 	o := outputs.Get().(*output)
-	*o = output{w: w, r: r, code: code, buf: o.buf[:0], zipped: o.zipped[:0], mayGzip: r != nil && acceptsGzip(r.Header)}
-	w.Header()["Content-Type"] = contentTypes(contentType)
+	*o = output{Responder: rs, res: res, code: code, buf: o.buf[:0], zipped: o.zipped[:0], mayGzip: rs.r != nil && acceptsGzip(rs.r.Header)}
+	rs.w.Header()["Content-Type"] = contentTypes(rs.f.MediaType)
 	return o
 }
 

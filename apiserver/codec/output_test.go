@@ -37,7 +37,7 @@ func TestCutAnswerIsNotReused(t *testing.T) {
 		r.Header.Set("Accept-Encoding", encoding)
 		for range 20 {
 			w := &cut{header: http.Header{}}
-			if err := WriteList(w, r, f, configMaps, ListMeta{Revision: 42, Remaining: -1}, items); err == nil {
+			if err := Respond(w, r, f).List(configMaps, ListMeta{Revision: 42, Remaining: -1}, items); err == nil {
 				t.Fatal("no error")
 			}
 			e, err := NewEventWriter(w, f, configMaps)
@@ -52,7 +52,7 @@ func TestCutAnswerIsNotReused(t *testing.T) {
 			}
 			for range 4 { // others take what is in the pools
 				other := httptest.NewRecorder()
-				ok(t, WriteList(other, r, Format{MediaType: JSON, As: AsMetadata, AsVersion: "v1"}, configMaps, ListMeta{Revision: 7, Remaining: -1}, items))
+				ok(t, Respond(other, r, Format{MediaType: JSON, As: AsMetadata, AsVersion: "v1"}).List(configMaps, ListMeta{Revision: 7, Remaining: -1}, items))
 				e, err := NewEventWriter(other, f, configMaps)
 				ok(t, err)
 				ok(t, e.Event("DELETED", items[0], 43))

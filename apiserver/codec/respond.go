@@ -20,33 +20,46 @@ const (
 	partialKind = "PartialObjectMetadata"
 )
 
-// WriteObject answers with one version of res. If it returns an error before
-// anything was sent, the caller may still answer with a Status: nothing is sent
-// before the whole object is encoded.
-func WriteObject(w http.ResponseWriter, r *http.Request, f Format, code int, res *kinds.Resource, v *mvcc.Version) error {
-	body := newOutput(w, r, code, f.MediaType)
+// Responder answers one request, in the format that was negotiated for it. If a method
+// returns an error before anything was sent, the caller may still answer with a Status.
+type Responder struct {
+	w http.ResponseWriter
+	r *http.Request
+	f Format
+}
+
+// Respond returns what answers r.
+func Respond(w http.ResponseWriter, r *http.Request, f Format) Responder {
+	return Responder{w: w, r: r, f: f}
+}
+
+// Object answers with one version of res. Nothing is sent before the whole object is
+// encoded.
+func (rs Responder) Object(code int, res *kinds.Resource, v *mvcc.Version) error {
+	body := rs.output(code, res)
 	var err error
 	switch {
-	case f.As == AsTable:
-		err = body.tableOf(f, res, []*mvcc.Version{v}, listMetaOf(v))
-	case f.MediaType == Protobuf:
-		body.buf, err = appendProtobuf(body.buf, f, res, v, v.Revision)
+	case rs.f.As == AsTable:
+		err = body.table(listMetaOf(v), []*mvcc.Version{v})
+	case rs.f.MediaType == Protobuf:
+		body.buf, err = appendProtobuf(body.buf, rs.f, res, v, v.Revision)
 	default:
-		body.buf, err = appendJSON(body.buf, f, res, v, v.Revision)
+		body.buf, err = appendJSON(body.buf, rs.f, res, v, v.Revision)
 		body.buf = append(body.buf, '\n')
 	}
-	return body.complete(f, err)
+	return body.complete(err)
 }
 
 func listMetaOf(v *mvcc.Version) ListMeta { return ListMeta{Revision: v.Revision, Remaining: -1} }
 
-// complete turns the JSON that was collected into what f asks for and sends it.
-func (o *output) complete(f Format, err error) error {
+// complete turns the JSON that was collected into what the format asks for and sends it.
+// If there is an error and nothing was sent, it gives up the output and returns the error.
+func (o *output) complete(err error) error {
 	if err == nil && !o.started {
 		switch {
-		case f.MediaType == YAML:
+		case o.f.MediaType == YAML:
 			o.buf, err = yamlOf(o.r, o.buf, false)
-		case f.Pretty:
+		case o.f.Pretty:
 			o.buf, err = indented(o.buf)
 		}
 	}
@@ -147,21 +160,21 @@ func appendProtobuf(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, re
 	return appendDocument(b, apiVersion, kind, msg), nil
 }
 
-// WriteTree answers with an object that is not stored (dry run, reviews, scale).
-// The tree has kind and apiVersion, which need not be those of res.
-func WriteTree(w http.ResponseWriter, r *http.Request, f Format, code int, res *kinds.Resource, obj map[string]any) error {
-	body := newOutput(w, r, code, f.MediaType)
+// Tree answers with an object that is not stored (dry run, reviews, scale). The tree has
+// kind and apiVersion, which need not be those of res.
+func (rs Responder) Tree(code int, res *kinds.Resource, obj map[string]any) error {
+	body := rs.output(code, res)
 	var err error
 	switch {
-	case f.As == AsTable && res != nil:
-		err = body.tableOfTree(f, res, obj)
-	case f.MediaType == Protobuf:
-		body.buf, err = appendTreeProtobuf(body.buf, f, obj)
+	case rs.f.As == AsTable && res != nil:
+		err = body.treeTable(obj)
+	case rs.f.MediaType == Protobuf:
+		body.buf, err = appendTreeProtobuf(body.buf, rs.f, obj)
 	default:
-		body.buf, err = appendTree(body.buf, f, obj)
+		body.buf, err = appendTree(body.buf, rs.f, obj)
 		body.buf = append(body.buf, '\n')
 	}
-	return body.complete(f, err)
+	return body.complete(err)
 }
 
 func appendTree(b []byte, f Format, obj map[string]any) ([]byte, error) {
@@ -216,7 +229,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	if code == http.StatusForbidden {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 	}
-	body := newOutput(w, r, code, f.MediaType)
+	body := Respond(w, r, f).output(code, nil)
 	if f.MediaType == Protobuf {
 		body.buf, err = appendStatusProtobuf(body.buf, s)
 	} else {
@@ -224,7 +237,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 		body.buf = append(body.buf, '\n')
 	}
 	// The only errors left are the connection's: there is nobody to tell.
-	_ = body.complete(f, err)
+	_ = body.complete(err)
 }
 
 func appendStatus(b []byte, s *metav1.Status) ([]byte, error) {

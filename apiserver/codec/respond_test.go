@@ -67,7 +67,7 @@ func TestObjectsInProtobufEqualUpstreams(t *testing.T) {
 		want := upstreamProtobuf(t, upstreamObject(t, res, v))
 		for range 2 { // made, then shared
 			w := httptest.NewRecorder()
-			if err := WriteObject(w, request("/"), Format{MediaType: Protobuf}, 200, res, v); err != nil {
+			if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, res, v); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(w.Body.Bytes(), want) {
@@ -104,7 +104,7 @@ func typedTree(t testing.TB, res *kinds.Resource, tree map[string]any) message {
 func TestObjectInJSON(t *testing.T) {
 	for res, v := range samples(t) {
 		w := httptest.NewRecorder()
-		if err := WriteObject(w, request("/"), Format{MediaType: JSON}, 201, res, v); err != nil {
+		if err := Respond(w, request("/"), Format{MediaType: JSON}).Object(201, res, v); err != nil {
 			t.Fatal(err)
 		}
 		prefix := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":`, res.Kind, res.GroupVersion())
@@ -139,7 +139,7 @@ func TestMovedFieldsAreStoredInTheOtherForm(t *testing.T) {
 	}
 	core := &kinds.Resource{Version: "v1", Kind: "Event", Plural: "events", Namespaced: true}
 	w := httptest.NewRecorder()
-	if err := WriteObject(w, request("/"), Format{MediaType: Protobuf}, 200, core, v); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Object(200, core, v); err != nil {
 		t.Fatal(err)
 	}
 	if want := upstreamProtobuf(t, upstreamObject(t, core, v)); !bytes.Equal(w.Body.Bytes(), want) {
@@ -165,7 +165,7 @@ func TestLists(t *testing.T) {
 			}
 			setList(t, list, listMeta, objects)
 			w := httptest.NewRecorder()
-			if err := WriteList(w, request("/"), Format{MediaType: Protobuf}, res, meta, items); err != nil {
+			if err := Respond(w, request("/"), Format{MediaType: Protobuf}).List(res, meta, items); err != nil {
 				t.Fatal(err)
 			}
 			list.GetObjectKind().SetGroupVersionKind(res.GroupVersion().WithKind(res.ListKindName()))
@@ -191,7 +191,7 @@ func checkJSONList(t *testing.T, res *kinds.Resource, meta ListMeta, items []*mv
 	want := fmt.Sprintf(`{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"99","continue":"to\u003cken","remainingItemCount":7},"items":[%s]}`+"\n",
 		res.Kind, res.GroupVersion(), strings.Join(parts, ","))
 	w := httptest.NewRecorder()
-	if err := WriteList(w, request("/"), Format{MediaType: JSON}, res, meta, items); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: JSON}).List(res, meta, items); err != nil {
 		t.Fatal(err)
 	}
 	if w.Body.String() != want {
@@ -202,7 +202,7 @@ func checkJSONList(t *testing.T, res *kinds.Resource, meta ListMeta, items []*mv
 		t.Fatal(err)
 	}
 	w = httptest.NewRecorder()
-	if err := WriteList(w, request("/"), Format{MediaType: JSON, Pretty: true}, res, meta, items); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: JSON, Pretty: true}).List(res, meta, items); err != nil {
 		t.Fatal(err)
 	}
 	if w.Body.String() != pretty.String() {
@@ -212,7 +212,7 @@ func checkJSONList(t *testing.T, res *kinds.Resource, meta ListMeta, items []*mv
 		return
 	}
 	w = httptest.NewRecorder()
-	if err := WriteList(w, request("/"), Format{MediaType: YAML}, res, meta, items); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: YAML}).List(res, meta, items); err != nil {
 		t.Fatal(err)
 	}
 	asYAML, err := yaml.JSONToYAML([]byte(want))
@@ -243,7 +243,7 @@ func setList(t *testing.T, list runtime.Object, meta metav1.ListMeta, objects []
 func TestCustomItemsCarryTheirType(t *testing.T) {
 	v := stored(t, widgets, `{"metadata":{"name":"w","namespace":"n"},"spec":{"size":1}}`, 5)
 	w := httptest.NewRecorder()
-	if err := WriteList(w, request("/"), Format{MediaType: JSON}, widgets, ListMeta{Revision: 6, Remaining: -1}, []*mvcc.Version{v}); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: JSON}).List(widgets, ListMeta{Revision: 6, Remaining: -1}, []*mvcc.Version{v}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"6"},"items":[` +
@@ -258,7 +258,7 @@ func TestMetadataForms(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		f := Format{MediaType: JSON, As: AsMetadata, AsVersion: version}
 		w := httptest.NewRecorder()
-		if err := WriteObject(w, request("/"), f, 200, configMaps, v); err != nil {
+		if err := Respond(w, request("/"), f).Object(200, configMaps, v); err != nil {
 			t.Fatal(err)
 		}
 		var p metav1.PartialObjectMetadata
@@ -270,14 +270,14 @@ func TestMetadataForms(t *testing.T) {
 		}
 		f.MediaType = Protobuf
 		w = httptest.NewRecorder()
-		if err := WriteObject(w, request("/"), f, 200, configMaps, v); err != nil {
+		if err := Respond(w, request("/"), f).Object(200, configMaps, v); err != nil {
 			t.Fatal(err)
 		}
 		if want := upstreamProtobuf(t, &p); !bytes.Equal(w.Body.Bytes(), want) {
 			t.Errorf("%s: got %q want %q", version, w.Body, want)
 		}
 		w = httptest.NewRecorder()
-		if err := WriteList(w, request("/"), f, configMaps, ListMeta{Revision: 9, Remaining: -1}, []*mvcc.Version{v, v}); err != nil {
+		if err := Respond(w, request("/"), f).List(configMaps, ListMeta{Revision: 9, Remaining: -1}, []*mvcc.Version{v, v}); err != nil {
 			t.Fatal(err)
 		}
 		listGVK := schema.GroupVersionKind{Group: "meta.k8s.io", Version: version, Kind: "PartialObjectMetadataList"}
@@ -327,7 +327,7 @@ func TestGzipAboveTheLimit(t *testing.T) {
 		plain, packed := httptest.NewRecorder(), httptest.NewRecorder()
 		for w, encoding := range map[*httptest.ResponseRecorder]string{plain: "", packed: row.encoding} {
 			r := request("/", "Accept-Encoding", encoding)
-			if err := WriteList(w, r, Format{MediaType: JSON}, configMaps, ListMeta{Remaining: -1}, items); err != nil {
+			if err := Respond(w, r, Format{MediaType: JSON}).List(configMaps, ListMeta{Remaining: -1}, items); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -368,7 +368,7 @@ func TestTables(t *testing.T) {
 	for policy, object := range objects {
 		f := Format{MediaType: JSON, As: AsTable, AsVersion: "v1", IncludeObject: policy}
 		w := httptest.NewRecorder()
-		if err := WriteList(w, request("/"), f, widgets, ListMeta{Revision: 8, Remaining: -1}, []*mvcc.Version{v}); err != nil {
+		if err := Respond(w, request("/"), f).List(widgets, ListMeta{Revision: 8, Remaining: -1}, []*mvcc.Version{v}); err != nil {
 			t.Fatal(err)
 		}
 		row := `{"cells":["w",3],"object":` + object + `}`
@@ -381,7 +381,7 @@ func TestTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteTree(w, request("/"), f, 200, widgets, tree); err != nil {
+		if err := Respond(w, request("/"), f).Tree(200, widgets, tree); err != nil {
 			t.Fatal(err)
 		}
 		if want := strings.Replace(want, `"8"`, `"5"`, 1); w.Body.String() != want {
@@ -389,7 +389,7 @@ func TestTables(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	if err := WriteList(w, request("/"), Format{MediaType: JSON, As: AsTable, AsVersion: "v1beta1"}, widgets, ListMeta{Revision: 8, Remaining: -1}, nil); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: JSON, As: AsTable, AsVersion: "v1beta1"}).List(widgets, ListMeta{Revision: 8, Remaining: -1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(w.Body.String(), `"rows":[]}`+"\n") || !strings.Contains(w.Body.String(), "meta.k8s.io/v1beta1") {
@@ -418,14 +418,14 @@ func TestTreesKeepWhatTheySay(t *testing.T) {
 	tree := map[string]any{"kind": "Scale", "apiVersion": "autoscaling/v1", "spec": map[string]any{"replicas": int64(2)},
 		"metadata": map[string]any{"resourceVersion": "12", "name": "web"}}
 	w := httptest.NewRecorder()
-	if err := WriteTree(w, request("/"), Format{MediaType: JSON}, 200, deploys, tree); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: JSON}).Tree(200, deploys, tree); err != nil {
 		t.Fatal(err)
 	}
 	if want := `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","resourceVersion":"12"},"spec":{"replicas":2}}` + "\n"; w.Body.String() != want {
 		t.Errorf("got %s want %s", w.Body, want)
 	}
 	w = httptest.NewRecorder()
-	if err := WriteTree(w, request("/"), Format{MediaType: Protobuf}, 200, deploys, tree); err != nil {
+	if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Tree(200, deploys, tree); err != nil {
 		t.Fatal(err)
 	}
 	b, err := Decode(Protobuf, w.Body.Bytes(), nil)
@@ -437,7 +437,7 @@ func TestTreesKeepWhatTheySay(t *testing.T) {
 	}
 	w = httptest.NewRecorder()
 	tree["kind"] = "Unheard"
-	if err := WriteTree(w, request("/"), Format{MediaType: Protobuf}, 200, nil, tree); err == nil {
+	if err := Respond(w, request("/"), Format{MediaType: Protobuf}).Tree(200, nil, tree); err == nil {
 		t.Error("a kind without a Go type was written as protobuf")
 	}
 }

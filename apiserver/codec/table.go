@@ -115,22 +115,22 @@ func (t *table) treeRow(b []byte, f Format, obj map[string]any, policy metav1.In
 	return append(b, rowEnd), err
 }
 
-// tableOf writes a Table of versions, row by row.
-func (o *output) tableOf(f Format, res *kinds.Resource, items []*mvcc.Version, m ListMeta) error {
-	t, err := newTable(res)
+// table writes a Table of versions, row by row.
+func (o *output) table(m ListMeta, items []*mvcc.Version) error {
+	t, err := newTable(o.res)
 	if err != nil {
 		return err
 	}
-	o.buf = t.head(o.buf, f.AsVersion, m, true)
+	o.buf = t.head(o.buf, o.f.AsVersion, m, true)
 	for i, v := range items {
 		if i > 0 {
 			o.buf = append(o.buf, ',')
 		}
-		if o.buf, err = t.versionRow(o.buf, f, res, v, v.Revision); err != nil {
+		if o.buf, err = t.versionRow(o.buf, o.f, o.res, v, v.Revision); err != nil {
 			return err
 		}
 		switch {
-		case f.MediaType == JSON && !f.Pretty:
+		case o.f.MediaType == JSON && !o.f.Pretty:
 			if err := o.spill(); err != nil {
 				return err
 			}
@@ -143,8 +143,9 @@ func (o *output) tableOf(f Format, res *kinds.Resource, items []*mvcc.Version, m
 	return nil
 }
 
-func (o *output) tableOfTree(f Format, res *kinds.Resource, obj map[string]any) error {
-	t, err := newTable(res)
+// treeTable writes a Table of an object that is not stored.
+func (o *output) treeTable(obj map[string]any) error {
+	t, err := newTable(o.res)
 	if err != nil {
 		return err
 	}
@@ -156,8 +157,8 @@ func (o *output) tableOfTree(f Format, res *kinds.Resource, obj map[string]any) 
 			}
 		}
 	}
-	o.buf = t.head(o.buf, f.AsVersion, m, true)
-	if o.buf, err = t.treeRow(o.buf, f, obj, f.IncludeObject); err != nil {
+	o.buf = t.head(o.buf, o.f.AsVersion, m, true)
+	if o.buf, err = t.treeRow(o.buf, o.f, obj, o.f.IncludeObject); err != nil {
 		return err
 	}
 	o.buf = append(o.buf, tableEnd...)

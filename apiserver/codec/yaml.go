@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"go.yaml.in/yaml/v2"
@@ -61,8 +60,8 @@ func takeYAMLPlace(r *http.Request) error {
 }
 
 // yamlList is the list as YAML, item by item. Its fields are in the order of their names.
-func (o *output) yamlList(r *http.Request, f Format, res *kinds.Resource, m ListMeta, items []*mvcc.Version) error {
-	o.head(f, res, m)
+func (o *output) yamlList(m ListMeta, items []*mvcc.Version) error {
+	o.head(m)
 	v, _, err := parseJSON(string(append(o.buf, '}')))
 	if err != nil {
 		return fmt.Errorf("convert to YAML: %w", err)
@@ -85,10 +84,10 @@ func (o *output) yamlList(r *http.Request, f Format, res *kinds.Resource, m List
 	}
 	for _, v := range items {
 		at := len(o.buf)
-		if err := o.item(f, res, v); err != nil {
+		if err := o.item(v); err != nil {
 			return err
 		}
-		text, err := yamlOf(r, o.buf[at:], true)
+		text, err := yamlOf(o.r, o.buf[at:], true)
 		if err != nil {
 			return err
 		}

@@ -33,13 +33,13 @@ func TestYAMLAsUpstream(t *testing.T) {
 					f, w := f, httptest.NewRecorder()
 					f.MediaType = medium
 					if n < 0 {
-						ok(t, WriteObject(w, request("/"), f, http.StatusOK, res, v))
+						ok(t, Respond(w, request("/"), f).Object(http.StatusOK, res, v))
 					} else {
 						items := make([]*mvcc.Version, n)
 						for i := range items {
 							items[i] = v
 						}
-						ok(t, WriteList(w, request("/"), f, res, meta, items))
+						ok(t, Respond(w, request("/"), f).List(res, meta, items))
 					}
 					return w.Body.String()
 				}
@@ -76,14 +76,14 @@ func TestYAMLIsNotThereAsAWhole(t *testing.T) {
 	}
 	meta := ListMeta{Revision: 1, Remaining: -1}
 	w := &firsts{ResponseRecorder: httptest.NewRecorder()}
-	ok(t, WriteList(w, request("/"), Format{MediaType: YAML}, configMaps, meta, items))
+	ok(t, Respond(w, request("/"), Format{MediaType: YAML}).List(configMaps, meta, items))
 	if w.Body.Len() < 200*(100<<10) || w.largest > 1<<20 {
 		t.Errorf("%d bytes came in pieces of up to %d", w.Body.Len(), w.largest)
 	}
 	for _, f := range []Format{{MediaType: YAML}, {MediaType: JSON, Pretty: true}} {
 		f.As, f.AsVersion, f.IncludeObject = AsTable, "v1", "Object"
 		w := httptest.NewRecorder()
-		if err := WriteList(w, request("/"), f, configMaps, meta, items); !apierrors.IsBadRequest(err) || w.Body.Len() > 0 {
+		if err := Respond(w, request("/"), f).List(configMaps, meta, items); !apierrors.IsBadRequest(err) || w.Body.Len() > 0 {
 			t.Errorf("a large table, %+v: %v, %d bytes", f, err, w.Body.Len())
 		}
 	}
@@ -98,7 +98,7 @@ func TestYAMLTakesTurns(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	write := func(bytes int) error {
-		return WriteObject(httptest.NewRecorder(), request("/").WithContext(gone), Format{MediaType: YAML}, http.StatusOK, configMaps, large(t, bytes))
+		return Respond(httptest.NewRecorder(), request("/").WithContext(gone), Format{MediaType: YAML}).Object(http.StatusOK, configMaps, large(t, bytes))
 	}
 	if err := write(2 * smallYAML); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("a large one: %v", err)
