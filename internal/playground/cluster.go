@@ -348,6 +348,22 @@ func (c *cluster) checkData(together ...*Node) error {
 	return errors.Join(errs...)
 }
 
+// removed reports whether a node knows that it was removed from the cluster: it would end as soon
+// as it is started.
+func (n *Node) removed() bool {
+	return errors.Is(membership.CheckRemoved(n.DataDir), membership.ErrRemoved)
+}
+
+// members are the nodes that were not removed from the cluster.
+func (c *cluster) members() (nodes []*Node) {
+	for _, n := range c.Nodes {
+		if !n.removed() {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
 // beside are the nodes that will run together when some are started: with those that run,
 // and, if none does, with all others, unless one of them was recovered: it begins alone.
 func (c *cluster) beside(nodes []*Node) []*Node {

@@ -90,10 +90,10 @@ func missingOf(st membership.ClusterStatus) string {
 	return strings.Join(out, "; ")
 }
 
-// stopped are the names of the nodes that do not run.
+// stopped are the names of the nodes that do not run, and could.
 func (c *cluster) stopped() (names []string) {
 	for _, n := range c.Nodes {
-		if !n.Running() {
+		if !n.Running() && !n.removed() {
 			names = append(names, n.Name)
 		}
 	}

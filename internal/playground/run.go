@@ -35,7 +35,7 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 		})
 	})
 	if err == nil {
-		if err = c.waitReady(ctx, messages, c.Nodes...); err == nil {
+		if err = c.waitReady(ctx, messages, c.members()...); err == nil {
 			c.printNextSteps(out, time.Since(began), o.Detach)
 		}
 	}
@@ -91,7 +91,11 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 	defer unlock()
 	c, err := planCluster(o)
 	if err == nil {
-		err = errors.Join(c.checkData(c.Nodes...), c.checkPorts(o, c.Nodes...))
+		nodes := c.members()
+		if len(nodes) == 0 {
+			err = fmt.Errorf("all nodes of %s were removed from their cluster. To begin again without its data: %s dev delete --data-dir %s", rel(dir), self(), rel(dir))
+		}
+		err = errors.Join(err, c.checkData(nodes...), c.checkPorts(o, nodes...))
 	}
 	if err != nil {
 		if _, none := os.Stat(clusterFile(dir)); errors.Is(none, fs.ErrNotExist) {
@@ -109,6 +113,10 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 		return nil, err
 	}
 	for _, n := range c.Nodes {
+		if n.removed() {
+			fmt.Fprintf(messages, "%s is not started: it was removed from the cluster\n", n.Name)
+			continue
+		}
 		if err := c.start(n); err != nil {
 			return c, err
 		}
@@ -169,6 +177,8 @@ func watch(ctx context.Context, c *cluster, exited <-chan struct{}, out io.Write
 		for _, n := range now.Nodes {
 			switch before := pids[n.Name]; {
 			case n.PID == before:
+			case n.PID == 0 && n.removed():
+				fmt.Fprintf(out, "%s was removed from the cluster, and has ended. Its log: %s\n", n.Name, rel(n.Log))
 			case n.PID == 0:
 				fmt.Fprintf(out, "%s has exited. Its log: %s\nStart it again:  %s dev start %s --data-dir %s\n", n.Name, rel(n.Log), self(), n.Name, rel(c.dir))
 			default:
@@ -186,28 +196,25 @@ func watch(ctx context.Context, c *cluster, exited <-chan struct{}, out io.Write
 
 // alreadyRuns is the refusal to start a playground of which nodes run.
 func (c *cluster) alreadyRuns() error {
-	var who, not []string
-	for _, n := range c.Nodes {
-		if n.Running() {
-			who = append(who, fmt.Sprintf("%s (pid %d)", n.Name, n.PID))
-		} else {
-			not = append(not, n.Name)
-		}
+	var who []string
+	for _, n := range c.runningNodes() {
+		who = append(who, fmt.Sprintf("%s (pid %d)", n.Name, n.PID))
 	}
 	dir := rel(c.dir)
-	if len(not) > 0 {
+	if not := c.stopped(); len(not) > 0 {
 		return fmt.Errorf("%s is running already: %s. To start the rest: %s dev start %s --data-dir %s", dir, words.And(who), self(), strings.Join(not, " "), dir)
 	}
 	return fmt.Errorf("%s is running already: %s. To stop it: %s dev stop --data-dir %s", dir, words.And(who), self(), dir)
 }
 
 func (c *cluster) printNextSteps(out io.Writer, took time.Duration, detached bool) {
-	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", words.Count(len(c.Nodes), "node", "nodes"), took.Seconds())
-	for _, n := range c.Nodes {
+	nodes := c.members()
+	fmt.Fprintf(out, "\nQuorate is ready: %s in %.1f s\n\n", words.Count(len(nodes), "node", "nodes"), took.Seconds())
+	for _, n := range nodes {
 		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
 	}
 	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
-	last := c.Nodes[len(c.Nodes)-1].Name
+	first, last := nodes[0], nodes[len(nodes)-1].Name
 	fmt.Fprintf(out, `
 Use it:          export KUBECONFIG=%s
                  kubectl create configmap hello --from-literal=to=world
@@ -215,7 +222,7 @@ Another node:    kubectl --context quorate-%s get configmap hello -o yaml
 See the nodes:   %s status --kubeconfig %s
 Break it:        kill -9 %d && kubectl --context quorate-%s get configmaps
 Mend it:         %s dev start %s --data-dir %s
-`, kubeconfig, last, self(), kubeconfig, c.Nodes[0].PID, last, self(), c.Nodes[0].Name, dir)
+`, kubeconfig, last, self(), kubeconfig, first.PID, last, self(), first.Name, dir)
 	if detached {
 		fmt.Fprintf(out, "Stop:            %s dev stop --data-dir %s\n", self(), dir)
 	} else {

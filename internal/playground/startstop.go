@@ -59,6 +59,10 @@ func startNodes(ctx context.Context, dir string, names []string) (*cluster, erro
 		if n.Running() {
 			return nil, fmt.Errorf("%s is running already (pid %d)", n.Name, n.PID)
 		}
+		if n.removed() {
+			return nil, fmt.Errorf("%s was removed from the cluster. To let it join again, without its data: rm -r %s && %s dev start %s --data-dir %s",
+				n.Name, rel(n.DataDir), self(), n.Name, rel(c.dir))
+		}
 	}
 	if err := errors.Join(c.checkData(c.beside(nodes)...), c.checkPorts(Options{}, nodes...)); err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -21,6 +23,7 @@ const askWithin = 2 * time.Second
 type NodeStatus struct {
 	Name    string     `json:"name"`
 	Running bool       `json:"running"`
+	Removed bool       `json:"removed,omitempty"` // from the cluster, for good
 	PID     int        `json:"pid,omitempty"`
 	Ready   bool       `json:"ready"`
 	Unready string     `json:"unready,omitempty"` // why
@@ -47,14 +50,9 @@ func ReadStatus(ctx context.Context, dir string) (*Status, error) {
 	return &st, nil
 }
 
-// Ready reports whether all nodes run and are ready.
+// Ready reports whether all nodes run and are ready, but those that were removed from the cluster.
 func (st *Status) Ready() bool {
-	for _, n := range st.Nodes {
-		if !n.Ready {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return !n.Ready && !n.Removed })
 }
 
 // status asks all nodes at once.
@@ -67,6 +65,7 @@ func (c *cluster) status(ctx context.Context) Status {
 	for i, n := range c.Nodes {
 		s := &out.Nodes[i]
 		*s = NodeStatus{Name: n.Name, Running: n.PID != 0, PID: n.PID, API: n.API, Log: n.Log}
+		s.Removed = !s.Running && n.removed()
 		switch {
 		case !s.Running:
 		case clientErr != nil:
@@ -105,42 +104,58 @@ func (n *Node) ask(ctx context.Context, client *http.Client, s *NodeStatus) {
 
 // Print writes the status as a table, with what to do next.
 func (st *Status) Print(out io.Writer) error {
-	running, ready := 0, 0
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSTATE\tPID\tUP\tAPI\tLOG")
+	running, ready := 0, 0
+	var stopped, removed []string
 	for _, n := range st.Nodes {
-		state, pid, up := "stopped", "-", "-"
-		if n.Running {
-			running++
-			state, pid = "not ready: "+n.Unready, fmt.Sprint(n.PID)
-			if n.Ready {
-				ready++
-				state = "ready"
-			}
-			if n.Started != nil {
-				up = time.Since(*n.Started).Round(time.Second).String()
-			}
-		}
+		state, pid, up := n.state()
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, state, pid, up, n.API, rel(n.Log))
+		switch {
+		case n.Running:
+			running++
+		case n.Removed:
+			removed = append(removed, n.Name)
+		default:
+			stopped = append(stopped, n.Name)
+		}
+		if n.Ready {
+			ready++
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	dir := rel(st.DataDir)
-	fmt.Fprintf(out, "\n%d of %s run, %d ready\n", running, words.Count(len(st.Nodes), "node", "nodes"), ready)
+	fmt.Fprintf(out, "\n%d of %s run, %d ready\n", running, words.Count(len(st.Nodes)-len(removed), "node", "nodes"), ready)
+	if len(removed) > 0 {
+		fmt.Fprintf(out, "Removed from the cluster: %s\n", words.And(removed))
+	}
 	switch {
 	case running == 0:
 		fmt.Fprintf(out, "Start:  %s dev --detach --data-dir %s\n", self(), dir)
-	case running < len(st.Nodes):
-		var stopped string
-		for _, n := range st.Nodes {
-			if !n.Running {
-				stopped += " " + n.Name
-			}
-		}
-		fmt.Fprintf(out, "Start the rest:  %s dev start%s --data-dir %s\n", self(), stopped, dir)
+	case len(stopped) > 0:
+		fmt.Fprintf(out, "Start the rest:  %s dev start %s --data-dir %s\n", self(), strings.Join(stopped, " "), dir)
 	default:
 		fmt.Fprintf(out, "Roles and lag:  %s status --kubeconfig %s\n", self(), rel(st.Kubeconfig))
 	}
 	return nil
+}
+
+// state is a node's in the table.
+func (n *NodeStatus) state() (state, pid, up string) {
+	switch {
+	case n.Removed:
+		return "removed", "-", "-"
+	case !n.Running:
+		return "stopped", "-", "-"
+	}
+	state, up = "not ready: "+n.Unready, "-"
+	if n.Ready {
+		state = "ready"
+	}
+	if n.Started != nil {
+		up = time.Since(*n.Started).Round(time.Second).String()
+	}
+	return state, fmt.Sprint(n.PID), up
 }

@@ -22,13 +22,13 @@ type Target struct {
 	TLS *tls.Config
 }
 
-// Running is the playground of a directory. All its nodes must run.
+// Running is the playground of a directory. All its nodes must run, but those that were removed from the cluster.
 func Running(dir string) (*Target, error) {
 	c, err := readCluster(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range c.Nodes {
+	for _, n := range c.members() {
 		if !n.Running() {
 			return nil, fmt.Errorf("%s does not run: start it with 'quorate dev start %s --data-dir %s'", n.Name, n.Name, dir)
 		}
@@ -80,7 +80,7 @@ func (c *cluster) target() (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{Dir: c.dir, Nodes: c.Nodes, TLS: config}, nil
+	return &Target{Dir: c.dir, Nodes: c.members(), TLS: config}, nil
 }
 
 // freePorts returns the first of n ports of loopback that nobody has, and of which
