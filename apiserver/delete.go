@@ -45,13 +45,11 @@ func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
 		return nil, err
 	}
 	o, err := c.deleteOptions(raw)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		// From here on what they say of a dry run is what the request does.
+		c.Options.DryRun = o.DryRun
 	}
-	// From here on the query's dry run is the request's.
-	c.Options.DryRun = o.DryRun
-	c.Kind.DryRun = c.Options.IsDryRun()
-	return o, nil
+	return o, c.writeOptions(err)
 }
 
 // deleteOptions are the request's: a body that is not empty wins over the query.

@@ -102,10 +102,8 @@ func (c *call) verb() error {
 		return c.watch()
 	case "create":
 		return c.create()
-	case "update":
-		return c.update()
-	case "patch":
-		return c.patch()
+	case "update", "patch":
+		return c.modify(objects.Whole)
 	case "delete":
 		return c.delete()
 	case "deletecollection":
@@ -130,16 +128,23 @@ func (c *call) subresource() error {
 	if f := own.Updates[name]; f != nil {
 		return c.put(f)
 	}
-	if take := own.Parts[name]; take != nil {
-		return c.subresourceOfPart(take)
-	}
-	switch name {
-	case "status":
-		return c.subresourceOfPart(objects.CopyStatus)
-	case "scale":
+	take := own.Parts[name]
+	switch {
+	case take != nil:
+	case name == "status":
+		take = objects.CopyStatus
+	case name == "scale":
 		return c.scale()
+	default:
+		return notImplemented(c.Resource.GroupResource(), name)
 	}
-	return notImplemented(c.Resource.GroupResource(), name)
+	switch c.Info.Verb {
+	case "get":
+		return c.get()
+	case "update", "patch":
+		return c.modify(objects.PartOf(take))
+	}
+	return status.NoSuchMethod()
 }
 
 func hasVerb(verbs []string, verb string) bool {

@@ -17,7 +17,7 @@ import (
 // type of k8s.io/api, as upstream decodes it. also are group versions whose objects of
 // that kind look the same and are taken for res's.
 func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...string) (f codec.Format, err error) {
-	if err = c.writeOptions("CreateOptions"); err != nil {
+	if err = c.writeOptions(c.Options.CheckModify("CreateOptions")); err != nil {
 		return
 	}
 	if f, err = c.format(res, codec.ShapeOther); err != nil {

@@ -7,23 +7,18 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 )
 
-// writeOptions is how a create, an update or a patch begins: its options are checked, as
-// the kind that upstream names in the error, and noted.
-func (c *call) writeOptions(kind string) error {
-	if err := c.Options.CheckModify(kind); err != nil {
-		return err
+// writeOptions is how every write begins, once its options were checked: it notes what they
+// say of it, whether it is a dry run, and who owns the fields that it writes. refused is what
+// the check has found.
+func (c *call) writeOptions(refused error) error {
+	if refused != nil {
+		return refused
 	}
-	c.noteWrite()
-	return nil
-}
-
-// noteWrite notes what the options of a write, which have been checked, say of it: whether
-// it is a dry run, and who owns the fields that it writes.
-func (c *call) noteWrite() {
 	c.Kind.DryRun = c.Options.IsDryRun()
 	if c.Manager = c.Options.FieldManager; c.Manager == "" {
 		c.Manager = managerOfAgent(c.r.UserAgent())
 	}
+	return nil
 }
 
 // managerOfAgent is upstream's rule: the User-Agent up to the first slash, its

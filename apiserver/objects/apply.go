@@ -13,18 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Applied is a configuration that a client applies.
-type Applied struct {
+// Apply merges a configuration into the object (server-side apply, KEP-555).
+type Apply struct {
+	// Tree is the target's Configuration, Model the object's.
 	Tree    tree.Object
 	Model   *schema.Model
 	Manager *fieldmanager.Manager
 }
 
-// Canonical is a configuration with its values in the form in which they are
+// canonical is a configuration with its values in the form in which they are
 // stored, so that to apply "1000m" where there is "1" is no conflict; upstream
 // compares the texts. What does not fit is left to the merge, which names it, and
 // nulls are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
-func Canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
+func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
 	fitted := runtime.DeepCopyJSON(sent)
 	dropNulls(fitted)
 	switch unknown, err := model.FitKeeping(fitted); {
@@ -82,13 +83,16 @@ func addNulls(v, from any) {
 	}
 }
 
-// ApplyNew creates the object that is applied.
-func (o *Op) ApplyNew(a Applied) (Change, error) {
-	obj, err := a.Manager.Apply(a.Manager.Nothing(), a.Tree, o.Options.FieldManager, o.Options.Forced())
+// insert creates the object that is applied.
+func (a Apply) insert(o *Op) (Change, error) {
+	merged, err := a.Manager.Apply(a.Manager.Nothing(), a.Tree, o.Options.FieldManager, o.Options.Forced())
 	if err != nil {
 		return Change{}, storage.Permanent{Err: applyError(err)}
 	}
-	obj, meta, err := o.fitMerged(a, obj)
+	if err := a.fit(o, merged); err != nil {
+		return Change{}, storage.Permanent{Err: err}
+	}
+	obj, meta, err := tree.WithOwnMeta(merged)
 	if err != nil {
 		return Change{}, storage.Permanent{Err: err}
 	}
@@ -98,32 +102,27 @@ func (o *Op) ApplyNew(a Applied) (Change, error) {
 	return o.decideInsert(obj, meta)
 }
 
-// Merged merges a configuration into the current version.
-func (o *Op) Merged(cur *mvcc.Version, a Applied) (old, obj tree.Object, err error) {
+// wanted is the whole object, whatever the target shows: fields are those of objects.
+func (a Apply) wanted(o *Op, _ Target, cur *mvcc.Version) (merged, old tree.Object, err error) {
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
-	result, err := a.Manager.Apply(old, a.Tree, o.Options.FieldManager, o.Options.Forced())
-	if err != nil {
+	if merged, err = a.Manager.Apply(old, a.Tree, o.Options.FieldManager, o.Options.Forced()); err != nil {
 		return nil, nil, applyError(err)
 	}
-	obj, meta, err := o.fitMerged(a, result)
-	if err != nil {
+	if err := a.fit(o, merged); err != nil {
 		return nil, nil, err
 	}
-	return old, obj, o.CheckIdentity(meta, cur)
+	return merged, old, o.checkSent(merged, cur)
 }
 
-// fitMerged brings the result of an apply, whose values are as the client wrote
-// them, into the form in which they are stored.
-func (o *Op) fitMerged(a Applied, result tree.Object) (obj, meta tree.Object, err error) {
-	if _, err := a.Model.Fit(result); err != nil {
-		return nil, nil, status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
+// fit brings what an apply has made, whose values are as the client wrote them, into the
+// form in which they are stored, and checks that it is the object that the path names.
+func (a Apply) fit(o *Op, merged tree.Object) error {
+	if _, err := a.Model.Fit(merged); err != nil {
+		return status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
 	}
-	if obj, meta, err = tree.WithOwnMeta(result); err != nil {
-		return nil, nil, err
-	}
-	return obj, meta, o.MatchPath(obj)
+	return o.MatchPath(merged)
 }
 
 // applyError words what the merge refuses. Upstream answers 500 for a

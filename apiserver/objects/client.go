@@ -76,7 +76,7 @@ func (c Client) Update(ctx context.Context, gvr apischema.GroupVersionResource, 
 	if err != nil {
 		return err
 	}
-	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (Change, error) { return o.DecideUpdate(sent, cur) })
+	_, err = o.Modify(Put{sent}, Whole)
 	return err
 }
 

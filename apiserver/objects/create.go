@@ -111,7 +111,7 @@ func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) erro
 			return err
 		}
 	}
-	if o.Applying {
+	if o.applying {
 		return nil
 	}
 	return o.Track(obj, old)

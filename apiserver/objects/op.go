@@ -34,8 +34,8 @@ type Op struct {
 	// Client says that somebody asks from outside: the node itself is spared what
 	// protects clients from each other, and takes no warnings.
 	Client bool
-	// Applying is a server-side apply, which has tracked its fields itself.
-	Applying bool
+	// applying is a server-side apply, which has tracked its fields itself.
+	applying bool
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims

@@ -10,18 +10,36 @@ import (
 // shared and are replaced, not changed.
 type Part func(o *Op, obj, sent, old tree.Object) error
 
-func (o *Op) ReplacePart(cur *mvcc.Version, sent, old tree.Object, take Part) (Change, error) {
-	obj, meta, err := tree.WithOwnMeta(old)
+// PartOf is the target that shows the whole object and takes a part of it.
+func PartOf(take Part) Target { return part{copy: take} }
+
+type part struct {
+	itself
+	copy Part
+}
+
+func (part) inserts() bool { return false }
+
+func (part) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
+	return o.checkSent(sent, cur)
+}
+
+func (p part) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
+	obj, err := o.withFieldsOf(sent, old)
 	if err != nil {
-		return Change{}, err
+		return nil, err
 	}
-	if o.Applying {
+	return obj, p.copy(o, obj, sent, old)
+}
+
+// withFieldsOf is old with metadata of its own; if what was sent is the outcome of an apply,
+// that says who owns the fields.
+func (o *Op) withFieldsOf(sent, old tree.Object) (tree.Object, error) {
+	obj, meta, err := tree.WithOwnMeta(old)
+	if err == nil && o.applying {
 		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	}
-	if err := take(o, obj, sent, old); err != nil {
-		return Change{}, err
-	}
-	return o.Replace(cur, obj, old)
+	return obj, err
 }
 
 // CopyStatus is the part of the status subresource. Built-in kinds take labels and

@@ -14,49 +14,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Patched applies a patch to the current version and returns the decoded
-// version and the patched object, which has metadata of its own and names the
-// same object.
-func (o *Op) Patched(cur *mvcc.Version, p *patch.Patch, model *schema.Model) (old, obj tree.Object, err error) {
+// Patch applies a patch to what the target shows.
+type Patch struct{ *patch.Patch }
+
+func (p Patch) insert(o *Op) (Change, error) { return Change{}, o.NotFound() }
+
+func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Object, err error) {
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
-	result, err := p.Apply(old, model.PatchMeta())
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := CheckKind(result, o.Resource.GVK()); err != nil {
-		return nil, nil, err
-	}
-	unknown, err := model.Fit(result)
-	if err != nil {
-		return nil, nil, o.UnfitPatch(p, err)
-	}
-	if err := o.PatchFindings(p, unknown); err != nil {
-		return nil, nil, err
-	}
-	obj, meta, err := tree.WithOwnMeta(result)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := o.MatchPath(obj); err != nil {
-		return nil, nil, err
-	}
-	// Another uid is an attempt to change it, which validation refuses; a PUT of an
-	// object with another uid is about another object.
-	return old, obj, o.checkRevision(meta, cur)
+	sent, err = on.patched(o, p.Patch, old, cur)
+	return sent, old, err
 }
 
-// UnfitPatch is the answer to a patch whose result has a value of the wrong type.
-func (o *Op) UnfitPatch(p *patch.Patch, err error) error {
-	return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
-		field.Invalid(field.NewPath("patch"), string(p.Raw), err.Error()),
-	})
+// fitPatched makes what a patch has made fit the model, and checks that it is the object that
+// the path names.
+func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model) error {
+	unknown, err := model.Fit(patched)
+	if err != nil {
+		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
+			field.Invalid(field.NewPath("patch"), string(p.Raw), err.Error()),
+		})
+	}
+	if err := o.patchFindings(p, unknown); err != nil {
+		return err
+	}
+	return o.MatchPath(patched)
 }
 
-// PatchFindings deals with unknown and duplicate fields of a patch. What is
+// patchFindings deals with unknown and duplicate fields of a patch. What is
 // stored has none, so the result's are the patch's.
-func (o *Op) PatchFindings(p *patch.Patch, unknown []string) error {
+func (o *Op) patchFindings(p *patch.Patch, unknown []string) error {
 	findings := Findings(p.Duplicates, unknown)
 	if len(findings) == 0 {
 		return nil

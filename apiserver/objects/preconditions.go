@@ -31,7 +31,16 @@ func parseObjectRevision(meta tree.Object) (proto.Revision, error) {
 	return proto.Revision(n), nil
 }
 
-// CheckIdentity checks the uid and resourceVersion that a body or a patch names
+// checkSent is CheckIdentity of a whole body.
+func (o *Op) checkSent(sent tree.Object, cur *mvcc.Version) error {
+	meta, err := tree.Meta(sent)
+	if err != nil {
+		return err
+	}
+	return o.CheckIdentity(meta, cur)
+}
+
+// CheckIdentity checks the uid and resourceVersion that the metadata of a body or a patch names
 // against the current version.
 func (o *Op) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
 	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
@@ -40,7 +49,7 @@ func (o *Op) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
 	return o.checkRevision(meta, cur)
 }
 
-// checkRevision is checkIdentity without the uid.
+// checkRevision is CheckIdentity without the uid.
 func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
 	switch {

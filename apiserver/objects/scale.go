@@ -2,6 +2,8 @@ package objects
 
 import (
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -12,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ScaleResource is the Scale as a resource of its own, for decoding, negotiation
+// scaleKind is the Scale as a resource of its own, for decoding, negotiation
 // and answers.
-var ScaleKind = &kinds.Resource{
+var scaleKind = &kinds.Resource{
 	Group: "autoscaling", Version: "v1", Kind: "Scale", Plural: "scales", Singular: "scale",
 	Namespaced: true, Model: "io.k8s.api.autoscaling.v1.Scale",
 }
 
-// ScaleOf shows an object as a Scale.
-func (o *Op) ScaleOf(obj tree.Object) tree.Object {
+// scaleOf shows an object as a Scale.
+func (o *Op) scaleOf(obj tree.Object) tree.Object {
 	meta, _ := obj["metadata"].(tree.Object)
 	shown := tree.Object{}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
@@ -41,7 +43,7 @@ func (o *Op) ScaleOf(obj tree.Object) tree.Object {
 		}
 	}
 	return tree.Object{
-		"kind": ScaleKind.Kind, "apiVersion": ScaleKind.GroupVersion().String(),
+		"kind": scaleKind.Kind, "apiVersion": scaleKind.GroupVersion().String(),
 		"metadata": shown, "spec": spec, "status": state,
 	}
 }
@@ -73,36 +75,71 @@ func selectorText(v any) string {
 	return ""
 }
 
-// ApplyScale writes a Scale's spec.replicas into the object.
-func (o *Op) ApplyScale(cur *mvcc.Version, sent, old tree.Object) (Change, error) {
-	meta, err := tree.Meta(sent)
+// Scale is the number of replicas of an object, which is shown as a Scale.
+var Scale Target = scale{}
+
+type scale struct{}
+
+func (scale) Kind(*Op) *kinds.Resource { return scaleKind }
+
+func (scale) Shown(o *Op, obj tree.Object) tree.Object { return o.scaleOf(obj) }
+
+// Configuration is the object as far as a Scale shows it.
+func (scale) Configuration(o *Op, body tree.Object, _ *schema.Model) (tree.Object, error) {
+	if _, err := CheckKind(body, scaleKind.GVK()); err != nil {
+		return nil, err
+	}
+	sent, err := tree.Meta(body)
 	if err != nil {
-		return Change{}, err
+		return nil, err
 	}
-	if err := o.CheckIdentity(meta, cur); err != nil {
-		return Change{}, err
+	meta := tree.Object{}
+	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion"} {
+		if v, ok := sent[name]; ok {
+			meta[name] = v
+		}
 	}
-	obj, _, err := tree.WithOwnMeta(old)
-	if err != nil {
-		return Change{}, err
+	c := tree.Object{"kind": o.Resource.Kind, "apiVersion": o.Resource.GroupVersion().String(), "metadata": meta}
+	if replicas := tree.Lookup(body, "spec.replicas"); replicas != nil {
+		err = tree.Set(c, o.Subresource.SpecReplicas, replicas)
 	}
-	return o.Rescale(cur, obj, old, tree.Lookup(sent, "spec.replicas"))
+	return c, err
 }
 
-// Rescale writes a number of replicas into obj, which has metadata of its own.
-func (o *Op) Rescale(cur *mvcc.Version, obj, old tree.Object, wanted any) (Change, error) {
-	replicas, _ := tree.Int(wanted)
+func (scale) inserts() bool { return false }
+
+// match leaves it to take, which also a patch comes by.
+func (scale) match(*Op, tree.Object, *mvcc.Version) error { return nil }
+
+func (scale) patched(o *Op, p *patch.Patch, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
+	model, err := ModelOf(scaleKind)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := p.Apply(o.scaleOf(old), model.PatchMeta())
+	if err != nil {
+		return nil, err
+	}
+	return sent, o.fitPatched(p, sent, model)
+}
+
+func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object, error) {
+	if err := o.checkSent(sent, cur); err != nil {
+		return nil, err
+	}
+	obj, err := o.withFieldsOf(sent, old)
+	if err != nil {
+		return nil, err
+	}
+	at := "spec.replicas"
+	if o.applying {
+		at = o.Subresource.SpecReplicas // what was merged is the object
+	}
+	replicas, _ := tree.Int(tree.Lookup(sent, at))
 	if replicas < 0 && !o.Resource.Custom { // whose validation looks at the field
-		return Change{}, status.Invalid(ScaleKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
+		return nil, status.Invalid(scaleKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
 		})
 	}
-	if err := tree.Set(obj, o.Subresource.SpecReplicas, replicas); err != nil {
-		return Change{}, err
-	}
-	ch, err := o.Replace(cur, obj, old)
-	if ch.None {
-		ch.Object = old
-	}
-	return ch, err
+	return obj, tree.Set(obj, o.Subresource.SpecReplicas, replicas)
 }

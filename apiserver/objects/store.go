@@ -64,7 +64,8 @@ type Config struct {
 type Store struct {
 	Config // it does not change
 
-	fields fieldManagers
+	updater storage.Updater // of writes, but for who is told of their retries
+	fields  fieldManagers
 	// conversions is what webhooks made.
 	conversions *conversions
 	// tablesOf is of the registry that was served last.
@@ -74,6 +75,7 @@ type Store struct {
 // NewStore returns a store of objects. It starts nothing.
 func NewStore(cfg Config) *Store {
 	s := &Store{Config: cfg, conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
 	s.fields.convert = s.convertBetween
 	return s
 }

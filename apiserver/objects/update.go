@@ -1,6 +1,9 @@
 package objects
 
 import (
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -20,36 +23,102 @@ func (o *Op) MatchPath(obj tree.Object) error {
 	return tree.MatchName(meta, o.Info.Name)
 }
 
-func (o *Op) DecideUpdate(sent tree.Object, cur *mvcc.Version) (Change, error) {
-	obj, meta, err := tree.WithOwnMeta(sent)
+// Put replaces what the target shows by a body, which fits its model.
+type Put struct{ Sent tree.Object }
+
+// insert is create-on-update, for the kinds that have it.
+func (p Put) insert(o *Op) (Change, error) {
+	obj, meta, err := tree.WithOwnMeta(p.Sent)
 	if err != nil {
 		return Change{}, err
 	}
-	rev, err := parseObjectRevision(meta)
-	switch {
+	switch rev, err := parseObjectRevision(meta); {
 	case err != nil:
 		return Change{}, err
-	case cur == nil && o.Resource.CreateOnUpdate && rev == 0:
+	case o.Resource.CreateOnUpdate && rev == 0:
 		return o.decideInsert(obj, meta)
-	case cur == nil:
-		return Change{}, o.NotFound()
-	case rev == 0 && !o.Resource.UnconditionalUpdate:
-		return Change{}, storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
 	}
-	if err := o.CheckIdentity(meta, cur); err != nil {
-		return Change{}, err
-	}
-	old, err := o.Decode(cur)
-	if err != nil {
-		return Change{}, err
-	}
-	if o.Resource.Subresource("status") != nil {
-		tree.CopyField(obj, old, "status")
-	}
-	return o.Replace(cur, obj, old)
+	return Change{}, o.NotFound()
 }
 
-// decideInsert is create-on-update.
+func (p Put) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Object, err error) {
+	if err := on.match(o, p.Sent, cur); err != nil {
+		return nil, nil, err
+	}
+	old, err = o.Decode(cur)
+	return p.Sent, old, err
+}
+
+// Whole is the object itself, but for a status that is a subresource.
+var Whole Target = whole{}
+
+type whole struct{ itself }
+
+func (whole) inserts() bool { return true }
+
+func (whole) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
+	meta, err := tree.Meta(sent)
+	if err != nil {
+		return err
+	}
+	rev, err := parseObjectRevision(meta)
+	if err == nil && rev == 0 && !o.Resource.UnconditionalUpdate {
+		err = storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
+	}
+	if err != nil {
+		return err
+	}
+	return o.CheckIdentity(meta, cur)
+}
+
+func (whole) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
+	obj, _, err := tree.WithOwnMeta(sent)
+	if err == nil && o.Resource.Subresource("status") != nil {
+		tree.CopyField(obj, old, "status")
+	}
+	return obj, err
+}
+
+// itself is what targets have in common that show the object as it is.
+type itself struct{}
+
+func (itself) Kind(o *Op) *kinds.Resource { return o.Resource }
+
+func (itself) Shown(_ *Op, obj tree.Object) tree.Object { return obj }
+
+func (itself) Configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error) {
+	c, err := canonical(body, model)
+	if err != nil {
+		return nil, status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
+	}
+	return c, nil
+}
+
+func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version) (tree.Object, error) {
+	model, err := o.Model()
+	if err != nil {
+		return nil, err
+	}
+	obj, err := p.Apply(old, model.PatchMeta())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := CheckKind(obj, o.Resource.GVK()); err != nil {
+		return nil, err
+	}
+	if err := o.fitPatched(p, obj, model); err != nil {
+		return nil, err
+	}
+	// Another uid is an attempt to change it, which validation refuses; a PUT of an
+	// object with another uid is about another object.
+	meta, err := tree.Meta(obj)
+	if err != nil {
+		return nil, err
+	}
+	return obj, o.checkRevision(meta, cur)
+}
+
+// decideInsert creates an object that was put or applied.
 func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 	if err := o.authorizeAlso("create"); err != nil {
 		return Change{}, err
@@ -95,14 +164,16 @@ func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object
 	if o.Released(obj, meta, oldMeta) {
 		op = proto.Op_OP_DELETE
 	}
-	if o.Applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
+	if o.applying && onlyTimesDiffer(obj, old, meta, oldMeta) {
 		tree.CopyField(meta, oldMeta, "managedFields")
 	}
 	ch, err := o.EncodeChange(op, obj)
 	if err != nil {
 		return Change{}, err
 	}
-	ch.None = op == proto.Op_OP_PUT && unchanged(&ch, cur)
+	if ch.None = op == proto.Op_OP_PUT && unchanged(&ch, cur); ch.None {
+		ch.Object = old // with its resourceVersion
+	}
 	return ch, nil
 }
 

@@ -49,7 +49,8 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 		did storage.Result
 	)
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
-	r := storage.Updater{Store: o.Store.Storage, Confirm: o.Store.Confirm, Retried: func() { o.Store.Retried(&o.Kind) }}
+	r := o.Store.updater
+	r.Retried = func() { o.Store.Retried(&o.Kind) }
 	did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
 		if err != nil || ch.None || o.Options.IsDryRun() {
