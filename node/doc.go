@@ -2,13 +2,20 @@
 // storage, in this process. The command quorate is this package behind flags; tests and tools embed
 // it the same way.
 //
-//	c := node.Defaults()
-//	c.DataDir, c.BootstrapExpect = dir, 1
-//	n, err := node.Open(ctx, c)
-//	...
-//	defer n.Close()
-//	go n.Run(ctx)
-//	err = n.Ready(ctx)
+//	// serve runs a cluster of one node until ctx ends.
+//	func serve(ctx context.Context, dir string) error {
+//		c := node.Defaults()
+//		c.DataDir, c.BootstrapExpect = dir, 1
+//		c.APIListen, c.PeerListen = "127.0.0.1:6443", "127.0.0.1:7443"
+//		n, err := node.Open(ctx, c)
+//		if err != nil {
+//			return err
+//		}
+//		return errors.Join(n.Run(ctx), n.Close())
+//	}
+//
+// The package's example has open listeners instead of addresses, waits until the node is ready, and
+// is its client.
 //
 // Types to know:
 //
