@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,18 +37,14 @@ type AdminClient struct {
 
 // NewAdminClient makes a client from a kubeconfig with a client certificate.
 func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
-	cert, err := tls.X509KeyPair(k.Cert, k.Key)
+	config, err := k.TLS()
 	if err != nil {
-		return nil, fmt.Errorf("admin client: the kubeconfig's user has no client certificate: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(k.CA) {
-		return nil, errors.New("admin client: the kubeconfig has no CA")
+		return nil, fmt.Errorf("admin client: %w", err)
 	}
 	c := &AdminClient{http: &http.Client{
 		Timeout: maxChangeTime + 5*time.Second,
 		Transport: &http.Transport{
-			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}},
+			TLSClientConfig:     config,
 			TLSHandshakeTimeout: connectWithin,
 			ForceAttemptHTTP2:   true,
 			MaxIdleConns:        8,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/process"
+	"github.com/quorate/quorate/membership/pki"
 )
 
 // waitReady waits until the nodes are ready: until the processes that were started, and
@@ -190,20 +190,22 @@ func (c *cluster) client() (*http.Client, error) {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: config}}, nil
 }
 
+// tls trusts the cluster's CA and presents the administrator's certificate. The kubeconfig has the
+// same, but it may lie elsewhere, and be somebody else's by now.
 func (c *cluster) tls() (*tls.Config, error) {
-	ca, err := os.ReadFile(c.CAFile)
+	var k pki.Kubeconfig
+	for file, content := range map[string]*[]byte{c.CAFile: &k.CA, c.AdminCertFile: &k.Cert, c.AdminKeyFile: &k.Key} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		*content = b
+	}
+	config, err := k.TLS()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", c.dir, err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("%s holds no certificate", c.CAFile)
-	}
-	cert, err := tls.LoadX509KeyPair(c.AdminCertFile, c.AdminKeyFile)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13}, nil
+	return config, nil
 }
 
 // Bounds of what an error shows of a log.

@@ -2,6 +2,8 @@ package pki
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -30,6 +32,20 @@ type Kubeconfig struct {
 	// Current is the name of the current context. Default: the first one.
 	Current       string
 	CA, Cert, Key []byte // PEM
+}
+
+// TLS returns the configuration of its clients: they trust the cluster's CA and present the
+// administrator's certificate.
+func (k Kubeconfig) TLS() (*tls.Config, error) {
+	cert, err := tls.X509KeyPair(k.Cert, k.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's user has no client certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(k.CA) {
+		return nil, errors.New("the kubeconfig has no CA")
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
 }
 
 // Encode returns the file's content. The same value gives the same bytes.
@@ -144,7 +160,7 @@ func ReadKubeconfig(path, context string) (Kubeconfig, error) {
 	return k, nil
 }
 
-func parseKubeconfig(data []byte, context string, readFile func(string) ([]byte, error)) (Kubeconfig, error) {
+func parseKubeconfig(data []byte, context string, readFile fileReader) (Kubeconfig, error) {
 	var f kubeconfigFile
 	if err := yaml.Unmarshal(data, &f); err != nil || len(f.Clusters) == 0 && len(f.Contexts) == 0 {
 		return Kubeconfig{}, errNotKubeconfig
@@ -152,57 +168,72 @@ func parseKubeconfig(data []byte, context string, readFile func(string) ([]byte,
 	if context == "" {
 		context = f.Current
 	}
-	load := func(data, file string) ([]byte, error) {
-		if data == "" && file != "" {
-			return readFile(file)
-		}
-		return base64.StdEncoding.DecodeString(data)
-	}
 	out := Kubeconfig{Current: context}
-	var user string
-	add := func(name, cluster, ctxUser string) error {
-		for _, c := range f.Clusters {
-			if c.Name != cluster {
-				continue
-			}
-			ca, err := load(c.Cluster.CAData, c.Cluster.CAFile)
-			if err != nil {
-				return fmt.Errorf("cluster %s: %w", c.Name, err)
-			}
-			if len(out.Endpoints) == 0 {
-				out.CA, user = ca, ctxUser
-			} else if user != ctxUser || !bytes.Equal(ca, out.CA) {
-				return nil
-			}
-			out.Endpoints = append(out.Endpoints, Endpoint{Name: name, Server: c.Cluster.Server})
-		}
-		return nil
-	}
-	for _, first := range []bool{true, false} {
-		for _, c := range f.Contexts {
-			if (c.Name == context) != first {
-				continue
-			}
-			if err := add(c.Name, c.Context.Cluster, c.Context.User); err != nil && first {
-				return Kubeconfig{}, err
-			}
-		}
-		if len(out.Endpoints) == 0 {
-			var names []string
-			for _, c := range f.Contexts {
-				names = append(names, c.Name)
-			}
-			return Kubeconfig{}, fmt.Errorf("there is no context %q with a cluster; the contexts are: %s", context, strings.Join(names, ", "))
-		}
+	user, err := f.endpoints(&out, readFile)
+	if err != nil {
+		return Kubeconfig{}, err
 	}
 	for _, u := range f.Users {
 		if u.Name != user {
 			continue
 		}
 		var err1, err2 error
-		out.Cert, err1 = load(u.User.CertData, u.User.CertFile)
-		out.Key, err2 = load(u.User.KeyData, u.User.KeyFile)
+		out.Cert, err1 = readFile.load(u.User.CertData, u.User.CertFile)
+		out.Key, err2 = readFile.load(u.User.KeyData, u.User.KeyFile)
 		return out, errors.Join(err1, err2)
 	}
 	return Kubeconfig{}, fmt.Errorf("no user %q", user)
+}
+
+// endpoints gives k the servers of its current context, and then those of the others that have
+// the same CA and user: they are other nodes. It returns the user's name.
+func (f *kubeconfigFile) endpoints(k *Kubeconfig, readFile fileReader) (user string, err error) {
+	add := func(name, cluster, ctxUser string) error {
+		for _, c := range f.Clusters {
+			if c.Name != cluster {
+				continue
+			}
+			ca, err := readFile.load(c.Cluster.CAData, c.Cluster.CAFile)
+			if err != nil {
+				return fmt.Errorf("cluster %s: %w", c.Name, err)
+			}
+			if len(k.Endpoints) == 0 {
+				k.CA, user = ca, ctxUser
+			} else if user != ctxUser || !bytes.Equal(ca, k.CA) {
+				return nil
+			}
+			k.Endpoints = append(k.Endpoints, Endpoint{Name: name, Server: c.Cluster.Server})
+		}
+		return nil
+	}
+	var names []string
+	for _, c := range f.Contexts {
+		names = append(names, c.Name)
+		if c.Name != k.Current {
+			continue
+		}
+		if err := add(c.Name, c.Context.Cluster, c.Context.User); err != nil {
+			return "", err
+		}
+	}
+	if len(k.Endpoints) == 0 {
+		return "", fmt.Errorf("there is no context %q with a cluster; the contexts are: %s", k.Current, strings.Join(names, ", "))
+	}
+	for _, c := range f.Contexts {
+		if c.Name != k.Current {
+			_ = add(c.Name, c.Context.Cluster, c.Context.User) // a context that cannot be read is none of this cluster's
+		}
+	}
+	return user, nil
+}
+
+// fileReader reads what a kubeconfig keeps in other files.
+type fileReader func(path string) ([]byte, error)
+
+// load returns what a kubeconfig has as base64, or in a file.
+func (read fileReader) load(data, file string) ([]byte, error) {
+	if data == "" && file != "" {
+		return read(file)
+	}
+	return base64.StdEncoding.DecodeString(data)
 }
