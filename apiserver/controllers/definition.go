@@ -2,8 +2,22 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Definitions is what the loop over CustomResourceDefinitions needs.
@@ -55,4 +69,138 @@ func SettleDefinitions(ctx context.Context, api Definitions, log *slog.Logger) e
 			wait = definitionFirst
 		}
 	}
+}
+
+var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// WatchDefinitions returns a channel that is sent to when definitions may have
+// changed, and a function that ends it.
+func (l *Loops) WatchDefinitions() (<-chan struct{}, func(), error) {
+	return l.objects.WatchTable(crd.Table)
+}
+
+// SettleDefinitions gives definitions their names and conditions, and deletes the
+// objects of those that are being deleted. pending says that objects are still held.
+// The leader's node calls it: names are decided by one, from a state that is confirmed
+// to be current, each on the condition that the definition has not changed. What a
+// node serves follows from what was written alone, so all serve the same.
+func (l *Loops) SettleDefinitions(ctx context.Context) (pending bool, err error) {
+	if l.cfg.Definitions == nil {
+		return false, nil
+	}
+	if err := l.objects.Confirm(ctx); err != nil {
+		return true, fmt.Errorf("settle definitions: %w", err)
+	}
+	res := l.objects.Kinds().Lookup(definitionsGVR)
+	if res == nil {
+		return false, nil // switched off
+	}
+	definitions := l.cfg.Definitions.Definitions()
+	var failed []error
+	for _, d := range crd.AcceptNames(definitions, l.objects.Now()) {
+		if err := l.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	for _, d := range definitions {
+		if d.Terminating() && slices.Contains(d.Metadata.Finalizers, crd.Finalizer) {
+			held, err := l.endDefinition(ctx, res, d)
+			pending = pending || held
+			if err != nil {
+				failed = append(failed, fmt.Errorf("delete definition %s: %w", d.Metadata.Name, err))
+			}
+		}
+	}
+	return pending || len(failed) > 0, errors.Join(failed...)
+}
+
+// endDefinition deletes a definition's objects and, when none is left, lets it go.
+func (l *Loops) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition) (held bool, err error) {
+	state := d.Status.DeepCopy()
+	if !d.Established() {
+		crd.SetCondition(state, crd.TerminatingNever, l.objects.Now())
+		return false, l.writeDefinition(ctx, res, d, state, true)
+	}
+	if !crd.Deleting(state) {
+		// The next round finds it written.
+		crd.SetCondition(state, crd.TerminatingNow, l.objects.Now())
+		return true, l.writeDefinition(ctx, res, d, state, false)
+	}
+	remaining, err := l.deleteObjects(ctx, d.Storage())
+	switch {
+	case err != nil:
+		if crd.SetCondition(state, crd.TerminatingFailed(err), l.objects.Now()) && ctx.Err() == nil {
+			err = errors.Join(err, l.writeDefinition(ctx, res, d, state, false))
+		}
+		return true, err
+	case remaining > 0:
+		if l.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, l.objects.Now()) {
+			return true, l.writeDefinition(ctx, res, d, state, false)
+		}
+		return true, nil
+	}
+	crd.SetCondition(state, crd.TerminatingDone, l.objects.Now())
+	return false, l.writeDefinition(ctx, res, d, state, true)
+}
+
+// heldInstances is how long instances may be held by their finalizers before the
+// definition's condition says so.
+const heldInstances = 5 * time.Second
+
+// deleteObjects deletes all objects of a resource, in the way of an ordinary delete,
+// and returns how many are still there.
+func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaining int, err error) {
+	if res == nil {
+		return 0, nil
+	}
+	versions, err := l.objects.Range(res.Table(), "")
+	if err != nil {
+		return 0, err
+	}
+	background := metav1.DeletePropagationBackground
+	options := &metav1.DeleteOptions{PropagationPolicy: &background}
+	for _, v := range versions {
+		namespace, name := objects.SplitKey(res, v.Key)
+		o := l.objects.System(ctx, res, namespace, name, "delete")
+		w, err := o.DeleteAs(objects.AsServer, options)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return 0, fmt.Errorf("delete %s %s: %w", res.GroupResource(), v.Key, err)
+		case !w.Deleted:
+			remaining++
+		}
+	}
+	return remaining, nil
+}
+
+// writeDefinition writes a status, and takes the finalizer off, if the definition is
+// still as it was decided on; otherwise the next round decides again.
+func (l *Loops) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, release bool) error {
+	shown, err := crd.StatusTree(state)
+	if err != nil {
+		return err
+	}
+	o := l.objects.System(ctx, res, "", d.Metadata.Name, "update")
+	o.Info.Subresource, o.Subresource = "status", res.Subresource("status")
+	_, err = o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
+		if cur == nil || cur.Revision != d.Stored.Revision {
+			return objects.Change{None: true}, nil
+		}
+		old, err := codec.DecodeStored(res, cur)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		obj, meta, err := tree.WithOwnMeta(old)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		obj["status"] = shown
+		if release {
+			list, _ := tree.Strings(meta["finalizers"])
+			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
+		}
+		return o.Replace(cur, obj, old)
+	})
+	return err
 }

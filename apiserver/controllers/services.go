@@ -2,8 +2,20 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/builtin"
+	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Services is what the loop over Services' addresses and ports needs.
@@ -49,4 +61,139 @@ func TendServices(ctx context.Context, api Services, log *slog.Logger) error {
 		}
 		timer.Reset(next)
 	}
+}
+
+// defaultBlock is the name of the ServiceCIDR that says what the command line says.
+const defaultBlock = "kubernetes"
+
+// EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
+// none. It is idempotent; the leader's node calls it.
+func (l *Loops) EnsureServiceCIDR(ctx context.Context) error {
+	res := l.objects.Kinds().Lookup(builtin.BlocksGVR)
+	if res == nil {
+		return nil
+	}
+	if v, err := l.objects.Current(res.Table(), defaultBlock); err != nil || v != nil {
+		return err
+	}
+	cidrs := make([]any, len(l.cfg.ServiceBlocks))
+	for i, b := range l.cfg.ServiceBlocks {
+		cidrs[i] = b.String()
+	}
+	o := l.objects.System(ctx, res, "", defaultBlock, "create")
+	obj := tree.Object{
+		"kind": res.Kind, "apiVersion": res.GroupVersion().String(),
+		"metadata": tree.Object{"name": defaultBlock}, "spec": tree.Object{"cidrs": cidrs},
+	}
+	if _, err := o.Create(obj); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("ensure the range of service addresses: %w", err)
+	}
+	return nil
+}
+
+// claimRepair remembers between rounds which rows nobody holds, and since when.
+type claimRepair struct {
+	sync.Mutex
+	orphans map[objects.Claimed]time.Time
+}
+
+// RepairClaims removes the addresses and ports that no object has held for some
+// time, and makes the rows that are missing. A node that died between the
+// entries of a write leaves the former; Services from before there were claims
+// have the latter. For one caller at a time.
+func (l *Loops) RepairClaims(ctx context.Context) error {
+	l.repair.Lock()
+	defer l.repair.Unlock()
+	if err := l.objects.Confirm(ctx); err != nil {
+		return fmt.Errorf("repair of claims: %w", err)
+	}
+	var failed []error
+	for name, h := range l.objects.Strategies {
+		if h.Held == nil {
+			continue
+		}
+		for _, res := range l.objects.Kinds().All() {
+			if res.CodeName() == name {
+				failed = append(failed, l.repairClaimsOf(ctx, res, h))
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (l *Loops) repairClaimsOf(ctx context.Context, res *kinds.Resource, h *objects.Strategy) error {
+	// Rows first: an object that is written meanwhile has made its rows before.
+	rows, err := l.claimRows()
+	if err != nil {
+		return err
+	}
+	versions, err := l.objects.Range(res.Table(), "")
+	if err != nil {
+		return err
+	}
+	made, held := map[objects.ClaimKey]bool{}, map[objects.ClaimKey]bool{}
+	for _, row := range rows {
+		made[row.ClaimKey] = true
+	}
+	var failed []error
+	for _, v := range versions {
+		obj, err := codec.DecodeStored(res, v)
+		if err != nil {
+			return err
+		}
+		for _, k := range h.Held(obj) {
+			held[k] = true
+			if !made[k] {
+				failed = append(failed, l.reclaim(ctx, res, obj, k))
+			}
+		}
+	}
+	orphans := map[objects.Claimed]time.Time{}
+	for _, row := range rows {
+		if held[row.ClaimKey] {
+			continue
+		}
+		since, known := l.repair.orphans[row]
+		if !known {
+			since = time.Now()
+		}
+		if time.Since(since) < l.cfg.OrphanAge {
+			orphans[row] = since
+			continue
+		}
+		l.objects.Log.Info("released an orphaned service address or port", "claim", row.Table+"/"+row.Key)
+		l.objects.System(ctx, res, "", "", "delete").Unclaim(row.ClaimKey, row.Revision)
+	}
+	l.repair.orphans = orphans
+	return errors.Join(failed...)
+}
+
+// claimRows are all rows that writes have made.
+func (l *Loops) claimRows() ([]objects.Claimed, error) {
+	var rows []objects.Claimed
+	for _, table := range [...]string{builtin.AddressesTable, builtin.NodePortsTable} {
+		page, _, err := l.objects.Scan(table, consistency.Plan{Mode: consistency.Any}, 0, mvcc.Query{})
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Versions {
+			if by, _ := v.Labels.Lookup(builtin.ManagedByLabel); table == builtin.AddressesTable && by != builtin.ManagedByUs {
+				continue // somebody else's IPAddress
+			}
+			rows = append(rows, objects.Claimed{ClaimKey: objects.ClaimKey{Table: table, Key: v.Key}, Revision: v.Revision})
+		}
+	}
+	return rows, nil
+}
+
+// reclaim makes a row that an object holds without it.
+func (l *Loops) reclaim(ctx context.Context, res *kinds.Resource, obj tree.Object, k objects.ClaimKey) error {
+	meta := tree.As(obj["metadata"])
+	o := l.objects.System(ctx, res, tree.Text(meta, "namespace"), tree.Text(meta, "name"), "update")
+	err := builtin.ClaimAgain(o, k)
+	if errors.Is(err, objects.ErrTaken) {
+		return nil // made meanwhile, or by somebody who needs no row of ours
+	}
+	return err
 }
