@@ -278,7 +278,7 @@ func (e *env) defineWidgets() *kinds.Resource {
 		e.t.Fatalf("define: %d %s", w.StatusCode, answer)
 	}
 	for limit := time.Now().Add(patience); ; {
-		res := e.definitions().Lookup(schema.GroupVersionResource{Group: "x.example", Version: "v1", Resource: "widgets"})
+		res := e.definitions.Current().Lookup(schema.GroupVersionResource{Group: "x.example", Version: "v1", Resource: "widgets"})
 		if res != nil {
 			return res
 		}

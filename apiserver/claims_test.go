@@ -1,16 +1,11 @@
 package apiserver_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -109,40 +104,4 @@ func (e *env) keys(table string) (keys []string) {
 		keys = append(keys, v.Key)
 	}
 	return keys
-}
-
-// Rows that nobody holds go, rows that are missing come.
-func TestRepairClaims(t *testing.T) {
-	e := newEnv(t, func(c *apiserver.Config) { c.Limits.OrphanAge = time.Nanosecond })
-	w, answer := e.do(http.MethodPost, "/api/v1/namespaces/default/services", nil, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`)
-	if w.StatusCode != http.StatusCreated {
-		t.Fatal(answer)
-	}
-	ip, _ := field(t, answer, "spec", "clusterIP").(string)
-	// As a node leaves it that dies between the entries of a write.
-	for _, op := range []*proto.Write{
-		{Table: "quorate/nodeports", Key: "32000", Op: proto.Op_OP_PUT, Value: []byte("{}")},
-		{Table: "ipaddresses.networking.k8s.io", Key: ip, Op: proto.Op_OP_DELETE},
-	} {
-		op.RequestId = []byte(strings.Repeat(op.Key, 16))[:16]
-		if _, err := e.store.Propose(context.Background(), op); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// An IPAddress of somebody else is none of ours.
-	if w, answer := e.do(http.MethodPost, "/apis/networking.k8s.io/v1/ipaddresses", nil, `{"metadata":{"name":"10.0.0.200"},"spec":{"parentRef":{"resource":"services","namespace":"default","name":"z"}}}`); w.StatusCode != http.StatusCreated {
-		t.Fatal(answer)
-	}
-	for range 2 { // found in the first round, removed in the second
-		if err := e.api.Loops().RepairClaims(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if got := fmt.Sprint(e.keys("ipaddresses.networking.k8s.io")); !strings.Contains(got, ip) || !strings.Contains(got, "10.0.0.200") {
-		t.Errorf("addresses: %s", got)
-	}
-	if got := e.keys("quorate/nodeports"); len(got) != 1 {
-		t.Errorf("ports: %s", got)
-	}
 }

@@ -38,7 +38,7 @@ func TestCreateRacesDeletion(t *testing.T) {
 	if w, body := e.do(http.MethodPatch, routesV1+"/held", http.Header{"Content-Type": {"application/merge-patch+json"}}, `{"metadata":{"finalizers":["example.com/hold"]}}`); w.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s", w.StatusCode, body)
 	}
-	before := e.definitions()
+	before := e.definitions.Current()
 	if w, body := e.do(http.MethodDelete, definitionsPath+routesDefinition, nil, ""); w.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s", w.StatusCode, body)
 	}

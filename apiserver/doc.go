@@ -17,7 +17,6 @@
 //   - builtin: what kinds have as code. kinds, schema: what they have as data.
 //   - admission: what may change or refuse a write; an interface, no plugins yet.
 //   - tree: decoded objects, their metadata and conditions.
-//   - controllers: what the leader's node does with objects by itself.
 //
 // The way of a request: ServeHTTP (handler.go) goes through the steps of the door, a
 // list, in order. The last one, dispatch (dispatch.go), finds the verb and reads its

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/fairness"
 	flowcontrol "k8s.io/api/flowcontrol/v1"
 )
@@ -37,18 +38,15 @@ func newFairEnv(t *testing.T, seats int, change ...func(*apiserver.Config)) *env
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	stored := fairness.NewView(e.store, slog.New(slog.DiscardHandler))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := e.api.FollowFlowControl(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	wg.Go(func() {
-		if err := e.api.KeepFlowControl(ctx); err != nil {
+		if err := controller.Follow(ctx, stored, e.api.Objects().WatchTable); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.FlowControlController}, FlowControl: stored})
 	return e
 }
 

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/proto"
 )
 
 // One stored value that is no object does not keep the garbage collector from the others.
 func TestGarbageBesideBadValue(t *testing.T) {
-	e := newEnv(t, nil)
+	e := newEnv(t, func(c *apiserver.Config) { c.GarbageCollector = true })
 	for _, name := range []string{"before", "after"} {
 		if _, err := e.store.Propose(t.Context(), &proto.Write{
 			Table: "configmaps", Key: "default/bad-" + name, Op: proto.Op_OP_PUT, Value: []byte(`"no object"`), Uid: name, RequestId: fmt.Appendf(nil, "%016s", name),

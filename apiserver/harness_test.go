@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -40,7 +39,7 @@ type env struct {
 	store  apiserver.Store
 	reads  objects.Reads
 	// definitions are the resources that are served at the time.
-	definitions func() *kinds.Registry
+	definitions *crd.Registry
 }
 
 // admin is everybody, with every permission.
@@ -69,7 +68,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	cfg := apiserver.Config{
 		Authorizer: auth.Roles(roles, roles.Empty), Roles: roles,
 		Store: mem, Reads: reader,
-		Kinds: definitions.Current, Definitions: definitions,
+		Kinds:         definitions.Current,
 		Authenticator: admin{},
 		Discovery:     http.NotFoundHandler(),
 
@@ -82,7 +81,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{t: t, mem: mem, definitions: definitions.Current, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
+	e := &env{t: t, mem: mem, definitions: definitions, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
 	e.http.EnableHTTP2 = true
 	e.http.StartTLS()
 	e.url, e.client = e.http.URL, e.http.Client()
@@ -98,47 +97,55 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 			t.Errorf("close store: %v", err)
 		}
 	})
-	if err := api.Loops().EnsureNamespaces(context.Background()); err != nil {
+	if err := e.loops(controllers.Config{}).EnsureNamespaces(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
-// those are the controllers that change nothing but what clients made.
-var those = []controllers.Name{controllers.NamespaceController, controllers.GarbageController, controllers.EventTTLController}
+// loops are the controllers over the objects of the server.
+func (e *env) loops(cfg controllers.Config) *controllers.Loops {
+	cfg.Published, cfg.Definitions, cfg.Observer = e.store.Published, e.definitions, failures{e.t}
+	return controllers.NewLoops(e.api.Objects(), cfg)
+}
 
-// runControllers runs what a leader runs until the end of the test.
-func (e *env) runControllers() {
+// failures tells the log of a test which controllers failed.
+type failures struct{ t testing.TB }
+
+func (failures) ControllerRuns(string, bool)    {}
+func (f failures) ControllerFailed(name string) { f.t.Logf("%s failed", name) }
+
+// leading is a node that leads all the time.
+type leading struct{}
+
+func (leading) IsLeader() bool                 { return true }
+func (leading) LeaderChanged() <-chan struct{} { return nil }
+
+// run runs controllers until stop is called, or the test ends.
+func (e *env) run(cfg controllers.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for name, run := range controllers.Make(e.api.Loops(), e.api.Objects(), controllers.Servers{}, those) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if err := run(ctx, slog.Default()); ctx.Err() == nil {
-					e.t.Logf("%s failed, restarting: %v", name, err)
-				}
-			}
-		})
-	}
-	e.t.Cleanup(func() {
+	wg.Go(func() {
+		if err := e.loops(cfg).Run(ctx, leading{}); err != nil {
+			e.t.Errorf("controllers: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() {
 		cancel()
 		wg.Wait()
 	})
+	e.t.Cleanup(stop)
+	return stop
 }
 
-// lead runs the loops of the leader's node that scenarios need, until the test ends.
+// runControllers runs, until the end of the test, what changes nothing but what clients made.
+func (e *env) runControllers() {
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.NamespaceController, controllers.GarbageController, controllers.EventTTLController}})
+}
+
+// lead runs what scenarios need of the leader's node, until the test ends.
 func (e *env) lead() {
-	ctx, resign := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := controllers.SettleDefinitions(ctx, e.api.Loops(), slog.Default()); !errors.Is(err, context.Canceled) {
-			e.t.Errorf("settle definitions: %v", err)
-		}
-	})
-	e.t.Cleanup(func() {
-		resign()
-		wg.Wait()
-	})
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.APIExtensionsController}})
 }
 
 // do sends a request and returns the whole answer.

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,24 +17,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 )
-
-// run runs one controller until the end of the test.
-func (e *env) run(name controllers.Name, servers controllers.Servers) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		err := controllers.Make(e.api.Loops(), e.api.Objects(), servers, []controllers.Name{name})[name](ctx, slog.Default())
-		if !errors.Is(err, context.Canceled) {
-			e.t.Errorf("%s: %v", name, err)
-		}
-	})
-	stop = sync.OnceFunc(func() {
-		cancel()
-		wg.Wait()
-	})
-	e.t.Cleanup(stop)
-	return stop
-}
 
 // eventually waits until look finds nothing missing.
 func (e *env) eventually(what string, look func() string) {
@@ -101,7 +81,7 @@ func TestKubernetesService(t *testing.T) {
 			return []netip.Addr{netip.MustParseAddr("192.0.2.3")}, nil
 		},
 	}
-	stop := e.run(controllers.KubernetesController, servers)
+	stop := e.run(controllers.Config{Controllers: []controllers.Name{controllers.KubernetesController}, Servers: servers})
 	leadsTo := func(legacy, sliced string) {
 		t.Helper()
 		e.eventually("endpoints", func() string {
@@ -136,7 +116,7 @@ func TestKubernetesService(t *testing.T) {
 		}
 	}
 	urls.Store([]string{"https://[2001:db8::1]:6443"})
-	e.run(controllers.KubernetesController, servers)
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.KubernetesController}, Servers: servers})
 	leadsTo("2001:db8::1:6443 ", "kubernetes=2001:db8::1:6443 ")
 	e.eventually("the Service", func() string {
 		if w, answer := e.do("GET", "/api/v1/namespaces/default/services/kubernetes", nil, ""); w.StatusCode != 200 {
@@ -150,7 +130,7 @@ func TestKubernetesService(t *testing.T) {
 // and those that end are left alone.
 func TestDefaultAccounts(t *testing.T) {
 	e := newEnv(t, nil)
-	e.run(controllers.AccountController, controllers.Servers{})
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.AccountController}})
 	account := func(ns string) string { return "/api/v1/namespaces/" + ns + "/serviceaccounts/default" }
 	has := func(ns string) {
 		t.Helper()

@@ -186,7 +186,7 @@ func TestWhoAnswersIsForUsers(t *testing.T) {
 // controller had sent a request.
 func TestOwnDeletionsAreAudited(t *testing.T) {
 	log, lines := audited(t)
-	e := newEnv(t, func(c *apiserver.Config) { c.Audit = log })
+	e := newEnv(t, func(c *apiserver.Config) { c.Audit, c.GarbageCollector = log, true })
 	if w, answer := e.do(http.MethodPost, "/api/v1/namespaces", nil, `{"metadata":{"name":"gone"}}`); w.StatusCode != http.StatusCreated {
 		t.Fatal(clip(answer))
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/codec"
-	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -52,10 +51,6 @@ type Config struct {
 	// issues the tokens of service accounts; without it that is refused (501).
 	Reviewer builtin.TokenReviewer
 	Tokens   builtin.Tokens
-
-	// Definitions are where Kinds gets custom resources from. Without it nothing
-	// settles the names of CustomResourceDefinitions.
-	Definitions controllers.DefinitionSource
 
 	// Handlers mounted behind the door. A nil one answers 404.
 	Discovery http.Handler // /api, /apis and below, as far as they are no resources
@@ -112,8 +107,7 @@ type Config struct {
 	// last write. Default 1 h.
 	EventTTL time.Duration
 
-	// Fairness decides when requests may run. Somebody must run it, and
-	// FollowFlowControl. Without it, Limits.Reads and Limits.Writes bound the
+	// Fairness decides when requests may run. Its owner runs it. Without it, Limits.Reads and Limits.Writes bound the
 	// requests in flight.
 	Fairness *fairness.Controller
 
@@ -150,10 +144,6 @@ type Limits struct {
 	// Request bounds requests that are not long-running, Write those that
 	// change something. Default 60 s and 34 s.
 	Request, Write time.Duration
-	// OrphanAge is how long an address or port may be nobody's before it is taken
-	// back: requests that are still writing its object have ended long before.
-	// Default 2 min.
-	OrphanAge time.Duration
 	// Token bounds how long tokens of service accounts are valid. Default: not
 	// bounded.
 	Token time.Duration
@@ -179,7 +169,6 @@ func (l *Limits) defaults() {
 	set(&l.Object, proto.MaxEntryBytes-16<<10)
 	set(&l.Request, 60*time.Second)
 	set(&l.Write, 34*time.Second)
-	set(&l.OrphanAge, 2*time.Minute)
 	set(&l.WatchMin, 30*time.Minute)
 	set(&l.Bookmark, 60*time.Second)
 	set(&l.Conversion, 30*time.Second)
@@ -206,7 +195,6 @@ type Server struct {
 	// objects decides and writes, for requests and for the node's own loops.
 	objects  *objects.Store
 	webhooks *conversion.Caller
-	loops    *controllers.Loops
 	// watchers counts the watches that a write is sent to, by which writes are estimated.
 	watchers fairness.Watchers
 
@@ -267,9 +255,6 @@ func New(cfg Config) (*Server, error) {
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,
 		Retried: cfg.Observer.WriteRetried, Log: cfg.Log, Now: cfg.Now,
 	})
-	s.loops = controllers.NewLoops(s.objects, controllers.LoopsConfig{
-		Published: cfg.Store.Published, Definitions: cfg.Definitions, ServiceBlocks: cfg.ServiceBlocks, OrphanAge: cfg.Limits.OrphanAge,
-	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1
 	}
@@ -326,12 +311,12 @@ func (s *Server) isAbandoned() bool {
 	}
 }
 
-// drainGlance is how often Drain looks.
-const drainGlance = 10 * time.Millisecond
+// drainPoll is how often Drain looks.
+const drainPoll = 10 * time.Millisecond
 
 // Drain waits, after Shutdown, until no request is served any more or ctx ends.
 func (s *Server) Drain(ctx context.Context) error {
-	tick := time.NewTicker(drainGlance)
+	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
 	for s.active.Load() > 0 {
 		select {
@@ -343,11 +328,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Loops returns what the leader's node does.
-func (s *Server) Loops() *controllers.Loops { return s.loops }
-
-// Objects returns the API for the node itself.
-func (s *Server) Objects() objects.Client { return objects.NewClient(s.objects) }
+// Objects returns the objects without HTTP, for the node itself.
+func (s *Server) Objects() *objects.Store { return s.objects }
 
 // watchTable returns a channel that is sent to when a table may have changed, and a
 // function that ends it.

@@ -315,15 +315,7 @@ func TestClients(t *testing.T) {
 // finalizers of its content are gone.
 func TestNamespaceEnds(t *testing.T) {
 	e := newEnv(t, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- controllers.EmptyNamespaces(ctx, e.api.Loops(), testLog(t)) }()
-	defer func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}()
+	e.run(controllers.Config{Controllers: []controllers.Name{controllers.NamespaceController}, Log: testLog(t)})
 	must := func(want int, method, path, body string) string {
 		t.Helper()
 		w, answer := e.do(method, path, http.Header{"Content-Type": {string(types.MergePatchType)}}, body)
@@ -470,7 +462,7 @@ func TestStalledWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for e.api.Watches() > 0 {
+	for apiserver.OpenWatches(e.api) > 0 {
 		select {
 		case <-ctx.Done():
 			t.Fatal("the watch is still there")

@@ -106,6 +106,3 @@ func (s *watchSet) endStalled(before int64) {
 		_ = e.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
-
-// Watches is how many watches are open. It is for tests.
-func (s *Server) Watches() int { return int(s.watches.count.Load()) }

@@ -298,10 +298,10 @@ func (e *env) awaitWatches(n int) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for e.api.Watches() != n {
+	for apiserver.OpenWatches(e.api) != n {
 		select {
 		case <-ctx.Done():
-			e.t.Fatalf("%d watches are open, want %d", e.api.Watches(), n)
+			e.t.Fatalf("%d watches are open, want %d", apiserver.OpenWatches(e.api), n)
 		case <-time.After(time.Millisecond):
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/builtin/service"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -70,9 +72,10 @@ func (n *Node) serveAPI(context.Context) error {
 		if err := n.metrics.Registry().Register(n.fairness); err != nil {
 			return err
 		}
+		n.flowControl = fairness.NewView(n.store, n.log)
 	}
 	n.api, err = apiserver.New(apiserver.Config{
-		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current, Definitions: definitions,
+		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current,
 		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
@@ -92,9 +95,20 @@ func (n *Node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.loops = n.newLoops(definitions)
 	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
 	n.listener.Guard(n.http)
 	return nil
+}
+
+// newLoops returns what this node does when it leads.
+func (n *Node) newLoops(definitions *crd.Registry) *controllers.Loops {
+	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
+	return controllers.NewLoops(n.api.Objects(), controllers.Config{
+		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
+		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
+		ServiceBlocks: n.serviceBlocks, Observer: n.metrics, Log: n.log,
+	})
 }
 
 // newAccounts issues and recognizes the tokens of service accounts.

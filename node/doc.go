@@ -43,5 +43,5 @@
 //   - Config.MaxConnections is bounded by the descriptors of the process: nodes that share it share them.
 //
 // Inside: open.go and api.go put the parts together, each of which declares the interface that it needs
-// (adapters.go); leader.go is what the leader does; stop.go the order of the end.
+// (adapters.go); stop.go the order of the end.
 package node

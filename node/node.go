@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/builtin/service"
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
@@ -49,26 +50,28 @@ type Node struct {
 
 	// The parts, in the order in which they are started.
 
-	lock      *os.File
-	identity  *membership.Identity
-	pki       *pki.Node
-	metrics   *metrics.Metrics
-	kinds     *kinds.Registry
-	features  *features.Gates
-	audit     *audit.Log
-	peers     *peer.Host
-	rpc       *peer.Transport
-	store     *raftstore.Store
-	state     atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
-	reader    *consistency.Reader
-	manager   *membership.Manager
-	fairness  *fairness.Controller // nil: switched off
-	api       *apiserver.Server
-	tokenKeys *tokenKeys
-	roles     *rbac.Authorizer
-	health    *health.Handler
-	listener  *listener.Listener
-	http      *http.Server
+	lock        *os.File
+	identity    *membership.Identity
+	pki         *pki.Node
+	metrics     *metrics.Metrics
+	kinds       *kinds.Registry
+	features    *features.Gates
+	audit       *audit.Log
+	peers       *peer.Host
+	rpc         *peer.Transport
+	store       *raftstore.Store
+	state       atomic.Pointer[raftstore.Store] // store, for those who ask before it is open
+	reader      *consistency.Reader
+	manager     *membership.Manager
+	fairness    *fairness.Controller // nil: switched off
+	flowControl *fairness.View       // what its objects say; nil with it
+	api         *apiserver.Server
+	loops       *controllers.Loops
+	tokenKeys   *tokenKeys
+	roles       *rbac.Authorizer
+	health      *health.Handler
+	listener    *listener.Listener
+	http        *http.Server
 
 	serviceBlocks []netip.Prefix
 	servicePorts  service.PortRange
@@ -225,10 +228,12 @@ func (n *Node) serve(ctx context.Context) error {
 	})
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
-	run("leader's tasks", n.leaderTasks)
+	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
 	if n.fairness != nil {
 		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })
-		run("flow control", n.api.FollowFlowControl)
+		run("flow control", func(ctx context.Context) error {
+			return n.fairness.Follow(ctx, n.flowControl, n.api.Objects().WatchTable)
+		})
 	}
 	if !n.systemd.silent {
 		run("systemd", func(ctx context.Context) error {

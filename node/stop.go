@@ -59,3 +59,12 @@ const goingAway = 100 * time.Millisecond
 
 // transferBound is how long leadership may take to change hands at shutdown.
 const transferBound = 3 * time.Second
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -20,15 +19,6 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Definitions is what the loop over CustomResourceDefinitions needs.
-// *apiserver.Server satisfies it.
-type Definitions interface {
-	// WatchDefinitions tells when to look again; the function ends it.
-	WatchDefinitions() (<-chan struct{}, func(), error)
-	// SettleDefinitions does one round; pending says that another one is needed.
-	SettleDefinitions(ctx context.Context) (pending bool, err error)
-}
-
 // Bounds of the time until a round is tried again whose objects are held by
 // finalizers, or that failed.
 const (
@@ -36,10 +26,10 @@ const (
 	definitionMost  = 10 * time.Second
 )
 
-// SettleDefinitions gives definitions their names and deletes the objects of those
+// syncDefinitions gives definitions their names and deletes the objects of those
 // that are being deleted, until ctx ends. Failures are logged and tried again.
-func SettleDefinitions(ctx context.Context, api Definitions, log *slog.Logger) error {
-	changed, stop, err := api.WatchDefinitions()
+func (l *Loops) syncDefinitions(ctx context.Context, r *reports) error {
+	changed, stop, err := l.objects.WatchTable(crd.Table)
 	if err != nil {
 		return err
 	}
@@ -55,12 +45,12 @@ func SettleDefinitions(ctx context.Context, api Definitions, log *slog.Logger) e
 			wait = definitionFirst
 		case <-timer.C:
 		}
-		pending, err := api.SettleDefinitions(ctx)
+		pending, err := l.syncDefinitionsOnce(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			log.Warn("cannot sync custom resource definitions, retrying", "err", err, "retry", wait)
+			r.failed("cannot sync custom resource definitions, retrying", "err", err, "retry", wait)
 		}
 		if pending {
 			timer.Reset(wait)
@@ -73,23 +63,17 @@ func SettleDefinitions(ctx context.Context, api Definitions, log *slog.Logger) e
 
 var definitionsGVR = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// WatchDefinitions returns a channel that is sent to when definitions may have
-// changed, and a function that ends it.
-func (l *Loops) WatchDefinitions() (<-chan struct{}, func(), error) {
-	return l.objects.WatchTable(crd.Table)
-}
-
-// SettleDefinitions gives definitions their names and conditions, and deletes the
+// syncDefinitionsOnce gives definitions their names and conditions, and deletes the
 // objects of those that are being deleted. pending says that objects are still held.
-// The leader's node calls it: names are decided by one, from a state that is confirmed
+// Names are decided by one node, the leader, from a state that is confirmed
 // to be current, each on the condition that the definition has not changed. What a
 // node serves follows from what was written alone, so all serve the same.
-func (l *Loops) SettleDefinitions(ctx context.Context) (pending bool, err error) {
+func (l *Loops) syncDefinitionsOnce(ctx context.Context) (pending bool, err error) {
 	if l.cfg.Definitions == nil {
 		return false, nil
 	}
 	if err := l.objects.Confirm(ctx); err != nil {
-		return true, fmt.Errorf("settle definitions: %w", err)
+		return true, fmt.Errorf("sync definitions: %w", err)
 	}
 	res := l.objects.Kinds().Lookup(definitionsGVR)
 	if res == nil {

@@ -3,12 +3,14 @@
 //
 // The types to know:
 //
-//   - Loops are the steps: to empty a namespace, to delete what has no owner, to take back
-//     an address. They change objects as everybody does, by operations of package objects.
-//   - Make, SettleDefinitions and TendServices are the loops around them. Each declares
-//     which steps it needs.
+//   - Loops are the controllers of a node. Run runs them while the node leads: table.go has
+//     a row for each, run.go starts it again when it has failed, and counts that.
+//   - Name is what --controllers, the log and the metrics call a controller; Select reads
+//     such a list.
 //
-// Each loop is idempotent and does no harm if two nodes run it for a moment.
+// Each controller is a file with its loop, a method of Loops. They change objects as requests
+// do, by operations of package objects. Each is idempotent and does no harm if two nodes run
+// it for a moment.
 //
-// DESIGN.md says how garbage is found.
+// DESIGN.md says how garbage is found, and what can be switched off.
 package controllers

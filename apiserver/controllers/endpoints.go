@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,7 +27,7 @@ func endpointsFor(endpoints []netip.AddrPort) *corev1.Endpoints {
 	return e
 }
 
-func ensureEndpoints(ctx context.Context, api Objects, want *corev1.Endpoints) error {
+func ensureEndpoints(ctx context.Context, api objects.Client, want *corev1.Endpoints) error {
 	var has corev1.Endpoints
 	err := api.Get(ctx, endpointsResource, want.Namespace, want.Name, &has)
 	switch {

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/objects"
@@ -11,22 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Expiring is what the expiry of Events needs. *apiserver.Server satisfies it.
-type Expiring interface {
-	// ExpireEvery is how often to look.
-	ExpireEvery() time.Duration
-	// ExpireObjects deletes what has outlived its time, entry by entry.
-	ExpireObjects(ctx context.Context) error
-}
-
-// Expire deletes objects of kinds that expire, until ctx ends. Nobody waits for
+// expire deletes objects of kinds that expire, until ctx ends. Nothing waits for
 // that, so it looks from time to time.
-func Expire(ctx context.Context, api Expiring, log *slog.Logger) error {
-	tick := time.NewTicker(api.ExpireEvery())
+func (l *Loops) expire(ctx context.Context, r *reports) error {
+	tick := time.NewTicker(max(expireLeast, min(expireMost, l.objects.EventTTL/20)))
 	defer tick.Stop()
 	for {
-		if err := api.ExpireObjects(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("cannot delete expired objects, retrying", "err", err)
+		if err := l.deleteExpired(ctx); err != nil && ctx.Err() == nil {
+			r.failed("cannot delete expired objects, retrying", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,14 +34,9 @@ const (
 	expireLeast = 100 * time.Millisecond
 )
 
-// ExpireEvery implements Expiring.
-func (l *Loops) ExpireEvery() time.Duration {
-	return max(expireLeast, min(expireMost, l.objects.EventTTL/20))
-}
-
-// ExpireObjects implements Expiring. Finalizers do not hold what
-// expires.
-func (l *Loops) ExpireObjects(ctx context.Context) error {
+// deleteExpired deletes what has outlived its time, entry by entry. Finalizers do not
+// hold what expires.
+func (l *Loops) deleteExpired(ctx context.Context) error {
 	tables := l.objects.Tables()
 	for _, name := range tables.Names {
 		t := l.objects.Storage.State().Table(name)

@@ -2,46 +2,32 @@ package controllers
 
 import (
 	"bytes"
-	"context"
-	"maps"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-var _ API = (*Loops)(nil)
-
-// Published implements Garbage.
-func (l *Loops) Published() (<-chan struct{}, func()) { return l.cfg.Published() }
-
-// FollowObjects implements Garbage.
-func (l *Loops) FollowObjects() ObjectFollower {
-	return &objectFollower{l: l, read: map[string]bool{}}
-}
-
-// objectFollower is a position in the histories of all tables that have owners or
+// follower is a position in the histories of all tables that have owners or
 // dependents in them.
-type objectFollower struct {
+type follower struct {
 	l *Loops
 	// read are the tables of which everything up to after was told. Others are told
-	// as a whole: nobody served them before.
+	// as a whole: they were not served before.
 	read  map[string]bool
 	after proto.Revision
 	buf   [256]*mvcc.Version
 }
 
-// Next implements ObjectFollower. The tables are read one after the
-// other, all up to the same revision.
-func (f *objectFollower) Next(see func(Change)) error {
+// next calls see for each change since the last call, in the order of the log for each
+// resource; the first call tells everything that is there. The tables are read one after
+// the other, all up to the same revision. It does not wait. An error ends it: the history
+// has moved on.
+func (f *follower) next(see func(change)) error {
 	state := f.l.objects.Storage.State()
 	// The mark before the tables: one that does not exist after it was read has
 	// nothing at or below it.
@@ -70,7 +56,7 @@ func (f *objectFollower) Next(see func(Change)) error {
 }
 
 // all tells what a table holds, in pages.
-func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(Change)) error {
+func (f *follower) all(t *mvcc.Table, at proto.Revision, see func(change)) error {
 	q := mvcc.Query{At: at, Limit: 4096, Match: mayHaveOwners}
 	for {
 		page, err := t.Range(q)
@@ -87,7 +73,7 @@ func (f *objectFollower) all(t *mvcc.Table, at proto.Revision, see func(Change))
 	}
 }
 
-func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(Change)) error {
+func (f *follower) changes(t *mvcc.Table, upTo proto.Revision, see func(change)) error {
 	cursor, err := t.Watch(f.after)
 	if err != nil {
 		return err
@@ -107,8 +93,8 @@ func (f *objectFollower) changes(t *mvcc.Table, upTo proto.Revision, see func(Ch
 	}
 }
 
-func (f *objectFollower) emit(table string, v *mvcc.Version, see func(Change)) {
-	ch := Change{UID: v.UID, Gone: v.Deleted}
+func (f *follower) emit(table string, v *mvcc.Version, see func(change)) {
+	ch := change{uid: v.UID, gone: v.Deleted}
 	if !v.Deleted && mayHaveOwners(v) {
 		o, err := objectOf(table, v)
 		switch {
@@ -116,7 +102,7 @@ func (f *objectFollower) emit(table string, v *mvcc.Version, see func(Change)) {
 			// One value that cannot be read must not keep all others from the collector.
 			f.l.objects.Log.Warn("the garbage collector leaves an object alone that it cannot read", "table", table, "key", v.Key, "revision", v.Revision, "err", err)
 		case len(o.Owners) > 0 || o.Deleting && (o.Foreground || o.Orphan):
-			ch.Object = o
+			ch.object = o
 		}
 	}
 	see(ch)
@@ -135,7 +121,7 @@ func mayHaveOwners(v *mvcc.Version) bool {
 }
 
 // objectOf reads what the garbage collector wants to know from a version.
-func objectOf(table string, v *mvcc.Version) (*Object, error) {
+func objectOf(table string, v *mvcc.Version) (*object, error) {
 	raw, err := codec.RawMetadata(v)
 	if err != nil {
 		return nil, err
@@ -144,8 +130,8 @@ func objectOf(table string, v *mvcc.Version) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Object{
-		ObjectKey: ObjectKey{Table: table, Key: v.Key},
+	o := &object{
+		objectKey: objectKey{Table: table, Key: v.Key},
 		UID:       v.UID, Revision: v.Revision.String(), Deleting: tree.Text(meta, "deletionTimestamp") != "",
 	}
 	finalizers, _ := tree.Strings(meta["finalizers"])
@@ -155,145 +141,9 @@ func objectOf(table string, v *mvcc.Version) (*Object, error) {
 	for _, r := range refs {
 		m, _ := r.(tree.Object)
 		blocks, _ := m["blockOwnerDeletion"].(bool)
-		o.Owners = append(o.Owners, Owner{
+		o.Owners = append(o.Owners, ownerReference{
 			APIVersion: tree.Text(m, "apiVersion"), Kind: tree.Text(m, "kind"), Name: tree.Text(m, "name"), UID: tree.Text(m, "uid"), Blocks: blocks,
 		})
 	}
 	return o, nil
 }
-
-// GetObject implements Garbage.
-func (l *Loops) GetObject(key ObjectKey) (*Object, error) {
-	v, err := l.objects.Current(key.Table, key.Key)
-	if err != nil || v == nil {
-		return nil, err
-	}
-	return objectOf(key.Table, v)
-}
-
-// OwnerState implements Garbage. An owner is looked for in the
-// dependent's own namespace, or among those without one.
-func (l *Loops) OwnerState(key ObjectKey, o Owner) (OwnerState, error) {
-	gv, err := schema.ParseGroupVersion(o.APIVersion)
-	if err != nil {
-		return OwnerUnknown, nil
-	}
-	tables := l.objects.Tables()
-	res := tables.Registry.LookupKind(gv.WithKind(o.Kind))
-	if res == nil || res.Virtual {
-		return OwnerUnknown, nil
-	}
-	namespace, _ := objects.SplitKey(tables.ByName[key.Table], key.Key)
-	if res.Namespaced && namespace == "" {
-		return OwnerImpossible, nil
-	}
-	v, err := l.objects.Current(res.Table(), res.Key(namespace, o.Name))
-	switch {
-	case err != nil:
-		return 0, err
-	case v == nil || v.UID != o.UID:
-		return OwnerAbsent, nil
-	case v.Flags&proto.FlagTerminating == 0:
-		return OwnerThere, nil
-	}
-	owner, err := objectOf(res.Table(), v)
-	switch {
-	case err != nil:
-		return 0, err
-	case owner.Deleting && owner.Foreground:
-		return OwnerWaiting, nil
-	}
-	return OwnerThere, nil
-}
-
-// DeleteObject implements Garbage.
-func (l *Loops) DeleteObject(ctx context.Context, o *Object, policy Propagation) error {
-	c, err := l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
-	if err != nil {
-		return err
-	}
-	uid, propagation := types.UID(o.UID), metav1.DeletionPropagation(policy)
-	_, err = c.DeleteAs(asGarbageCollector, &metav1.DeleteOptions{
-		PropagationPolicy: &propagation,
-		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
-	})
-	return err
-}
-
-// DropOwners implements Garbage.
-func (l *Loops) DropOwners(ctx context.Context, key ObjectKey, uid string, owners []string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
-		refs, _ := meta["ownerReferences"].([]any)
-		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
-			m, _ := r.(tree.Object)
-			return slices.Contains(owners, tree.Text(m, "uid"))
-		})
-		if meta["ownerReferences"] = kept; len(kept) == 0 {
-			delete(meta, "ownerReferences")
-		}
-	})
-}
-
-// UnblockOwners implements Garbage.
-func (l *Loops) UnblockOwners(ctx context.Context, key ObjectKey, uid string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
-		refs, _ := meta["ownerReferences"].([]any)
-		free := make([]any, len(refs))
-		for i, r := range refs {
-			m, _ := r.(tree.Object)
-			if m["blockOwnerDeletion"] == true {
-				m = maps.Clone(m)
-				m["blockOwnerDeletion"] = false
-			}
-			free[i] = m
-		}
-		meta["ownerReferences"] = free
-	})
-}
-
-// DropFinalizer implements Garbage.
-func (l *Loops) DropFinalizer(ctx context.Context, key ObjectKey, uid, finalizer string) error {
-	return l.amend(ctx, key, uid, func(meta tree.Object) {
-		list, _ := tree.Strings(meta["finalizers"])
-		tree.SetFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
-	})
-}
-
-// collectorsManager is the manager of the fields that the collector changes: as
-// upstream, where it is a part of that program.
-const collectorsManager = "kube-controller-manager"
-
-// amend changes metadata of the object with a uid, and only that: what was valid
-// when it was stored need not be so by the rules of today. change replaces what it
-// changes below the first level.
-func (l *Loops) amend(ctx context.Context, key ObjectKey, uid string, alter func(meta tree.Object)) error {
-	o, err := l.objects.SystemAt(ctx, key.Table, key.Key, "patch")
-	if err != nil {
-		return err
-	}
-	o.Manager = collectorsManager
-	_, err = o.GuaranteedUpdate(key.Key, func(cur *mvcc.Version) (objects.Change, error) {
-		if cur == nil || cur.UID != uid {
-			return objects.Change{}, o.NotFound()
-		}
-		old, obj, meta, err := o.Editable(cur)
-		if err != nil {
-			return objects.Change{}, err
-		}
-		alter(meta)
-		if err := o.Track(obj, old); err != nil {
-			return objects.Change{}, err
-		}
-		if o.Released(obj, meta, tree.As(old["metadata"])) {
-			return o.EncodeChange(proto.Op_OP_DELETE, obj)
-		}
-		return o.PutUnlessSame(obj, cur)
-	})
-	return err
-}
-
-// Gone implements Garbage.
-func (l *Loops) Gone(err error) bool { return apierrors.IsNotFound(err) }
-
-// Conflict implements Garbage.
-func (l *Loops) Conflict(err error) bool { return apierrors.IsConflict(err) }

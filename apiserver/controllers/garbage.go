@@ -4,60 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
-)
 
-// Garbage is what the garbage collector needs. *apiserver.Server satisfies it.
-// All methods are safe for concurrent use.
-type Garbage interface {
-	// FollowObjects returns a position in the history of all objects.
-	FollowObjects() ObjectFollower
-	// Published returns a channel that is sent to after anything was applied, and a
-	// function that ends it.
-	Published() (<-chan struct{}, func())
-	// GetObject returns an object as this node sees it, or nil.
-	GetObject(key ObjectKey) (*Object, error)
-	// OwnerState says what an object's reference leads to, as this node sees it.
-	OwnerState(key ObjectKey, o Owner) (OwnerState, error)
-	// DeleteObject deletes an object that has the uid and resourceVersion of o.
-	DeleteObject(ctx context.Context, o *Object, policy Propagation) error
-	// DropOwners removes the references to owners with these uids.
-	DropOwners(ctx context.Context, key ObjectKey, uid string, owners []string) error
-	// UnblockOwners makes all references of an object non-blocking.
-	UnblockOwners(ctx context.Context, key ObjectKey, uid string) error
-	// DropFinalizer removes a finalizer; the last one takes a deleting object along.
-	DropFinalizer(ctx context.Context, key ObjectKey, uid, finalizer string) error
-	// Gone reports whether an error says that the object is not there any more, and
-	// Conflict whether it says that it has changed meanwhile.
-	Gone(err error) bool
-	Conflict(err error) bool
-}
-
-// ObjectFollower reads the history of all objects.
-type ObjectFollower interface {
-	// Next calls see for each change since the last call, in the order of the log for
-	// each resource; the first call tells everything that is there. It does not
-	// wait. An error ends it: the history has moved on, or an object cannot be read.
-	Next(see func(Change)) error
-}
-
-// Propagation is what a deletion does with the dependents of what it deletes.
-type Propagation string
-
-// In the words of DeleteOptions.
-const (
-	Background Propagation = "Background"
-	Foreground Propagation = "Foreground"
-	Orphan     Propagation = "Orphan"
-)
-
-// Finalizers that the collector takes off.
-const (
-	finalizerForeground = "foregroundDeletion"
-	finalizerOrphan     = "orphan"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Bounds of the collector. The log entries of workers share fsyncs.
@@ -69,31 +21,31 @@ const (
 
 // collector is one run of the garbage collector.
 type collector struct {
-	api   Garbage
-	log   *slog.Logger
-	queue queue
+	l       *Loops
+	reports *reports
+	queue   queue
 
 	mu    sync.Mutex
 	graph *graph
 }
 
-// CollectGarbage deletes objects whose owners are gone, and does what the
+// collectGarbage deletes objects whose owners are gone, and does what the
 // finalizers foregroundDeletion and orphan ask for, until ctx ends. It follows the
 // history of the store; what it knows is lost at the end and is read again from
 // the state at the next beginning. It returns the context's cause, or why it cannot
 // go on: then it may be called again.
-func CollectGarbage(ctx context.Context, api Garbage, log *slog.Logger) error {
-	wake, stop := api.Published()
+func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
+	wake, stop := l.cfg.Published()
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
-	c := &collector{api: api, log: log, graph: newGraph()}
+	c := &collector{l: l, reports: r, graph: newGraph()}
 	c.queue = queue{work: c.work, failed: c.failed, workers: garbageWorkers, first: garbageFirst, most: garbageMost}
 	c.queue.open(ctx)
 	defer c.queue.close()
 	defer cancel()
-	follower := api.FollowObjects()
+	f := &follower{l: l, read: map[string]bool{}}
 	for {
-		if err := c.follow(follower); err != nil {
+		if err := c.follow(f); err != nil {
 			return fmt.Errorf("collect garbage: %w", err)
 		}
 		select {
@@ -106,11 +58,11 @@ func CollectGarbage(ctx context.Context, api Garbage, log *slog.Logger) error {
 
 // follow takes in what has happened. Owners are looked up after everything up to
 // one revision was taken in, in a state that is at least as new.
-func (c *collector) follow(f ObjectFollower) error {
+func (c *collector) follow(f *follower) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var linked []*node
-	err := f.Next(func(ch Change) {
+	err := f.next(func(ch change) {
 		if n := c.see(ch); n != nil {
 			linked = append(linked, n)
 		}
@@ -120,11 +72,11 @@ func (c *collector) follow(f ObjectFollower) error {
 	}
 	for _, n := range linked {
 		for i := range n.edges {
-			state, err := c.api.OwnerState(n.key, n.edges[i].owner)
+			state, err := c.l.ownerState(n.key, n.edges[i].owner)
 			if err != nil {
 				return err
 			}
-			if state != OwnerThere {
+			if state != ownerThere {
 				c.queue.add(n.uid)
 				break
 			}
@@ -134,12 +86,12 @@ func (c *collector) follow(f ObjectFollower) error {
 }
 
 // see takes in one change. It returns the object if it has new owners.
-func (c *collector) see(ch Change) (linked *node) {
-	before := c.graph.nodes[ch.UID]
-	if ch.Gone {
-		c.graph.dependents(ch.UID, func(e *edge) { c.queue.add(e.dependent.uid) })
+func (c *collector) see(ch change) (linked *node) {
+	before := c.graph.nodes[ch.uid]
+	if ch.gone {
+		c.graph.dependents(ch.uid, func(e *edge) { c.queue.add(e.dependent.uid) })
 	}
-	if ch.Object == nil {
+	if ch.object == nil {
 		if before != nil {
 			owners := before.edges
 			c.graph.remove(before)
@@ -152,7 +104,7 @@ func (c *collector) see(ch Change) (linked *node) {
 	if before != nil {
 		was, owners = *before, before.edges
 	}
-	n, changed := c.graph.put(ch.Object)
+	n, changed := c.graph.put(ch.object)
 	if changed {
 		c.unblocked(owners, n)
 		linked = n
@@ -189,14 +141,15 @@ func (c *collector) unblocked(owners []edge, now *node) {
 }
 
 func (c *collector) failed(uid string, err error) {
-	if c.api.Conflict(err) {
+	if apierrors.IsConflict(err) {
 		return // it is looked at again
 	}
-	level := slog.LevelWarn
+	const failed = "garbage collection failed, retrying"
 	if errors.Is(err, errUnknownOwner) {
-		level = slog.LevelDebug
+		c.reports.log.Debug(failed, "uid", uid, "err", err) // its kind may be served some day
+		return
 	}
-	c.log.Log(context.Background(), level, "garbage collection failed, retrying", "uid", uid, "err", err)
+	c.reports.failed(failed, "uid", uid, "err", err)
 }
 
 // known is what the graph says of an object at one time.
@@ -231,7 +184,7 @@ func (c *collector) work(ctx context.Context, uid string) error {
 	if !ok {
 		return nil
 	}
-	o, err := c.api.GetObject(k.key)
+	o, err := c.l.object(k.key)
 	if err != nil {
 		return err
 	}
@@ -245,7 +198,7 @@ func (c *collector) work(ctx context.Context, uid string) error {
 	default:
 		err = c.judge(ctx, o, k)
 	}
-	if err != nil && c.api.Gone(err) {
+	if err != nil && apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -253,15 +206,15 @@ func (c *collector) work(ctx context.Context, uid string) error {
 
 // finish does what an object waits for that is being deleted. The graph must know
 // that it waits: then it also knows the dependents that were there before.
-func (c *collector) finish(ctx context.Context, o *Object, k known) error {
+func (c *collector) finish(ctx context.Context, o *object, k known) error {
 	switch {
 	case o.Orphan && k.deleting && k.orphan:
 		return c.orphan(ctx, o)
 	case o.Foreground && k.waits() && k.blocking == 0:
-		return c.api.DropFinalizer(ctx, o.ObjectKey, o.UID, finalizerForeground)
+		return c.l.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerDeleteDependents)
 	case o.Foreground && k.waits() && k.circle:
 		// In a circle everybody waits for the others. Its owners do so no more.
-		return c.api.UnblockOwners(ctx, o.ObjectKey, o.UID)
+		return c.l.unblockOwners(ctx, o.objectKey, o.UID)
 	}
 	return nil
 }
@@ -272,51 +225,51 @@ var errUnknownOwner = errors.New("the kind of an owner is unknown")
 
 // judge deletes an object that no owner keeps alive, or removes the references to
 // those that do not.
-func (c *collector) judge(ctx context.Context, o *Object, k known) error {
+func (c *collector) judge(ctx context.Context, o *object, k known) error {
 	var lost []string // uids of owners that are absent or waiting
 	solid, waiting := 0, 0
 	for _, owner := range o.Owners {
-		state, err := c.api.OwnerState(o.ObjectKey, owner)
+		state, err := c.l.ownerState(o.objectKey, owner)
 		if err != nil {
 			return err
 		}
 		switch state {
-		case OwnerThere:
+		case ownerThere:
 			solid++
-		case OwnerAbsent:
+		case ownerAbsent:
 			lost = append(lost, owner.UID)
-		case OwnerWaiting:
+		case ownerWaiting:
 			waiting++
 			lost = append(lost, owner.UID)
-		case OwnerUnknown:
+		case ownerUnknown:
 			return fmt.Errorf("%s %s: owner %s of %s: %w", o.Table, o.Key, owner.Kind, owner.APIVersion, errUnknownOwner)
-		case OwnerImpossible:
+		case ownerImpossible:
 			return nil // nobody can tell whether it is there
 		}
 	}
 	switch {
 	case solid > 0 && len(lost) > 0:
 		// Also of those that wait: they would wait for an object that stays.
-		return c.api.DropOwners(ctx, o.ObjectKey, o.UID, lost)
+		return c.l.dropOwners(ctx, o.objectKey, o.UID, lost)
 	case solid > 0:
 		return nil
 	case waiting > 0 && k.dependents > 0:
-		return c.api.DeleteObject(ctx, o, Foreground)
+		return c.l.deleteObject(ctx, o, metav1.DeletePropagationForeground)
 	}
-	policy := Background
+	policy := metav1.DeletePropagationBackground
 	switch {
 	case o.Orphan:
-		policy = Orphan
+		policy = metav1.DeletePropagationOrphan
 	case o.Foreground:
-		policy = Foreground
+		policy = metav1.DeletePropagationForeground
 	}
-	return c.api.DeleteObject(ctx, o, policy)
+	return c.l.deleteObject(ctx, o, policy)
 }
 
 // orphan makes the dependents of an object forget it, side by side, and lets it go.
-func (c *collector) orphan(ctx context.Context, o *Object) error {
+func (c *collector) orphan(ctx context.Context, o *object) error {
 	type target struct {
-		key ObjectKey
+		key objectKey
 		uid string
 	}
 	var targets []target
@@ -340,7 +293,7 @@ func (c *collector) orphan(ctx context.Context, o *Object) error {
 				t := targets[next]
 				next++
 				mu.Unlock()
-				if err := c.api.DropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !c.api.Gone(err) {
+				if err := c.l.dropOwners(ctx, t.key, t.uid, []string{o.UID}); err != nil && !apierrors.IsNotFound(err) {
 					mu.Lock()
 					failed = append(failed, err)
 					mu.Unlock()
@@ -352,5 +305,5 @@ func (c *collector) orphan(ctx context.Context, o *Object) error {
 	if len(failed) > 0 {
 		return errors.Join(failed...)
 	}
-	return c.api.DropFinalizer(ctx, o.ObjectKey, o.UID, finalizerOrphan)
+	return c.l.dropFinalizer(ctx, o.objectKey, o.UID, metav1.FinalizerOrphanDependents)
 }

@@ -1,59 +1,57 @@
 package controllers
 
-import (
-	"strings"
-)
+import "strings"
 
-// ObjectKey is where an object is: the store's table of its resource and its key
+// objectKey is where an object is: the store's table of its resource and its key
 // in that table.
-type ObjectKey struct{ Table, Key string }
+type objectKey struct{ Table, Key string }
 
-// Object is what the garbage collector knows of an object.
-type Object struct {
-	ObjectKey
+// object is what the garbage collector knows of an object.
+type object struct {
+	objectKey
 	UID string
 	// Revision is the resourceVersion that says all this.
 	Revision string
-	Owners   []Owner
+	Owners   []ownerReference
 	Deleting bool
 	// Foreground and Orphan: it has the finalizer foregroundDeletion or orphan.
 	Foreground, Orphan bool
 }
 
 // awaits reports whether an object is being deleted and waits for the collector.
-func (o *Object) awaits() bool { return o.Deleting && (o.Foreground || o.Orphan) }
+func (o *object) awaits() bool { return o.Deleting && (o.Foreground || o.Orphan) }
 
-// Owner is one of an object's ownerReferences.
-type Owner struct {
+// ownerReference is one of an object's ownerReferences.
+type ownerReference struct {
 	APIVersion, Kind, Name, UID string
 	// Blocks: the owner's deletion in the foreground waits for this object.
 	Blocks bool
 }
 
-// OwnerState is what has become of an owner.
-type OwnerState int
+// ownerState is what has become of an owner.
+type ownerState int
 
 // What a reference may lead to.
 const (
-	// OwnerThere: an object that stays, or that is deleted without waiting.
-	OwnerThere OwnerState = iota
-	// OwnerAbsent: no object of that name, or one with another uid.
-	OwnerAbsent
-	// OwnerWaiting: an object that is deleted in the foreground.
-	OwnerWaiting
-	// OwnerUnknown: nobody serves its kind, now.
-	OwnerUnknown
-	// OwnerImpossible: an object of a namespace, for one that is in none.
-	OwnerImpossible
+	// ownerThere: an object that stays, or that is deleted without waiting.
+	ownerThere ownerState = iota
+	// ownerAbsent: no object of that name, or one with another uid.
+	ownerAbsent
+	// ownerWaiting: an object that is deleted in the foreground.
+	ownerWaiting
+	// ownerUnknown: its kind is not served, now.
+	ownerUnknown
+	// ownerImpossible: an object of a namespace, for one that is in none.
+	ownerImpossible
 )
 
-// Change is one event in the history of an object.
-type Change struct {
-	UID string
-	// Object is nil if it is gone, or if the collector has nothing to do with it: it
+// change is one event in the history of an object.
+type change struct {
+	uid string
+	// object is nil if it is gone, or if the collector has nothing to do with it: it
 	// has no owners and awaits nothing.
-	Object *Object
-	Gone   bool
+	object *object
+	gone   bool
 }
 
 // graph is who depends on whom. It holds the objects that have owners and those
@@ -68,7 +66,7 @@ type graph struct {
 
 // node is an object that has owners or awaits the collector.
 type node struct {
-	key   ObjectKey
+	key   objectKey
 	uid   string
 	edges []edge // one for each owner
 
@@ -82,7 +80,7 @@ func (n *node) waits() bool { return n.deleting && n.foreground }
 
 // edge is one owner reference, in a list of all that mention the owner's uid.
 type edge struct {
-	owner      Owner
+	owner      ownerReference
 	dependent  *node
 	head       *head
 	prev, next *edge
@@ -140,10 +138,10 @@ const maxCircle = 10_000
 
 // put adds an object or changes what is known of it. linked says that it has owners
 // that it did not have before.
-func (g *graph) put(o *Object) (n *node, linked bool) {
+func (g *graph) put(o *object) (n *node, linked bool) {
 	n = g.nodes[o.UID]
 	if n == nil {
-		n = &node{key: ObjectKey{Table: g.word(o.Table), Key: strings.Clone(o.Key)}, uid: strings.Clone(o.UID)}
+		n = &node{key: objectKey{Table: g.word(o.Table), Key: strings.Clone(o.Key)}, uid: strings.Clone(o.UID)}
 		g.nodes[n.uid] = n
 	}
 	n.deleting, n.foreground, n.orphan = o.Deleting, o.Foreground, o.Orphan
@@ -158,7 +156,7 @@ func (g *graph) put(o *Object) (n *node, linked bool) {
 	return n, true
 }
 
-func (n *node) sameOwners(owners []Owner) bool {
+func (n *node) sameOwners(owners []ownerReference) bool {
 	if len(n.edges) != len(owners) {
 		return false
 	}
@@ -170,7 +168,7 @@ func (n *node) sameOwners(owners []Owner) bool {
 	return true
 }
 
-func (g *graph) link(e *edge, n *node, owner Owner) {
+func (g *graph) link(e *edge, n *node, owner ownerReference) {
 	h := g.heads[owner.UID]
 	if h == nil {
 		h = &head{uid: strings.Clone(owner.UID)}

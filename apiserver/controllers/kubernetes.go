@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -12,30 +11,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
-
-// Objects are the stored objects, through the API and with every permission. The
-// errors are Status errors. Safe for concurrent use.
-type Objects interface {
-	// Get fills into, which is empty. Errors: NotFound.
-	Get(ctx context.Context, r schema.GroupVersionResource, namespace, name string, into any) error
-	// Create stores a new object. Errors: AlreadyExists.
-	Create(ctx context.Context, r schema.GroupVersionResource, namespace string, obj any) error
-	// Update replaces an object if it still has obj's resourceVersion. Errors:
-	// NotFound, Conflict.
-	Update(ctx context.Context, r schema.GroupVersionResource, namespace, name string, obj any) error
-	// Delete removes an object if it still has that uid. Errors: NotFound, Conflict.
-	Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string, uid types.UID) error
-	// Labelled returns the names and uids of the objects of a namespace that have a
-	// label with that value.
-	Labelled(ctx context.Context, r schema.GroupVersionResource, namespace, label, value string) (map[string]types.UID, error)
-}
 
 // Servers says where the API is served.
 type Servers struct {
@@ -64,15 +45,16 @@ var (
 // Pauses of the loop: until it asks again who is a member, and until it looks at the
 // objects although nobody came or went, as often as upstream does.
 const (
-	membersAgain  = time.Second
-	serviceAgain  = 10 * time.Second
+	membersPeriod = time.Second
+	servicePeriod = 10 * time.Second
 	resolveWithin = 5 * time.Second
 )
 
-// KeepKubernetesService keeps the Service kubernetes of the namespace default, and
+// syncKubernetesService keeps the Service kubernetes of the namespace default, and
 // the endpoints that lead to the members, until ctx ends. Failures are logged and
 // tried again.
-func KeepKubernetesService(ctx context.Context, api Objects, servers Servers, log *slog.Logger) error {
+func (l *Loops) syncKubernetesService(ctx context.Context, r *reports) error {
+	api, servers := l.client(), &l.cfg.Servers
 	var known []netip.AddrPort
 	var looked time.Time
 	timer := time.NewTimer(0)
@@ -83,15 +65,15 @@ func KeepKubernetesService(ctx context.Context, api Objects, servers Servers, lo
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
-		timer.Reset(membersAgain)
+		timer.Reset(membersPeriod)
 		now, err := servers.endpoints(ctx)
-		if err == nil && (!slices.Equal(now, known) || time.Since(looked) >= serviceAgain) {
+		if err == nil && (!slices.Equal(now, known) || time.Since(looked) >= servicePeriod) {
 			if err = ensureService(ctx, api, servers.Address, now); err == nil {
 				known, looked = now, time.Now()
 			}
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			log.Warn("cannot sync the kubernetes Service, retrying", "err", err)
+			r.failed("cannot sync the kubernetes Service, retrying", "err", err)
 		}
 	}
 }
@@ -138,7 +120,7 @@ func (s *Servers) resolve(ctx context.Context, host string) ([]netip.Addr, error
 
 // ensureService makes what is missing and mends the endpoints. The Service itself is
 // never changed once it is there, as upstream has it.
-func ensureService(ctx context.Context, api Objects, address netip.Addr, endpoints []netip.AddrPort) error {
+func ensureService(ctx context.Context, api objects.Client, address netip.Addr, endpoints []netip.AddrPort) error {
 	if len(endpoints) == 0 {
 		return errors.New("no member says where it serves")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quorate/quorate/apiserver/objects"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,7 +13,7 @@ import (
 
 // ensureSlices makes the slices of the Service what they should be, and deletes those
 // that were made here before and are none of them any more.
-func ensureSlices(ctx context.Context, api Objects, want []*discoveryv1.EndpointSlice) error {
+func ensureSlices(ctx context.Context, api objects.Client, want []*discoveryv1.EndpointSlice) error {
 	ours, err := api.Labelled(ctx, slicesResource, corev1.NamespaceDefault, discoveryv1.LabelManagedBy, string(KubernetesController))
 	if err != nil {
 		return fmt.Errorf("list endpoint slices: %w", err)
@@ -31,7 +32,7 @@ func ensureSlices(ctx context.Context, api Objects, want []*discoveryv1.Endpoint
 	return nil
 }
 
-func ensureSlice(ctx context.Context, api Objects, want *discoveryv1.EndpointSlice) error {
+func ensureSlice(ctx context.Context, api objects.Client, want *discoveryv1.EndpointSlice) error {
 	var has discoveryv1.EndpointSlice
 	err := api.Get(ctx, slicesResource, want.Namespace, want.Name, &has)
 	switch {

@@ -1,46 +1,131 @@
 package controllers
 
 import (
+	"context"
+	"log/slog"
 	"net/netip"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
 )
 
-// LoopsConfig is what Loops need besides the objects.
-type LoopsConfig struct {
+// Config is what Loops need besides the objects.
+type Config struct {
+	// Controllers are the names of those that run: what Select returns.
+	Controllers []Name
 	// Published returns a channel that is sent to after entries were applied, whatever
 	// they changed, and a function that ends it. Capacity one.
 	Published func() (<-chan struct{}, func())
-	// Definitions are where custom resources come from. Nil: nothing settles their names.
-	Definitions DefinitionSource
+	// Definitions are where custom resources come from. Nil: nothing accepts their names.
+	Definitions *crd.Registry
+	// FlowControl is the configuration of priority and fairness in this node's state. Nil:
+	// nothing makes or repairs it.
+	FlowControl *fairness.View
+	// Servers says where the API is served. Without a List, nothing keeps the Service
+	// kubernetes.
+	Servers Servers
 	// ServiceBlocks are the addresses of Services that the command line gives.
 	ServiceBlocks []netip.Prefix
-	// OrphanAge is how long an address or port may be nobody's before it is taken back.
+	// OrphanAge is how long an address or port may be nobody's before it is taken back:
+	// requests that are still writing its object have ended long before. Default 2 min.
 	OrphanAge time.Duration
+	// Observer is told what becomes of the controllers. Default: nobody.
+	Observer Observer
+	// Log for what fails. Default: slog.Default.
+	Log *slog.Logger
 }
 
-// DefinitionSource are the CustomResourceDefinitions of this node's state. *crd.Registry
-// satisfies it.
-type DefinitionSource interface {
-	// Definitions in the order of their names.
-	Definitions() []*crd.Definition
-}
-
-// Loops are what the leader's node does, step by step: what the controllers call. They
-// change objects as everybody does, by operations that decide here and are checked in the
-// log; so a node that believes wrongly that it leads does no harm.
+// Loops are the controllers of one node. They change objects as requests do, by operations
+// that decide here and are checked in the log; so a node that believes wrongly that it
+// leads does no harm. Safe for concurrent use.
 type Loops struct {
 	objects *objects.Store
-	cfg     LoopsConfig
+	cfg     Config
 	repair  claimRepair
+	// table are the controllers that there are.
+	table []controller
 }
 
-// NewLoops returns the steps of the leader's loops over objects. It starts nothing.
-func NewLoops(s *objects.Store, cfg LoopsConfig) *Loops { return &Loops{objects: s, cfg: cfg} }
+// NewLoops returns the controllers over objects. It starts nothing.
+func NewLoops(s *objects.Store, cfg Config) *Loops {
+	if cfg.OrphanAge == 0 {
+		cfg.OrphanAge = 2 * time.Minute
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = noObserver{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Loops{objects: s, cfg: cfg, table: table}
+}
+
+func (l *Loops) client() objects.Client { return objects.NewClient(l.objects) }
+
+const (
+	// coalesceDelay lets several changes be one.
+	coalesceDelay = 50 * time.Millisecond
+	// retryDelay is the pause after what failed.
+	retryDelay = time.Second
+)
+
+// onChange calls step at once and whenever one of at most two tables may have changed,
+// until ctx ends: coalesceDelay after the call before, however fast they change, and
+// retryDelay if that one asks to be called again. With a period, it is called that often
+// without a change, too. An error of step ends it.
+func (l *Loops) onChange(ctx context.Context, tables []string, period time.Duration, step func() (again bool, err error)) error {
+	var changed [2]<-chan struct{}
+	for i, table := range tables {
+		wake, stop, err := l.objects.WatchTable(table)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		changed[i] = wake
+	}
+	for {
+		again, err := step()
+		if err != nil {
+			return err
+		}
+		if again {
+			if !pause(ctx, retryDelay) {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		if !pause(ctx, coalesceDelay) {
+			return context.Cause(ctx)
+		}
+		var due <-chan time.Time
+		if period > 0 {
+			due = time.After(period)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed[0]:
+		case <-changed[1]:
+		case <-due:
+		}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
 
 // Users in whose name the node's own loops delete, as far as the audit log is
 // concerned. Upstream's controllers are clients with these accounts.

@@ -4,34 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/proto"
 )
 
-// Namespaces is what the namespace controller needs. *apiserver.Server satisfies it.
-type Namespaces interface {
-	// TerminatingNamespaces lists what there is to do.
-	TerminatingNamespaces() ([]string, error)
-	// WatchNamespaces tells when to look again; the function ends it.
-	WatchNamespaces() (<-chan struct{}, func(), error)
-	// Published tells that anything was applied; the function ends it.
-	Published() (<-chan struct{}, func())
-	// EmptyNamespace deletes what is in a terminating namespace, says in its status
-	// what is left, and lets it go if that is nothing. It returns how many objects are
-	// still held.
-	EmptyNamespace(ctx context.Context, namespace string) (held int, err error)
-	// CountContent returns how many objects are in a namespace.
-	CountContent(namespace string) (int, error)
-}
-
 // Bounds of the time until a namespace that could not be emptied is tried again:
-// its objects wait for finalizers or grace periods. It is also looked at when it has
-// fewer objects than before, at most every so often.
+// its objects wait for finalizers or grace periods. It is also tried again when it has
+// fewer objects than before, which is looked at every namespaceDelay at most.
 const (
 	namespaceFirst   = 100 * time.Millisecond
 	namespaceMost    = 10 * time.Second
-	namespaceGlance  = 20 * time.Millisecond
+	namespaceDelay   = 20 * time.Millisecond
 	namespaceWorkers = 4
 )
 
@@ -40,32 +26,32 @@ var errHeld = errors.New("its content is held by finalizers or grace periods")
 
 // emptier is one run of the namespace controller.
 type emptier struct {
-	api   Namespaces
-	log   *slog.Logger
-	queue queue
+	l       *Loops
+	reports *reports
+	queue   queue
 
 	mu   sync.Mutex
 	held map[string]int // objects left in namespaces that could not go
 }
 
-// EmptyNamespaces deletes the content of terminating namespaces and then the
+// emptyNamespaces deletes the content of terminating namespaces and then the
 // namespaces, until ctx ends. Failures are logged and tried again.
-func EmptyNamespaces(ctx context.Context, api Namespaces, log *slog.Logger) error {
-	changed, stop, err := api.WatchNamespaces()
+func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
+	changed, stop, err := l.objects.WatchTable(objects.NamespacesTable)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	published, end := api.Published()
+	published, end := l.cfg.Published()
 	defer end()
 	ctx, cancel := context.WithCancel(ctx)
-	e := &emptier{api: api, log: log, held: map[string]int{}}
+	e := &emptier{l: l, reports: r, held: map[string]int{}}
 	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
 	e.queue.open(ctx)
 	defer e.queue.close()
 	defer cancel()
 	for {
-		names, err := api.TerminatingNamespaces()
+		names, err := l.terminatingNamespaces()
 		if err != nil {
 			return fmt.Errorf("list terminating namespaces: %w", err)
 		}
@@ -90,24 +76,24 @@ func (e *emptier) await(ctx context.Context, changed, published <-chan struct{})
 			return nil
 		case <-published:
 		}
-		if !e.glance() {
+		if !e.retryHeld() {
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(namespaceGlance):
+		case <-time.After(namespaceDelay):
 		}
 	}
 }
 
-// glance has the held namespaces tried that have lost objects. It reports whether
+// retryHeld has the held namespaces tried again that have lost objects. It reports whether
 // there are any held ones.
-func (e *emptier) glance() bool {
+func (e *emptier) retryHeld() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, held := range e.held {
-		if n, err := e.api.CountContent(name); err != nil || n < held {
+		if n, err := e.l.countContent(name); err != nil || n < held {
 			delete(e.held, name)
 			e.queue.add(name)
 		}
@@ -131,14 +117,14 @@ func (e *emptier) forget(names []string) {
 }
 
 func (e *emptier) work(ctx context.Context, name string) error {
-	held, err := e.api.EmptyNamespace(ctx, name)
+	held, err := e.l.emptyNamespace(ctx, name)
 	if err == nil && held > 0 {
 		err = errHeld
 		e.mu.Lock()
 		e.held[name] = held
 		e.mu.Unlock()
-		if n, again := e.api.CountContent(name); again != nil || n < held {
-			// It went between the look and the note: nobody else will notice.
+		if n, again := e.l.countContent(name); again != nil || n < held {
+			// It went between the count and the note: nothing else will notice.
 			e.queue.add(name)
 		}
 	}
@@ -147,6 +133,19 @@ func (e *emptier) work(ctx context.Context, name string) error {
 
 func (e *emptier) failed(name string, err error) {
 	if !errors.Is(err, errHeld) {
-		e.log.Warn("cannot empty a namespace that is being deleted, retrying", "namespace", name, "err", err)
+		e.reports.failed("cannot empty a namespace that is being deleted, retrying", "namespace", name, "err", err)
 	}
+}
+
+// terminatingNamespaces returns the namespaces that are being deleted, as this
+// node sees it.
+func (l *Loops) terminatingNamespaces() ([]string, error) {
+	var names []string
+	versions, err := l.objects.Range(objects.NamespacesTable, "")
+	for _, v := range versions {
+		if v.Flags&proto.FlagTerminating != 0 {
+			names = append(names, v.Key)
+		}
+	}
+	return names, err
 }

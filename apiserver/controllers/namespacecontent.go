@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -24,11 +25,13 @@ type content struct {
 	errs       []error
 }
 
-// EmptyNamespace implements Namespaces. Objects are deleted in the way
-// of an ordinary delete: finalizers and grace periods are respected. Those that end
+// emptyNamespace deletes what is in a terminating namespace, says in its status what is
+// left, and lets it go if that is nothing. It returns how many objects are still held.
+// Objects are deleted in the way of an ordinary delete: finalizers and grace periods are
+// respected. Those that end
 // gracefully go first, alone: what runs may need the rest until it has ended. Once a
 // namespace terminates nothing can be created in it, so that nothing left is final.
-func (l *Loops) EmptyNamespace(ctx context.Context, namespace string) (held int, err error) {
+func (l *Loops) emptyNamespace(ctx context.Context, namespace string) (held int, err error) {
 	if err := l.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
 	}
@@ -80,7 +83,7 @@ func (l *Loops) emptyTable(ctx context.Context, res *kinds.Resource, namespace s
 	if err == nil && len(versions) > 0 {
 		background := metav1.DeletePropagationBackground
 		options := &metav1.DeleteOptions{PropagationPolicy: &background}
-		err = objects.Each(slices.DeleteFunc(versions, settledDeletion), func(v *mvcc.Version) error {
+		err = objects.Each(slices.DeleteFunc(versions, deletionUnderWay), func(v *mvcc.Version) error {
 			_, err := l.objects.System(ctx, res, namespace, v.Key[len(prefix):], "delete").DeleteAs(asNamespaceController, options)
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -104,9 +107,9 @@ func (l *Loops) emptyTable(ctx context.Context, res *kinds.Resource, namespace s
 	}
 }
 
-// settledDeletion reports whether another delete would change nothing: a deletion
-// runs, and its dependents are nobody's concern.
-func settledDeletion(v *mvcc.Version) bool {
+// deletionUnderWay reports whether another delete would change nothing: a deletion
+// runs, and the collector has nothing to do with its dependents.
+func deletionUnderWay(v *mvcc.Version) bool {
 	if v.Flags&proto.FlagTerminating == 0 {
 		return false
 	}
@@ -127,8 +130,8 @@ func finalizersOf(v *mvcc.Version) []string {
 	return list
 }
 
-// CountContent implements Namespaces.
-func (l *Loops) CountContent(namespace string) (n int, err error) {
+// countContent returns how many objects are in a namespace.
+func (l *Loops) countContent(namespace string) (n int, err error) {
 	for _, res := range l.inNamespaces() {
 		versions, err := l.objects.Range(res.Table(), namespace+"/")
 		if err != nil {
@@ -137,4 +140,26 @@ func (l *Loops) CountContent(namespace string) (n int, err error) {
 		n += len(versions)
 	}
 	return n, nil
+}
+
+// finalizeEmpty lets a terminating namespace without content go. It does nothing if
+// the namespace is gone or not terminating.
+func (l *Loops) finalizeEmpty(ctx context.Context, name string) error {
+	res, err := l.namespaces()
+	if err != nil {
+		return fmt.Errorf("finalize namespace %s: %w", name, err)
+	}
+	v, err := l.objects.Current(res.Table(), name)
+	if err != nil || v == nil || v.Flags&proto.FlagTerminating == 0 {
+		return err
+	}
+	o := l.objects.System(ctx, res, "", name, "update")
+	// From what the namespace has then: others take their finalizers away meanwhile.
+	withoutOurs := func(has []string) []string {
+		return slices.DeleteFunc(slices.Clone(has), func(f string) bool { return f == builtin.NamespaceFinalizer })
+	}
+	if _, err := builtin.SetNamespaceFinalizers(o, tree.Object{"uid": v.UID}, withoutOurs); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("finalize namespace %s: %w", name, err)
+	}
+	return nil
 }

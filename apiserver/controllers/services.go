@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,25 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Services is what the loop over Services' addresses and ports needs.
-type Services interface {
-	// EnsureServiceCIDR makes the configured range an object.
-	EnsureServiceCIDR(ctx context.Context) error
-	// RepairClaims takes back addresses and ports that nobody holds.
-	RepairClaims(ctx context.Context) error
-}
+// repairPeriod is the time between two looks at what Services hold.
+const repairPeriod = time.Minute
 
-// Pauses of the loop: until the range is known, and between two looks at what is
-// held.
-const (
-	ensureAgain = time.Second
-	repairAgain = time.Minute
-)
-
-// TendServices makes the range of service addresses an object and looks, now and
-// then, for addresses and ports that nobody holds, until ctx ends. Failures are
+// repairServices makes the range of service addresses an object and looks, now and
+// then, for addresses and ports that no Service holds, until ctx ends. Failures are
 // logged and tried again.
-func TendServices(ctx context.Context, api Services, log *slog.Logger) error {
+func (l *Loops) repairServices(ctx context.Context, r *reports) error {
 	known := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -46,18 +33,18 @@ func TendServices(ctx context.Context, api Services, log *slog.Logger) error {
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
-		next := repairAgain
+		next := repairPeriod
 		if !known {
-			if err := api.EnsureServiceCIDR(ctx); err != nil {
+			if err := l.ensureServiceCIDR(ctx); err != nil {
 				if ctx.Err() == nil {
-					log.Warn("cannot create the ServiceCIDR, retrying", "err", err)
+					r.failed("cannot create the ServiceCIDR, retrying", "err", err)
 				}
-				next = ensureAgain
+				next = retryDelay
 			} else {
 				known = true
 			}
-		} else if err := api.RepairClaims(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("cannot check service addresses and ports, retrying", "err", err)
+		} else if err := l.repairClaims(ctx); err != nil && ctx.Err() == nil {
+			r.failed("cannot check service addresses and ports, retrying", "err", err)
 		}
 		timer.Reset(next)
 	}
@@ -66,9 +53,8 @@ func TendServices(ctx context.Context, api Services, log *slog.Logger) error {
 // defaultBlock is the name of the ServiceCIDR that says what the command line says.
 const defaultBlock = "kubernetes"
 
-// EnsureServiceCIDR creates the ServiceCIDR of the configured blocks if there is
-// none. It is idempotent; the leader's node calls it.
-func (l *Loops) EnsureServiceCIDR(ctx context.Context) error {
+// ensureServiceCIDR creates the ServiceCIDR of the configured blocks if there is none.
+func (l *Loops) ensureServiceCIDR(ctx context.Context) error {
 	res := l.objects.Kinds().Lookup(builtin.BlocksGVR)
 	if res == nil {
 		return nil
@@ -97,11 +83,11 @@ type claimRepair struct {
 	orphans map[objects.Claimed]time.Time
 }
 
-// RepairClaims removes the addresses and ports that no object has held for some
+// repairClaims removes the addresses and ports that no object has held for some
 // time, and makes the rows that are missing. A node that died between the
 // entries of a write leaves the former; Services from before there were claims
 // have the latter. For one caller at a time.
-func (l *Loops) RepairClaims(ctx context.Context) error {
+func (l *Loops) repairClaims(ctx context.Context) error {
 	l.repair.Lock()
 	defer l.repair.Unlock()
 	if err := l.objects.Confirm(ctx); err != nil {

@@ -24,6 +24,7 @@ type Metrics struct {
 	lifecycle lifecycleSeries
 
 	conversions conversionSeries
+	controllers controllerSeries
 }
 
 // New makes a registry with every family of the contract. info is what
@@ -43,6 +44,7 @@ func New(info version.Info, quorate string) (*Metrics, error) {
 	m.health.init(r)
 	m.lifecycle.init(r)
 	m.conversions.init(r)
+	m.controllers.init(r)
 	buildInfo(r, info, quorate)
 	if r.err != nil {
 		return nil, fmt.Errorf("register metrics: %w", r.err)

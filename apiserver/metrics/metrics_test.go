@@ -74,6 +74,8 @@ func exercise(m *Metrics) {
 	m.Authenticated("success")
 	m.Authorized("allowed")
 	m.HealthCheck("ping", "livez", true)
+	m.ControllerRuns("namespace-controller", true)
+	m.ControllerFailed("namespace-controller")
 }
 
 // contract describes every family: name, type, labels, bucket bounds.

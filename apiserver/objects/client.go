@@ -124,13 +124,3 @@ func fitted(res *kinds.Resource, obj any) (tree.Object, error) {
 	_, err = model.Fit(t)
 	return t, err
 }
-
-// WatchTable returns a channel that is sent to when a resource's objects may have
-// changed, and a function that ends it.
-func (c Client) WatchTable(gvr apischema.GroupVersionResource) (<-chan struct{}, func(), error) {
-	o, err := c.op(context.Background(), gvr, "", "", "watch")
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.s.WatchTable(o.Resource.Table())
-}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/quorate/quorate/raftstore/mvcc"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,36 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// aggregateAgain is the pause after a failure.
-const aggregateAgain = time.Second
-
 // Store is what is needed of the replicated store.
 type Store interface {
 	// State is the local state. It may be replaced as a whole by a snapshot.
 	State() *mvcc.State
 }
 
-// Aggregate writes the rules of ClusterRoles that collect those of others, until ctx
-// ends; changed is sent to when the table of ClusterRoles may have changed. The
-// leader's node runs it. Two that run at once write the same.
-func Aggregate(ctx context.Context, store Store, changed <-chan struct{}, api Objects, log *slog.Logger) error {
-	again := time.NewTimer(0)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-changed:
-		case <-again.C:
-		}
-		if err := aggregateOnce(ctx, store, api); err != nil && ctx.Err() == nil {
-			log.Warn("cannot aggregate rules of ClusterRoles, retrying", "err", err, "retry", aggregateAgain)
-			again.Reset(aggregateAgain)
-		}
-	}
-}
-
-func aggregateOnce(ctx context.Context, store Store, api Objects) error {
+// Aggregate writes the rules of ClusterRoles that collect those of others, as far as
+// they differ from what this state shows; a role that was changed meanwhile is left as it
+// is, and its change is a reason to call Aggregate again. Two that run at once write the
+// same.
+func Aggregate(ctx context.Context, store Store, api Objects) error {
 	all, err := storedClusterRoles(store)
 	if err != nil {
 		return err
@@ -65,7 +44,6 @@ func aggregateOnce(ctx context.Context, store Store, api Objects) error {
 		}
 		next := r.DeepCopy()
 		next.Rules = rules
-		// Who was faster wakes this loop again.
 		if err := api.Update(ctx, resource("clusterroles"), "", r.Name, next); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			failed = append(failed, err)
 		}

@@ -17,7 +17,7 @@ import (
 
 // The tables, in the order of Authorizer.cursors.
 var tableNames = [...]string{
-	"clusterroles." + rbacv1.GroupName, "roles." + rbacv1.GroupName,
+	ClusterRolesTable, "roles." + rbacv1.GroupName,
 	"clusterrolebindings." + rbacv1.GroupName, "rolebindings." + rbacv1.GroupName,
 }
 

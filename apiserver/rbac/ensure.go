@@ -32,8 +32,8 @@ func resource(plural string) schema.GroupVersionResource {
 	return rbacv1.SchemeGroupVersion.WithResource(plural)
 }
 
-// ClusterRoles is the resource whose objects Aggregate is about.
-var ClusterRoles = resource("clusterroles")
+// ClusterRolesTable is where the objects are stored that Aggregate is about.
+const ClusterRolesTable = "clusterroles." + rbacv1.GroupName
 
 // atOnce is how many objects are written at the same time: they share the fsyncs of
 // the log.

@@ -67,7 +67,9 @@ var rooms = map[string]room{
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver":           {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "apiserver/"}, reach: noRaft},
+	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "apiserver/"}, direct: map[string]string{
+		module + "/apiserver/controllers": "what the leader does with objects is a client of the server's, not a part of it",
+	}, reach: noRaft},
 	// What requests do with objects, and the node itself does without a request: a write that
 	// needs an answer to be sent is in the wrong place. What kinds have as code is given to it.
 	"apiserver/objects": {ours: []string{
@@ -114,8 +116,9 @@ var rooms = map[string]room{
 	// Its refusals are Status objects in the form that the client accepts.
 	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, reach: noRaft},
 	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
-	// It knows requests by their words and objects by their types, not how they are served.
-	"apiserver/fairness": {direct: noHTTP, reach: noRaft},
+	// It knows requests by their words and objects by their types, not how they are served. What
+	// configures it is read from the tables: the bytes, and no way to write them.
+	"apiserver/fairness": {ours: []string{"raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/health":   {reach: noRaft},
 	"apiserver/zpages":   {reach: noRaft},
 	// Connections and whose they are: no requests, no objects.
@@ -128,7 +131,7 @@ var rooms = map[string]room{
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/kinds", "apiserver/objects", "apiserver/tree",
+		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},
 	"deploy":            {},

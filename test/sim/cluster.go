@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
 	"github.com/quorate/quorate/test/history"
@@ -161,7 +162,7 @@ func (c *cluster) bootstrap() error {
 // ready waits until there is a leader, and makes the namespaces as a node does.
 func (c *cluster) ready(ctx context.Context) error {
 	for {
-		if l := c.leader(); l != nil && l.api.Loops().EnsureNamespaces(ctx) == nil {
+		if l := c.leader(); l != nil && controllers.NewLoops(l.api.Objects(), controllers.Config{}).EnsureNamespaces(ctx) == nil {
 			return nil
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

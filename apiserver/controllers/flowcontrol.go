@@ -1,4 +1,4 @@
-package apiserver
+package controllers
 
 import (
 	"context"
@@ -26,130 +26,50 @@ var (
 	priorityLevels = flowcontrol.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
 )
 
-const (
-	// digestAfter lets several changes be one.
-	digestAfter = 50 * time.Millisecond
-	// keepEvery is how often the initial objects are looked at, also without a change.
-	keepEvery = time.Minute
-)
+// flowControlPeriod is how often the initial objects are looked at, also without a change.
+const flowControlPeriod = time.Minute
 
-// FollowFlowControl gives Config.Fairness what FlowSchemas and
-// PriorityLevelConfigurations say, as this node's state has them, until ctx ends.
-// Every node does this.
-func (s *Server) FollowFlowControl(ctx context.Context) error {
-	return s.onFlowControl(ctx, 0, func() error {
-		schemas, levels, err := s.flowControl()
-		if err == nil {
-			s.cfg.Fairness.Digest(schemas, levels)
+// syncFlowControl makes the FlowSchemas and PriorityLevelConfigurations that every
+// cluster has, restores those that nobody has taken over, and says in each FlowSchema's
+// status whether its level exists, until ctx ends. What the objects say is put in force by
+// each node: fairness.Controller.Follow.
+func (l *Loops) syncFlowControl(ctx context.Context, r *reports) error {
+	return l.onChange(ctx, fairness.Tables[:], flowControlPeriod, func() (again bool, _ error) {
+		err := l.syncFlowControlOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.failed("cannot sync flow control objects, retrying", "err", err)
 		}
-		return err
+		return err != nil, nil
 	})
 }
 
-// KeepFlowControl makes the FlowSchemas and PriorityLevelConfigurations that every
-// cluster has, restores those that nobody has taken over, and says
-// in each FlowSchema's status whether its level exists. The leader's node does this
-// until ctx ends.
-func (s *Server) KeepFlowControl(ctx context.Context) error {
-	return s.onFlowControl(ctx, keepEvery, func() error { return s.keepFlowControl(ctx) })
-}
-
-// onFlowControl calls f at once, after each change of the objects, and from time
-// to time if every is not zero. Failures are logged and tried again.
-func (s *Server) onFlowControl(ctx context.Context, every time.Duration, f func() error) error {
-	var wakes [2]<-chan struct{}
-	for i, resource := range []schema.GroupVersionResource{flowSchemas, priorityLevels} {
-		w, err := s.cfg.Store.Watch(kinds.BuiltinTable(resource.GroupResource()), s.cfg.Store.State().Applied(), mvcc.Interest{})
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", resource.Resource, err)
-		}
-		defer w.Close()
-		wakes[i] = w.Wake()
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	due := true // the timer stands for a change already
-	soon := func() {
-		if !due {
-			due = true
-			timer.Reset(digestAfter)
-		}
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-wakes[0]:
-			soon()
-			continue
-		case <-wakes[1]:
-			soon()
-			continue
-		case <-timer.C:
-			due = false
-		}
-		err := f()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			s.cfg.Log.Warn("cannot sync flow control objects, retrying", "err", err)
-			due = true
-			timer.Reset(time.Second)
-		case every > 0:
-			timer.Reset(every)
-		}
-	}
-}
-
-// flowControl reads the objects of this node's state. Those that cannot be read
-// are left out.
-func (s *Server) flowControl() (schemas []*flowcontrol.FlowSchema, levels []*flowcontrol.PriorityLevelConfiguration, err error) {
-	read := func(resource schema.GroupVersionResource, into func() any) error {
-		versions, err := s.objects.Range(kinds.BuiltinTable(resource.GroupResource()), "")
-		for _, v := range versions {
-			if err := json.Unmarshal(v.Value, into()); err != nil {
-				s.cfg.Log.Warn("an object of flow control cannot be read", "resource", resource.Resource, "name", v.Key, "err", err)
-			}
-		}
+func (l *Loops) syncFlowControlOnce(ctx context.Context) error {
+	if err := l.objects.Confirm(ctx); err != nil {
 		return err
 	}
-	err = errors.Join(
-		read(flowSchemas, func() any { schemas = append(schemas, &flowcontrol.FlowSchema{}); return schemas[len(schemas)-1] }),
-		read(priorityLevels, func() any {
-			levels = append(levels, &flowcontrol.PriorityLevelConfiguration{})
-			return levels[len(levels)-1]
-		}))
-	return schemas, levels, err
-}
-
-func (s *Server) keepFlowControl(ctx context.Context) error {
-	if err := s.objects.Confirm(ctx); err != nil {
-		return err
-	}
-	objects := fairness.Objects()
+	initial := fairness.Objects()
 	var errs []error
-	for _, i := range objects.Levels {
-		errs = append(errs, s.keepObject(ctx, priorityLevels, i, &flowcontrol.PriorityLevelConfigurationSpec{}, &flowcontrol.PriorityLevelConfigurationSpec{}))
+	for _, i := range initial.Levels {
+		errs = append(errs, l.syncInitial(ctx, priorityLevels, i, &flowcontrol.PriorityLevelConfigurationSpec{}, &flowcontrol.PriorityLevelConfigurationSpec{}))
 	}
-	for _, i := range objects.Schemas {
-		errs = append(errs, s.keepObject(ctx, flowSchemas, i, &flowcontrol.FlowSchemaSpec{}, &flowcontrol.FlowSchemaSpec{}))
+	for _, i := range initial.Schemas {
+		errs = append(errs, l.syncInitial(ctx, flowSchemas, i, &flowcontrol.FlowSchemaSpec{}, &flowcontrol.FlowSchemaSpec{}))
 	}
-	return errors.Join(append(errs, s.markDangling(ctx))...)
+	return errors.Join(append(errs, l.markDangling(ctx))...)
 }
 
-func (s *Server) flowResource(of schema.GroupVersionResource) (*kinds.Resource, error) {
-	res := s.cfg.Kinds().Lookup(of)
+func (l *Loops) flowResource(of schema.GroupVersionResource) (*kinds.Resource, error) {
+	res := l.objects.Kinds().Lookup(of)
 	if res == nil {
 		return nil, fmt.Errorf("the registry has no %s", of.Resource)
 	}
 	return res, nil
 }
 
-// keepObject makes an initial object or brings it back to its spec. want and have
+// syncInitial makes an initial object or brings it back to its spec. want and have
 // are empty specs of its type.
-func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource, i fairness.Initial, want, have any) error {
-	res, err := s.flowResource(of)
+func (l *Loops) syncInitial(ctx context.Context, of schema.GroupVersionResource, i fairness.Initial, want, have any) error {
+	res, err := l.flowResource(of)
 	if err != nil {
 		return err
 	}
@@ -165,8 +85,8 @@ func (s *Server) keepObject(ctx context.Context, of schema.GroupVersionResource,
 	if err := convert(spec, want); err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
-	o := s.objects.System(ctx, res, "", i.Name, "update")
-	cur, err := s.objects.Current(res.Table(), i.Name)
+	o := l.objects.System(ctx, res, "", i.Name, "update")
+	cur, err := l.objects.Current(res.Table(), i.Name)
 	switch {
 	case err != nil:
 		return err
@@ -228,27 +148,24 @@ func convert(from, to any) error {
 
 // markDangling keeps the condition of each FlowSchema that says whether its level
 // exists.
-func (s *Server) markDangling(ctx context.Context) error {
-	schemas, levels, err := s.flowControl()
-	if err != nil {
-		return err
-	}
-	res, err := s.flowResource(flowSchemas)
+func (l *Loops) markDangling(ctx context.Context) error {
+	stored := l.cfg.FlowControl.Get()
+	res, err := l.flowResource(flowSchemas)
 	if err != nil {
 		return err
 	}
 	exists := map[string]bool{}
-	for _, p := range levels {
+	for _, p := range stored.Levels {
 		exists[p.Name] = true
 	}
 	var errs []error
-	for _, f := range schemas {
+	for _, f := range stored.Schemas {
 		level := f.Spec.PriorityLevelConfiguration.Name
 		want := danglingCondition(level, exists[level])
 		if sameCondition(f, want) {
 			continue
 		}
-		o := s.objects.System(ctx, res, "", f.Name, "update")
+		o := l.objects.System(ctx, res, "", f.Name, "update")
 		if _, err := o.GuaranteedUpdate(f.Name, func(cur *mvcc.Version) (objects.Change, error) { return setCondition(o, cur, want) }); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("status of FlowSchema %s: %w", f.Name, err))
 		}

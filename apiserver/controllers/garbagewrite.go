@@ -1,0 +1,145 @@
+package controllers
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// object returns an object as this node sees it, or nil.
+func (l *Loops) object(key objectKey) (*object, error) {
+	v, err := l.objects.Current(key.Table, key.Key)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return objectOf(key.Table, v)
+}
+
+// ownerState says what an object's reference leads to, as this node sees it. An owner is
+// looked for in the dependent's own namespace, or among those without one.
+func (l *Loops) ownerState(key objectKey, o ownerReference) (ownerState, error) {
+	gv, err := schema.ParseGroupVersion(o.APIVersion)
+	if err != nil {
+		return ownerUnknown, nil
+	}
+	tables := l.objects.Tables()
+	res := tables.Registry.LookupKind(gv.WithKind(o.Kind))
+	if res == nil || res.Virtual {
+		return ownerUnknown, nil
+	}
+	namespace, _ := objects.SplitKey(tables.ByName[key.Table], key.Key)
+	if res.Namespaced && namespace == "" {
+		return ownerImpossible, nil
+	}
+	v, err := l.objects.Current(res.Table(), res.Key(namespace, o.Name))
+	switch {
+	case err != nil:
+		return 0, err
+	case v == nil || v.UID != o.UID:
+		return ownerAbsent, nil
+	case v.Flags&proto.FlagTerminating == 0:
+		return ownerThere, nil
+	}
+	owner, err := objectOf(res.Table(), v)
+	switch {
+	case err != nil:
+		return 0, err
+	case owner.Deleting && owner.Foreground:
+		return ownerWaiting, nil
+	}
+	return ownerThere, nil
+}
+
+// deleteObject deletes an object that has the uid and resourceVersion of o.
+func (l *Loops) deleteObject(ctx context.Context, o *object, policy metav1.DeletionPropagation) error {
+	c, err := l.objects.SystemAt(ctx, o.Table, o.Key, "delete")
+	if err != nil {
+		return err
+	}
+	uid := types.UID(o.UID)
+	_, err = c.DeleteAs(asGarbageCollector, &metav1.DeleteOptions{
+		PropagationPolicy: &policy,
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &o.Revision},
+	})
+	return err
+}
+
+// dropOwners removes the references to owners with these uids.
+func (l *Loops) dropOwners(ctx context.Context, key objectKey, uid string, owners []string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
+		refs, _ := meta["ownerReferences"].([]any)
+		kept := slices.DeleteFunc(slices.Clone(refs), func(r any) bool {
+			m, _ := r.(tree.Object)
+			return slices.Contains(owners, tree.Text(m, "uid"))
+		})
+		if meta["ownerReferences"] = kept; len(kept) == 0 {
+			delete(meta, "ownerReferences")
+		}
+	})
+}
+
+// unblockOwners makes all references of an object non-blocking.
+func (l *Loops) unblockOwners(ctx context.Context, key objectKey, uid string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
+		refs, _ := meta["ownerReferences"].([]any)
+		free := make([]any, len(refs))
+		for i, r := range refs {
+			m, _ := r.(tree.Object)
+			if m["blockOwnerDeletion"] == true {
+				m = maps.Clone(m)
+				m["blockOwnerDeletion"] = false
+			}
+			free[i] = m
+		}
+		meta["ownerReferences"] = free
+	})
+}
+
+// dropFinalizer removes a finalizer; the last one takes a deleting object along.
+func (l *Loops) dropFinalizer(ctx context.Context, key objectKey, uid, finalizer string) error {
+	return l.amend(ctx, key, uid, func(meta tree.Object) {
+		list, _ := tree.Strings(meta["finalizers"])
+		tree.SetFinalizers(meta, slices.DeleteFunc(list, func(f string) bool { return f == finalizer }))
+	})
+}
+
+// collectorsManager is the manager of the fields that the collector changes: as
+// upstream, where it is a part of that program.
+const collectorsManager = "kube-controller-manager"
+
+// amend changes metadata of the object with a uid, and only that: what was valid
+// when it was stored need not be so by the rules of today. change replaces what it
+// changes below the first level.
+func (l *Loops) amend(ctx context.Context, key objectKey, uid string, alter func(meta tree.Object)) error {
+	o, err := l.objects.SystemAt(ctx, key.Table, key.Key, "patch")
+	if err != nil {
+		return err
+	}
+	o.Manager = collectorsManager
+	_, err = o.GuaranteedUpdate(key.Key, func(cur *mvcc.Version) (objects.Change, error) {
+		if cur == nil || cur.UID != uid {
+			return objects.Change{}, o.NotFound()
+		}
+		old, obj, meta, err := o.Editable(cur)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		alter(meta)
+		if err := o.Track(obj, old); err != nil {
+			return objects.Change{}, err
+		}
+		if o.Released(obj, meta, tree.As(old["metadata"])) {
+			return o.EncodeChange(proto.Op_OP_DELETE, obj)
+		}
+		return o.PutUnlessSame(obj, cur)
+	})
+	return err
+}

@@ -1,0 +1,116 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+)
+
+// Leadership is what a node knows of being the leader. *raftstore.Store satisfies it.
+type Leadership interface {
+	// IsLeader reports whether this node leads.
+	IsLeader() bool
+	// LeaderChanged returns a channel that is closed when that, or the leader, next changes.
+	LeaderChanged() <-chan struct{}
+}
+
+// Observer is told what becomes of the controllers. *metrics.Metrics satisfies it.
+type Observer interface {
+	// ControllerRuns says whether a controller runs at this node.
+	ControllerRuns(name string, runs bool)
+	// ControllerFailed is told of each attempt that failed and is made again.
+	ControllerFailed(name string)
+}
+
+type noObserver struct{}
+
+func (noObserver) ControllerRuns(string, bool) {}
+func (noObserver) ControllerFailed(string)     {}
+
+// Run runs the controllers while this node leads, until ctx ends. Between two terms none of
+// them runs.
+func (l *Loops) Run(ctx context.Context, node Leadership) error {
+	enabled := l.enabled()
+	for _, c := range enabled {
+		l.cfg.Observer.ControllerRuns(string(c.name), false)
+	}
+	for ctx.Err() == nil {
+		changed := node.LeaderChanged()
+		if !node.IsLeader() {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		term, resign := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		for _, c := range enabled {
+			wg.Go(func() { l.control(term, &c) })
+		}
+		for node.IsLeader() && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-changed:
+				changed = node.LeaderChanged()
+			}
+		}
+		resign()
+		wg.Wait()
+	}
+	return nil
+}
+
+// enabled are the controllers that run when this node leads.
+func (l *Loops) enabled() []controller {
+	var out []controller
+	for _, c := range l.table {
+		if slices.Contains(l.cfg.Controllers, c.name) && (c.serves == nil || c.serves(l)) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// control runs a controller until term ends. What ends it earlier, such as a history that
+// moved on before it was read, does not concern the next run.
+func (l *Loops) control(term context.Context, c *controller) {
+	l.cfg.Observer.ControllerRuns(string(c.name), true)
+	defer l.cfg.Observer.ControllerRuns(string(c.name), false)
+	r := &reports{l.cfg.Log.With("controller", string(c.name)), string(c.name), l.cfg.Observer}
+	failed, delay := c.failed, c.pause
+	if failed == "" {
+		failed = "controller failed, restarting"
+	}
+	if delay == 0 {
+		delay = retryDelay
+	}
+	for {
+		err := c.run(l, term, r)
+		if term.Err() != nil {
+			return
+		}
+		if err == nil {
+			<-term.Done() // it has done what it had to do in this term
+			return
+		}
+		r.failed(failed, "err", err)
+		if !pause(term, delay) {
+			return
+		}
+	}
+}
+
+// reports are where a controller says what failed.
+type reports struct {
+	log      *slog.Logger // with its name
+	name     string
+	observer Observer
+}
+
+// failed says that an attempt failed and is made again.
+func (r *reports) failed(msg string, about ...any) {
+	r.observer.ControllerFailed(r.name)
+	r.log.Warn(msg, about...)
+}

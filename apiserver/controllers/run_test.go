@@ -1,0 +1,189 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// leadership is a node that leads when a test says so.
+type leadership struct {
+	mu      sync.Mutex
+	leads   bool
+	changed chan struct{}
+}
+
+func newLeadership(leads bool) *leadership {
+	return &leadership{leads: leads, changed: make(chan struct{})}
+}
+
+func (l *leadership) IsLeader() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leads
+}
+
+func (l *leadership) LeaderChanged() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+func (l *leadership) set(leads bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leads = leads
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// counts is an Observer.
+type counts struct {
+	mu      sync.Mutex
+	running map[string]bool
+	failed  map[string]int
+}
+
+func (c *counts) ControllerRuns(name string, runs bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[name] = runs
+}
+
+func (c *counts) ControllerFailed(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed[name]++
+}
+
+func (c *counts) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.running, c.failed)
+}
+
+// loopsOf returns Loops of one table, all of whose rows are enabled.
+func loopsOf(lines *bytes.Buffer, seen *counts, rows ...controller) *Loops {
+	cfg := Config{Log: slog.New(slog.NewTextHandler(lines, nil)), Observer: seen}
+	for _, c := range rows {
+		cfg.Controllers = append(cfg.Controllers, c.name)
+	}
+	l := NewLoops(nil, cfg)
+	l.table = rows
+	return l
+}
+
+// TestRestarts: how often a controller is started in ten seconds of a term, and what is said of it.
+func TestRestarts(t *testing.T) {
+	failing := func(fails int, then error) (run func(*Loops, context.Context, *reports) error, runs *int) {
+		runs = new(int)
+		return func(_ *Loops, ctx context.Context, _ *reports) error {
+			if *runs++; *runs <= fails {
+				return errors.New("a reason")
+			}
+			return then
+		}, runs
+	}
+	for _, x := range []struct {
+		name  string
+		row   controller
+		fails int // so many times, before it is done
+		runs  int
+		line  string // for each failure
+	}{
+		{"done at the first try", controller{}, 0, 1, ""},
+		{"done at the third try", controller{}, 2, 3, `msg="controller failed, restarting" controller=c err="a reason"`},
+		{"always failing", controller{}, 100, 10, `msg="controller failed, restarting" controller=c err="a reason"`},
+		{"failing fast", controller{pause: 100 * time.Millisecond, failed: "cannot, retrying"}, 30, 31, `msg="cannot, retrying" controller=c err="a reason"`},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines bytes.Buffer
+				seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
+				var runs *int
+				x.row.name = "c"
+				x.row.run, runs = failing(x.fails, nil)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
+				defer cancel()
+				if err := loopsOf(&lines, seen, x.row).Run(ctx, newLeadership(true)); err != nil {
+					t.Fatal(err)
+				}
+				failures := min(x.fails, x.runs)
+				said := 0
+				if x.line != "" {
+					said = strings.Count(lines.String(), x.line)
+				}
+				if *runs != x.runs || said != failures || seen.failed["c"] != failures {
+					t.Errorf("%d runs, %d failures counted, %d lines, want %d, %d, %d:\n%s", *runs, seen.failed["c"], said, x.runs, failures, failures, &lines)
+				}
+			})
+		})
+	}
+}
+
+// TestTerms: controllers run while the node leads and at no other time, and those of one term
+// have ended before those of the next begin. What the end of a term ends has not failed.
+func TestTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
+		var mu sync.Mutex
+		now, most, starts := 0, 0, 0
+		lasting := controller{name: "lasting", run: func(_ *Loops, ctx context.Context, _ *reports) error {
+			mu.Lock()
+			now++
+			starts++
+			most = max(most, now)
+			mu.Unlock()
+			<-ctx.Done()
+			time.Sleep(time.Second) // it takes its time to end
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return fmt.Errorf("read: %w", ctx.Err())
+		}}
+		once := controller{name: "once", run: func(*Loops, context.Context, *reports) error { return nil }}
+		off := controller{name: "off", serves: func(*Loops) bool { return false }}
+		l := loopsOf(&lines, seen, lasting, once, off)
+		node := newLeadership(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx, node) }()
+		for _, x := range []struct {
+			leads bool
+			want  string
+		}{
+			{false, "map[lasting:false once:false] map[]"}, // another one leads
+			{true, "map[lasting:true once:true] map[]"},    // one that is done stays until the term ends
+			{true, "map[lasting:true once:true] map[]"},
+			{false, "map[lasting:false once:false] map[]"},
+			{true, "map[lasting:true once:true] map[]"},
+		} {
+			node.set(x.leads)
+			time.Sleep(2 * time.Second)
+			if got := seen.String(); got != x.want {
+				t.Errorf("leads %t: %s, want %s", x.leads, got, x.want)
+			}
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if starts != 2 || most != 1 || now != 0 {
+			t.Errorf("started %d times, %d at once, %d still run; want 2, 1, 0", starts, most, now)
+		}
+		if got, want := seen.String(), "map[lasting:false once:false] map[]"; got != want {
+			t.Errorf("at the end: %s, want %s", got, want)
+		}
+		if lines.Len() > 0 {
+			t.Errorf("it says %s", &lines)
+		}
+	})
+}

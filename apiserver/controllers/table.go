@@ -1,0 +1,145 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Name of a controller, in upstream's words where upstream has it.
+type Name string
+
+// The controllers that there are. The first ones are of kube-controller-manager, but for
+// the Service kubernetes: upstream has that in its API server, where
+// --endpoint-reconciler-type=none switches it off. Those behind
+// ClusterRoleAggregationController are what upstream's API server does by itself, after
+// whose post-start hooks they are called.
+const (
+	NamespaceController              Name = "namespace-controller"
+	GarbageController                Name = "garbage-collector-controller"
+	EventTTLController               Name = "event-ttl-controller"
+	AccountController                Name = "serviceaccount-controller"
+	KubernetesController             Name = "kubernetes-service-controller"
+	ClusterRoleAggregationController Name = "clusterrole-aggregation-controller"
+	SystemNamespacesController       Name = "system-namespaces-controller"
+	BootstrapRolesController         Name = "bootstrap-roles-controller"
+	APIExtensionsController          Name = "apiextensions-controller"
+	ServiceIPRepairController        Name = "service-ip-repair-controller"
+	FlowControlController            Name = "priority-and-fairness-config-producer"
+)
+
+// controller is a row of the table: a loop, and when it runs.
+type controller struct {
+	name Name
+	// run does the work until ctx ends. When it returns nil before that, it is done for
+	// this term; after an error it is called again.
+	run func(l *Loops, ctx context.Context, r *reports) error
+	// pause before it is called again. Default: retryDelay.
+	pause time.Duration
+	// failed is the line in the log then. Default: "controller failed, restarting".
+	failed string
+	// serves reports whether there is something to do with these settings. Nil: always.
+	serves func(l *Loops) bool
+	// unlisted: it runs although a list of --controllers does not name it. These were there
+	// before they had names, and lists are older than that.
+	unlisted bool
+	// needed says why it cannot be switched off. Empty: it can.
+	needed string
+}
+
+// table are all controllers.
+var table = []controller{
+	{name: NamespaceController, run: (*Loops).emptyNamespaces},
+	{name: GarbageController, run: (*Loops).collectGarbage, serves: func(l *Loops) bool { return l.objects.GarbageCollector }},
+	{name: EventTTLController, run: (*Loops).expire},
+	{name: AccountController, run: (*Loops).syncAccounts},
+	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
+	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
+	{
+		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
+		pause: 100 * time.Millisecond, failed: "creating the system namespaces failed, retrying",
+		needed: "no node is ready without the namespaces that it creates",
+	},
+	{
+		name: BootstrapRolesController, run: (*Loops).ensureRoles,
+		pause: 100 * time.Millisecond, failed: "creating the bootstrap roles failed, retrying",
+		needed: "no node is ready without the roles and bindings that it creates",
+	},
+	{
+		name: APIExtensionsController, run: (*Loops).syncDefinitions, failed: "definition controller failed, restarting",
+		serves: func(l *Loops) bool { return l.cfg.Definitions != nil },
+		needed: "without it no custom resource is ever served, and no CustomResourceDefinition deleted",
+	},
+	{
+		name: ServiceIPRepairController, run: (*Loops).repairServices,
+		needed: "without it addresses and ports that no Service holds are never given to another",
+	},
+	{
+		name: FlowControlController, run: (*Loops).syncFlowControl, failed: "flow control bootstrap failed, restarting",
+		serves: func(l *Loops) bool { return l.cfg.FlowControl != nil },
+		needed: "--enable-priority-and-fairness=false switches all of it off",
+	},
+}
+
+// All are the names of all controllers.
+var All = names()
+
+func names() []Name {
+	var all []Name
+	for _, c := range table {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// named returns the controller of a name, with or without -controller, or of one
+// that upstream had earlier.
+func named(s string) (Name, bool) {
+	if s == "garbagecollector" {
+		return GarbageController, true
+	}
+	for _, n := range All {
+		if s == string(n) || s+"-controller" == string(n) {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// Select returns the controllers that a list enables: "*" is all that it does not
+// name, "foo" enables foo, "-foo" disables it. A name that is not known is an error, and
+// so is to disable what is needed. As upstream, but for two things. A list that only
+// disables, such as "-foo", disables the others too there, which nobody means. And what ran
+// before it had a name runs unless it is disabled by its name.
+func Select(list []string) ([]Name, error) {
+	asked := map[Name]bool{}
+	others := len(list) > 0 && !slices.ContainsFunc(list, func(s string) bool { return !strings.HasPrefix(s, "-") })
+	for _, s := range list {
+		if s == "*" {
+			others = true
+			continue
+		}
+		bare, without := strings.CutPrefix(s, "-")
+		n, ok := named(bare)
+		if !ok {
+			return nil, fmt.Errorf("%q is not in the list of known controllers: %v", bare, All)
+		}
+		if was, ok := asked[n]; ok && was == without {
+			return nil, fmt.Errorf("%s is enabled and disabled", n)
+		}
+		asked[n] = !without
+	}
+	var out []Name
+	for _, c := range table {
+		on, named := asked[c.name]
+		if named && !on && c.needed != "" {
+			return nil, fmt.Errorf("%s cannot be disabled: %s", c.name, c.needed)
+		}
+		if on || !named && (others || c.unlisted || c.needed != "") {
+			out = append(out, c.name)
+		}
+	}
+	return out, nil
+}
