@@ -95,7 +95,7 @@ func treeOf(t *testing.T, text string) tree.Object {
 	return out
 }
 
-func bytesOf(t *testing.T, obj tree.Object) []byte {
+func bytesOf(t *testing.T, obj any) []byte {
 	t.Helper()
 	out, err := json.Marshal(obj)
 	if err != nil {
