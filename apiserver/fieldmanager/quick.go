@@ -69,15 +69,22 @@ func (m *Manager) quickCreate(obj, meta map[string]any, manager string) bool {
 	if fields == nil {
 		return true
 	}
+	entry := m.entry(manager, fields)
+	entry["operation"] = string(metav1.ManagedFieldsOperationUpdate)
+	meta["managedFields"] = []any{entry}
+	return true
+}
+
+// entry is a new entry of managedFields, but for its operation: that is a constant of the
+// caller's, and so costs no memory.
+func (m *Manager) entry(manager string, fields map[string]any) map[string]any {
 	entry := map[string]any{
-		"manager": manager, "operation": string(metav1.ManagedFieldsOperationUpdate),
-		"apiVersion": m.apiVersion, "fieldsType": "FieldsV1", "fieldsV1": fields, "time": now(),
+		"manager": manager, "apiVersion": m.apiVersion, "fieldsType": "FieldsV1", "fieldsV1": fields, "time": now(),
 	}
 	if m.subresource != "" {
 		entry["subresource"] = m.subresource
 	}
-	meta["managedFields"] = []any{entry}
-	return true
+	return entry
 }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -22,16 +22,16 @@ func (m *Manager) quickApply(live, patch map[string]any, manager string, force b
 	if !m.mergeable(live, liveMeta, patch) || len(entries) == 0 {
 		return nil, false
 	}
-	fields, ok := m.configured(m.root, patch, false, 0, "")
+	fields, ok := m.configured(m.root, patch, false, atRoot)
 	if !ok || fields == nil {
 		return nil, false
 	}
 	w := merger{m: m}
-	merged, ok := w.value(m.root, live, patch, 0, "")
+	merged, ok := w.value(m.root, live, patch, atRoot)
 	if !ok {
 		return nil, false
 	}
-	if entries, ok = m.take(entries, fields, w.changed, manager, force); !ok {
+	if entries, ok = m.take(entries, application{manager: manager, force: force, fields: fields, changed: w.changed}); !ok {
 		return nil, false
 	}
 	out = maps.Clone(merged.(map[string]any))
@@ -73,55 +73,70 @@ func (m *Manager) mergeable(live, liveMeta, patch map[string]any) bool {
 // configured is the set of what a configuration names; nil if that is nothing. itself:
 // a value here is in the set also if it has fields of its own there. So are items of
 // lists, and what a map's keys lead to.
-func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, depth int, name string) (fields map[string]any, ok bool) {
+func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, at place) (fields map[string]any, ok bool) {
 	atom, ok := m.atomOf(ref, v)
 	switch {
 	case !ok:
 		return nil, false
-	case atom.Map != nil && atom.Map.ElementRelationship != smdschema.Atomic && len(v.(map[string]any)) > 0:
-		for key, x := range v.(map[string]any) {
-			if m.ignored(depth, name, key) {
-				continue
-			}
-			_, known := atom.Map.FindField(key)
-			below, ok := m.configured(fieldType(atom.Map, key), x, !known, depth+1, key)
-			if !ok {
-				return nil, false
-			}
-			if below == nil {
-				continue
-			}
-			if fields == nil {
-				fields = make(map[string]any, len(v.(map[string]any))+1)
-			}
-			fields["f:"+key] = below
+	case atom.Scalar != nil:
+		return leaf, isScalar(*atom.Scalar, v)
+	case atom.List != nil:
+		if atom.List.ElementRelationship == smdschema.Atomic {
+			return leaf, true
 		}
-		if fields == nil && !itself {
-			return nil, true
+		fields, ok = m.configuredList(atom.List, v.([]any))
+	default:
+		obj := v.(map[string]any)
+		if atom.Map.ElementRelationship == smdschema.Atomic || len(obj) == 0 {
+			return leaf, true
 		}
-	case atom.Scalar != nil && !isScalar(*atom.Scalar, v):
-		return nil, false
-	case atom.List != nil && atom.List.ElementRelationship != smdschema.Atomic:
-		list := v.([]any)
-		if len(list) == 0 {
+		fields, ok = m.configuredMap(atom.Map, obj, at)
+	}
+	if ok && itself {
+		if fields == nil {
+			return leaf, true // all that it names is ignored
+		}
+		fields["."] = leaf
+	}
+	return fields, ok
+}
+
+// configuredMap is the set of what a map's fields name, nil if that is nothing.
+func (m *Manager) configuredMap(t *smdschema.Map, obj map[string]any, at place) (fields map[string]any, ok bool) {
+	for key, v := range obj {
+		if m.ignored(at, key) {
+			continue
+		}
+		_, known := t.FindField(key)
+		below, ok := m.configured(fieldType(t, key), v, !known, at.below(key))
+		if !ok {
 			return nil, false
 		}
-		fields = make(map[string]any, len(list)+1)
-		for _, x := range list {
-			element, ok := elementOf(atom.List, x)
-			if !ok || fields[element] != nil {
-				return nil, false
-			}
-			if fields[element], ok = m.configured(atom.List.ElementType, x, true, inItem, ""); !ok {
-				return nil, false
-			}
+		if below == nil {
+			continue
 		}
+		if fields == nil {
+			fields = make(map[string]any, len(obj)+1)
+		}
+		fields["f:"+key] = below
 	}
-	if fields == nil {
-		return leaf, true
+	return fields, true
+}
+
+// configuredList is the set of a list's items. Not ok: it has none, or one of them twice.
+func (m *Manager) configuredList(t *smdschema.List, list []any) (fields map[string]any, ok bool) {
+	if len(list) == 0 {
+		return nil, false
 	}
-	if itself {
-		fields["."] = leaf
+	fields = make(map[string]any, len(list)+1)
+	for _, v := range list {
+		element, ok := elementOf(t, v)
+		if !ok || fields[element] != nil {
+			return nil, false
+		}
+		if fields[element], ok = m.configured(t.ElementType, v, true, inside); !ok {
+			return nil, false
+		}
 	}
 	return fields, true
 }
@@ -144,65 +159,71 @@ func isScalar(t smdschema.Scalar, v any) (ok bool) {
 	return ok
 }
 
+// application is what an apply does to managedFields.
+type application struct {
+	manager string
+	force   bool           // takes what others own
+	fields  map[string]any // the set of the configuration
+	changed []path         // what it gave other values
+}
+
 // take gives the fields of a configuration to its manager, and takes those that have
 // changed away from others. ok is false where that is more than this, or a conflict.
-func (m *Manager) take(entries []any, fields map[string]any, changed []path, manager string, force bool) (out []any, ok bool) {
-	mine := -1
+func (m *Manager) take(entries []any, a application) (out []any, ok bool) {
+	var mine map[string]any // the manager's entry as it was
 	out = make([]any, 0, len(entries)+1)
 	for _, e := range entries {
 		entry, _ := e.(map[string]any)
 		theirs, _ := entry["fieldsV1"].(map[string]any)
-		if theirs == nil || entry["apiVersion"] != m.apiVersion {
+		switch {
+		case theirs == nil || entry["apiVersion"] != m.apiVersion:
 			return nil, false
-		}
-		if m.isEntry(entry, manager, metav1.ManagedFieldsOperationApply) {
-			if !subset(theirs, fields) {
+		case m.isEntry(entry, a.manager, metav1.ManagedFieldsOperationApply):
+			if mine != nil || !subset(theirs, a.fields) {
 				return nil, false
 			}
-			mine = len(out)
-			out = append(out, entry)
+			mine = entry
 			continue
 		}
-		left, there := theirs, true
-		for _, p := range changed {
-			if !there {
-				break
-			}
-			owned, clear := owns(left, p)
-			if !clear || owned && !force {
-				return nil, false
-			}
-			if !owned {
-				continue
-			}
-			left, there = without(left, p)
-		}
-		if !there {
+		left, ok := a.leaves(theirs)
+		switch {
+		case !ok:
+			return nil, false
+		case left == nil:
 			continue
-		}
-		if !same(left, theirs) {
+		case !same(left, theirs):
 			entry = maps.Clone(entry)
 			entry["fieldsV1"] = left
 		}
 		out = append(out, entry)
 	}
-	if mine >= 0 && len(changed) == 0 && equal(out[mine].(map[string]any)["fieldsV1"], fields) {
+	if mine != nil && len(a.changed) == 0 && equal(mine["fieldsV1"], a.fields) {
 		return entries, true
 	}
-	entry := map[string]any{
-		"manager": manager, "operation": string(metav1.ManagedFieldsOperationApply),
-		"apiVersion": m.apiVersion, "fieldsType": "FieldsV1", "fieldsV1": fields, "time": now(),
-	}
-	if m.subresource != "" {
-		entry["subresource"] = m.subresource
-	}
-	if mine >= 0 {
-		out[mine] = entry
-	} else {
-		out = append(out, entry)
-	}
+	entry := m.entry(a.manager, a.fields)
+	entry["operation"] = string(metav1.ManagedFieldsOperationApply)
+	out = append(out, entry)
 	slices.SortFunc(out, byTime)
 	return out, true
+}
+
+// leaves is what of another manager's fields is still that one's, nil if nothing is. Not
+// ok: it is a conflict, or only the library can tell.
+func (a application) leaves(theirs map[string]any) (left map[string]any, ok bool) {
+	left, there := theirs, true
+	for _, p := range a.changed {
+		owned, clear := owns(left, p)
+		switch {
+		case !clear || owned && !a.force:
+			return nil, false
+		case !owned:
+			continue
+		}
+		if left, there = without(left, p); !there {
+			return nil, true
+		}
+	}
+	return left, true
 }
 
 // subset reports whether all of a set, as stored, is in another.
@@ -252,7 +273,7 @@ type merger struct {
 }
 
 // value merges v into live.
-func (w *merger) value(ref smdschema.TypeRef, live, v any, depth int, name string) (any, bool) {
+func (w *merger) value(ref smdschema.TypeRef, live, v any, at place) (any, bool) {
 	atom, ok := w.m.atomOf(ref, v)
 	if !ok {
 		return nil, false
@@ -264,7 +285,7 @@ func (w *merger) value(ref smdschema.TypeRef, live, v any, depth int, name strin
 			return nil, false
 		}
 		if atom.Map.ElementRelationship != smdschema.Atomic {
-			return w.maps(atom.Map, x, v.(map[string]any), depth, name)
+			return w.maps(atom.Map, x, v.(map[string]any), at)
 		}
 	case atom.List != nil:
 		x, ok := live.([]any)
@@ -287,10 +308,10 @@ func (w *merger) value(ref smdschema.TypeRef, live, v any, depth int, name strin
 	return runtime.DeepCopyJSONValue(v), true
 }
 
-func (w *merger) maps(t *smdschema.Map, live, v map[string]any, depth int, name string) (any, bool) {
+func (w *merger) maps(t *smdschema.Map, live, v map[string]any, at place) (any, bool) {
 	out := live
 	for key, y := range v {
-		if w.m.ignored(depth, name, key) {
+		if w.m.ignored(at, key) {
 			continue
 		}
 		x, ok := live[key]
@@ -298,7 +319,7 @@ func (w *merger) maps(t *smdschema.Map, live, v map[string]any, depth int, name 
 			return nil, false
 		}
 		w.at = append(w.at, "f:"+key)
-		z, ok := w.value(fieldType(t, key), x, y, depth+1, key)
+		z, ok := w.value(fieldType(t, key), x, y, at.below(key))
 		w.at = w.at[:len(w.at)-1]
 		if !ok {
 			return nil, false
@@ -326,7 +347,7 @@ func (w *merger) lists(t *smdschema.List, live, v []any) (any, bool) {
 			return nil, false
 		}
 		w.at = append(w.at, element)
-		z, ok := w.value(t.ElementType, x, y, inItem, "")
+		z, ok := w.value(t.ElementType, x, y, inside)
 		w.at = w.at[:len(w.at)-1]
 		if !ok {
 			return nil, false

@@ -40,13 +40,30 @@ func fieldType(t *smdschema.Map, name string) smdschema.TypeRef {
 	return t.ElementType
 }
 
+// place says which fields a walk has to ignore where it is.
+type place uint8
+
+const (
+	atRoot     place = iota
+	inMetadata       // of the object itself
+	inside           // anywhere else: nothing is ignored
+)
+
+// below is the place of a field's value.
+func (p place) below(name string) place {
+	if p == atRoot && name == "metadata" {
+		return inMetadata
+	}
+	return inside
+}
+
 // ignored reports whether a field cannot be owned, by its place.
-func (m *Manager) ignored(depth int, parent, name string) bool {
-	switch depth {
-	case 0:
+func (m *Manager) ignored(at place, name string) bool {
+	switch at {
+	case atRoot:
 		return name == "kind" || name == "apiVersion" || m.reset[name]
-	case 1:
-		return parent == "metadata" && unmanaged[name]
+	case inMetadata:
+		return unmanaged[name]
 	}
 	return false
 }
@@ -57,75 +74,74 @@ func (m *Manager) everything(obj map[string]any) (fields map[string]any, ok bool
 	if !ok {
 		return nil, false
 	}
-	return m.addedMap(a.Map, obj, m.zero, 0, "")
+	return m.addedMap(a.Map, obj, m.zero, atRoot)
 }
 
-// added is the set of a value and all below it. zero is what is there when nothing
-// has been set; where it is anything, the value itself is not part of the set.
-func (m *Manager) added(ref smdschema.TypeRef, v, zero any, exists bool, depth int, name string) (fields map[string]any, ok bool) {
+// unset is what is in a field's place when nothing has been set: a value, perhaps null,
+// or no field at all. Where it is anything, the field itself is not part of the set.
+type unset struct {
+	value  any
+	exists bool
+}
+
+// added is the set of a value and all below it.
+func (m *Manager) added(ref smdschema.TypeRef, v any, before unset, at place) (fields map[string]any, ok bool) {
 	if v == nil {
-		if exists && zero == nil {
-			return nil, true
-		}
-		return leaf, true
+		return before.changedTo(nil, true)
 	}
 	a, ok := m.atomOf(ref, v)
-	if !ok {
-		return nil, false
-	}
-	atomic := false
 	switch {
+	case !ok:
+		return nil, false
 	case a.Scalar != nil:
-		if exists && equal(v, zero) {
-			return nil, true
-		}
-		return leaf, true
+		return before.changedTo(v, true)
 	case a.List != nil:
 		list := v.([]any)
-		if atomic = a.List.ElementRelationship == smdschema.Atomic; atomic || len(list) == 0 {
-			break
+		atomic := a.List.ElementRelationship == smdschema.Atomic
+		if atomic || len(list) == 0 {
+			return before.changedTo(v, atomic)
 		}
 		fields, ok = m.addedList(a.List, list)
-		if fields != nil && !exists {
-			fields["."] = leaf
-		}
-		return fields, ok
-	case a.Map != nil:
+	default:
 		obj := v.(map[string]any)
-		if atomic = a.Map.ElementRelationship == smdschema.Atomic; atomic || len(obj) == 0 {
-			break
+		atomic := a.Map.ElementRelationship == smdschema.Atomic
+		if atomic || len(obj) == 0 {
+			return before.changedTo(v, atomic)
 		}
-		below, _ := zero.(map[string]any)
-		fields, ok = m.addedMap(a.Map, obj, below, depth, name)
-		if ok && !exists {
-			if fields == nil {
-				fields = map[string]any{}
-			}
-			fields["."] = leaf
-		}
-		return fields, ok
+		below, _ := before.value.(map[string]any)
+		fields, ok = m.addedMap(a.Map, obj, below, at)
 	}
+	if ok && !before.exists {
+		if fields == nil {
+			fields = make(map[string]any, 1)
+		}
+		fields["."] = leaf
+	}
+	return fields, ok
+}
+
+// changedTo is the set of a value that is set as a whole: a leaf, or nil if it is there
+// already. One value may take the place of another, but an empty list or object that
+// is merged field by field (not whole) leaves what is there to the library.
+func (u unset) changedTo(v any, whole bool) (fields map[string]any, ok bool) {
 	switch {
-	case !exists:
+	case !u.exists:
 		return leaf, true
-	case equal(v, zero):
+	case equal(v, u.value):
 		return nil, true
-	case atomic || zero == nil:
-		return leaf, true // one value for another
+	case whole || u.value == nil:
+		return leaf, true
 	}
 	return nil, false
 }
 
-// inItem is a depth at which no field is ignored.
-const inItem = 1 << 10
-
-func (m *Manager) addedMap(t *smdschema.Map, obj, zero map[string]any, depth int, name string) (fields map[string]any, ok bool) {
+func (m *Manager) addedMap(t *smdschema.Map, obj, zero map[string]any, at place) (fields map[string]any, ok bool) {
 	for key, v := range obj {
-		if m.ignored(depth, name, key) {
+		if m.ignored(at, key) {
 			continue
 		}
 		z, exists := zero[key]
-		below, ok := m.added(fieldType(t, key), v, z, exists, depth+1, key)
+		below, ok := m.added(fieldType(t, key), v, unset{z, exists}, at.below(key))
 		if !ok {
 			return nil, false
 		}
@@ -147,7 +163,7 @@ func (m *Manager) addedList(t *smdschema.List, list []any) (fields map[string]an
 		if !ok || fields[key] != nil {
 			return nil, false
 		}
-		below, ok := m.added(t.ElementType, v, nil, false, inItem, "")
+		below, ok := m.added(t.ElementType, v, unset{}, inside)
 		if !ok {
 			return nil, false
 		}
@@ -194,7 +210,7 @@ func (m *Manager) changes(live, obj map[string]any) (changed []path, ok bool) {
 		return nil, false
 	}
 	d := differ{m: m}
-	ok = d.maps(a.Map, live, obj, "")
+	ok = d.maps(a.Map, live, obj, atRoot)
 	return d.changed, ok
 }
 
@@ -207,7 +223,7 @@ type differ struct {
 
 func (d *differ) note() { d.changed = append(d.changed, append(path(nil), d.at...)) }
 
-func (d *differ) values(ref smdschema.TypeRef, a, b any, name string) bool {
+func (d *differ) values(ref smdschema.TypeRef, a, b any, at place) bool {
 	if same(a, b) {
 		return true
 	}
@@ -223,7 +239,7 @@ func (d *differ) values(ref smdschema.TypeRef, a, b any, name string) bool {
 			return false
 		}
 		if atom.Map.ElementRelationship != smdschema.Atomic && (len(x) > 0 || len(y) > 0) {
-			return d.maps(atom.Map, x, y, name)
+			return d.maps(atom.Map, x, y, at)
 		}
 	case atom.List != nil:
 		x, ok := a.([]any)
@@ -246,15 +262,15 @@ func (d *differ) values(ref smdschema.TypeRef, a, b any, name string) bool {
 	return true
 }
 
-func (d *differ) maps(t *smdschema.Map, a, b map[string]any, parent string) bool {
+func (d *differ) maps(t *smdschema.Map, a, b map[string]any, at place) bool {
 	depth := len(d.at)
 	for key := range a {
-		if _, ok := b[key]; !ok && !d.m.ignored(depth, parent, key) {
+		if _, ok := b[key]; !ok && !d.m.ignored(at, key) {
 			return false
 		}
 	}
 	for key, y := range b {
-		if d.m.ignored(depth, parent, key) {
+		if d.m.ignored(at, key) {
 			continue
 		}
 		x, ok := a[key]
@@ -265,7 +281,7 @@ func (d *differ) maps(t *smdschema.Map, a, b map[string]any, parent string) bool
 			continue
 		}
 		d.at = append(d.at, "f:"+key)
-		ok = d.values(fieldType(t, key), x, y, key)
+		ok = d.values(fieldType(t, key), x, y, at.below(key))
 		d.at = d.at[:depth]
 		if !ok {
 			return false
@@ -292,7 +308,7 @@ func (d *differ) lists(t *smdschema.List, a, b []any) bool {
 			return false
 		}
 		d.at = append(d.at, before)
-		ok = d.values(t.ElementType, a[i], b[i], "")
+		ok = d.values(t.ElementType, a[i], b[i], inside)
 		d.at = d.at[:depth]
 		if !ok {
 			return false
