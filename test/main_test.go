@@ -7,9 +7,4 @@ import (
 	"github.com/quorate/quorate/test/cluster"
 )
 
-func TestMain(m *testing.M) {
-	if what := os.Getenv(silentVariable); what != "" {
-		os.Exit(beSilent(what))
-	}
-	os.Exit(cluster.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }

@@ -142,6 +142,7 @@ var rooms = map[string]room{
 	"bench/modes":       {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":              {},
 	"test/cluster":      {},
+	"test/hostile":      {},
 	"test/history":      {reach: noKubernetes},
 	"test/story":        {reach: noKubernetes},
 	"test/wire":         {ours: []string{"test/history"}, reach: noKubernetes},
