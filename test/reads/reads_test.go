@@ -1,4 +1,4 @@
-package test
+package reads
 
 import (
 	"encoding/json"
