@@ -1,4 +1,4 @@
-package test
+package watches
 
 import (
 	"crypto/tls"
