@@ -1,4 +1,4 @@
-package test
+package members
 
 import (
 	"encoding/json"
