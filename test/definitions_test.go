@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // goes through another node.
 func TestCustomResources(t *testing.T) {
 	r := &cluster.Round{Cluster: cluster.Shared(t)}
-	definition, object := manifest(t, "../crontab/definition.yaml"), manifest(t, "../crontab/object.yaml")
+	definition, object := filepath.Join("testdata", "crontab", "definition.yaml"), filepath.Join("testdata", "crontab", "object.yaml")
 	has := func(got string, fragments ...string) {
 		t.Helper()
 		for _, f := range fragments {
