@@ -1,4 +1,4 @@
-package test
+package kubectl
 
 import (
 	"encoding/json"
