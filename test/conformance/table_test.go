@@ -1,4 +1,4 @@
-package test
+package conformance
 
 import (
 	"os"
@@ -14,7 +14,7 @@ var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 // test exists, every story has a promise, and what is shown is what the stories show.
 func TestConformanceTable(t *testing.T) {
 	stories := conformanceStories(t)
-	raw, err := os.ReadFile("../docs/conformance.md")
+	raw, err := os.ReadFile("../../docs/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestConformanceTable(t *testing.T) {
 			if sub == "" {
 				continue
 			}
-			if dir == "test" && name == "TestConformance" {
+			if dir == "test/conformance" && name == "TestConformance" {
 				s := stories[sub]
 				if s == nil {
 					t.Errorf("%s: there is no story %s", promise, sub)
@@ -48,7 +48,7 @@ func TestConformanceTable(t *testing.T) {
 				}
 				told[sub] = true
 				missing += s.NotYet
-			} else if _, err := os.Stat(filepath.Join("..", dir, "testdata", sub+".txt")); err != nil {
+			} else if _, err := os.Stat(filepath.Join("../..", dir, "testdata", sub+".txt")); err != nil {
 				t.Errorf("%s: %s: %v", promise, test, err)
 			}
 		}
@@ -89,7 +89,7 @@ func declares(t *testing.T, dir, name string) bool {
 	t.Helper()
 	if declared[dir] == nil {
 		declared[dir] = map[string]bool{}
-		files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}

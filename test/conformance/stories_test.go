@@ -1,4 +1,4 @@
-package test
+package conformance
 
 import (
 	"crypto/tls"
@@ -12,10 +12,10 @@ import (
 	"github.com/quorate/quorate/test/story"
 )
 
-// conformanceStories reads the stories of testdata/conformance, by their names.
+// conformanceStories reads the stories of testdata, by their names.
 func conformanceStories(t *testing.T) map[string]*story.Story {
 	t.Helper()
-	files, err := filepath.Glob("testdata/conformance/*.txt")
+	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no stories: %v", err)
 	}
