@@ -142,6 +142,7 @@ var rooms = map[string]room{
 	"bench/modes":       {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
 	"test":              {},
 	"test/cluster":      {},
+	"test/clientgo":     {},
 	"test/conformance":  {},
 	"test/commands":     {},
 	"test/kubectl":      {},

@@ -1,4 +1,4 @@
-package test
+package clientgo
 
 import (
 	"net/http"
