@@ -5,7 +5,7 @@
 // its own (TestOperator), and the JavaScript client (TestNode, in node/).
 //
 // It is a module of its own because of controller-runtime's dependencies. The
-// harness comes from package test of the main module, and nothing else does.
+// harness comes from package test/cluster of the main module, and nothing else does.
 //
 // Everything is counted twice: by the servers, over all lives of their processes,
 // and below the clients, at their transports. The environment variable STORY=1

@@ -4,7 +4,7 @@
 // definitions of projects that we did not write (TestDefinitions).
 //
 // It is a module of its own because of Flux's dependencies. The harness comes from
-// package test of the main module, and nothing else does. `make helms` builds
+// package test/cluster of the main module, and nothing else does. `make helms` builds
 // Helm into the repository's bin; the environment variables HELM and HELM3 name
 // others; ECOSYSTEM=full runs what takes longer too. The definitions come from their projects' Go modules, by the versions
 // and hashes in testdata/modules.txt; they are not copied.

@@ -32,7 +32,7 @@ var (
 // is served; so is a health check, which has no credentials either. What the machine is busy with besides
 // is seen at another node, which nobody attacks.
 //
-// By hand, for long: go test ./test -run TestSilentSockets -hold 1h -sockets 20000 -max-connections 10000 -rate 300 -p99 250ms -timeout 3h -v
+// By hand, for long: go test ./test/hostile -run TestSilentSockets -hold 1h -sockets 20000 -max-connections 10000 -rate 300 -p99 250ms -timeout 3h -v
 func TestSilentSockets(t *testing.T) {
 	bound := *silentBound
 	if bound == 0 {
