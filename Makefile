@@ -99,14 +99,22 @@ test-deps:
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi
 
+# The tests of whole systems, a package for each subject. Those that measure times and
+# memory run one after the other, with nothing else beside them. All run the one program
+# that `build` has built.
+SUBJECTS := $(addprefix ./test/,access clientgo commands conformance kubectl members reads writes)
+MEASURED := $(addprefix ./test/,definitions faults hostile watches)
+
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
 test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
-	go test -race -tags invariants -timeout 20m ./...
+	go test -race -tags invariants -timeout 20m $$(go list ./... | grep -vFx "$$(go list $(SUBJECTS) $(MEASURED))")
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m $(SUBJECTS)
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m -p 1 $(MEASURED)
 	cd test/storage && go test -tags invariants -timeout 15m ./...
-	cd test/clients && go test -timeout 15m ./...
-	cd test/ecosystem && go test -timeout 15m ./...
+	cd test/clients && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
+	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
 
 # How many seeds of virtual time, and where reports go. As root: the real processes
 # get networks and disks of their own.
