@@ -16,64 +16,83 @@ import (
 // healthChecks say when this node is alive (never a matter of other nodes) and
 // when it can serve Most Recent reads.
 func (n *Node) healthChecks() health.Config {
-	raftLog := health.Check{Name: "raft-log", Check: func(context.Context) error {
-		if !n.store.Alive(n.cfg.HungDiskTimeout) {
-			return errors.New("the state machine does not follow the log")
+	log, raftLog := n.logCheck(), health.Check{Name: "raft-log", Check: n.followsLog}
+	return health.Config{
+		Livez: []health.Check{log, raftLog},
+		// The node serves before it has replayed its log. A state machine that has
+		// begun late is not one that hangs.
+		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
+		Readyz: []health.Check{
+			log, raftLog,
+			{Name: "state", Check: n.trustsState},
+			{Name: "membership", Check: n.isMember},
+			health.Barrier("read-index", time.Second, n.readsIndex),
+			{Name: "poststarthook/start-system-namespaces", Check: n.hasNamespaces},
+			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles()},
+		},
+		Observe: n.metrics.HealthCheck,
+		Log:     n.logUnlessBlocked(),
+	}
+}
+
+func (n *Node) followsLog(context.Context) error {
+	if !n.store.Alive(n.cfg.HungDiskTimeout) {
+		return errors.New("the state machine does not follow the log")
+	}
+	return nil
+}
+
+// trustsState fails when this node has stopped serving because its state is wrong.
+func (n *Node) trustsState(context.Context) error {
+	if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
+		return err
+	}
+	return nil
+}
+
+func (n *Node) isMember(context.Context) error {
+	if err := n.refusing.reason(); errors.Is(err, membership.ErrRemoved) {
+		return err
+	}
+	select {
+	case <-n.manager.Formed():
+		if n.store.Role() == "removed" {
+			return errors.New("this node is not in the configuration of the cluster: it was removed, or has not caught up to where it was added")
 		}
 		return nil
-	}}
-	formed := health.Check{Name: "membership", Check: func(context.Context) error {
-		if err := n.refusing.reason(); errors.Is(err, membership.ErrRemoved) {
-			return err
-		}
-		select {
-		case <-n.manager.Formed():
-			if n.store.Role() == "removed" {
-				return errors.New("this node is not in the configuration of the cluster: it was removed, or has not caught up to where it was added")
-			}
+	default:
+		return errors.New("not part of a cluster yet")
+	}
+}
+
+func (n *Node) readsIndex(ctx context.Context) error {
+	index, err := n.store.ReadIndex(ctx)
+	if err != nil {
+		return err
+	}
+	return n.store.WaitApplied(ctx, index)
+}
+
+func (n *Node) hasNamespaces(context.Context) error {
+	state := n.store.State()
+	if t := state.Table("namespaces"); t != nil {
+		if v, err := t.Get("default", state.Applied()); err == nil && v != nil {
 			return nil
-		default:
-			return errors.New("not part of a cluster yet")
 		}
-	}}
-	namespaces := health.Check{Name: "poststarthook/start-system-namespaces", Check: func(context.Context) error {
-		state := n.store.State()
-		if t := state.Table("namespaces"); t != nil {
-			if v, err := t.Get("default", state.Applied()); err == nil && v != nil {
-				return nil
-			}
-		}
-		return errors.New("the system namespaces do not exist yet")
-	}}
-	state := health.Check{Name: "state", Check: func(context.Context) error {
-		if err := n.refusing.reason(); !errors.Is(err, membership.ErrRemoved) {
-			return err
-		}
-		return nil
-	}}
-	var ensured atomic.Bool // who takes a role away later does not make the node unready
-	roles := health.Check{Name: "poststarthook/rbac/bootstrap-roles", Check: func(context.Context) error {
+	}
+	return errors.New("the system namespaces do not exist yet")
+}
+
+// hasRoles succeeds for good when it has once: a role that is taken away later does not make the
+// node unready.
+func (n *Node) hasRoles() func(context.Context) error {
+	var ensured atomic.Bool
+	return func(context.Context) error {
 		if ensured.Load() || n.roles.Ensured() {
 			ensured.Store(true)
 			return nil
 		}
 		return errors.New("the bootstrap roles do not exist yet")
-	}}
-	read := health.Barrier("read-index", time.Second, func(ctx context.Context) error {
-		index, err := n.store.ReadIndex(ctx)
-		if err != nil {
-			return err
-		}
-		return n.store.WaitApplied(ctx, index)
-	})
-	return health.Config{
-		Livez: []health.Check{n.logCheck(), raftLog},
-		// The node serves before it has replayed its log. A state machine that has
-		// begun late is not one that hangs.
-		StartupGrace: cmp.Or(n.cfg.LivezGrace, n.cfg.HungDiskTimeout),
-		Readyz:       []health.Check{n.logCheck(), raftLog, state, formed, read, namespaces, roles},
-		Observe:      n.metrics.HealthCheck,
-		Log:          n.logUnlessBlocked(),
 	}
 }
 

@@ -69,7 +69,7 @@ func (s *Store) dropDeadAtStart(snapshots *disk.SnapshotStore, state mvcc.Mark) 
 		return err
 	}
 	drop := func(upTo uint64) error {
-		s.cfg.Logger.Warn("dropping entries of the Raft log that no snapshot vouches for; snapshot, term and vote stay",
+		s.cfg.Logger.Warn("dropping entries of the Raft log that are not of the snapshot's history; snapshot, term and vote stay",
 			"first", first, "last", upTo, "snapshot", at)
 		if err := s.log.Drop(first, upTo); err != nil {
 			return fmt.Errorf("drop dead entries: %w", err)

@@ -29,7 +29,7 @@ const (
 	AddressVote Bug = "vote-for-an-address"
 	// LostLog starts a node whose log is gone or an old copy.
 	LostLog Bug = "lost-log-votes"
-	// DeadEntries leaves entries in the log that no snapshot vouches for, as Raft does.
+	// DeadEntries leaves entries in the log that are not of the snapshot's history, as Raft does.
 	DeadEntries Bug = "dead-entries-below-a-snapshot"
 	// AppliedCut does so too, and does not notice that applied entries are cut off the log.
 	AppliedCut Bug = "applied-entries-cut"

@@ -68,7 +68,7 @@ func liveIn(s *mvcc.State) string {
 }
 
 // TestRecover recovers survivors of several kinds and compares what is there with
-// the history up to the entry that the log can vouch for.
+// the history up to the last entry of it that the log has.
 func TestRecover(t *testing.T) {
 	for _, c := range []struct {
 		name                 string

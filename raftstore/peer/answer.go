@@ -70,31 +70,12 @@ func (s *stream) turnAway(req any, why error, timeout time.Duration) error {
 }
 
 func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
-	k, body, err := s.receive()
+	req, err := s.receiveRequest()
 	if err != nil {
 		return err
 	}
-	req := requestOf(k)
-	if req == nil {
-		return fmt.Errorf("%w: kind %d is not a request", errFrame, k)
-	}
-	c := coder{buf: body, reading: true}
-	if err := c.message(req); err != nil {
-		return err
-	}
-	if err := s.checkSender(req); err != nil {
-		return err
-	}
-	if err := checkTerms(req); err != nil {
+	if err := normalize(req); err != nil {
 		return s.turnAway(req, err, t.timeout)
-	}
-	switch r := req.(type) {
-	case *raft.AppendEntriesRequest:
-		vouched(r)
-	case *raft.RequestVoteRequest:
-		if err := nameCandidate(r); err != nil {
-			return s.turnAway(req, err, t.timeout)
-		}
 	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	var snapshot *patientReader
@@ -102,18 +83,9 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 		snapshot = &patientReader{s: s, left: install.Size}
 		rpc.Reader = snapshot
 	}
-	if !(planted.On(planted.FastPath) && t.beside(rpc)) {
-		select {
-		case t.consumer <- rpc:
-		case <-t.done:
-			return raft.ErrTransportShutdown
-		}
-	}
-	var got raft.RPCResponse
-	select {
-	case got = <-answers:
-	case <-t.done:
-		return raft.ErrTransportShutdown
+	got, err := t.ask(rpc, answers)
+	if err != nil {
+		return err
 	}
 	if err := s.SetWriteDeadline(time.Now().Add(t.timeout)); err != nil {
 		return err
@@ -123,15 +95,63 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	} else {
 		err = s.send(kindAnswer, got.Response)
 	}
-	if err == nil && snapshot != nil {
-		// Raft reads a snapshot to its end in any case; if not, the next frame
-		// cannot be found.
-		if snapshot.left > 0 {
-			return fmt.Errorf("%d bytes of a snapshot were left over", snapshot.left)
-		}
-		err = s.SetReadDeadline(time.Time{})
+	if err != nil || snapshot == nil {
+		return err
 	}
-	return err
+	// Raft reads a snapshot to its end in any case; if not, the next frame cannot be found.
+	if snapshot.left > 0 {
+		return fmt.Errorf("%d bytes of a snapshot were left over", snapshot.left)
+	}
+	return s.SetReadDeadline(time.Time{})
+}
+
+// receiveRequest reads the next request of the node that has the stream.
+func (s *stream) receiveRequest() (any, error) {
+	k, body, err := s.receive()
+	if err != nil {
+		return nil, err
+	}
+	req := requestOf(k)
+	if req == nil {
+		return nil, fmt.Errorf("%w: kind %d is not a request", errFrame, k)
+	}
+	c := coder{buf: body, reading: true}
+	if err := c.message(req); err != nil {
+		return nil, err
+	}
+	return req, s.checkSender(req)
+}
+
+// normalize refuses a message that no node can mean, and bounds or completes the others
+// where the library would not.
+func normalize(req any) error {
+	if err := checkTerms(req); err != nil {
+		return err
+	}
+	switch r := req.(type) {
+	case *raft.AppendEntriesRequest:
+		boundCommit(r)
+	case *raft.RequestVoteRequest:
+		return nameCandidate(r)
+	}
+	return nil
+}
+
+// ask hands a request to Raft and waits for its answer.
+func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPCResponse, error) {
+	if !(planted.On(planted.FastPath) && t.beside(rpc)) {
+		select {
+		case t.consumer <- rpc:
+		case <-t.done:
+			return raft.RPCResponse{}, raft.ErrTransportShutdown
+		}
+	}
+	select {
+	case got := <-answers:
+		return got, nil
+	case <-t.done:
+		return raft.RPCResponse{}, raft.ErrTransportShutdown
+	}
 }
 
 // checkSender refuses a message in another node's name. A stream from a layer

@@ -65,7 +65,7 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 		return nil, err
 	}
 	trim(req)
-	vouched(req)
+	boundCommit(req)
 	f := &appendFuture{start: time.Now(), req: req, resp: resp, ready: make(chan struct{})}
 	if err := p.s.SetWriteDeadline(f.start.Add(p.t.timeout)); err != nil {
 		return nil, err

@@ -21,12 +21,12 @@ var errLaterTerm = errors.New("the message is of an earlier term than what it ca
 // its snapshot's index with one, for comparison only.
 var errNoEntry = errors.New("the message carries what is not an entry")
 
-// vouched bounds the commit index of a message by the last entry that it vouches for:
-// that it carries, or stands behind. The library commits up to the end of the
+// boundCommit bounds the commit index of a message by the last entry of it: that it
+// carries, or that it follows. The library commits up to the end of the
 // follower's log, which may have a tail that its leader never had; and the same
 // goroutine sends the commit index of now under the term that was (the rule is that
 // of the Raft paper, figure 2, AppendEntries 5). Heartbeats have neither.
-func vouched(r *raft.AppendEntriesRequest) {
+func boundCommit(r *raft.AppendEntriesRequest) {
 	r.LeaderCommitIndex = min(r.LeaderCommitIndex, r.PrevLogEntry+uint64(len(r.Entries)))
 }
 

@@ -85,9 +85,9 @@ func TestEarlierTerm(t *testing.T) {
 	}
 }
 
-// TestCommitIsVouchedFor: the commit index of a message is not beyond its last entry,
+// TestCommitIsBounded: the commit index of a message is not beyond its last entry,
 // on either side.
-func TestCommitIsVouchedFor(t *testing.T) {
+func TestCommitIsBounded(t *testing.T) {
 	for _, row := range []struct{ prev, entries, commit, want uint64 }{
 		{0, 0, 0, 0}, {5, 0, 5, 5}, {5, 0, 9, 5}, {5, 2, 6, 6}, {5, 2, 9, 7},
 	} {

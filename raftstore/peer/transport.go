@@ -131,7 +131,7 @@ func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 // 8 MiB is cut, in req itself: Raft sends the rest with the next request.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	trim(req)
-	vouched(req)
+	boundCommit(req)
 	return t.call(id, to, kindAppendEntries, req, resp)
 }
 

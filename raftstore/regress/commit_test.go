@@ -10,7 +10,7 @@ import (
 
 // TestCommitBeyondMessage: a follower commits up to the commit index of a message or
 // the end of its own log, whichever is less, and not only up to the last entry that
-// the message vouches for. With a goroutine that outlived its leadership (see
+// the message confirms. With a goroutine that outlived its leadership (see
 // TestStaleReplication) that is not safe: it sends a few entries of the old term with
 // the commit index of now, and what the follower has behind them was replaced since.
 //
@@ -19,7 +19,7 @@ import (
 // term 2, with a commit index of 20.
 //
 // Cure: peer.Transport bounds the commit index, sending and receiving (its
-// TestCommitIsVouchedFor).
+// TestCommitIsBounded).
 func TestCommitBeyondMessage(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		commit := commitOf(t)

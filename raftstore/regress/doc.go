@@ -23,7 +23,7 @@
 //	TestLateInstallForgetsMembers   a snapshot that comes late takes a follower back to the members of that time; cure: raftstore refuses it
 //	TestTransferFlagStuck           after an interrupted transfer a re-elected leader refuses every write (hashicorp/raft#696)
 //	TestStaleReplication            entries of a new term are sent under the old one, and two nodes can lead in one term; cure: peer.Transport refuses such messages
-//	TestCommitBeyondMessage         a message lets its receiver commit entries that it does not vouch for; cure: peer.Transport bounds its commit index
+//	TestCommitBeyondMessage         a message lets its receiver commit entries beyond its own last one; cure: peer.Transport bounds its commit index
 //	TestVoteIsGivenToAnAddress      a vote is repeated for another node at the candidate's address; cure: peer.Transport names candidates by their ids
 //	TestHungDiskKeepsLeader         a leader whose disk hangs stays leader (hashicorp/raft#503)
 //	TestVirtualTimeFailovers        200 failovers in virtual time, on our transport too
