@@ -64,6 +64,14 @@ type fsm struct {
 
 var _ raft.BatchingFSM = (*fsm)(nil)
 
+// follow ties the state machine to the log and the snapshots that it starts with.
+func (f *fsm) follow(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark) {
+	f.dropDead = func(m mvcc.Mark) error { return dropDead(log, snapshots, m) }
+	f.noteApplied(log, state)
+	f.snapshotConfiguration = func() (uint64, raft.Configuration) { return newestConfiguration(snapshots) }
+	f.committed(newestConfiguration(snapshots))
+}
+
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch applies committed entries in order and then, once for all of them,
@@ -80,11 +88,8 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.committed(l.Index, raft.DecodeConfiguration(l.Data))
 		}
 		if proto.Revision(l.Index) <= at {
-			// state.db was ahead of the log's replay, or of the snapshot's index. But
-			// it must have applied this very entry: another one means that this
-			// directory is an old copy, or that a vote was forgotten.
-			if m := state.Mark(); proto.Revision(l.Index) == m.Applied && proto.Term(l.Term) != m.Term {
-				f.fatal(fmt.Errorf("entry %d is of term %d, this node has applied one of term %d: %w", l.Index, l.Term, m.Term, ErrDiverged))
+			if err := sameEntry(l, state.Mark()); err != nil {
+				f.fatal(err)
 				return results
 			}
 			continue
@@ -115,9 +120,24 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 		batch.Removed = append(batch.Removed, r.Removed...)
 	}
-	if at == state.Applied() {
-		return results
+	if at != state.Applied() {
+		f.publish(state, at, batch)
 	}
+	return results
+}
+
+// sameEntry refuses an entry that state.db has not applied though it was ahead of the
+// log's replay, or of the snapshot's index: another one at the index of the newest means
+// that this directory is an old copy, or that a vote was forgotten.
+func sameEntry(l *raft.Log, m mvcc.Mark) error {
+	if proto.Revision(l.Index) == m.Applied && proto.Term(l.Term) != m.Term {
+		return fmt.Errorf("entry %d is of term %d, this node has applied one of term %d: %w", l.Index, l.Term, m.Term, ErrDiverged)
+	}
+	return nil
+}
+
+// publish shows a batch, which ends at a revision, to readers, waiters, watchers and the disk, in this order.
+func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch) {
 	f.idle = 0
 	state.Publish()
 	if mvcc.Invariants {
@@ -134,7 +154,6 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	f.applied()
 	batch.State = state.StateRecord()
 	f.db.Record(batch)
-	return results
 }
 
 // committed notes a configuration that is committed, if it is newer than what is known.

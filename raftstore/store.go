@@ -100,43 +100,49 @@ func (s *Store) open() (err error) {
 	}); err != nil {
 		return err
 	}
-	snapshots, err := disk.NewSnapshotStore(s.db, cfg.Dir)
-	if err != nil {
+	if s.snapshots, err = disk.NewSnapshotStore(s.db, cfg.Dir); err != nil {
 		return err
 	}
-	snapshots.HoldLog(s.log)
-	s.snapshots = snapshots
-	snapshots.RefuseLate(s.wouldForgetMembers)
-	if err := checkLog(s.log, snapshots, state.Mark(), cfg.Cluster()); err != nil {
+	s.snapshots.HoldLog(s.log)
+	s.snapshots.RefuseLate(s.wouldForgetMembers)
+	if err := s.mendLog(state.Mark()); err != nil {
 		return err
 	}
-	if err := undoHalfBootstrap(s.log, snapshots, cfg.Cluster()); err != nil {
+	s.fsm.follow(s.log, s.snapshots, state.Mark())
+	return s.startRaft()
+}
+
+// mendLog refuses a log that does not belong to the state, and takes out of it what an
+// interrupted start or a snapshot has left there.
+func (s *Store) mendLog(state mvcc.Mark) error {
+	if err := checkLog(s.log, s.snapshots, state, s.cfg.Cluster()); err != nil {
 		return err
 	}
-	if err := s.dropDeadAtStart(snapshots, state.Mark()); err != nil {
+	if err := undoHalfBootstrap(s.log, s.snapshots, s.cfg.Cluster()); err != nil {
 		return err
 	}
-	s.fsm.dropDead = func(m mvcc.Mark) error { return dropDead(s.log, snapshots, m) }
-	s.fsm.noteApplied(s.log, state.Mark())
-	s.fsm.snapshotConfiguration = func() (uint64, raft.Configuration) { return newestConfiguration(snapshots) }
-	s.fsm.committed(newestConfiguration(snapshots))
+	return s.dropDeadAtStart(s.snapshots, state)
+}
+
+// startRaft starts Raft, and what this store does besides.
+func (s *Store) startRaft() error {
 	notify := make(chan bool, 16)
-	rc, err := cfg.raftConfig(notify)
+	rc, err := s.cfg.raftConfig(notify)
 	if err != nil {
 		return err
 	}
 	// state.db is the newest snapshot's data, unless the process ended between
 	// the receipt of a snapshot and its Restore.
-	restore, err := snapshots.NeedsRestore()
+	restore, err := s.snapshots.NeedsRestore()
 	if err != nil {
 		return err
 	}
 	rc.NoSnapshotRestoreOnStart = !restore
 
 	s.leader.changed = make(chan struct{})
-	s.transport = newRaftTransport(cfg.Transport)
+	s.transport = newRaftTransport(s.cfg.Transport)
 	s.streams = newPeerStreams(s)
-	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, snapshots}, s.log, snapshots, s.transport); err != nil {
+	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots}, s.log, s.snapshots, s.transport); err != nil {
 		return err
 	}
 	s.transport.start(s)

@@ -152,75 +152,97 @@ func (s *Survivor) readLog(dir string, state *mvcc.State, snapshots *SnapshotSto
 // applyTail applies what the log has beyond the state, as its leader would have
 // committed it: in order, without gaps, of terms that never fall.
 func (s *Survivor) applyTail(log *Log, state *mvcc.State, newest *raft.SnapshotMeta) error {
-	first, err := log.FirstIndex()
-	if err != nil {
+	t := tail{s: s, log: log}
+	if err := t.find(newest); err != nil || t.last < t.at {
 		return err
-	}
-	last, err := log.LastIndex()
-	if err != nil {
-		return err
-	}
-	var entry raft.Log
-	get := func(index uint64) (there bool, err error) {
-		err = log.GetLog(index, &entry)
-		if errors.Is(err, raft.ErrLogNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	at := uint64(s.Applied)
-	if newest != nil {
-		switch there, err := get(newest.Index); {
-		case err != nil:
-			return err
-		case there && entry.Term != newest.Term:
-			// By Log Matching no entry behind it is of the snapshot's history.
-			if last > newest.Index {
-				s.Dead = last - newest.Index
-			}
-			last = min(last, newest.Index)
-		case newest.Index > uint64(s.Applied):
-			// The entries up to the snapshot that the state has not seen carry nothing.
-			at = newest.Index
-			s.LastIndex, s.LastTerm = newest.Index, newest.Term
-		}
-	}
-	if last < at {
-		return nil
 	}
 	// The entry that was applied last must be the log's, unless the log was cut
 	// there behind a snapshot.
-	switch there, err := get(uint64(s.Applied)); {
+	switch there, err := t.read(uint64(s.Applied)); {
 	case err != nil:
 		return err
-	case there && entry.Term != uint64(s.Term):
-		return fmt.Errorf("entry %d is of term %d, the state has applied one of term %d: %w", s.Applied, entry.Term, s.Term, ErrDivided)
+	case there && t.entry.Term != uint64(s.Term):
+		return fmt.Errorf("entry %d is of term %d, the state has applied one of term %d: %w", s.Applied, t.entry.Term, s.Term, ErrDivided)
 	}
-	for index := first; index <= min(at, last) && index > 0; index++ {
-		if there, err := get(index); err != nil {
+	for index := t.first; index <= min(t.at, t.last) && index > 0; index++ {
+		if there, err := t.read(index); err != nil {
 			return err
 		} else if there {
-			s.configuration(&entry)
+			s.configuration(&t.entry)
 		}
 	}
-	for index := at + 1; index <= last; index++ {
-		switch there, err := get(index); {
+	return t.apply(state)
+}
+
+// tail is the part of a survivor's log that its state has not applied: the entries after
+// at, up to last.
+type tail struct {
+	s               *Survivor
+	log             *Log
+	first, at, last uint64
+	entry           raft.Log // that was read last
+}
+
+// read reads an entry, and reports whether the log has it.
+func (t *tail) read(index uint64) (there bool, err error) {
+	err = t.log.GetLog(index, &t.entry)
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// find finds where the tail begins and ends. What is not of the newest snapshot's history
+// is no part of it.
+func (t *tail) find(newest *raft.SnapshotMeta) (err error) {
+	if t.first, err = t.log.FirstIndex(); err != nil {
+		return err
+	}
+	if t.last, err = t.log.LastIndex(); err != nil {
+		return err
+	}
+	t.at = uint64(t.s.Applied)
+	if newest == nil {
+		return nil
+	}
+	switch there, err := t.read(newest.Index); {
+	case err != nil:
+		return err
+	case there && t.entry.Term != newest.Term:
+		// By Log Matching no entry behind it is of the snapshot's history.
+		if t.last > newest.Index {
+			t.s.Dead = t.last - newest.Index
+		}
+		t.last = min(t.last, newest.Index)
+	case newest.Index > t.at:
+		// The entries up to the snapshot that the state has not seen carry nothing.
+		t.at = newest.Index
+		t.s.LastIndex, t.s.LastTerm = newest.Index, newest.Term
+	}
+	return nil
+}
+
+// apply applies the tail, up to an entry of an earlier term than the one before it.
+func (t *tail) apply(state *mvcc.State) error {
+	s := t.s
+	for index := t.at + 1; index <= t.last; index++ {
+		switch there, err := t.read(index); {
 		case err != nil:
 			return err
 		case !there:
-			return fmt.Errorf("entry %d is missing between %d and %d: %w", index, at, last, ErrDamaged)
-		case entry.Term < s.LastTerm:
-			s.Dead += last - index + 1
+			return fmt.Errorf("entry %d is missing between %d and %d: %w", index, t.at, t.last, ErrDamaged)
+		case t.entry.Term < s.LastTerm:
+			s.Dead += t.last - index + 1
 			state.Publish()
 			return nil
 		}
-		s.LastIndex, s.LastTerm = index, entry.Term
+		s.LastIndex, s.LastTerm = index, t.entry.Term
 		s.Tail++
-		s.configuration(&entry)
-		if entry.Type != raft.LogCommand {
+		s.configuration(&t.entry)
+		if t.entry.Type != raft.LogCommand {
 			continue
 		}
-		r, err := state.Apply(proto.RaftIndex(index), proto.Term(entry.Term), entry.Data)
+		r, err := state.Apply(proto.RaftIndex(index), proto.Term(t.entry.Term), t.entry.Data)
 		if err != nil {
 			return fmt.Errorf("apply entry %d: %w", index, err)
 		}
