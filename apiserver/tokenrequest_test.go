@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/auth/token"
@@ -14,7 +13,7 @@ import (
 // noKey is a node whose key is not published.
 type noKey struct{ noTokens }
 
-func (noKey) Issue(token.Claims, string, []string, time.Time, time.Duration, time.Duration) (string, error) {
+func (noKey) Issue(token.Spec) (string, error) {
 	return "", fmt.Errorf("sign: %w", token.ErrNoKey)
 }
 

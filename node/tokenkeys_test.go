@@ -85,7 +85,7 @@ func (w *keyWorld) publish(node, cluster string) {
 // signs says which key a token is signed with now: own, shared, none.
 func (w *keyWorld) signs() string {
 	w.t.Helper()
-	s, err := w.a.Issue(token.Claims{}, "u", nil, time.Now(), time.Hour, 0)
+	s, err := w.a.Issue(token.Spec{Now: time.Now(), ValidFor: time.Hour})
 	if errors.Is(err, token.ErrNoKey) {
 		return "none"
 	}

@@ -118,8 +118,8 @@ type testTokens struct{}
 
 func (testTokens) Audiences() []string { return []string{"https://quorate"} }
 
-func (testTokens) Issue(c token.Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error) {
-	bound := ""
+func (testTokens) Issue(s token.Spec) (string, error) {
+	bound, c := "", s.Claims
 	if c.Pod != nil {
 		bound += " with pod " + c.Pod.Name
 	}
@@ -129,7 +129,7 @@ func (testTokens) Issue(c token.Claims, user string, audiences []string, now tim
 	if c.Node != nil {
 		bound += " on " + c.Node.Name
 	}
-	return fmt.Sprint(user, bound, " for ", audiences, " from ", now.Format("15:04"), " valid ", validFor, " warn ", warnAfter), nil
+	return fmt.Sprint(auth.ServiceAccountUser(c.Namespace, c.Account.Name), bound, " for ", s.Audiences, " from ", s.Now.Format("15:04"), " valid ", s.ValidFor, " warn ", s.WarnAfter), nil
 }
 
 // testReviewer takes the name of a user for a token.

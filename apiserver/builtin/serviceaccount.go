@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -23,8 +22,8 @@ import (
 
 // Tokens issues the tokens of service accounts. *token.Accounts satisfies it.
 type Tokens interface {
-	// Issue signs a token for audiences. Errors: token.ErrNoKey.
-	Issue(c token.Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error)
+	// Issue signs a token. Errors: token.ErrNoKey.
+	Issue(s token.Spec) (string, error)
 	// Audiences of the API, for requests that name none.
 	Audiences() []string
 }
@@ -88,20 +87,19 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 	if err := bindToken(o, &claims, r.Spec.BoundObjectRef); err != nil {
 		return objects.Created{}, err
 	}
-	seconds := *r.Spec.ExpirationSeconds
-	validFor, warnAfter := seconds, int64(0)
-	if seconds == projected && claims.Pod != nil && t.forAPI(r.Spec.Audiences) {
-		validFor, warnAfter = extended, seconds
+	asked := time.Duration(*r.Spec.ExpirationSeconds) * time.Second
+	spec := token.Spec{Claims: claims, Audiences: r.Spec.Audiences, Now: now, ValidFor: asked}
+	if *r.Spec.ExpirationSeconds == projected && claims.Pod != nil && t.forAPI(r.Spec.Audiences) {
+		spec.ValidFor, spec.WarnAfter = extended*time.Second, asked
 	}
-	r.Status.Token, err = t.tokens.Issue(claims, auth.ServiceAccountUser(r.Namespace, r.Name), r.Spec.Audiences,
-		now, time.Duration(validFor)*time.Second, time.Duration(warnAfter)*time.Second)
+	r.Status.Token, err = t.tokens.Issue(spec)
 	if errors.Is(err, token.ErrNoKey) {
 		return objects.Created{}, status.NoTokenKey()
 	}
 	if err != nil {
 		return objects.Created{}, err
 	}
-	r.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(seconds) * time.Second))
+	r.Status.ExpirationTimestamp = metav1.NewTime(now.Add(asked))
 	return objects.Created{Object: r}, nil
 }
 

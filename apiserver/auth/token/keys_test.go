@@ -92,7 +92,7 @@ func TestNoKeyYet(t *testing.T) {
 	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
 	issued := w.issue(Claims{}, "api")
 	w.inForce(nil, Key{Public: &n1.PublicKey})
-	if s, err := w.a.Issue(Claims{}, "u", nil, w.now, time.Hour, 0); !errors.Is(err, ErrNoKey) {
+	if s, err := w.a.Issue(Spec{Now: w.now, ValidFor: time.Hour}); !errors.Is(err, ErrNoKey) {
 		t.Errorf("%q %v", s, err)
 	}
 	w.expect(issued, "")

@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -100,23 +101,36 @@ type private struct {
 	Kubernetes Claims `json:"kubernetes.io,omitempty"`
 }
 
-// Issue signs a token for audiences that is valid from now on for a time. With
-// warnAfter above zero it says that it should have been replaced after that. Errors: ErrNoKey.
-func (a *Accounts) Issue(c Claims, user string, audiences []string, now time.Time, validFor, warnAfter time.Duration) (string, error) {
+// Spec is what a token is to say.
+type Spec struct {
+	Claims    Claims // without WarnAfter
+	Audiences []string
+	// Now is when it is issued, and from when on it is valid; ValidFor is for how long.
+	Now      time.Time
+	ValidFor time.Duration
+	// WarnAfter is for how long its holder may use it before it should have a newer one.
+	// Zero: as long as it is valid.
+	WarnAfter time.Duration
+}
+
+// Issue signs a token of the account that the claims name. Errors: ErrNoKey.
+func (a *Accounts) Issue(s Spec) (string, error) {
 	signer := a.cfg.Keys().signer
 	if signer == nil {
 		return "", fmt.Errorf("sign a token: %w", ErrNoKey)
 	}
-	if warnAfter > 0 {
-		c.WarnAfter = jwt.NewNumericDate(now.Add(warnAfter))
+	claims := s.Claims
+	if s.WarnAfter > 0 {
+		claims.WarnAfter = jwt.NewNumericDate(s.Now.Add(s.WarnAfter))
 	}
+	issued := jwt.NewNumericDate(s.Now)
 	standard := jwt.Claims{
-		Issuer: a.cfg.Issuer, Subject: user, Audience: audiences, ID: uuid.NewString(),
-		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(validFor)),
+		Issuer: a.cfg.Issuer, Subject: auth.ServiceAccountUser(claims.Namespace, claims.Account.Name), Audience: s.Audiences, ID: uuid.NewString(),
+		IssuedAt: issued, NotBefore: issued, Expiry: jwt.NewNumericDate(s.Now.Add(s.ValidFor)),
 	}
-	s, err := jwt.Signed(signer).Claims(private{c}).Claims(standard).Serialize()
+	signed, err := jwt.Signed(signer).Claims(private{claims}).Claims(standard).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
 	}
-	return s, nil
+	return signed, nil
 }

@@ -89,7 +89,7 @@ func (w *world) remove(table, key string) {
 func (w *world) issue(c Claims, audiences ...string) string {
 	w.t.Helper()
 	c.Namespace, c.Account = "ns", Ref{"robot", "u1"}
-	s, err := w.a.Issue(c, auth.ServiceAccountUser("ns", "robot"), audiences, w.now, time.Hour, 0)
+	s, err := w.a.Issue(Spec{Claims: c, Audiences: audiences, Now: w.now, ValidFor: time.Hour})
 	if err != nil {
 		w.t.Fatal(err)
 	}
