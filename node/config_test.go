@@ -49,6 +49,10 @@ func TestComplete(t *testing.T) {
 		{"long history", func(c *Config) { c.HistoryRetention = 10 * time.Minute }, "history-retention: 10m0s"},
 		{"no bytes of the log for a snapshot", func(c *Config) { c.SnapshotLogBytes = 0 }, "snapshot-log-max-bytes: 0"},
 		{"no bytes for history", func(c *Config) { c.HistoryMaxBytes = 0 }, "history-max-bytes: 0"},
+		{"a controller that there is not", func(c *Config) { c.Controllers = []string{"*", "podgc"} }, `controllers: "podgc" is not in the list of known controllers`},
+		{"without a controller", func(c *Config) { c.Controllers = []string{"-clusterrole-aggregation"} }, ""},
+		{"without a controller that is needed", func(c *Config) { c.Controllers = []string{"*", "-system-namespaces"} },
+			"controllers: system-namespaces-controller cannot be disabled: no node is ready without"},
 		{"no trailing logs", func(c *Config) { c.TrailingLogs = 0 }, "trailing-logs: 0"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -1,0 +1,65 @@
+package controllers
+
+import (
+	"fmt"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestRoles: the bootstrap roles come, once; roles that collect the rules of others have them, at the
+// start and when another one comes.
+func TestRoles(t *testing.T) {
+	e := newEnv(t, Config{Controllers: []Name{BootstrapRolesController, ClusterRoleAggregationController}})
+	roles := rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+	create := func(name string, change func(*rbacv1.ClusterRole)) {
+		t.Helper()
+		r := &rbacv1.ClusterRole{}
+		r.Name = name
+		change(r)
+		if err := e.client.Create(t.Context(), roles, "", r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	collected := func(resource string) func(*rbacv1.ClusterRole) {
+		return func(r *rbacv1.ClusterRole) {
+			r.Labels = map[string]string{"collect": "yes"}
+			r.Rules = []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}}}
+		}
+	}
+	create("collecting", func(r *rbacv1.ClusterRole) {
+		r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"collect": "yes"}}}}
+	})
+	create("one", collected("pods"))
+	e.run()
+	has := func(want string) func() string {
+		return func() string {
+			var r rbacv1.ClusterRole
+			if err := e.client.Get(t.Context(), roles, "", "collecting", &r); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, rule := range r.Rules {
+				got = append(got, rule.Resources...)
+			}
+			if fmt.Sprint(got) != want {
+				return fmt.Sprintf("%v, want %s", got, want)
+			}
+			return ""
+		}
+	}
+	e.await("the first role's rules", has("[pods]"))
+	create("two", collected("secrets"))
+	e.await("both roles' rules", has("[pods secrets]"))
+	e.await("the bootstrap roles", func() string {
+		var r rbacv1.ClusterRole
+		if err := e.client.Get(t.Context(), roles, "", "cluster-admin", &r); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if got, want := e.seen.String(), "map[bootstrap-roles-controller:true clusterrole-aggregation-controller:true] map[]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
