@@ -3,6 +3,7 @@ package builtin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -21,7 +24,7 @@ import (
 //	resource code-name, as configmaps or jobs.batch
 //	old {...}       the stored object; without it, a create
 //	new {...}       the object that is written
-//	! text          one error, whole; none: the object is valid
+//	! text          one error, whole, with \n for a new line; none: the object is valid
 //	> {...}         the object after Prepare, where it matters
 func TestTables(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -78,7 +81,7 @@ func runCase(t *testing.T, body string) {
 			continue
 		}
 		for _, e := range validate(obj, old) {
-			got = append(got, e.Error())
+			got = append(got, strings.ReplaceAll(e.Error(), "\n", `\n`))
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -144,5 +147,42 @@ func TestLongLists(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 		})
+	}
+}
+
+// TestStrategiesFitTheData: a strategy is of a kind that is served, and what is said of a kind's
+// subresources here and in its data is the same. Status and scale need no code.
+func TestStrategiesFitTheData(t *testing.T) {
+	all := Strategies(Config{Tokens: testTokens{}})
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]bool{}
+	for _, res := range registry.All() {
+		served[res.CodeName()] = true
+		h := all[res.CodeName()]
+		if h == nil {
+			h = &objects.Strategy{}
+		}
+		coded := map[string]bool{"status": true, "scale": true}
+		for _, names := range [...][]string{slices.Collect(maps.Keys(h.Posts)), slices.Collect(maps.Keys(h.Parts)), slices.Collect(maps.Keys(h.Updates))} {
+			for _, name := range names {
+				coded[name] = true
+				if res.Subresource(name) == nil {
+					t.Errorf("the strategy of %s has a subresource %s, its data have not", res.CodeName(), name)
+				}
+			}
+		}
+		for _, sub := range res.Subresources {
+			if !coded[sub.Name] {
+				t.Errorf("the data of %s have a subresource %s, its strategy has not", res.CodeName(), sub.Name)
+			}
+		}
+	}
+	for name := range all {
+		if !served[name] {
+			t.Errorf("there is a strategy of %s, which is no kind", name)
+		}
 	}
 }
