@@ -58,52 +58,60 @@ func WebhookOf(res *kinds.Resource) *conversion.Webhook {
 // a webhook can convert are replaced. versions is not changed. Errors: the webhook's,
 // as Status errors, and the context's.
 func (s *Store) ConvertAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]*mvcc.Version, error) {
-	hook := WebhookOf(res)
-	if hook == nil {
+	if WebhookOf(res) == nil {
 		return versions, nil
 	}
-	var (
-		to    = crd.Of(res)
-		out   = versions
-		batch stored
-		total int64
-	)
-	flush := func() error {
-		made, err := s.convertStored(ctx, to, hook, &batch)
-		if err != nil {
-			return err
-		}
-		for i, at := range batch.at {
-			out[at] = made[i]
-			total += int64(len(made[i].Value))
-		}
-		if total > convertedList {
-			return status.BadRequest("the objects have more than %d bytes and need conversion by a webhook: use limit", convertedList)
-		}
-		batch = stored{}
-		return nil
-	}
+	l := listConversion{store: s, to: crd.Of(res), out: versions}
 	for i, v := range versions {
-		from, err := to.Definition().StoredIn(codec.FormOf(v))
+		from, err := l.to.Definition().StoredIn(codec.FormOf(v))
 		if err != nil {
 			return nil, conversion.Internal(err)
 		}
-		if from == to {
+		if from == l.to {
 			continue
 		}
-		if len(batch.at) == 0 && total == 0 {
-			out = slices.Clone(versions)
-		}
-		if batch.add(i, v, from); batch.full() {
-			if err := flush(); err != nil {
+		if l.batch.add(i, v, from); l.batch.full() {
+			if err := l.flush(ctx); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(batch.at) == 0 {
-		return out, nil
+	if err := l.flush(ctx); err != nil {
+		return nil, err
 	}
-	return out, flush()
+	return l.out, nil
+}
+
+// listConversion converts what a list has of other versions, batch by batch.
+type listConversion struct {
+	store *Store
+	to    *crd.Version
+	out   []*mvcc.Version // the list; its own once total is above zero
+	total int64           // bytes of what was converted
+	batch stored          // what comes next
+}
+
+// flush converts the batch and begins the next one.
+func (l *listConversion) flush(ctx context.Context) error {
+	if len(l.batch.at) == 0 {
+		return nil
+	}
+	made, err := l.store.convertStored(ctx, l.to, &l.batch)
+	if err != nil {
+		return err
+	}
+	if l.total == 0 {
+		l.out = slices.Clone(l.out)
+	}
+	for i, at := range l.batch.at {
+		l.out[at] = made[i]
+		l.total += int64(len(made[i].Value))
+	}
+	if l.total > convertedList {
+		return status.BadRequest("the objects have more than %d bytes and need conversion by a webhook: use limit", convertedList)
+	}
+	l.batch = stored{}
+	return nil
 }
 
 // stored are versions that are converted together.
@@ -123,8 +131,8 @@ func (b *stored) full() bool { return len(b.at) >= batchObjects || b.bytes >= ba
 
 // convertStored converts what nobody has converted yet, and waits for what others are
 // converting.
-func (s *Store) convertStored(ctx context.Context, to *crd.Version, hook *conversion.Webhook, b *stored) ([]*mvcc.Version, error) {
-	res := to.Resource()
+func (s *Store) convertStored(ctx context.Context, to *crd.Version, b *stored) ([]*mvcc.Version, error) {
+	res, hook := to.Resource(), to.Definition().Webhook()
 	keys := make([]conversionKey, len(b.versions))
 	for i, v := range b.versions {
 		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().StorageForm, to: res.StorageForm, webhook: hook.ID()}
