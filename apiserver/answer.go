@@ -7,7 +7,6 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -43,12 +42,4 @@ func (c *call) answerTyped(f codec.Format, code int, res *kinds.Resource, obj an
 	}
 	t["kind"], t["apiVersion"] = res.Kind, res.GroupVersion().String()
 	return codec.Respond(c, c.r, f).Tree(code, res, t)
-}
-
-// answerDone sends the Status of a POST that did something and made no object.
-func (c *call) answerDone() error {
-	s := status.OK()
-	s.Code = http.StatusCreated
-	codec.WriteStatus(c, c.r, s)
-	return nil
 }

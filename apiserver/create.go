@@ -3,7 +3,11 @@ package apiserver
 import "net/http"
 
 func (c *call) create() error {
-	f, obj, err := c.readWrite("CreateOptions", c.Resource)
+	f, raw, err := c.readWrite("CreateOptions", c.Resource)
+	if err != nil {
+		return err
+	}
+	obj, err := c.DecodeBody(c.r.Header.Get("Content-Type"), raw, c.Resource)
 	if err != nil {
 		return err
 	}

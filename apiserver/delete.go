@@ -44,7 +44,7 @@ func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.deleteOptions(raw)
+	o, err := deleteOptions(&c.Options, c.r.Header.Get("Content-Type"), raw)
 	if err == nil {
 		// From here on what they say of a dry run is what the request does.
 		c.Options.DryRun = o.DryRun
@@ -53,11 +53,11 @@ func (c *call) readDeleteOptions() (*metav1.DeleteOptions, error) {
 }
 
 // deleteOptions are the request's: a body that is not empty wins over the query.
-func (c *call) deleteOptions(raw []byte) (*metav1.DeleteOptions, error) {
+func deleteOptions(query *request.Options, contentType string, raw []byte) (*metav1.DeleteOptions, error) {
 	if len(raw) == 0 {
-		return c.Options.DeleteOptions()
+		return query.DeleteOptions()
 	}
-	body, err := codec.Decode(c.r.Header.Get("Content-Type"), raw, nil)
+	body, err := codec.Decode(contentType, raw, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,11 @@
 package apiserver
 
 import (
-	"fmt"
-	"runtime/debug"
-
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // collectionPage is how many objects of a collection are looked at together.
@@ -46,7 +41,7 @@ func (c *call) deleteCollection() error {
 		if err != nil {
 			return err
 		}
-		if err := c.deleteAll(page.Versions, o); err != nil {
+		if err := c.DeleteListed(page.Versions, o); err != nil {
 			return err
 		}
 		items = append(items, page.Versions...)
@@ -80,30 +75,4 @@ func (c *call) nextPage(params consistency.Params, sel *objects.Selection) (mvcc
 		return mvcc.Page{}, 0, err
 	}
 	return c.Page(plan, at, sel)
-}
-
-// deleteAll deletes objects side by side. That some are gone already is no error;
-// the first other one ends it.
-func (c *call) deleteAll(versions []*mvcc.Version, o *metav1.DeleteOptions) error {
-	return objects.Each(versions, func(v *mvcc.Version) error {
-		if err := c.deleteListed(v, o); !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil
-	})
-}
-
-// deleteListed deletes one listed object. It is a request of its own in all but
-// the answer.
-func (c *call) deleteListed(v *mvcc.Version, o *metav1.DeleteOptions) (err error) {
-	// The filter's containment does not reach this goroutine.
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.cfg.Observer.Panicked(&c.Kind)
-			c.s.cfg.Log.Error("panic in a request", "panic", p, "key", v.Key, "stack", string(debug.Stack()))
-			err = fmt.Errorf("delete %s: panic", v.Key)
-		}
-	}()
-	_, _, err = c.Listed(objects.SplitKey(c.Resource, v.Key)).Delete(o)
-	return err
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/patch"
-	"github.com/quorate/quorate/apiserver/request"
-	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
@@ -42,29 +40,26 @@ func (c *call) modify(on objects.Target) error {
 	return c.answer(f, codeOf(w.Created), w)
 }
 
-// readPut reads a body that is to be what the path names.
-func (c *call) readPut(on objects.Target) (codec.Format, objects.Put, error) {
-	f, sent, err := c.readWrite("UpdateOptions", on.Kind(&c.Op))
-	if err == nil {
-		err = c.MatchPath(sent)
+// readPut reads what is to be what the path names.
+func (c *call) readPut(on objects.Target) (f codec.Format, want objects.Put, err error) {
+	f, raw, err := c.readWrite("UpdateOptions", on.Kind(&c.Op))
+	if err != nil {
+		return
 	}
-	return f, objects.Put{Sent: sent}, err
+	want, err = c.DecodePut(c.r.Header.Get("Content-Type"), raw, on)
+	return
 }
 
-// readWrite is how a write with an object begins: its options, the form of the
-// answer, and the object, which is of a kind and fits its model.
-func (c *call) readWrite(options string, kind *kinds.Resource) (f codec.Format, obj tree.Object, err error) {
+// readWrite is how a write with an object of a kind begins: its options, the form of the
+// answer, and the body.
+func (c *call) readWrite(options string, kind *kinds.Resource) (f codec.Format, raw []byte, err error) {
 	if err = c.writeOptions(c.Options.CheckModify(options)); err != nil {
 		return
 	}
 	if f, err = c.format(kind, codec.ShapeObject); err != nil {
 		return
 	}
-	model, err := objects.ModelOf(kind)
-	if err != nil {
-		return
-	}
-	obj, err = c.readObject(kind, model)
+	raw, err = c.body(kind)
 	return
 }
 
@@ -109,39 +104,8 @@ func (c *call) readApply(on objects.Target) (f codec.Format, want objects.Apply,
 	if err != nil {
 		return
 	}
-	body, err := codec.Decode(codec.YAML, raw, kind)
-	if err != nil {
-		return
-	}
-	if err = c.checkApplied(&body); err != nil {
-		return
-	}
-	if want.Model, err = c.Model(); err != nil {
-		return
-	}
-	if want.Manager, err = c.FieldManager(); err != nil {
-		return
-	}
-	want.Tree, err = on.Configuration(&c.Op, body.Object, want.Model)
+	want, err = c.DecodeApply(raw, on)
 	return
-}
-
-// checkApplied refuses or warns about what an apply's body has besides an object. Fields that
-// are unknown are the merge's to find.
-func (c *call) checkApplied(body *codec.Body) error {
-	if body.Object == nil {
-		return status.BadRequest("error decoding YAML: the body is not an object")
-	}
-	if len(body.Duplicates) == 0 {
-		return nil
-	}
-	switch c.Options.Strictness() {
-	case request.StrictFields:
-		return status.BadRequest("error strict decoding YAML: %s", objects.JoinFindings(body.Duplicates))
-	case request.WarnFields:
-		c.Warn(body.Duplicates)
-	}
-	return nil
 }
 
 // put serves a subresource that the whole object is put to and that changes it in a way

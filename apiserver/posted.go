@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
+	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -37,7 +38,7 @@ func (c *call) readPosted(res *kinds.Resource, into runtime.Object, also ...stri
 	if err != nil {
 		return f, err
 	}
-	return f, c.found(findings, gvk, res.Kind)
+	return f, c.Found(findings, gvk, res.Kind)
 }
 
 // post serves a POST that stores no object of its own.
@@ -59,7 +60,10 @@ func (c *call) post(p *objects.Creater) error {
 		c.setIndexHeader(out.Revision)
 	}
 	if out.Object == nil {
-		return c.answerDone()
+		done := status.OK()
+		done.Code = http.StatusCreated
+		codec.WriteStatus(c, c.r, done)
+		return nil
 	}
 	return c.answerTyped(f, http.StatusCreated, res, out.Object)
 }

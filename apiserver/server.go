@@ -253,7 +253,7 @@ func New(cfg Config) (*Server, error) {
 		Webhooks: s.webhooks, Life: s.life,
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,
 		MaxObject: cfg.Limits.Object, MaxWrite: cfg.Limits.Write,
-		Retried: cfg.Observer.WriteRetried, Log: cfg.Log, Now: cfg.Now,
+		Retried: cfg.Observer.WriteRetried, Panicked: cfg.Observer.Panicked, Log: cfg.Log, Now: cfg.Now,
 	})
 	if cfg.Fairness != nil {
 		cfg.Limits.Reads, cfg.Limits.Writes = -1, -1

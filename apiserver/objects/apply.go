@@ -15,7 +15,7 @@ import (
 
 // Apply merges a configuration into the object (server-side apply, KEP-555).
 type Apply struct {
-	// Tree is the target's Configuration, Model the object's.
+	// Tree is the target's configuration, Model the object's.
 	Tree    tree.Object
 	Model   *schema.Model
 	Manager *fieldmanager.Manager

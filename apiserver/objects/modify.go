@@ -25,11 +25,11 @@ type Target interface {
 	Kind(o *Op) *kinds.Resource
 	// Shown is an object as clients see it.
 	Shown(o *Op, obj tree.Object) tree.Object
-	// Configuration is what an apply merges into the object, if body is sent. model is the object's.
-	Configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error)
 
 	// inserts says that a write may create the object.
 	inserts() bool
+	// configuration is what an apply merges into the object, if body is sent. model is the object's.
+	configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error)
 	// match checks, before the current version is decoded, that a body may replace it.
 	match(o *Op, sent tree.Object, cur *mvcc.Version) error
 	// patched is what a patch makes of what is shown of old, if that is still of cur.

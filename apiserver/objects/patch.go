@@ -45,17 +45,17 @@ func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model
 // patchFindings deals with unknown and duplicate fields of a patch. What is
 // stored has none, so the result's are the patch's.
 func (o *Op) patchFindings(p *patch.Patch, unknown []string) error {
-	findings := Findings(p.Duplicates, unknown)
-	if len(findings) == 0 {
+	found := findings(p.Duplicates, unknown)
+	if len(found) == 0 {
 		return nil
 	}
 	switch o.Options.Strictness() {
 	case request.StrictFields:
 		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
-			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", JoinFindings(findings))),
+			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(found))),
 		})
 	case request.WarnFields:
-		o.Warn(findings)
+		o.Warn(found)
 	}
 	return nil
 }
@@ -92,16 +92,16 @@ func SentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apische
 	return got, nil
 }
 
-// Findings words what strict decoding finds.
-func Findings(duplicates, unknown []string) []string {
+// findings words what strict decoding finds.
+func findings(duplicates, unknown []string) []string {
 	if len(unknown) == 0 {
 		return duplicates
 	}
-	findings := append([]string(nil), duplicates...)
+	found := append([]string(nil), duplicates...)
 	for _, path := range unknown {
-		findings = append(findings, fmt.Sprintf("unknown field %q", path))
+		found = append(found, fmt.Sprintf("unknown field %q", path))
 	}
-	return findings
+	return found
 }
 
-func JoinFindings(findings []string) string { return strings.Join(findings, ", ") }
+func joinFindings(found []string) string { return strings.Join(found, ", ") }

@@ -84,8 +84,8 @@ func (scale) Kind(*Op) *kinds.Resource { return scaleKind }
 
 func (scale) Shown(o *Op, obj tree.Object) tree.Object { return o.scaleOf(obj) }
 
-// Configuration is the object as far as a Scale shows it.
-func (scale) Configuration(o *Op, body tree.Object, _ *schema.Model) (tree.Object, error) {
+// configuration is the object as far as a Scale shows it.
+func (scale) configuration(o *Op, body tree.Object, _ *schema.Model) (tree.Object, error) {
 	if _, err := CheckKind(body, scaleKind.GVK()); err != nil {
 		return nil, err
 	}

@@ -55,8 +55,10 @@ type Config struct {
 
 	// Retried is told of each write that lost a race.
 	Retried func(k *request.Kind)
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Panicked is told of each panic in a goroutine of its own.
+	Panicked func(k *request.Kind)
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // Store are the objects of the API without HTTP: what operations decide on, and

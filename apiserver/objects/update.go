@@ -86,7 +86,7 @@ func (itself) Kind(o *Op) *kinds.Resource { return o.Resource }
 
 func (itself) Shown(_ *Op, obj tree.Object) tree.Object { return obj }
 
-func (itself) Configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error) {
+func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error) {
 	c, err := canonical(body, model)
 	if err != nil {
 		return nil, status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)

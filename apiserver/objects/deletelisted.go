@@ -1,0 +1,35 @@
+package objects
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/quorate/quorate/raftstore/mvcc"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DeleteListed deletes objects of the collection that the operation is for, side by side. That
+// some are gone already is no error; the first other one ends it.
+func (o *Op) DeleteListed(versions []*mvcc.Version, options *metav1.DeleteOptions) error {
+	return Each(versions, func(v *mvcc.Version) error {
+		if err := o.deleteListed(v, options); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// deleteListed deletes one listed object. It is an operation of its own in all but the answer.
+func (o *Op) deleteListed(v *mvcc.Version, options *metav1.DeleteOptions) (err error) {
+	// What contains a request's panic does not reach this goroutine.
+	defer func() {
+		if p := recover(); p != nil {
+			o.Store.Panicked(&o.Kind)
+			o.Store.Log.Error("panic in a request", "panic", p, "key", v.Key, "stack", string(debug.Stack()))
+			err = fmt.Errorf("delete %s: panic", v.Key)
+		}
+	}()
+	_, _, err = o.Listed(SplitKey(o.Resource, v.Key)).Delete(options)
+	return err
+}
