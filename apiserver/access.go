@@ -44,7 +44,7 @@ func (c *call) impersonate() bool {
 		c.fail(err)
 		return false
 	}
-	if c.audit != nil {
+	if c.audit.Event != nil {
 		c.audit.Impersonated(auditUser(u))
 	}
 	c.masked, c.User = &masked{c.User, as}, u

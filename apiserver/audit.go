@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/kinds"
 )
 
 // maxAudited bounds what is kept of an answer for the audit log, in bytes. Longer
@@ -37,9 +39,9 @@ func (c *call) audited() {
 		a.Namespace, a.Name, a.APIGroup, a.APIVersion = i.Namespace, cmp.Or(i.Name, i.Selected), i.Group, i.Version
 		a.Resource, a.Subresource = i.Resource, i.Subresource
 	}
-	c.audit = c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
+	event := c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
 	// Answers of other paths are none of the API's objects: among ours are secrets.
-	c.keep = i.IsResource && c.audit.WantsResponse() && !c.Kind.LongRunning
+	c.audit = auditing{Event: event, keep: i.IsResource && event.WantsResponse() && !c.Kind.LongRunning}
 }
 
 func auditUser(u *auth.User) *audit.User {
@@ -61,43 +63,51 @@ func (c *call) deprecated() {
 	}
 }
 
-// auditBody notes a request's body.
-func (c *call) auditBody(raw []byte) {
-	if c.audit == nil || len(raw) == 0 {
+// auditing is the audit of one request: its event, and what is kept for that of the answer. Its
+// zero value is that of a request that is not audited.
+type auditing struct {
+	*audit.Event // nil: not audited
+	keep         bool
+	kept         []byte
+}
+
+// body notes a request's body. res is what it is an object of.
+func (a *auditing) body(raw []byte, contentType string, res *kinds.Resource, patch bool) {
+	if a.Event == nil || len(raw) == 0 {
 		return
 	}
-	contentType := c.r.Header.Get("Content-Type")
-	patch := c.Info.Verb == "patch"
-	if text, ok := c.asJSON(contentType, raw); ok {
-		c.audit.Request(text, patch)
+	if text, ok := asJSON(raw, contentType, res); ok {
+		a.Request(text, patch)
 	}
 }
 
-// keepAnswer collects what is written, as long as it is not too much.
-func (c *call) keepAnswer(b []byte) {
-	if len(c.kept)+len(b) > maxAudited {
-		c.keep, c.kept = false, nil
-		c.audit.Annotate(annotationLeftOut, "too long")
-		return
+// answer collects what is written, as long as it is not too much.
+func (a *auditing) answer(b []byte) {
+	switch {
+	case !a.keep:
+	case len(a.kept)+len(b) > maxAudited:
+		a.keep, a.kept = false, nil
+		a.Annotate(annotationLeftOut, "too long")
+	default:
+		a.kept = append(a.kept, b...)
 	}
-	c.kept = append(c.kept, b...)
 }
 
-// auditEnd completes the event.
-func (c *call) auditEnd() {
-	if c.audit == nil {
+// end completes the event. h is the answer's header.
+func (a *auditing) end(code int, h http.Header, res *kinds.Resource) {
+	if a.Event == nil {
 		return
 	}
-	if c.keep && len(c.kept) > 0 {
-		body := c.kept
-		if c.Header().Get("Content-Encoding") == "gzip" {
+	if a.keep && len(a.kept) > 0 {
+		body := a.kept
+		if h.Get("Content-Encoding") == "gzip" {
 			body = unzipped(body)
 		}
-		if text, ok := c.asJSON(c.Header().Get("Content-Type"), body); ok {
-			c.audit.Response(text)
+		if text, ok := asJSON(body, h.Get("Content-Type"), res); ok {
+			a.Response(text)
 		}
 	}
-	c.audit.Completed(c.code)
+	a.Completed(code)
 }
 
 func unzipped(b []byte) []byte {
@@ -113,7 +123,7 @@ func unzipped(b []byte) []byte {
 }
 
 // asJSON turns a body of any type that the API has into JSON.
-func (c *call) asJSON(contentType string, raw []byte) (text []byte, ok bool) {
+func asJSON(raw []byte, contentType string, res *kinds.Resource) (text []byte, ok bool) {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	switch mediaType = strings.TrimSpace(mediaType); {
 	case mediaType == "" || mediaType == codec.JSON || strings.HasSuffix(mediaType, "+json"):
@@ -122,7 +132,7 @@ func (c *call) asJSON(contentType string, raw []byte) (text []byte, ok bool) {
 		text, _, err := codec.YAMLToJSON(raw)
 		return text, err == nil
 	case mediaType == codec.Protobuf:
-		body, err := codec.Decode(contentType, raw, c.Resource)
+		body, err := codec.Decode(contentType, raw, res)
 		if err != nil {
 			return nil, false
 		}

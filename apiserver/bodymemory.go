@@ -9,6 +9,8 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
@@ -231,96 +233,100 @@ func (d *decoding) forgetLocked(name string, u *decodingUser) {
 	}
 }
 
-// admitDecoding takes room for all that a body will be made of: its tree, and that of the object
-// that it changes. Errors: 413 for a body that is too expensive whatever is free, 429.
-func (c *call) admitDecoding(body []byte, res *kinds.Resource) error {
-	way := codec.Whole
-	switch {
-	case c.Info.Verb == "patch" && c.isApply():
-		way = codec.Applied
-	case c.Info.Verb == "patch":
-		way = codec.Merged
+// bodyRoom is the room that the body of one request takes: of the bytes of all bodies while it
+// comes, and of the memory for what it is decoded to. For the request's goroutine. Its zero
+// value, that of a request that is not in flight, holds nothing.
+type bodyRoom struct {
+	s       *Server
+	user    string
+	urgent  bool
+	held    int64 // bytes that the body is charged with
+	counted int64 // those of them that its user is charged with
+	decoded int64 // what it is charged with for the decoded body
+}
+
+// charge makes the request hold that many bytes for its body.
+func (b *bodyRoom) charge(bytes int64) bool {
+	more := bytes - b.held
+	if more <= 0 {
+		return true
 	}
-	cost, err := codec.Cost(way, c.r.Header.Get("Content-Type"), body, res)
-	if err != nil {
-		return err
+	if !b.s.decoding.read(b.user, more, b.s.cfg.Limits.WriteBytes/readingShare) {
+		b.s.cfg.Observer.RequestRefused(true, "bytes")
+		return false
 	}
-	cost += c.currentCost(way)
-	if cost <= freeCost && c.urgent() {
+	if !b.s.writes.grow(more, b.urgent) {
+		b.s.decoding.readDone(b.user, more)
+		return false
+	}
+	b.held += more
+	b.counted += more
+	return true
+}
+
+// takeDecoding takes room for all that the body will be made of. Errors: 429, 504.
+func (b *bodyRoom) takeDecoding(ctx context.Context, cost int64) error {
+	if cost <= freeCost && b.urgent {
 		return nil
 	}
-	if !c.s.decoding.take(c.Context, c.User.Name, cost) {
-		if errors.Is(c.Context.Err(), context.DeadlineExceeded) {
+	if !b.s.decoding.take(ctx, b.user, cost) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return status.Timeout()
 		}
 		return status.TooMany(retryRefused)
 	}
-	c.decoded = cost
+	b.decoded = cost
 	return nil
+}
+
+// giveBack ends what charge and takeDecoding have taken: when the answer begins, which is encoded
+// by then, because how long a client takes to read it is up to the client. What is left to hold is
+// the text of the answer, and what is kept for the audit log: pace counts them once the client is
+// slow.
+func (b *bodyRoom) giveBack() {
+	if b.counted > 0 {
+		b.s.decoding.readDone(b.user, b.counted)
+		b.s.writes.shrink(b.counted)
+		b.held -= b.counted
+		b.counted = 0
+	}
+	if b.decoded > 0 {
+		b.s.decoding.give(b.user, b.decoded)
+		b.decoded = 0
+	}
+}
+
+// decodingCost is what a body will be made of: its tree, and that of the object that it
+// changes, of which share is counted at most. Errors: 413 for a body that is too expensive
+// whatever is free.
+func decodingCost(o *objects.Op, contentType string, body []byte, res *kinds.Resource, share int64) (int64, error) {
+	way := codec.Whole
+	switch {
+	case o.Info.Verb == "patch" && patch.IsApply(contentType):
+		way = codec.Applied
+	case o.Info.Verb == "patch":
+		way = codec.Merged
+	}
+	cost, err := codec.Cost(way, contentType, body, res)
+	if err != nil {
+		return 0, err
+	}
+	return cost + currentCost(o, way, share), nil
 }
 
 // smallObject is the size from which on an object counts that is there already.
 const smallObject = 4 << 10
 
 // currentCost is what the object that is changed takes, which is decoded too.
-func (c *call) currentCost(way codec.Way) int64 {
-	if c.Info.Name == "" || c.Info.Verb != "update" && c.Info.Verb != "patch" || c.Resource.Virtual {
+func currentCost(o *objects.Op, way codec.Way, share int64) int64 {
+	if o.Info.Name == "" || o.Info.Verb != "update" && o.Info.Verb != "patch" || o.Resource.Virtual {
 		return 0
 	}
-	v, err := c.s.objects.Current(c.Resource.Table(), c.Key())
+	v, err := o.Store.Current(o.Resource.Table(), o.Key())
 	if err != nil || v == nil || len(v.Value) < smallObject {
 		return 0
 	}
 	// It is there, no matter who made it that large: it must not keep its own users from changing it, nor
 	// ask for more than a user may have.
-	return min(codec.StoredCost(way, v.Value, c.Resource), c.s.decoding.share)
-}
-
-// charge makes the request hold that many bytes for its body.
-func (c *call) charge(bytes int64) bool {
-	more := bytes - c.held
-	if more <= 0 {
-		return true
-	}
-	if !c.s.decoding.read(c.User.Name, more, c.s.cfg.Limits.WriteBytes/readingShare) {
-		c.s.cfg.Observer.RequestRefused(true, "bytes")
-		return false
-	}
-	if !c.s.writes.grow(more, c.urgent()) {
-		c.s.decoding.readDone(c.User.Name, more)
-		return false
-	}
-	c.held += more
-	c.counted += more
-	return true
-}
-
-// giveBack ends what charge and admitDecoding have taken: when the answer begins, which is encoded
-// by then, because how long a client takes to read it is up to the client. What is left to hold is
-// the text of the answer, and what is kept for the audit log: pace counts them once the client is
-// slow.
-func (c *call) giveBack() {
-	if c.counted > 0 {
-		c.s.decoding.readDone(c.User.Name, c.counted)
-		c.s.writes.shrink(c.counted)
-		c.held -= c.counted
-		c.counted = 0
-	}
-	if c.decoded > 0 {
-		c.s.decoding.give(c.User.Name, c.decoded)
-		c.decoded = 0
-	}
-}
-
-// heldByAnswer is what a request holds in memory while its client reads the answer, of which b is
-// the first part.
-func (c *call) heldByAnswer(b []byte) int64 {
-	if c.bodySize == 0 {
-		return answerBytes
-	}
-	held := max(answerBytes, int64(len(b))) // of an object that may be nowhere else
-	if c.audit != nil {
-		held += c.bodySize
-	}
-	return held
+	return min(codec.StoredCost(way, v.Value, o.Resource), share)
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -42,13 +41,9 @@ type call struct {
 	pace      *slowRequest     // of the answer; nil until it is long
 	limiter   *inflightLimiter // nil: not among those in flight
 	cancel    context.CancelFunc
-	held      int64        // bytes that the body is charged with
-	bodyRead  bool         // nothing of the body is left on the connection
-	counted   int64        // those of them that its user is charged with
-	decoded   int64        // what it is charged with for the decoded body
-	audit     *audit.Event // nil: not audited
-	keep      bool         // the answer is kept for the audit log
-	kept      []byte
+	room      bodyRoom
+	bodyRead  bool // nothing of the body is left on the connection
+	audit     auditing
 	following bool // a watch that has begun: watchset.go looks after it
 }
 
@@ -59,7 +54,7 @@ func (c *call) begun(code int) {
 	}
 	c.code = code
 	c.setWarnings()
-	c.giveBack()
+	c.room.giveBack()
 	c.leaveBody()
 	if c.Kind.LongRunning {
 		c.audit.Started(code)
@@ -82,9 +77,7 @@ func (c *call) WriteHeader(code int) {
 // Write counts.
 func (c *call) Write(b []byte) (int, error) {
 	c.begun(http.StatusOK)
-	if c.keep {
-		c.keepAnswer(b)
-	}
+	c.audit.answer(b)
 	write := c.ResponseWriter.Write
 	if c.written+int64(len(b)) > promptBytes && !c.following {
 		write = c.pacedWrite

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -33,13 +34,14 @@ func TestSingleCollection(t *testing.T) {
 		"/api/v1/namespaces/a/pods?fieldSelector=status.phase=metadata.name":        false,
 		"/api/v1/namespaces/a/pods?fieldSelector=a%3Db&fieldSelector=metadata.name": false,
 	} {
-		c := &call{s: s, r: httptest.NewRequest(http.MethodGet, target, nil)}
-		if !c.Info.Parse(c.r) {
+		r := httptest.NewRequest(http.MethodGet, target, nil)
+		var o objects.Op
+		if !o.Info.Parse(r) {
 			t.Fatal(target)
 		}
-		c.classify(registry)
-		c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
-		if of := c.collection(); of.Single != single {
+		o.Resource = registry.Lookup(o.Info.GVR())
+		o.Info.Selected = o.Info.SelectedName(r.URL.RawQuery)
+		if of := s.collection(&o, r.URL.RawQuery); of.Single != single {
 			t.Errorf("%s: single %t", target, of.Single)
 		}
 	}

@@ -44,7 +44,7 @@ func (c *call) admitted() bool {
 	})
 	h := c.Header()
 	h[headerFlowSchema], h[headerPriorityLevel] = class.Headers()
-	if class.Enter(c.Context, &c.ticket, c.estimate(&class), c.longestWait(), c.Kind.LongRunning) == fairness.Admitted {
+	if class.Enter(c.Context, &c.ticket, c.s.estimate(&class, &c.Op, c.r.URL.RawQuery), c.longestWait(), c.Kind.LongRunning) == fairness.Admitted {
 		return true
 	}
 	c.s.cfg.Observer.RequestRefused(request.Mutates(i.Verb), "fairness")
@@ -63,23 +63,23 @@ func (c *call) longestWait() time.Duration {
 }
 
 // estimate is what the request is expected to cost.
-func (c *call) estimate(class *fairness.Class) fairness.Work {
-	if c.Resource == nil || c.Resource.Virtual {
+func (s *Server) estimate(class *fairness.Class, o *objects.Op, query string) fairness.Work {
+	if o.Resource == nil || o.Resource.Virtual {
 		return fairness.One
 	}
-	switch c.Info.Verb {
+	switch o.Info.Verb {
 	case "list":
-		return class.List(c.collection())
+		return class.List(s.collection(o, query))
 	case "watch":
-		if c.beginsWithState() {
-			return class.List(c.collection())
+		if beginsWithState(query) {
+			return class.List(s.collection(o, query))
 		}
 	case "create", "update", "patch", "delete":
-		w := fairness.Watched{Table: c.Resource.Table(), Name: c.Info.Name}
-		if c.Resource.Namespaced {
-			w.Namespace = c.Info.Namespace
+		w := fairness.Watched{Table: o.Resource.Table(), Name: o.Info.Name}
+		if o.Resource.Namespaced {
+			w.Namespace = o.Info.Namespace
 		}
-		return class.Write(c.s.watchers.Interested(w))
+		return class.Write(s.watchers.Interested(w))
 	}
 	return fairness.One
 }
@@ -87,8 +87,7 @@ func (c *call) estimate(class *fairness.Class) fairness.Work {
 // beginsWithState reports whether a watch sends what there is before it sends
 // changes. The query is looked at as it came: what cannot be parsed is refused
 // later, and costs little.
-func (c *call) beginsWithState() bool {
-	query := c.r.URL.RawQuery
+func beginsWithState(query string) bool {
 	if initial := request.RawParameter(query, "sendInitialEvents"); initial != "" {
 		return *request.Truth(initial)
 	}
@@ -97,13 +96,12 @@ func (c *call) beginsWithState() bool {
 }
 
 // collection is how large the table of the request is.
-func (c *call) collection() (of fairness.Collection) {
-	if t := c.s.cfg.Store.State().Table(c.Resource.Table()); t != nil {
+func (s *Server) collection(o *objects.Op, query string) (of fairness.Collection) {
+	if t := s.cfg.Store.State().Table(o.Resource.Table()); t != nil {
 		of.Objects, of.Bytes = t.Live()
 	}
-	query := c.r.URL.RawQuery
 	// In all namespaces a name is one key of each, and all are looked at.
-	of.Single = (c.Info.Name != "" || c.Info.Selected != "") && (!c.Resource.Namespaced || c.Info.Namespace != "")
+	of.Single = (o.Info.Name != "" || o.Info.Selected != "") && (!o.Resource.Namespaced || o.Info.Namespace != "")
 	if n, err := request.Int(request.RawParameter(query, "limit")); err == nil {
 		of.Limit = max(0, *n)
 	}

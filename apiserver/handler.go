@@ -65,11 +65,11 @@ func (c *call) finish() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.giveBack()
+	c.room.giveBack()
 	if c.limiter != nil {
-		c.limiter.leave(c.held)
+		c.limiter.leave(c.room.held)
 	}
-	c.unpace()
+	c.pace.stop()
 	if p != nil {
 		c.contain(p)
 	}
@@ -80,7 +80,7 @@ func (c *call) finish() {
 // return: the client must see that it is cut.
 func (c *call) contain(p any) {
 	c.audit.Panicked(p)
-	c.audit = nil
+	c.audit.Event = nil
 	if p == http.ErrAbortHandler {
 		c.done()
 		panic(p)
@@ -178,7 +178,7 @@ func (c *call) done() {
 	if c.code == 0 {
 		c.leaveBody() // net/http answers for a handler that said nothing
 	}
-	c.auditEnd()
+	c.audit.end(c.code, c.Header(), c.Resource)
 	c.s.cfg.Observer.RequestDone(&c.Kind, request.End{
 		Code: c.code, Duration: time.Since(c.Start), RequestBytes: c.bodySize, ResponseBytes: c.written,
 	})
@@ -197,12 +197,13 @@ func (c *call) enterInflight() bool {
 	if request.Mutates(c.Info.Verb) {
 		limiter = &c.s.writes
 	}
-	held, ok := limiter.enter(c.r, c.urgent())
+	urgent := urgent(&c.Op)
+	held, ok := limiter.enter(c.r, urgent)
 	if !ok {
 		status.PlainTooManyRequests(c, retryRefused)
 		return false
 	}
-	c.held, c.limiter = held, limiter
+	c.limiter, c.room = limiter, bodyRoom{s: c.s, user: c.User.Name, urgent: urgent, held: held}
 	return true
 }
 
@@ -225,8 +226,8 @@ var urgentResources = map[string]bool{"leases.coordination.k8s.io": true}
 
 // urgent requests are still admitted when others are refused: deletes, which
 // make room, and leases.
-func (c *call) urgent() bool {
-	return c.Info.Verb == "delete" || c.Resource != nil && urgentResources[c.Resource.Table()]
+func urgent(o *objects.Op) bool {
+	return o.Info.Verb == "delete" || o.Resource != nil && urgentResources[o.Resource.Table()]
 }
 
 // serveMounted serves the paths that are no resources.
@@ -239,7 +240,7 @@ func (c *call) serveMounted() bool {
 
 func (c *call) mounted() {
 	if c.Info.Path == "/" || c.Info.Path == "/index.html" {
-		c.index()
+		c.s.index(c, c.r)
 		return
 	}
 	var h http.Handler

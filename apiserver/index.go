@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 )
@@ -17,21 +18,21 @@ type rootPaths struct {
 }
 
 // index answers GET / and /index.html. It is rare, so it keeps nothing.
-func (c *call) index() {
-	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		status.PlainNotFound(c, c.r)
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		status.PlainNotFound(w, r)
 		return
 	}
-	b, err := json.MarshalIndent(rootPaths{c.s.paths(c.s.cfg.Kinds())}, "", "  ")
+	b, err := json.MarshalIndent(rootPaths{s.paths(s.cfg.Kinds())}, "", "  ")
 	if err != nil {
-		c.fail(err)
+		codec.WriteStatus(w, r, status.From(err))
 		return
 	}
-	h := c.Header()
+	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(b)))
-	if c.r.Method == http.MethodGet {
-		_, _ = c.Write(b) // a client that has gone needs no answer
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(b) // a client that has gone needs no answer
 	}
 }
 

@@ -30,10 +30,14 @@ func (c *call) body(res *kinds.Resource) ([]byte, error) {
 	case err == nil:
 		c.bodyRead = true
 		c.bodySize = int64(len(b))
-		if err := c.admitDecoding(b, res); err != nil {
+		cost, err := decodingCost(&c.Op, c.r.Header.Get("Content-Type"), b, res, c.s.decoding.share)
+		if err == nil {
+			err = c.room.takeDecoding(c.Context, cost)
+		}
+		if err != nil {
 			return nil, err
 		}
-		c.auditBody(b)
+		c.audit.body(b, c.r.Header.Get("Content-Type"), c.Resource, c.Info.Verb == "patch")
 		return b, nil
 	case errors.Is(c.Context.Err(), context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		// The connection's deadline may come a moment before the context's.
@@ -84,7 +88,7 @@ func (c *call) readBody(limit int64, p *slowRequest) ([]byte, error) {
 		}
 		if len(b) == cap(b) {
 			larger := min(2*int64(cap(b)), size)
-			if !c.charge(larger) {
+			if !c.room.charge(larger) {
 				return nil, errNoRoom
 			}
 			p.hold(max(larger, slowBodyBytes))

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/fairness"
 )
 
 const (
@@ -41,7 +43,7 @@ type slowClients struct {
 // the request's goroutine's.
 type slowRequest struct {
 	set   *slowClients
-	c     *call
+	of    slowClient
 	until time.Time // when the client's time is over; zero: never
 	cut   func(*http.ResponseController) error
 	timer *time.Timer
@@ -56,9 +58,25 @@ type slowRequest struct {
 	since time.Time // guarded by set.mu: when it became slow
 }
 
+// slowClient is whom a request waits for, and what it gives back meanwhile.
+type slowClient struct {
+	user   string
+	conn   http.ResponseWriter
+	ticket *fairness.Ticket
+}
+
+// client is the request's.
+func (c *call) client() slowClient {
+	of := slowClient{conn: c.ResponseWriter, ticket: &c.ticket}
+	if c.User != nil {
+		of.user = c.User.Name
+	}
+	return of
+}
+
 // newPace returns a stopwatch that stands still.
-func (s *slowClients) newPace(c *call, until time.Time, bytes int64, cut func(*http.ResponseController) error) *slowRequest {
-	p := &slowRequest{set: s, c: c, until: until, bytes: bytes, cut: cut}
+func (s *slowClients) newPace(of slowClient, until time.Time, bytes int64, cut func(*http.ResponseController) error) *slowRequest {
+	p := &slowRequest{set: s, of: of, until: until, bytes: bytes, cut: cut}
 	p.timer = time.AfterFunc(time.Hour, p.fire)
 	p.timer.Stop()
 	return p
@@ -122,7 +140,7 @@ func (p *slowRequest) fire() {
 			victim.evict() // a slow one: it takes no other's lock
 		}
 		if p.slow = ok; ok {
-			p.c.ticket.Release()
+			p.of.ticket.Release()
 		} else {
 			again = slowAfter
 		}
@@ -143,13 +161,16 @@ func (p *slowRequest) evict() {
 // connections.
 func (p *slowRequest) end() {
 	p.over = true
-	_ = p.cut(http.NewResponseController(p.c.ResponseWriter))
+	_ = p.cut(http.NewResponseController(p.of.conn))
 }
 
 // stop is called when the request needs its client no more, and before it ends: a
 // deadline must not hit the next one on the connection. It reports whether the request has
-// given its seats back.
+// given its seats back. One that is nil never began.
 func (p *slowRequest) stop() (slow bool) {
+	if p == nil {
+		return false
+	}
 	p.timer.Stop()
 	p.mu.Lock()
 	p.over = true
@@ -179,13 +200,13 @@ func (s *slowClients) victim(before time.Time) *slowRequest {
 	held := map[string]int64{}
 	most := ""
 	for _, e := range s.entries {
-		user := e.c.User.Name
+		user := e.of.user
 		if held[user] += e.bytes; held[user] > held[most] {
 			most = user
 		}
 	}
 	for _, e := range s.entries {
-		if e.c.User.Name == most && e.since.Before(before) {
+		if e.of.user == most && e.since.Before(before) {
 			return e
 		}
 	}
@@ -215,19 +236,24 @@ func (c *call) pacedWrite(b []byte) (int, error) {
 		if !c.Kind.LongRunning {
 			until = c.deadline()
 		}
-		c.pace = c.s.slowAnswers.newPace(c, until, c.heldByAnswer(b), func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
+		c.pace = c.s.slowAnswers.newPace(c.client(), until, heldByAnswer(b, c.bodySize, c.audit.Event != nil), func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Unix(1, 0)) })
 	}
 	c.pace.begin()
 	defer c.pace.done()
 	return c.ResponseWriter.Write(b)
 }
 
-// unpace ends the answer's stopwatch.
-func (c *call) unpace() {
-	if c.pace != nil {
-		c.pace.stop()
-		c.pace = nil
+// heldByAnswer is what a request holds in memory while its client reads the answer, of which b is
+// the first part. body is the size of the request's, which the audit log may keep.
+func heldByAnswer(b []byte, body int64, audited bool) int64 {
+	if body == 0 {
+		return answerBytes
 	}
+	held := max(answerBytes, int64(len(b))) // of an object that may be nowhere else
+	if audited {
+		held += body
+	}
+	return held
 }
 
 // deadline is when the request's time is over.
@@ -242,7 +268,7 @@ func (c *call) deadline() time.Time {
 // sends nothing for Limits.BodyPause, as pacedWrite. What the request was charged with when
 // it was admitted counts: it has that of the room for all bodies, without a seat.
 func (c *call) pacedBody(until time.Time) *slowRequest {
-	p := c.s.slowBodies.newPace(c, until, max(c.held, slowBodyBytes), func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
+	p := c.s.slowBodies.newPace(c.client(), until, max(c.room.held, slowBodyBytes), func(rc *http.ResponseController) error { return rc.SetReadDeadline(time.Unix(1, 0)) })
 	p.patience = c.s.cfg.Limits.BodyPause
 	return p
 }

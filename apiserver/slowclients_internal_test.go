@@ -8,8 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorate/quorate/apiserver/auth"
-	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/fairness"
 )
 
 // TestSlowRoom: slow requests that find no room keep their seats, and in the end the
@@ -21,8 +20,7 @@ func TestSlowRoom(t *testing.T) {
 		cut := map[string]time.Duration{}
 		began := time.Now()
 		wait := func(user, name string, until time.Time) *slowRequest {
-			c := &call{ResponseWriter: httptest.NewRecorder(), Op: objects.Op{User: &auth.User{Name: user}}}
-			p := set.newPace(c, until, 100, func(*http.ResponseController) error {
+			p := set.newPace(slowClient{user: user, conn: httptest.NewRecorder(), ticket: new(fairness.Ticket)}, until, 100, func(*http.ResponseController) error {
 				mu.Lock()
 				defer mu.Unlock()
 				cut[name] = time.Since(began)

@@ -141,7 +141,8 @@ func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 	if w.begin(plan) {
 		// From here on it costs what happens, and who makes that happen pays for it.
 		w.ticket.Release()
-		w.unpace()
+		w.pace.stop()
+		w.pace = nil
 		w.following = true
 		w.follow(plan)
 	}

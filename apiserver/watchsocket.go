@@ -46,7 +46,7 @@ func wantsSocket(r *http.Request) bool {
 // overSocket upgrades the connection and has serve write the watch's events to it.
 // When it returns, the connection is closed.
 func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadline)) error {
-	if err := c.checkHandshake(); err != nil {
+	if err := checkHandshake(c.Header(), c.r); err != nil {
 		return err
 	}
 	send := func(ws *websocket.Conn, b []byte) error {
@@ -111,23 +111,23 @@ func (c *call) listen(ws *websocket.Conn) {
 
 // checkHandshake refuses, while an answer can still be given, what the library
 // would refuse on the bare connection, with the codes that upstream gives.
-func (c *call) checkHandshake() error {
-	h := c.r.Header
+func checkHandshake(answer http.Header, r *http.Request) error {
+	h := r.Header
 	if h.Get("Sec-Websocket-Key") == "" {
 		return status.BadRequest("the header Sec-WebSocket-Key is missing")
 	}
 	if h.Get("Sec-Websocket-Version") != "13" {
-		c.Header().Set("Sec-WebSocket-Version", "13")
+		answer.Set("Sec-WebSocket-Version", "13")
 		return status.BadRequest("the header Sec-WebSocket-Version must be 13")
 	}
 	config := &websocket.Config{Version: websocket.ProtocolVersionHybi13}
-	origin, err := websocket.Origin(config, c.r)
+	origin, err := websocket.Origin(config, r)
 	if err != nil || origin == nil {
 		return refusedOrigin(h.Get("Origin"))
 	}
 	// A browser sends its user's certificate along with whatever page asks. A token has
 	// to be named, so anyone who names it may come from where he likes.
-	if c.r.TLS != nil && len(c.r.TLS.PeerCertificates) > 0 && !sameHost(origin.Host, c.r.Host) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && !sameHost(origin.Host, r.Host) {
 		return forbiddenOrigin("the header Origin names another host than the request, and the credential is a client certificate")
 	}
 	// A server that does not know a subprotocol cannot choose among several. Upstream
