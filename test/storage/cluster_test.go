@@ -2,19 +2,11 @@ package storage
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -26,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
 	"github.com/quorate/quorate/raftstore/peer"
@@ -64,13 +57,17 @@ func start(t *testing.T, resources []*kinds.Resource) *cluster {
 	t.Helper()
 	c := &cluster{kinds: slices.Clone(resources)}
 	registry := kinds.NewRegistry(resources)
-	ca := newAuthority(t)
+	secret := []pki.Secret{pki.NewSecret()}
 	var servers []raftstore.Server
 	for i := range 3 {
 		n := &node{id: proto.NodeID(string(rune('a' + i))), fatal: make(chan error, 1)}
 		c.nodes = append(c.nodes, n)
 		t.Cleanup(func() { n.stop(t) })
-		n.openStore(t, filepath.Join(t.TempDir(), "data"), ca.issue(t, n.id))
+		credentials, err := pki.Open(pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Secrets: secret, NodeID: n.id, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.openStore(t, filepath.Join(t.TempDir(), "data"), credentials)
 		n.openAPI(t, registry)
 		servers = append(servers, raftstore.Server{ID: n.id, Address: n.addr, Voter: true})
 	}
@@ -217,64 +214,4 @@ func (c *cluster) settle(ctx context.Context, at proto.Revision) error {
 		}
 	}
 	return nil
-}
-
-// authority issues peer certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{}
-	a.key, a.cert = a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "peers"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	return a
-}
-
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
-	t.Helper()
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, cert
-}
-
-// nodeCertificate is one node's certificate.
-type nodeCertificate struct {
-	leaf  tls.Certificate
-	roots *x509.CertPool
-}
-
-func (i *nodeCertificate) Certificate() *tls.Certificate { return &i.leaf }
-func (i *nodeCertificate) Roots() *x509.CertPool         { return i.roots }
-
-func (a *authority) issue(t *testing.T, id proto.NodeID) *nodeCertificate {
-	t.Helper()
-	key, cert := a.sign(t, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: string(id)},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		URIs:        []*url.URL{peer.PeerURI(id)},
-	})
-	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
-	return &nodeCertificate{tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, roots}
 }
