@@ -18,6 +18,10 @@ func TestVersions(t *testing.T) {
 	l := newLedger(t, r, "versions", r.Follower, r.Leader)
 	current := l.mustPut("x")
 	l.mustPut("y") // what a watch behind the current one sees
+	for _, n := range r.Cluster.Nodes() {
+		// Most Recent: the node has it now, and a watch of one second shows it.
+		n.MustGet(t, "/api/v1/namespaces/"+l.namespace+"/configmaps/y")
+	}
 	words := strings.NewReplacer("{current}", fmt.Sprint(current), "{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(current+1_000_000))
 	for _, row := range textRows(t, "versions.txt", 2) {
 		quoted, outcome := row.columns[0], row.columns[1]
