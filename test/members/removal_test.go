@@ -230,7 +230,7 @@ func TestRemovedNodeServesNothing(t *testing.T) {
 				}
 				return ""
 			})
-		} else if !strings.Contains(out, "this node was removed from the cluster") {
+		} else if !strings.Contains(out, "was removed from the cluster") {
 			t.Errorf("%s: %s", when, out)
 		}
 		if n3.Running() {
