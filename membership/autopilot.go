@@ -19,8 +19,8 @@ func (m *Manager) autopilot(ctx context.Context) {
 			m.resetHealth()
 			continue
 		}
-		if err := errors.Join(m.finishRemovals(ctx), m.tendTokenKeys(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
-			m.log.Warn("autopilot", "err", err)
+		if err := errors.Join(m.finishRemovals(ctx), m.maintainTokenKeys(ctx), m.promoteStable(ctx)); err != nil && ctx.Err() == nil {
+			m.log.Warn("autopilot failed, retrying", "err", err)
 		}
 	}
 }

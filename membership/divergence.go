@@ -125,7 +125,7 @@ func (m *Manager) checkStateHashes(ctx context.Context) error {
 	}
 }
 
-// examine reports each difference, loudly, each time it is seen. If it is this node
+// examine logs each difference as an error each time it is seen. If it is this node
 // that is wrong, checkStateHashes ends it. Otherwise nothing is stopped: either another node
 // is wrong and finds out itself, or nothing can tell who is.
 func (m *Manager) examine(conf Configuration, answers map[proto.NodeID]statusAnswer) {

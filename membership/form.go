@@ -166,7 +166,7 @@ func (m *Manager) look(ctx context.Context) view {
 	for _, p := range m.discovered.known() {
 		ask[p.PeerAddress] = true
 	}
-	// A second round asks whom the first one told of.
+	// A second round asks the nodes that answers of the first one named.
 	for range 2 {
 		delete(ask, self.PeerAddress)
 		v.strangers = append(v.strangers, m.helloAll(ctx, ask, v.answers)...)

@@ -20,7 +20,7 @@ import (
 type Limits struct {
 	// Lag is how many log entries it may be behind. Default 250.
 	Lag uint64
-	// Contact is how long ago it may have heard the leader. Default 1 s. (A
+	// Contact is how long ago its last contact with the leader may be. Default 1 s. (A
 	// leader sends heartbeats every tenth to fifth of its heartbeat timeout, so
 	// with 2 s every 200 to 400 ms; 200 ms would never hold on an idle cluster.)
 	Contact time.Duration

@@ -20,7 +20,7 @@ const (
 	// removedFile in the data directory says that this node was removed.
 	removedFile = "removed.json"
 	// placeEvery is how often a node looks whether it is in the configuration. That is
-	// from memory; others are asked only when it is not, or when it hears no leader.
+	// from memory; others are asked only when it is not, or when it knows no leader.
 	placeEvery = 250 * time.Millisecond
 )
 

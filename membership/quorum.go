@@ -83,7 +83,7 @@ func (m *Manager) awaitNoQuorum(ctx context.Context, given <-chan struct{}) erro
 }
 
 // missing asks all members and says who is missing for a majority of the voters, or "" if
-// nobody is. A leader that answers knows better than this node who hears it.
+// none is. A leader that answers knows better than this node which followers answer it.
 func (m *Manager) missing(ctx context.Context) string {
 	if why := m.waiting.Load(); why != nil {
 		return fmt.Sprintf("%s waits for a cluster: %s", m.id.Name(), *why)

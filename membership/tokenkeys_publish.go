@@ -93,9 +93,9 @@ func (m *Manager) sameTokenKey(node proto.NodeID) []string {
 	return same
 }
 
-// tendTokenKeys does on the leader what the passing of time and interrupted removals leave to
+// maintainTokenKeys does on the leader what the passing of time and interrupted removals leave to
 // be done in TableTokenKeys.
-func (m *Manager) tendTokenKeys(ctx context.Context) error {
+func (m *Manager) maintainTokenKeys(ctx context.Context) error {
 	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
 		return nil
 	}

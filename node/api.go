@@ -146,7 +146,7 @@ func beside(api, join http.Handler) http.Handler {
 
 // Bounds of connections. Requests have their own limits in package apiserver, all
 // shorter than answerTimeout: that one is for the last bytes of a short answer, which
-// wait for their client when nobody looks after the request any more. Watches lift it,
+// wait for their client when the request has no other limit any more. Watches lift it,
 // backups move it on.
 const (
 	answerTimeout  = 2 * time.Minute

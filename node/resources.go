@@ -67,7 +67,7 @@ func (n *Node) openResources(context.Context) (err error) {
 	n.metrics.Served(hash, len(n.kinds.All()))
 	level := slog.LevelDebug
 	if len(n.cfg.RuntimeConfig) > 0 {
-		// Whoever chooses has to choose the same everywhere.
+		// The choice has to be the same on every node.
 		level = slog.LevelInfo
 	}
 	n.log.Log(context.Background(), level, "these resources are served", "resources", len(n.kinds.All()), "hash", hash, "runtime-config", n.cfg.RuntimeConfig)

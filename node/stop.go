@@ -12,7 +12,7 @@ func (n *Node) stop() {
 	n.systemd.stopping()
 	n.health.Shutdown()
 	wrong := n.refusing.reason() != nil
-	// Whoever watches /readyz has this long to send its clients elsewhere.
+	// Load balancers that watch /readyz have this long to send clients elsewhere.
 	if !wrong {
 		pause(context.Background(), n.cfg.ShutdownDelay)
 	}
@@ -28,13 +28,13 @@ func (n *Node) stop() {
 	}
 	cancelTransfer()
 	if n.cfg.ShutdownRetryAfter {
-		// Whoever comes is told to come again, as long as requests are not finished.
+		// New requests get 429 and Retry-After, as long as others are not finished.
 		n.endRequests(ctx)
 		if err := n.api.Drain(ctx); err != nil {
 			n.log.Warn("not all requests have ended", "err", err)
 		}
 	}
-	// Clients hear that their connections end before their watches do. In the other
+	// Clients learn that their connections end (GOAWAY) before their watches do. In the other
 	// order they would ask for the next watch here, be refused, and lose a second.
 	ended := make(chan error, 1)
 	go func() { ended <- n.http.Shutdown(ctx) }()

@@ -13,8 +13,8 @@ import (
 )
 
 // tokenKeys are the keys of service account tokens that are in force in this node's state, as
-// package membership says. It is safe for concurrent use. To ask costs some loads, unless one
-// of the tables has changed: then the first who asks reads them.
+// package membership says. It is safe for concurrent use. A call costs some loads, unless one
+// of the tables has changed: then the first call reads them.
 type tokenKeys struct {
 	store  interface{ State() *mvcc.State }
 	own    *ecdsa.PrivateKey

@@ -76,7 +76,7 @@ type Timing struct {
 	// transport has no fast path for them.
 	Heartbeat, Election, Lease time.Duration
 	// NoLeader is how long proposals and reads wait for a leader, and for one that
-	// is not heard of any more. Default 1.5 s.
+	// sends no heartbeats any more. Default 1.5 s.
 	NoLeader time.Duration
 	// History is how long the history is kept. Default 5 min.
 	History time.Duration

@@ -142,7 +142,7 @@ func (s *Store) campaignIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 			return
 		}
 		// A dying process may hold its port for a while after its connections: as long
-		// as nothing is heard of the leader, it is asked again.
+		// as the leader sends nothing, it is asked again.
 		refused := s.cfg.Peers.Refused(s.ctx, string(addr))
 		if !refused && s.raft.LastContact().After(lost) {
 			return
@@ -192,7 +192,7 @@ func (s *Store) campaign(leader raft.ServerID, term uint64) {
 	if !ok || !wanted() || s.ctx.Err() != nil {
 		return
 	}
-	s.cfg.Logger.Info("nobody leads: standing for election", "term", term, "lost", leader)
+	s.cfg.Logger.Info("no leader: campaigning", "term", term, "lost", leader)
 	req := &raft.TimeoutNowRequest{RPCHeader: s.transport.header()}
 	if own.Deliver(s.ctx, req, wanted) {
 		s.stats.campaigns.Add(1)

@@ -108,7 +108,7 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 			}
 			s.pauseAsLeader(nil)
 		case err != nil:
-			s.cfg.Logger.Warn("cannot commit the first entry of the term yet", "term", term, "err", err)
+			s.cfg.Logger.Warn("cannot commit the first entry of the term, retrying", "term", term, "err", err)
 			s.pauseAsLeader(notify)
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Store) proposeClusterID() {
 		err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("cannot name the cluster yet", "cluster", id, "err", err)
+		s.cfg.Logger.Warn("cannot write the cluster's id, retrying", "cluster", id, "err", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 // the library takes what is left for the state of a member, bootstraps it no more, and
 // nobody will ever send it an entry if its cluster was to be of one node.
 //
-// Term 1 without an entry promises nothing: who stands for election has bootstrapped and
+// Term 1 without an entry promises nothing: a candidate has bootstrapped and
 // asks for votes of term 2 or later, so no vote was given and no message answered in it.
 // A node that knows its cluster has come further.
 func undoHalfBootstrap(log *disk.Log, snapshots *disk.SnapshotStore, cluster proto.ClusterID) error {

@@ -264,7 +264,7 @@ func (p *peerStream) end(err error) {
 const watchEvery = 100 * time.Millisecond
 
 // watch ends the stream when proposals wait on it for a node that does not lead
-// any more, or that Raft has not heard of for Timing.NoLeader. Their outcome is
+// any more, or that Raft had no contact with for Timing.NoLeader. Their outcome is
 // unknown; with their request ids they can be given to the next leader. It is
 // Raft's contact that counts, not the answers: a leader whose disk is slow sends
 // heartbeats, and is waited for.

@@ -13,8 +13,8 @@ import (
 
 // raftTransport is the transport that raft is given: the one of the peer port, plus
 // two things. It repeats entries to a peer that is away sooner than raft does (see
-// retryAppend), and it has one message of our own, the nudge: that tells followers of
-// a commit that raft would only mention with the next entries, or after
+// retryAppend), and it sends one message more, the nudge: that has the commit index,
+// which raft would only mention with the next entries, or after
 // CommitTimeout (50 to 100 ms). Without it, a lone write through a follower, and
 // a linearizable read on a follower behind a lone write, wait that long.
 //

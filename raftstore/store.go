@@ -83,7 +83,7 @@ func (s *Store) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// Before the peer port hears of this node: what it would apply and vote for may be more
+	// Before other nodes reach this one: what it would apply and vote for may be more
 	// than it understands.
 	if err := checkFeature(state.Mark().Feature, cfg.TestHooks.Supports); err != nil {
 		return err

@@ -23,8 +23,8 @@ type handshakes struct {
 }
 
 // line are the connections of one address that wait; the newest is served first. Above
-// the bound of connections the oldest guest of an address goes: first come first would
-// serve nobody there but who opens so many that all the others go before their turn.
+// the bound of connections the oldest guest of an address goes: in the order of arrival
+// only a client would be served that opens so many that all others end before their turn.
 // There is no line without any.
 type line struct {
 	address string

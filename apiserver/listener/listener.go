@@ -284,13 +284,13 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// Authenticator says who asks, as package apiserver wants it.
+// Authenticator finds the user of a request, as package apiserver wants it.
 type Authenticator interface {
 	// Authenticate returns the user, or an error that becomes 401.
 	Authenticate(r *http.Request) (*auth.User, error)
 }
 
-// Greet is an Authenticator that tells the connections of a guarded server whose they are. refuse is
+// Greet is an Authenticator that notes the user of each connection of a guarded server. refuse is
 // what Expel is given when more certificates are refused; nil: there are none.
 func Greet(a Authenticator, refuse func(*x509.Certificate) error) Authenticator {
 	return greeter{a, refuse}

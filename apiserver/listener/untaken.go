@@ -33,7 +33,7 @@ const (
 // untaken closes connections whose clients leave too many answers untaken. On HTTP/2 a stream
 // whose window is zero keeps its goroutine and its request until answerTimeout, though its handler
 // has ended: no limit of requests in flight knows it, and a user may have thousands of
-// connections of hundreds of streams. net/http tells nobody which streams wait. An upper bound
+// connections of hundreds of streams. net/http does not show which streams wait. An upper bound
 // for each connection, the requests since it was without a stream, would accuse those that have
 // a watch and much to do. So the goroutines say it themselves: each is labelled with its
 // connection when its handler has ended (see Listener.bounded), and a profile counts the
@@ -62,7 +62,7 @@ func newUntaken(in *Listener, closed func(int), log *slog.Logger) *untaken {
 	return &untaken{in: in, bound: untakenAnswers, closed: closed, log: log, limit: loglimit.New(10 * time.Second)}
 }
 
-// run looks after them until ctx ends.
+// run counts them now and then, until ctx ends.
 func (u *untaken) run(ctx context.Context) error {
 	ticker := time.NewTicker(untakenEvery)
 	defer ticker.Stop()
@@ -71,16 +71,16 @@ func (u *untaken) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			if err := u.tend(now); err != nil {
+			if err := u.closeExcess(now); err != nil {
 				u.limit.Warn(u.log, "cannot count the answers that clients do not take", "err", err)
 			}
 		}
 	}
 }
 
-// tend counts untaken answers if there can be too many, and closes the connections of those who
-// leave the most of them until half of the bound is left.
-func (u *untaken) tend(now time.Time) error {
+// closeExcess counts untaken answers if there can be too many, and closes connections of the
+// users who leave the most of them until half of the bound is left.
+func (u *untaken) closeExcess(now time.Time) error {
 	if !u.due(u.in.unexplained(), now) {
 		return nil
 	}
@@ -97,7 +97,12 @@ func (u *untaken) tend(now time.Time) error {
 		return nil
 	}
 	u.then = 0 // count again when these have ended
-	u.settle(debtors, total)
+	for _, d := range excess(debtors, total, u.bound/2) {
+		u.in.end(d.gone)
+		u.closed(len(d.gone))
+		u.limit.Warn(u.log, "connections closed: their client does not take its answers", d.sort, d.name,
+			"connections", len(d.gone), "untaken_answers", total)
+	}
 	return nil
 }
 
@@ -109,16 +114,6 @@ func (u *untaken) due(unexplained int, now time.Time) bool {
 	}
 	u.counted, u.then = now, unexplained
 	return true
-}
-
-// settle closes connections of those who leave the most answers, and says so.
-func (u *untaken) settle(debtors []*debtor, total int) {
-	for _, d := range excess(debtors, total, u.bound/2) {
-		u.in.end(d.gone)
-		u.closed(len(d.gone))
-		u.limit.Warn(u.log, "connections closed: their client does not take its answers", d.sort, d.name,
-			"connections", len(d.gone), "untaken_answers", total)
-	}
 }
 
 // end closes connections. Each one's Close would wait for the lock, behind the goroutines of all
@@ -183,8 +178,8 @@ func (l *Listener) debtors(answers map[uint64]int) []*debtor {
 }
 
 // excess chooses connections of debtors, who have total answers, until no more than keep are
-// left: always the one with the most answers of the debtor who has the most by then. It returns
-// those who lose any, who loses the most connections first.
+// left: always the one with the most answers of the debtor that has the most by then. It returns
+// the debtors that lose any, in the order of how many.
 func excess(debtors []*debtor, total, keep int) []*debtor {
 	for _, d := range debtors {
 		slices.SortFunc(d.conns, func(a, b debt) int {

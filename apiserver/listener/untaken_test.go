@@ -73,7 +73,7 @@ func TestUntakenAnswersAreBounded(t *testing.T) {
 	for _, x := range []struct{ bound, closed int }{{1 << 20, 0}, {72, 0}, {71, 2}} {
 		u.bound = x.bound
 		u.then, u.counted = 0, time.Time{}
-		if err := u.tend(time.Now()); err != nil {
+		if err := u.closeExcess(time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if closed != x.closed {

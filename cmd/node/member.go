@@ -79,7 +79,7 @@ func (m *members) forced(c *cobra.Command) *cobra.Command {
 func (m *members) add(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
 	list, err := client.Add(cmd.Context(), args[0])
 	if err == nil && m.output != "json" {
-		tell(cmd, "The node at %s is a member without a vote. It gets one when it has caught up, unless it runs with --nonvoter.\n", args[0])
+		inform(cmd, "The node at %s is a member without a vote. It gets one when it has caught up, unless it runs with --nonvoter.\n", args[0])
 	}
 	return list, err
 }
@@ -91,14 +91,14 @@ func (m *members) remove(cmd *cobra.Command, client *membership.AdminClient, arg
 	}
 	list, err := client.Remove(cmd.Context(), args[0], m.force, tokens)
 	if err == nil && m.output != "json" {
-		tell(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n%s", args[0], aboutTokens(tokens))
+		inform(cmd, "%s is removed. Its process ends by itself; disable its unit. The machine can join again with an empty data directory.\n%s", args[0], aboutTokens(tokens))
 	}
 	return list, err
 }
 
-// tell prints what was done for people: on standard error, so that what programs read is
+// inform prints what was done for people: on standard error, so that what programs read is
 // the list alone.
-func tell(cmd *cobra.Command, format string, args ...any) {
+func inform(cmd *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(cmd.ErrOrStderr(), format, args...)
 }
 

@@ -23,7 +23,7 @@ type Options struct {
 	Set []string
 
 	// Given are the flags on the command line. An existing playground has its own
-	// layout, and anyone who asks for another is told.
+	// layout, and a message says so when the flags ask for another.
 	Given map[string]bool
 }
 

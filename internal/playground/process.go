@@ -165,7 +165,7 @@ func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error
 	for _, n := range nodes {
 		if n.Running() {
 			stopped = append(stopped, n)
-			// A node that somebody has paused hears nothing before it goes on.
+			// A paused node takes no signal before it goes on.
 			errs = append(errs, n.signal(syscall.SIGTERM), n.signal(syscall.SIGCONT))
 		}
 	}

@@ -66,11 +66,11 @@ const (
 
 // wait is a wait for nodes of a playground.
 type wait struct {
-	c        *cluster
-	client   *http.Client
-	messages io.Writer
-	told     string
-	toldAt   time.Time
+	c          *cluster
+	client     *http.Client
+	messages   io.Writer
+	reported   string
+	reportedAt time.Time
 }
 
 func (c *cluster) newWait(messages io.Writer) (*wait, error) {
@@ -117,7 +117,7 @@ func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string
 		if !n.Running() {
 			return "", fmt.Errorf("%s has exited%s", n.Name, n.why())
 		}
-		w.tell(n, what, time.Since(began))
+		w.report(n, what, time.Since(began))
 		select {
 		case <-ctx.Done():
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -129,13 +129,13 @@ func (w *wait) until(ctx context.Context, n *Node, mayBeAlone bool) (lack string
 	}
 }
 
-// tell says what a wait is for, once it lasts.
-func (w *wait) tell(n *Node, what string, sofar time.Duration) {
+// report says what a wait is for, once it lasts.
+func (w *wait) report(n *Node, what string, sofar time.Duration) {
 	text := n.Name + ": " + what
-	if sofar < firstWord || text == w.told && time.Since(w.toldAt) < repeatWord || time.Since(w.toldAt) < firstWord {
+	if sofar < firstWord || text == w.reported && time.Since(w.reportedAt) < repeatWord || time.Since(w.reportedAt) < firstWord {
 		return
 	}
-	w.told, w.toldAt = text, time.Now()
+	w.reported, w.reportedAt = text, time.Now()
 	fmt.Fprintf(w.messages, "waiting for %s (%.0f s so far)\n", text, sofar.Seconds())
 }
 

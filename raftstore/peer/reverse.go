@@ -14,8 +14,8 @@ import (
 )
 
 // Reverse connections. A firewall may let a node dial others and not be dialled
-// by them. As a leader it is heard, so nobody stands for election, but questions to
-// it go over connections that the askers dial. So a leader keeps one connection
+// by them. As a leader it sends heartbeats, so no follower campaigns, but calls to
+// it go over connections that the callers dial. So a leader keeps one connection
 // open to each member, dialled by itself, on which it waits: Offer. The member
 // parks it. Only if its own dial fails, or takes long, does it take the parked one:
 // it sends one byte, and from there on the connection is like one that it has

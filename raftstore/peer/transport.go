@@ -146,7 +146,7 @@ func (t *Transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req 
 	return t.call(id, to, kindRequestPreVote, req, resp)
 }
 
-// TimeoutNow tells a node to stand for election at once.
+// TimeoutNow has a node campaign at once.
 func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return t.call(id, to, kindTimeoutNow, req, resp)
 }

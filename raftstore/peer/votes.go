@@ -38,8 +38,8 @@ func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
 // nameCandidate makes sure that a vote is stored under the id of the node that asks
 // for it, which checkSender has compared with its certificate. A request of an
 // earlier version has the address alone, and is completed. A vote in raft.db that an
-// earlier version gave to an address is then nobody's: it is not given again in its
-// term, to anyone who asks.
+// earlier version gave to an address is then no node's: it is not given again in its
+// term, to any candidate.
 func nameCandidate(r *raft.RequestVoteRequest) error {
 	if planted.On(planted.AddressVote) {
 		return nil

@@ -1,11 +1,11 @@
 // Package view keeps values that follow from some tables of this node's state: the
 // index of all roles, the resources of all definitions. Such a value is not a cache
-// that somebody has to keep up to date: nothing runs, and each question is answered
+// that has to be kept up to date: nothing runs, and each question is answered
 // from what the state shows at that moment. So a write that is visible at this node
 // counts in everything that is decided here, and no informer can lag behind it.
 //
 // View is the shell: which state, which tables, read up to where, renewed by the first
-// who asks. What is derived, and from what it is taken over, is the caller's.
+// reader. What is derived, and from what it is taken over, is the caller's.
 package view
 
 import (
@@ -24,7 +24,7 @@ type Store interface {
 
 // View is a value derived from tables of a store's state. It is safe for concurrent
 // use. Asking takes no lock and allocates nothing, unless one of the tables has changed:
-// then the first who asks derives the next value, and the others wait for it.
+// then the first reader derives the next value, and the others wait for it.
 type View[T any] struct {
 	store  Store
 	names  []string

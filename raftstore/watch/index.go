@@ -82,7 +82,7 @@ func (t *interests) route(table *mvcc.Table, since, upTo proto.Revision) {
 	for n := routeBatch; err == nil && n == routeBatch; {
 		n, err = cursor.Next(batch[:], upTo)
 		for _, v := range batch[:n] {
-			t.tell(v)
+			t.wakeFor(v)
 		}
 	}
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *interests) route(table *mvcc.Table, since, upTo proto.Revision) {
 	}
 }
 
-// tell wakes the watchers with a narrow interest that a version concerns.
-func (t *interests) tell(v *mvcc.Version) {
+// wakeFor wakes the watchers with a narrow interest that a version concerns.
+func (t *interests) wakeFor(v *mvcc.Version) {
 	t.groups[mvcc.Interest{Key: v.Key}].wake(v.Revision)
 	if prefix := mvcc.PrefixOf(v.Key); prefix != "" {
 		t.groups[mvcc.Interest{Prefix: prefix}].wake(v.Revision)
