@@ -219,8 +219,8 @@ func (c *collector) finish(ctx context.Context, o *object, k known) error {
 	return nil
 }
 
-// errUnknownOwner is returned for an object with an owner of a kind that nobody
-// serves. It may be served later.
+// errUnknownOwner is returned for an object with an owner of a kind that is
+// not served. It may be served later.
 var errUnknownOwner = errors.New("the kind of an owner is unknown")
 
 // judge deletes an object that no owner keeps alive, or removes the references to
@@ -244,7 +244,7 @@ func (c *collector) judge(ctx context.Context, o *object, k known) error {
 		case ownerUnknown:
 			return fmt.Errorf("%s %s: owner %s of %s: %w", o.Table, o.Key, owner.Kind, owner.APIVersion, errUnknownOwner)
 		case ownerImpossible:
-			return nil // nobody can tell whether it is there
+			return nil // whether it is there cannot be told
 		}
 	}
 	switch {

@@ -2,8 +2,11 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/proto"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -60,6 +63,24 @@ func TestRoles(t *testing.T) {
 		return ""
 	})
 	if got, want := e.seen.String(), "map[bootstrap-roles-controller:true clusterrole-aggregation-controller:true] map[]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestRetriesAreCounted: a step that fails is counted and repeated, without an end of its controller.
+func TestRetriesAreCounted(t *testing.T) {
+	e := newEnv(t, Config{Controllers: []Name{ClusterRoleAggregationController}})
+	e.write(&proto.Write{Table: rbac.ClusterRolesTable, Key: "bad", Op: proto.Op_OP_PUT, Value: []byte("7"), Uid: "u"})
+	e.run()
+	e.await("a second failure", func() string {
+		e.seen.mu.Lock()
+		defer e.seen.mu.Unlock()
+		if n := e.seen.failed[string(ClusterRoleAggregationController)]; n < 2 {
+			return fmt.Sprintf("%d are counted", n)
+		}
+		return ""
+	})
+	if got, want := e.seen.String(), "map[clusterrole-aggregation-controller:true]"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -77,7 +77,7 @@ func (l *Loops) ensureServiceCIDR(ctx context.Context) error {
 	return nil
 }
 
-// claimRepair remembers between rounds which rows nobody holds, and since when.
+// claimRepair remembers between rounds which rows no object holds, and since when.
 type claimRepair struct {
 	sync.Mutex
 	orphans map[objects.Claimed]time.Time
