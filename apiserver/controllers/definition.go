@@ -82,7 +82,7 @@ func (l *Loops) syncDefinitionsOnce(ctx context.Context) (pending bool, err erro
 	definitions := l.cfg.Definitions.Definitions()
 	var failed []error
 	for _, d := range crd.AcceptNames(definitions, l.objects.Now()) {
-		if err := l.writeDefinition(ctx, res, d.For, &d.Status, false); err != nil {
+		if err := l.writeDefinition(ctx, res, d.For, &d.Status); err != nil {
 			failed = append(failed, err)
 		}
 	}
@@ -103,28 +103,28 @@ func (l *Loops) endDefinition(ctx context.Context, res *kinds.Resource, d *crd.D
 	state := d.Status.DeepCopy()
 	if !d.Established() {
 		crd.SetCondition(state, crd.TerminatingNever, l.objects.Now())
-		return false, l.writeDefinition(ctx, res, d, state, true)
+		return false, l.releaseDefinition(ctx, res, d, state)
 	}
 	if !crd.Deleting(state) {
 		// The next round finds it written.
 		crd.SetCondition(state, crd.TerminatingNow, l.objects.Now())
-		return true, l.writeDefinition(ctx, res, d, state, false)
+		return true, l.writeDefinition(ctx, res, d, state)
 	}
 	remaining, err := l.deleteObjects(ctx, d.Storage())
 	switch {
 	case err != nil:
 		if crd.SetCondition(state, crd.TerminatingFailed(err), l.objects.Now()) && ctx.Err() == nil {
-			err = errors.Join(err, l.writeDefinition(ctx, res, d, state, false))
+			err = errors.Join(err, l.writeDefinition(ctx, res, d, state))
 		}
 		return true, err
 	case remaining > 0:
 		if l.objects.Now().Sub(crd.TerminatingSince(state)) >= heldInstances && crd.SetCondition(state, crd.TerminatingCheck, l.objects.Now()) {
-			return true, l.writeDefinition(ctx, res, d, state, false)
+			return true, l.writeDefinition(ctx, res, d, state)
 		}
 		return true, nil
 	}
 	crd.SetCondition(state, crd.TerminatingDone, l.objects.Now())
-	return false, l.writeDefinition(ctx, res, d, state, true)
+	return false, l.releaseDefinition(ctx, res, d, state)
 }
 
 // heldInstances is how long instances may be held by their finalizers before the
@@ -158,9 +158,29 @@ func (l *Loops) deleteObjects(ctx context.Context, res *kinds.Resource) (remaini
 	return remaining, nil
 }
 
-// writeDefinition writes a status, and takes the finalizer off, if the definition is
-// still as it was decided on; otherwise the next round decides again.
-func (l *Loops) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus, release bool) error {
+// writeDefinition writes a definition's status.
+func (l *Loops) writeDefinition(
+	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
+) error {
+	return l.changeDefinition(ctx, res, d, state, func(tree.Object) {})
+}
+
+// releaseDefinition writes a definition's status and takes our finalizer off.
+func (l *Loops) releaseDefinition(
+	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
+) error {
+	return l.changeDefinition(ctx, res, d, state, func(meta tree.Object) {
+		list, _ := tree.Strings(meta["finalizers"])
+		tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
+	})
+}
+
+// changeDefinition changes a definition if it is still as it was decided on; otherwise the
+// next round decides again.
+func (l *Loops) changeDefinition(
+	ctx context.Context, res *kinds.Resource, d *crd.Definition, state *apiextensions.CustomResourceDefinitionStatus,
+	alter func(meta tree.Object),
+) error {
 	shown, err := crd.StatusTree(state)
 	if err != nil {
 		return err
@@ -180,10 +200,7 @@ func (l *Loops) writeDefinition(ctx context.Context, res *kinds.Resource, d *crd
 			return objects.Change{}, err
 		}
 		obj["status"] = shown
-		if release {
-			list, _ := tree.Strings(meta["finalizers"])
-			tree.SetFinalizers(meta, slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == crd.Finalizer }))
-		}
+		alter(meta)
 		return o.Replace(cur, obj, old)
 	})
 	return err

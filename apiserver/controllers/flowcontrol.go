@@ -50,10 +50,10 @@ func (l *Loops) syncFlowControlOnce(ctx context.Context) error {
 	initial := fairness.Objects()
 	var errs []error
 	for _, i := range initial.Levels {
-		errs = append(errs, l.syncInitial(ctx, priorityLevels, i, &flowcontrol.PriorityLevelConfigurationSpec{}, &flowcontrol.PriorityLevelConfigurationSpec{}))
+		errs = append(errs, syncInitial[flowcontrol.PriorityLevelConfigurationSpec](ctx, l, priorityLevels, i))
 	}
 	for _, i := range initial.Schemas {
-		errs = append(errs, l.syncInitial(ctx, flowSchemas, i, &flowcontrol.FlowSchemaSpec{}, &flowcontrol.FlowSchemaSpec{}))
+		errs = append(errs, syncInitial[flowcontrol.FlowSchemaSpec](ctx, l, flowSchemas, i))
 	}
 	return errors.Join(append(errs, l.markDangling(ctx))...)
 }
@@ -66,9 +66,8 @@ func (l *Loops) flowResource(of schema.GroupVersionResource) (*kinds.Resource, e
 	return res, nil
 }
 
-// syncInitial makes an initial object or brings it back to its spec. want and have
-// are empty specs of its type.
-func (l *Loops) syncInitial(ctx context.Context, of schema.GroupVersionResource, i fairness.Initial, want, have any) error {
+// syncInitial makes an initial object, whose spec is a Spec, or brings it back to that.
+func syncInitial[Spec any](ctx context.Context, l *Loops, of schema.GroupVersionResource, i fairness.Initial) error {
 	res, err := l.flowResource(of)
 	if err != nil {
 		return err
@@ -82,6 +81,7 @@ func (l *Loops) syncInitial(ctx context.Context, of schema.GroupVersionResource,
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
 	spec := tree.As(body.Object["spec"])
+	want := new(Spec)
 	if err := convert(spec, want); err != nil {
 		return fmt.Errorf("%s %s: %w", of.Resource, i.Name, err)
 	}
@@ -99,7 +99,7 @@ func (l *Loops) syncInitial(ctx context.Context, of schema.GroupVersionResource,
 			err = nil
 		}
 	default:
-		_, err = o.GuaranteedUpdate(i.Name, func(cur *mvcc.Version) (objects.Change, error) { return restore(o, cur, i, spec, want, have) })
+		_, err = o.GuaranteedUpdate(i.Name, func(cur *mvcc.Version) (objects.Change, error) { return restore(o, cur, i, spec, want) })
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
@@ -112,7 +112,7 @@ func (l *Loops) syncInitial(ctx context.Context, of schema.GroupVersionResource,
 
 // restore decides on an initial object that exists: its annotation says whether
 // the server keeps its spec, or, without one, that nobody has changed it yet.
-func restore(o *objects.Op, cur *mvcc.Version, i fairness.Initial, spec tree.Object, want, have any) (objects.Change, error) {
+func restore[Spec any](o *objects.Op, cur *mvcc.Version, i fairness.Initial, spec tree.Object, want *Spec) (objects.Change, error) {
 	if cur == nil {
 		return objects.Change{}, o.NotFound()
 	}
@@ -129,6 +129,7 @@ func restore(o *objects.Op, cur *mvcc.Version, i fairness.Initial, spec tree.Obj
 	keep = keep || i.Mandatory
 	annotations[fairness.AutoUpdate] = strconv.FormatBool(keep)
 	meta["annotations"] = annotations
+	have := new(Spec)
 	if err := convert(old["spec"], have); err != nil {
 		return objects.Change{}, err
 	}
