@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +28,7 @@ type Cluster struct {
 	adminCertFile string
 	adminKeyFile  string
 	// FreePort is an API port for one more node; it and the port 1000 higher
-	// were free when the cluster started.
+	// are held for it.
 	FreePort int
 }
 
@@ -107,29 +105,6 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 		return fmt.Errorf("quorate dev: %w\n%s", err, out)
 	}
 	return c.Read()
-}
-
-// FreePorts returns p such that p to p+n-1, and the ports 1000 higher, are free.
-// They lie below the range from which the kernel takes ports for connections.
-func FreePorts(n int) (int, error) {
-	for range 200 {
-		p := 12000 + rand.IntN(18000)
-		if free(p, n) && free(p+1000, n) {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("no %d free ports found", n)
-}
-
-func free(port, n int) bool {
-	for i := range n {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+i))
-		if err != nil {
-			return false
-		}
-		l.Close()
-	}
-	return true
 }
 
 // Read reads cluster.json, also for the pids of nodes that were restarted.
