@@ -100,9 +100,9 @@ test-deps:
 		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi
 
 # The tests of whole systems, a package for each subject. Those that measure times and
-# memory run one after the other, with nothing else beside them. All run the one program
-# that `build` has built.
-SUBJECTS := $(addprefix ./test/,access clientgo commands conformance kubectl members reads writes)
+# memory run one after the other, with nothing else beside them; of the others the longest
+# begin. All run the one program that `build` has built.
+SUBJECTS := $(addprefix ./test/,kubectl reads access commands members writes conformance clientgo)
 MEASURED := $(addprefix ./test/,definitions faults hostile watches)
 
 # The modules of their own do without the race detector: what they drive is tested
