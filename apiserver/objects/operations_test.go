@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,19 +106,19 @@ type operations struct {
 // lagging is a store that may have nothing yet.
 type lagging struct {
 	*memstore.Store
-	behind *mvcc.State // nil: it has everything
+	behind atomic.Pointer[mvcc.State] // nil: it has everything
 }
 
 func (l *lagging) State() *mvcc.State {
-	if l.behind != nil {
-		return l.behind
+	if s := l.behind.Load(); s != nil {
+		return s
 	}
 	return l.Store.State()
 }
 
 func (l *lagging) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
 	r, err := l.Store.Propose(ctx, w)
-	l.behind = nil // the entry, and all before it, was applied here
+	l.behind.Store(nil) // the entry, and all before it, was applied here
 	return r, err
 }
 
@@ -128,7 +129,7 @@ type reads struct {
 }
 
 func (r reads) Await(ctx context.Context, p consistency.Plan) (proto.Revision, error) {
-	r.of.behind = nil
+	r.of.behind.Store(nil)
 	return r.Reader.Await(ctx, p)
 }
 
@@ -289,7 +290,7 @@ func (s *operations) do(line string) {
 		rest = addQuery(rest, "dryRun=All")
 	case "behind":
 		verb, rest, _ = strings.Cut(rest, " ")
-		s.mem.behind = mvcc.New()
+		s.mem.behind.Store(mvcc.New())
 	}
 	resource, rest, _ := strings.Cut(rest, " ")
 	name, rest, _ := strings.Cut(rest, " ")
