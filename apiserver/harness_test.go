@@ -105,7 +105,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 
 // loops are the controllers over the objects of the server.
 func (e *env) loops(cfg controllers.Config) *controllers.Loops {
-	cfg.Published, cfg.Definitions, cfg.Observer = e.store.Published, e.definitions, failures{e.t}
+	cfg.Published, cfg.Definitions, cfg.Observer = e.mem.Published, e.definitions, failures{e.t}
 	return controllers.NewLoops(e.api.Objects(), cfg)
 }
 

@@ -269,9 +269,6 @@ func (s *Store) WaitApplied(ctx context.Context, r proto.Revision) error {
 	return s.waiters.wait(ctx, r, s.Applied)
 }
 
-// NodeID of this node.
-func (s *Store) NodeID() proto.NodeID { return s.cfg.Node }
-
 // NodeName of this node.
 func (s *Store) NodeName() string { return s.cfg.Name }
 

@@ -21,9 +21,13 @@ import (
 // concurrent use.
 type Interface interface {
 	// Propose replicates one write and returns when this node has applied it. A
-	// refused condition is a Result (Outcome), not an error.
+	// refused condition is a Result (Outcome), not an error. The Version of the
+	// result is set if the write took effect. Errors: raftstore.ErrNoLeader (certainly
+	// not written), raftstore.ErrUnknownOutcome, raftstore.ErrOverloaded,
+	// raftstore.ErrTooLarge, raftstore.ErrClosed, and the context's.
 	Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error)
-	// State is the local state. It may be replaced as a whole by a snapshot.
+	// State is the local state: Applied, Floor, Table(name).Get / Range. It may be
+	// replaced as a whole by a snapshot; take it once per request.
 	State() *mvcc.State
 }
 

@@ -20,7 +20,6 @@ import (
 // Store passes the contract of package storetest, as raftstore.Store does. All methods
 // are safe for concurrent use.
 type Store struct {
-	id   proto.NodeID
 	hub  *watch.Hub
 	done chan struct{} // closed by Close
 
@@ -32,12 +31,12 @@ type Store struct {
 // New returns an empty store that leads itself. It begins with the entries
 // that every log begins with, so that no list ever has revision zero.
 func New() *Store {
-	s := &Store{id: proto.NodeID(rand.Text()), hub: watch.New(mvcc.New()), done: make(chan struct{})}
+	s := &Store{hub: watch.New(mvcc.New()), done: make(chan struct{})}
 	for _, e := range []struct {
 		kind proto.Kind
 		msg  pb.Message
 	}{
-		{proto.KindNewTerm, &proto.NewTerm{Term: 1, LeaderId: string(s.id)}},
+		{proto.KindNewTerm, &proto.NewTerm{Term: 1, LeaderId: rand.Text()}},
 		{proto.KindCluster, &proto.Cluster{ClusterId: rand.Text(), FeatureVersion: mvcc.FeatureVersion}},
 	} {
 		if _, err := s.apply(context.Background(), e.kind, e.msg); err != nil {
@@ -172,9 +171,6 @@ func (s *Store) Role() string {
 	}
 	return "leader"
 }
-
-// NodeID is random.
-func (s *Store) NodeID() proto.NodeID { return s.id }
 
 // NodeName is memory.
 func (s *Store) NodeName() string { return "memory" }
