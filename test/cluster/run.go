@@ -39,7 +39,7 @@ var theRun run
 // reaperVariable makes the test binary a reaper for the directory it names.
 const reaperVariable = "QUORATE_TEST_REAPER"
 
-// Main runs the tests of this package: it builds the binary under test, starts
+// Main runs the tests of a package: it finds or builds the binary under test, starts
 // the reaper and returns the exit code.
 func Main(m *testing.M) int {
 	if dir := os.Getenv(reaperVariable); dir != "" {
