@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -321,4 +322,29 @@ func (s *operations) fit(o *objects.Op, body tree.Object) (tree.Object, error) {
 		return nil, fmt.Errorf("%v, unknown fields %q", err, unknown)
 	}
 	return body, nil
+}
+
+// TestClaimAgain: the rows of a stored Service that are missing can be made, and no other's.
+func TestClaimAgain(t *testing.T) {
+	s := newOperations(t)
+	s.run(`create services default/a {"spec":{"type":"NodePort","clusterIP":"10.0.0.2","ports":[{"port":80,"nodePort":30000}]}}`)
+	for _, c := range []struct {
+		key  objects.ClaimKey
+		want error
+	}{
+		{objects.ClaimKey{Table: AddressesTable, Key: "10.0.0.2"}, objects.ErrTaken},
+		{objects.ClaimKey{Table: AddressesTable, Key: "10.0.0.3"}, nil},
+		{objects.ClaimKey{Table: AddressesTable, Key: "fd00::3"}, nil},
+		{objects.ClaimKey{Table: NodePortsTable, Key: "30000"}, objects.ErrTaken},
+		{objects.ClaimKey{Table: NodePortsTable, Key: "30001"}, nil},
+		{objects.ClaimKey{Table: NodePortsTable, Key: "http"}, strconv.ErrSyntax},
+	} {
+		if err := ClaimAgain(s.op("update", "services", "default/b"), c.key); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.key.Key, err, c.want)
+		}
+	}
+	s.run("get ipaddresses.networking.k8s.io 10.0.0.3\n" +
+		`= spec.parentRef {"group":"","name":"b","namespace":"default","resource":"services"}` + "\n" +
+		"get ipaddresses.networking.k8s.io fd00::3\n" +
+		`= metadata.labels {"ipaddress.kubernetes.io/ip-family":"IPv6","ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io"}`)
 }
