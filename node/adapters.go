@@ -138,10 +138,10 @@ func membershipError(err error) error {
 	return err
 }
 
-// smallTables is the store as membership's replicated tables.
-type smallTables struct{ *raftstore.Store }
+// membershipKV is the store as membership's replicated tables.
+type membershipKV struct{ *raftstore.Store }
 
-func (k smallTables) Put(ctx context.Context, table, key string, value []byte, ifAbsent bool) error {
+func (k membershipKV) Put(ctx context.Context, table, key string, value []byte, ifAbsent bool) error {
 	w := &proto.Write{Table: table, Key: key, Op: proto.Op_OP_PUT, Value: value}
 	if ifAbsent {
 		w.Condition = proto.Condition_CONDITION_ABSENT
@@ -156,7 +156,7 @@ func (k smallTables) Put(ctx context.Context, table, key string, value []byte, i
 	return nil
 }
 
-func (k smallTables) Get(table, key string) ([]byte, bool) {
+func (k membershipKV) Get(table, key string) ([]byte, bool) {
 	state := k.State()
 	t := state.Table(table)
 	if t == nil {
@@ -169,7 +169,7 @@ func (k smallTables) Get(table, key string) ([]byte, bool) {
 	return v.Value, true
 }
 
-func (k smallTables) Delete(ctx context.Context, table, key string) error {
+func (k membershipKV) Delete(ctx context.Context, table, key string) error {
 	_, err := k.Propose(ctx, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_DELETE})
 	return smallTableError(err)
 }
@@ -186,7 +186,7 @@ func smallTableError(err error) error {
 	return err
 }
 
-func (k smallTables) List(table string) (map[string][]byte, error) {
+func (k membershipKV) List(table string) (map[string][]byte, error) {
 	return listTable(k.State(), table)
 }
 
@@ -207,7 +207,7 @@ func listTable(state *mvcc.State, table string) (map[string][]byte, error) {
 }
 
 // Changes does not read what has changed: each wake-up has the table listed.
-func (k smallTables) Changes(table string) (<-chan struct{}, func(), error) {
+func (k membershipKV) Changes(table string) (<-chan struct{}, func(), error) {
 	w, err := k.Watch(table, k.State().Applied(), mvcc.Interest{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch %s: %w", table, err)

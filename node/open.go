@@ -58,7 +58,7 @@ func (n *Node) openPeers(context.Context) error {
 // before it is loaded.
 func (n *Node) removed(id proto.NodeID) bool {
 	s := n.state.Load()
-	return s != nil && membership.IsRemoved(smallTables{s}, id)
+	return s != nil && membership.IsRemoved(membershipKV{s}, id)
 }
 
 // ofRemoved refuses a client certificate of a node that was removed: anyone who has that
@@ -105,7 +105,7 @@ func (n *Node) openStore(context.Context) (err error) {
 
 func (n *Node) openMembership(context.Context) (err error) {
 	n.manager, err = membership.New(membership.Options{
-		Dir: n.cfg.DataDir, Identity: n.identity, Consensus: consensus{n.store, n.identity}, KV: smallTables{n.store},
+		Dir: n.cfg.DataDir, Identity: n.identity, Consensus: consensus{n.store, n.identity}, KV: membershipKV{n.store},
 		Peers: n.peers, Caller: peer.CallerOf, Certificates: n.pki,
 		PeerAddress: n.cfg.PeerAdvertise, APIAddress: "https://" + n.cfg.APIAdvertise, Version: n.cfg.Version,
 		BootstrapExpect: n.cfg.BootstrapExpect, Join: n.cfg.Join, NonVoter: n.cfg.Nonvoter,

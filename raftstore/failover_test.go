@@ -45,7 +45,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 // A node that has decided to campaign, and whose Raft is busy with another node's election
 // meanwhile, leaves it at that: its own would depose the leader that has just been
 // elected.
-func TestStandIsTakenBack(t *testing.T) {
+func TestCampaignIsTakenBack(t *testing.T) {
 	var m atomic.Pointer[testNode]
 	commits := make(chan chan struct{})
 	c := newCluster(t, 3, func(cfg *Config) {

@@ -76,16 +76,7 @@ Run it as the user whose directory it is: root is refused.`,
 }
 
 func (r recovery) run() error {
-	switch _, err := os.Lstat(filepath.Join(r.dir, "node.json")); {
-	case errors.Is(err, fs.ErrNotExist) && disk.Unfinished(r.dir) == nil:
-		return fmt.Errorf("%s is not the data directory of a node: it has no node.json", r.dir)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: %w", r.dir, err)
-	}
-	if err := errors.Join(datadir.CheckUser("quorate recover --data-dir "+r.dir, r.dir), datadir.CheckOwnFiles(r.dir)); err != nil {
-		return err
-	}
-	lock, err := datadir.Lock(r.dir)
+	lock, err := r.lock()
 	if err != nil {
 		return err
 	}
@@ -132,6 +123,20 @@ func (r recovery) run() error {
 		return err
 	}
 	return r.recover(identity)
+}
+
+// lock takes the data directory of a stopped node.
+func (r recovery) lock() (io.Closer, error) {
+	switch _, err := os.Lstat(filepath.Join(r.dir, "node.json")); {
+	case errors.Is(err, fs.ErrNotExist) && disk.Unfinished(r.dir) == nil:
+		return nil, fmt.Errorf("%s is not the data directory of a node: it has no node.json", r.dir)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w", r.dir, err)
+	}
+	if err := errors.Join(datadir.CheckUser("quorate recover --data-dir "+r.dir, r.dir), datadir.CheckOwnFiles(r.dir)); err != nil {
+		return nil, err
+	}
+	return datadir.Lock(r.dir)
 }
 
 // report says what there is and what a recovery keeps and loses. It returns the

@@ -70,18 +70,8 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 	if err != nil {
 		return nil, err
 	}
-	// What cannot be made leaves nothing behind, not even the lock.
-	made := false
-	if _, err := readCluster(dir); errors.Is(err, ErrNone) {
-		if err := errors.Join(checkOwn(dir), o.checkLayout()); err != nil {
-			return nil, err
-		}
-		_, statErr := os.Stat(dir)
-		made = errors.Is(statErr, fs.ErrNotExist)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
+	made, err := makeDirectory(dir, o)
+	if err != nil {
 		return nil, err
 	}
 	unlock, err := lockPlayground(ctx, dir)
@@ -91,13 +81,10 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 	defer unlock()
 	c, err := planCluster(o)
 	if err == nil {
-		nodes := c.members()
-		if len(nodes) == 0 {
-			err = fmt.Errorf("all nodes of %s were removed from their cluster. To begin again without its data: %s dev delete --data-dir %s", rel(dir), self(), rel(dir))
-		}
-		err = errors.Join(err, c.checkData(nodes...), c.checkPorts(o, nodes...))
+		err = c.checkStart(o)
 	}
 	if err != nil {
+		// What cannot be made leaves nothing behind, not even the lock.
 		if _, none := os.Stat(clusterFile(dir)); errors.Is(none, fs.ErrNotExist) {
 			err = errors.Join(err, removeFile(filepath.Join(dir, lockFile)))
 			if made {
@@ -123,6 +110,29 @@ func startAll(ctx context.Context, o Options, messages io.Writer, started func(*
 		started(n)
 	}
 	return c, nil
+}
+
+// makeDirectory makes the directory of a new playground, and reports whether it did.
+func makeDirectory(dir string, o Options) (made bool, err error) {
+	if _, err := readCluster(dir); !errors.Is(err, ErrNone) {
+		return false, err
+	}
+	if err := errors.Join(checkOwn(dir), o.checkLayout()); err != nil {
+		return false, err
+	}
+	_, err = os.Stat(dir)
+	made = errors.Is(err, fs.ErrNotExist)
+	return made, os.MkdirAll(dir, 0o700)
+}
+
+// checkStart refuses a playground whose nodes could not run together now.
+func (c *cluster) checkStart(o Options) error {
+	nodes := c.members()
+	if len(nodes) == 0 {
+		return fmt.Errorf("all nodes of %s were removed from their cluster. To begin again without its data: %s dev delete --data-dir %s",
+			rel(c.dir), self(), rel(c.dir))
+	}
+	return errors.Join(c.checkData(nodes...), c.checkPorts(o, nodes...))
 }
 
 // endOurs ends the processes that this one has started, and no others: the playground may

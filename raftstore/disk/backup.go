@@ -98,31 +98,12 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 	if err := writeFile(dir, restoringFile, nil); err != nil {
 		return done, err
 	}
-	_, state, err := loadBackup(r)
+	done, state, err := restoredState(r, o)
 	if err != nil {
 		// Nothing is there yet: the directory stays usable.
 		return done, errors.Join(err, remove(dir, restoringFile))
 	}
-	rec := state.StateRecord()
-	if rec.ClusterId == string(o.Cluster) {
-		return done, errors.Join(errors.New("the new cluster needs an id of its own"), remove(dir, restoringFile))
-	}
-	if o.Supports != 0 && rec.FeatureVersion > o.Supports {
-		return done, errors.Join(fmt.Errorf("the backup's cluster speaks feature version %d, this release supports %d: %w", rec.FeatureVersion, o.Supports, ErrNewer),
-			remove(dir, restoringFile))
-	}
-	done = Restored{StateRecord: rec, Backup: proto.Revision(rec.Applied)}
-	first, why, err := begin(done.Backup, o.Now, o.Bump)
-	if err != nil {
-		return done, errors.Join(err, remove(dir, restoringFile))
-	}
-	if done.Why = why; !planted.On(planted.ReusedRevision) {
-		rec.Applied = uint64(first)
-	}
-	rec.Floor = rec.Applied
-	rec.AppliedTerm = max(rec.AppliedTerm, 1)
-	rec.ClusterId = string(o.Cluster)
-	if err := writeRestored(dir, state, rec, o.Configuration); err != nil {
+	if err := writeRestored(dir, state, done.StateRecord, o.Configuration); err != nil {
 		return done, err
 	}
 	if o.Stage != nil {
@@ -135,6 +116,33 @@ func restoreBackup(dir string, r io.Reader, o RestoreOptions) (done Restored, er
 		return done, err
 	}
 	return done, nil
+}
+
+// restoredState returns the state in a backup file, and the record with which the new
+// cluster begins.
+func restoredState(r io.Reader, o RestoreOptions) (done Restored, state *mvcc.State, err error) {
+	if _, state, err = loadBackup(r); err != nil {
+		return done, nil, err
+	}
+	rec := state.StateRecord()
+	if rec.ClusterId == string(o.Cluster) {
+		return done, nil, errors.New("the new cluster needs an id of its own")
+	}
+	if o.Supports != 0 && rec.FeatureVersion > o.Supports {
+		return done, nil, fmt.Errorf("the backup's cluster speaks feature version %d, this release supports %d: %w", rec.FeatureVersion, o.Supports, ErrNewer)
+	}
+	done = Restored{StateRecord: rec, Backup: proto.Revision(rec.Applied)}
+	first, why, err := begin(done.Backup, o.Now, o.Bump)
+	if err != nil {
+		return done, nil, err
+	}
+	if done.Why = why; !planted.On(planted.ReusedRevision) {
+		rec.Applied = uint64(first)
+	}
+	rec.Floor = rec.Applied
+	rec.AppliedTerm = max(rec.AppliedTerm, 1)
+	rec.ClusterId = string(o.Cluster)
+	return done, state, nil
 }
 
 // loadBackup returns the state in a backup file, when all of it is verified:
