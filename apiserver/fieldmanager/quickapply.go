@@ -212,7 +212,8 @@ func (m *Manager) take(entries []any, a application) (out []any, ok bool) {
 func (a application) leaves(theirs map[string]any) (left map[string]any, ok bool) {
 	left, there := theirs, true
 	for _, p := range a.changed {
-		owned, clear := owns(left, p)
+		// What is left says less of it: a field may look as if it had none of its own now.
+		owned, clear := owns(theirs, p)
 		switch {
 		case !clear || owned && !a.force:
 			return nil, false
