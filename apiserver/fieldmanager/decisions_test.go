@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -22,6 +24,7 @@ func things(t *testing.T, subresource string) *Manager {
 			"s":{"type":"string"},"n":{"type":"integer"},"b":{"type":"boolean"},
 			"o":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}}},
 			"granular":{"type":"object","additionalProperties":{"type":"string"}},
+			"nested":{"type":"object","additionalProperties":{"type":"object","properties":{"a":{"type":"string"}}}},
 			"atomic":{"type":"object","x-kubernetes-map-type":"atomic","additionalProperties":{"type":"string"}},
 			"list":{"type":"array","x-kubernetes-list-type":"atomic","items":{"type":"string"}},
 			"set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},
@@ -124,4 +127,30 @@ func normalized(t *testing.T, obj map[string]any) map[string]any {
 		return v
 	}
 	return walk(obj).(map[string]any)
+}
+
+// TestOrderOfEntries: entries are in the library's order.
+func TestOrderOfEntries(t *testing.T) {
+	var want []any
+	for _, line := range []string{
+		`{"operation":"Apply","time":"2026-01-02T00:00:00Z","manager":"b"}`,
+		`{"operation":"Update","manager":"z"}`,
+		`{"operation":"Update","time":"2026-01-01T00:00:00Z","manager":"c"}`,
+		`{"operation":"Update","time":"2026-01-02T00:00:00Z","manager":"a","apiVersion":"v1","subresource":"status"}`,
+		`{"operation":"Update","time":"2026-01-02T00:00:00Z","manager":"a","apiVersion":"v2"}`,
+		`{"operation":"Update","time":"2026-01-02T00:00:00Z","manager":"a","apiVersion":"v2","subresource":"scale"}`,
+		`{"operation":"Update","time":"2026-01-02T00:00:00Z","manager":"b","apiVersion":"v1"}`,
+	} {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, entry)
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, byTime)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
 }

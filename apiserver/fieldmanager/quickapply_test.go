@@ -137,7 +137,7 @@ func partOf(rng *rand.Rand, v any, depth int) any {
 }
 
 // TestSchemaChange: fields that were owned one by one, in what is one value now, are
-// still their owner's.
+// still their owner's. The library is asked, also where it is the other way round.
 func TestSchemaChange(t *testing.T) {
 	gvk := apischema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "E"}
 	manager := func(mapType string) *Manager {
@@ -157,12 +157,20 @@ func TestSchemaChange(t *testing.T) {
 	configuration := func(value string) map[string]any {
 		return map[string]any{"apiVersion": "example.com/v1", "kind": "E", "metadata": map[string]any{"name": "e"}, "spec": map[string]any{"m": map[string]any{"a": value}}}
 	}
-	before, now := manager("granular"), manager("atomic")
-	live, err := before.Apply(before.Nothing(), configuration("1"), "b", false)
-	if err != nil {
-		t.Fatal(err)
+	granular, atomic := manager("granular"), manager("atomic")
+	applied := func(before, now *Manager) map[string]any {
+		live, err := before.Apply(before.Nothing(), configuration("1"), "b", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live["metadata"].(map[string]any)["uid"] = "x"
+		if _, quick := now.quickApply(live, configuration("2"), "a", true); quick {
+			t.Error("decided without the library, which alone knows what another schema meant")
+		}
+		return live
 	}
-	live["metadata"].(map[string]any)["uid"] = "x"
+	applied(atomic, granular)
+	live, now := applied(granular, atomic), atomic
 	if _, err := now.Apply(copied(t, live), configuration("2"), "a", false); !apierrors.IsConflict(err) {
 		t.Errorf("what b has applied is a's to change: %v", err)
 	}

@@ -238,7 +238,7 @@ func (d *differ) values(ref smdschema.TypeRef, a, b any, at place) bool {
 		if !ok {
 			return false
 		}
-		if atom.Map.ElementRelationship != smdschema.Atomic && (len(x) > 0 || len(y) > 0) {
+		if atom.Map.ElementRelationship != smdschema.Atomic {
 			return d.maps(atom.Map, x, y, at)
 		}
 	case atom.List != nil:
@@ -247,7 +247,7 @@ func (d *differ) values(ref smdschema.TypeRef, a, b any, at place) bool {
 		if !ok {
 			return false
 		}
-		if atom.List.ElementRelationship != smdschema.Atomic && (len(x) > 0 || len(y) > 0) {
+		if atom.List.ElementRelationship != smdschema.Atomic {
 			return d.lists(atom.List, x, y)
 		}
 	default:
