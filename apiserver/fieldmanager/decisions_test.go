@@ -154,3 +154,26 @@ func TestOrderOfEntries(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestApplyOfWhatIsThere: an apply that changes nothing leaves the time of its entry.
+func TestApplyOfWhatIsThere(t *testing.T) {
+	m := things(t, "")
+	config := map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "n"}, "spec": map[string]any{"s": "a"},
+	}
+	live, err := m.Apply(m.Nothing(), config, "m", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := live["metadata"].(map[string]any)
+	meta["uid"] = "x"
+	entry := meta["managedFields"].([]any)[0].(map[string]any)
+	entry["time"] = "2026-01-01T00:00:00Z"
+	after, quick := m.quickApply(live, config, "m", false)
+	if !quick {
+		t.Fatal("it is for the library")
+	}
+	if d := cmp.Diff(live, after); d != "" {
+		t.Error(d)
+	}
+}
