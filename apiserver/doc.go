@@ -6,9 +6,9 @@
 //   - Server is the http.Handler. One per node; it owns the janitor of slow
 //     watchers and nothing else that runs.
 //   - call is one request on its way through the door to a verb. There is one
-//     file per verb; PUT, patch and apply are one (modify.go). It embeds an objects.Op,
-//     which is what it does with objects; what the node does by itself has an Op alone,
-//     and no call is ever made without a request.
+//     file per verb; update, patch and apply share one function, modify (update.go). It
+//     embeds an objects.Op, which is what it does with objects; what the node does by
+//     itself has an Op alone, and no call is ever made without a request.
 //   - Store is what the API needs of the replicated store.
 //
 // The rooms below it that a write goes through:

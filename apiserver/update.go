@@ -6,7 +6,6 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
@@ -60,51 +59,6 @@ func (c *call) readWrite(options string, kind *kinds.Resource) (f codec.Format, 
 		return
 	}
 	raw, err = c.body(kind)
-	return
-}
-
-// isApply reports whether a PATCH is a server-side apply.
-func (c *call) isApply() bool { return patch.IsApply(c.r.Header.Get("Content-Type")) }
-
-// readPatch reads a patch.
-func (c *call) readPatch(on objects.Target) (f codec.Format, want objects.Patch, err error) {
-	// The type first: options such as force belong to some types only.
-	if err = patch.Check(c.r.Header.Get("Content-Type"), c.Resource.Custom); err != nil {
-		return
-	}
-	if err = c.writeOptions(c.Options.CheckModify("PatchOptions")); err != nil {
-		return
-	}
-	if f, err = c.format(c.Resource, codec.ShapeObject); err != nil {
-		return
-	}
-	if kind := on.Kind(&c.Op); kind != c.Resource {
-		if f, err = c.format(kind, codec.ShapeObject); err != nil {
-			return
-		}
-	}
-	raw, err := c.body(c.Resource)
-	if err != nil {
-		return
-	}
-	want.Patch, err = patch.Parse(c.r.Header.Get("Content-Type"), raw, c.Resource.Custom)
-	return
-}
-
-// readApply reads a configuration.
-func (c *call) readApply(on objects.Target) (f codec.Format, want objects.Apply, err error) {
-	if err = c.writeOptions(c.Options.CheckApply()); err != nil {
-		return
-	}
-	kind := on.Kind(&c.Op)
-	if f, err = c.format(kind, codec.ShapeObject); err != nil {
-		return
-	}
-	raw, err := c.body(kind)
-	if err != nil {
-		return
-	}
-	want, err = c.DecodeApply(raw, on)
 	return
 }
 
