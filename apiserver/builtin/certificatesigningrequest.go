@@ -11,7 +11,7 @@ import (
 var signingRequestStrategy = objects.Strategy{
 	ForUser:  requestedBy,
 	Validate: validateSigningRequest,
-	Parts:    map[string]objects.Part{"approval": takeApproval, "status": takeRequestStatus},
+	Parts:    map[string]objects.Part{"approval": copyApproval, "status": copyRequestStatus},
 }
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
@@ -49,8 +49,8 @@ const (
 	denied   = "Denied"
 )
 
-// takeApproval is the part of certificatesigningrequests/approval: the conditions.
-func takeApproval(o *objects.Op, obj, sent, old tree.Object) error {
+// copyApproval is the part of certificatesigningrequests/approval: the conditions.
+func copyApproval(o *objects.Op, obj, sent, old tree.Object) error {
 	list := stampConditions(o, sent, old)
 	state := tree.Clone(old["status"])
 	tree.SetList(state, "conditions", list)
@@ -67,9 +67,9 @@ func takeApproval(o *objects.Op, obj, sent, old tree.Object) error {
 	return objects.CopyLabels(obj, sent)
 }
 
-// takeRequestStatus is the part of certificatesigningrequests/status, of which the
+// copyRequestStatus is the part of certificatesigningrequests/status, of which the
 // approval is not.
-func takeRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
+func copyRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
 	list := stampConditions(o, sent, old)
 	for _, kind := range [...]string{approved, denied} {
 		if has(list, kind) && !has(conditionsOf(old), kind) {

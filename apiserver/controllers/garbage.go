@@ -63,7 +63,7 @@ func (c *collector) follow(f *follower) error {
 	defer c.mu.Unlock()
 	var linked []*node
 	err := f.next(func(ch change) {
-		if n := c.see(ch); n != nil {
+		if n := c.visit(ch); n != nil {
 			linked = append(linked, n)
 		}
 	})
@@ -85,8 +85,8 @@ func (c *collector) follow(f *follower) error {
 	return nil
 }
 
-// see takes in one change. It returns the object if it has new owners.
-func (c *collector) see(ch change) (linked *node) {
+// visit takes in one change. It returns the object if it has new owners.
+func (c *collector) visit(ch change) (linked *node) {
 	before := c.graph.nodes[ch.uid]
 	if ch.gone {
 		c.graph.dependents(ch.uid, func(e *edge) { c.queue.add(e.dependent.uid) })
