@@ -1,0 +1,118 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// errGone ends a watch whose client cannot be written to.
+var errGone = errors.New("the client is gone")
+
+// emit writes one event; flush sends it.
+func (w *watchStream) emit(event string, content *mvcc.Version, rev proto.Revision) error {
+	w.write()
+	if w.events.Event(event, content, rev) != nil {
+		return errGone
+	}
+	return nil
+}
+
+func (w *watchStream) bookmark(rev proto.Revision, initialEnd bool) error {
+	w.write()
+	if w.events.Bookmark(rev, initialEnd) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// write notes that something is about to be written: a full buffer waits for the
+// client just like a flush. A client that took what was written before is not
+// stalled, however slow it is.
+func (w *watchStream) write() {
+	w.unsent++
+	if !w.writing || w.sent != w.written {
+		w.writing, w.sent = true, w.written
+		w.entry.begin()
+	}
+}
+
+// version sends what one version means to this watch, if anything.
+func (w *watchStream) version(v *mvcc.Version) error {
+	if !w.sel.Covers(v.Key) {
+		return nil
+	}
+	event, content, err := w.sel.Event(v)
+	if err != nil {
+		return w.tooOld(err)
+	}
+	if event == "" {
+		return nil
+	}
+	return w.emit(event, w.sel.Converted(content), v.Revision)
+}
+
+// convert has those of a batch converted that need a webhook for it, all at once. A
+// webhook that is slow keeps this watch waiting, and no other.
+func (w *watchStream) convert(batch []*mvcc.Version) error {
+	if objects.WebhookOf(w.Resource) == nil {
+		return nil
+	}
+	var versions []*mvcc.Version
+	for _, v := range batch {
+		if !w.sel.Covers(v.Key) {
+			continue
+		}
+		versions = append(versions, v)
+		if before := v.Prev(); before != nil && !before.Deleted && w.sel.HasSelectors() {
+			versions = append(versions, before)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(w.Context)
+	defer cancel(nil)
+	defer context.AfterFunc(w.s.life, func() { cancel(errGone) })()
+	shown, err := w.s.objects.ConvertAll(ctx, w.Resource, versions)
+	if err != nil {
+		return err
+	}
+	w.sel.SetConverted(versions, shown)
+	return nil
+}
+
+// tooOld words the end of a watch that the floor has overtaken.
+func (w *watchStream) tooOld(err error) error {
+	if errors.Is(err, mvcc.ErrCompacted) {
+		return status.WatchTooOld(uint64(w.after), uint64(w.s.cfg.Store.State().Floor()))
+	}
+	return err
+}
+
+// fail ends the stream with an ERROR event.
+func (w *watchStream) fail(err error) {
+	if errors.Is(err, errGone) {
+		return
+	}
+	w.write()
+	if w.events.Error(status.ForRequest(err, "watch", w.Resource.GroupResource())) == nil {
+		_ = w.flush() // the stream ends either way
+	}
+}
+
+// flush sends what was written. A client that does not read makes it wait here,
+// which costs the client its position and nobody else anything; the janitor ends
+// waits that last too long.
+func (w *watchStream) flush() error {
+	if !w.writing {
+		w.entry.begin()
+	}
+	err := w.events.Flush()
+	w.entry.end()
+	w.writing = false
+	w.s.cfg.Observer.WatchEvents(&w.Kind, w.unsent, w.written-w.reportedBytes)
+	w.unsent, w.reportedBytes = 0, w.written
+	return err
+}
