@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +13,8 @@ import (
 
 // TestClient: the node's own loops write what they have read, and lose races as clients do.
 func TestClient(t *testing.T) {
-	s := newOperations(t)
-	c, ctx := objects.NewClient(s.store), t.Context()
+	s := objectstest.NewCase(t, objectstest.Options{})
+	c, ctx := objects.NewClient(s.Store.Store), t.Context()
 	maps := apischema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "x"}}, Data: map[string]string{"k": "v"}}
 	if err := c.Create(ctx, maps, "default", made); err != nil {

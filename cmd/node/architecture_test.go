@@ -18,6 +18,7 @@ type room struct {
 	ours   []string          // packages of ours, below the module
 	direct map[string]string // import path prefix -> reason
 	reach  map[string]string // import path prefix -> reason
+	tests  bool              // it is for tests: what is not, does not import it
 }
 
 var (
@@ -60,9 +61,11 @@ var rooms = map[string]room{
 	"raftstore/peer":   {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors": {direct: pure, reach: noRaft},
-	// Of tests only, as storetest is.
-	"raftstore/memstore":  {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/memstore": {
+		ours:   []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"},
+		direct: noHTTP, reach: both(noKubernetes, noRaft), tests: true,
+	},
+	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes, tests: true},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
@@ -77,6 +80,12 @@ var rooms = map[string]room{
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
 		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
+	// It puts together what operations need without a server: with a request, it would test that, too.
+	"apiserver/objects/objectstest": {ours: []string{
+		"proto", "consistency", "raftstore/memstore", "raftstore/mvcc", "apiserver/auth", "apiserver/builtin", "apiserver/builtin/service",
+		"apiserver/codec", "apiserver/crd", "apiserver/kinds", "apiserver/objects", "apiserver/patch", "apiserver/rbac", "apiserver/request",
+		"apiserver/status", "apiserver/tree",
+	}, direct: noHTTP, reach: noRaft, tests: true},
 	// What kinds have as code: it sees objects and operations, never a request.
 	"apiserver/builtin": {ours: []string{
 		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
@@ -168,10 +177,10 @@ var rooms = map[string]room{
 	"test/report":       {ours: []string{"test/history", "test/check"}, reach: noKubernetes},
 	"test/judge":        {ours: []string{"test/history", "test/check", "test/report"}, reach: noKubernetes},
 	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history", "test/wire"}},
-	// Of tests only: what we say against what upstream publishes.
-	"internal/facts": {reach: noKubernetes},
-	// Of tests only: a network without sockets.
-	"internal/pipes": {direct: noHTTP, reach: noKubernetes},
+	// What we say against what upstream publishes.
+	"internal/facts": {reach: noKubernetes, tests: true},
+	// A network without sockets.
+	"internal/pipes": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.
@@ -246,6 +255,9 @@ func TestArchitecture(t *testing.T) {
 					t.Errorf("%s imports %s, which the import table does not allow", name, ours)
 				}
 				used[door] = true
+				if rooms[ours].tests && !r.tests && !strings.HasPrefix(name, "test/") {
+					t.Errorf("%s imports %s, which is for tests", name, ours)
+				}
 			}
 			forbid(t, r.direct, name, "imports", i)
 		}
