@@ -12,8 +12,8 @@
 // others.
 //
 // Prepare and Validate of a strategy see the object alone: they are pure, and tested as
-// tables (testdata). What needs a store and a user is tested on a store in memory
-// (testdata/operations), without HTTP. They work on decoded trees that have been through
+// tables (testdata). What needs a store and a user is tested on a store in memory, without HTTP
+// (testdata/operations, in the language of package objectstest). They work on decoded trees that have been through
 // package schema, and say what no schema can state: fields that the server generates, and
 // relations between fields. They are no room of their own, because the reader of a kind
 // wants all of its code in one place, and the types of Strategy keep them pure already.

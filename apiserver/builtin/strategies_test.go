@@ -1,4 +1,4 @@
-package builtin
+package builtin_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -65,7 +66,7 @@ func runCase(t *testing.T, body string) {
 			t.Fatalf("what is %q?", line)
 		}
 	}
-	r := Strategies(Config{})[resource]
+	r := builtin.Strategies(builtin.Config{})[resource]
 	if r == nil || obj == nil {
 		t.Fatalf("no strategy of %q, or nothing to write", resource)
 	}
@@ -142,7 +143,7 @@ func TestLongLists(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
-			Strategies(Config{})[c.resource].Validate(c.obj, c.old)
+			builtin.Strategies(builtin.Config{})[c.resource].Validate(c.obj, c.old)
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}
@@ -153,7 +154,7 @@ func TestLongLists(t *testing.T) {
 // TestStrategiesFitTheData: a strategy is of a kind that is served, and what is said of a kind's
 // subresources here and in its data is the same. Status and scale need no code.
 func TestStrategiesFitTheData(t *testing.T) {
-	all := Strategies(Config{Tokens: testTokens{}})
+	all := builtin.Strategies(builtin.Config{Tokens: testTokens{}})
 	registry, err := kinds.Builtin()
 	if err != nil {
 		t.Fatal(err)
