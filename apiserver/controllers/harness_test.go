@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/apiserver"
-	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fairness"
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
-	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/apiserver/objects/objectstest"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -21,45 +18,23 @@ import (
 // patience bounds every wait of a test.
 const patience = 10 * time.Second
 
-// env is the objects of a server on a memory store, and Loops over them.
+// env is objects on a memory store, and Loops over them.
 type env struct {
-	t       testing.TB
-	store   *memstore.Store
-	objects *objects.Store
-	client  objects.Client
-	loops   *Loops
-	seen    *counts
+	t      testing.TB
+	store  *memstore.Store
+	client objects.Client
+	loops  *Loops
+	seen   *counts
 }
 
 func newEnv(t testing.TB, cfg Config) *env {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	store := memstore.New()
-	reader := consistency.NewReader(store, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
-	registry, err := kinds.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	definitions := crd.New(store, registry, log)
-	api, err := apiserver.New(apiserver.Config{Store: store, Reads: reader, Kinds: definitions.Current, GarbageCollector: true, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &env{t: t, store: store, objects: api.Objects(), client: objects.NewClient(api.Objects()), seen: &counts{running: map[string]bool{}, failed: map[string]int{}}}
-	cfg.Published, cfg.Definitions, cfg.FlowControl = store.Published, definitions, fairness.NewView(store, log)
-	cfg.Observer, cfg.Log = e.seen, log
-	e.loops = NewLoops(e.objects, cfg)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := api.Shutdown(ctx); err != nil {
-			t.Errorf("shutdown: %v", err)
-		}
-		reader.Close()
-		if err := store.Close(); err != nil {
-			t.Errorf("close store: %v", err)
-		}
-	})
+	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now})
+	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Published, cfg.Definitions, cfg.FlowControl = s.Memory.Published, s.Definitions, fairness.NewView(s.Memory, cfg.Log)
+	seen := &counts{running: map[string]bool{}, failed: map[string]int{}}
+	cfg.Observer = seen
+	e := &env{t: t, store: s.Memory, client: objects.NewClient(s.Store), loops: NewLoops(s.Store, cfg), seen: seen}
 	if err := e.loops.EnsureNamespaces(t.Context()); err != nil {
 		t.Fatal(err)
 	}
