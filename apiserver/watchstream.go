@@ -203,10 +203,10 @@ func (w *watchStream) advance(bookmark bool) bool {
 		batches.Put(batch)
 	}()
 	for {
-		if w.s.isAbandoned() {
+		n, progress, err := w.cursor.Next(batch[:])
+		if w.s.isAbandoned() { // asked after the reading: what came since must not be sent
 			return false
 		}
-		n, progress, err := w.cursor.Next(batch[:])
 		if err != nil {
 			w.fail(w.tooOld(err))
 			return false
