@@ -74,7 +74,8 @@ func (s *Server) estimate(class *fairness.Class, o *objects.Op, query string) fa
 		if beginsWithState(query) {
 			return class.List(s.collection(o, query))
 		}
-	case "create", "update", "patch", "delete":
+	case "get", "deletecollection", "":
+	default: // a write of one object
 		w := fairness.Watched{Table: o.Resource.Table(), Name: o.Info.Name}
 		if o.Resource.Namespaced {
 			w.Namespace = o.Info.Namespace
