@@ -19,6 +19,14 @@ type Creater struct {
 	Create func(o *Op, in runtime.Object) (Created, error)
 }
 
+// KindOf is the kind of what an operation posts, and of the answer.
+func (p *Creater) KindOf(o *Op) *kinds.Resource {
+	if p.Kind != nil {
+		return p.Kind
+	}
+	return o.Resource
+}
+
 // Created is what came of a POST.
 type Created struct {
 	// Object of a type of k8s.io/api is the answer; nil: a Status says that it is done.

@@ -2,12 +2,14 @@ package objects
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -81,6 +83,23 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	}
 	a.Tree, err = on.configuration(o, body.Object, a.Model)
 	return a, err
+}
+
+// DecodePosted decodes what is posted and not stored straight into its type of k8s.io/api, as
+// upstream decodes it.
+func (o *Op) DecodePosted(contentType string, raw []byte, p *Creater) (runtime.Object, error) {
+	res, in := p.KindOf(o), p.New()
+	strict := o.Options.Strictness() != request.IgnoreFields
+	findings, gvk, err := codec.DecodeTyped(contentType, raw, res, in, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
+		if slices.Contains(p.Also, apiVersion) {
+			apiVersion = res.GroupVersion().String()
+		}
+		return sentKind(kind, apiVersion, res.GVK())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return in, o.Found(findings, gvk, res.Kind)
 }
 
 // Found refuses or warns about what strict decoding has found, as fieldValidation asks.

@@ -63,15 +63,15 @@ func (o *Op) patchFindings(p *patch.Patch, unknown []string) error {
 // CheckKind refuses a body of another kind than the path's; what it does not
 // say is taken from the path.
 func CheckKind(obj tree.Object, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
-	got, err := SentKind(tree.Text(obj, "kind"), tree.Text(obj, "apiVersion"), want)
+	got, err := sentKind(tree.Text(obj, "kind"), tree.Text(obj, "apiVersion"), want)
 	if err == nil {
 		obj["kind"], obj["apiVersion"] = want.Kind, want.GroupVersion().String()
 	}
 	return got, err
 }
 
-// SentKind is checkKind for what a body says of itself.
-func SentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
+// sentKind is CheckKind for what a body says of itself.
+func sentKind(kind, apiVersion string, want apischema.GroupVersionKind) (apischema.GroupVersionKind, error) {
 	got := want
 	if kind != "" {
 		got.Kind = kind

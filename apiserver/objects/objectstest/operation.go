@@ -18,7 +18,6 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // verb is what a case does: the verb of the request, and what a call does with it between the
@@ -171,31 +170,22 @@ func (c *Case) create(o *objects.Op, body []byte) error {
 
 // post is a create of what is not stored.
 func (c *Case) post(o *objects.Op, p *objects.Creater, body []byte) error {
-	res, in := p.Kind, p.New()
-	if res == nil {
-		res = o.Resource
-	}
-	findings, gvk, err := codec.DecodeTyped("", body, res, in, true, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
-		if slices.Contains(p.Also, apiVersion) {
-			apiVersion = res.GroupVersion().String()
-		}
-		return objects.SentKind(kind, apiVersion, res.GVK())
-	})
-	if err == nil {
-		err = o.Found(findings, gvk, res.Kind)
-	}
+	in, err := o.DecodePosted("", body, p)
 	if err != nil {
 		return err
 	}
 	out, err := p.Create(o, in)
-	if err != nil || out.Object == nil {
+	if err != nil {
 		return err
+	}
+	c.outcome = "created"
+	if out.Object == nil { // a Status says so
+		return nil
 	}
 	raw, err := json.Marshal(out.Object)
 	if err != nil {
 		return err
 	}
-	c.outcome = "created"
 	return json.Unmarshal(raw, &c.object)
 }
 
