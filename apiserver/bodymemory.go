@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/patch"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 )
 
@@ -319,7 +320,7 @@ const smallObject = 4 << 10
 
 // currentCost is what the object that is changed takes, which is decoded too.
 func currentCost(o *objects.Op, way codec.Way, share int64) int64 {
-	if o.Info.Name == "" || o.Info.Verb != "update" && o.Info.Verb != "patch" || o.Resource.Virtual {
+	if o.Info.Name == "" || !request.ChangesObject(o.Info.Verb) || o.Resource.Virtual {
 		return 0
 	}
 	v, err := o.Store.Current(o.Resource.Table(), o.Key())

@@ -83,11 +83,7 @@ func (c *call) verb() error {
 	if c.Resource.Namespaced && i.Namespace == "" && i.Verb != "list" && i.Verb != "watch" {
 		return status.NoSuchMethod()
 	}
-	// POST goes to a collection, PUT and PATCH to an object.
-	if i.Verb == "create" && i.Name != "" || (i.Verb == "update" || i.Verb == "patch") && i.Name == "" {
-		return status.NoSuchMethod()
-	}
-	if !c.Resource.HasVerb(i.Verb) {
+	if !i.InPlace() || !c.Resource.HasVerb(i.Verb) {
 		return status.NoSuchMethod()
 	}
 	if c.Resource.Virtual {

@@ -221,8 +221,6 @@ func (d *Definition) storageVersion() string {
 	return ""
 }
 
-var verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
-
 // resource is one version as package kinds wants it. The names are the accepted
 // ones: they may lag behind the wanted ones.
 func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource {
@@ -230,7 +228,7 @@ func (d *Definition) resource(v *Version, doc *versionDocument) *kinds.Resource 
 	r := &kinds.Resource{
 		Group: d.Spec.Group, Version: doc.Name, Kind: names.Kind, ListKind: names.ListKind,
 		Plural: names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
-		Namespaced: d.Spec.Scope == apiextensions.NamespaceScoped, Verbs: verbs, HasGeneration: true, Custom: true,
+		Namespaced: d.Spec.Scope == apiextensions.NamespaceScoped, Verbs: kinds.AllVerbs, HasGeneration: true, Custom: true,
 		Model:   modelName(d.Spec.Group, doc.Name, names.Kind),
 		Columns: columns(doc.Columns), SelectableFields: selectable(doc.SelectableFields),
 		Origin: v, StorageForm: doc.Name + "/" + fingerprint(doc.Schema), SameFields: d.webhook == nil, Upgrade: v.upgrade,

@@ -27,7 +27,9 @@ type file struct {
 	Resources []*Resource `json:"resources"`
 }
 
-var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+// AllVerbs are what every kind has that does not say otherwise, custom ones included. Not to be
+// changed.
+var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 var available = sync.OnceValues(func() (*Registry, error) {
 	entries, err := dataFiles.ReadDir("data")
@@ -93,7 +95,7 @@ func complete(f *file, r *Resource) {
 		r.Model = f.Package + "." + r.Kind
 	}
 	if r.Verbs == nil {
-		r.Verbs = allVerbs
+		r.Verbs = AllVerbs
 	}
 	sort.Strings(r.Verbs)
 	r.Deprecation = deprecationOf(r.GVK())

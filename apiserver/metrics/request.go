@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,14 +43,14 @@ type codeSeries struct {
 }
 
 var (
-	sevenLabels   = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
-	dryRunLabels  = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
-	withCode      = func(labels []string) []string { return append(append([]string(nil), labels...), "code") }
-	threeLabels   = []string{"group", "version", "resource"}
-	reportedVerbs = map[string]string{
-		"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
-		"delete": "DELETE", "deletecollection": "DELETECOLLECTION", "post": "POST", "put": "PUT",
-		"apply": "APPLY", "connect": "CONNECT", "head": "GET",
+	sevenLabels  = []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+	dryRunLabels = []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
+	withCode     = func(labels []string) []string { return append(append([]string(nil), labels...), "code") }
+	threeLabels  = []string{"group", "version", "resource"}
+	// reportedMethods are those of requests for something else than objects, and what is told
+	// apart besides the verbs of objects.
+	reportedMethods = map[string]string{
+		"post": "POST", "put": "PUT", "apply": "APPLY", "connect": "CONNECT", "head": "GET",
 	}
 )
 
@@ -102,10 +103,7 @@ func cloned(k *request.Kind) request.Kind {
 
 func (s *requestSeries) resolve(k *request.Kind) *kindSeries {
 	c := cloned(k)
-	verb, ok := reportedVerbs[c.Verb]
-	if !ok {
-		verb = "other"
-	}
+	verb := cmp.Or(request.Reported(c.Verb), reportedMethods[c.Verb], "other")
 	x := &kindSeries{labels: []string{verb, c.Group, c.Version, c.Resource, c.Subresource, c.Scope, c.Component}}
 	if c.DryRun {
 		x.dryRun = "All"

@@ -57,7 +57,7 @@ func (i *Info) Parse(r *http.Request) bool {
 	if !i.segments(rest) {
 		return false
 	}
-	i.Verb = verbOf(r, i)
+	i.Verb = verbOfRequest(r, i)
 	return true
 }
 
@@ -165,49 +165,6 @@ func (i *Info) object(resource, tail string, more bool) bool {
 
 func validSegment(s string) bool { return s != "" && s != "." && s != ".." }
 
-// verbOf derives the verb. A watch is a list with watch=1 or a legacy path;
-// watch on a named object's own path means nothing.
-func verbOf(r *http.Request, i *Info) string {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead: // HEAD is refused, but by the same permissions
-		switch {
-		case i.legacyWatch:
-			return "watch"
-		case i.Name != "":
-			return "get"
-		case isWatch(r.URL.RawQuery):
-			return "watch"
-		}
-		return "list"
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if i.Name != "" {
-			return "delete"
-		}
-		return "deletecollection"
-	}
-	return ""
-}
-
-// isWatch looks for watch=1 or watch=true without parsing the query.
-func isWatch(query string) bool {
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		if name, value, _ := strings.Cut(pair, "="); name == "watch" {
-			// Upstream's conversion: anything but "false" and "0" is true, and
-			// the first value counts.
-			return !strings.EqualFold(value, "false") && value != "0"
-		}
-	}
-	return false
-}
-
 // GVR is the resource as the path names it.
 func (i *Info) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: i.Group, Version: i.Version, Resource: i.Resource}
@@ -223,13 +180,4 @@ func (i *Info) ObjectPath() string {
 		path += "/namespaces/" + i.Namespace
 	}
 	return path + "/" + i.Resource + "/" + i.Name
-}
-
-// Mutates reports whether a verb of a resource may change something.
-func Mutates(verb string) bool {
-	switch verb {
-	case "get", "list", "watch":
-		return false
-	}
-	return true
 }

@@ -72,29 +72,10 @@ func parameters(names ...string) (bits uint32) {
 	return bits
 }
 
-// parametersOf returns the bits of the parameters that a verb understands.
-func parametersOf(verb string) uint32 {
-	switch verb {
-	case "get":
-		return getParameters
-	case "list":
-		return listParameters
-	case "watch":
-		return watchParameters
-	case "patch":
-		return patchParameters
-	case "delete":
-		return deleteParameters
-	case "deletecollection":
-		return listParameters | deleteParameters
-	}
-	return modifyParameters
-}
-
 const seenDryRun = 11
 
 // Parse reads the parameters that a verb understands from a raw query. Errors are 400.
-func (q *Options) Parse(raw, verb string) error { return q.parse(raw, parametersOf(verb)) }
+func (q *Options) Parse(raw, verb string) error { return q.parse(raw, verbOf(verb).parameters) }
 
 // parse reads a raw query in one pass and without a map. Parameters whose bits
 // are not in understood are passed over. A parameter that is given twice with
