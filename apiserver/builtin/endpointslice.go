@@ -48,7 +48,7 @@ func dropTopology(obj, old tree.Object) {
 	}
 }
 
-// validateEndpointSlice checks the addresses of an EndpointSlice, as endpointAddresses does.
+// validateEndpointSlice checks the addresses of an EndpointSlice, as validateEndpoints does.
 func validateEndpointSlice(obj, old tree.Object) (errs field.ErrorList) {
 	if old != nil && semanticEqual(obj["endpoints"], old["endpoints"]) {
 		return nil

@@ -74,9 +74,10 @@ const (
 )
 
 // onChange calls step at once and whenever one of at most two tables may have changed,
-// until ctx ends: coalesceDelay after the call before, however fast they change, and
-// retryDelay if that one asks to be called again. With a period, it is called that often
-// without a change, too. An error of step ends it.
+// until ctx ends: coalesceDelay after the call before, however fast they change. Without a
+// change it is called after retryDelay if the call before asked for another, and after
+// period otherwise; zero is never. What cannot be done so keeps nothing else waiting. An
+// error of step ends it.
 func (l *Loops) onChange(ctx context.Context, tables []string, period time.Duration, step func() (again bool, err error)) error {
 	var changed [2]<-chan struct{}
 	for i, table := range tables {
@@ -92,17 +93,14 @@ func (l *Loops) onChange(ctx context.Context, tables []string, period time.Durat
 		if err != nil {
 			return err
 		}
-		if again {
-			if !pause(ctx, retryDelay) {
-				return context.Cause(ctx)
-			}
-			continue
-		}
 		if !pause(ctx, coalesceDelay) {
 			return context.Cause(ctx)
 		}
 		var due <-chan time.Time
-		if period > 0 {
+		switch {
+		case again:
+			due = time.After(retryDelay)
+		case period > 0:
 			due = time.After(period)
 		}
 		select {

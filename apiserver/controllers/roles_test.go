@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/proto"
@@ -82,5 +83,44 @@ func TestRetriesAreCounted(t *testing.T) {
 	})
 	if got, want := e.seen.String(), "map[clusterrole-aggregation-controller:true]"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestOneBadRoleDelaysNoOther: a ClusterRole whose rules cannot be collected is tried again from
+// time to time; the others are collected when they change.
+func TestOneBadRoleDelaysNoOther(t *testing.T) {
+	e := newEnv(t, Config{Controllers: []Name{ClusterRoleAggregationController}})
+	e.write(&proto.Write{Table: rbac.ClusterRolesTable, Key: "bad", Op: proto.Op_OP_PUT, Uid: "u", Value: []byte(
+		`{"metadata":{"name":"bad"},"aggregationRule":{"clusterRoleSelectors":[{"matchExpressions":[{"key":"a","operator":"Bogus"}]}]}}`)})
+	roles := rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+	collecting := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "collecting"}, AggregationRule: &rbacv1.AggregationRule{
+		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"collect": "yes"}}}}}
+	if err := e.client.Create(t.Context(), roles, "", collecting); err != nil {
+		t.Fatal(err)
+	}
+	e.run()
+	fastest := retryDelay
+	for i := range 5 {
+		one := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("one", i), Labels: map[string]string{"collect": "yes"}},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{fmt.Sprint("r", i)}}}}
+		began := time.Now()
+		if err := e.client.Create(t.Context(), roles, "", one); err != nil {
+			t.Fatal(err)
+		}
+		e.await("the rules", func() string {
+			var r rbacv1.ClusterRole
+			if err := e.client.Get(t.Context(), roles, "", "collecting", &r); err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Rules) != i+1 {
+				return fmt.Sprint(len(r.Rules))
+			}
+			return ""
+		})
+		fastest = min(fastest, time.Since(began))
+	}
+	// Each role came right after a round that had failed.
+	if fastest > retryDelay/2 {
+		t.Errorf("no rules came in less than %v", fastest)
 	}
 }
