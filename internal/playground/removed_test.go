@@ -56,4 +56,17 @@ func TestRemovedNode(t *testing.T) {
 	if got := c.stopped(); len(got) > 0 {
 		t.Errorf("to be started: %q", got)
 	}
+	// All of them were removed: there is nothing to start, or to measure.
+	none := &cluster{dir: dir, Nodes: c.Nodes[2:]}
+	st := none.status(t.Context())
+	var out bytes.Buffer
+	if err := st.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if st.Ready() || !strings.Contains(out.String(), "0 of 0 nodes run, 0 ready\nRemoved from the cluster: n3\nBegin again without their data:  "+self()+" dev delete ") {
+		t.Errorf("ready: %v\n%s", st.Ready(), out.String())
+	}
+	if _, err := none.target(); err == nil || !strings.Contains(err.Error(), "were removed from their cluster") {
+		t.Errorf("to be measured: %v", err)
+	}
 }

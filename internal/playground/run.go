@@ -129,10 +129,15 @@ func makeDirectory(dir string, o Options) (made bool, err error) {
 func (c *cluster) checkStart(o Options) error {
 	nodes := c.members()
 	if len(nodes) == 0 {
-		return fmt.Errorf("all nodes of %s were removed from their cluster. To begin again without its data: %s dev delete --data-dir %s",
-			rel(c.dir), self(), rel(c.dir))
+		return c.allRemoved()
 	}
 	return errors.Join(c.checkData(nodes...), c.checkPorts(o, nodes...))
+}
+
+// allRemoved is the error of what needs a node that is a member.
+func (c *cluster) allRemoved() error {
+	return fmt.Errorf("all nodes of %s were removed from their cluster. To begin again without its data: %s dev delete --data-dir %s",
+		rel(c.dir), self(), rel(c.dir))
 }
 
 // endOurs ends the processes that this one has started, and no others: the playground may

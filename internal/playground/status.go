@@ -51,8 +51,10 @@ func ReadStatus(ctx context.Context, dir string) (*Status, error) {
 }
 
 // Ready reports whether all nodes run and are ready, but those that were removed from the cluster.
+// Without a node that was not, nothing is.
 func (st *Status) Ready() bool {
-	return !slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return !n.Ready && !n.Removed })
+	return slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return n.Ready }) &&
+		!slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return !n.Ready && !n.Removed })
 }
 
 // status asks all nodes at once.
@@ -132,6 +134,8 @@ func (st *Status) Print(out io.Writer) error {
 		fmt.Fprintf(out, "Removed from the cluster: %s\n", words.And(removed))
 	}
 	switch {
+	case len(removed) == len(st.Nodes):
+		fmt.Fprintf(out, "Begin again without their data:  %s dev delete --data-dir %s\n", self(), dir)
 	case running == 0:
 		fmt.Fprintf(out, "Start:  %s dev --detach --data-dir %s\n", self(), dir)
 	case len(stopped) > 0:

@@ -76,11 +76,15 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 }
 
 func (c *cluster) target() (*Target, error) {
+	nodes := c.members()
+	if len(nodes) == 0 {
+		return nil, c.allRemoved()
+	}
 	config, err := c.tls()
 	if err != nil {
 		return nil, err
 	}
-	return &Target{Dir: c.dir, Nodes: c.members(), TLS: config}, nil
+	return &Target{Dir: c.dir, Nodes: nodes, TLS: config}, nil
 }
 
 // freePorts returns the first of n ports of loopback that nobody has, and of which
