@@ -117,9 +117,10 @@ func TestOneBadRoleDelaysNoOther(t *testing.T) {
 			}
 			return ""
 		})
-		fastest = min(fastest, time.Since(began))
+		if i > 0 { // it came right after a round that had failed
+			fastest = min(fastest, time.Since(began))
+		}
 	}
-	// Each role came right after a round that had failed.
 	if fastest > retryDelay/2 {
 		t.Errorf("no rules came in less than %v", fastest)
 	}
