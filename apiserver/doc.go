@@ -16,7 +16,7 @@
 //   - request: what is asked for, parsed.
 //   - objects: what is done with objects, without HTTP; storage is the loop around it.
 //   - builtin: what kinds have as code. kinds, schema: what they have as data.
-//   - admission: what may change or refuse a write; an interface, no plugins yet.
+//   - admission: what may change or refuse a write; an interface; each plugin is a package below it.
 //   - tree: decoded objects, their metadata and conditions.
 //
 // The way of a request: ServeHTTP (handler.go) goes through the steps of the door, a

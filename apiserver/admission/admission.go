@@ -1,6 +1,5 @@
 // Package admission is the room for what may change or refuse a write although the user
 // may make it and the object is valid: plugins and webhooks, each a folder of its own.
-// There are none yet.
 //
 // The types to know:
 //

@@ -11,11 +11,10 @@ import (
 // Name of a controller, in upstream's words where upstream has it.
 type Name string
 
-// The controllers that there are. The first ones are of kube-controller-manager, but for
-// the Service kubernetes: upstream has that in its API server, where
-// --endpoint-reconciler-type=none switches it off. Those behind
-// ClusterRoleAggregationController are what upstream's API server does by itself, after
-// whose post-start hooks they are called.
+// The controllers that there are. Those up to ClusterRoleAggregationController are called as
+// in kube-controller-manager, but for that of the Service kubernetes: upstream has it in its
+// API server, where --endpoint-reconciler-type=none switches it off. Those behind it are what
+// upstream's API server does by itself, after whose post-start hooks they are called.
 const (
 	NamespaceController              Name = "namespace-controller"
 	GarbageController                Name = "garbage-collector-controller"
