@@ -145,6 +145,7 @@ const (
 	Outcome_OUTCOME_DUPLICATE          Outcome = 8  // the request id took effect before, at revision
 	Outcome_OUTCOME_REQUEST_ID_EXPIRED Outcome = 9  // since is below the floor: whether an earlier copy took effect is not known
 	Outcome_OUTCOME_TERM_MISMATCH      Outcome = 10 // no copy up to this one has taken effect
+	Outcome_OUTCOME_RULES_CHANGED      Outcome = 11 // a rule that decided on the write has changed since, or may have
 )
 
 // Enum value maps for Outcome.
@@ -161,6 +162,7 @@ var (
 		8:  "OUTCOME_DUPLICATE",
 		9:  "OUTCOME_REQUEST_ID_EXPIRED",
 		10: "OUTCOME_TERM_MISMATCH",
+		11: "OUTCOME_RULES_CHANGED",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":        0,
@@ -174,6 +176,7 @@ var (
 		"OUTCOME_DUPLICATE":          8,
 		"OUTCOME_REQUEST_ID_EXPIRED": 9,
 		"OUTCOME_TERM_MISMATCH":      10,
+		"OUTCOME_RULES_CHANGED":      11,
 	}
 )
 
@@ -457,7 +460,14 @@ type Write struct {
 	// refused. Zero: not checked.
 	Term uint64 `protobuf:"varint,16,opt,name=term,proto3" json:"term,omitempty"`
 	// A second guard, looked at after the first.
-	SecondGuard   *Guard `protobuf:"bytes,17,opt,name=second_guard,json=secondGuard,proto3" json:"second_guard,omitempty"`
+	SecondGuard *Guard `protobuf:"bytes,17,opt,name=second_guard,json=secondGuard,proto3" json:"second_guard,omitempty"`
+	// The revision as of which the proposer decided by the rules below. The entry is refused
+	// if one of them has changed above it. Zero: not checked.
+	DecidedAt uint64 `protobuf:"varint,18,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
+	// The rules that every kind of write may be decided by, as bits: see words.go.
+	Rules uint32 `protobuf:"varint,19,opt,name=rules,proto3" json:"rules,omitempty"`
+	// Rules that only some writes have, such as the parameters of a policy.
+	RuleRanges    []*RuleRange `protobuf:"bytes,20,rep,name=rule_ranges,json=ruleRanges,proto3" json:"rule_ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -611,6 +621,80 @@ func (x *Write) GetSecondGuard() *Guard {
 	return nil
 }
 
+func (x *Write) GetDecidedAt() uint64 {
+	if x != nil {
+		return x.DecidedAt
+	}
+	return 0
+}
+
+func (x *Write) GetRules() uint32 {
+	if x != nil {
+		return x.Rules
+	}
+	return 0
+}
+
+func (x *Write) GetRuleRanges() []*RuleRange {
+	if x != nil {
+		return x.RuleRanges
+	}
+	return nil
+}
+
+// RuleRange is the keys of a table that begin with a prefix; without one, all of them.
+type RuleRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleRange) Reset() {
+	*x = RuleRange{}
+	mi := &file_quorate_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleRange) ProtoMessage() {}
+
+func (x *RuleRange) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleRange.ProtoReflect.Descriptor instead.
+func (*RuleRange) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RuleRange) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *RuleRange) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 // Compact moves the floor: history at or below it can no longer be read.
 type Compact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -621,7 +705,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_quorate_proto_msgTypes[3]
+	mi := &file_quorate_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +717,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[3]
+	mi := &file_quorate_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +730,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{3}
+	return file_quorate_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Compact) GetFloor() uint64 {
@@ -668,7 +752,7 @@ type NewTerm struct {
 
 func (x *NewTerm) Reset() {
 	*x = NewTerm{}
-	mi := &file_quorate_proto_msgTypes[4]
+	mi := &file_quorate_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +764,7 @@ func (x *NewTerm) String() string {
 func (*NewTerm) ProtoMessage() {}
 
 func (x *NewTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[4]
+	mi := &file_quorate_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +777,7 @@ func (x *NewTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewTerm.ProtoReflect.Descriptor instead.
 func (*NewTerm) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{4}
+	return file_quorate_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NewTerm) GetTerm() uint64 {
@@ -726,7 +810,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_quorate_proto_msgTypes[5]
+	mi := &file_quorate_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +822,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[5]
+	mi := &file_quorate_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +835,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{5}
+	return file_quorate_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Cluster) GetClusterId() string {
@@ -796,7 +880,7 @@ type VersionRecord struct {
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_quorate_proto_msgTypes[6]
+	mi := &file_quorate_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +892,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[6]
+	mi := &file_quorate_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +905,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{6}
+	return file_quorate_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *VersionRecord) GetRevision() uint64 {
@@ -924,7 +1008,7 @@ type StateRecord struct {
 
 func (x *StateRecord) Reset() {
 	*x = StateRecord{}
-	mi := &file_quorate_proto_msgTypes[7]
+	mi := &file_quorate_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1020,7 @@ func (x *StateRecord) String() string {
 func (*StateRecord) ProtoMessage() {}
 
 func (x *StateRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[7]
+	mi := &file_quorate_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1033,7 @@ func (x *StateRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRecord.ProtoReflect.Descriptor instead.
 func (*StateRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{7}
+	return file_quorate_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StateRecord) GetApplied() uint64 {
@@ -1021,7 +1105,7 @@ type Backup struct {
 
 func (x *Backup) Reset() {
 	*x = Backup{}
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1117,7 @@ func (x *Backup) String() string {
 func (*Backup) ProtoMessage() {}
 
 func (x *Backup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1130,7 @@ func (x *Backup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backup.ProtoReflect.Descriptor instead.
 func (*Backup) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{8}
+	return file_quorate_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Backup) GetTakenUnixMs() int64 {
@@ -1123,7 +1207,7 @@ type PeerRequest struct {
 
 func (x *PeerRequest) Reset() {
 	*x = PeerRequest{}
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1219,7 @@ func (x *PeerRequest) String() string {
 func (*PeerRequest) ProtoMessage() {}
 
 func (x *PeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1232,7 @@ func (x *PeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerRequest.ProtoReflect.Descriptor instead.
 func (*PeerRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{9}
+	return file_quorate_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PeerRequest) GetId() uint64 {
@@ -1240,7 +1324,7 @@ type PeerResponse struct {
 
 func (x *PeerResponse) Reset() {
 	*x = PeerResponse{}
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1336,7 @@ func (x *PeerResponse) String() string {
 func (*PeerResponse) ProtoMessage() {}
 
 func (x *PeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1349,7 @@ func (x *PeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerResponse.ProtoReflect.Descriptor instead.
 func (*PeerResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{10}
+	return file_quorate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PeerResponse) GetId() uint64 {
@@ -1360,7 +1444,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1456,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1469,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{11}
+	return file_quorate_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProposeResponse) GetError() ProposeError {
@@ -1434,7 +1518,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1530,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1543,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{12}
+	return file_quorate_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadIndexRequest) GetTerm() uint64 {
@@ -1479,7 +1563,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1575,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1588,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{13}
+	return file_quorate_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -1530,7 +1614,7 @@ type CurrentTermRequest struct {
 
 func (x *CurrentTermRequest) Reset() {
 	*x = CurrentTermRequest{}
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1626,7 @@ func (x *CurrentTermRequest) String() string {
 func (*CurrentTermRequest) ProtoMessage() {}
 
 func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1639,7 @@ func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermRequest.ProtoReflect.Descriptor instead.
 func (*CurrentTermRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{14}
+	return file_quorate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CurrentTermRequest) GetRound() uint64 {
@@ -1575,7 +1659,7 @@ type CurrentTermResponse struct {
 
 func (x *CurrentTermResponse) Reset() {
 	*x = CurrentTermResponse{}
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1671,7 @@ func (x *CurrentTermResponse) String() string {
 func (*CurrentTermResponse) ProtoMessage() {}
 
 func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1684,7 @@ func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermResponse.ProtoReflect.Descriptor instead.
 func (*CurrentTermResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{15}
+	return file_quorate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CurrentTermResponse) GetRound() uint64 {
@@ -1627,7 +1711,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1723,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1736,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{16}
+	return file_quorate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -1681,7 +1765,7 @@ type LeaderLostResponse struct {
 
 func (x *LeaderLostResponse) Reset() {
 	*x = LeaderLostResponse{}
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1777,7 @@ func (x *LeaderLostResponse) String() string {
 func (*LeaderLostResponse) ProtoMessage() {}
 
 func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1790,7 @@ func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostResponse.ProtoReflect.Descriptor instead.
 func (*LeaderLostResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{17}
+	return file_quorate_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaderLostResponse) GetLost() bool {
@@ -1745,7 +1829,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1841,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1854,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{18}
+	return file_quorate_proto_rawDescGZIP(), []int{19}
 }
 
 type NodeStatus struct {
@@ -1803,7 +1887,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1899,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1912,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{19}
+	return file_quorate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -1988,7 +2072,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2084,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2097,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{20}
+	return file_quorate_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -2044,7 +2128,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2140,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2153,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{21}
+	return file_quorate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Member) GetNodeId() string {
@@ -2125,7 +2209,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2221,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2234,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{22}
+	return file_quorate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -2186,7 +2270,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2282,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2295,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{23}
+	return file_quorate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -2251,7 +2335,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2347,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2360,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{24}
+	return file_quorate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -2296,7 +2380,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2392,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2405,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{25}
+	return file_quorate_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -2353,7 +2437,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2449,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2462,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{26}
+	return file_quorate_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -2425,7 +2509,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2521,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2534,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{27}
+	return file_quorate_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -2471,7 +2555,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xb9\x04\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xa6\x05\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2492,7 +2576,15 @@ const file_quorate_proto_rawDesc = "" +
 	"request_id\x18\x0e \x01(\fR\trequestId\x12\x14\n" +
 	"\x05since\x18\x0f \x01(\x04R\x05since\x12\x12\n" +
 	"\x04term\x18\x10 \x01(\x04R\x04term\x124\n" +
-	"\fsecond_guard\x18\x11 \x01(\v2\x11.quorate.v1.GuardR\vsecondGuard\"\x1f\n" +
+	"\fsecond_guard\x18\x11 \x01(\v2\x11.quorate.v1.GuardR\vsecondGuard\x12\x1d\n" +
+	"\n" +
+	"decided_at\x18\x12 \x01(\x04R\tdecidedAt\x12\x14\n" +
+	"\x05rules\x18\x13 \x01(\rR\x05rules\x126\n" +
+	"\vrule_ranges\x18\x14 \x03(\v2\x15.quorate.v1.RuleRangeR\n" +
+	"ruleRanges\"9\n" +
+	"\tRuleRange\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2649,7 +2741,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCONDITION_NONE\x10\x00\x12\x14\n" +
 	"\x10CONDITION_ABSENT\x10\x01\x12\x16\n" +
 	"\x12CONDITION_REVISION\x10\x02\x12\x14\n" +
-	"\x10CONDITION_EXISTS\x10\x03*\xa6\x02\n" +
+	"\x10CONDITION_EXISTS\x10\x03*\xc1\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -2662,7 +2754,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x11OUTCOME_DUPLICATE\x10\b\x12\x1e\n" +
 	"\x1aOUTCOME_REQUEST_ID_EXPIRED\x10\t\x12\x19\n" +
 	"\x15OUTCOME_TERM_MISMATCH\x10\n" +
-	"*x\n" +
+	"\x12\x19\n" +
+	"\x15OUTCOME_RULES_CHANGED\x10\v*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +
@@ -2703,7 +2796,7 @@ func file_quorate_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                     // 0: quorate.v1.Op
 	(Condition)(0),              // 1: quorate.v1.Condition
@@ -2713,31 +2806,32 @@ var file_quorate_proto_goTypes = []any{
 	(*Attribute)(nil),           // 5: quorate.v1.Attribute
 	(*Guard)(nil),               // 6: quorate.v1.Guard
 	(*Write)(nil),               // 7: quorate.v1.Write
-	(*Compact)(nil),             // 8: quorate.v1.Compact
-	(*NewTerm)(nil),             // 9: quorate.v1.NewTerm
-	(*Cluster)(nil),             // 10: quorate.v1.Cluster
-	(*VersionRecord)(nil),       // 11: quorate.v1.VersionRecord
-	(*StateRecord)(nil),         // 12: quorate.v1.StateRecord
-	(*Backup)(nil),              // 13: quorate.v1.Backup
-	(*PeerRequest)(nil),         // 14: quorate.v1.PeerRequest
-	(*PeerResponse)(nil),        // 15: quorate.v1.PeerResponse
-	(*ProposeResponse)(nil),     // 16: quorate.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),    // 17: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),   // 18: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),  // 19: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil), // 20: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),   // 21: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),  // 22: quorate.v1.LeaderLostResponse
-	(*StatusRequest)(nil),       // 23: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),          // 24: quorate.v1.NodeStatus
-	(*StateHash)(nil),           // 25: quorate.v1.StateHash
-	(*Member)(nil),              // 26: quorate.v1.Member
-	(*HelloRequest)(nil),        // 27: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),       // 28: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),         // 29: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),        // 30: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),       // 31: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),      // 32: quorate.v1.ChangeResponse
+	(*RuleRange)(nil),           // 8: quorate.v1.RuleRange
+	(*Compact)(nil),             // 9: quorate.v1.Compact
+	(*NewTerm)(nil),             // 10: quorate.v1.NewTerm
+	(*Cluster)(nil),             // 11: quorate.v1.Cluster
+	(*VersionRecord)(nil),       // 12: quorate.v1.VersionRecord
+	(*StateRecord)(nil),         // 13: quorate.v1.StateRecord
+	(*Backup)(nil),              // 14: quorate.v1.Backup
+	(*PeerRequest)(nil),         // 15: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),        // 16: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),     // 17: quorate.v1.ProposeResponse
+	(*ReadIndexRequest)(nil),    // 18: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),   // 19: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),  // 20: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil), // 21: quorate.v1.CurrentTermResponse
+	(*LeaderLostRequest)(nil),   // 22: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),  // 23: quorate.v1.LeaderLostResponse
+	(*StatusRequest)(nil),       // 24: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),          // 25: quorate.v1.NodeStatus
+	(*StateHash)(nil),           // 26: quorate.v1.StateHash
+	(*Member)(nil),              // 27: quorate.v1.Member
+	(*HelloRequest)(nil),        // 28: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),       // 29: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),         // 30: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),        // 31: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),       // 32: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),      // 33: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
@@ -2746,42 +2840,43 @@ var file_quorate_proto_depIdxs = []int32{
 	5,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
 	5,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
 	6,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
-	5,  // 6: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
-	5,  // 7: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	17, // 8: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	19, // 9: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	16, // 10: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	18, // 11: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	20, // 12: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
-	3,  // 13: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
-	2,  // 14: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	25, // 15: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	26, // 16: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	26, // 17: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	26, // 18: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	26, // 19: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	26, // 20: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	26, // 21: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	4,  // 22: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	26, // 23: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	26, // 24: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	14, // 25: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	21, // 26: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	23, // 27: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	27, // 28: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	29, // 29: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	31, // 30: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	15, // 31: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	22, // 32: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	24, // 33: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	28, // 34: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	30, // 35: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	32, // 36: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	31, // [31:37] is the sub-list for method output_type
-	25, // [25:31] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	8,  // 6: quorate.v1.Write.rule_ranges:type_name -> quorate.v1.RuleRange
+	5,  // 7: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
+	5,  // 8: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
+	18, // 9: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	20, // 10: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	17, // 11: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	19, // 12: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	21, // 13: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	3,  // 14: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
+	2,  // 15: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
+	26, // 16: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	27, // 17: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	27, // 18: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	27, // 19: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	27, // 20: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	27, // 21: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	27, // 22: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	4,  // 23: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	27, // 24: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	27, // 25: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	15, // 26: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	22, // 27: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	24, // 28: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	28, // 29: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	30, // 30: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	32, // 31: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	16, // 32: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	23, // 33: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	25, // 34: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	29, // 35: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	31, // 36: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	33, // 37: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	32, // [32:38] is the sub-list for method output_type
+	26, // [26:32] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -2789,12 +2884,12 @@ func file_quorate_proto_init() {
 	if File_quorate_proto != nil {
 		return
 	}
-	file_quorate_proto_msgTypes[9].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[10].OneofWrappers = []any{
 		(*PeerRequest_Propose)(nil),
 		(*PeerRequest_ReadIndex)(nil),
 		(*PeerRequest_CurrentTerm)(nil),
 	}
-	file_quorate_proto_msgTypes[10].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[11].OneofWrappers = []any{
 		(*PeerResponse_Propose)(nil),
 		(*PeerResponse_ReadIndex)(nil),
 		(*PeerResponse_CurrentTerm)(nil),
@@ -2806,7 +2901,7 @@ func file_quorate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -37,3 +37,76 @@ const RequestIDSize = 16
 
 // MaxEntryBytes bounds a framed log entry. Upstream's store takes 1.5 MiB.
 const MaxEntryBytes = 3 << 19
+
+// RuleScope says which changes of a rule's table count for a write. The write's own
+// namespace is its key up to the first slash; of a key without one, all of it.
+type RuleScope uint8
+
+const (
+	// RuleOfCluster: any change in the table.
+	RuleOfCluster RuleScope = iota
+	// RuleOfNamespace: changes of keys in the write's own namespace.
+	RuleOfNamespace
+	// RuleOfName: changes of the one key that is the write's own namespace.
+	RuleOfName
+)
+
+// Rule is a table whose content decides on writes, and which of its changes count.
+type Rule struct {
+	Table string
+	Scope RuleScope
+}
+
+// Bits of Write.rules. They are in logs: do not renumber, and do not give a bit another
+// table or scope.
+const (
+	RuleRoles uint32 = 1 << iota
+	RuleClusterRoles
+	RuleRoleBindings
+	RuleClusterRoleBindings
+	RuleMutatingWebhooks
+	RuleValidatingWebhooks
+	RuleValidatingPolicies
+	RuleValidatingPolicyBindings
+	RuleMutatingPolicies
+	RuleMutatingPolicyBindings
+	RuleCustomResourceDefinitions
+	RuleNamespaces
+	RuleLimitRanges
+	RuleResourceQuotas
+	RuleAdmissionSuspensions
+	RulePriorityClasses
+	RuleStorageClasses
+	RuleIngressClasses
+	RuleRuntimeClasses
+	RuleVolumeAttributesClasses
+	RuleServiceAccounts
+)
+
+// Rules are what the bits of Write.rules stand for, lowest bit first.
+var Rules = [...]Rule{
+	{"roles.rbac.authorization.k8s.io", RuleOfNamespace},
+	{"clusterroles.rbac.authorization.k8s.io", RuleOfCluster},
+	{"rolebindings.rbac.authorization.k8s.io", RuleOfNamespace},
+	{"clusterrolebindings.rbac.authorization.k8s.io", RuleOfCluster},
+	{"mutatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
+	{"validatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
+	{"validatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
+	{"validatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
+	{"mutatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
+	{"mutatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
+	{"customresourcedefinitions.apiextensions.k8s.io", RuleOfCluster},
+	{"namespaces", RuleOfName},
+	{"limitranges", RuleOfNamespace},
+	{"resourcequotas", RuleOfNamespace},
+	{"quorate/admission-suspensions", RuleOfCluster},
+	{"priorityclasses.scheduling.k8s.io", RuleOfCluster},
+	{"storageclasses.storage.k8s.io", RuleOfCluster},
+	{"ingressclasses.networking.k8s.io", RuleOfCluster},
+	{"runtimeclasses.node.k8s.io", RuleOfCluster},
+	{"volumeattributesclasses.storage.k8s.io", RuleOfCluster},
+	{"serviceaccounts", RuleOfNamespace},
+}
+
+// AllRules has the bits of all Rules.
+const AllRules = uint32(1)<<len(Rules) - 1

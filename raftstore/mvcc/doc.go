@@ -25,6 +25,9 @@
 // Readers check the floor AFTER they have walked the chains, because the floor
 // rises before a chain is cut: a walk that ends with floor <= N saw whole chains.
 //
+// Rules. A write may say by which tables' content it was decided, and as of when; Apply
+// refuses it if that has changed (rules.go).
+//
 // One key's life. Each line is an entry, with its index or its floor, and what there is
 // after it: the key's chain, newest first, and the table's history (x is a tombstone).
 //

@@ -12,7 +12,7 @@ import (
 // every entry whose parts have come with it or earlier. It grows when entries get a
 // kind, a field, an enum value or a flag that changes what Apply does, or when something
 // reads a table that older releases do not read: there, what is written has no effect.
-const FeatureVersion uint32 = 2
+const FeatureVersion uint32 = 3
 
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
@@ -21,13 +21,16 @@ var features = featureTable{
 	Kinds: map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
 	Flags: map[uint32]uint32{proto.FlagTerminating: 1},
 	// Tokens are verified by the keys in there, on every node or on none.
-	Tables: map[string]uint32{"quorate/token-keys": 2},
+	// What refuses writes must not do so through some nodes only.
+	Tables: map[string]uint32{"quorate/token-keys": 2, "quorate/admission-suspensions": 3},
 	Parts: map[protoreflect.FullName]uint32{
 		"quorate.v1.Write.table": 1, "quorate.v1.Write.key": 1, "quorate.v1.Write.op": 1, "quorate.v1.Write.condition": 1,
 		"quorate.v1.Write.expect_revision": 1, "quorate.v1.Write.expect_uid": 1, "quorate.v1.Write.guard": 1,
 		"quorate.v1.Write.value": 1, "quorate.v1.Write.revision_offset": 1, "quorate.v1.Write.uid": 1,
 		"quorate.v1.Write.labels": 1, "quorate.v1.Write.fields": 1, "quorate.v1.Write.flags": 1, "quorate.v1.Write.request_id": 1,
 		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.second_guard": 1,
+		"quorate.v1.Write.decided_at": 3, "quorate.v1.Write.rules": 3, "quorate.v1.Write.rule_ranges": 3,
+		"quorate.v1.RuleRange.table": 3, "quorate.v1.RuleRange.prefix": 3,
 		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1,
 		"quorate.v1.Guard.table": 1, "quorate.v1.Guard.key": 1,
 		"quorate.v1.Compact.floor":     1,
@@ -47,6 +50,14 @@ type featureTable struct {
 	Tables map[string]uint32
 	// Parts are fields and enum values, by their full names.
 	Parts map[protoreflect.FullName]uint32
+}
+
+// WithoutRules takes off a write what clusters that speak less than feature version 3 do
+// not know: by which rules it was decided. It is applied unchecked then, as before.
+func WithoutRules(w *proto.Write, cluster uint32) {
+	if cluster < features.Parts["quorate.v1.Write.decided_at"] {
+		w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil
+	}
 }
 
 // Needs returns the feature version that a cluster must speak before an entry may be in

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -19,6 +20,7 @@ func fullEntries() map[proto.Kind]proto.Message {
 			Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v"),
 			Guard: &proto.Guard{Table: "g", Key: "k"}, SecondGuard: &proto.Guard{Table: "h", Key: "k"},
 			Labels: []*proto.Attribute{{Name: "a", Value: "b"}}, Fields: []*proto.Attribute{{Name: "c", Value: "d"}},
+			DecidedAt: 1, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}},
 		},
 		proto.KindCompact: &proto.Compact{Floor: 1},
 		proto.KindNewTerm: &proto.NewTerm{Term: 1, LeaderId: "a"},
@@ -180,7 +182,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 			t.Errorf("kind %d without unknown fields: %v", kind, err)
 		}
 	}
-	if places != 5+3 {
+	if places != 6+3 {
 		t.Errorf("%d places were tried", places)
 	}
 	w := fullEntries()[proto.KindWrite].(*proto.Write)
@@ -191,6 +193,48 @@ func TestUnknownFieldsStop(t *testing.T) {
 	}
 	if _, err := New().Apply(5, 1, frame); !errors.Is(err, proto.ErrUnknownKind) {
 		t.Errorf("an unknown flag: %v", err)
+	}
+}
+
+// TestUnknownRules: a bit that a later release has given a meaning is not passed over, and
+// rules are not named in vain.
+func TestUnknownRules(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		w     *proto.Write
+		stops bool
+	}{
+		{"a bit of a later release", &proto.Write{DecidedAt: 1, Rules: proto.AllRules + 1}, true},
+		{"no revision to check by", &proto.Write{Rules: 1}, false},
+		{"none for ranges", &proto.Write{RuleRanges: []*proto.RuleRange{{Table: "t"}}}, false},
+		{"too many ranges", &proto.Write{DecidedAt: 1, RuleRanges: slices.Repeat([]*proto.RuleRange{{Table: "t"}}, maxRuleRanges+1)}, false},
+	} {
+		w := c.w
+		w.Table, w.Key, w.Op = "t", "k", proto.Op_OP_PUT
+		if err := Validate(w); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s may be proposed: %v", c.name, err)
+		}
+		frame, err := proto.Encode(proto.KindWrite, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New().Apply(5, 1, frame); errors.Is(err, proto.ErrUnknownKind) != c.stops {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestWithoutRules: what older members do not know is not proposed, and the write is.
+func TestWithoutRules(t *testing.T) {
+	for cluster, left := range map[uint32]bool{0: false, 1: false, 2: false, 3: true, 4: true} {
+		w := &proto.Write{
+			Table: "t", Key: "k", Op: proto.Op_OP_PUT,
+			DecidedAt: 1, Rules: proto.AllRules, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}},
+		}
+		WithoutRules(w, cluster)
+		if needs := Needs(proto.KindWrite, w); needs > max(cluster, 1) || (w.DecidedAt != 0) != left {
+			t.Errorf("in a cluster that speaks %d it needs %d, and has %v", cluster, needs, w)
+		}
 	}
 }
 

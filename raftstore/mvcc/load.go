@@ -54,6 +54,7 @@ func (s *State) LoadVersion(r *proto.VersionRecord) error {
 		return fmt.Errorf("load %s %s at %d: superseded at or below the floor %d: %w", r.Table, v.Key, v.Revision, s.Floor(), ErrOrder)
 	}
 	t.link(nil, v)
+	s.rules.note(t, v.Revision)
 	s.touch(t)
 	return nil
 }

@@ -91,6 +91,9 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 	if w.Term > 1 { // the test's entries are of term 1
 		return proto.Outcome_OUTCOME_TERM_MISMATCH, 0
 	}
+	if m.rulesChanged(w, index) {
+		return proto.Outcome_OUTCOME_RULES_CHANGED, 0
+	}
 	live := m.live(w.Table, w.Key, index)
 	var liveRev proto.Revision
 	if live != nil {
@@ -127,6 +130,33 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		m.requests[id] = index
 	}
 	return proto.Outcome_OUTCOME_APPLIED, index
+}
+
+// rulesChanged looks at every version above what the write was decided at.
+func (m *model) rulesChanged(w *proto.Write, index proto.Revision) bool {
+	at := proto.Revision(w.DecidedAt)
+	if at == 0 {
+		return false
+	}
+	namespace, _, _ := strings.Cut(w.Key, "/")
+	for table, list := range m.tables {
+		for _, e := range list {
+			for bit, r := range proto.Rules {
+				of, _, slash := strings.Cut(e.key, "/")
+				counts := r.Scope == proto.RuleOfCluster || r.Scope == proto.RuleOfName && e.key == namespace ||
+					r.Scope == proto.RuleOfNamespace && slash && of == namespace
+				if e.rev > at && w.Rules>>bit&1 == 1 && r.Table == table && counts {
+					return true
+				}
+			}
+			for _, r := range w.RuleRanges {
+				if e.rev > at && r.Table == table && strings.HasPrefix(e.key, r.Prefix) {
+					return true
+				}
+			}
+		}
+	}
+	return at < m.floor || at >= index
 }
 
 // kept are the revisions that must be stored: those above the floor, and of each
@@ -191,7 +221,8 @@ func newDriver(t testing.TB, choose func(int) int) *driver {
 }
 
 var (
-	modelTables = []string{"pods", "namespaces"}
+	// Rules of a namespace, of a name and of the cluster.
+	modelTables = []string{"serviceaccounts", "namespaces", "storageclasses.storage.k8s.io"}
 	modelKeys   = []string{"a/1", "a/2", "a/3", "b/1", "b/2", "c", "a0", "a"}
 )
 
@@ -261,7 +292,7 @@ func (d *driver) apply(kind proto.Kind, entry []byte) Result {
 
 func (d *driver) write() {
 	w := &proto.Write{
-		Table:     modelTables[d.choose(2)],
+		Table:     modelTables[d.choose(len(modelTables))],
 		Key:       modelKeys[d.choose(len(modelKeys))],
 		Op:        proto.Op_OP_PUT,
 		Condition: proto.Condition(d.choose(4)),
@@ -300,6 +331,7 @@ func (d *driver) write() {
 		w.Since = uint64(max(1, int(d.m.applied)-d.choose(30)))
 	}
 	w.Term = uint64(max(0, d.choose(12)-9)) // 0, 1 or 2, mostly 0
+	d.rules(w)
 	if err := Validate(w); err != nil {
 		d.t.Fatal(err)
 	}
@@ -318,6 +350,24 @@ func (d *driver) write() {
 		if prev := r.Version.Prev(); !r.Version.Created() && (prev == nil || prev.Deleted) {
 			d.t.Fatalf("at %d: an update without the version before it", d.index)
 		}
+	}
+}
+
+// rules has some writes be decided as of now or of some time ago, by rules of which some
+// have changed.
+func (d *driver) rules(w *proto.Write) {
+	if d.choose(3) > 0 || d.m.applied == 0 {
+		return
+	}
+	w.DecidedAt = uint64(max(1, int(d.m.applied)-d.choose(12)+d.choose(8)/7))
+	for bit, r := range proto.Rules {
+		if slices.Contains(modelTables, r.Table) && d.choose(3) == 0 {
+			w.Rules |= 1 << bit
+		}
+	}
+	if d.choose(3) == 0 {
+		prefix := []string{"", "a", "a/", "a/2", "b/", "x"}[d.choose(6)]
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: modelTables[d.choose(len(modelTables))], Prefix: prefix})
 	}
 }
 
@@ -397,7 +447,7 @@ func (d *driver) state() *State {
 
 // read reads as of any revision, within and beyond what can be read.
 func (d *driver) read() {
-	s, table := d.state(), modelTables[d.choose(2)]
+	s, table := d.state(), modelTables[d.choose(len(modelTables))]
 	t := s.Table(table)
 	if t == nil {
 		if len(d.m.list(table, d.m.applied)) != 0 {
@@ -500,7 +550,7 @@ func (d *driver) pages(t *Table, table string, at proto.Revision) {
 }
 
 func (d *driver) watch() {
-	table := modelTables[d.choose(2)]
+	table := modelTables[d.choose(len(modelTables))]
 	t := d.state().Table(table)
 	if t == nil || len(d.followers) > 6 {
 		return

@@ -77,6 +77,15 @@ func parseCommand(words []string) ([]byte, error) {
 			w.Uid = value
 		case "want-uid":
 			w.ExpectUid = value
+		case "in":
+			w.Table = value
+		case "decided":
+			w.DecidedAt, err = strconv.ParseUint(value, 10, 64)
+		case "rules":
+			w.Rules, err = ruleBitsOf(value)
+		case "range":
+			table, prefix, _ := strings.Cut(value, ":")
+			w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: table, Prefix: prefix})
 		case "guard":
 			w.Guard = &proto.Guard{Table: "t", Key: value}
 		case "terminating":
@@ -100,6 +109,22 @@ func parseCommand(words []string) ([]byte, error) {
 		return nil, err
 	}
 	return proto.Encode(proto.KindWrite, w)
+}
+
+// ruleBitsOf are the bits of tables, by their first names.
+func ruleBitsOf(names string) (bits uint32, err error) {
+	for _, name := range strings.Split(names, ",") {
+		found := false
+		for bit, r := range proto.Rules {
+			if first, _, _ := strings.Cut(r.Table, "."); first == name {
+				bits, found = bits|1<<bit, true
+			}
+		}
+		if !found {
+			err = fmt.Errorf("no rules are in a table %q", name)
+		}
+	}
+	return bits, err
 }
 
 func describeResult(r Result) string {

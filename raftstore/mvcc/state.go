@@ -37,6 +37,7 @@ type State struct {
 	now      Mark // what the next Publish shows
 	touched  []*Table
 	requests map[[proto.RequestIDSize]byte]proto.Revision
+	rules    ruleTables
 
 	historyVersions atomic.Int64
 	historyBytes    atomic.Int64
@@ -86,6 +87,7 @@ func (s *State) table(name string) *Table {
 	}
 	t := &Table{name: name, state: s, keys: newTree()}
 	t.root.Store(t.keys.Copy())
+	s.rules.add(t)
 	grown := make(map[string]*Table, len(old)+1)
 	maps.Copy(grown, old)
 	grown[name] = t
@@ -129,8 +131,8 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
 		if !known(&w) {
-			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, or a field that this release does not know: %w",
-				index, w.Op, w.Condition, w.Flags, proto.ErrUnknownKind)
+			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, rules %x, or a field that this release does not know: %w",
+				index, w.Op, w.Condition, w.Flags, w.Rules, proto.ErrUnknownKind)
 		}
 		s.write(&r, term, &w)
 	case proto.KindCompact:
@@ -202,6 +204,11 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	// leader, when its proposer has long had another copy refused.
 	if w.Term != 0 && proto.Term(w.Term) != term {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_TERM_MISMATCH, 0
+		return
+	}
+	// Before guards and conditions: what was decided by other rules says nothing of them.
+	if s.rulesChanged(w, r.Revision) {
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_RULES_CHANGED, 0
 		return
 	}
 	// A refused write leaves nothing behind, not even an empty table: a node that
@@ -314,6 +321,7 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		s.requests[v.RequestID] = v.Revision
 	}
+	s.rules.note(t, v.Revision)
 	s.touch(t)
 }
 

@@ -31,6 +31,7 @@ type Table struct {
 	root    atomic.Pointer[tree]
 	dirty   bool // keys has changed since root was copied
 	touched bool // the table is in State.touched
+	rule    bool // it is one of proto.Rules
 
 	hist history
 

@@ -15,14 +15,18 @@ var ErrInvalid = errors.New("not a valid write")
 func Validate(w *proto.Write) error {
 	switch {
 	case !known(w):
-		return fmt.Errorf("op %d, condition %d, flags %x, or a field that this release does not know: %w",
-			w.Op, w.Condition, w.Flags, ErrInvalid)
+		return fmt.Errorf("op %d, condition %d, flags %x, rules %x, or a field that this release does not know: %w",
+			w.Op, w.Condition, w.Flags, w.Rules, ErrInvalid)
 	case w.Table == "" || w.Key == "":
 		return fmt.Errorf("table %q, key %q: %w", w.Table, w.Key, ErrInvalid)
 	case int64(w.RevisionOffset) > int64(len(w.Value)):
 		return fmt.Errorf("revision offset %d in %d bytes: %w", w.RevisionOffset, len(w.Value), ErrInvalid)
 	case len(w.RequestId) != 0 && len(w.RequestId) != proto.RequestIDSize:
 		return fmt.Errorf("request id of %d bytes: %w", len(w.RequestId), ErrInvalid)
+	case w.DecidedAt == 0 && (w.Rules != 0 || len(w.RuleRanges) > 0):
+		return fmt.Errorf("rules without the revision that it was decided at would not be checked: %w", ErrInvalid)
+	case len(w.RuleRanges) > maxRuleRanges:
+		return fmt.Errorf("%d ranges of rules, at most %d can be checked: %w", len(w.RuleRanges), maxRuleRanges, ErrInvalid)
 	}
 	return nil
 }
@@ -35,7 +39,12 @@ func known(w *proto.Write) bool {
 		w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) {
 		return false
 	}
-	return w.Flags&^knownFlags == 0 && (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&
+	for _, r := range w.RuleRanges {
+		if r == nil || unknownFields(r) {
+			return false
+		}
+	}
+	return w.Flags&^knownFlags == 0 && w.Rules&^proto.AllRules == 0 && (w.Op == proto.Op_OP_PUT || w.Op == proto.Op_OP_DELETE) &&
 		w.Condition >= proto.Condition_CONDITION_NONE && w.Condition <= proto.Condition_CONDITION_EXISTS
 }
 

@@ -1,0 +1,130 @@
+package mvcc
+
+import (
+	"math/bits"
+	"strings"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// A write is decided by rules (roles, webhooks, labels of its namespace) that the node
+// which decides reads in its own state, as of the write's decided_at. That state may lag,
+// and the decision takes time. So the entry names the rules, and here, where it gets its
+// place among all others, it is refused if one of them has changed above decided_at.
+//
+// All nodes answer alike, also one that has just loaded its state from records. Above the
+// floor every node has the same versions; at or below it some have tombstones that others
+// no longer have, and a table's Latest may differ. Only decided_at >= floor is looked at,
+// and only whether there is a version above it.
+
+const (
+	// maxRuleRanges bounds what one entry can make every node look at.
+	maxRuleRanges = 256
+	// maxRuleWalk bounds for each rule how many versions are looked at. If there are
+	// more, one of them may count: the write is refused, and decided by a newer state.
+	maxRuleWalk = 4096
+)
+
+// ruleTables are the tables of proto.Rules, found without a look-up by name.
+type ruleTables struct {
+	tables [len(proto.Rules)]*Table // nil while nothing was ever written
+	// latest is no lower than the newest change in any of them.
+	latest proto.Revision
+}
+
+var ruleBits = func() map[string]int {
+	out := map[string]int{}
+	for bit, r := range proto.Rules {
+		out[r.Table] = bit
+	}
+	return out
+}()
+
+// add notes a new table.
+func (r *ruleTables) add(t *Table) {
+	if bit, ok := ruleBits[t.name]; ok {
+		r.tables[bit], t.rule = t, true
+	}
+}
+
+// note notes a change in a table.
+func (r *ruleTables) note(t *Table, at proto.Revision) {
+	if t.rule {
+		r.latest = at
+	}
+}
+
+// rulesChanged reports whether a write at index must be decided again.
+func (s *State) rulesChanged(w *proto.Write, index proto.Revision) bool {
+	at := proto.Revision(w.DecidedAt)
+	switch {
+	case at == 0:
+		return false
+	case at < s.Floor(), at >= index: // what changed may be forgotten; no node can have seen that
+		return true
+	case s.rules.latest > at && s.rulesChangedSince(w, at):
+		return true
+	}
+	for _, r := range w.RuleRanges {
+		if t := s.Table(r.Table); t != nil && t.changedSince(at, r.Prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// rulesChangedSince looks at each rule that the write has a bit for.
+func (s *State) rulesChangedSince(w *proto.Write, at proto.Revision) bool {
+	for rest := w.Rules; rest != 0; rest &= rest - 1 {
+		bit := bits.TrailingZeros32(rest)
+		t := s.rules.tables[bit]
+		if t == nil || t.Latest() <= at {
+			continue
+		}
+		switch proto.Rules[bit].Scope {
+		case proto.RuleOfNamespace:
+			namespace, _, _ := strings.Cut(w.Key, "/")
+			if t.changedSinceIn(at, namespace) {
+				return true
+			}
+		case proto.RuleOfName:
+			namespace, _, _ := strings.Cut(w.Key, "/")
+			if _, v := t.newest(namespace); v != nil && v.Revision > at {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// changedSince reports whether a key that begins with prefix has changed above at, or may
+// have. at is not below the floor.
+func (t *Table) changedSince(at proto.Revision, prefix string) bool {
+	if t.Latest() <= at || prefix == "" {
+		return t.Latest() > at
+	}
+	return t.anySince(at, func(key string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// changedSinceIn is changedSince for the keys of a namespace.
+func (t *Table) changedSinceIn(at proto.Revision, namespace string) bool {
+	return t.anySince(at, func(key string) bool {
+		return len(key) > len(namespace) && key[len(namespace)] == '/' && strings.HasPrefix(key, namespace)
+	})
+}
+
+// anySince reports whether a version above at has a key that counts, or there are too
+// many of them to look at.
+func (t *Table) anySince(at proto.Revision, counts func(key string) bool) bool {
+	c, next := t.hist.seek(at)
+	for walked := 0; c != nil; c, next = c.next.Load(), 0 {
+		for _, v := range c.versions[next:c.n.Load()] {
+			if walked++; walked > maxRuleWalk || counts(v.Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
