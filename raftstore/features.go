@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/raft"
@@ -88,7 +89,7 @@ func (s *Store) checkEntry(frame []byte) error {
 		if err := proto.Decode(body, &w); err != nil {
 			return err
 		}
-		if err := s.allowed(kind, &w); err != nil {
+		if err := s.allowedHere(&w); err != nil {
 			return err
 		}
 		return mvcc.Validate(&w)
@@ -100,6 +101,21 @@ func (s *Store) checkEntry(frame []byte) error {
 		return s.allowed(kind, &c)
 	}
 	return fmt.Errorf("kind %d is not for forwarding: %w", kind, proto.ErrUnknownKind)
+}
+
+// allowedHere is allowed for what another node proposes. That node may have applied the
+// entry that raises the version, and this one, which leads, not yet.
+func (s *Store) allowedHere(w *proto.Write) error {
+	err := s.allowed(proto.KindWrite, w)
+	if err == nil || proto.Revision(w.Since) <= s.Applied() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Timing.NoLeader)
+	defer cancel()
+	if late := s.WaitApplied(ctx, proto.Revision(w.Since)); late != nil {
+		return errors.Join(err, late)
+	}
+	return s.allowed(proto.KindWrite, w)
 }
 
 // speaks stops this node when the state machine has come to an entry after which the

@@ -115,6 +115,63 @@ func TestFeatureVersion(t *testing.T) {
 	}
 }
 
+// TestRulesDuringUpgrade: while older members do not know what rules are, writes are
+// applied unchecked; when all do, they are checked, through every node.
+func TestRulesDuringUpgrade(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	rule, err := c.leader().Propose(c.ctx(), write("rule", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.leader().Propose(c.ctx(), write("rule", "2")); err != nil {
+		t.Fatal(err)
+	}
+	stale := func() *proto.Write {
+		w := write("k", "v")
+		w.DecidedAt, w.RuleRanges = uint64(rule.Revision), []*proto.RuleRange{{Table: w.Table, Prefix: "rule"}}
+		return w
+	}
+	for id, m := range c.nodes {
+		if r, err := m.Propose(c.ctx(), stale()); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
+			t.Errorf("%s, while the cluster speaks 1: %v, %v", id, r.Outcome, err)
+		}
+	}
+	// Nor does the leader take them from others, who might be older than it.
+	c.makeLeader("a")
+	if r := c.send("b", "a", proto.KindWrite, stale()); r.Error != proto.ProposeError_PROPOSE_INVALID {
+		t.Errorf("the leader answers %v", r)
+	}
+	a := c.nodes["a"]
+	index, _, err := a.Members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What was proposed behind the entry that raises the version comes to a leader that
+	// has not applied that entry yet: it waits.
+	early := stale()
+	early.Since = uint64(a.Applied()) + 1
+	frame, err := proto.Encode(proto.KindWrite, early)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- a.checkEntry(frame) }()
+	if err := a.RaiseFeature(c.ctx(), mvcc.FeatureVersion, index); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the leader refuses what it will soon allow: %v", err)
+	}
+	for id, m := range c.nodes {
+		if err := m.WaitApplied(c.ctx(), a.Applied()); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := m.Propose(c.ctx(), stale()); err != nil || r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED {
+			t.Errorf("%s, when all know them: %v, %v", id, r.Outcome, err)
+		}
+	}
+}
+
 // TestUnknownField: a write with a field of a later release is not proposed, not taken by
 // the leader from anybody, and ends every node if it comes into the log nevertheless.
 func TestUnknownField(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 // that its own reads see it. A refused condition is a Result, not an error.
 //
 // The write carries a request id (made here if it has none), so that it can be
-// sent again after a lost answer and still takes effect once. Errors:
+// sent again after a lost answer and still takes effect once. While members run a release
+// that cannot check by which rules it was decided, w loses them. Errors:
 // ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
 // ErrUnknownOutcome and the context's error after the write was sent (it may
 // take effect).
@@ -25,6 +26,8 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		w.RequestId = make([]byte, proto.RequestIDSize)
 		rand.Read(w.RequestId)
 	}
+	cluster, _ := s.Features()
+	mvcc.WithoutRules(w, cluster)
 	err := mvcc.Validate(w)
 	var r mvcc.Result
 	if err == nil {

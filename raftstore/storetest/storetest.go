@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"ReadYourWrites", readYourWrites},
 		{"Outcomes", outcomes},
 		{"Guard", guard},
+		{"Rules", rules},
 		{"Duplicates", duplicates},
 		{"ConcurrentDuplicates", concurrentDuplicates},
 		{"CompareAndSwap", compareAndSwap},

@@ -20,6 +20,7 @@ const (
 	uidMismatch      = proto.Outcome_OUTCOME_UID_MISMATCH
 	guardAbsent      = proto.Outcome_OUTCOME_GUARD_ABSENT
 	guardTerminating = proto.Outcome_OUTCOME_GUARD_TERMINATING
+	rulesChanged     = proto.Outcome_OUTCOME_RULES_CHANGED
 	duplicate        = proto.Outcome_OUTCOME_DUPLICATE
 )
 
@@ -186,6 +187,44 @@ func guard(t *testing.T, e *env) {
 	if v := e.get("ns/a", e.s.State().Applied()); v == nil {
 		t.Error("the guard's end took the guarded key with it")
 	}
+}
+
+// A write is decided as of a revision, and refused when a rule has changed since; the
+// store that refuses it has the change, so that the next decision is by the new rule.
+func rules(t *testing.T, e *env) {
+	rule := func() proto.Revision {
+		w := e.put("rule", "r")
+		w.Table += "/rules"
+		return e.apply(w).Revision
+	}
+	decided := func(key string, at proto.Revision, ranges ...*proto.RuleRange) *proto.Write {
+		w := e.put("ns/"+key, key)
+		w.DecidedAt, w.Rules, w.RuleRanges = uint64(at), proto.RuleLimitRanges|proto.RuleNamespaces, ranges
+		return w
+	}
+	of := &proto.RuleRange{Table: e.table + "/rules", Prefix: "rule"}
+	first := rule()
+	e.apply(decided("a", first, of))
+	second := rule()
+	if r := e.do(decided("a", first, of), rulesChanged); r.Revision != 0 || r.Version != nil || r.Index <= proto.RaftIndex(second) {
+		t.Errorf("a refusal is %+v", r)
+	}
+	e.apply(decided("a", first))
+	e.do(decided("b", first, &proto.RuleRange{Table: of.Table}), rulesChanged)
+	e.apply(decided("b", second, of))
+	e.do(decided("c", e.s.State().Applied()+1000, of), rulesChanged)
+	if v := e.get("ns/c", e.s.State().Applied()); v != nil {
+		t.Errorf("a refused write left %+v", v)
+	}
+	c, ok := e.s.(Compactor)
+	if !ok {
+		return
+	}
+	if err := c.Compact(e.ctx, second+1); err != nil {
+		t.Fatal(err)
+	}
+	e.do(decided("c", second, of), rulesChanged)
+	e.apply(decided("c", e.s.State().Applied(), of))
 }
 
 // A request id takes effect once, whatever comes between.
