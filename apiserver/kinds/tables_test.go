@@ -1,9 +1,13 @@
 package kinds
 
 import (
+	"math/bits"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // TestTablesAreClosed: a table without a prefix that is built in stays so, and none is
@@ -26,6 +30,60 @@ func TestTablesAreClosed(t *testing.T) {
 	for name := range closed() {
 		if !served[name] {
 			t.Errorf("nothing is stored in %s any more: what lies there is lost", name)
+		}
+	}
+}
+
+// TestRulesAreOfTheirTables: the bits in logs mean the tables in which these resources are,
+// and what is looked at follows from the keys that they have.
+func TestRulesAreOfTheirTables(t *testing.T) {
+	all, err := Available()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]*Resource{}
+	for _, r := range all.All() {
+		of[r.Table()] = r
+	}
+	want := []string{
+		"roles", "clusterroles", "rolebindings", "clusterrolebindings", "mutatingwebhookconfigurations",
+		"validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "customresourcedefinitions", "namespaces",
+		"limitranges", "resourcequotas", "", "priorityclasses", "storageclasses", "ingressclasses", "runtimeclasses",
+		"volumeattributesclasses", "serviceaccounts",
+	}
+	if len(want) != len(proto.Rules) {
+		t.Fatalf("%d rules, want %d", len(proto.Rules), len(want))
+	}
+	for bit, rule := range proto.Rules {
+		r := of[rule.Table]
+		if want[bit] == "" {
+			if _, ofAPI := OfTable(rule.Table); ofAPI || r != nil || rule.Scope != proto.RuleOfCluster {
+				t.Errorf("bit %d: %+v is no table of the cluster's own", bit, rule)
+			}
+			continue
+		}
+		if r == nil || r.Custom || r.Plural != want[bit] {
+			t.Errorf("bit %d: %s belongs to %+v, not to %s", bit, rule.Table, r, want[bit])
+			continue
+		}
+		scope := proto.RuleOfCluster
+		switch key := r.Key("NAMESPACE", "NAME"); {
+		case strings.HasPrefix(key, "NAMESPACE/"):
+			scope = proto.RuleOfNamespace
+		case want[bit] == "namespaces":
+			scope = proto.RuleOfName
+		}
+		if rule.Scope != scope {
+			t.Errorf("bit %d: %s has scope %d, its keys ask for %d", bit, rule.Table, rule.Scope, scope)
+		}
+	}
+	for bit, name := range map[uint32]string{
+		proto.RuleRoles: "roles", proto.RuleMutatingPolicies: "mutatingadmissionpolicies", proto.RuleNamespaces: "namespaces",
+		proto.RulePriorityClasses: "priorityclasses", proto.RuleServiceAccounts: "serviceaccounts",
+	} {
+		if at := bits.TrailingZeros32(bit); want[at] != name {
+			t.Errorf("the constant of %s is bit %d, %s", name, at, want[at])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/storage"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +42,7 @@ func ForRequest(err error, operation string, resource schema.GroupResource) *met
 // matters: an unknown outcome often wraps the deadline that caused it.
 func ofStore(err error, operation string, resource schema.GroupResource) *metav1.Status {
 	var e *apierrors.StatusError
+	var changing *storage.RulesChangingError
 	switch {
 	case errors.Is(err, storeerrors.ErrUnknownOutcome):
 		e = apierrors.NewTimeoutError("the outcome is unknown, the write may have happened", 0)
@@ -48,6 +50,8 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 		e = Unreachable(operation, resource)
 	case errors.Is(err, storeerrors.ErrOverloaded):
 		e = apierrors.NewTooManyRequests("too many writes in flight, please try again later", retrySoon)
+	case errors.As(err, &changing):
+		e = apierrors.NewTooManyRequests(changing.Error(), retrySoon)
 	case errors.Is(err, storeerrors.ErrTooLarge):
 		e = apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
 	case errors.Is(err, storeerrors.ErrFeature):

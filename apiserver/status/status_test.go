@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -85,6 +86,7 @@ func onTheWire() []struct {
 		{"no leader, no request", From(storeerrors.ErrNoLeader)},
 		{"unknown outcome", wrapped(errors.Join(storeerrors.ErrUnknownOutcome, context.DeadlineExceeded), "create")},
 		{"overloaded", wrapped(storeerrors.ErrOverloaded, "create")},
+		{"rules changing", wrapped(&storage.RulesChangingError{Times: 16}, "create")},
 		{"too large", wrapped(storeerrors.ErrTooLarge, "create")},
 		{"closed", wrapped(storeerrors.ErrClosed, "create")},
 		{"compacted list", wrapped(mvcc.ErrCompacted, "list")},

@@ -5,6 +5,7 @@
 // The types to know:
 //
 //   - Updater.GuaranteedUpdate is the loop behind every verb that changes an object.
+//   - Updater.Insert is the loop behind a create.
 //   - Permanent marks a refusal that no newer state can take back.
 package storage
 
@@ -39,6 +40,11 @@ type Updater struct {
 	Confirm func(ctx context.Context) error
 	// Retried, if set, is called for each write that lost a race.
 	Retried func()
+	// RulesChanged, if set, is called when a write was refused because rules that it was
+	// decided by have changed (OUTCOME_RULES_CHANGED), before it is decided again: what was
+	// decided before the loop, such as the authorization, has to be decided again too. Its
+	// error ends the loop. This node's state includes the change.
+	RulesChanged func(ctx context.Context) error
 }
 
 // Result is what GuaranteedUpdate did.
@@ -64,16 +70,19 @@ func (e Permanent) Unwrap() error { return e.Err }
 // GuaranteedUpdate changes one key. decide looks at the newest local version, nil if there
 // is none, and returns the write, or nil if nothing is to be written. It runs
 // again whenever there is a newer version, so it must not keep anything from the
-// run before. GuaranteedUpdate fills in the write's table, key and condition.
+// run before. GuaranteedUpdate fills in the write's table, key and condition; decide fills
+// in which rules it has read, and as of when: DecidedAt, Rules and RuleRanges.
 //
 // This node may lag. A write is safe all the same, because its entry carries the
 // condition that nothing has changed. An answer without a write is not: a
 // refusal, or "nothing to do", that an outdated version led to would be wrong.
 // So these are only given after the state was confirmed to be current.
 //
-// Errors: decide's (what Permanent wraps), Confirm's, Propose's, and the context's.
+// Errors: decide's (what Permanent wraps), Confirm's, RulesChanged's, Propose's, the
+// context's, and RulesChangingError.
 func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide func(cur *mvcc.Version) (*proto.Write, error)) (Result, error) {
 	current := false // the state was confirmed since the call began
+	changed := 0     // how often the rules had changed
 	for {
 		cur, err := Current(r.Store, table, key)
 		if err != nil {
@@ -119,13 +128,29 @@ func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide
 		// Lost the race. This node has applied the refused entry, so what it
 		// sees now is newer than the call.
 		current = true
-		if r.Retried != nil {
-			r.Retried()
-		}
-		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
+		if err := r.again(ctx, outcome, &changed); err != nil {
+			return Result{}, err
 		}
 	}
+}
+
+// again prepares another round after a write that lost a race.
+func (r Updater) again(ctx context.Context, lost proto.Outcome, changed *int) error {
+	if lost == proto.Outcome_OUTCOME_RULES_CHANGED {
+		if *changed++; *changed == maxRulesChanged {
+			return &RulesChangingError{Times: *changed}
+		}
+	}
+	if r.Retried != nil {
+		r.Retried()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if lost == proto.Outcome_OUTCOME_RULES_CHANGED && r.RulesChanged != nil {
+		return r.RulesChanged(ctx)
+	}
+	return nil
 }
 
 // Current returns the newest local version of a key, or nil.

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/storage"
@@ -127,5 +128,81 @@ func TestDecidedTooLate(t *testing.T) {
 	}
 	if v, err := storage.Current(m, "t", "k"); err != nil || v != nil {
 		t.Errorf("written: %v, %v", v, err)
+	}
+}
+
+// TestRulesChange: who decides by rules that change meanwhile is told, and decides again,
+// but not for ever.
+func TestRulesChange(t *testing.T) {
+	forbidden := errors.New("you may not do that any more")
+	for _, c := range []struct {
+		name    string
+		changes int // that come while the write is decided
+		hook    error
+		err     error
+		decided int
+		told    int
+	}{
+		{name: "no change", decided: 1},
+		{name: "one change", changes: 1, decided: 2, told: 1},
+		{name: "no longer allowed", changes: 1, hook: forbidden, err: forbidden, decided: 1, told: 1},
+		{name: "as often as may be", changes: 15, decided: 16, told: 15},
+		{name: "too often", changes: 100, err: &storage.RulesChangingError{Times: 16}, decided: 16, told: 15},
+	} {
+		for _, insert := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, insert %v", c.name, insert), func(t *testing.T) {
+				m := memstore.New()
+				defer func() {
+					if err := m.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				var decided, told, retried int
+				decide := func() (*proto.Write, error) {
+					w := put(fmt.Sprint("v", decided))
+					w.DecidedAt, w.Rules = uint64(m.State().Applied()), proto.RuleClusterRoles
+					if decided++; decided <= c.changes {
+						change := put("rule")
+						change.Table = proto.Rules[1].Table
+						if _, err := m.Propose(t.Context(), change); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return w, nil
+				}
+				u := storage.Updater{
+					Store: m, Confirm: func(context.Context) error { return nil }, Retried: func() { retried++ },
+					RulesChanged: func(context.Context) error {
+						if told++; m.State().Table(proto.Rules[1].Table) == nil {
+							t.Error("this node does not have the change")
+						}
+						return c.hook
+					},
+				}
+				var v *mvcc.Version
+				var err error
+				if insert {
+					v, _, err = u.Insert(t.Context(), decide)
+				} else {
+					var r storage.Result
+					r, err = u.GuaranteedUpdate(t.Context(), "t", "k", func(*mvcc.Version) (*proto.Write, error) { return decide() })
+					v = r.After
+				}
+				var changing *storage.RulesChangingError
+				if errors.As(c.err, &changing) {
+					if !errors.As(err, &changing) || changing.Times != 16 {
+						t.Errorf("error %v", err)
+					}
+				} else if !errors.Is(err, c.err) {
+					t.Errorf("error %v, want %v", err, c.err)
+				}
+				if (v != nil) != (err == nil) || v != nil && string(v.Value) != fmt.Sprint("v", c.changes) {
+					t.Errorf("written: %+v", v)
+				}
+				if decided != c.decided || told != c.told || retried != c.told {
+					t.Errorf("decided %d times, told %d, %d retries; want %d and %d", decided, told, retried, c.decided, c.told)
+				}
+			})
+		}
 	}
 }

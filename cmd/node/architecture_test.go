@@ -116,7 +116,7 @@ var rooms = map[string]room{
 	"apiserver/codec": {ours: []string{"proto", "raftstore/mvcc", "apiserver/kinds", "apiserver/printers", "apiserver/status"}, reach: noRaft},
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
-	"apiserver/status":  {ours: []string{"consistency", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
+	"apiserver/status":  {ours: []string{"consistency", "apiserver/storage", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
 	"apiserver/auth":    {reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
