@@ -20,16 +20,25 @@ type plugin struct {
 	asked []string
 }
 
-func (p *plugin) Admit(_ context.Context, a *admission.Attributes) error {
+func (p *plugin) Handles(*admission.Attributes) bool { return true }
+
+func (p *plugin) note(prefix string, a *admission.Attributes) {
 	p.mu.Lock()
-	p.asked = append(p.asked, fmt.Sprintf("%s %s/%s/%s %s dry=%t old=%t", a.Operation, a.Resource.Resource, a.Subresource, a.Name, a.User.Name, a.DryRun, a.Old != nil))
-	p.mu.Unlock()
-	meta := tree.As(a.Object["metadata"])
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, fmt.Sprintf("%s%s %s/%s/%s %s dry=%t old=%t", prefix, a.Operation, a.Resource.Resource, a.Subresource, a.Name, a.User.Name, a.DryRun, a.Old != nil))
+}
+
+func (p *plugin) Admit(_ context.Context, a *admission.Attributes) error {
+	p.note("", a)
+	if a.Object == nil {
+		return nil
+	}
+	meta := a.Meta()
 	if a.Name == "refused" {
 		return errors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("the plugin says no"))
 	}
 	labels := tree.Clone(meta["labels"])
-	labels["admitted"] = a.Operation
+	labels["admitted"] = string(a.Operation)
 	if a.Name == "spoilt" {
 		labels["admitted"] = "not a label!"
 	}
@@ -37,11 +46,18 @@ func (p *plugin) Admit(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
+func (p *plugin) Validate(_ context.Context, a *admission.Attributes) error {
+	p.note("final ", a)
+	return nil
+}
+
 // TestAdmission: every way to write an object is admitted, once and before anything
 // validates it.
 func TestAdmission(t *testing.T) {
 	p := &plugin{}
-	e := newEnv(t, func(c *apiserver.Config) { c.Admission = p })
+	e := newEnv(t, func(c *apiserver.Config) {
+		c.Admission = admission.NewChain([]admission.Named{{Name: "Test", Plugin: p}}, nil)
+	})
 	p.asked = nil
 	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
 	apply := http.Header{"Content-Type": {"application/apply-patch+yaml"}}
@@ -52,18 +68,18 @@ func TestAdmission(t *testing.T) {
 		code               int
 		asked, answer      string
 	}{
-		{"POST", maps, `{"metadata":{"name":"a"}}`, nil, 201, "create configmaps//a admin dry=false old=false", `"admitted":"create"`},
-		{"POST", maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, nil, 201, "create configmaps//b admin dry=true old=false", `"admitted":"create"`},
-		{"PUT", one, `{"metadata":{"name":"a"},"data":{"k":"v"}}`, nil, 200, "update configmaps//a admin dry=false old=true", `"admitted":"update"`},
-		{"PATCH", one, `{"data":{"k":"w"}}`, merge, 200, "update configmaps//a admin dry=false old=true", `"admitted":"update"`},
-		{"PATCH", one + "?fieldManager=x&force=true", "apiVersion: v1\nkind: ConfigMap\ndata: {l: m}\nmetadata: {name: a}", apply, 200, "update configmaps//a admin dry=false old=true", `"l":"m"`},
-		{"PATCH", maps + "/c?fieldManager=x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", apply, 201, "create configmaps//c admin dry=false old=false", `"admitted":"create"`},
-		{"POST", maps, `{"metadata":{"name":"refused"}}`, nil, 403, "create configmaps//refused admin dry=false old=false", "the plugin says no"},
-		{"POST", maps, `{"metadata":{"name":"spoilt"}}`, nil, 422, "create configmaps//spoilt admin dry=false old=false", "metadata.labels"},
-		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`, nil, 201, "create nodes//n admin dry=false old=false", `"admitted":"create"`},
-		{"PATCH", "/api/v1/nodes/n/status", `{"status":{"phase":"Running"}}`, merge, 200, "update nodes/status/n admin dry=false old=true", `"admitted":"update"`},
+		{"POST", maps, `{"metadata":{"name":"a"}}`, nil, 201, "CREATE configmaps//a admin dry=false old=false; final CREATE configmaps//a admin dry=false old=false", `"admitted":"CREATE"`},
+		{"POST", maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, nil, 201, "CREATE configmaps//b admin dry=true old=false; final CREATE configmaps//b admin dry=true old=false", `"admitted":"CREATE"`},
+		{"PUT", one, `{"metadata":{"name":"a"},"data":{"k":"v"}}`, nil, 200, "UPDATE configmaps//a admin dry=false old=true; final UPDATE configmaps//a admin dry=false old=true", `"admitted":"UPDATE"`},
+		{"PATCH", one, `{"data":{"k":"w"}}`, merge, 200, "UPDATE configmaps//a admin dry=false old=true; final UPDATE configmaps//a admin dry=false old=true", `"admitted":"UPDATE"`},
+		{"PATCH", one + "?fieldManager=x&force=true", "apiVersion: v1\nkind: ConfigMap\ndata: {l: m}\nmetadata: {name: a}", apply, 200, "UPDATE configmaps//a admin dry=false old=true; final UPDATE configmaps//a admin dry=false old=true", `"l":"m"`},
+		{"PATCH", maps + "/c?fieldManager=x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", apply, 201, "CREATE configmaps//c admin dry=false old=false; final CREATE configmaps//c admin dry=false old=false", `"admitted":"CREATE"`},
+		{"POST", maps, `{"metadata":{"name":"refused"}}`, nil, 403, "CREATE configmaps//refused admin dry=false old=false", "the plugin says no"},
+		{"POST", maps, `{"metadata":{"name":"spoilt"}}`, nil, 422, "CREATE configmaps//spoilt admin dry=false old=false", "metadata.labels"},
+		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`, nil, 201, "CREATE nodes//n admin dry=false old=false; final CREATE nodes//n admin dry=false old=false", `"admitted":"CREATE"`},
+		{"PATCH", "/api/v1/nodes/n/status", `{"status":{"phase":"Running"}}`, merge, 200, "UPDATE nodes/status/n admin dry=false old=true; final UPDATE nodes/status/n admin dry=false old=true", `"admitted":"UPDATE"`},
 		{"GET", one, "", nil, 200, "", ""},
-		{"DELETE", one, "", nil, 200, "", ""},
+		{"DELETE", one, "", nil, 200, "DELETE configmaps//a admin dry=false old=true; final DELETE configmaps//a admin dry=false old=true", ""},
 	} {
 		w, answer := e.do(r.method, r.path, r.header, r.body)
 		if w.StatusCode != r.code || !strings.Contains(answer, r.answer) {

@@ -41,6 +41,7 @@ func (c *call) audited() {
 	}
 	event := c.s.cfg.Audit.Begin(c.r, c.Header().Get("Audit-Id"), c.Start, a)
 	// Answers of other paths are none of the API's objects: among ours are secrets.
+	c.Event = event
 	c.audit = auditing{Event: event, keep: i.IsResource && event.WantsResponse() && !c.Kind.LongRunning}
 }
 

@@ -26,6 +26,9 @@ func (c *call) post(p *objects.Creater) error {
 	if err != nil {
 		return err
 	}
+	if err := c.AdmitPosted(p, in); err != nil {
+		return err
+	}
 	out, err := p.Create(&c.Op, in)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/builtin/service"
@@ -74,9 +75,17 @@ func (n *Node) serveAPI(context.Context) error {
 		}
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
+	authorizer := auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized)
+	chain, err := plugins.New(plugins.Config{
+		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
+		Store: n.store, Authorizer: authorizer, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current,
-		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized), Roles: n.roles,
+		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: authorizer, Roles: n.roles, Admission: chain,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
@@ -28,6 +29,9 @@ func (c *Config) Complete() error {
 	c.checkStore(bad)
 	c.checkLoad(bad)
 	c.checkResources(bad)
+	if err := plugins.Check(c.AdmissionEnable, c.AdmissionDisable); err != nil {
+		bad.add("%w", err)
+	}
 	if _, err := controllers.Select(c.Controllers); err != nil {
 		bad.add("controllers: %w", err)
 	}

@@ -135,6 +135,13 @@ type Config struct {
 	ShutdownRetryAfter bool
 	ShutdownGrace      time.Duration
 
+	// AdmissionEnable and AdmissionDisable are admission plugins beside the default ones
+	// (enable-admission-plugins, disable-admission-plugins). AdmissionConfig is a file with an
+	// AdmissionConfiguration, which some of them read (admission-control-config-file). The same on
+	// every node.
+	AdmissionEnable, AdmissionDisable []string
+	AdmissionConfig                   string
+
 	// Controllers are those that the leader runs: * is all, foo enables foo, -foo disables it
 	// (controllers).
 	Controllers []string

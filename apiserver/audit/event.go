@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	internal "k8s.io/apiserver/pkg/apis/audit"
@@ -19,8 +20,9 @@ import (
 const maxUserAgent = 1024
 
 // Event follows one request through its stages. Its methods are called on the
-// request's goroutine, one at a time.
+// request's goroutine, one at a time; Annotate may be called by several.
 type Event struct {
+	mu          sync.Mutex // of the annotations
 	log         *Log
 	event       auditv1.Event
 	omit        []internal.Stage
@@ -50,6 +52,8 @@ func (e *Event) Annotate(key, value string) {
 	if e == nil {
 		return
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.event.Annotations == nil {
 		e.event.Annotations = map[string]string{}
 	}
@@ -61,7 +65,9 @@ func (e *Event) Annotate(key, value string) {
 // Correct replaces what was noted under a key.
 func (e *Event) Correct(key, value string) {
 	if e != nil {
+		e.mu.Lock()
 		delete(e.event.Annotations, key)
+		e.mu.Unlock()
 		e.Annotate(key, value)
 	}
 }

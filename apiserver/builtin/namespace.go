@@ -84,7 +84,7 @@ func SetNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]str
 		if err := o.CheckIdentity(identity, cur); err != nil {
 			return objects.Change{}, err
 		}
-		old, obj, meta, err := o.Editable(cur)
+		old, obj, _, err := o.Editable(cur)
 		if err != nil {
 			return objects.Change{}, err
 		}
@@ -92,7 +92,10 @@ func SetNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]str
 		has, _ := tree.Strings(spec["finalizers"])
 		tree.SetFinalizers(spec, next(has))
 		obj["spec"] = spec
-		oldMeta := tree.As(old["metadata"])
+		if err := o.Admit(obj, old); err != nil {
+			return objects.Change{}, err
+		}
+		meta, oldMeta := tree.As(obj["metadata"]), tree.As(old["metadata"])
 		if err := o.Invalid(o.Info.Name, append(tree.ValidateMeta(meta, o.Resource.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
 			return objects.Change{}, err
 		}

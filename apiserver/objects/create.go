@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/schema"
@@ -65,8 +64,11 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	if err := o.fillIn(h, model, obj, old); err != nil {
 		return err
 	}
-	if a := o.Store.Admission; a != nil {
-		if err := a.Admit(o.Context, o.admissionAttributes(obj, old)); err != nil {
+	if o.admission() != nil {
+		if err := o.admit(obj, old); err != nil {
+			return err
+		}
+		if meta, err = tree.Meta(obj); err != nil {
 			return err
 		}
 		errs = o.metaErrors(meta, oldMeta)
@@ -115,18 +117,6 @@ func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) erro
 		return nil
 	}
 	return o.Track(obj, old)
-}
-
-// admissionAttributes are what admission decides on.
-func (o *Op) admissionAttributes(obj, old tree.Object) *admission.Attributes {
-	a := &admission.Attributes{
-		Operation: "create", Kind: o.Resource.GVK(), Resource: o.Info.GVR(), Subresource: o.Info.Subresource,
-		Namespace: o.Info.ObjectNamespace, Name: o.Info.Name, User: o.User, DryRun: o.Options.IsDryRun(), Object: obj, Old: old,
-	}
-	if old != nil {
-		a.Operation = "update"
-	}
-	return a
 }
 
 // prepare fills in what the server generates and takes out what cannot be written; it may
@@ -201,6 +191,9 @@ func newErrors(errs, others field.ErrorList) field.ErrorList {
 func (o *Op) createNamed(obj, meta tree.Object) (w Written, err error) {
 	defer func() { o.reconcileClaims(nil, w, err) }()
 	if err := o.complete(obj, nil, meta, nil); err != nil {
+		return Written{}, err
+	}
+	if err := o.admitFinal(obj, nil); err != nil {
 		return Written{}, err
 	}
 	ch, err := o.EncodeChange(proto.Op_OP_PUT, obj)

@@ -205,6 +205,9 @@ func (o *Op) Delete(options *metav1.DeleteOptions) (w Written, uid string, err e
 		if err := o.CheckPreconditions(options, cur); err != nil {
 			return Change{}, err
 		}
+		if err := o.admitDelete(options, cur); err != nil {
+			return Change{}, err
+		}
 		return o.decideDelete(options, cur)
 	})
 	return w, uid, err

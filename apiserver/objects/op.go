@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -36,6 +38,11 @@ type Op struct {
 	Client bool
 	// applying is a server-side apply, which has tracked its fields itself.
 	applying bool
+	// Event is the request's in the audit log; nil: nothing is recorded.
+	Event *audit.Event
+	// attributes are what plugins are asked about: a part of the operation, because a decision
+	// without any plugin must not cost an allocation.
+	attributes admission.Attributes
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims
@@ -74,7 +81,7 @@ func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op
 // Listed is the same operation on one object of the collection that this one is for: an
 // operation of its own, with what it may claim and warn of.
 func (o *Op) Listed(namespace, name string) *Op {
-	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client}
+	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client, Event: o.Event}
 	one.Info.Name, one.Info.ObjectNamespace = name, namespace
 	return one
 }

@@ -133,6 +133,9 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 	if err := o.complete(obj, nil, meta, nil); err != nil {
 		return Change{}, err
 	}
+	if err := o.admitFinal(obj, nil); err != nil {
+		return Change{}, err
+	}
 	return o.EncodeChange(proto.Op_OP_PUT, obj)
 }
 
@@ -152,13 +155,16 @@ func (o *Op) Replace(cur *mvcc.Version, obj, old tree.Object) (Change, error) {
 	if err := o.complete(obj, old, meta, oldMeta); err != nil {
 		return Change{}, err
 	}
-	return o.FinishUpdate(cur, obj, old, meta, oldMeta)
+	return o.FinishUpdate(cur, obj, old, tree.As(obj["metadata"]), oldMeta)
 }
 
 // FinishUpdate is the second half of Replace, for an object that is complete.
 func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (Change, error) {
 	if o.Resource.HasGeneration {
 		countGeneration(o.Resource, obj, old, meta)
+	}
+	if err := o.admitFinal(obj, old); err != nil {
+		return Change{}, err
 	}
 	op := proto.Op_OP_PUT
 	if o.Released(obj, meta, oldMeta) {

@@ -96,6 +96,10 @@ var rooms = map[string]room{
 	"apiserver/builtin/service": {direct: noHTTP, reach: noRaft},
 	// What admits sees an object and a user: not the store, and not the request.
 	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	// What plugins read: rows of this node's state, and no way to write them.
+	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	// The table of plugins makes all of them.
+	"apiserver/admission/plugins": {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.
@@ -215,8 +219,8 @@ var rooms = map[string]room{
 		ours: []string{
 			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
-			"raftstore/disk",                              // what it says of a survivor, and of a cluster that was restored
-			"apiserver/controllers", "apiserver/features", // their names are in the help
+			"raftstore/disk",                                                             // what it says of a survivor, and of a cluster that was restored
+			"apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", // their names are in the help
 		},
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/node"
@@ -80,6 +81,9 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.DurationVar(&c.LivezGrace, "livez-grace-period", c.LivezGrace, "how long after the start /livez does not fail (default: --hung-disk-timeout)")
 	f.DurationVar(&c.ShutdownDelay, "shutdown-delay-duration", c.ShutdownDelay, "how long everything is still served at shutdown, while /readyz fails already and load balancers turn away")
 	f.BoolVar(&c.ShutdownRetryAfter, "shutdown-send-retry-after", c.ShutdownRetryAfter, "after that, and until all requests are finished, take connections and answer new requests with 429 and Retry-After")
+	f.StringSliceVar(&c.AdmissionEnable, "enable-admission-plugins", c.AdmissionEnable, "admission plugins beside the default ones; must be the same on every node (by default: "+strings.Join(plugins.Defaults(), ", ")+")")
+	f.StringSliceVar(&c.AdmissionDisable, "disable-admission-plugins", c.AdmissionDisable, "admission plugins of the default ones that are off; must be the same on every node")
+	f.StringVar(&c.AdmissionConfig, "admission-control-config-file", c.AdmissionConfig, "file with an AdmissionConfiguration (apiserver.config.k8s.io/v1): what plugins are told; must say the same on every node")
 	f.StringSliceVar(&c.Controllers, "controllers", c.Controllers, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
 	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", c.EndpointRouting, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", c.GarbageCollector, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")

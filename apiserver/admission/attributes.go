@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/tree"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// Operation is what is done to an object.
+type Operation = admission.Operation
+
+// The operations, in upstream's words. Patches and applies are creates or updates.
+const (
+	Create  = admission.Create
+	Update  = admission.Update
+	Delete  = admission.Delete
+	Connect = admission.Connect
+)
+
+// Attributes of a write. They are not to be kept. For one goroutine, but AddAnnotation and Warn.
+type Attributes struct {
+	Operation   Operation
+	Kind        schema.GroupVersionKind // of Object: that of the body where a subresource has its own
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	Name        string // empty for each object of a collection that is deleted
+	User        *auth.User
+	DryRun      bool
+	// FieldManager and FieldValidation are the options of a write, Delete those of a deletion.
+	FieldManager, FieldValidation string
+	DeleteOptions                 *metav1.DeleteOptions
+	// Object is the object as it will be, nil for a deletion; Old as it was, nil for a create.
+	// The first level of Object and of its metadata are its own and are changed in place. What
+	// is below may be shared, also with Old, and is replaced, not changed.
+	Object, Old tree.Object
+
+	// Told is told of warnings and of annotations of the audit event. Nil: nobody is.
+	Told Told
+
+	mu          sync.Mutex
+	annotations map[string]string
+	rules       Rules
+	ranges      []Range
+	reinvoked   reinvocation
+	object, old unstructured.Unstructured // Object and Old, as upstream's plugins want them
+}
+
+// Reset makes the attributes of the next decision of them.
+func (a *Attributes) Reset() {
+	a.Operation, a.Kind, a.Resource, a.Subresource = "", schema.GroupVersionKind{}, schema.GroupVersionResource{}, ""
+	a.Namespace, a.Name, a.User, a.DryRun = "", "", nil, false
+	a.FieldManager, a.FieldValidation, a.DeleteOptions = "", "", nil
+	a.Object, a.Old, a.Told = nil, nil, nil
+	a.annotations, a.rules, a.ranges, a.reinvoked = nil, 0, a.ranges[:0], reinvocation{}
+	a.object.Object, a.old.Object = nil, nil
+}
+
+// Is reports whether the write is of a resource itself, and not of a subresource.
+func (a *Attributes) Is(group, resource string) bool {
+	return a.Subresource == "" && a.Resource.Resource == resource && a.Resource.Group == group
+}
+
+// Meta is the metadata of the object, its own map; nil for a deletion.
+func (a *Attributes) Meta() tree.Object { return tree.As(a.Object["metadata"]) }
+
+// SetObject replaces the object by another one, which is not used after that.
+func (a *Attributes) SetObject(obj tree.Object) {
+	if m := tree.As(obj["metadata"]); m != nil {
+		obj["metadata"] = maps.Clone(m)
+	}
+	if len(a.Object) > 0 && len(obj) > 0 {
+		keep := maps.Clone(obj) // obj may be a.Object
+		clear(a.Object)
+		obj = keep
+	}
+	maps.Copy(a.Object, obj)
+}
+
+// Warn tells the client something besides the answer.
+func (a *Attributes) Warn(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.Told != nil {
+		a.Told.Warn([]string{text})
+	}
+}
+
+// Told takes what a decision says besides yes and no. It is called by one goroutine at a time.
+type Told interface {
+	// Warn tells the client besides the answer.
+	Warn(texts []string)
+	// Annotate adds a note to the audit event.
+	Annotate(key, value string)
+}
+
+// Rules are tables that a decision follows from, as bits.
+type Rules uint32
+
+// Range is a part of a table that a decision follows from: the keys with a prefix.
+type Range struct{ Table, Prefix string }
+
+// Consulted notes rule tables that the plugin has looked at, also if nothing was there: the
+// write is decided again if one of them changes before it is in the log.
+func (a *Attributes) Consulted(rules Rules) { a.rules |= rules }
+
+// ConsultedRange notes a part of another table that the plugin has looked at, such as the
+// parameters of a policy.
+func (a *Attributes) ConsultedRange(r Range) {
+	if !slices.Contains(a.ranges, r) {
+		a.ranges = append(a.ranges, r)
+	}
+}
+
+// Decided returns what the plugins have consulted.
+func (a *Attributes) Decided() (Rules, []Range) { return a.rules, a.ranges }

@@ -1,0 +1,115 @@
+// Package plugins is the table of all admission plugins: their names, their order and which
+// of them are on by default, as kube-apiserver 1.36 has it; and the chain that the flags ask
+// for. A plugin itself is a package beside this one.
+package plugins
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/raftstore/view"
+)
+
+// Config says which plugins there are, and what they decide by.
+type Config struct {
+	// Enable and Disable are names of plugins, beside the defaults. Enable wins.
+	Enable, Disable []string
+	// File is an AdmissionConfiguration (apiserver.config.k8s.io/v1); empty: none.
+	File string
+
+	Store      view.Store
+	Authorizer auth.Authorizer
+	Observer   admission.Observer // may be nil
+	Log        *slog.Logger
+}
+
+// env is what plugins are made of.
+type env struct {
+	Config
+	state *state.State
+}
+
+// plugin is a row of the table.
+type plugin struct {
+	name string
+	on   bool // by default
+	// make returns the plugin; config is its part of the configuration file, nil if there is
+	// none. Nil: the name is known and does nothing, for the reason given.
+	make   func(e *env, config io.Reader) (admission.Plugin, error)
+	reason string
+}
+
+// ErrUnknown is an unknown name in a flag.
+var ErrUnknown = errors.New("no such admission plugin")
+
+// Check reports what is wrong with the names of the flags. Errors: ErrUnknown, and a name
+// that is enabled and disabled.
+func Check(enable, disable []string) error {
+	var errs []error
+	for _, list := range []struct {
+		flag  string
+		names []string
+	}{{"enable-admission-plugins", enable}, {"disable-admission-plugins", disable}} {
+		for _, name := range list.names {
+			if !slices.ContainsFunc(table, func(p plugin) bool { return p.name == name }) {
+				errs = append(errs, fmt.Errorf("--%s: %w: %q; there are %s", list.flag, ErrUnknown, name, strings.Join(names(func(plugin) bool { return true }), ", ")))
+			}
+		}
+	}
+	for _, name := range enable {
+		if slices.Contains(disable, name) {
+			errs = append(errs, fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both name %q", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Defaults are the names of the plugins that are on by default, in their order.
+func Defaults() []string { return names(func(p plugin) bool { return p.on }) }
+
+func names(which func(plugin) bool) []string {
+	var out []string
+	for _, p := range table {
+		if which(p) {
+			out = append(out, p.name)
+		}
+	}
+	return out
+}
+
+// New returns the chain that a configuration asks for. Errors: those of Check, of the file, and
+// of plugins that cannot use their configuration.
+func New(cfg Config) (*admission.Chain, error) {
+	if err := Check(cfg.Enable, cfg.Disable); err != nil {
+		return nil, err
+	}
+	configs, err := readFile(cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	e := &env{Config: cfg, state: state.New(cfg.Store)}
+	var chain []admission.Named
+	for _, p := range table {
+		if p.make == nil || !slices.Contains(cfg.Enable, p.name) && (!p.on || slices.Contains(cfg.Disable, p.name)) {
+			continue
+		}
+		var config io.Reader
+		if raw, ok := configs[p.name]; ok {
+			config = bytes.NewReader(raw)
+		}
+		made, err := p.make(e, config)
+		if err != nil {
+			return nil, fmt.Errorf("admission plugin %s: %w", p.name, err)
+		}
+		chain = append(chain, admission.Named{Name: p.name, Plugin: made})
+	}
+	return admission.NewChain(chain, cfg.Observer), nil
+}

@@ -1,0 +1,66 @@
+// Package state is what admission plugins read: the objects in this node's own state. Nothing
+// is cached beside it and nothing runs: a write that is visible at this node counts in every
+// decision after it.
+//
+// The types to know:
+//
+//   - State gets single objects, of tables of any size.
+//   - Objects are all objects of a small table, decoded once for each version.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// State is this node's state, as far as it is what plugins decide by. Safe for concurrent use.
+type State struct{ store view.Store }
+
+// New returns the state of a store.
+func New(store view.Store) *State { return &State{store} }
+
+// Version returns the newest version of a built-in object, nil if there is none. Its labels
+// can be read without decoding it. namespace is empty for cluster-scoped resources.
+func (s *State) Version(gr schema.GroupResource, namespace, name string) *mvcc.Version {
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	table := kinds.BuiltinTable(gr)
+	for {
+		state := s.store.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil
+		}
+		v, err := t.Get(key, state.Applied())
+		if errors.Is(err, mvcc.ErrCompacted) {
+			continue // the floor has passed an index that was current a moment ago
+		}
+		return v
+	}
+}
+
+// Get decodes a built-in object, nil if there is none. T is its type of k8s.io/api in the
+// version in which it is stored. Errors: it cannot be decoded.
+func Get[T any](s *State, gr schema.GroupResource, namespace, name string) (*T, error) {
+	v := s.Version(gr, namespace, name)
+	if v == nil {
+		return nil, nil
+	}
+	return decode[T](gr, v)
+}
+
+func decode[T any](gr schema.GroupResource, v *mvcc.Version) (*T, error) {
+	obj := new(T)
+	if err := json.Unmarshal(v.Value, obj); err != nil {
+		return nil, fmt.Errorf("decode %s %s: %w", gr, v.Key, err)
+	}
+	return obj, nil
+}
