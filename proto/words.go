@@ -53,6 +53,7 @@ const (
 
 // Rule is a table whose content decides on writes, and which of its changes count.
 type Rule struct {
+	Bit   uint32
 	Table string
 	Scope RuleScope
 }
@@ -83,29 +84,29 @@ const (
 	RuleServiceAccounts
 )
 
-// Rules are what the bits of Write.rules stand for, lowest bit first.
+// Rules are what the bits of Write.rules stand for: of bit 1<<i the rule at i.
 var Rules = [...]Rule{
-	{"roles.rbac.authorization.k8s.io", RuleOfNamespace},
-	{"clusterroles.rbac.authorization.k8s.io", RuleOfCluster},
-	{"rolebindings.rbac.authorization.k8s.io", RuleOfNamespace},
-	{"clusterrolebindings.rbac.authorization.k8s.io", RuleOfCluster},
-	{"mutatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
-	{"validatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
-	{"validatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
-	{"validatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
-	{"mutatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
-	{"mutatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
-	{"customresourcedefinitions.apiextensions.k8s.io", RuleOfCluster},
-	{"namespaces", RuleOfName},
-	{"limitranges", RuleOfNamespace},
-	{"resourcequotas", RuleOfNamespace},
-	{"quorate/admission-suspensions", RuleOfCluster},
-	{"priorityclasses.scheduling.k8s.io", RuleOfCluster},
-	{"storageclasses.storage.k8s.io", RuleOfCluster},
-	{"ingressclasses.networking.k8s.io", RuleOfCluster},
-	{"runtimeclasses.node.k8s.io", RuleOfCluster},
-	{"volumeattributesclasses.storage.k8s.io", RuleOfCluster},
-	{"serviceaccounts", RuleOfNamespace},
+	{RuleRoles, "roles.rbac.authorization.k8s.io", RuleOfNamespace},
+	{RuleClusterRoles, "clusterroles.rbac.authorization.k8s.io", RuleOfCluster},
+	{RuleRoleBindings, "rolebindings.rbac.authorization.k8s.io", RuleOfNamespace},
+	{RuleClusterRoleBindings, "clusterrolebindings.rbac.authorization.k8s.io", RuleOfCluster},
+	{RuleMutatingWebhooks, "mutatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleValidatingWebhooks, "validatingwebhookconfigurations.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleValidatingPolicies, "validatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleValidatingPolicyBindings, "validatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleMutatingPolicies, "mutatingadmissionpolicies.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleMutatingPolicyBindings, "mutatingadmissionpolicybindings.admissionregistration.k8s.io", RuleOfCluster},
+	{RuleCustomResourceDefinitions, "customresourcedefinitions.apiextensions.k8s.io", RuleOfCluster},
+	{RuleNamespaces, "namespaces", RuleOfName},
+	{RuleLimitRanges, "limitranges", RuleOfNamespace},
+	{RuleResourceQuotas, "resourcequotas", RuleOfNamespace},
+	{RuleAdmissionSuspensions, "quorate/admission-suspensions", RuleOfCluster},
+	{RulePriorityClasses, "priorityclasses.scheduling.k8s.io", RuleOfCluster},
+	{RuleStorageClasses, "storageclasses.storage.k8s.io", RuleOfCluster},
+	{RuleIngressClasses, "ingressclasses.networking.k8s.io", RuleOfCluster},
+	{RuleRuntimeClasses, "runtimeclasses.node.k8s.io", RuleOfCluster},
+	{RuleVolumeAttributesClasses, "volumeattributesclasses.storage.k8s.io", RuleOfCluster},
+	{RuleServiceAccounts, "serviceaccounts", RuleOfNamespace},
 }
 
 // AllRules has the bits of all Rules.
