@@ -102,7 +102,7 @@ test-deps:
 # The tests of whole systems, a package for each subject. Those that measure times and
 # memory run one after the other, with nothing else beside them; of the others the longest
 # begin. All run the one program that `build` has built.
-SUBJECTS := $(addprefix ./test/,kubectl reads access commands members writes conformance clientgo)
+SUBJECTS := $(addprefix ./test/,kubectl reads access commands members writes conformance golden clientgo)
 MEASURED := $(addprefix ./test/,definitions faults hostile watches)
 
 # The modules of their own do without the race detector: what they drive is tested
@@ -142,6 +142,11 @@ bin/etcd: tools/peers/go.mod
 
 bin/kube-apiserver: tools/peers/go.mod
 	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/kube-apiserver
+
+# What changed is what git diff shows: nothing, unless a story or the version of tools/peers did.
+.PHONY: golden
+golden: peers ## Record kube-apiserver's answers to the stories of test/golden again (10 minutes to build)
+	go run ./test/golden -record test/golden/testdata/*.txt
 
 .PHONY: bench-peers
 bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)

@@ -162,6 +162,7 @@ var rooms = map[string]room{
 	"test/conformance": {},
 	"test/definitions": {},
 	"test/faults":      {},
+	"test/golden":      {},
 	"test/hostile":     {},
 	"test/kubectl":     {},
 	"test/members":     {},

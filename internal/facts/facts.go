@@ -22,9 +22,21 @@ import (
 // need not be complete.
 func Compare(t testing.TB, upstreamFile, differencesFile string, ours []string) {
 	t.Helper()
-	diffs := differences(t, differencesFile)
+	for _, problem := range Problems(t, lines(t, upstreamFile), differencesFile, ours) {
+		t.Error(problem)
+	}
+}
+
+// Problems is what Compare reports, of upstream's lines themselves. Without a file there are no
+// differences.
+func Problems(t testing.TB, upstreams []string, differencesFile string, ours []string) (problems []string) {
+	t.Helper()
+	var diffs []*difference
+	if differencesFile != "" {
+		diffs = differences(t, differencesFile)
+	}
 	upstream := map[string]bool{}
-	for _, l := range lines(t, upstreamFile) {
+	for _, l := range upstreams {
 		upstream[l] = true
 	}
 	mine := map[string]bool{}
@@ -40,16 +52,17 @@ func Compare(t testing.TB, upstreamFile, differencesFile string, ours []string) 
 		}
 		slices.Sort(missing)
 		for _, l := range missing {
-			t.Errorf("%s %s", sign, l)
+			problems = append(problems, sign+" "+l)
 		}
 	}
 	report("-", upstream, mine)
 	report("+", mine, upstream)
 	for _, d := range diffs {
 		if !d.used {
-			t.Errorf("%s: nothing differs by %q any more", differencesFile, d)
+			problems = append(problems, fmt.Sprintf("%s: nothing differs by %q any more", differencesFile, d))
 		}
 	}
+	return problems
 }
 
 type difference struct {

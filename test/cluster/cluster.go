@@ -42,9 +42,19 @@ const Nonvoters = "nonvoters="
 // logs are shown.
 func Start(t testing.TB, nodes int, settings ...string) *Cluster {
 	t.Helper()
-	c, err := launch(nodes, settings)
+	c, err := TryStart(t, nodes, settings...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return c
+}
+
+// TryStart is Start of a cluster that may not start.
+func TryStart(t testing.TB, nodes int, settings ...string) (*Cluster, error) {
+	t.Helper()
+	c, err := launch(nodes, settings)
+	if err != nil {
+		return nil, err
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -54,7 +64,7 @@ func Start(t testing.TB, nodes int, settings ...string) *Cluster {
 			t.Error(err)
 		}
 	})
-	return c
+	return c, nil
 }
 
 // launch starts a cluster that somebody else ends.

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/internal/facts"
+	"github.com/quorate/quorate/test/cluster"
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// TestGolden tells the stories of testdata to Quorate, each to a node of its own, and holds its
+// answers against those of kube-apiserver.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stories []*story
+	for _, file := range files {
+		if text, ok := strings.CutSuffix(file, differencesSuffix); ok {
+			if _, err := os.Stat(text + ".txt"); err != nil {
+				t.Errorf("%s: the differences of which story? %v", file, err)
+			}
+			continue
+		}
+		s, err := readStory(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stories = append(stories, s)
+	}
+	if len(stories) == 0 {
+		t.Fatal("there are no stories")
+	}
+	for _, s := range stories {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			want := answersOf(t, s)
+			problems := holdAgainst(t, s, want)
+			switch {
+			case s.notYet == "":
+				for _, p := range problems {
+					t.Error(p)
+				}
+			case len(problems) == 0:
+				t.Errorf("it holds today: take the line @not-yet out of %s", s.file)
+			default:
+				t.Logf("not yet: %s: %d differences, the first is %s", s.notYet, len(problems), problems[0])
+			}
+		})
+	}
+}
+
+// answersOf reads what kube-apiserver answered to a story as it is now.
+func answersOf(t *testing.T, s *story) []block {
+	t.Helper()
+	raw, err := os.ReadFile(s.golden())
+	if err != nil {
+		t.Fatalf("%v: go run ./test/golden -record test/golden/%s", err, s.file)
+	}
+	blocks, err := decode(string(raw))
+	if err != nil {
+		t.Fatalf("%s: %v", s.golden(), err)
+	}
+	var names []string
+	for _, b := range blocks {
+		names = append(names, b.Name)
+	}
+	if !slices.Equal(names, s.recorded) {
+		t.Fatalf("%s has answers to %q, %s has the requests %q: go run ./test/golden -record test/golden/%s", s.golden(), names, s.file, s.recorded, s.file)
+	}
+	return blocks
+}
+
+// holdAgainst tells a story to Quorate, and says what is otherwise than wanted.
+func holdAgainst(t *testing.T, s *story, want []block) []string {
+	t.Helper()
+	got, err := tell(t, s)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	wantLines, err := lines(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, err := lines(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	differences := strings.TrimSuffix(s.file, ".txt") + differencesSuffix
+	if _, err := os.Stat(differences); errors.Is(err, os.ErrNotExist) {
+		differences = ""
+	}
+	problems := facts.Problems(t, wantLines, differences, gotLines)
+	// Beside each other what was wanted and what came instead.
+	slices.SortStableFunc(problems, func(a, b string) int { return strings.Compare(whatDiffers(a), whatDiffers(b)) })
+	return problems
+}
+
+// whatDiffers is the request and the field of a problem "SIGN REQUEST PATH VALUE".
+func whatDiffers(problem string) string {
+	fields := strings.Fields(problem)
+	return strings.Join(fields[min(1, len(fields)):min(3, len(fields))], " ")
+}
+
+// tell tells a story to a node of Quorate.
+func tell(t *testing.T, s *story) ([]block, error) {
+	t.Helper()
+	hooks, err := startWebhooks(s.webhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hooks.close()
+	dir, err := os.MkdirTemp(cluster.RunDir(), "golden-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags, err := s.serverFlags(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.TryStart(t, 1, flags...)
+	if err != nil {
+		return nil, err
+	}
+	n := c.Nodes()[0]
+	return s.play(t.Context(), &server{url: n.API, client: n.HTTP(t), audit: &auditLog{path: auditPath(dir)}}, hooks)
+}
