@@ -91,7 +91,7 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "k8s.io/kubernetes v" + version + "\n"; !strings.Contains(string(mod), want) {
+	if want := "k8s.io/kubernetes v" + version; !strings.Contains(string(mod), want) {
 		t.Errorf("tools/peers/go.mod does not have %q", want)
 	}
 }
