@@ -36,10 +36,12 @@ const (
 	// IgnoredCondition applies writes whose condition does not hold. On one node alone
 	// it makes that node's state another than the others'.
 	IgnoredCondition Bug = "condition-ignored"
+	// StaleRules applies writes though the rules that they were decided by have changed.
+	StaleRules Bug = "rules-not-checked"
 )
 
 // All are the bugs that can be planted.
 var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
-	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition,
+	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition, StaleRules,
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -58,7 +59,7 @@ func (r *ruleTables) note(t *Table, at proto.Revision) {
 func (s *State) rulesChanged(w *proto.Write, index proto.Revision) bool {
 	at := proto.Revision(w.DecidedAt)
 	switch {
-	case at == 0:
+	case at == 0 || planted.On(planted.StaleRules):
 		return false
 	case at < s.Floor(), at >= index: // what changed may be forgotten; no node can have seen that
 		return true

@@ -26,6 +26,7 @@ func All(h *history.History) *Verdict {
 	bounds := j.sweep(points, true)
 	j.linearizable()
 	j.watches(bounds)
+	j.rules()
 	j.states()
 	j.count()
 	slices.SortStableFunc(j.v.Violations, func(a, b Violation) int {

@@ -12,6 +12,9 @@
 // porcupine, which knows a model of the store and nothing of the log: per key, and
 // as a whole while the history is small.
 //
+// Writes that were decided by rules are judged apart (rules.go): they are in tables of
+// their own.
+//
 // Times are closed intervals: operations that touch in one instant are
 // concurrent, except those of one client, which stand in their order.
 package check

@@ -63,6 +63,9 @@ const (
 	WatchExpired   = "watch/expired"   // 410 only below the floor
 	WatchError     = "watch/error"     // no other errors in the stream
 
+	RuleStale = "rules/stale" // a write that began after a rule was acknowledged is decided by it
+	RuleOrder = "rules/order" // no write takes effect behind a change of the rule that it was decided by
+
 	StateHash = "state/hash" // equal revisions, equal states
 )
 
@@ -72,6 +75,9 @@ type Counts struct {
 	Ops    map[history.Kind]map[history.Outcome]int `json:"ops"`
 	Reads  map[history.Mode]int                     `json:"reads"` // that were answered
 	Faults map[string]int                           `json:"faults"`
+
+	Decided int `json:"decided"` // writes that took effect by a rule
+	Changed int `json:"changed"` // rules
 
 	Unknown   int `json:"unknown"`   // writes with unknown outcome …
 	Happened  int `json:"happened"`  // … of which the log holds these
@@ -153,6 +159,8 @@ func (c *Counts) Add(o *Counts) {
 	for kind, n := range o.Faults {
 		c.countFault(kind, n)
 	}
+	c.Decided += o.Decided
+	c.Changed += o.Changed
 	c.Unknown += o.Unknown
 	c.Happened += o.Happened
 	c.Log += o.Log
@@ -214,6 +222,9 @@ func (v *Verdict) Write(w io.Writer) {
 	c := &v.Counts
 	fmt.Fprintf(w, "runs %d, operations %d (%s), unknown outcomes %d (%d happened)\n",
 		c.Runs, c.Operations(), outcomes(c), c.Unknown, c.Happened)
+	if c.Decided > 0 {
+		fmt.Fprintf(w, "writes decided by rules %d, changes of rules %d\n", c.Decided, c.Changed)
+	}
 	fmt.Fprintf(w, "watches %d, events %d, bookmarks %d, forced relists %d, overtaken by a floor moved on purpose %d\n", c.Watches, c.Events, c.Bookmarks, c.Relists, c.Overtaken)
 	fmt.Fprintf(w, "faults %s\n", tally(c.Faults))
 	fmt.Fprintf(w, "lost acknowledged writes %d, stale Most Recent reads %d, events duplicated %d, missing %d, misordered %d\n",

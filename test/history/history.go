@@ -163,6 +163,24 @@ func (f *Fault) Restarts() bool {
 	return false
 }
 
+// Decision is a change of a rule, or a write that was decided by one. The rules and these
+// writes are in tables of their own: neither is in Ops or Log.
+type Decision struct {
+	Client int           `json:"client"`
+	Node   string        `json:"node"`
+	Call   time.Duration `json:"call"`
+	Return time.Duration `json:"return"`
+	// Rule is the rule's name; Change says that it was changed.
+	Rule   string `json:"rule"`
+	Change bool   `json:"change,omitempty"`
+	// By is the revision of the rule that the write was decided by when it was proposed
+	// last; 0 if there was none.
+	By      uint64  `json:"by,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	// Revision of what was written, if that is OK.
+	Revision uint64 `json:"rv,omitempty"`
+}
+
 // Entry is a version in the log of the cluster: what really happened.
 type Entry struct {
 	Item
@@ -184,7 +202,10 @@ type History struct {
 	Seed    uint64  `json:"seed,omitempty"`
 	Ops     []Op    `json:"ops"`
 	Watches []Watch `json:"watches"`
-	Faults  []Fault `json:"faults"`
+	// Decisions are in no order.
+	Decisions []Decision `json:"decisions,omitempty"`
+
+	Faults []Fault `json:"faults"`
 	// Log holds every version after LogFrom in order, as one node tells it at the end;
 	// empty if the run could not keep it all. Everything in it was written by one of
 	// Ops, so set-up is recorded as well. The value of a deleted entry is the last one, or "".

@@ -25,6 +25,8 @@ type Expectation struct {
 //	op c2 n2 get a Any 0..10 refused 404 stale=5
 //	op c2 n2 list Exact asked=4 0..10 ok @4 a=1@4
 //	op c2 n2 list Exact asked=4 prefix=a limit=1 after=a more 0..10 ok @4 a=1@4
+//	rule c1 n1 quota 0..10 ok @4                 the rule of that name was changed
+//	decided c2 n2 quota by=4 20..30 ok @5        a write was decided by its version 4
 //	watch c3 n1 0..100 from=4 bookmarks prefix=a selector=1
 //	watch c3 n1 0..100 unset initial bookmarks
 //	  12 ADDED a=1@4
@@ -83,6 +85,8 @@ func (p *parser) line() (err error) {
 		return p.log()
 	case "op":
 		return p.op()
+	case "rule", "decided":
+		return p.decision(w == "rule")
 	case "watch":
 		return p.watch()
 	case "fault":
@@ -235,6 +239,30 @@ func (p *parser) answer(o *Op) error {
 		}
 	}
 	return nil
+}
+
+func (p *parser) decision(change bool) (err error) {
+	d := Decision{Change: change}
+	if d.Client, err = client(p.next()); err != nil {
+		return err
+	}
+	d.Node, d.Rule = p.next(), p.next()
+	for len(p.words) > 0 && err == nil {
+		w := p.next()
+		name, arg, _ := strings.Cut(w, "=")
+		switch {
+		case name == "by":
+			d.By, err = strconv.ParseUint(arg, 10, 64)
+		case strings.Contains(w, ".."):
+			d.Call, d.Return, err = span(w)
+		case strings.HasPrefix(w, "@"):
+			d.Revision, err = strconv.ParseUint(w[1:], 10, 64)
+		default:
+			d.Outcome = Outcome(w)
+		}
+	}
+	p.h.Decisions = append(p.h.Decisions, d)
+	return err
 }
 
 func (p *parser) watch() (err error) {

@@ -62,12 +62,21 @@ func request(ctx context.Context, q wire.Request) *http.Request {
 // call makes a request and waits for the whole answer. Errors: wire.ErrNotSent (nobody
 // listens), errLost.
 func (s *seat) call(ctx context.Context, q wire.Request) (wire.Answer, error) {
+	w := &recorder{header: http.Header{}}
+	if err := s.ask(ctx, func(ctx context.Context, n *node) { n.api.ServeHTTP(w, request(ctx, q)) }); err != nil {
+		return wire.Answer{}, err
+	}
+	return wire.Answer{Code: w.code, Header: w.header, Body: w.buf.Bytes()}, nil
+}
+
+// ask has the seat's process do something for a client that waits for it. Errors:
+// wire.ErrNotSent (nobody listens), errLost: it may go on without the client.
+func (s *seat) ask(ctx context.Context, do func(context.Context, *node)) error {
 	time.Sleep(clientDelay)
 	n := s.running()
 	if n == nil {
-		return wire.Answer{}, wire.ErrNotSent
+		return wire.ErrNotSent
 	}
-	w := &recorder{header: http.Header{}}
 	done := make(chan struct{})
 	ctx, cancel := n.until(ctx)
 	defer cancel()
@@ -75,19 +84,19 @@ func (s *seat) call(ctx context.Context, q wire.Request) (wire.Answer, error) {
 		defer close(done)
 		// The client may give up meanwhile: the request is in the buffer all the same.
 		n.awake()
-		n.api.ServeHTTP(w, request(ctx, q))
+		do(ctx, n)
 		n.awake()
 	})
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return wire.Answer{}, errLost
+		return errLost
 	}
 	time.Sleep(clientDelay)
 	if n.ended() {
-		return wire.Answer{}, errLost
+		return errLost
 	}
-	return wire.Answer{Code: w.code, Header: w.header, Body: w.buf.Bytes()}, nil
+	return nil
 }
 
 // until returns a context that ends with ctx, and with the process.

@@ -52,7 +52,9 @@
 //     machines with slow timers instead: twenty times the election timeout and lease.
 //   - The membership manager: changes are made by calls of the store, those of addresses
 //     too.
-//   - Clients: they call the handler; their links never fail.
+//   - Clients: they call the handler; their links never fail. Those that change rules, and
+//     those whose writes rules decide on, stand for nodes that authorize and admit: they take
+//     their decisions by the state of a node, and propose to its store.
 //
 // # What is not here
 //

@@ -17,6 +17,8 @@ type profile struct {
 	nonvoters int
 	clients   int
 	watchers  int
+	// deciders make writes that are decided by rules; the first changes the rules.
+	deciders  int
 	length    time.Duration // of the faults
 	think     time.Duration // mean pause of a client
 	watchLife time.Duration // 0.5 to 1.5 of it, then the client cuts a watch
@@ -102,6 +104,10 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 		// A leader that nobody writes to while it is cut off, so that its log has no
 		// entries of its own.
 		p.think, p.length = ms(400, 1200), ms(9000, 14000)
+	}
+	if provokes := f.name == "deposed" || f.name == "moved" || f.name == "behind"; !provokes {
+		// There, what logs hold is chosen with care.
+		p.deciders = 3
 	}
 	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
 		p.slow = 1

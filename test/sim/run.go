@@ -75,6 +75,12 @@ func (c *cluster) play(seed uint64) *history.History {
 		clients[i] = k
 		clientTasks.Go(func() { k.run(clientsEnd) })
 	}
+	deciders := make([]*decider, c.profile.deciders)
+	for i := range deciders {
+		d := &decider{c: c, rng: rand.New(rand.NewPCG(seed, uint64(300+i))), id: 31 + i, changes: i == 0}
+		deciders[i] = d
+		clientTasks.Go(func() { d.run(clientsEnd) })
+	}
 	watchers := make([]*watcher, c.profile.watchers)
 	for i := range watchers {
 		w := newWatcher(c, 51+i, rand.New(rand.NewPCG(seed, uint64(200+i))), watchersEnd)
@@ -101,6 +107,9 @@ func (c *cluster) play(seed uint64) *history.History {
 		h.Ops = append(h.Ops, k.Ops...)
 	}
 	slices.SortStableFunc(h.Ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
+	for _, d := range deciders {
+		h.Decisions = append(h.Decisions, d.did...)
+	}
 	for _, w := range watchers {
 		h.Watches = append(h.Watches, w.Watches...)
 		h.Relists += w.relists

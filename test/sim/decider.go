@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/test/history"
+	"github.com/quorate/quorate/test/wire"
+)
+
+// rule is something that decides on writes: a key, and how a write names it.
+type rule struct {
+	table string
+	bits  uint32
+	value string
+}
+
+// rules are one of those that every write may have, and one of those that few have.
+var rules = []rule{
+	{"limitranges", proto.RuleLimitRanges, `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"rule","namespace":"sim"}}`},
+	{"sim/rules", 0, "a parameter"},
+}
+
+const (
+	ruleKey      = "sim/rule"
+	decidedTable = "sim/decided"
+)
+
+// at is the revision of the rule in a state, 0 if it is not there.
+func (r *rule) at(state *mvcc.State) (proto.Revision, error) {
+	t := state.Table(r.table)
+	if t == nil {
+		return 0, nil
+	}
+	v, err := t.Get(ruleKey, state.Applied())
+	if v == nil || err != nil {
+		return 0, err
+	}
+	return v.Revision, nil
+}
+
+// decider changes rules, or makes writes that are decided by them: what a node does for
+// a client when it authorizes and admits, without what it decides.
+type decider struct {
+	c       *cluster
+	rng     *rand.Rand
+	id      int
+	changes bool
+	did     []history.Decision
+}
+
+func (d *decider) run(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		time.Sleep(time.Duration(d.rng.ExpFloat64() * float64(d.c.profile.think)))
+		if s := d.c.anySeat(d.rng); s != nil && !s.isDrained() {
+			d.step(s)
+		}
+	}
+}
+
+// step makes one write through a node.
+func (d *decider) step(s *seat) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	i := d.rng.IntN(len(rules))
+	r := &rules[i]
+	op := history.Decision{Client: d.id, Node: s.name, Rule: r.table, Change: d.changes, Call: d.c.now(), Outcome: history.Unknown}
+	// What it takes to decide: webhooks, for one.
+	takes := time.Duration(d.rng.Int64N(int64(60 * time.Millisecond)))
+	key := fmt.Sprint("sim/", d.rng.IntN(20))
+	var done history.Decision // by the node, which may outlive the client's patience
+	err := s.ask(ctx, func(ctx context.Context, n *node) {
+		done = op
+		decide := func() (*proto.Write, error) {
+			if d.changes {
+				return &proto.Write{Table: r.table, Key: ruleKey, Op: proto.Op_OP_PUT, Value: []byte(r.value)}, nil
+			}
+			state := n.store.State()
+			at := state.Applied()
+			by, err := r.at(state)
+			if err != nil {
+				return nil, err
+			}
+			done.By = uint64(by)
+			w := &proto.Write{
+				Table: decidedTable, Key: key, Op: proto.Op_OP_PUT, Value: []byte(by.String()),
+				DecidedAt: uint64(at), Rules: r.bits,
+			}
+			if r.bits == 0 {
+				w.RuleRanges = []*proto.RuleRange{{Table: r.table, Prefix: ruleKey}}
+			}
+			return w, sleep(ctx, takes)
+		}
+		v, outcome, err := storage.Updater{Store: n.store}.Insert(ctx, decide)
+		if err == nil && outcome == proto.Outcome_OUTCOME_APPLIED {
+			done.Outcome, done.Revision = history.OK, uint64(v.Revision)
+		}
+	})
+	switch {
+	case errors.Is(err, wire.ErrNotSent):
+		return
+	case err == nil:
+		op = done
+	}
+	op.Return = d.c.now()
+	if op.Outcome == history.Unknown {
+		op.Return = history.Forever
+	}
+	d.did = append(d.did, op)
+}
