@@ -26,9 +26,10 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		w.RequestId = make([]byte, proto.RequestIDSize)
 		rand.Read(w.RequestId)
 	}
-	cluster, _ := s.Features()
-	mvcc.WithoutRules(w, cluster)
 	err := mvcc.Validate(w)
+	if err == nil {
+		err = s.forCluster(ctx, w)
+	}
 	var r mvcc.Result
 	if err == nil {
 		r, err = s.proposeRemembered(ctx, w)

@@ -53,12 +53,8 @@ type featureTable struct {
 }
 
 // WithoutRules takes off a write what clusters that speak less than feature version 3 do
-// not know: by which rules it was decided. It is applied unchecked then, as before.
-func WithoutRules(w *proto.Write, cluster uint32) {
-	if cluster < features.Parts["quorate.v1.Write.decided_at"] {
-		w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil
-	}
-}
+// not know, and what it can do without: by which rules it was decided.
+func WithoutRules(w *proto.Write) { w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil }
 
 // Needs returns the feature version that a cluster must speak before an entry may be in
 // its log. It looks at every field, so it is for the time in which a cluster speaks less
