@@ -70,6 +70,10 @@ func (a *Attributes) GetOperationOptions() runtime.Object {
 	return nil
 }
 
+// Forbidden is a refusal in upstream's words: 403, of the object by its name. What is
+// forbidden already stays as it is.
+func (a *Attributes) Forbidden(err error) error { return admission.NewForbidden(a, err) }
+
 // GetUserInfo is User.
 func (a *Attributes) GetUserInfo() user.Info {
 	if a.User == nil {

@@ -13,15 +13,13 @@ type Unenforced struct {
 	Warning string `json:"warning"`
 	// Labels is a prefix of names of labels.
 	Labels string `json:"labels,omitempty"`
-	// Annotation is the name of one whose value is "true".
-	Annotation string `json:"annotation,omitempty"`
 	// Fields are dotted paths, of which one is not empty.
 	Fields []string `json:"fields,omitempty"`
 }
 
 // concerns reports whether an object is meant.
 func (u *Unenforced) concerns(obj map[string]any) bool {
-	if u.Labels == "" && u.Annotation == "" && len(u.Fields) == 0 {
+	if u.Labels == "" && len(u.Fields) == 0 {
 		return true
 	}
 	metadata, _ := obj["metadata"].(map[string]any)
@@ -31,9 +29,6 @@ func (u *Unenforced) concerns(obj map[string]any) bool {
 				return true
 			}
 		}
-	}
-	if annotations, _ := metadata["annotations"].(map[string]any); u.Annotation != "" && annotations[u.Annotation] == "true" {
-		return true
 	}
 	for _, path := range u.Fields {
 		at := any(obj)

@@ -29,8 +29,7 @@ func TestUnheeded(t *testing.T) {
 		{"RuntimeClass", `{"handler":"h"}`, false},
 		{"RuntimeClass", `{"handler":"h","scheduling":{}}`, true},
 		{"RuntimeClass", `{"handler":"h","overhead":{}}`, true},
-		{"IngressClass", `{"metadata":{"annotations":{"ingressclass.kubernetes.io/is-default-class":"false"}}}`, false},
-		{"IngressClass", `{"metadata":{"annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}`, true},
+		{"IngressClass", `{"metadata":{"annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}`, false}, // a plugin sets it
 		{"ConfigMap", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, false},
 		{"NetworkPolicy", `{}`, false}, // upstream leaves it to others as well
 	} {

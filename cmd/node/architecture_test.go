@@ -82,7 +82,7 @@ var rooms = map[string]room{
 	}, direct: noHTTP, reach: noRaft},
 	// It puts together what operations need without a server: with a request, it would test that, too.
 	"apiserver/objects/objectstest": {ours: []string{
-		"proto", "consistency", "raftstore/memstore", "raftstore/mvcc", "apiserver/auth", "apiserver/builtin", "apiserver/builtin/service",
+		"proto", "consistency", "raftstore/memstore", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/auth", "apiserver/builtin", "apiserver/builtin/service",
 		"apiserver/codec", "apiserver/crd", "apiserver/kinds", "apiserver/objects", "apiserver/patch", "apiserver/rbac", "apiserver/request",
 		"apiserver/status", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft, tests: true},
@@ -99,7 +99,10 @@ var rooms = map[string]room{
 	// What plugins read: rows of this node's state, and no way to write them.
 	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
-	"apiserver/admission/plugins": {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/defaultclass":      {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.

@@ -47,6 +47,11 @@ type plugin struct {
 	reason string
 }
 
+// simple makes a plugin that has no configuration.
+func simple(f func(e *env) admission.Plugin) func(*env, io.Reader) (admission.Plugin, error) {
+	return func(e *env, _ io.Reader) (admission.Plugin, error) { return f(e), nil }
+}
+
 // ErrUnknown is an unknown name in a flag.
 var ErrUnknown = errors.New("no such admission plugin")
 

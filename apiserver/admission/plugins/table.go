@@ -1,5 +1,12 @@
 package plugins
 
+import (
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/claimresize"
+	"github.com/quorate/quorate/apiserver/admission/defaultclass"
+	"github.com/quorate/quorate/apiserver/admission/storageprotection"
+)
+
 // table has all plugins in the order in which they are asked: upstream's
 // (pkg/kubeapiserver/options/plugins.go). Mutators come before validators whatever their place.
 var table = []plugin{
@@ -21,17 +28,17 @@ var table = []plugin{
 	{name: "PodTolerationRestriction"},
 	{name: "EventRateLimit"},
 	{name: "ExtendedResourceToleration"},
-	{name: "DefaultStorageClass", on: true},
-	{name: "StorageObjectInUseProtection", on: true},
+	{name: "DefaultStorageClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Storage(e.state, e.Log) })},
+	{name: "StorageObjectInUseProtection", on: true, make: simple(func(*env) admission.Plugin { return storageprotection.New() })},
 	{name: "PodGroupProtection", on: true, reason: "the feature gate is off by default in 1.36"},
 	{name: "OwnerReferencesPermissionEnforcement"},
-	{name: "PersistentVolumeClaimResize", on: true},
+	{name: "PersistentVolumeClaimResize", on: true, make: simple(func(e *env) admission.Plugin { return claimresize.New(e.state) })},
 	{name: "RuntimeClass", on: true},
 	{name: "CertificateApproval", on: true},
 	{name: "CertificateSigning", on: true},
 	{name: "ClusterTrustBundleAttest", on: true},
 	{name: "CertificateSubjectRestriction", on: true},
-	{name: "DefaultIngressClass", on: true},
+	{name: "DefaultIngressClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Ingress(e.state, e.Log) })},
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels", on: true},
 	{name: "PodGroupWorkloadExists", on: true, reason: "the feature gate is off by default in 1.36"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/builtin/service"
@@ -21,6 +22,7 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 const (
@@ -39,6 +41,8 @@ type Options struct {
 	// Kinds is what some kinds need besides the store. Its Roles are always those in the store;
 	// the default of its addresses and node ports is that of a server.
 	Kinds builtin.Config
+	// Admission are the plugins that are asked of every write, made for the store. Nil: none are.
+	Admission func(store view.Store, authorizer auth.Authorizer) []admission.Named
 	// Now is the time that objects get. Nil: it is noon of January 1, 2026.
 	Now func() time.Time
 }
@@ -86,8 +90,12 @@ func NewStore(t testing.TB, o Options) *Store {
 	if o.Now == nil {
 		o.Now = func() time.Time { return noon }
 	}
+	var chain admission.Interface
+	if o.Admission != nil {
+		chain = admission.NewChain(o.Admission(lag, o.Authorizer), nil)
+	}
 	return &Store{Memory: mem, Definitions: definitions, lag: lag, Store: objects.NewStore(objects.Config{
-		Storage: lag, Reads: reads{reader, lag}, Kinds: definitions.Current, Authorizer: o.Authorizer,
+		Storage: lag, Reads: reads{reader, lag}, Kinds: definitions.Current, Authorizer: o.Authorizer, Admission: chain,
 		Strategies: builtin.Strategies(o.Kinds), Custom: &builtin.Custom, WatchTable: lag.watchTable,
 		Life: life, GarbageCollector: true, EventTTL: time.Hour, MaxObject: maxObject, MaxWrite: 10 * time.Second,
 		Retried: func(*request.Kind) {}, Panicked: func(k *request.Kind) { t.Errorf("a panic: %v", k) }, Log: log, Now: o.Now,

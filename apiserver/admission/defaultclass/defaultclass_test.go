@@ -1,0 +1,60 @@
+package defaultclass_test
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/defaultclass"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/objects/objectstest"
+	"github.com/quorate/quorate/raftstore/view"
+)
+
+// TestOperations: each object is a second newer than the one before.
+func TestOperations(t *testing.T) {
+	var calls atomic.Int64
+	o := options()
+	o.Now = func() time.Time { return time.Unix(1767268800+calls.Add(1), 0) }
+	objectstest.Run(t, "testdata/classes.txt", o)
+}
+
+// TestSameSecond: all classes are equally old.
+func TestSameSecond(t *testing.T) { objectstest.Run(t, "testdata/same-second.txt", options()) }
+
+func options() objectstest.Options {
+	return objectstest.Options{Admission: func(s view.Store, _ auth.Authorizer) []admission.Named {
+		log := slog.New(slog.DiscardHandler)
+		return []admission.Named{
+			{Name: "DefaultStorageClass", Plugin: defaultclass.Storage(state.New(s), log)},
+			{Name: "DefaultIngressClass", Plugin: defaultclass.Ingress(state.New(s), log)},
+		}
+	}}
+}
+
+// TestConsulted: a plugin that has looked says so, also if there was no class.
+func TestConsulted(t *testing.T) {
+	c := objectstest.NewCase(t, objectstest.Options{})
+	p := defaultclass.Storage(state.New(c.Memory), slog.New(slog.DiscardHandler))
+	for _, x := range []struct {
+		name   string
+		spec   map[string]any
+		looked bool
+	}{
+		{"without a class", map[string]any{}, true},
+		{"with a class", map[string]any{"storageClassName": "a"}, false},
+		{"with the class that is none", map[string]any{"storageClassName": ""}, false},
+	} {
+		a := admission.Attributes{Operation: admission.Create, Object: map[string]any{"metadata": map[string]any{}, "spec": x.spec}}
+		a.Resource.Version, a.Resource.Resource = "v1", "persistentvolumeclaims"
+		if err := p.Admit(t.Context(), &a); err != nil {
+			t.Fatalf("%s: %v", x.name, err)
+		}
+		if rules, _ := a.Decided(); (rules != 0) != x.looked {
+			t.Errorf("%s: rules %b", x.name, rules)
+		}
+	}
+}
