@@ -27,6 +27,7 @@ func (c *call) authenticate() bool {
 	}
 	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
 	c.audited()
+	c.DecidedAt, c.Requester = c.s.cfg.Store.State().Applied(), c
 	if c.s.cfg.Roles != nil {
 		c.allowedBy = c.s.cfg.Roles.Mark()
 	}
@@ -47,7 +48,7 @@ func (c *call) impersonate() bool {
 	if c.audit.Event != nil {
 		c.audit.Impersonated(auditUser(u))
 	}
-	c.masked, c.User = &masked{c.User, as}, u
+	c.masked, c.User, c.Impersonated = &masked{c.User, as}, u, true
 	return true
 }
 

@@ -31,6 +31,11 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	if !roles.Changed(before) {
 		return nil
 	}
+	return c.AuthorizeAgain()
+}
+
+// AuthorizeAgain implements objects.Requester.
+func (c *call) AuthorizeAgain() error {
 	if c.masked != nil {
 		if _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
 			c.audit.Correct(annotationDecision, "forbid")

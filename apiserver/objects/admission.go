@@ -30,6 +30,7 @@ func (o *Op) admission() admission.Interface {
 func (o *Op) attributesOf(operation admission.Operation, obj, old tree.Object) *admission.Attributes {
 	a := &o.attributes
 	a.Reset()
+	o.refusedByPlugin = false
 	a.Operation, a.Kind, a.Resource, a.Subresource = operation, o.Resource.GVK(), o.Info.GVR(), o.Info.Subresource
 	a.Namespace, a.Name, a.User, a.DryRun = o.Info.ObjectNamespace, o.Info.Name, o.User, o.Options.IsDryRun()
 	a.FieldManager, a.FieldValidation = o.Options.FieldManager, o.Options.FieldValidation
@@ -50,10 +51,14 @@ func (o *Op) admit(obj, old tree.Object) error {
 	if old != nil {
 		a.Operation = admission.Update
 	}
+	var err error
 	if o.Subresource == nil || o.Subresource.Name != "scale" {
-		return chain.Admit(o.Context, a)
+		err = chain.Admit(o.Context, a)
+	} else {
+		err = o.admitScale(chain, a, obj, old)
 	}
-	return o.admitScale(chain, a, obj, old)
+	o.refusedByPlugin = err != nil
+	return err
 }
 
 // admitScale asks about the Scale that is written, and takes its replicas.
@@ -79,7 +84,9 @@ func (o *Op) admitFinal(obj, old tree.Object) error {
 	if o.Subresource != nil && o.Subresource.Name == "scale" {
 		a.Object = o.scaleOf(obj)
 	}
-	return chain.Validate(o.Context, a)
+	err := chain.Validate(o.Context, a)
+	o.refusedByPlugin = err != nil
+	return err
 }
 
 // admitDelete asks all plugins about the deletion of an object, as upstream does: with the

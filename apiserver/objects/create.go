@@ -23,7 +23,8 @@ import (
 const generateAttempts = 8
 
 // Create completes, validates and stores a decoded object that fits the
-// model. With generateName it tries several names.
+// model. With generateName it tries several names. Errors: ErrDecideAgain, and what is for
+// the client.
 func (o *Op) Create(obj tree.Object) (Written, error) {
 	meta, err := tree.Meta(obj)
 	if err != nil {
@@ -190,11 +191,12 @@ func newErrors(errs, others field.ErrorList) field.ErrorList {
 
 func (o *Op) createNamed(obj, meta tree.Object) (w Written, err error) {
 	defer func() { o.reconcileClaims(nil, w, err) }()
-	if err := o.complete(obj, nil, meta, nil); err != nil {
-		return Written{}, err
+	err = o.complete(obj, nil, meta, nil)
+	if err == nil {
+		err = o.admitFinal(obj, nil)
 	}
-	if err := o.admitFinal(obj, nil); err != nil {
-		return Written{}, err
+	if err != nil {
+		return Written{}, o.refused(err)
 	}
 	ch, err := o.EncodeChange(proto.Op_OP_PUT, obj)
 	if err != nil {
@@ -212,6 +214,9 @@ func (o *Op) insert(ch Change) (Written, error) {
 			return Written{}, err
 		}
 		err := o.refusedHere(key)
+		if err == nil && o.redecided == 0 && (race{o}).RulesStale() { // once: it need not be newer than now
+			err = o.again(&storage.RulesChangingError{Times: storage.MaxRulesChanged})
+		}
 		return Written{Object: ch.Object, Created: true}, err
 	}
 	if o.refusedHere(key) != nil {
@@ -231,6 +236,8 @@ func (o *Op) insert(ch Change) (Written, error) {
 		return Written{}, err
 	case outcome == proto.Outcome_OUTCOME_APPLIED:
 		return Written{Version: v, Object: ch.Object, Created: true}, nil
+	case outcome == proto.Outcome_OUTCOME_RULES_CHANGED:
+		return Written{}, o.again(&storage.RulesChangingError{Times: storage.MaxRulesChanged})
 	case outcome == proto.Outcome_OUTCOME_EXISTS:
 		there, err := o.Store.Current(o.Resource.Table(), key)
 		if err != nil {
@@ -277,7 +284,7 @@ func (o *Op) alreadyExists(there *mvcc.Version) error {
 // createGenerated tries several names. What the server generates may contain the
 // name, so each attempt begins with the object as it was sent.
 func (o *Op) createGenerated(sent tree.Object) (Written, error) {
-	for range generateAttempts {
+	for attempts := generateAttempts; attempts > 0; attempts-- {
 		obj, meta, err := tree.WithOwnMeta(sent)
 		if err != nil {
 			return Written{}, err
@@ -285,6 +292,10 @@ func (o *Op) createGenerated(sent tree.Object) (Written, error) {
 		meta["name"] = generatedName(tree.Text(meta, "generateName"))
 		o.Info.Name = tree.Text(meta, "name")
 		w, err := o.createNamed(obj, meta)
+		if errors.Is(err, ErrDecideAgain) {
+			attempts++ // the name was not taken
+			continue
+		}
 		if !apierrors.IsAlreadyExists(err) {
 			return w, err
 		}

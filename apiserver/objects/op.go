@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/proto"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -38,11 +39,22 @@ type Op struct {
 	Client bool
 	// applying is a server-side apply, which has tracked its fields itself.
 	applying bool
+	// DecidedAt is a revision that this node had applied before anything was decided: rules
+	// that have changed since may not have been seen. Zero: no rules count.
+	DecidedAt proto.Revision
+	// Impersonated says that the user is allowed what another one may impersonate.
+	Impersonated bool
+	// Requester is the request that the operation is for, nil if there is none.
+	Requester Requester
+	// redecided counts how often a create was decided again because of changed rules.
+	redecided int
 	// Event is the request's in the audit log; nil: nothing is recorded.
 	Event *audit.Event
 	// attributes are what plugins are asked about: a part of the operation, because a decision
 	// without any plugin must not cost an allocation.
 	attributes admission.Attributes
+	// refusedByPlugin says that a plugin has refused the last decision.
+	refusedByPlugin bool
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims
@@ -81,7 +93,7 @@ func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op
 // Listed is the same operation on one object of the collection that this one is for: an
 // operation of its own, with what it may claim and warn of.
 func (o *Op) Listed(namespace, name string) *Op {
-	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client, Event: o.Event}
+	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client, Event: o.Event, DecidedAt: o.DecidedAt, Impersonated: o.Impersonated, Requester: o.Requester}
 	one.Info.Name, one.Info.ObjectNamespace = name, namespace
 	return one
 }

@@ -50,7 +50,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	)
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
 	r := o.Store.updater
-	r.Retried = func() { o.Store.Retried(&o.Kind) }
+	r.Caller = race{o}
 	did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
 		ch, err = decide(cur)
 		if err != nil || ch.None || o.Options.IsDryRun() {
@@ -100,12 +100,14 @@ func (o *Op) Editable(cur *mvcc.Version) (old, obj, meta tree.Object, err error)
 
 // entry is a change as a log entry, without its condition.
 func (o *Op) entry(key string, ch *Change) *proto.Write {
-	return &proto.Write{
+	w := &proto.Write{
 		Table: o.Resource.Table(), Key: key, Op: ch.Op,
 		Value: ch.value, RevisionOffset: ch.offset,
 		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
 		RequestId: newRequestID(),
 	}
+	o.decided(w)
+	return w
 }
 
 func newRequestID() []byte {

@@ -5,7 +5,6 @@
 // The types to know:
 //
 //   - Updater.GuaranteedUpdate is the loop behind every verb that changes an object.
-//   - Updater.Insert is the loop behind a create.
 //   - Permanent marks a refusal that no newer state can take back.
 package storage
 
@@ -38,13 +37,22 @@ type Updater struct {
 	// Confirm returns when the local state includes every write that was
 	// acknowledged before the call.
 	Confirm func(ctx context.Context) error
-	// Retried, if set, is called for each write that lost a race.
-	Retried func()
-	// RulesChanged, if set, is called when a write was refused because rules that it was
-	// decided by have changed (OUTCOME_RULES_CHANGED), before it is decided again: what was
-	// decided before the loop, such as the authorization, has to be decided again too. Its
-	// error ends the loop. This node's state includes the change.
-	RulesChanged func(ctx context.Context) error
+	// Caller is whose decision it is. Nil: nobody is told, and no rules count.
+	Caller Caller
+}
+
+// Caller is told of what becomes of its decision, and knows by which rules it was made.
+type Caller interface {
+	// Retried is called for each write that lost a race.
+	Retried()
+	// RulesStale reports whether rules that the last decision was made by have changed since
+	// in this node's state, or may have. It is asked once the state was confirmed to be
+	// current, about decisions that are not written: refusals are not yesterday's either.
+	RulesStale() bool
+	// RulesChanged is called before a write is decided again because of changed rules: what
+	// was decided before the loop, such as the authorization, has to be decided again too.
+	// Its error ends the loop. This node's state includes the change.
+	RulesChanged(ctx context.Context) error
 }
 
 // Result is what GuaranteedUpdate did.
@@ -103,6 +111,12 @@ func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide
 			} else if now != cur {
 				continue
 			}
+			if r.Caller != nil && r.Caller.RulesStale() {
+				if err := r.Caller.RulesChanged(ctx); err != nil {
+					return Result{}, err
+				}
+				continue
+			}
 		}
 		switch {
 		case err != nil:
@@ -137,18 +151,18 @@ func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide
 // again prepares another round after a write that lost a race.
 func (r Updater) again(ctx context.Context, lost proto.Outcome, changed *int) error {
 	if lost == proto.Outcome_OUTCOME_RULES_CHANGED {
-		if *changed++; *changed == maxRulesChanged {
+		if *changed++; *changed == MaxRulesChanged {
 			return &RulesChangingError{Times: *changed}
 		}
 	}
-	if r.Retried != nil {
-		r.Retried()
+	if r.Caller != nil {
+		r.Caller.Retried()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if lost == proto.Outcome_OUTCOME_RULES_CHANGED && r.RulesChanged != nil {
-		return r.RulesChanged(ctx)
+	if lost == proto.Outcome_OUTCOME_RULES_CHANGED && r.Caller != nil {
+		return r.Caller.RulesChanged(ctx)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestOutdatedState(t *testing.T) {
 			r := storage.Updater{
 				Store:   l,
 				Confirm: func(context.Context) error { confirms++; l.behind = nil; return nil },
-				Retried: func() { retries++ },
+				Caller:  caller{retried: func() { retries++ }},
 			}
 			_, err := r.GuaranteedUpdate(t.Context(), "t", "k", func(cur *mvcc.Version) (*proto.Write, error) {
 				decided++
@@ -149,60 +149,98 @@ func TestRulesChange(t *testing.T) {
 		{name: "as often as may be", changes: 15, decided: 16, told: 15},
 		{name: "too often", changes: 100, err: &storage.RulesChangingError{Times: 16}, decided: 16, told: 15},
 	} {
-		for _, insert := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, insert %v", c.name, insert), func(t *testing.T) {
-				m := memstore.New()
-				defer func() {
-					if err := m.Close(); err != nil {
-						t.Error(err)
-					}
-				}()
-				var decided, told, retried int
-				decide := func() (*proto.Write, error) {
-					w := put(fmt.Sprint("v", decided))
-					w.DecidedAt, w.Rules = uint64(m.State().Applied()), proto.RuleClusterRoles
-					if decided++; decided <= c.changes {
-						change := put("rule")
-						change.Table = proto.Rules[1].Table
-						if _, err := m.Propose(t.Context(), change); err != nil {
-							t.Fatal(err)
-						}
-					}
-					return w, nil
+		t.Run(c.name, func(t *testing.T) {
+			m := memstore.New()
+			defer func() {
+				if err := m.Close(); err != nil {
+					t.Error(err)
 				}
-				u := storage.Updater{
-					Store: m, Confirm: func(context.Context) error { return nil }, Retried: func() { retried++ },
-					RulesChanged: func(context.Context) error {
+			}()
+			var decided, told, retried int
+			decide := func() (*proto.Write, error) {
+				w := put(fmt.Sprint("v", decided))
+				w.DecidedAt, w.Rules = uint64(m.State().Applied()), proto.RuleClusterRoles
+				if decided++; decided <= c.changes {
+					change := put("rule")
+					change.Table = proto.Rules[1].Table
+					if _, err := m.Propose(t.Context(), change); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return w, nil
+			}
+			u := storage.Updater{
+				Store: m, Confirm: func(context.Context) error { return nil },
+				Caller: caller{
+					retried: func() { retried++ },
+					changed: func() error {
 						if told++; m.State().Table(proto.Rules[1].Table) == nil {
 							t.Error("this node does not have the change")
 						}
 						return c.hook
 					},
+				},
+			}
+			r, err := u.GuaranteedUpdate(t.Context(), "t", "k", func(*mvcc.Version) (*proto.Write, error) { return decide() })
+			v := r.After
+			var changing *storage.RulesChangingError
+			if errors.As(c.err, &changing) {
+				if !errors.As(err, &changing) || changing.Times != 16 {
+					t.Errorf("error %v", err)
 				}
-				var v *mvcc.Version
-				var err error
-				if insert {
-					v, _, err = u.Insert(t.Context(), decide)
-				} else {
-					var r storage.Result
-					r, err = u.GuaranteedUpdate(t.Context(), "t", "k", func(*mvcc.Version) (*proto.Write, error) { return decide() })
-					v = r.After
-				}
-				var changing *storage.RulesChangingError
-				if errors.As(c.err, &changing) {
-					if !errors.As(err, &changing) || changing.Times != 16 {
-						t.Errorf("error %v", err)
-					}
-				} else if !errors.Is(err, c.err) {
-					t.Errorf("error %v, want %v", err, c.err)
-				}
-				if (v != nil) != (err == nil) || v != nil && string(v.Value) != fmt.Sprint("v", c.changes) {
-					t.Errorf("written: %+v", v)
-				}
-				if decided != c.decided || told != c.told || retried != c.told {
-					t.Errorf("decided %d times, told %d, %d retries; want %d and %d", decided, told, retried, c.decided, c.told)
-				}
-			})
+			} else if !errors.Is(err, c.err) {
+				t.Errorf("error %v, want %v", err, c.err)
+			}
+			if (v != nil) != (err == nil) || v != nil && string(v.Value) != fmt.Sprint("v", c.changes) {
+				t.Errorf("written: %+v", v)
+			}
+			if decided != c.decided || told != c.told || retried != c.told {
+				t.Errorf("decided %d times, told %d, %d retries; want %d and %d", decided, told, retried, c.decided, c.told)
+			}
+		})
+	}
+}
+
+// caller is a Caller of functions, which may be nil.
+type caller struct {
+	retried func()
+	stale   func() bool
+	changed func() error
+}
+
+func (c caller) Retried() { c.retried() }
+
+func (c caller) RulesStale() bool { return c.stale != nil && c.stale() }
+
+func (c caller) RulesChanged(context.Context) error {
+	if c.changed == nil {
+		return nil
+	}
+	return c.changed()
+}
+
+// TestStaleRefusal: a refusal by rules that have changed is decided again, once this node is
+// known to be current.
+func TestStaleRefusal(t *testing.T) {
+	m := memstore.New()
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
+	}()
+	refusal := errors.New("refused by an old rule")
+	confirmed, redecided := 0, 0
+	u := storage.Updater{
+		Store: m, Confirm: func(context.Context) error { confirmed++; return nil },
+		Caller: caller{retried: func() {}, stale: func() bool { return redecided == 0 }, changed: func() error { redecided++; return nil }},
+	}
+	r, err := u.GuaranteedUpdate(t.Context(), "t", "k", func(*mvcc.Version) (*proto.Write, error) {
+		if redecided == 0 {
+			return nil, refusal
+		}
+		return put("v"), nil
+	})
+	if err != nil || r.After == nil || confirmed != 1 || redecided != 1 {
+		t.Errorf("%+v, %v; confirmed %d times, decided again %d times", r, err, confirmed, redecided)
 	}
 }

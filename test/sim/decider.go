@@ -82,9 +82,13 @@ func (d *decider) step(s *seat) {
 	var done history.Decision // by the node, which may outlive the client's patience
 	err := s.ask(ctx, func(ctx context.Context, n *node) {
 		done = op
-		decide := func() (*proto.Write, error) {
+		table := decidedTable
+		if d.changes {
+			table, key = r.table, ruleKey
+		}
+		decide := func(*mvcc.Version) (*proto.Write, error) {
 			if d.changes {
-				return &proto.Write{Table: r.table, Key: ruleKey, Op: proto.Op_OP_PUT, Value: []byte(r.value)}, nil
+				return &proto.Write{Op: proto.Op_OP_PUT, Value: []byte(r.value)}, nil
 			}
 			state := n.store.State()
 			at := state.Applied()
@@ -94,7 +98,7 @@ func (d *decider) step(s *seat) {
 			}
 			done.By = uint64(by)
 			w := &proto.Write{
-				Table: decidedTable, Key: key, Op: proto.Op_OP_PUT, Value: []byte(by.String()),
+				Op: proto.Op_OP_PUT, Value: []byte(by.String()),
 				DecidedAt: uint64(at), Rules: r.bits,
 			}
 			if r.bits == 0 {
@@ -102,9 +106,9 @@ func (d *decider) step(s *seat) {
 			}
 			return w, sleep(ctx, takes)
 		}
-		v, outcome, err := storage.Updater{Store: n.store}.Insert(ctx, decide)
-		if err == nil && outcome == proto.Outcome_OUTCOME_APPLIED {
-			done.Outcome, done.Revision = history.OK, uint64(v.Revision)
+		u := storage.Updater{Store: n.store, Confirm: func(context.Context) error { return nil }} // an error counts for nothing here
+		if r, err := u.GuaranteedUpdate(ctx, table, key, decide); err == nil && r.After != nil {
+			done.Outcome, done.Revision = history.OK, uint64(r.After.Revision)
 		}
 	})
 	switch {

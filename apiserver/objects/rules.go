@@ -1,0 +1,129 @@
+package objects
+
+import (
+	"context"
+	"errors"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/proto"
+)
+
+// A client's write is decided by rules: the roles that allow it, the plugins' configurations,
+// the labels of its namespace, the definition of its kind. This node may lag behind them. So
+// the entry says which rules those are and as of when, and the state machine refuses it if one
+// of them has changed since. Then this node has applied the change: the write is authorized
+// and decided again. A refusal is not written; it is given once this node is known to be
+// current, and decided again if a rule has changed meanwhile.
+
+// Rules that decide on every write of a client, whatever its kind.
+const (
+	roleRules      = proto.RuleRoles | proto.RuleClusterRoles | proto.RuleRoleBindings | proto.RuleClusterRoleBindings
+	admissionRules = proto.RuleMutatingWebhooks | proto.RuleValidatingWebhooks | proto.RuleValidatingPolicies | proto.RuleValidatingPolicyBindings |
+		proto.RuleMutatingPolicies | proto.RuleMutatingPolicyBindings | proto.RuleAdmissionSuspensions
+)
+
+// Requester is the request behind an operation.
+type Requester interface {
+	// AuthorizeAgain decides as the state is now whether the operation is allowed. The error
+	// is the refusal.
+	AuthorizeAgain() error
+}
+
+// ErrDecideAgain is returned by Create when the rules have changed that it was decided by:
+// nothing was written, the operation was authorized again, and Create wants the object as it
+// was sent once more.
+var ErrDecideAgain = errors.New("decide again: rules have changed")
+
+// rules are the bits of what the operation was decided by, without what plugins have consulted.
+func (o *Op) rules() uint32 {
+	rules := admissionRules
+	if o.Impersonated || !o.User.InGroup(auth.Masters) {
+		rules |= roleRules
+	}
+	if o.Resource.Namespaced {
+		rules |= proto.RuleNamespaces
+	}
+	if o.Resource.Custom {
+		rules |= proto.RuleCustomResourceDefinitions
+	}
+	return rules
+}
+
+// decided notes in an entry what the operation was decided by.
+func (o *Op) decided(w *proto.Write) {
+	if o.DecidedAt == 0 {
+		return // the node's own: no rules
+	}
+	rules, ranges := o.attributes.Decided()
+	w.DecidedAt, w.Rules = uint64(o.DecidedAt), o.rules()|uint32(rules)
+	for _, r := range ranges {
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: r.Table, Prefix: r.Prefix})
+	}
+}
+
+// race is the operation as the loop of its writes sees it.
+type race struct{ *Op }
+
+// Retried implements storage.Caller.
+func (r race) Retried() { r.Store.Retried(&r.Kind) }
+
+// RulesStale implements storage.Caller. It does not look which keys have changed.
+func (r race) RulesStale() bool {
+	if r.DecidedAt == 0 {
+		return false
+	}
+	state := r.Store.Storage.State()
+	rules, ranges := r.attributes.Decided()
+	all := r.rules() | uint32(rules)
+	for i := range proto.Rules {
+		if t := state.Table(proto.Rules[i].Table); all&(1<<i) != 0 && t != nil && t.Latest() > r.DecidedAt {
+			return true
+		}
+	}
+	for _, x := range ranges {
+		if t := state.Table(x.Table); t != nil && t.Latest() > r.DecidedAt {
+			return true
+		}
+	}
+	return false
+}
+
+// RulesChanged implements storage.Caller: what is decided from here on is decided as of now.
+func (r race) RulesChanged(context.Context) error {
+	r.DecidedAt = r.Store.Storage.State().Applied()
+	if r.Requester == nil {
+		return nil
+	}
+	return r.Requester.AuthorizeAgain()
+}
+
+// again has Create begin again. cause is what it would return otherwise.
+func (o *Op) again(cause error) error {
+	if o.redecided++; o.redecided == storage.MaxRulesChanged {
+		return cause
+	}
+	o.Store.Retried(&o.Kind)
+	if o.Context.Err() != nil {
+		return context.Cause(o.Context)
+	}
+	if err := (race{o}).RulesChanged(o.Context); err != nil {
+		return err
+	}
+	return ErrDecideAgain
+}
+
+// refused is the refusal of a create. That of a plugin is given once it is known to be
+// today's; what makes an object invalid does not change.
+func (o *Op) refused(cause error) error {
+	if o.DecidedAt == 0 || !o.refusedByPlugin {
+		return cause
+	}
+	if err := o.Store.Confirm(o.Context); err != nil {
+		return err
+	}
+	if (race{o}).RulesStale() {
+		return o.again(cause)
+	}
+	return cause
+}
