@@ -21,7 +21,8 @@
 //
 // Then come requests. One below a heading is recorded. One without a heading prepares what
 // others need, and must succeed. A body is YAML, sent as JSON, and ends at an empty line or
-// at the next line that begins with a mark of this list.
+// at the next line that begins with a mark of this list. Quote the words that YAML takes for
+// booleans, such as no, on and n.
 //
 //	# a comment says why
 //	== NAME: TITLE             the heading: what the request shows
