@@ -38,15 +38,15 @@ var httpErrors = []struct {
 	{ErrNoQuorum, http.StatusServiceUnavailable, "NoQuorum"},
 	{ErrNoLeader, http.StatusServiceUnavailable, "NoLeader"},
 	{ErrNotLeader, http.StatusServiceUnavailable, "NotLeader"},
-	{errBadRequest, http.StatusBadRequest, "BadRequest"},
+	{ErrBadRequest, http.StatusBadRequest, "BadRequest"},
 	{errBusy, http.StatusTooManyRequests, "TooManyRequests"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "Timeout"},
 }
 
-var (
-	errBadRequest = errors.New("bad request")
-	errBusy       = errors.New("too many requests")
-)
+// ErrBadRequest is wrapped by what is wrong with a request of the admin API.
+var ErrBadRequest = errors.New("bad request")
+
+var errBusy = errors.New("too many requests")
 
 // AdminHandler serves AdminPath. It does not ask who calls: mount it behind
 // authentication and authorization.
@@ -60,7 +60,9 @@ var (
 //	POST   tokens                      TokenRequest -> TokenCreated
 //	DELETE tokens/{id}                 204
 //	GET    status                      ClusterStatus
-func (m *Manager) AdminHandler() http.Handler {
+//
+// more are further routes, which have no place in this package.
+func (m *Manager) AdminHandler(more ...AdminRoute) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(context.Context, *http.Request) (any, error)) {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -92,7 +94,18 @@ func (m *Manager) AdminHandler() http.Handler {
 		return nil, m.DeleteToken(ctx, r.PathValue("id"))
 	})
 	handle("GET status", func(ctx context.Context, _ *http.Request) (any, error) { return m.ClusterStatus(ctx) })
+	for _, r := range more {
+		handle(r.Pattern, r.Serve)
+	}
 	return mux
+}
+
+// AdminRoute is a route of the admin API that somebody else serves.
+type AdminRoute struct {
+	Pattern string // METHOD PATH, below AdminPath
+	// Serve returns the answer as it is written in JSON, nil for none. Errors that wrap this
+	// package's have their codes. What changes something is given up when there is no quorum.
+	Serve func(ctx context.Context, r *http.Request) (any, error)
 }
 
 func (m *Manager) list() (MemberList, error) {
@@ -112,11 +125,11 @@ func (m *Manager) listOf(members []*proto.Member) MemberList {
 // serveAdd asks the node at the address who it is, then adds it.
 func (m *Manager) serveAdd(ctx context.Context, r *http.Request) (any, error) {
 	var req AddRequest
-	if err := readJSON(r, &req); err != nil {
+	if err := ReadJSON(r, &req); err != nil {
 		return nil, err
 	}
 	if req.PeerAddress == "" || len(req.PeerAddress) > maxAddressBytes {
-		return nil, fmt.Errorf("%w: peerAddress is required", errBadRequest)
+		return nil, fmt.Errorf("%w: peerAddress is required", ErrBadRequest)
 	}
 	helloCtx, cancel := context.WithTimeout(ctx, m.opt.CallTimeout)
 	defer cancel()
@@ -137,7 +150,7 @@ func (m *Manager) serveChange(kind proto.ChangeKind) func(context.Context, *http
 		if v := r.URL.Query().Get("force"); v != "" {
 			var err error
 			if force, err = strconv.ParseBool(v); err != nil {
-				return nil, fmt.Errorf("%w: force=%.20q", errBadRequest, v)
+				return nil, fmt.Errorf("%w: force=%.20q", ErrBadRequest, v)
 			}
 		}
 		keep, err := m.keepTokens(r.URL.Query().Get("keepTokens"))
@@ -165,14 +178,14 @@ func (m *Manager) keepTokens(v string) (uint64, error) {
 	}
 	seconds, err := strconv.ParseUint(v, 10, 64)
 	if err != nil || seconds > maxKeepTokensSeconds {
-		return 0, fmt.Errorf("%w: keepTokens=%.20q: must be true, false, or from 0 to %d seconds", errBadRequest, v, maxKeepTokensSeconds)
+		return 0, fmt.Errorf("%w: keepTokens=%.20q: must be true, false, or from 0 to %d seconds", ErrBadRequest, v, maxKeepTokensSeconds)
 	}
 	return seconds, nil
 }
 
 func (m *Manager) serveTransfer(ctx context.Context, r *http.Request) (any, error) {
 	var req TransferRequest
-	if err := readJSON(r, &req); err != nil {
+	if err := ReadJSON(r, &req); err != nil {
 		return nil, err
 	}
 	if err := m.Transfer(ctx, req.To); err != nil {
@@ -183,24 +196,24 @@ func (m *Manager) serveTransfer(ctx context.Context, r *http.Request) (any, erro
 
 func (m *Manager) serveCreateToken(ctx context.Context, r *http.Request) (any, error) {
 	var req TokenRequest
-	if err := readJSON(r, &req); err != nil {
+	if err := ReadJSON(r, &req); err != nil {
 		return nil, err
 	}
 	if req.TTLSeconds < 0 || req.TTLSeconds > int64(MaxTokenTTL/time.Second) {
-		return nil, fmt.Errorf("%w: ttlSeconds %d: must be from 1 to %d", errBadRequest, req.TTLSeconds, int64(MaxTokenTTL/time.Second))
+		return nil, fmt.Errorf("%w: ttlSeconds %d: must be from 1 to %d", ErrBadRequest, req.TTLSeconds, int64(MaxTokenTTL/time.Second))
 	}
 	t, info, err := m.CreateToken(ctx, time.Duration(req.TTLSeconds)*time.Second, req.Uses, req.Note)
 	return TokenCreated{t.Reveal(), info}, err
 }
 
-// readJSON reads a bounded body of one value with known fields only.
-func readJSON(r *http.Request, to any) error {
+// ReadJSON reads a bounded body of one value with known fields only. Errors: ErrBadRequest.
+func ReadJSON(r *http.Request, to any) error {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxAdminBody+1))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errBadRequest, err)
+		return fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
 	if len(data) > maxAdminBody {
-		return fmt.Errorf("%w: body of more than %d bytes", errBadRequest, maxAdminBody)
+		return fmt.Errorf("%w: body of more than %d bytes", ErrBadRequest, maxAdminBody)
 	}
 	return decodeJSON(data, to)
 }

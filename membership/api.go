@@ -124,6 +124,8 @@ type ClusterStatus struct {
 	// WrongStates says, by node id, which members have stopped because their state was
 	// wrong. They are to be removed, by id, and replaced.
 	WrongStates map[proto.NodeID]WrongState `json:"wrongStates,omitempty"`
+	// Notices are for a person: what is out of the ordinary, but no fault of a member.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // WrongState is what a member reported before it stopped.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quorate/quorate/membership/pki"
@@ -100,22 +101,22 @@ func (c *AdminClient) Server() string { return strings.TrimPrefix(c.servers[0], 
 
 // Members lists the members.
 func (c *AdminClient) Members(ctx context.Context) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodGet, "members", nil)
+	return Ask[MemberList](ctx, c, http.MethodGet, "members", nil)
 }
 
 // Add adds the node that runs at a peer address, without a vote.
 func (c *AdminClient) Add(ctx context.Context, peerAddress string) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodPost, "members", AddRequest{peerAddress})
+	return Ask[MemberList](ctx, c, http.MethodPost, "members", AddRequest{peerAddress})
 }
 
 // Promote gives a member, by id or name, its vote.
 func (c *AdminClient) Promote(ctx context.Context, member string, force bool) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodPost, memberPath(member, "/promote", force), nil)
+	return Ask[MemberList](ctx, c, http.MethodPost, memberPath(member, "/promote", force), nil)
 }
 
 // Demote takes a member's vote; it stays without one until it is promoted.
 func (c *AdminClient) Demote(ctx context.Context, member string, force bool) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodPost, memberPath(member, "/demote", force), nil)
+	return Ask[MemberList](ctx, c, http.MethodPost, memberPath(member, "/demote", force), nil)
 }
 
 // KeepTokens says what becomes of the service account tokens that a removed member has
@@ -143,36 +144,36 @@ func (c *AdminClient) Remove(ctx context.Context, member string, force bool, tok
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	return call[MemberList](ctx, c, http.MethodDelete, path, nil)
+	return Ask[MemberList](ctx, c, http.MethodDelete, path, nil)
 }
 
 // Transfer hands leadership to a voter, or to the most caught-up one if to is
 // empty.
 func (c *AdminClient) Transfer(ctx context.Context, to string) (MemberList, error) {
-	return call[MemberList](ctx, c, http.MethodPost, "transfer-leader", TransferRequest{to})
+	return Ask[MemberList](ctx, c, http.MethodPost, "transfer-leader", TransferRequest{to})
 }
 
 // Tokens lists the join tokens.
 func (c *AdminClient) Tokens(ctx context.Context) ([]TokenInfo, error) {
-	l, err := call[TokenList](ctx, c, http.MethodGet, "tokens", nil)
+	l, err := Ask[TokenList](ctx, c, http.MethodGet, "tokens", nil)
 	return l.Tokens, err
 }
 
 // CreateToken makes a join token.
 func (c *AdminClient) CreateToken(ctx context.Context, req TokenRequest) (TokenCreated, error) {
-	return call[TokenCreated](ctx, c, http.MethodPost, "tokens", req)
+	return Ask[TokenCreated](ctx, c, http.MethodPost, "tokens", req)
 }
 
 // DeleteToken deletes a join token by its id.
 func (c *AdminClient) DeleteToken(ctx context.Context, id string) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, "tokens/"+url.PathEscape(id), nil)
+	_, err := Ask[struct{}](ctx, c, http.MethodDelete, "tokens/"+url.PathEscape(id), nil)
 	return err
 }
 
 // Status asks one node for the status of the whole cluster. It works in a
 // minority.
 func (c *AdminClient) Status(ctx context.Context) (ClusterStatus, error) {
-	return call[ClusterStatus](ctx, c, http.MethodGet, "status", nil)
+	return Ask[ClusterStatus](ctx, c, http.MethodGet, "status", nil)
 }
 
 func memberPath(member, verb string, force bool) string {
@@ -183,9 +184,9 @@ func memberPath(member, verb string, force bool) string {
 	return p
 }
 
-// call asks the servers in turn. An answer is an answer, except that a node without a
-// leader says nothing about the others.
-func call[T any](ctx context.Context, c *AdminClient, method, path string, body any) (T, error) {
+// Ask asks the servers in turn for a path below AdminPath. An answer is an answer, except that
+// a node without a leader says nothing about the others.
+func Ask[T any](ctx context.Context, c *AdminClient, method, path string, body any) (T, error) {
 	var zero T
 	var data []byte
 	if body != nil {
@@ -217,6 +218,29 @@ func call[T any](ctx context.Context, c *AdminClient, method, path string, body 
 		return anyOf(ctx, c.servers, try)
 	}
 	return inTurn(ctx, c, try)
+}
+
+// Answer is what one server says.
+type Answer[T any] struct {
+	Server string // host and port
+	Value  T
+	Err    error
+}
+
+// AskEach asks every server of the kubeconfig for a path below AdminPath, at once.
+func AskEach[T any](ctx context.Context, c *AdminClient, path string) []Answer[T] {
+	out := make([]Answer[T], len(c.servers))
+	var wg sync.WaitGroup
+	for i, server := range c.servers {
+		wg.Go(func() {
+			one := *c
+			one.servers = []string{server}
+			out[i].Server = strings.TrimPrefix(server, "https://")
+			out[i].Value, out[i].Err = Ask[T](ctx, &one, http.MethodGet, path, nil)
+		})
+	}
+	wg.Wait()
+	return out
 }
 
 // inTurn is for changes: one server after the other. If one says that there is no quorum, only one
@@ -372,10 +396,10 @@ func decodeJSON(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		return fmt.Errorf("%w: %w", errBadRequest, err)
+		return fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
 	if d.More() {
-		return fmt.Errorf("%w: more than one value", errBadRequest)
+		return fmt.Errorf("%w: more than one value", ErrBadRequest)
 	}
 	return nil
 }

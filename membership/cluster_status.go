@@ -30,6 +30,9 @@ func (m *Manager) ClusterStatus(ctx context.Context) (ClusterStatus, error) {
 	if why := m.waiting.Load(); why != nil {
 		out.Waiting = *why
 	}
+	if m.opt.Notices != nil {
+		out.Notices = m.opt.Notices()
+	}
 	return out, nil
 }
 

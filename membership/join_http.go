@@ -75,15 +75,15 @@ func (m *Manager) JoinHandler() http.Handler {
 func (m *Manager) readJoin(r *http.Request) (req joinBody, err error) {
 	switch {
 	case r.Method != http.MethodPost:
-		return req, fmt.Errorf("%w: POST is needed", errBadRequest)
+		return req, fmt.Errorf("%w: POST is needed", ErrBadRequest)
 	case r.TLS == nil || r.TLS.Version < tls.VersionTLS12:
-		return req, fmt.Errorf("%w: TLS is needed", errBadRequest)
+		return req, fmt.Errorf("%w: TLS is needed", ErrBadRequest)
 	case m.opt.Certificates == nil || m.id.Cluster() == "":
 		return req, ErrNoLeader
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxJoinBody+1))
 	if err != nil || len(data) > maxJoinBody {
-		return req, fmt.Errorf("%w: the body", errBadRequest)
+		return req, fmt.Errorf("%w: the body", ErrBadRequest)
 	}
 	err = decodeJSON(data, &req)
 	return req, err

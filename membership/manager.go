@@ -73,6 +73,9 @@ type Options struct {
 	// NonVoter says that the node wants to stay without a vote.
 	NonVoter bool
 
+	// Notices are what ClusterStatus tells operators beside the members. Default: nothing.
+	Notices func() []string
+
 	// OnRemoved is called once for each node of whose removal this node's state knows:
 	// soon after it is applied, and at the start. Default: nothing.
 	OnRemoved func(proto.NodeID)

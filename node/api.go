@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/builtin/service"
@@ -76,8 +77,10 @@ func (n *Node) serveAPI(context.Context) error {
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
 	authorizer := auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized)
+	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	chain, err := plugins.New(plugins.Config{
-		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
+		Suspensions: n.suspensions,
+		Enable:      n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		Store: n.store, Authorizer: authorizer, Log: n.log,
 	})
 	if err != nil {

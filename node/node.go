@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
@@ -70,6 +71,7 @@ type Node struct {
 	tokenKeys   *tokenKeys
 	roles       *rbac.Authorizer
 	health      *health.Handler
+	suspensions *suspension.View
 	listener    *listener.Listener
 	http        *http.Server
 

@@ -19,7 +19,7 @@ const profilesPath = "/debug/pprof/"
 func (n *Node) ownPaths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", status.PlainNotFound)
-	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler()))
+	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(n.admissionRoutes()...)))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
 	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.saveSnapshot))
 	if n.cfg.Profiling {

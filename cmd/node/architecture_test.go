@@ -98,6 +98,8 @@ var rooms = map[string]room{
 	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What plugins read: rows of this node's state, and no way to write them.
 	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	// Rows of this node's state; who writes them is the node, for those who may.
+	"apiserver/admission/suspension": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaultclass":      {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
@@ -223,8 +225,8 @@ var rooms = map[string]room{
 		ours: []string{
 			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
-			"raftstore/disk",                                                             // what it says of a survivor, and of a cluster that was restored
-			"apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", // their names are in the help
+			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
+			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help
 		},
 	},
 }

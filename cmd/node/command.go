@@ -29,7 +29,7 @@ To run a node:  quorate node --help`,
 		c.GroupID = "run"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{statusCommand(), memberCommand(), tokenCommand(), snapshotCommand(), recoverCommand(), kubeconfigCommand(), configCommand()} {
+	for _, c := range []*cobra.Command{statusCommand(), memberCommand(), tokenCommand(), admissionCommand(), snapshotCommand(), recoverCommand(), kubeconfigCommand(), configCommand()} {
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}

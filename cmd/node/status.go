@@ -72,6 +72,9 @@ func statusTable(w *tabwriter.Writer, st membership.ClusterStatus) {
 	}
 	fmt.Fprintf(w, "\ncluster %s: %d of %d voters reachable: %s\n", st.ClusterID, st.LiveVoters, st.Voters, quorum)
 	featureLine(w, st)
+	for _, text := range st.Notices {
+		fmt.Fprintf(w, "NOTE: %s\n", text)
+	}
 	for _, d := range st.Diverged {
 		fmt.Fprintf(w, "STATE HASHES DIFFER: %s\n", d)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/raftstore/view"
 )
@@ -25,10 +26,12 @@ type Config struct {
 	// File is an AdmissionConfiguration (apiserver.config.k8s.io/v1); empty: none.
 	File string
 
-	Store      view.Store
-	Authorizer auth.Authorizer
-	Observer   admission.Observer // may be nil
-	Log        *slog.Logger
+	Store view.Store
+	// Suspensions are the configurations and policies that are not asked at the moment.
+	Suspensions *suspension.View
+	Authorizer  auth.Authorizer
+	Observer    admission.Observer // may be nil
+	Log         *slog.Logger
 }
 
 // env is what plugins are made of.
@@ -101,7 +104,7 @@ func New(cfg Config) (*admission.Chain, error) {
 		return nil, err
 	}
 	e := &env{Config: cfg, state: state.New(cfg.Store)}
-	var chain []admission.Named
+	chain := []admission.Named{{Name: "AdmissionSuspensions", Plugin: cfg.Suspensions.Plugin()}}
 	for _, p := range table {
 		if p.make == nil || !slices.Contains(cfg.Enable, p.name) && (!p.on || slices.Contains(cfg.Disable, p.name)) {
 			continue

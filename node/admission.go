@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/membership"
+)
+
+// admissionRoutes serve `quorate admission`.
+//
+//	GET    admission                        AdmissionReport of this node
+//	POST   admission/suspensions            SuspensionRequest -> Suspension
+//	DELETE admission/suspensions/{resource}/{name}
+func (n *Node) admissionRoutes() []membership.AdminRoute {
+	return []membership.AdminRoute{
+		{Pattern: "GET admission", Serve: func(context.Context, *http.Request) (any, error) { return n.admissionReport() }},
+		{Pattern: "POST admission/suspensions", Serve: n.suspend},
+		{Pattern: "DELETE admission/suspensions/{resource}/{name}", Serve: n.resume},
+	}
+}
+
+// SuspensionRequest asks for a configuration or a policy not to be asked for a time.
+type SuspensionRequest struct {
+	// Resource is one of suspension.Kinds, or empty if the name says which one is meant.
+	Resource string `json:"resource,omitempty"`
+	Name     string `json:"name"`
+	Seconds  int64  `json:"seconds"`
+}
+
+// onlyMasters refuses everybody else: who may suspend the cluster's rules has none.
+func onlyMasters(ctx context.Context) (*auth.User, error) {
+	u := auth.UserFrom(ctx)
+	if u == nil || !u.InGroup(auth.Masters) {
+		return nil, fmt.Errorf("%w: only members of the group %s may suspend admission", membership.ErrRefused, auth.Masters)
+	}
+	return u, nil
+}
+
+func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
+	u, err := onlyMasters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var req SuspensionRequest
+	if err := membership.ReadJSON(r, &req); err != nil {
+		return nil, err
+	}
+	if req.Seconds < 1 || req.Seconds > int64(suspension.Max/time.Second) {
+		return nil, fmt.Errorf("%w: seconds %d: must be from 1 to %d", membership.ErrBadRequest, req.Seconds, suspension.Max/time.Second)
+	}
+	resource, err := n.suspendable(req.Resource, req.Name)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	s := &suspension.Suspension{Resource: resource, Name: req.Name, By: u.Name, Since: now, Until: now.Add(time.Duration(req.Seconds) * time.Second)}
+	value, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := (membershipKV{n.store}).Put(ctx, suspension.Table(), s.Key(), value, false); err != nil {
+		return nil, err
+	}
+	n.log.Warn("admission: "+s.String(), "resource", resource, "name", s.Name)
+	n.forgetEnded(ctx)
+	return s, nil
+}
+
+func (n *Node) resume(ctx context.Context, r *http.Request) (any, error) {
+	u, err := onlyMasters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &suspension.Suspension{Resource: r.PathValue("resource"), Name: r.PathValue("name")}
+	if resource := s.Resource; resource == "-" || resource == "" {
+		for _, active := range n.suspensions.Active() {
+			if active.Name == s.Name {
+				s.Resource = active.Resource
+			}
+		}
+	}
+	if !n.suspensions.Suspended(s.Resource, s.Name) {
+		return nil, fmt.Errorf("%w: %s is not suspended", membership.ErrNotFound, s.Name)
+	}
+	if err := (membershipKV{n.store}).Delete(ctx, suspension.Table(), s.Key()); err != nil {
+		return nil, err
+	}
+	n.log.Info("admission: a suspension was ended", "resource", s.Resource, "name", s.Name, "user", u.Name)
+	return s, nil
+}
+
+// forgetEnded deletes the rows of suspensions that have ended. That it fails costs nothing:
+// they have no effect.
+func (n *Node) forgetEnded(ctx context.Context) {
+	for _, s := range n.suspensions.Stored() {
+		if time.Now().After(s.Until.Add(time.Minute)) { // also by the clocks of other nodes
+			_ = (membershipKV{n.store}).Delete(ctx, suspension.Table(), s.Key())
+		}
+	}
+}
+
+// suspendable finds what is meant by a name. Errors: membership.ErrNotFound, ErrAmbiguous.
+func (n *Node) suspendable(resource, name string) (string, error) {
+	if resource != "" && !slices.Contains(suspension.Kinds[:], resource) {
+		return "", fmt.Errorf("%w: %.40q cannot be suspended: only %s can", membership.ErrBadRequest, resource, strings.Join(suspension.Kinds[:], ", "))
+	}
+	state := n.store.State()
+	var found []string
+	for _, kind := range suspension.Kinds {
+		if resource != "" && resource != kind {
+			continue
+		}
+		if t := state.Table(kind + ".admissionregistration.k8s.io"); t != nil {
+			if v, err := t.Get(name, state.Applied()); err == nil && v != nil {
+				found = append(found, kind)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("%w: there is no webhook configuration and no admission policy %.80q", membership.ErrNotFound, name)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%w: name one of %s/%s", membership.ErrAmbiguous, strings.Join(found, "/"+name+", "), name)
+}
+
+// notices are what operators are told of in the status of the cluster.
+func (n *Node) notices() []string {
+	if n.suspensions == nil {
+		return nil
+	}
+	var out []string
+	for _, s := range n.suspensions.Active() {
+		out = append(out, "admission: "+s.String())
+	}
+	return out
+}
