@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// patience bounds every wait of a story.
-const patience = 30 * time.Second
+// What bounds every wait of a story: kube-apiserver may need longer.
+const (
+	patience         = 10 * time.Second
+	upstreamPatience = 30 * time.Second
+)
 
 // server is one that a story is told to.
 type server struct {
@@ -153,7 +156,11 @@ func (p *player) awaitGet(path string, holds func(*answer) bool) error {
 
 // await repeats until a condition holds or cannot be found out.
 func (p *player) await(holds func(context.Context) (bool, error)) error {
-	return await(p.ctx, patience, holds)
+	within := patience
+	if p.server.upstream {
+		within = upstreamPatience
+	}
+	return await(p.ctx, within, holds)
 }
 
 func await(ctx context.Context, within time.Duration, holds func(context.Context) (bool, error)) error {

@@ -222,7 +222,7 @@ func (k *kubeAPIServer) makeServiceAccounts(ctx context.Context) {
 
 // awaitDefaults awaits what a story may rely on.
 func (k *kubeAPIServer) awaitDefaults(ctx context.Context) error {
-	return await(ctx, patience, func(ctx context.Context) (bool, error) {
+	return await(ctx, upstreamPatience, func(ctx context.Context) (bool, error) {
 		for _, path := range []string{namespaces + "/default/serviceaccounts/default", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"} {
 			if a, err := k.do(ctx, http.MethodGet, path, nil, nil); err != nil || a.code != http.StatusOK {
 				return false, err
