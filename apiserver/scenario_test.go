@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/test/story"
 )
@@ -48,6 +51,7 @@ type scenario struct {
 	env         *env
 	limits      apiserver.Limits
 	controllers bool
+	admission   bool
 	ttl         time.Duration // of Events
 	hook        *convertHook
 }
@@ -57,6 +61,9 @@ func (s *scenario) server() *env {
 	if s.env == nil {
 		s.env = newEnv(s.t, func(c *apiserver.Config) {
 			c.Limits, c.GarbageCollector, c.EventTTL = s.limits, s.controllers, s.ttl
+			if s.admission {
+				c.Admission = defaultPlugins(s.t, c)
+			}
 		})
 		if s.controllers {
 			s.env.runControllers()
@@ -76,10 +83,20 @@ func (s *scenario) send(r *http.Request) (*http.Response, error) {
 	return e.client.Do(r)
 }
 
+// defaultPlugins are the admission plugins that are on by default.
+func defaultPlugins(t *testing.T, c *apiserver.Config) admission.Interface {
+	chain, err := plugins.New(plugins.Config{Store: c.Store, Authorizer: c.Authorizer, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
 // language is what scenarios say beside what all stories do.
 func (s *scenario) language() story.Language {
 	return story.Language{
 		Directives: []story.Directive{
+			s.setting("@admission", func([]string) error { s.admission = true; return nil }),
 			s.setting("@bookmarks DURATION", lasting(&s.limits.Bookmark)),
 			s.setting("@conversion-timeout DURATION", lasting(&s.limits.Conversion)),
 			s.setting("@event-ttl DURATION", lasting(&s.ttl)),

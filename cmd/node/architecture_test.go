@@ -102,6 +102,7 @@ var rooms = map[string]room{
 	"apiserver/admission/suspension": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaultclass":      {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/certificates"
 	"github.com/quorate/quorate/apiserver/admission/claimresize"
 	"github.com/quorate/quorate/apiserver/admission/defaultclass"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
@@ -34,10 +35,10 @@ var table = []plugin{
 	{name: "OwnerReferencesPermissionEnforcement"},
 	{name: "PersistentVolumeClaimResize", on: true, make: simple(func(e *env) admission.Plugin { return claimresize.New(e.state) })},
 	{name: "RuntimeClass", on: true},
-	{name: "CertificateApproval", on: true},
-	{name: "CertificateSigning", on: true},
-	{name: "ClusterTrustBundleAttest", on: true},
-	{name: "CertificateSubjectRestriction", on: true},
+	{name: "CertificateApproval", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Approval(e.Authorizer, e.Log) })},
+	{name: "CertificateSigning", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Signing(e.Authorizer, e.Log) })},
+	{name: "ClusterTrustBundleAttest", on: true, reason: "ClusterTrustBundles are not served: the feature gate is off by default in 1.36"},
+	{name: "CertificateSubjectRestriction", on: true, make: simple(func(*env) admission.Plugin { return certificates.Subject() })},
 	{name: "DefaultIngressClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Ingress(e.state, e.Log) })},
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels", on: true},
