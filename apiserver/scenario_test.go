@@ -85,7 +85,7 @@ func (s *scenario) send(r *http.Request) (*http.Response, error) {
 
 // defaultPlugins are the admission plugins that are on by default.
 func defaultPlugins(t *testing.T, c *apiserver.Config) admission.Interface {
-	chain, err := plugins.New(plugins.Config{Store: c.Store, Authorizer: c.Authorizer, Log: slog.New(slog.DiscardHandler)})
+	chain, err := plugins.New(plugins.Config{Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,9 +79,8 @@ func (n *Node) serveAPI(context.Context) error {
 	authorizer := auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	chain, err := plugins.New(plugins.Config{
-		Suspensions: n.suspensions,
-		Enable:      n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
-		Store: n.store, Authorizer: authorizer, Log: n.log,
+		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
+		Store: n.store, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
 	})
 	if err != nil {
 		return err

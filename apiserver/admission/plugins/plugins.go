@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/view"
 )
 
@@ -30,8 +31,10 @@ type Config struct {
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
 	Authorizer  auth.Authorizer
-	Observer    admission.Observer // may be nil
-	Log         *slog.Logger
+	// Kinds returns the resources that are served at the time.
+	Kinds    func() *kinds.Registry
+	Observer admission.Observer // may be nil
+	Log      *slog.Logger
 }
 
 // env is what plugins are made of.

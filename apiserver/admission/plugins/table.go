@@ -1,10 +1,15 @@
 package plugins
 
 import (
+	"io"
+
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/certificates"
 	"github.com/quorate/quorate/apiserver/admission/claimresize"
 	"github.com/quorate/quorate/apiserver/admission/defaultclass"
+	"github.com/quorate/quorate/apiserver/admission/eventratelimit"
+	"github.com/quorate/quorate/apiserver/admission/externalips"
+	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
 )
 
@@ -27,12 +32,12 @@ var table = []plugin{
 	{name: "Priority", on: true},
 	{name: "DefaultTolerationSeconds", on: true},
 	{name: "PodTolerationRestriction"},
-	{name: "EventRateLimit"},
+	{name: "EventRateLimit", make: func(_ *env, config io.Reader) (admission.Plugin, error) { return eventratelimit.New(config) }},
 	{name: "ExtendedResourceToleration"},
 	{name: "DefaultStorageClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Storage(e.state, e.Log) })},
 	{name: "StorageObjectInUseProtection", on: true, make: simple(func(*env) admission.Plugin { return storageprotection.New() })},
 	{name: "PodGroupProtection", on: true, reason: "the feature gate is off by default in 1.36"},
-	{name: "OwnerReferencesPermissionEnforcement"},
+	{name: "OwnerReferencesPermissionEnforcement", make: simple(func(e *env) admission.Plugin { return ownerreferences.New(e.Authorizer, e.Kinds) })},
 	{name: "PersistentVolumeClaimResize", on: true, make: simple(func(e *env) admission.Plugin { return claimresize.New(e.state) })},
 	{name: "RuntimeClass", on: true},
 	{name: "CertificateApproval", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Approval(e.Authorizer, e.Log) })},
@@ -40,7 +45,7 @@ var table = []plugin{
 	{name: "ClusterTrustBundleAttest", on: true, reason: "ClusterTrustBundles are not served: the feature gate is off by default in 1.36"},
 	{name: "CertificateSubjectRestriction", on: true, make: simple(func(*env) admission.Plugin { return certificates.Subject() })},
 	{name: "DefaultIngressClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Ingress(e.state, e.Log) })},
-	{name: "DenyServiceExternalIPs"},
+	{name: "DenyServiceExternalIPs", make: simple(func(*env) admission.Plugin { return externalips.New() })},
 	{name: "PodTopologyLabels", on: true},
 	{name: "PodGroupWorkloadExists", on: true, reason: "the feature gate is off by default in 1.36"},
 	{name: "NodeDeclaredFeatureValidator", on: true},
