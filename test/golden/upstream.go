@@ -75,6 +75,7 @@ func (k *kubeAPIServer) start(ctx context.Context, programs string, s *story) (e
 		"--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-signing-key-file=" + k.path("sa.key"), "--service-account-key-file=" + k.path("sa.key"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--cert-dir=" + k.path("certs"),
+		"--allow-privileged", // as every installation has it; Quorate has no such flag
 	}
 	for _, f := range flags {
 		args = append(args, "--"+f)
