@@ -60,6 +60,12 @@ func (r reads) Await(ctx context.Context, p consistency.Plan) (proto.Revision, e
 	return at, nil
 }
 
+// confirm makes sure that the local state has everything that was acknowledged before the call.
+func (r reads) confirm(ctx context.Context) error {
+	_, err := r.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+	return err
+}
+
 var consistencyLabels = map[consistency.Mode]string{
 	consistency.MostRecent: "most-recent", consistency.Any: "any",
 	consistency.NotOlderThan: "not-older-than", consistency.Exact: "exact",

@@ -23,7 +23,6 @@ import (
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/membership"
 )
 
@@ -80,7 +79,7 @@ func (n *Node) serveAPI(context.Context) error {
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
-		Store: n.store, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
+		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
 	})
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (n *Node) newLoops(definitions *crd.Registry) *controllers.Loops {
 	return controllers.NewLoops(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
-		ServiceBlocks: n.serviceBlocks, Observer: n.metrics, Log: n.log,
+		ServiceBlocks: n.serviceBlocks, Roots: n.pki.APICAs(), Observer: n.metrics, Log: n.log,
 	})
 }
 
@@ -127,10 +126,7 @@ func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
 	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
 	return token.New(token.Config{
 		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: listener.NoteKey, Store: n.store,
-		Confirm: func(ctx context.Context) error {
-			_, err := read.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
-			return err
-		},
+		Confirm: read.confirm,
 	})
 }
 

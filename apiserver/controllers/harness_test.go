@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type env struct {
 	client objects.Client
 	loops  *Loops
 	seen   *counts
+	stop   func() // ends what run has begun; the test's end does, too
 }
 
 func newEnv(t testing.TB, cfg Config) *env {
@@ -46,12 +48,13 @@ func (e *env) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.loops.Run(ctx, newLeadership(true)) }()
-	e.t.Cleanup(func() {
+	e.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			e.t.Error(err)
 		}
 	})
+	e.t.Cleanup(e.stop)
 }
 
 // await waits until wrong says nothing more.

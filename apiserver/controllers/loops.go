@@ -30,6 +30,9 @@ type Config struct {
 	Servers Servers
 	// ServiceBlocks are the addresses of Services that the command line gives.
 	ServiceBlocks []netip.Prefix
+	// Roots are the certificates, in PEM, that vouch for the API: what the ConfigMap
+	// kube-root-ca.crt of each namespace has. Empty: nothing makes or repairs it.
+	Roots []byte
 	// OrphanAge is how long an address or port may be nobody's before it is taken back:
 	// requests that are still writing its object have ended long before. Default 2 min.
 	OrphanAge time.Duration

@@ -21,6 +21,7 @@ const (
 	EventTTLController               Name = "event-ttl-controller"
 	AccountController                Name = "serviceaccount-controller"
 	KubernetesController             Name = "kubernetes-service-controller"
+	RootCAController                 Name = "root-ca-certificate-publisher-controller"
 	ClusterRoleAggregationController Name = "clusterrole-aggregation-controller"
 	SystemNamespacesController       Name = "system-namespaces-controller"
 	BootstrapRolesController         Name = "bootstrap-roles-controller"
@@ -55,6 +56,7 @@ var table = []controller{
 	{name: EventTTLController, run: (*Loops).expire},
 	{name: AccountController, run: (*Loops).syncAccounts},
 	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
+	{name: RootCAController, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
 	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
@@ -96,8 +98,11 @@ func names() []Name {
 // named returns the controller of a name, with or without -controller, or of one
 // that upstream had earlier.
 func named(s string) (Name, bool) {
-	if s == "garbagecollector" {
+	switch s {
+	case "garbagecollector":
 		return GarbageController, true
+	case "root-ca-cert-publisher":
+		return RootCAController, true
 	}
 	for _, n := range All {
 		if s == string(n) || s+"-controller" == string(n) {

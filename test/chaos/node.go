@@ -99,7 +99,8 @@ func (n *Node) start(doubtful bool) error {
 
 func (n *Node) arguments() []string {
 	args := []string{"node", "--name", n.Name, "--data-dir", n.dir, "--api-address", n.API, "--peer-address", n.Peer,
-		"--token-file", n.c.tokenFile(), "--join", strings.Join(n.c.peers(), ","), "--log-format", "text"}
+		"--token-file", n.c.tokenFile(), "--join", strings.Join(n.c.peers(), ","), "--log-format", "text",
+		"--controllers=-root-ca-certificate-publisher-controller"} // histories have no writes but those of their clients
 	if n.nonvoter {
 		args = append(args, "--nonvoter")
 	} else if slices.Contains(n.c.founders, n) {

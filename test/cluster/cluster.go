@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,6 +68,10 @@ func TryStart(t testing.TB, nodes int, settings ...string) (*Cluster, error) {
 	return c, nil
 }
 
+// withoutRoots leaves namespaces empty: tests count ConfigMaps, and stories hold for servers
+// beside which no controllers run. A test that wants kube-root-ca.crt sets controllers=*.
+const withoutRoots = "controllers=-root-ca-certificate-publisher-controller"
+
 // launch starts a cluster that somebody else ends.
 func launch(nodes int, settings []string) (*Cluster, error) {
 	var errs []error
@@ -102,6 +107,9 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 	}
 	c.FreePort = port + all
 	args := []string{"dev", "--data-dir", c.Dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "controllers=") }) {
+		args = append(args, "--set", withoutRoots)
+	}
 	for _, s := range settings {
 		if n, ok := strings.CutPrefix(s, Nonvoters); ok {
 			args = append(args, "--nonvoters", n)

@@ -5,6 +5,7 @@ package plugins
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ type Config struct {
 	File string
 
 	Store view.Store
+	// Confirm brings the store's state up to date with all writes that were acknowledged
+	// before the call.
+	Confirm func(context.Context) error
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
 	Authorizer  auth.Authorizer

@@ -1,0 +1,140 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// rootsName is the ConfigMap by which clients in Pods know the server, rootsKey its only key.
+	rootsName = "kube-root-ca.crt"
+	rootsKey  = "ca.crt"
+	// rootsAbout is an annotation of it, whose text is upstream's; any other one is left alone.
+	rootsAbout = "kubernetes.io/description"
+	rootsText  = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+		"No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+var mapsGVR = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// publishRoots keeps the ConfigMap kube-root-ca.crt in every namespace as it should be, until
+// ctx ends. Failures are logged and tried again.
+func (l *Loops) publishRoots(ctx context.Context, r *reports) error {
+	p := &rootsPublisher{l: l, table: kinds.BuiltinTable(mapsGVR.GroupResource())}
+	return l.onChange(ctx, []string{objects.NamespacesTable, p.table}, 0, func() (again bool, _ error) {
+		if !p.look() {
+			return false, nil
+		}
+		versions, err := l.objects.Range(objects.NamespacesTable, "")
+		if err != nil {
+			return false, fmt.Errorf("list namespaces: %w", err)
+		}
+		for _, ns := range versions {
+			if ns.Flags&proto.FlagTerminating != 0 {
+				continue
+			}
+			if err := p.publish(ctx, ns.Key); err != nil {
+				if ctx.Err() != nil {
+					return false, context.Cause(ctx)
+				}
+				again = true
+				r.failed("cannot write the ConfigMap with the roots, retrying", "namespace", ns.Key, "name", rootsName, "err", err)
+			}
+		}
+		p.pending = again
+		return again, nil
+	})
+}
+
+// rootsPublisher knows which of its ConfigMaps may have changed. There may be many others,
+// which change all the time: what they cost is a look at their keys.
+type rootsPublisher struct {
+	l     *Loops
+	table string
+	// state is what was read up to the revision at.
+	state   *mvcc.State
+	at      proto.Revision
+	pending bool // something has failed
+}
+
+// look reports whether there may be something to do since the last look.
+func (p *rootsPublisher) look() bool {
+	state := p.l.objects.Storage.State()
+	upTo := state.Applied()
+	before, after := p.state, p.at
+	p.state, p.at = state, upTo
+	if p.pending || before != state {
+		return true
+	}
+	if t := state.Table(objects.NamespacesTable); t != nil && t.Latest() > after {
+		return true
+	}
+	t := state.Table(p.table)
+	return t != nil && t.Latest() > after && ofRoots(t, after, upTo)
+}
+
+// ofRoots reports whether any of the ConfigMaps changed in the revisions after one and up to
+// another. What the history does not have any more may be one.
+func ofRoots(t *mvcc.Table, after, upTo proto.Revision) bool {
+	cursor, err := t.Watch(after)
+	if err != nil {
+		return true
+	}
+	var buf [64]*mvcc.Version
+	for {
+		n, err := cursor.Next(buf[:], upTo)
+		if err != nil {
+			return true
+		}
+		for _, v := range buf[:n] {
+			if _, name, _ := strings.Cut(v.Key, "/"); name == rootsName {
+				return true
+			}
+		}
+		if n < len(buf) {
+			return false
+		}
+	}
+}
+
+// publish makes the ConfigMap of a namespace what it should be. It is no error if the
+// namespace is gone or on its way out.
+func (p *rootsPublisher) publish(ctx context.Context, namespace string) error {
+	api := p.l.client()
+	want := map[string]string{rootsKey: string(p.l.cfg.Roots)}
+	var has corev1.ConfigMap
+	err := api.Get(ctx, mapsGVR, namespace, rootsName, &has)
+	switch {
+	case apierrors.IsNotFound(err):
+		made := &corev1.ConfigMap{Data: want}
+		made.Namespace, made.Name, made.Annotations = namespace, rootsName, map[string]string{rootsAbout: rootsText}
+		err = api.Create(ctx, mapsGVR, namespace, made)
+		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil // another one's change wakes this loop again
+		}
+	case err == nil && maps.Equal(has.Data, want) && has.Annotations[rootsAbout] != "":
+		return nil
+	case err == nil:
+		has.Data = want
+		has.Annotations = maps.Clone(has.Annotations)
+		if has.Annotations == nil {
+			has.Annotations = map[string]string{}
+		}
+		has.Annotations[rootsAbout] = rootsText
+		err = api.Update(ctx, mapsGVR, namespace, rootsName, &has)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the roots in %s: %w", namespace, err)
+	}
+	return nil
+}
