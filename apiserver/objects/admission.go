@@ -47,6 +47,15 @@ func (o *Op) admit(obj, old tree.Object) error {
 	if chain == nil {
 		return nil
 	}
+	if old == nil && o.namespaceError() != nil {
+		// No plugin is asked what may be in a namespace that takes nothing.
+		if err := o.Store.Confirm(o.Context); err != nil {
+			return err
+		}
+		if err := o.namespaceError(); err != nil {
+			return err
+		}
+	}
 	a := o.attributesOf(admission.Create, obj, old)
 	if old != nil {
 		a.Operation = admission.Update

@@ -253,22 +253,31 @@ func (o *Op) refusedHere(key string) error {
 	if err := o.definitionError(); err != nil {
 		return err
 	}
-	if o.Resource.Namespaced {
-		ns, err := o.Store.Current(NamespacesTable, o.Info.ObjectNamespace)
-		switch {
-		case err != nil:
-			return err
-		case ns == nil:
-			return o.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
-		case ns.Flags&proto.FlagTerminating != 0:
-			return o.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
-		}
+	if err := o.namespaceError(); err != nil {
+		return err
 	}
 	v, err := o.Store.Current(o.Resource.Table(), key)
 	if err == nil && v != nil {
 		err = o.alreadyExists(v)
 	}
 	return err
+}
+
+// namespaceError says why the namespace in the local state would refuse a create, or nil.
+func (o *Op) namespaceError() error {
+	if !o.Resource.Namespaced {
+		return nil
+	}
+	ns, err := o.Store.Current(NamespacesTable, o.Info.ObjectNamespace)
+	switch {
+	case err != nil:
+		return err
+	case ns == nil:
+		return o.guardError(proto.Outcome_OUTCOME_GUARD_ABSENT)
+	case ns.Flags&proto.FlagTerminating != 0:
+		return o.guardError(proto.Outcome_OUTCOME_GUARD_TERMINATING)
+	}
+	return nil
 }
 
 // alreadyExists is the refusal of a create. there is what is in its way, nil if

@@ -99,7 +99,10 @@ var rooms = map[string]room{
 	// What plugins read: rows of this node's state, and no way to write them.
 	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Rows of this node's state; who writes them is the node, for those who may.
-	"apiserver/admission/suspension": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/state":          {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
