@@ -20,7 +20,7 @@ func TestUnheeded(t *testing.T) {
 		{"MutatingAdmissionPolicy", `{}`, true},
 		{"MutatingAdmissionPolicyBinding", `{}`, true},
 		{"ResourceQuota", `{}`, true},
-		{"LimitRange", `{}`, true},
+		{"LimitRange", `{}`, false},
 		{"PriorityClass", `{}`, true},
 		{"Namespace", `{}`, false},
 		{"Namespace", `{"metadata":{"labels":{"kubernetes.io/metadata.name":"a","pod-security":"x"}}}`, false},

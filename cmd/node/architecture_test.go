@@ -100,7 +100,6 @@ var rooms = map[string]room{
 	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Rows of this node's state; who writes them is the node, for those who may.
 	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/state":          {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/defaultclass"
 	"github.com/quorate/quorate/apiserver/admission/eventratelimit"
 	"github.com/quorate/quorate/apiserver/admission/externalips"
+	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
@@ -22,7 +23,7 @@ var table = []plugin{
 	{name: "NamespaceLifecycle", on: true, reason: "guards in the log refuse what it refuses, without its races"},
 	{name: "NamespaceExists"},
 	{name: "LimitPodHardAntiAffinityTopology"},
-	{name: "LimitRanger", on: true},
+	{name: "LimitRanger", on: true, make: simple(func(e *env) admission.Plugin { return limitranger.New(e.state, e.Log) })},
 	{name: "ServiceAccount", on: true, make: simple(func(e *env) admission.Plugin { return serviceaccount.New(e.state, e.Confirm) })},
 	{name: "NodeRestriction"},
 	{name: "TaintNodesByCondition", on: true},
