@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -128,6 +129,18 @@ func (o *Op) AdmitPosted(p *Creater, in runtime.Object) error {
 	if chain == nil {
 		return nil
 	}
+	for {
+		err := o.admitPosted(chain, p, in)
+		if o.refusedByPlugin = err != nil; err == nil {
+			return nil
+		}
+		if err = o.refused(err); !errors.Is(err, ErrDecideAgain) {
+			return err
+		}
+	}
+}
+
+func (o *Op) admitPosted(chain admission.Interface, p *Creater, in runtime.Object) error {
 	a := o.attributesOf(admission.Create, tree.Object{}, nil)
 	a.Kind = p.KindOf(o).GVK()
 	if !chain.Handles(a) {

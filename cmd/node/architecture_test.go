@@ -97,7 +97,8 @@ var rooms = map[string]room{
 	// What admits sees an object and a user: not the store, and not the request.
 	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What plugins read: rows of this node's state, and no way to write them.
-	"apiserver/admission/state": {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/state":     {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/lifecycle": {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
 	// Rows of this node's state; who writes them is the node, for those who may.
 	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},

@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/defaultclass"
 	"github.com/quorate/quorate/apiserver/admission/eventratelimit"
 	"github.com/quorate/quorate/apiserver/admission/externalips"
+	"github.com/quorate/quorate/apiserver/admission/lifecycle"
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
@@ -20,7 +21,7 @@ import (
 var table = []plugin{
 	{name: "AlwaysAdmit", reason: "upstream's has no meaning either"},
 	{name: "NamespaceAutoProvision"},
-	{name: "NamespaceLifecycle", on: true, reason: "guards in the log refuse what it refuses, without its races"},
+	{name: "NamespaceLifecycle", on: true, make: simple(func(e *env) admission.Plugin { return lifecycle.New(e.state) })},
 	{name: "NamespaceExists"},
 	{name: "LimitPodHardAntiAffinityTopology"},
 	{name: "LimitRanger", on: true, make: simple(func(e *env) admission.Plugin { return limitranger.New(e.state, e.Log) })},
