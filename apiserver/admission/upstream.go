@@ -18,13 +18,20 @@ var _ admission.Attributes = (*Attributes)(nil)
 
 // GetName and the methods below are those of upstream's Attributes.
 func (a *Attributes) GetName() string                                       { return a.Name }
-func (a *Attributes) GetNamespace() string                                  { return a.Namespace }
 func (a *Attributes) GetResource() schema.GroupVersionResource              { return a.Resource }
 func (a *Attributes) GetSubresource() string                                { return a.Subresource }
 func (a *Attributes) GetOperation() admission.Operation                     { return a.Operation }
 func (a *Attributes) GetKind() schema.GroupVersionKind                      { return a.Kind }
 func (a *Attributes) IsDryRun() bool                                        { return a.DryRun }
 func (a *Attributes) GetReinvocationContext() admission.ReinvocationContext { return &a.reinvoked }
+
+// GetNamespace is Namespace, and of a namespace itself its name, as upstream has it.
+func (a *Attributes) GetNamespace() string {
+	if a.Namespace == "" && a.Resource.Resource == "namespaces" && a.Resource.Group == "" {
+		return a.Name
+	}
+	return a.Namespace
+}
 
 // GetObject is Object as an *unstructured.Unstructured; nil if there is none. Its map is
 // Object's: what replaces it as a whole calls SetObject.

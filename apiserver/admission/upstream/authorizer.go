@@ -1,0 +1,34 @@
+package upstream
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Authorizer is an authorizer of this server as upstream's plugins ask it.
+func Authorizer(of auth.Authorizer) authorizer.Authorizer {
+	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		d, reason, err := of.Authorize(ctx, auth.Attributes{
+			User: userOf(a.GetUser()), Verb: a.GetVerb(), Namespace: a.GetNamespace(),
+			APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(), Resource: a.GetResource(), Subresource: a.GetSubresource(),
+			Name: a.GetName(), Path: a.GetPath(), ResourceRequest: a.IsResourceRequest(),
+		})
+		switch d {
+		case auth.Allow:
+			return authorizer.DecisionAllow, reason, err
+		case auth.Deny:
+			return authorizer.DecisionDeny, reason, err
+		}
+		return authorizer.DecisionNoOpinion, reason, err
+	})
+}
+
+func userOf(u user.Info) *auth.User {
+	if u == nil {
+		return nil
+	}
+	return &auth.User{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()}
+}

@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+)
+
+var namespacesGR = schema.GroupResource{Resource: "namespaces"}
+
+// maxNamespaces is how many decoded namespaces are kept.
+const maxNamespaces = 1024
+
+// Namespaces are the namespaces in this node's state, as the lister and the client that
+// upstream's matchers want. What they do not ask for is not there. Safe for concurrent use.
+type Namespaces struct {
+	state *state.State
+
+	mu   sync.Mutex
+	kept map[string]keptNamespace
+}
+
+type keptNamespace struct {
+	version *mvcc.Version
+	object  *corev1.Namespace
+}
+
+var _ listersv1.NamespaceLister = (*Namespaces)(nil)
+
+// NewNamespaces returns the namespaces of a state.
+func NewNamespaces(s *state.State) *Namespaces {
+	return &Namespaces{state: s, kept: map[string]keptNamespace{}}
+}
+
+// Get returns a namespace, shared and not to be changed. Errors: NotFound, and that it cannot
+// be decoded.
+func (n *Namespaces) Get(name string) (*corev1.Namespace, error) {
+	version := n.state.Version(namespacesGR, "", name)
+	if version == nil {
+		return nil, errors.NewNotFound(namespacesGR, name)
+	}
+	n.mu.Lock()
+	kept := n.kept[name]
+	n.mu.Unlock()
+	if kept.version == version {
+		return kept.object, nil
+	}
+	object, err := state.Get[corev1.Namespace](n.state, namespacesGR, "", name)
+	switch {
+	case err != nil:
+		return nil, errors.NewInternalError(err)
+	case object == nil:
+		return nil, errors.NewNotFound(namespacesGR, name)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.kept) >= maxNamespaces {
+		clear(n.kept)
+	}
+	// object may be newer than version: then it is decoded once more.
+	n.kept[name] = keptNamespace{version, object}
+	return object, nil
+}
+
+// Open refuses creates in a namespace that is not there or on its way out, in the words of
+// upstream's NamespaceLifecycle. The log refuses them too, but whoever evaluates rules about a
+// namespace has to have it. Errors: Status errors.
+func (n *Namespaces) Open(a *admission.Attributes) error {
+	if a.Operation != admission.Create || a.Namespace == "" || a.Is("", "namespaces") {
+		return nil
+	}
+	ns, err := n.Get(a.Namespace)
+	if err != nil || ns.DeletionTimestamp == nil {
+		return err
+	}
+	e := errors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
+	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    corev1.NamespaceTerminatingCause,
+		Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace),
+		Field:   "metadata.namespace",
+	})
+	return e
+}
+
+// List is not there: no matcher lists namespaces.
+func (n *Namespaces) List(labels.Selector) ([]*corev1.Namespace, error) {
+	return nil, errors.NewMethodNotSupported(namespacesGR, "list")
+}
+
+// Client is a client that can get namespaces, and nothing else.
+func (n *Namespaces) Client() kubernetes.Interface { return client{n: n} }
+
+// client has nil interfaces for everything that is not asked of it.
+type client struct {
+	kubernetes.Interface
+	n *Namespaces
+}
+
+func (c client) CoreV1() typedv1.CoreV1Interface { return coreClient{n: c.n} }
+
+type coreClient struct {
+	typedv1.CoreV1Interface
+	n *Namespaces
+}
+
+func (c coreClient) Namespaces() typedv1.NamespaceInterface { return namespaceClient{n: c.n} }
+
+type namespaceClient struct {
+	typedv1.NamespaceInterface
+	n *Namespaces
+}
+
+func (c namespaceClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+	return c.n.Get(name)
+}
