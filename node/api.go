@@ -19,11 +19,14 @@ import (
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 func (n *Node) openMetrics(context.Context) (err error) {
@@ -80,6 +83,13 @@ func (n *Node) serveAPI(context.Context) error {
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
+		// The plugins are made before the server, and asked after it.
+		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+			return n.api.Objects().Convert(obj, from, to)
+		},
+		Decode: func(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
+			return n.api.Objects().DecodeAll(ctx, res, versions)
+		},
 	})
 	if err != nil {
 		return err

@@ -59,6 +59,16 @@ func typesOf(versions []Version) (types, error) {
 	return out, nil
 }
 
+// TypeConverter merges objects of some versions by their schemas, without their owners. It is
+// safe for concurrent use. Errors: a model is not known, or a schema cannot be merged by.
+func TypeConverter(versions ...Version) (managedfields.TypeConverter, error) {
+	t, err := typesOf(versions)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
 // metadataModels are what the schemas of custom resources refer to.
 var metadataModels = sync.OnceValues(func() ([]smdschema.TypeDef, error) {
 	s, err := builtin()

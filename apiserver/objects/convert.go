@@ -240,8 +240,10 @@ func (s *Store) convertTree(ctx context.Context, obj tree.Object, to *crd.Versio
 	return kept, nil
 }
 
-// convertBetween converts for those who merge managed fields, which have no context.
-func (s *Store) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
+// Convert returns an object in another version of its resource, for those who have no context:
+// they merge managed fields, or decide on admission. obj is not changed, but the result may
+// share with it. Errors: a webhook's, as Status errors.
+func (s *Store) Convert(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)
 	if v == nil {
 		return kinds.Convert(obj, from, to)
@@ -251,9 +253,25 @@ func (s *Store) convertBetween(obj tree.Object, from, to *kinds.Resource) (tree.
 	return s.convertTree(ctx, obj, v)
 }
 
-// fieldConversion bounds a conversion for the merging of managed fields, waiting for
+// fieldConversion bounds a conversion for those who have no context, waiting for
 // others included.
 const fieldConversion = 30 * time.Second
+
+// DecodeAll decodes stored versions as objects of a resource. Errors: a webhook's, as Status
+// errors, the context's, and a version that cannot be read.
+func (s *Store) DecodeAll(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
+	versions, err := s.ConvertAll(ctx, res, versions)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tree.Object, len(versions))
+	for i, v := range versions {
+		if out[i], err = codec.DecodeStored(res, v); err != nil {
+			return nil, conversion.Internal(err)
+		}
+	}
+	return out, nil
+}
 
 // normalize makes an object, in place, what it will be when it is read back: a
 // version that is stored in another form leaves out, or adds, what only that says.

@@ -78,7 +78,7 @@ type Store struct {
 func NewStore(cfg Config) *Store {
 	s := &Store{Config: cfg, conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
-	s.fields.convert = s.convertBetween
+	s.fields.convert = s.Convert
 	return s
 }
 

@@ -103,6 +103,15 @@ var rooms = map[string]room{
 	"apiserver/admission/suspension":     {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/limitranger":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
+	"apiserver/admission/upstream": {ours: []string{
+		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
+	}, direct: noHTTP, reach: noRaft},
+	// Policies and their parameters are rows of this node's state, and objects are trees.
+	"apiserver/admission/policies": {ours: []string{
+		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
+		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
+	}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},

@@ -14,8 +14,10 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/view"
@@ -35,8 +37,11 @@ type Config struct {
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
 	Authorizer  auth.Authorizer
-	// Kinds returns the resources that are served at the time.
+	// Kinds returns the resources that are served at the time. Convert leads from one version
+	// of a resource to another, and Decode reads stored versions as objects of a resource.
 	Kinds    func() *kinds.Registry
+	Convert  upstream.Convert
+	Decode   policies.Decode
 	Observer admission.Observer // may be nil
 	Log      *slog.Logger
 }
@@ -44,7 +49,17 @@ type Config struct {
 // env is what plugins are made of.
 type env struct {
 	Config
-	state *state.State
+	state      *state.State
+	kinds      *upstream.Kinds
+	namespaces *upstream.Namespaces
+}
+
+// policies is what admission policies are evaluated with.
+func (e *env) policies() policies.Config {
+	return policies.Config{
+		Store: e.Store, State: e.state, Kinds: e.kinds, Namespaces: e.namespaces,
+		Authorizer: e.Authorizer, Decode: e.Decode, Log: e.Log,
+	}
 }
 
 // plugin is a row of the table.
@@ -110,7 +125,8 @@ func New(cfg Config) (*admission.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{Config: cfg, state: state.New(cfg.Store)}
+	e := &env{Config: cfg, state: state.New(cfg.Store), kinds: upstream.NewKinds(cfg.Kinds, cfg.Convert)}
+	e.namespaces = upstream.NewNamespaces(e.state)
 	chain := []admission.Named{{Name: "AdmissionSuspensions", Plugin: cfg.Suspensions.Plugin()}}
 	for _, p := range table {
 		if p.make == nil || !slices.Contains(cfg.Enable, p.name) && (!p.on || slices.Contains(cfg.Disable, p.name)) {

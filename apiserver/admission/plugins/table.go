@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/lifecycle"
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
+	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
 )
@@ -54,9 +55,9 @@ var table = []plugin{
 	{name: "NodeDeclaredFeatureValidator", on: true},
 	{name: "JobValidation", on: true, reason: "the feature gate is off by default in 1.36"},
 	{name: "PodResizeValidator", on: true},
-	{name: "MutatingAdmissionPolicy", on: true},
+	{name: "MutatingAdmissionPolicy", on: true, make: func(e *env, _ io.Reader) (admission.Plugin, error) { return policies.NewMutating(e.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: true},
-	{name: "ValidatingAdmissionPolicy", on: true},
+	{name: "ValidatingAdmissionPolicy", on: true, make: func(e *env, _ io.Reader) (admission.Plugin, error) { return policies.NewValidating(e.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: true},
 	{name: "ResourceQuota", on: true},
 	{name: "AlwaysDeny"},

@@ -1,0 +1,214 @@
+package policies
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/upstream"
+	"github.com/quorate/quorate/apiserver/kinds"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+
+	upstreamadmission "k8s.io/apiserver/pkg/admission"
+)
+
+// stored is a policy or a binding of k8s.io/api, as a pointer.
+type stored interface {
+	comparable
+	runtime.Object
+}
+
+// source are the policies of one kind that have bindings, compiled: P are policies, B bindings,
+// E what evaluates a policy. Nothing runs in it. Safe for concurrent use.
+type source[P, B stored, E any] struct {
+	kinds    *upstream.Kinds
+	policies func() []P // the same slice as long as none has changed
+	bindings func() []B
+	policy   func(P) generic.PolicyAccessor
+	binding  func(B) generic.BindingAccessor
+	compile  func(P) E
+	// static are policies from files; nil: there are none.
+	static func() []generic.PolicyHook[P, B, E]
+
+	now atomic.Pointer[hooks[P, B, E]]
+	mu  sync.Mutex // of the one that renews
+}
+
+// hooks are the policies at one moment.
+type hooks[P, B stored, E any] struct {
+	registry *kinds.Registry
+	policies []P
+	bindings []B
+	static   []generic.PolicyHook[P, B, E]
+
+	all       []generic.PolicyHook[P, B, E] // of the API, by the names of their policies
+	compiled  map[P]E
+	concerned atomic.Pointer[map[write]*concern[P, B, E]]
+}
+
+// write is what rules tell writes apart by.
+type write struct {
+	resource    schema.GroupVersionResource
+	subresource string
+	operation   admission.Operation
+	namespaced  bool
+}
+
+// concern are the policies whose rules match a write: nothing else was looked at.
+type concern[P, B stored, E any] struct {
+	hooks  []generic.PolicyHook[P, B, E]
+	params bool // one of them has parameters
+}
+
+// maxWrites is for how many kinds of writes it is kept which policies they concern. There are
+// not more unless definitions come and go.
+const maxWrites = 4096
+
+// get returns the policies of what is visible now.
+func (s *source[P, B, E]) get() *hooks[P, B, E] {
+	if h := s.now.Load(); h != nil && s.current(h) {
+		return h
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.now.Load()
+	if was != nil && s.current(was) {
+		return was // another goroutine was first
+	}
+	h := s.renew(was)
+	s.now.Store(h)
+	return h
+}
+
+func (s *source[P, B, E]) current(h *hooks[P, B, E]) bool {
+	return same(h.policies, s.policies()) && same(h.bindings, s.bindings()) && same(h.static, s.fromFiles()) && h.registry == s.kinds.Registry()
+}
+
+func (s *source[P, B, E]) fromFiles() []generic.PolicyHook[P, B, E] {
+	if s.static == nil {
+		return nil
+	}
+	return s.static()
+}
+
+// same reports whether two slices are the same one.
+func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// renew compiles what has changed since.
+func (s *source[P, B, E]) renew(was *hooks[P, B, E]) *hooks[P, B, E] {
+	h := &hooks[P, B, E]{
+		registry: s.kinds.Registry(), policies: s.policies(), bindings: s.bindings(), static: s.fromFiles(), compiled: map[P]E{},
+	}
+	h.concerned.Store(&map[write]*concern[P, B, E]{})
+	if was != nil && same(h.policies, was.policies) && same(h.bindings, was.bindings) {
+		h.all, h.compiled = was.all, was.compiled
+		return h
+	}
+	bound := map[string][]B{}
+	for _, b := range h.bindings {
+		name := s.binding(b).GetPolicyName().Name
+		bound[name] = append(bound[name], b)
+	}
+	for _, p := range h.policies {
+		name := s.policy(p).GetName()
+		if len(bound[name]) == 0 {
+			continue
+		}
+		evaluator, ok := *new(E), false
+		if was != nil {
+			evaluator, ok = was.compiled[p]
+		}
+		if !ok {
+			evaluator = s.compile(p)
+		}
+		h.compiled[p] = evaluator
+		h.all = append(h.all, generic.PolicyHook[P, B, E]{Policy: p, Bindings: bound[name], Evaluator: evaluator})
+	}
+	slices.SortFunc(h.all, func(a, b generic.PolicyHook[P, B, E]) int {
+		return cmp.Compare(s.policy(a.Policy).GetName(), s.policy(b.Policy).GetName())
+	})
+	return h
+}
+
+// concerns returns the policies whose rules match a write, nil if there are none. Whatever the
+// rules do not say (names, selectors, conditions) is left to upstream's dispatcher.
+func (s *source[P, B, E]) concerns(a *admission.Attributes) *concern[P, B, E] {
+	h := s.get()
+	if len(h.all)+len(h.static) == 0 {
+		return nil
+	}
+	key := write{a.Resource, a.Subresource, a.Operation, a.GetNamespace() != ""}
+	known := *h.concerned.Load()
+	c, ok := known[key]
+	if !ok {
+		c = s.concern(h, a)
+		next := make(map[write]*concern[P, B, E], len(known)+1)
+		if len(known) < maxWrites {
+			for k, v := range known {
+				next[k] = v
+			}
+		}
+		next[key] = c
+		h.concerned.Store(&next) // of two at once one is lost, and made again
+	}
+	return c
+}
+
+func (s *source[P, B, E]) concern(h *hooks[P, B, E], a *admission.Attributes) *concern[P, B, E] {
+	gr := a.Resource.GroupResource()
+	if unguarded[gr] {
+		return nil
+	}
+	c := &concern[P, B, E]{}
+	add := func(all []generic.PolicyHook[P, B, E]) {
+		for _, hook := range all {
+			p := s.policy(hook.Policy)
+			if s.mayMatch(p.GetMatchConstraints(), a) {
+				c.hooks, c.params = append(c.hooks, hook), c.params || p.GetParamKind() != nil
+			}
+		}
+	}
+	add(h.static)
+	if !ofPolicies[gr] {
+		add(h.all)
+	}
+	if len(c.hooks) == 0 {
+		return nil
+	}
+	return c
+}
+
+// mayMatch reports whether the rules of a policy match a write, or one of the same object in
+// another version. Rules that are wrong match: the dispatcher says so.
+func (s *source[P, B, E]) mayMatch(m *admissionregistrationv1.MatchResources, a *admission.Attributes) bool {
+	if m == nil || m.NamespaceSelector == nil || m.ObjectSelector == nil || len(m.ResourceRules) == 0 {
+		return true
+	}
+	in := []schema.GroupVersionResource{a.Resource}
+	if m.MatchPolicy != nil && *m.MatchPolicy != admissionregistrationv1.Exact {
+		in = append(in, s.kinds.EquivalentResourcesFor(a.Resource, a.Subresource)...)
+	}
+	for _, resource := range in {
+		of := as{a, resource}
+		for i := range m.ResourceRules {
+			if r := (rules.Matcher{Rule: m.ResourceRules[i].RuleWithOperations, Attr: of}); r.Matches() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// as is a write of another version.
+type as struct {
+	upstreamadmission.Attributes
+	resource schema.GroupVersionResource
+}
+
+func (w as) GetResource() schema.GroupVersionResource { return w.resource }

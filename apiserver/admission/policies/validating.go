@@ -1,0 +1,114 @@
+package policies
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/upstream"
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+type (
+	validatingSource = source[*v1.ValidatingAdmissionPolicy, *v1.ValidatingAdmissionPolicyBinding, validating.Validator]
+	validatingHook   = validating.PolicyHook
+)
+
+// Validating is the plugin ValidatingAdmissionPolicy.
+type Validating struct {
+	cfg        Config
+	source     *validatingSource
+	params     *params
+	dispatcher generic.Dispatcher[validatingHook]
+}
+
+var _ admission.Validator = (*Validating)(nil)
+
+// NewValidating returns the plugin. static are policies from files; nil: there are none.
+func NewValidating(cfg Config) *Validating {
+	return &Validating{
+		cfg: cfg, params: &params{Config: cfg},
+		source: &validatingSource{
+			kinds:    cfg.Kinds,
+			policies: state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log).List,
+			bindings: state.All[v1.ValidatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicybindings"}, cfg.Log).List,
+			policy:   validating.NewValidatingAdmissionPolicyAccessor,
+			binding:  validating.NewValidatingAdmissionPolicyBindingAccessor,
+			compile:  compileValidating,
+		},
+		dispatcher: validating.NewDispatcher(upstream.Authorizer(cfg.Authorizer), generic.NewPolicyMatcher(cfg.matcher())),
+	}
+}
+
+// Handles implements admission.Plugin.
+func (p *Validating) Handles(a *admission.Attributes) bool { return p.source.concerns(a) != nil }
+
+// Validate implements admission.Validator.
+func (p *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
+	c := p.source.concerns(a)
+	if c == nil {
+		return nil
+	}
+	if err := p.cfg.Namespaces.Open(a); err != nil {
+		return err
+	}
+	return p.dispatcher.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, bind(ctx, p.params, p.source, c, a))
+}
+
+// compileValidating compiles the expressions of a policy. What is wrong with one is kept, and
+// told when it is evaluated.
+func compileValidating(p *v1.ValidatingAdmissionPolicy) validating.Validator {
+	spec := &p.Spec
+	vars := cel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil, HasAuthorizer: true}
+	messageVars := cel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil}
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		return validating.NewValidator(nil, nil, nil, nil, spec.FailurePolicy, err)
+	}
+	compiler.CompileAndStoreVariables(variables(spec.Variables), vars, environment.StoredExpressions)
+	conditions := conditionsOf(compiler, spec.MatchConditions, vars, spec.FailurePolicy, p.Name)
+	checks := make([]cel.ExpressionAccessor, len(spec.Validations))
+	messages := make([]cel.ExpressionAccessor, len(spec.Validations)) // nil where there is none
+	for i, v := range spec.Validations {
+		checks[i] = &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
+		if v.MessageExpression != "" {
+			messages[i] = &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
+		}
+	}
+	annotations := make([]cel.ExpressionAccessor, len(spec.AuditAnnotations))
+	for i, a := range spec.AuditAnnotations {
+		annotations[i] = &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
+	}
+	return validating.NewValidator(
+		compiler.CompileCondition(checks, vars, environment.StoredExpressions), conditions,
+		compiler.CompileCondition(annotations, vars, environment.StoredExpressions),
+		compiler.CompileCondition(messages, messageVars, environment.StoredExpressions),
+		spec.FailurePolicy, nil)
+}
+
+// variables are what later expressions of a policy can name.
+func variables(all []v1.Variable) []cel.NamedExpressionAccessor {
+	out := make([]cel.NamedExpressionAccessor, len(all))
+	for i, v := range all {
+		out[i] = &validating.Variable{Name: v.Name, Expression: v.Expression}
+	}
+	return out
+}
+
+// conditionsOf are the match conditions of a policy; nil if it has none.
+func conditionsOf(c *cel.CompositedCompiler, all []v1.MatchCondition, vars cel.OptionalVariableDeclarations, fail *v1.FailurePolicyType, name string) matchconditions.Matcher {
+	if len(all) == 0 {
+		return nil
+	}
+	conditions := make([]cel.ExpressionAccessor, len(all))
+	for i := range all {
+		conditions[i] = (*matchconditions.MatchCondition)(&all[i])
+	}
+	return matchconditions.NewMatcher(c.CompileCondition(conditions, vars, environment.StoredExpressions), fail, "policy", "validate", name)
+}
