@@ -130,6 +130,61 @@ func (Condition) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_proto_rawDescGZIP(), []int{1}
 }
 
+type Operator int32
+
+const (
+	Operator_OPERATOR_UNSPECIFIED    Operator = 0
+	Operator_OPERATOR_IN             Operator = 1 // there is the fact, and its value is one of values
+	Operator_OPERATOR_NOT_IN         Operator = 2 // there is no such fact, or its value is none of values
+	Operator_OPERATOR_EXISTS         Operator = 3 // there is the fact
+	Operator_OPERATOR_DOES_NOT_EXIST Operator = 4
+)
+
+// Enum value maps for Operator.
+var (
+	Operator_name = map[int32]string{
+		0: "OPERATOR_UNSPECIFIED",
+		1: "OPERATOR_IN",
+		2: "OPERATOR_NOT_IN",
+		3: "OPERATOR_EXISTS",
+		4: "OPERATOR_DOES_NOT_EXIST",
+	}
+	Operator_value = map[string]int32{
+		"OPERATOR_UNSPECIFIED":    0,
+		"OPERATOR_IN":             1,
+		"OPERATOR_NOT_IN":         2,
+		"OPERATOR_EXISTS":         3,
+		"OPERATOR_DOES_NOT_EXIST": 4,
+	}
+)
+
+func (x Operator) Enum() *Operator {
+	p := new(Operator)
+	*p = x
+	return p
+}
+
+func (x Operator) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Operator) Descriptor() protoreflect.EnumDescriptor {
+	return file_quorate_proto_enumTypes[2].Descriptor()
+}
+
+func (Operator) Type() protoreflect.EnumType {
+	return &file_quorate_proto_enumTypes[2]
+}
+
+func (x Operator) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Operator.Descriptor instead.
+func (Operator) EnumDescriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{2}
+}
+
 // Outcome of a Write. Values are part of the state hash: do not renumber.
 type Outcome int32
 
@@ -146,6 +201,7 @@ const (
 	Outcome_OUTCOME_REQUEST_ID_EXPIRED Outcome = 9  // since is below the floor: whether an earlier copy took effect is not known
 	Outcome_OUTCOME_TERM_MISMATCH      Outcome = 10 // no copy up to this one has taken effect
 	Outcome_OUTCOME_RULES_CHANGED      Outcome = 11 // a rule that decided on the write has changed since, or may have
+	Outcome_OUTCOME_LIMIT_EXCEEDED     Outcome = 12 // see Exceeded
 )
 
 // Enum value maps for Outcome.
@@ -163,6 +219,7 @@ var (
 		9:  "OUTCOME_REQUEST_ID_EXPIRED",
 		10: "OUTCOME_TERM_MISMATCH",
 		11: "OUTCOME_RULES_CHANGED",
+		12: "OUTCOME_LIMIT_EXCEEDED",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":        0,
@@ -177,6 +234,7 @@ var (
 		"OUTCOME_REQUEST_ID_EXPIRED": 9,
 		"OUTCOME_TERM_MISMATCH":      10,
 		"OUTCOME_RULES_CHANGED":      11,
+		"OUTCOME_LIMIT_EXCEEDED":     12,
 	}
 )
 
@@ -191,11 +249,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_quorate_proto_enumTypes[2].Descriptor()
+	return file_quorate_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_quorate_proto_enumTypes[2]
+	return &file_quorate_proto_enumTypes[3]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -204,7 +262,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{2}
+	return file_quorate_proto_rawDescGZIP(), []int{3}
 }
 
 type ProposeError int32
@@ -246,11 +304,11 @@ func (x ProposeError) String() string {
 }
 
 func (ProposeError) Descriptor() protoreflect.EnumDescriptor {
-	return file_quorate_proto_enumTypes[3].Descriptor()
+	return file_quorate_proto_enumTypes[4].Descriptor()
 }
 
 func (ProposeError) Type() protoreflect.EnumType {
-	return &file_quorate_proto_enumTypes[3]
+	return &file_quorate_proto_enumTypes[4]
 }
 
 func (x ProposeError) Number() protoreflect.EnumNumber {
@@ -259,7 +317,7 @@ func (x ProposeError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ProposeError.Descriptor instead.
 func (ProposeError) EnumDescriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{3}
+	return file_quorate_proto_rawDescGZIP(), []int{4}
 }
 
 type ChangeKind int32
@@ -304,11 +362,11 @@ func (x ChangeKind) String() string {
 }
 
 func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_quorate_proto_enumTypes[4].Descriptor()
+	return file_quorate_proto_enumTypes[5].Descriptor()
 }
 
 func (ChangeKind) Type() protoreflect.EnumType {
-	return &file_quorate_proto_enumTypes[4]
+	return &file_quorate_proto_enumTypes[5]
 }
 
 func (x ChangeKind) Number() protoreflect.EnumNumber {
@@ -317,7 +375,7 @@ func (x ChangeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeKind.Descriptor instead.
 func (ChangeKind) EnumDescriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{4}
+	return file_quorate_proto_rawDescGZIP(), []int{5}
 }
 
 type Attribute struct {
@@ -467,7 +525,15 @@ type Write struct {
 	// The rules that every kind of write may be decided by, as bits: see words.go.
 	Rules uint32 `protobuf:"varint,19,opt,name=rules,proto3" json:"rules,omitempty"`
 	// Rules that only some writes have, such as the parameters of a policy.
-	RuleRanges    []*RuleRange `protobuf:"bytes,20,rep,name=rule_ranges,json=ruleRanges,proto3" json:"rule_ranges,omitempty"`
+	RuleRanges []*RuleRange `protobuf:"bytes,20,rep,name=rule_ranges,json=ruleRanges,proto3" json:"rule_ranges,omitempty"`
+	// What the new version uses of what limits bound. A deletion's is not kept.
+	Usage *Usage `protobuf:"bytes,21,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The limits that the new version sets for the keys of its namespace: what its key has
+	// before the first slash. A deletion's are not kept.
+	Limits []*Limit `protobuf:"bytes,22,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The entry is refused if the new version uses more than the one before of something
+	// whose sum would then be above a limit. Without it, it is counted all the same.
+	EnforceLimits bool `protobuf:"varint,23,opt,name=enforce_limits,json=enforceLimits,proto3" json:"enforce_limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +708,27 @@ func (x *Write) GetRuleRanges() []*RuleRange {
 	return nil
 }
 
+func (x *Write) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Write) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Write) GetEnforceLimits() bool {
+	if x != nil {
+		return x.EnforceLimits
+	}
+	return false
+}
+
 // RuleRange is the keys of a table that begin with a prefix; without one, all of them.
 type RuleRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -695,6 +782,286 @@ func (x *RuleRange) GetPrefix() string {
 	return ""
 }
 
+// Usage is what an object uses, and facts about it that limits ask for.
+type Usage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Facts         []*Attribute           `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`     // sorted by name
+	Amounts       []*Amount              `protobuf:"bytes,2,rep,name=amounts,proto3" json:"amounts,omitempty"` // sorted by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_quorate_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Usage) GetFacts() []*Attribute {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *Usage) GetAmounts() []*Amount {
+	if x != nil {
+		return x.Amounts
+	}
+	return nil
+}
+
+type Amount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         int64                  `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"` // not negative; in the unit that the name implies
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amount) Reset() {
+	*x = Amount{}
+	mi := &file_quorate_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amount) ProtoMessage() {}
+
+func (x *Amount) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amount.ProtoReflect.Descriptor instead.
+func (*Amount) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Amount) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Amount) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+// Limit bounds what those keys of a namespace use together, in all tables, whose facts
+// meet all requirements.
+type Limit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requirements  []*Requirement         `protobuf:"bytes,1,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	Bounds        []*Bound               `protobuf:"bytes,2,rep,name=bounds,proto3" json:"bounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Limit) Reset() {
+	*x = Limit{}
+	mi := &file_quorate_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limit) ProtoMessage() {}
+
+func (x *Limit) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limit.ProtoReflect.Descriptor instead.
+func (*Limit) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Limit) GetRequirements() []*Requirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+func (x *Limit) GetBounds() []*Bound {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+type Requirement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the fact
+	Operator      Operator               `protobuf:"varint,2,opt,name=operator,proto3,enum=quorate.v1.Operator" json:"operator,omitempty"`
+	Values        []string               `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requirement) Reset() {
+	*x = Requirement{}
+	mi := &file_quorate_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requirement) ProtoMessage() {}
+
+func (x *Requirement) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
+func (*Requirement) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Requirement) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Requirement) GetOperator() Operator {
+	if x != nil {
+		return x.Operator
+	}
+	return Operator_OPERATOR_UNSPECIFIED
+}
+
+func (x *Requirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type Bound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the amount
+	Max   int64                  `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`  // not negative
+	// If not empty, each key of this table counts one, whatever its usage says.
+	Table         string `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bound) Reset() {
+	*x = Bound{}
+	mi := &file_quorate_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bound) ProtoMessage() {}
+
+func (x *Bound) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bound.ProtoReflect.Descriptor instead.
+func (*Bound) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Bound) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Bound) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Bound) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
 // Compact moves the floor: history at or below it can no longer be read.
 type Compact struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -705,7 +1072,7 @@ type Compact struct {
 
 func (x *Compact) Reset() {
 	*x = Compact{}
-	mi := &file_quorate_proto_msgTypes[4]
+	mi := &file_quorate_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +1084,7 @@ func (x *Compact) String() string {
 func (*Compact) ProtoMessage() {}
 
 func (x *Compact) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[4]
+	mi := &file_quorate_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +1097,7 @@ func (x *Compact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compact.ProtoReflect.Descriptor instead.
 func (*Compact) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{4}
+	return file_quorate_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Compact) GetFloor() uint64 {
@@ -752,7 +1119,7 @@ type NewTerm struct {
 
 func (x *NewTerm) Reset() {
 	*x = NewTerm{}
-	mi := &file_quorate_proto_msgTypes[5]
+	mi := &file_quorate_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +1131,7 @@ func (x *NewTerm) String() string {
 func (*NewTerm) ProtoMessage() {}
 
 func (x *NewTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[5]
+	mi := &file_quorate_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +1144,7 @@ func (x *NewTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewTerm.ProtoReflect.Descriptor instead.
 func (*NewTerm) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{5}
+	return file_quorate_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NewTerm) GetTerm() uint64 {
@@ -810,7 +1177,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_quorate_proto_msgTypes[6]
+	mi := &file_quorate_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1189,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[6]
+	mi := &file_quorate_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1202,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{6}
+	return file_quorate_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Cluster) GetClusterId() string {
@@ -874,13 +1241,15 @@ type VersionRecord struct {
 	Fields         []*Attribute           `protobuf:"bytes,10,rep,name=fields,proto3" json:"fields,omitempty"`
 	Flags          uint32                 `protobuf:"varint,11,opt,name=flags,proto3" json:"flags,omitempty"`
 	RequestId      []byte                 `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Usage          *Usage                 `protobuf:"bytes,13,opt,name=usage,proto3" json:"usage,omitempty"`
+	Limits         []*Limit               `protobuf:"bytes,14,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *VersionRecord) Reset() {
 	*x = VersionRecord{}
-	mi := &file_quorate_proto_msgTypes[7]
+	mi := &file_quorate_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1261,7 @@ func (x *VersionRecord) String() string {
 func (*VersionRecord) ProtoMessage() {}
 
 func (x *VersionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[7]
+	mi := &file_quorate_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1274,7 @@ func (x *VersionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRecord.ProtoReflect.Descriptor instead.
 func (*VersionRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{7}
+	return file_quorate_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VersionRecord) GetRevision() uint64 {
@@ -992,6 +1361,20 @@ func (x *VersionRecord) GetRequestId() []byte {
 	return nil
 }
 
+func (x *VersionRecord) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *VersionRecord) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 // StateRecord is what is true of the state as a whole at one applied index.
 type StateRecord struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1008,7 +1391,7 @@ type StateRecord struct {
 
 func (x *StateRecord) Reset() {
 	*x = StateRecord{}
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1403,7 @@ func (x *StateRecord) String() string {
 func (*StateRecord) ProtoMessage() {}
 
 func (x *StateRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[8]
+	mi := &file_quorate_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1416,7 @@ func (x *StateRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRecord.ProtoReflect.Descriptor instead.
 func (*StateRecord) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{8}
+	return file_quorate_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StateRecord) GetApplied() uint64 {
@@ -1105,7 +1488,7 @@ type Backup struct {
 
 func (x *Backup) Reset() {
 	*x = Backup{}
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1500,7 @@ func (x *Backup) String() string {
 func (*Backup) ProtoMessage() {}
 
 func (x *Backup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[9]
+	mi := &file_quorate_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1513,7 @@ func (x *Backup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backup.ProtoReflect.Descriptor instead.
 func (*Backup) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{9}
+	return file_quorate_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Backup) GetTakenUnixMs() int64 {
@@ -1207,7 +1590,7 @@ type PeerRequest struct {
 
 func (x *PeerRequest) Reset() {
 	*x = PeerRequest{}
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1602,7 @@ func (x *PeerRequest) String() string {
 func (*PeerRequest) ProtoMessage() {}
 
 func (x *PeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[10]
+	mi := &file_quorate_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1615,7 @@ func (x *PeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerRequest.ProtoReflect.Descriptor instead.
 func (*PeerRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{10}
+	return file_quorate_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PeerRequest) GetId() uint64 {
@@ -1324,7 +1707,7 @@ type PeerResponse struct {
 
 func (x *PeerResponse) Reset() {
 	*x = PeerResponse{}
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1719,7 @@ func (x *PeerResponse) String() string {
 func (*PeerResponse) ProtoMessage() {}
 
 func (x *PeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[11]
+	mi := &file_quorate_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1732,7 @@ func (x *PeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerResponse.ProtoReflect.Descriptor instead.
 func (*PeerResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{11}
+	return file_quorate_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PeerResponse) GetId() uint64 {
@@ -1438,13 +1821,14 @@ type ProposeResponse struct {
 	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"` // of the entry that was applied
 	Outcome       Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=quorate.v1.Outcome" json:"outcome,omitempty"`
 	Revision      uint64                 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"` // of the write that took effect (an older one for OUTCOME_DUPLICATE)
+	Exceeded      *Exceeded              `protobuf:"bytes,7,opt,name=exceeded,proto3" json:"exceeded,omitempty"`  // for OUTCOME_LIMIT_EXCEEDED
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1840,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[12]
+	mi := &file_quorate_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1853,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{12}
+	return file_quorate_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProposeResponse) GetError() ProposeError {
@@ -1507,6 +1891,142 @@ func (x *ProposeResponse) GetRevision() uint64 {
 	return 0
 }
 
+func (x *ProposeResponse) GetExceeded() *Exceeded {
+	if x != nil {
+		return x.Exceeded
+	}
+	return nil
+}
+
+// Exceeded is the first limit, in the order of tables and keys, that a write would exceed.
+type Exceeded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"` // of the version that sets the limit
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Bounds        []*ExceededBound       `protobuf:"bytes,3,rep,name=bounds,proto3" json:"bounds,omitempty"` // all of this limit that it would exceed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exceeded) Reset() {
+	*x = Exceeded{}
+	mi := &file_quorate_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exceeded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exceeded) ProtoMessage() {}
+
+func (x *Exceeded) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exceeded.ProtoReflect.Descriptor instead.
+func (*Exceeded) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Exceeded) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *Exceeded) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Exceeded) GetBounds() []*ExceededBound {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+type ExceededBound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Requested     int64                  `protobuf:"varint,2,opt,name=requested,proto3" json:"requested,omitempty"` // more than the version before has
+	Used          int64                  `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`           // without the write; the greatest number if it is more
+	Max           int64                  `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExceededBound) Reset() {
+	*x = ExceededBound{}
+	mi := &file_quorate_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExceededBound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExceededBound) ProtoMessage() {}
+
+func (x *ExceededBound) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExceededBound.ProtoReflect.Descriptor instead.
+func (*ExceededBound) Descriptor() ([]byte, []int) {
+	return file_quorate_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExceededBound) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ExceededBound) GetRequested() int64 {
+	if x != nil {
+		return x.Requested
+	}
+	return 0
+}
+
+func (x *ExceededBound) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *ExceededBound) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
 type ReadIndexRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The caller's current term when it sent this. From a voter it counts as an
@@ -1518,7 +2038,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +2050,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[13]
+	mi := &file_quorate_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +2063,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{13}
+	return file_quorate_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadIndexRequest) GetTerm() uint64 {
@@ -1563,7 +2083,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +2095,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[14]
+	mi := &file_quorate_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +2108,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{14}
+	return file_quorate_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -1614,7 +2134,7 @@ type CurrentTermRequest struct {
 
 func (x *CurrentTermRequest) Reset() {
 	*x = CurrentTermRequest{}
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +2146,7 @@ func (x *CurrentTermRequest) String() string {
 func (*CurrentTermRequest) ProtoMessage() {}
 
 func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[15]
+	mi := &file_quorate_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +2159,7 @@ func (x *CurrentTermRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermRequest.ProtoReflect.Descriptor instead.
 func (*CurrentTermRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{15}
+	return file_quorate_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CurrentTermRequest) GetRound() uint64 {
@@ -1659,7 +2179,7 @@ type CurrentTermResponse struct {
 
 func (x *CurrentTermResponse) Reset() {
 	*x = CurrentTermResponse{}
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +2191,7 @@ func (x *CurrentTermResponse) String() string {
 func (*CurrentTermResponse) ProtoMessage() {}
 
 func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[16]
+	mi := &file_quorate_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +2204,7 @@ func (x *CurrentTermResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrentTermResponse.ProtoReflect.Descriptor instead.
 func (*CurrentTermResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{16}
+	return file_quorate_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CurrentTermResponse) GetRound() uint64 {
@@ -1711,7 +2231,7 @@ type LeaderLostRequest struct {
 
 func (x *LeaderLostRequest) Reset() {
 	*x = LeaderLostRequest{}
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +2243,7 @@ func (x *LeaderLostRequest) String() string {
 func (*LeaderLostRequest) ProtoMessage() {}
 
 func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[17]
+	mi := &file_quorate_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +2256,7 @@ func (x *LeaderLostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostRequest.ProtoReflect.Descriptor instead.
 func (*LeaderLostRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{17}
+	return file_quorate_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaderLostRequest) GetTerm() uint64 {
@@ -1765,7 +2285,7 @@ type LeaderLostResponse struct {
 
 func (x *LeaderLostResponse) Reset() {
 	*x = LeaderLostResponse{}
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +2297,7 @@ func (x *LeaderLostResponse) String() string {
 func (*LeaderLostResponse) ProtoMessage() {}
 
 func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[18]
+	mi := &file_quorate_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +2310,7 @@ func (x *LeaderLostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderLostResponse.ProtoReflect.Descriptor instead.
 func (*LeaderLostResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{18}
+	return file_quorate_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaderLostResponse) GetLost() bool {
@@ -1829,7 +2349,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2361,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[19]
+	mi := &file_quorate_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2374,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{19}
+	return file_quorate_proto_rawDescGZIP(), []int{26}
 }
 
 type NodeStatus struct {
@@ -1887,7 +2407,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2419,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[20]
+	mi := &file_quorate_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2432,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{20}
+	return file_quorate_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeStatus) GetNodeId() string {
@@ -2072,7 +2592,7 @@ type StateHash struct {
 
 func (x *StateHash) Reset() {
 	*x = StateHash{}
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2604,7 @@ func (x *StateHash) String() string {
 func (*StateHash) ProtoMessage() {}
 
 func (x *StateHash) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[21]
+	mi := &file_quorate_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2617,7 @@ func (x *StateHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHash.ProtoReflect.Descriptor instead.
 func (*StateHash) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{21}
+	return file_quorate_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateHash) GetApplied() uint64 {
@@ -2128,7 +2648,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2660,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[22]
+	mi := &file_quorate_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2673,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{22}
+	return file_quorate_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Member) GetNodeId() string {
@@ -2209,7 +2729,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2741,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[23]
+	mi := &file_quorate_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2754,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{23}
+	return file_quorate_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HelloRequest) GetSelf() *Member {
@@ -2270,7 +2790,7 @@ type HelloResponse struct {
 
 func (x *HelloResponse) Reset() {
 	*x = HelloResponse{}
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2802,7 @@ func (x *HelloResponse) String() string {
 func (*HelloResponse) ProtoMessage() {}
 
 func (x *HelloResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[24]
+	mi := &file_quorate_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2815,7 @@ func (x *HelloResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloResponse.ProtoReflect.Descriptor instead.
 func (*HelloResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{24}
+	return file_quorate_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HelloResponse) GetSelf() *Member {
@@ -2335,7 +2855,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2347,7 +2867,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[25]
+	mi := &file_quorate_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2360,7 +2880,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{25}
+	return file_quorate_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinRequest) GetSelf() *Member {
@@ -2380,7 +2900,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2912,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[26]
+	mi := &file_quorate_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2925,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{26}
+	return file_quorate_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -2437,7 +2957,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2969,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[27]
+	mi := &file_quorate_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2982,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{27}
+	return file_quorate_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangeRequest) GetKind() ChangeKind {
@@ -2509,7 +3029,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +3041,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_proto_msgTypes[28]
+	mi := &file_quorate_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +3054,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_quorate_proto_rawDescGZIP(), []int{28}
+	return file_quorate_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ChangeResponse) GetMembers() []*Member {
@@ -2555,7 +3075,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xa6\x05\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xa1\x06\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -2581,10 +3101,30 @@ const file_quorate_proto_rawDesc = "" +
 	"decided_at\x18\x12 \x01(\x04R\tdecidedAt\x12\x14\n" +
 	"\x05rules\x18\x13 \x01(\rR\x05rules\x126\n" +
 	"\vrule_ranges\x18\x14 \x03(\v2\x15.quorate.v1.RuleRangeR\n" +
-	"ruleRanges\"9\n" +
+	"ruleRanges\x12'\n" +
+	"\x05usage\x18\x15 \x01(\v2\x11.quorate.v1.UsageR\x05usage\x12)\n" +
+	"\x06limits\x18\x16 \x03(\v2\x11.quorate.v1.LimitR\x06limits\x12%\n" +
+	"\x0eenforce_limits\x18\x17 \x01(\bR\renforceLimits\"9\n" +
 	"\tRuleRange\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\x1f\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"b\n" +
+	"\x05Usage\x12+\n" +
+	"\x05facts\x18\x01 \x03(\v2\x15.quorate.v1.AttributeR\x05facts\x12,\n" +
+	"\aamounts\x18\x02 \x03(\v2\x12.quorate.v1.AmountR\aamounts\"2\n" +
+	"\x06Amount\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\"o\n" +
+	"\x05Limit\x12;\n" +
+	"\frequirements\x18\x01 \x03(\v2\x17.quorate.v1.RequirementR\frequirements\x12)\n" +
+	"\x06bounds\x18\x02 \x03(\v2\x11.quorate.v1.BoundR\x06bounds\"k\n" +
+	"\vRequirement\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\boperator\x18\x02 \x01(\x0e2\x14.quorate.v1.OperatorR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"C\n" +
+	"\x05Bound\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\x03R\x03max\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\tR\x05table\"\x1f\n" +
 	"\aCompact\x12\x14\n" +
 	"\x05floor\x18\x01 \x01(\x04R\x05floor\":\n" +
 	"\aNewTerm\x12\x12\n" +
@@ -2594,7 +3134,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12'\n" +
 	"\x0ffeature_version\x18\x02 \x01(\rR\x0efeatureVersion\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\xfa\x02\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\xce\x03\n" +
 	"\rVersionRecord\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12'\n" +
 	"\x0fcreate_revision\x18\x02 \x01(\x04R\x0ecreateRevision\x12\x14\n" +
@@ -2609,7 +3149,9 @@ const file_quorate_proto_rawDesc = "" +
 	" \x03(\v2\x15.quorate.v1.AttributeR\x06fields\x12\x14\n" +
 	"\x05flags\x18\v \x01(\rR\x05flags\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\f \x01(\fR\trequestId\"\xd8\x01\n" +
+	"request_id\x18\f \x01(\fR\trequestId\x12'\n" +
+	"\x05usage\x18\r \x01(\v2\x11.quorate.v1.UsageR\x05usage\x12)\n" +
+	"\x06limits\x18\x0e \x03(\v2\x11.quorate.v1.LimitR\x06limits\"\xd8\x01\n" +
 	"\vStateRecord\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\x04R\aapplied\x12!\n" +
 	"\fapplied_term\x18\x02 \x01(\x04R\vappliedTerm\x12\x14\n" +
@@ -2643,13 +3185,23 @@ const file_quorate_proto_rawDesc = "" +
 	"read_index\x18\x03 \x01(\v2\x1d.quorate.v1.ReadIndexResponseH\x00R\treadIndex\x12D\n" +
 	"\fcurrent_term\x18\x04 \x01(\v2\x1f.quorate.v1.CurrentTermResponseH\x00R\vcurrentTerm\x12\x1a\n" +
 	"\arefused\x18\x05 \x01(\tH\x00R\arefusedB\b\n" +
-	"\x06answer\"\xba\x01\n" +
+	"\x06answer\"\xec\x01\n" +
 	"\x0fProposeResponse\x12.\n" +
 	"\x05error\x18\x02 \x01(\x0e2\x18.quorate.v1.ProposeErrorR\x05error\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x04R\x05index\x12-\n" +
 	"\aoutcome\x18\x05 \x01(\x0e2\x13.quorate.v1.OutcomeR\aoutcome\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x04R\brevision\"&\n" +
+	"\brevision\x18\x06 \x01(\x04R\brevision\x120\n" +
+	"\bexceeded\x18\a \x01(\v2\x14.quorate.v1.ExceededR\bexceeded\"e\n" +
+	"\bExceeded\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x121\n" +
+	"\x06bounds\x18\x03 \x03(\v2\x19.quorate.v1.ExceededBoundR\x06bounds\"g\n" +
+	"\rExceededBound\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\trequested\x18\x02 \x01(\x03R\trequested\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x10\n" +
+	"\x03max\x18\x04 \x01(\x03R\x03max\"&\n" +
 	"\x10ReadIndexRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\"=\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
@@ -2741,7 +3293,13 @@ const file_quorate_proto_rawDesc = "" +
 	"\x0eCONDITION_NONE\x10\x00\x12\x14\n" +
 	"\x10CONDITION_ABSENT\x10\x01\x12\x16\n" +
 	"\x12CONDITION_REVISION\x10\x02\x12\x14\n" +
-	"\x10CONDITION_EXISTS\x10\x03*\xc1\x02\n" +
+	"\x10CONDITION_EXISTS\x10\x03*|\n" +
+	"\bOperator\x12\x18\n" +
+	"\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
+	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
+	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
+	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04*\xdd\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -2755,7 +3313,8 @@ const file_quorate_proto_rawDesc = "" +
 	"\x1aOUTCOME_REQUEST_ID_EXPIRED\x10\t\x12\x19\n" +
 	"\x15OUTCOME_TERM_MISMATCH\x10\n" +
 	"\x12\x19\n" +
-	"\x15OUTCOME_RULES_CHANGED\x10\v*x\n" +
+	"\x15OUTCOME_RULES_CHANGED\x10\v\x12\x1a\n" +
+	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +
@@ -2795,88 +3354,107 @@ func file_quorate_proto_rawDescGZIP() []byte {
 	return file_quorate_proto_rawDescData
 }
 
-var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_quorate_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_quorate_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_quorate_proto_goTypes = []any{
 	(Op)(0),                     // 0: quorate.v1.Op
 	(Condition)(0),              // 1: quorate.v1.Condition
-	(Outcome)(0),                // 2: quorate.v1.Outcome
-	(ProposeError)(0),           // 3: quorate.v1.ProposeError
-	(ChangeKind)(0),             // 4: quorate.v1.ChangeKind
-	(*Attribute)(nil),           // 5: quorate.v1.Attribute
-	(*Guard)(nil),               // 6: quorate.v1.Guard
-	(*Write)(nil),               // 7: quorate.v1.Write
-	(*RuleRange)(nil),           // 8: quorate.v1.RuleRange
-	(*Compact)(nil),             // 9: quorate.v1.Compact
-	(*NewTerm)(nil),             // 10: quorate.v1.NewTerm
-	(*Cluster)(nil),             // 11: quorate.v1.Cluster
-	(*VersionRecord)(nil),       // 12: quorate.v1.VersionRecord
-	(*StateRecord)(nil),         // 13: quorate.v1.StateRecord
-	(*Backup)(nil),              // 14: quorate.v1.Backup
-	(*PeerRequest)(nil),         // 15: quorate.v1.PeerRequest
-	(*PeerResponse)(nil),        // 16: quorate.v1.PeerResponse
-	(*ProposeResponse)(nil),     // 17: quorate.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),    // 18: quorate.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil),   // 19: quorate.v1.ReadIndexResponse
-	(*CurrentTermRequest)(nil),  // 20: quorate.v1.CurrentTermRequest
-	(*CurrentTermResponse)(nil), // 21: quorate.v1.CurrentTermResponse
-	(*LeaderLostRequest)(nil),   // 22: quorate.v1.LeaderLostRequest
-	(*LeaderLostResponse)(nil),  // 23: quorate.v1.LeaderLostResponse
-	(*StatusRequest)(nil),       // 24: quorate.v1.StatusRequest
-	(*NodeStatus)(nil),          // 25: quorate.v1.NodeStatus
-	(*StateHash)(nil),           // 26: quorate.v1.StateHash
-	(*Member)(nil),              // 27: quorate.v1.Member
-	(*HelloRequest)(nil),        // 28: quorate.v1.HelloRequest
-	(*HelloResponse)(nil),       // 29: quorate.v1.HelloResponse
-	(*JoinRequest)(nil),         // 30: quorate.v1.JoinRequest
-	(*JoinResponse)(nil),        // 31: quorate.v1.JoinResponse
-	(*ChangeRequest)(nil),       // 32: quorate.v1.ChangeRequest
-	(*ChangeResponse)(nil),      // 33: quorate.v1.ChangeResponse
+	(Operator)(0),               // 2: quorate.v1.Operator
+	(Outcome)(0),                // 3: quorate.v1.Outcome
+	(ProposeError)(0),           // 4: quorate.v1.ProposeError
+	(ChangeKind)(0),             // 5: quorate.v1.ChangeKind
+	(*Attribute)(nil),           // 6: quorate.v1.Attribute
+	(*Guard)(nil),               // 7: quorate.v1.Guard
+	(*Write)(nil),               // 8: quorate.v1.Write
+	(*RuleRange)(nil),           // 9: quorate.v1.RuleRange
+	(*Usage)(nil),               // 10: quorate.v1.Usage
+	(*Amount)(nil),              // 11: quorate.v1.Amount
+	(*Limit)(nil),               // 12: quorate.v1.Limit
+	(*Requirement)(nil),         // 13: quorate.v1.Requirement
+	(*Bound)(nil),               // 14: quorate.v1.Bound
+	(*Compact)(nil),             // 15: quorate.v1.Compact
+	(*NewTerm)(nil),             // 16: quorate.v1.NewTerm
+	(*Cluster)(nil),             // 17: quorate.v1.Cluster
+	(*VersionRecord)(nil),       // 18: quorate.v1.VersionRecord
+	(*StateRecord)(nil),         // 19: quorate.v1.StateRecord
+	(*Backup)(nil),              // 20: quorate.v1.Backup
+	(*PeerRequest)(nil),         // 21: quorate.v1.PeerRequest
+	(*PeerResponse)(nil),        // 22: quorate.v1.PeerResponse
+	(*ProposeResponse)(nil),     // 23: quorate.v1.ProposeResponse
+	(*Exceeded)(nil),            // 24: quorate.v1.Exceeded
+	(*ExceededBound)(nil),       // 25: quorate.v1.ExceededBound
+	(*ReadIndexRequest)(nil),    // 26: quorate.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),   // 27: quorate.v1.ReadIndexResponse
+	(*CurrentTermRequest)(nil),  // 28: quorate.v1.CurrentTermRequest
+	(*CurrentTermResponse)(nil), // 29: quorate.v1.CurrentTermResponse
+	(*LeaderLostRequest)(nil),   // 30: quorate.v1.LeaderLostRequest
+	(*LeaderLostResponse)(nil),  // 31: quorate.v1.LeaderLostResponse
+	(*StatusRequest)(nil),       // 32: quorate.v1.StatusRequest
+	(*NodeStatus)(nil),          // 33: quorate.v1.NodeStatus
+	(*StateHash)(nil),           // 34: quorate.v1.StateHash
+	(*Member)(nil),              // 35: quorate.v1.Member
+	(*HelloRequest)(nil),        // 36: quorate.v1.HelloRequest
+	(*HelloResponse)(nil),       // 37: quorate.v1.HelloResponse
+	(*JoinRequest)(nil),         // 38: quorate.v1.JoinRequest
+	(*JoinResponse)(nil),        // 39: quorate.v1.JoinResponse
+	(*ChangeRequest)(nil),       // 40: quorate.v1.ChangeRequest
+	(*ChangeResponse)(nil),      // 41: quorate.v1.ChangeResponse
 }
 var file_quorate_proto_depIdxs = []int32{
 	0,  // 0: quorate.v1.Write.op:type_name -> quorate.v1.Op
 	1,  // 1: quorate.v1.Write.condition:type_name -> quorate.v1.Condition
-	6,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
-	5,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
-	5,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
-	6,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
-	8,  // 6: quorate.v1.Write.rule_ranges:type_name -> quorate.v1.RuleRange
-	5,  // 7: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
-	5,  // 8: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
-	18, // 9: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
-	20, // 10: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
-	17, // 11: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
-	19, // 12: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
-	21, // 13: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
-	3,  // 14: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
-	2,  // 15: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
-	26, // 16: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
-	27, // 17: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
-	27, // 18: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
-	27, // 19: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
-	27, // 20: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
-	27, // 21: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
-	27, // 22: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
-	4,  // 23: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
-	27, // 24: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
-	27, // 25: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
-	15, // 26: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
-	22, // 27: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
-	24, // 28: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
-	28, // 29: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
-	30, // 30: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
-	32, // 31: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
-	16, // 32: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
-	23, // 33: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
-	25, // 34: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
-	29, // 35: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
-	31, // 36: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
-	33, // 37: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
-	32, // [32:38] is the sub-list for method output_type
-	26, // [26:32] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	7,  // 2: quorate.v1.Write.guard:type_name -> quorate.v1.Guard
+	6,  // 3: quorate.v1.Write.labels:type_name -> quorate.v1.Attribute
+	6,  // 4: quorate.v1.Write.fields:type_name -> quorate.v1.Attribute
+	7,  // 5: quorate.v1.Write.second_guard:type_name -> quorate.v1.Guard
+	9,  // 6: quorate.v1.Write.rule_ranges:type_name -> quorate.v1.RuleRange
+	10, // 7: quorate.v1.Write.usage:type_name -> quorate.v1.Usage
+	12, // 8: quorate.v1.Write.limits:type_name -> quorate.v1.Limit
+	6,  // 9: quorate.v1.Usage.facts:type_name -> quorate.v1.Attribute
+	11, // 10: quorate.v1.Usage.amounts:type_name -> quorate.v1.Amount
+	13, // 11: quorate.v1.Limit.requirements:type_name -> quorate.v1.Requirement
+	14, // 12: quorate.v1.Limit.bounds:type_name -> quorate.v1.Bound
+	2,  // 13: quorate.v1.Requirement.operator:type_name -> quorate.v1.Operator
+	6,  // 14: quorate.v1.VersionRecord.labels:type_name -> quorate.v1.Attribute
+	6,  // 15: quorate.v1.VersionRecord.fields:type_name -> quorate.v1.Attribute
+	10, // 16: quorate.v1.VersionRecord.usage:type_name -> quorate.v1.Usage
+	12, // 17: quorate.v1.VersionRecord.limits:type_name -> quorate.v1.Limit
+	26, // 18: quorate.v1.PeerRequest.read_index:type_name -> quorate.v1.ReadIndexRequest
+	28, // 19: quorate.v1.PeerRequest.current_term:type_name -> quorate.v1.CurrentTermRequest
+	23, // 20: quorate.v1.PeerResponse.propose:type_name -> quorate.v1.ProposeResponse
+	27, // 21: quorate.v1.PeerResponse.read_index:type_name -> quorate.v1.ReadIndexResponse
+	29, // 22: quorate.v1.PeerResponse.current_term:type_name -> quorate.v1.CurrentTermResponse
+	4,  // 23: quorate.v1.ProposeResponse.error:type_name -> quorate.v1.ProposeError
+	3,  // 24: quorate.v1.ProposeResponse.outcome:type_name -> quorate.v1.Outcome
+	24, // 25: quorate.v1.ProposeResponse.exceeded:type_name -> quorate.v1.Exceeded
+	25, // 26: quorate.v1.Exceeded.bounds:type_name -> quorate.v1.ExceededBound
+	34, // 27: quorate.v1.NodeStatus.hashes:type_name -> quorate.v1.StateHash
+	35, // 28: quorate.v1.NodeStatus.members:type_name -> quorate.v1.Member
+	35, // 29: quorate.v1.HelloRequest.self:type_name -> quorate.v1.Member
+	35, // 30: quorate.v1.HelloResponse.self:type_name -> quorate.v1.Member
+	35, // 31: quorate.v1.HelloResponse.known:type_name -> quorate.v1.Member
+	35, // 32: quorate.v1.JoinRequest.self:type_name -> quorate.v1.Member
+	35, // 33: quorate.v1.JoinResponse.members:type_name -> quorate.v1.Member
+	5,  // 34: quorate.v1.ChangeRequest.kind:type_name -> quorate.v1.ChangeKind
+	35, // 35: quorate.v1.ChangeRequest.member:type_name -> quorate.v1.Member
+	35, // 36: quorate.v1.ChangeResponse.members:type_name -> quorate.v1.Member
+	21, // 37: quorate.v1.Peer.Exchange:input_type -> quorate.v1.PeerRequest
+	30, // 38: quorate.v1.Peer.LeaderLost:input_type -> quorate.v1.LeaderLostRequest
+	32, // 39: quorate.v1.Peer.Status:input_type -> quorate.v1.StatusRequest
+	36, // 40: quorate.v1.Membership.Hello:input_type -> quorate.v1.HelloRequest
+	38, // 41: quorate.v1.Membership.Join:input_type -> quorate.v1.JoinRequest
+	40, // 42: quorate.v1.Membership.Change:input_type -> quorate.v1.ChangeRequest
+	22, // 43: quorate.v1.Peer.Exchange:output_type -> quorate.v1.PeerResponse
+	31, // 44: quorate.v1.Peer.LeaderLost:output_type -> quorate.v1.LeaderLostResponse
+	33, // 45: quorate.v1.Peer.Status:output_type -> quorate.v1.NodeStatus
+	37, // 46: quorate.v1.Membership.Hello:output_type -> quorate.v1.HelloResponse
+	39, // 47: quorate.v1.Membership.Join:output_type -> quorate.v1.JoinResponse
+	41, // 48: quorate.v1.Membership.Change:output_type -> quorate.v1.ChangeResponse
+	43, // [43:49] is the sub-list for method output_type
+	37, // [37:43] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_quorate_proto_init() }
@@ -2884,12 +3462,12 @@ func file_quorate_proto_init() {
 	if File_quorate_proto != nil {
 		return
 	}
-	file_quorate_proto_msgTypes[10].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[15].OneofWrappers = []any{
 		(*PeerRequest_Propose)(nil),
 		(*PeerRequest_ReadIndex)(nil),
 		(*PeerRequest_CurrentTerm)(nil),
 	}
-	file_quorate_proto_msgTypes[11].OneofWrappers = []any{
+	file_quorate_proto_msgTypes[16].OneofWrappers = []any{
 		(*PeerResponse_Propose)(nil),
 		(*PeerResponse_ReadIndex)(nil),
 		(*PeerResponse_CurrentTerm)(nil),
@@ -2900,8 +3478,8 @@ func file_quorate_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_proto_rawDesc), len(file_quorate_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   29,
+			NumEnums:      6,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

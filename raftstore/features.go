@@ -51,7 +51,7 @@ func (s *Store) forCluster(ctx context.Context, w *proto.Write) error {
 		return fmt.Errorf("ask what the cluster speaks: %w", err)
 	}
 	if s.allowed(proto.KindWrite, w) != nil {
-		mvcc.WithoutRules(w)
+		mvcc.ForOlder(w)
 	}
 	return nil
 }

@@ -129,6 +129,7 @@ func TestRulesDuringUpgrade(t *testing.T) {
 	stale := func() *proto.Write {
 		w := write("k", "v")
 		w.DecidedAt, w.RuleRanges = uint64(rule.Revision), []*proto.RuleRange{{Table: w.Table, Prefix: "rule"}}
+		w.Usage, w.EnforceLimits = &proto.Usage{Amounts: []*proto.Amount{{Name: "a", Value: 1}}}, true
 		return w
 	}
 	for id, m := range c.nodes {

@@ -17,7 +17,7 @@ import (
 //
 // The write carries a request id (made here if it has none), so that it can be
 // sent again after a lost answer and still takes effect once. While members run a release
-// that cannot check by which rules it was decided, w loses them. Errors:
+// that knows neither rules nor limits, w loses what it says of them (mvcc.ForOlder). Errors:
 // ErrTooLarge, ErrOverloaded, ErrNoLeader, ErrFeature, ErrClosed (the write is in no log);
 // ErrUnknownOutcome and the context's error after the write was sent (it may
 // take effect).
@@ -259,7 +259,7 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 	detail := errors.New(r.Detail)
 	switch r.Error {
 	case proto.ProposeError_PROPOSE_OK:
-		return mvcc.Result{Index: proto.RaftIndex(r.Index), Outcome: r.Outcome, Revision: proto.Revision(r.Revision)}, nil
+		return mvcc.Result{Index: proto.RaftIndex(r.Index), Outcome: r.Outcome, Revision: proto.Revision(r.Revision), Exceeded: r.Exceeded}, nil
 	case proto.ProposeError_PROPOSE_NOT_LEADER:
 		return mvcc.Result{}, errors.Join(errNotSent, detail)
 	case proto.ProposeError_PROPOSE_OVERLOADED:

@@ -226,6 +226,7 @@ func (p *peerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 	switch {
 	case err == nil:
 		answer.Index, answer.Outcome, answer.Revision = uint64(r.Index), r.Outcome, uint64(r.Revision)
+		answer.Exceeded = r.Exceeded
 	case errors.Is(err, errNotSent):
 		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_NOT_LEADER, err.Error()
 	default:

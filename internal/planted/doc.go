@@ -38,10 +38,15 @@ const (
 	IgnoredCondition Bug = "condition-ignored"
 	// StaleRules applies writes though the rules that they were decided by have changed.
 	StaleRules Bug = "rules-not-checked"
+	// OverLimit applies writes that exceed a limit.
+	OverLimit Bug = "limit-exceeded"
+	// KeptUsage does not give back what a deleted object used.
+	KeptUsage Bug = "usage-kept-after-delete"
 )
 
 // All are the bugs that can be planted.
 var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
 	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition, StaleRules,
+	OverLimit, KeptUsage,
 }

@@ -28,6 +28,9 @@
 // Rules. A write may say by which tables' content it was decided, and as of when; Apply
 // refuses it if that has changed (rules.go).
 //
+// Limits. A version may say what its object uses, and another one how much may be used in
+// its namespace; Apply keeps the sums, and refuses what would exceed them (ledger.go).
+//
 // One key's life. Each line is an entry, with its index or its floor, and what there is
 // after it: the key's chain, newest first, and the table's history (x is a tombstone).
 //

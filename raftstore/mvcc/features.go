@@ -30,6 +30,13 @@ var features = featureTable{
 		"quorate.v1.Write.labels": 1, "quorate.v1.Write.fields": 1, "quorate.v1.Write.flags": 1, "quorate.v1.Write.request_id": 1,
 		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.second_guard": 1,
 		"quorate.v1.Write.decided_at": 3, "quorate.v1.Write.rules": 3, "quorate.v1.Write.rule_ranges": 3,
+		"quorate.v1.Write.usage": 3, "quorate.v1.Write.limits": 3, "quorate.v1.Write.enforce_limits": 3,
+		"quorate.v1.Usage.facts": 3, "quorate.v1.Usage.amounts": 3, "quorate.v1.Amount.name": 3, "quorate.v1.Amount.value": 3,
+		"quorate.v1.Limit.requirements": 3, "quorate.v1.Limit.bounds": 3,
+		"quorate.v1.Requirement.name": 3, "quorate.v1.Requirement.operator": 3, "quorate.v1.Requirement.values": 3,
+		"quorate.v1.Bound.name": 3, "quorate.v1.Bound.max": 3, "quorate.v1.Bound.table": 3,
+		"quorate.v1.OPERATOR_UNSPECIFIED": 3, "quorate.v1.OPERATOR_IN": 3, "quorate.v1.OPERATOR_NOT_IN": 3,
+		"quorate.v1.OPERATOR_EXISTS": 3, "quorate.v1.OPERATOR_DOES_NOT_EXIST": 3,
 		"quorate.v1.RuleRange.table": 3, "quorate.v1.RuleRange.prefix": 3,
 		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1,
 		"quorate.v1.Guard.table": 1, "quorate.v1.Guard.key": 1,
@@ -52,9 +59,13 @@ type featureTable struct {
 	Parts map[protoreflect.FullName]uint32
 }
 
-// WithoutRules takes off a write what clusters that speak less than feature version 3 do
-// not know, and what it can do without: by which rules it was decided.
-func WithoutRules(w *proto.Write) { w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil }
+// ForOlder takes off a write what clusters that speak less than feature version 3 do not
+// know, and what it can do without: by which rules it was decided, what it uses, and what
+// it limits. What was written so is not counted before it is written again.
+func ForOlder(w *proto.Write) {
+	w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil
+	w.Usage, w.Limits, w.EnforceLimits = nil, nil, false
+}
 
 // Needs returns the feature version that a cluster must speak before an entry may be in
 // its log. It looks at every field, so it is for the time in which a cluster speaks less

@@ -17,15 +17,26 @@ import (
 func fullEntries() map[proto.Kind]proto.Message {
 	return map[proto.Kind]proto.Message{
 		proto.KindWrite: &proto.Write{
-			Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: []byte("v"),
+			Table: "t", Key: "n/k", Op: proto.Op_OP_PUT, Value: []byte("v"),
 			Guard: &proto.Guard{Table: "g", Key: "k"}, SecondGuard: &proto.Guard{Table: "h", Key: "k"},
 			Labels: []*proto.Attribute{{Name: "a", Value: "b"}}, Fields: []*proto.Attribute{{Name: "c", Value: "d"}},
-			DecidedAt: 1, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}},
+			DecidedAt: 1, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}}, Usage: fullUsage(), Limits: fullLimits(),
 		},
 		proto.KindCompact: &proto.Compact{Floor: 1},
 		proto.KindNewTerm: &proto.NewTerm{Term: 1, LeaderId: "a"},
 		proto.KindCluster: &proto.Cluster{ClusterId: "c", FeatureVersion: 1},
 	}
+}
+
+func fullUsage() *proto.Usage {
+	return &proto.Usage{Facts: []*proto.Attribute{{Name: "f", Value: "v"}}, Amounts: []*proto.Amount{{Name: "a", Value: 1}}}
+}
+
+func fullLimits() []*proto.Limit {
+	return []*proto.Limit{{
+		Requirements: []*proto.Requirement{{Name: "f", Operator: proto.Operator_OPERATOR_IN, Values: []string{"v"}}},
+		Bounds:       []*proto.Bound{{Name: "a", Max: 1, Table: "t"}},
+	}}
 }
 
 // TestFeaturesAreComplete: anyone who gives entries a field, a value or a flag says with
@@ -182,7 +193,7 @@ func TestUnknownFieldsStop(t *testing.T) {
 			t.Errorf("kind %d without unknown fields: %v", kind, err)
 		}
 	}
-	if places != 6+3 {
+	if places != 12+3 {
 		t.Errorf("%d places were tried", places)
 	}
 	w := fullEntries()[proto.KindWrite].(*proto.Write)
@@ -224,16 +235,17 @@ func TestUnknownRules(t *testing.T) {
 	}
 }
 
-// TestWithoutRules: what older members do not know is not proposed, and the write is.
-func TestWithoutRules(t *testing.T) {
+// TestForOlder: what older members do not know is not proposed, and the write is.
+func TestForOlder(t *testing.T) {
 	w := &proto.Write{
 		Table: "t", Key: "k", Op: proto.Op_OP_PUT,
 		DecidedAt: 1, Rules: proto.AllRules, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}},
+		Usage: &proto.Usage{Amounts: []*proto.Amount{{Name: "a"}}}, Limits: []*proto.Limit{{}}, EnforceLimits: true,
 	}
 	before := Needs(proto.KindWrite, w)
-	WithoutRules(w)
+	ForOlder(w)
 	if after := Needs(proto.KindWrite, w); before != 3 || after != 1 {
-		t.Errorf("it needs %d with rules, %d without", before, after)
+		t.Errorf("it needs %d with all, %d without", before, after)
 	}
 }
 
@@ -246,6 +258,7 @@ func TestUnknownFieldsOfRecords(t *testing.T) {
 	v := &proto.VersionRecord{
 		Revision: 3, CreateRevision: 3, Table: "t", Key: "k",
 		Labels: []*proto.Attribute{{Name: "a"}}, Fields: []*proto.Attribute{{Name: "b"}},
+		Usage: fullUsage(), Limits: fullLimits(),
 	}
 	everywhere(v.ProtoReflect(), func(where protoreflect.FullName) {
 		s := New()

@@ -24,12 +24,13 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 		Feature: r.FeatureVersion,
 	}
 	s.floor.Store(r.Floor)
+	s.ledger.loading, s.ledger.found = true, map[string]bool{}
 	return nil
 }
 
 // LoadVersion adds one stored version.
 func (s *State) LoadVersion(r *proto.VersionRecord) error {
-	if unknownFields(r) || unknownAttributes(r.Labels) || unknownAttributes(r.Fields) {
+	if unknownFields(r) || unknownAttributes(r.Labels) || unknownAttributes(r.Fields) || !knownCharge(r.Usage, r.Limits) {
 		return fmt.Errorf("load revision %d: it has a field that this release does not know: %w", r.Revision, proto.ErrUnknownKind)
 	}
 	v := versionOf(r)
@@ -54,6 +55,7 @@ func (s *State) LoadVersion(r *proto.VersionRecord) error {
 		return fmt.Errorf("load %s %s at %d: superseded at or below the floor %d: %w", r.Table, v.Key, v.Revision, s.Floor(), ErrOrder)
 	}
 	t.link(nil, v)
+	s.settle(t, nil, v)
 	s.rules.note(t, v.Revision)
 	s.touch(t)
 	return nil
@@ -87,6 +89,7 @@ func (v *Version) Record(table string) *proto.VersionRecord {
 		Fields:         pairs(v.Fields),
 		Flags:          v.Flags,
 	}
+	r.Usage, r.Limits = v.charge.record()
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		r.RequestId = v.RequestID[:]
 	}
@@ -105,6 +108,7 @@ func versionOf(r *proto.VersionRecord) *Version {
 		UID:            r.Uid,
 		Labels:         attributes(r.Labels),
 		Fields:         attributes(r.Fields),
+		charge:         chargeOf(r.Usage, r.Limits),
 	}
 	copy(v.RequestID[:], r.RequestId)
 	return v

@@ -29,6 +29,8 @@ type entry struct {
 	body        string // the value around the revision's digits is <body:rev>
 	uid         string
 	flags       uint32
+	usage       *proto.Usage
+	limits      []*proto.Limit
 }
 
 func (e *entry) value() []byte { return fmt.Appendf(nil, "<%s:%d>", e.body, e.rev) }
@@ -119,6 +121,12 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		return proto.Outcome_OUTCOME_UID_MISMATCH, liveRev
 	}
 	e := &entry{key: w.Key, rev: index, create: index, deleted: w.Op == proto.Op_OP_DELETE, body: body, uid: w.Uid, flags: w.Flags}
+	if !e.deleted {
+		e.usage, e.limits = w.Usage, w.Limits
+		if w.EnforceLimits && m.exceeds(w.Table, e, live) {
+			return proto.Outcome_OUTCOME_LIMIT_EXCEEDED, liveRev
+		}
+	}
 	if live != nil {
 		e.create = live.create
 	}
@@ -130,6 +138,76 @@ func (m *model) write(index proto.Revision, w *proto.Write, body string) (proto.
 		m.requests[id] = index
 	}
 	return proto.Outcome_OUTCOME_APPLIED, index
+}
+
+// meets and uses say what an entry of a table uses of a bound of a limit.
+func meets(e *entry, l *proto.Limit) bool {
+	for _, r := range l.Requirements {
+		value, has := "", false
+		for _, f := range e.usage.GetFacts() {
+			if f.Name == r.Name {
+				value, has = f.Value, true
+			}
+		}
+		in := has && slices.Contains(r.Values, value)
+		if !map[proto.Operator]bool{
+			proto.Operator_OPERATOR_IN: in, proto.Operator_OPERATOR_NOT_IN: !in,
+			proto.Operator_OPERATOR_EXISTS: has, proto.Operator_OPERATOR_DOES_NOT_EXIST: !has,
+		}[r.Operator] {
+			return false
+		}
+	}
+	return true
+}
+
+func uses(table string, e *entry, l *proto.Limit, b *proto.Bound) int64 {
+	switch {
+	case e == nil || !meets(e, l):
+		return 0
+	case b.Table != "":
+		return map[bool]int64{true: 1}[b.Table == table]
+	}
+	for _, a := range e.usage.GetAmounts() {
+		if a.Name == b.Name {
+			return a.Value
+		}
+	}
+	return 0
+}
+
+// used counts all keys of a namespace.
+func (m *model) used(namespace string, l *proto.Limit, b *proto.Bound) (sum int64) {
+	for table := range m.tables {
+		for _, e := range m.list(table, 1<<62) {
+			if strings.HasPrefix(e.key, namespace+"/") {
+				sum += uses(table, e, l, b)
+			}
+		}
+	}
+	return sum
+}
+
+func (m *model) exceeds(table string, e, live *entry) bool {
+	namespace, _, ok := strings.Cut(e.key, "/")
+	if !ok {
+		return false
+	}
+	for other := range m.tables {
+		for _, q := range m.list(other, 1<<62) {
+			if !strings.HasPrefix(q.key, namespace+"/") {
+				continue
+			}
+			for _, l := range q.limits {
+				for _, b := range l.Bounds {
+					more := uses(table, e, l, b) - uses(table, live, l, b)
+					if more > 0 && m.used(namespace, l, b)+more > b.Max {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
 }
 
 // rulesChanged looks at every version above what the write was decided at.
@@ -262,6 +340,7 @@ func (d *driver) publish() {
 	if d.s.Mark() != d.twin.Mark() || d.s.Floor() != d.twin.Floor() {
 		d.t.Fatalf("at %d: mark %+v, loaded from records %+v", d.index, d.s.Mark(), d.twin.Mark())
 	}
+	d.usages()
 	if d.s.Applied() != d.m.applied || d.s.Floor() != d.m.floor {
 		d.t.Fatalf("applied %d floor %d, want %d and %d", d.s.Applied(), d.s.Floor(), d.m.applied, d.m.floor)
 	}
@@ -332,6 +411,7 @@ func (d *driver) write() {
 	}
 	w.Term = uint64(max(0, d.choose(12)-9)) // 0, 1 or 2, mostly 0
 	d.rules(w)
+	d.charges(w)
 	if err := Validate(w); err != nil {
 		d.t.Fatal(err)
 	}
@@ -368,6 +448,61 @@ func (d *driver) rules(w *proto.Write) {
 	if d.choose(3) == 0 {
 		prefix := []string{"", "a", "a/", "a/2", "b/", "x"}[d.choose(6)]
 		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: modelTables[d.choose(len(modelTables))], Prefix: prefix})
+	}
+}
+
+// charges has writes use something, and some set limits, also such that are passed.
+func (d *driver) charges(w *proto.Write) {
+	w.EnforceLimits = d.choose(3) > 0
+	if d.choose(2) == 0 {
+		w.Usage = &proto.Usage{}
+		for _, name := range []string{"cpu", "memory"} {
+			if d.choose(2) == 0 {
+				w.Usage.Amounts = append(w.Usage.Amounts, &proto.Amount{Name: name, Value: int64(d.choose(4))})
+			}
+			if d.choose(3) == 0 {
+				w.Usage.Facts = append(w.Usage.Facts, &proto.Attribute{Name: name, Value: []string{"x", "y"}[d.choose(2)]})
+			}
+		}
+	}
+	for strings.Contains(w.Key, "/") && len(w.Limits) < 3 && d.choose(5) == 0 {
+		l := &proto.Limit{}
+		for range d.choose(4) {
+			b := &proto.Bound{Name: []string{"cpu", "memory", "disk"}[d.choose(3)], Max: int64(d.choose(8))}
+			if d.choose(3) == 0 {
+				b.Table = modelTables[d.choose(len(modelTables))]
+			}
+			l.Bounds = append(l.Bounds, b)
+		}
+		if d.choose(2) == 0 {
+			r := &proto.Requirement{Name: []string{"cpu", "memory"}[d.choose(2)], Operator: proto.Operator(1 + d.choose(4))}
+			r.Values = []string{"x", "y", "z"}[:d.choose(4)]
+			l.Requirements = append(l.Requirements, r)
+		}
+		w.Limits = append(w.Limits, l)
+	}
+}
+
+// usages compares what readers see of all limits.
+func (d *driver) usages() {
+	d.t.Helper()
+	for _, table := range modelTables {
+		for _, key := range modelKeys {
+			var want []BoundUse
+			if e := d.m.live(table, key, d.m.applied); e != nil {
+				namespace, _, _ := strings.Cut(key, "/")
+				for _, l := range e.limits {
+					for _, b := range l.Bounds {
+						want = append(want, BoundUse{b.Name, d.m.used(namespace, l, b), b.Max})
+					}
+				}
+			}
+			for _, s := range []*State{d.s, d.twin} {
+				if got, at := s.Usage(table, key); at != d.m.applied || !slices.Equal(got, want) {
+					d.t.Fatalf("at %d: usage of %s %s as of %d: %v, want %v", d.m.applied, table, key, at, got, want)
+				}
+			}
+		}
 	}
 }
 

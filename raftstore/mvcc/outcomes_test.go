@@ -28,6 +28,17 @@ func TestOutcomes(t *testing.T) {
 		if !ok {
 			t.Fatalf("line %d: no result: %s", n+1, line)
 		}
+		if key, ok := strings.CutPrefix(command, "usage "); ok {
+			uses, _ := s.Usage("t", key)
+			var got []string
+			for _, u := range uses {
+				got = append(got, fmt.Sprintf("%s:%d/%d", u.Name, u.Used, u.Max))
+			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("line %d: %s\n got %s\nwant %s", n+1, command, text, want)
+			}
+			continue
+		}
 		entry, err := parseCommand(strings.Fields(command))
 		if err != nil {
 			t.Fatalf("line %d: %s: %v", n+1, command, err)
@@ -86,6 +97,15 @@ func parseCommand(words []string) ([]byte, error) {
 		case "range":
 			table, prefix, _ := strings.Cut(value, ":")
 			w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: table, Prefix: prefix})
+		case "use":
+			w.Usage, err = parseUsage(value)
+		case "limit":
+			var l *proto.Limit
+			if l, err = parseLimit(value); err == nil {
+				w.Limits = append(w.Limits, l)
+			}
+		case "enforce":
+			w.EnforceLimits = true
 		case "guard":
 			w.Guard = &proto.Guard{Table: "t", Key: value}
 		case "terminating":
@@ -109,6 +129,50 @@ func parseCommand(words []string) ([]byte, error) {
 		return nil, err
 	}
 	return proto.Encode(proto.KindWrite, w)
+}
+
+// parseUsage reads a:2,f:x: amounts are numbers, facts are words.
+func parseUsage(text string) (*proto.Usage, error) {
+	u := &proto.Usage{}
+	for _, part := range strings.Split(text, ",") {
+		name, value, _ := strings.Cut(part, ":")
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			u.Amounts = append(u.Amounts, &proto.Amount{Name: name, Value: n})
+		} else {
+			u.Facts = append(u.Facts, &proto.Attribute{Name: name, Value: value})
+		}
+	}
+	return u, nil
+}
+
+// parseLimit reads f:in:x/y,f:exists,a<10,TABLE#3: requirements, a bound of an amount,
+// a bound of a table's keys.
+func parseLimit(text string) (*proto.Limit, error) {
+	l := &proto.Limit{}
+	for _, part := range strings.Split(text, ",") {
+		if at := strings.IndexAny(part, "<#"); at >= 0 {
+			n, err := strconv.ParseInt(part[at+1:], 10, 64)
+			if err != nil {
+				return nil, err
+			}
+			b := &proto.Bound{Name: part[:at], Max: n}
+			if part[at] == '#' {
+				b.Table = b.Name
+			}
+			l.Bounds = append(l.Bounds, b)
+			continue
+		}
+		words := strings.Split(part, ":")
+		r := &proto.Requirement{Name: words[0], Operator: map[string]proto.Operator{
+			"in": proto.Operator_OPERATOR_IN, "notin": proto.Operator_OPERATOR_NOT_IN,
+			"exists": proto.Operator_OPERATOR_EXISTS, "absent": proto.Operator_OPERATOR_DOES_NOT_EXIST,
+		}[words[1]]}
+		if len(words) > 2 {
+			r.Values = strings.Split(words[2], "/")
+		}
+		l.Requirements = append(l.Requirements, r)
+	}
+	return l, nil
 }
 
 // ruleBitsOf are the bits of tables, by their first names.
@@ -137,6 +201,12 @@ func describeResult(r Result) string {
 		if v.Deleted {
 			out += " x"
 		}
+	}
+	for i, b := range r.Exceeded.GetBounds() {
+		if i == 0 {
+			out += " " + r.Exceeded.Table + " " + r.Exceeded.Key
+		}
+		out += fmt.Sprintf(" %s:%d+%d>%d", b.Name, b.Used, b.Requested, b.Max)
 	}
 	for i, rev := range r.Removed {
 		out += []string{" removed=", ","}[min(i, 1)] + rev.String()

@@ -38,6 +38,7 @@ type State struct {
 	touched  []*Table
 	requests map[[proto.RequestIDSize]byte]proto.Revision
 	rules    ruleTables
+	ledger   ledger
 
 	historyVersions atomic.Int64
 	historyBytes    atomic.Int64
@@ -46,7 +47,7 @@ type State struct {
 
 // New returns an empty state at index zero.
 func New() *State {
-	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}}
+	s := &State{requests: map[[proto.RequestIDSize]byte]proto.Revision{}, ledger: ledger{of: map[string]*account{}}}
 	s.tables.Store(&map[string]*Table{})
 	s.mark.Store(&Mark{})
 	return s
@@ -108,6 +109,9 @@ type Result struct {
 	Removed []proto.Revision
 	// Hash is the rolling hash after this entry.
 	Hash uint64
+	// Exceeded says what refused the write, for OUTCOME_LIMIT_EXCEEDED. It is not part of
+	// the hash: it follows from what is.
+	Exceeded *proto.Exceeded
 }
 
 // Apply applies the entry at index. A refused write is a Result, not an error.
@@ -183,6 +187,10 @@ func (s *State) Publish() {
 		t.publish()
 	}
 	s.touched = s.touched[:0]
+	if s.ledger.loading {
+		s.countLoaded()
+	}
+	s.ledger.show(s.now.Applied)
 	m := s.now
 	s.mark.Store(&m)
 }
@@ -228,6 +236,15 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		}
 		return
 	}
+	charge := chargeOf(w.Usage, w.Limits)
+	// Last: what would be refused anyway needs no room.
+	if r.Exceeded = s.exceeded(w, charge, live); r.Exceeded != nil {
+		r.Outcome, r.Revision = proto.Outcome_OUTCOME_LIMIT_EXCEEDED, 0
+		if live != nil {
+			r.Revision = live.Revision
+		}
+		return
+	}
 	v := &Version{
 		Key:            w.Key,
 		Revision:       r.Revision,
@@ -238,6 +255,9 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		Labels:         attributes(w.Labels),
 		Fields:         attributes(w.Fields),
 		RequestID:      id,
+	}
+	if w.Op == proto.Op_OP_PUT {
+		v.charge = charge
 	}
 	if live != nil {
 		v.CreateRevision = live.CreateRevision
@@ -313,7 +333,14 @@ func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
 
 // add links a new version everywhere it belongs.
 func (s *State) add(t *Table, it *item, v *Version) {
+	var live *Version
+	if it != nil {
+		if live = it.newest.Load(); live.Deleted {
+			live = nil
+		}
+	}
 	t.link(it, v)
+	s.settle(t, live, v)
 	t.hist.append(v)
 	s.historyVersions.Add(1)
 	s.historyBytes.Add(v.Size())

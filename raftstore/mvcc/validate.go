@@ -28,7 +28,7 @@ func Validate(w *proto.Write) error {
 	case len(w.RuleRanges) > maxRuleRanges:
 		return fmt.Errorf("%d ranges of rules, at most %d can be checked: %w", len(w.RuleRanges), maxRuleRanges, ErrInvalid)
 	}
-	return nil
+	return validateCharge(w)
 }
 
 // known reports whether this version understands the write. What it does not
@@ -36,7 +36,7 @@ func Validate(w *proto.Write) error {
 // changes what the write does, and then the state would be another than the others'.
 func known(w *proto.Write) bool {
 	if unknownFields(w) || unknownAttributes(w.Labels) || unknownAttributes(w.Fields) ||
-		w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) {
+		w.Guard != nil && unknownFields(w.Guard) || w.SecondGuard != nil && unknownFields(w.SecondGuard) || !knownCharge(w.Usage, w.Limits) {
 		return false
 	}
 	for _, r := range w.RuleRanges {

@@ -72,6 +72,8 @@ type Version struct {
 	Labels, Fields Attributes
 	RequestID      [proto.RequestIDSize]byte
 
+	charge *charge // nil if it uses nothing and sets no limits
+
 	prev atomic.Pointer[Version]
 	memo atomic.Pointer[any]
 }
@@ -105,7 +107,7 @@ func (v *Version) SetMemo(m any) {
 
 // Size is what a version roughly costs in memory, in bytes.
 func (v *Version) Size() int64 {
-	n := 224 + len(v.Key) + len(v.Value) + len(v.UID)
+	n := 232 + len(v.Key) + len(v.Value) + len(v.UID) + v.charge.size()
 	for _, a := range v.Labels {
 		n += 32 + len(a.Name) + len(a.Value)
 	}

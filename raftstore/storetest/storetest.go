@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Outcomes", outcomes},
 		{"Guard", guard},
 		{"Rules", rules},
+		{"Limits", limits},
 		{"Duplicates", duplicates},
 		{"ConcurrentDuplicates", concurrentDuplicates},
 		{"CompareAndSwap", compareAndSwap},

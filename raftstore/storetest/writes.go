@@ -21,6 +21,7 @@ const (
 	guardAbsent      = proto.Outcome_OUTCOME_GUARD_ABSENT
 	guardTerminating = proto.Outcome_OUTCOME_GUARD_TERMINATING
 	rulesChanged     = proto.Outcome_OUTCOME_RULES_CHANGED
+	limitExceeded    = proto.Outcome_OUTCOME_LIMIT_EXCEEDED
 	duplicate        = proto.Outcome_OUTCOME_DUPLICATE
 )
 

@@ -1,0 +1,219 @@
+package mvcc
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// charged is a write of an object that uses something.
+func charged(key string, amount int64) *proto.Write {
+	return &proto.Write{
+		Table: "t", Key: key, Op: proto.Op_OP_PUT, Value: []byte("v"), EnforceLimits: true,
+		Usage: &proto.Usage{Amounts: []*proto.Amount{{Name: "a", Value: amount}}},
+	}
+}
+
+// limiting is a write of an object that limits.
+func limiting(key string, most int64) *proto.Write {
+	return &proto.Write{
+		Table: "q", Key: key, Op: proto.Op_OP_PUT, Value: []byte("v"),
+		Limits: []*proto.Limit{{Bounds: []*proto.Bound{{Name: "a", Max: most}, {Name: "count", Max: most, Table: "t"}}}},
+	}
+}
+
+func (l *log) write(w *proto.Write) Result {
+	l.Helper()
+	return l.entry(proto.Encode(proto.KindWrite, w))
+}
+
+// TestInvalidCharges: what could not be counted as it says is not proposed.
+func TestInvalidCharges(t *testing.T) {
+	amounts := func(a ...*proto.Amount) *proto.Write {
+		return &proto.Write{Key: "n/k", Usage: &proto.Usage{Amounts: a}}
+	}
+	limits := func(l *proto.Limit) *proto.Write { return &proto.Write{Key: "n/k", Limits: []*proto.Limit{l}} }
+	for name, w := range map[string]*proto.Write{
+		"less than nothing":   amounts(&proto.Amount{Name: "a", Value: -1}),
+		"amounts not sorted":  amounts(&proto.Amount{Name: "b"}, &proto.Amount{Name: "a"}),
+		"an amount twice":     amounts(&proto.Amount{Name: "a"}, &proto.Amount{Name: "a"}),
+		"too many amounts":    amounts(make([]*proto.Amount, 0)...),
+		"a fact twice":        {Key: "n/k", Usage: &proto.Usage{Facts: []*proto.Attribute{{Name: "a"}, {Name: "a"}}}},
+		"in no namespace":     {Key: "k", Limits: []*proto.Limit{{}}},
+		"a negative bound":    limits(&proto.Limit{Bounds: []*proto.Bound{{Name: "a", Max: -1}}}),
+		"a bound of nothing":  limits(&proto.Limit{Bounds: []*proto.Bound{{Max: 1}}}),
+		"too many bounds":     limits(&proto.Limit{Bounds: slices.Repeat([]*proto.Bound{{Name: "a"}}, maxBounds+1)}),
+		"too many values":     limits(&proto.Limit{Requirements: []*proto.Requirement{{Operator: 1, Values: make([]string, maxRequirements)}}}),
+		"no operator":         limits(&proto.Limit{Requirements: []*proto.Requirement{{Name: "a"}}}),
+		"an unknown operator": limits(&proto.Limit{Requirements: []*proto.Requirement{{Name: "a", Operator: 5}}}),
+	} {
+		if name == "too many amounts" {
+			for i := range maxAmounts + 1 {
+				w.Usage.Amounts = append(w.Usage.Amounts, &proto.Amount{Name: fmt.Sprintf("%06d", i)})
+			}
+		}
+		w.Table, w.Op = "t", proto.Op_OP_PUT
+		if Validate(w) == nil {
+			t.Errorf("%s is valid", name)
+		}
+	}
+	w := limiting("n/k", 1)
+	w.Usage = charged("n/k", 1).Usage
+	if err := Validate(w); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSum goes over the edges of 64 bits.
+func TestSum(t *testing.T) {
+	var s sum
+	for range 5 {
+		s = s.add(1<<63 - 1)
+	}
+	if s.high != 2 || s.low != 1<<63-5 || !s.above(1<<63-1) || s.int64() != 1<<63-1 {
+		t.Errorf("five times the greatest: %+v", s)
+	}
+	for range 4 {
+		s = s.sub(1<<63 - 1)
+	}
+	if s.high != 0 || s.above(1<<63-1) || !s.above(1<<63-2) || s.int64() != 1<<63-1 {
+		t.Errorf("once: %+v", s)
+	}
+	if s = s.sub(1<<63 - 1); s != (sum{}) || s.above(0) {
+		t.Errorf("none: %+v", s)
+	}
+}
+
+// TestUsageAndMark reads usage while it is written: it is that of the mark that comes with
+// it. Every entry changes the usage, so that the usage tells the mark.
+func TestUsageAndMark(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	l.write(limiting("n/q", 0))
+	const rounds = 3000
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				use, at := l.s.Usage("q", "n/q")
+				if want := int64(at) - 1; len(use) != 2 || use[0].Used != want || use[1].Used != min(1, want) {
+					t.Errorf("as of %d: %v", at, use)
+					return
+				}
+				if at > rounds {
+					return
+				}
+			}
+		})
+	}
+	for i := range rounds + 1 {
+		w := charged("n/k", int64(i+1))
+		w.EnforceLimits = false
+		l.write(w)
+	}
+	wg.Wait()
+	// What has gone is not shown, and not kept.
+	l.write(&proto.Write{Table: "q", Key: "n/q", Op: proto.Op_OP_DELETE})
+	if use, _ := l.s.Usage("q", "n/q"); use != nil || len(l.s.ledger.of) != 0 {
+		t.Errorf("limits that are gone: %v", use)
+	}
+	// In one batch: gone and there again.
+	l.write(limiting("n/q", 7))
+	for _, w := range []*proto.Write{{Table: "q", Key: "n/q", Op: proto.Op_OP_DELETE}, limiting("n/q", 8)} {
+		entry, err := proto.Encode(proto.KindWrite, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.index++
+		if _, err := l.s.Apply(l.index, 1, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if use, at := l.s.Usage("q", "n/q"); use[0].Max != 7 || at != l.s.Applied() {
+		t.Errorf("before it is published: %v as of %d", use, at)
+	}
+	l.s.Publish()
+	if use, _ := l.s.Usage("q", "n/q"); len(use) != 2 || use[0].Max != 8 || use[0].Used != rounds+1 {
+		t.Errorf("after it: %v", use)
+	}
+	if err := l.s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckFindsWrongSums: the invariants notice a sum that is not what a recount finds.
+func TestCheckFindsWrongSums(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	l.write(limiting("n/q", 5))
+	l.write(charged("n/k", 2))
+	if err := l.s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	a := l.s.ledger.of["n"].limits[0]
+	a.used[0] = a.used[0].add(1)
+	if l.s.Check() == nil {
+		t.Error("a sum that is too high goes unnoticed")
+	}
+}
+
+// BenchmarkCharge is what limits cost the write of an object that uses two things: none
+// anywhere, some in other namespaces, and one with ten bounds in its own.
+func BenchmarkCharge(b *testing.B) {
+	usage := &proto.Usage{Amounts: []*proto.Amount{{Name: "cpu", Value: 1}, {Name: "pods", Value: 1}}}
+	limits := []*proto.Limit{{Bounds: []*proto.Bound{{Name: "pods", Max: 1 << 40}, {Name: "cpu", Max: 1 << 40}}}}
+	for i := range 8 {
+		limits[0].Bounds = append(limits[0].Bounds, &proto.Bound{Name: fmt.Sprint("other", i), Max: 1})
+	}
+	for _, c := range []struct {
+		name      string
+		usage     *proto.Usage
+		namespace string
+	}{{"plain,none", nil, ""}, {"plain,elsewhere", nil, "other"}, {"none", usage, ""}, {"elsewhere", usage, "other"}, {"here", usage, "default"}} {
+		b.Run(c.name, func(b *testing.B) {
+			l, _ := filled(b, 1000)
+			for i := range 1000 {
+				if c.namespace == "other" {
+					l.write(&proto.Write{Table: "q", Key: fmt.Sprint("other", i, "/q"), Op: proto.Op_OP_PUT, Limits: limits})
+				}
+			}
+			if c.namespace == "default" {
+				l.write(&proto.Write{Table: "q", Key: "default/q", Op: proto.Op_OP_PUT, Limits: limits})
+			}
+			t := l.s.Table("t")
+			it, live := t.newest("default/object-000001")
+			w := benchWrite(1, nil)
+			w.EnforceLimits, w.Usage = true, c.usage
+			v := &Version{Key: it.key, Revision: live.Revision + 1, charge: chargeOf(c.usage, nil)}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				if l.s.exceeded(w, v.charge, live) != nil {
+					b.Fatal("exceeded")
+				}
+				l.s.settle(t, live, v)
+				l.s.settle(t, v, live)
+			}
+		})
+	}
+}
+
+// BenchmarkRecount is what new limits cost, per key of the namespace.
+func BenchmarkRecount(b *testing.B) {
+	for _, keys := range []int{1_000, 100_000} {
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			l := &log{TB: b, s: New()}
+			for i := range keys {
+				l.write(charged(fmt.Sprintf("n/%06d", i), 1))
+			}
+			c := chargeOf(nil, limiting("n/q", 1).Limits)
+			a := l.s.ledger.open("n")
+			b.ResetTimer()
+			for range b.N {
+				l.s.relimit(a, "q", "n/q", c.limits)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(keys), "ns/key")
+		})
+	}
+}
