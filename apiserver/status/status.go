@@ -43,6 +43,7 @@ func ForRequest(err error, operation string, resource schema.GroupResource) *met
 func ofStore(err error, operation string, resource schema.GroupResource) *metav1.Status {
 	var e *apierrors.StatusError
 	var changing *storage.RulesChangingError
+	var exceeded *storage.LimitExceededError
 	switch {
 	case errors.Is(err, storeerrors.ErrUnknownOutcome):
 		e = apierrors.NewTimeoutError("the outcome is unknown, the write may have happened", 0)
@@ -52,6 +53,9 @@ func ofStore(err error, operation string, resource schema.GroupResource) *metav1
 		e = apierrors.NewTooManyRequests("too many writes in flight, please try again later", retrySoon)
 	case errors.As(err, &changing):
 		e = apierrors.NewTooManyRequests(changing.Error(), retrySoon)
+	case errors.As(err, &exceeded):
+		_, name, _ := strings.Cut(exceeded.Key, "/")
+		e = apierrors.NewForbidden(resource, name, exceeded)
 	case errors.Is(err, storeerrors.ErrTooLarge):
 		e = apierrors.NewRequestEntityTooLargeError("the object is larger than the store takes")
 	case errors.Is(err, storeerrors.ErrFeature):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/proto"
 	storeerrors "github.com/quorate/quorate/raftstore/errors"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,6 +88,9 @@ func onTheWire() []struct {
 		{"unknown outcome", wrapped(errors.Join(storeerrors.ErrUnknownOutcome, context.DeadlineExceeded), "create")},
 		{"overloaded", wrapped(storeerrors.ErrOverloaded, "create")},
 		{"rules changing", wrapped(&storage.RulesChangingError{Times: 16}, "create")},
+		{"limit exceeded", wrapped(&storage.LimitExceededError{Table: "pods", Key: "default/x", Exceeded: &proto.Exceeded{
+			Table: "resourcequotas", Key: "default/q", Bounds: []*proto.ExceededBound{{Name: "pods", Requested: 1, Used: 9, Max: 9}},
+		}}, "create")},
 		{"too large", wrapped(storeerrors.ErrTooLarge, "create")},
 		{"closed", wrapped(storeerrors.ErrClosed, "create")},
 		{"compacted list", wrapped(mvcc.ErrCompacted, "list")},

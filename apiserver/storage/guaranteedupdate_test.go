@@ -244,3 +244,35 @@ func TestStaleRefusal(t *testing.T) {
 		t.Errorf("%+v, %v; confirmed %d times, decided again %d times", r, err, confirmed, redecided)
 	}
 }
+
+// TestLimitExceeded: a limit is no lost race. The caller is told at once which it is.
+func TestLimitExceeded(t *testing.T) {
+	m := memstore.New()
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	charged := func() (*proto.Write, error) {
+		w := put("v")
+		w.Key, w.EnforceLimits = "ns/k", true
+		w.Usage = &proto.Usage{Amounts: []*proto.Amount{{Name: "pods", Value: 3}}}
+		return w, nil
+	}
+	w := put("q")
+	w.Table, w.Key = "quotas", "ns/q"
+	w.Limits = []*proto.Limit{{Bounds: []*proto.Bound{{Name: "pods", Max: 2}}}}
+	if _, err := m.Propose(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	u := storage.Updater{Store: m, Caller: caller{retried: func() { t.Error("it is tried again") }}}
+	_, err := u.GuaranteedUpdate(t.Context(), "t", "ns/k", func(*mvcc.Version) (*proto.Write, error) { return charged() })
+	var e *storage.LimitExceededError
+	const want = "t ns/k would exceed the limit of quotas ns/q: pods: 3 more on top of 0, at most 2"
+	if !errors.As(err, &e) || e.Error() != want {
+		t.Error(err)
+	}
+	if v, err := storage.Current(m, "t", "ns/k"); v != nil || err != nil {
+		t.Errorf("written: %v, %v", v, err)
+	}
+}
