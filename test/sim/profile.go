@@ -18,7 +18,9 @@ type profile struct {
 	clients   int
 	watchers  int
 	// deciders make writes that are decided by rules; the first changes the rules.
-	deciders  int
+	deciders int
+	// chargers make objects that use something of which there is a limit.
+	chargers  int
 	length    time.Duration // of the faults
 	think     time.Duration // mean pause of a client
 	watchLife time.Duration // 0.5 to 1.5 of it, then the client cuts a watch
@@ -107,7 +109,7 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	}
 	if provokes := f.name == "deposed" || f.name == "moved" || f.name == "behind"; !provokes {
 		// There, what logs hold is chosen with care.
-		p.deciders = 3
+		p.deciders, p.chargers = 3, 2
 	}
 	if f.name == "deposed" || f.name == "pause" || f.name == "mix" && rng.IntN(3) == 0 {
 		p.slow = 1

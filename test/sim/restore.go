@@ -109,6 +109,7 @@ func (c *cluster) restore(seed uint64, h *history.History) (all []*history.Histo
 func (c *cluster) restored(seed uint64, i int, from archive, issued uint64) *restored {
 	p := c.profile
 	p.voters, p.nonvoters, p.slow, p.length = 1, 0, 0, time.Second
+	p.chargers = 0 // what the backup holds of theirs is in no trace
 	if i > 0 {
 		p.length = 300 * time.Millisecond
 	}

@@ -81,6 +81,10 @@ func (c *cluster) play(seed uint64) *history.History {
 		deciders[i] = d
 		clientTasks.Go(func() { d.run(clientsEnd) })
 	}
+	for i := range c.profile.chargers {
+		k := &charger{c, rand.New(rand.NewPCG(seed, uint64(400+i)))}
+		clientTasks.Go(func() { k.run(clientsEnd) })
+	}
 	watchers := make([]*watcher, c.profile.watchers)
 	for i := range watchers {
 		w := newWatcher(c, 51+i, rand.New(rand.NewPCG(seed, uint64(200+i))), watchersEnd)
@@ -98,6 +102,9 @@ func (c *cluster) play(seed uint64) *history.History {
 	close(clientsEnd)
 	clientTasks.Wait()
 	c.settle()
+	if c.profile.chargers > 0 {
+		c.limits()
+	}
 	// The watchers get what there is to get.
 	time.Sleep(c.profile.bookmark + 300*time.Millisecond)
 	close(watchersEnd)

@@ -27,6 +27,7 @@ type trace struct {
 	first   map[string]uint64 // where the log of a node begins, as far as it has said
 	newest  map[string]uint64 // what a node has applied
 	votes   map[ballot]string // to whom
+	boxed   map[uint64]boxEntry
 	broken  []string
 }
 
@@ -41,7 +42,7 @@ type applied struct {
 }
 
 func newTrace() *trace {
-	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}, first: map[string]uint64{}, newest: map[string]uint64{}, votes: map[ballot]string{}}
+	return &trace{entries: map[uint64]applied{}, leaders: map[uint64]string{}, first: map[string]uint64{}, newest: map[string]uint64{}, votes: map[ballot]string{}, boxed: map[uint64]boxEntry{}}
 }
 
 func (t *trace) break_(format string, args ...any) {
@@ -71,6 +72,9 @@ func (t *trace) apply(node string, l *raft.Log, r mvcc.Result) {
 	before, ok := t.entries[l.Index]
 	if !ok {
 		t.entries[l.Index] = a
+		if kind, body, err := proto.Split(l.Data); err == nil && l.Type == raft.LogCommand && kind == proto.KindWrite {
+			t.noteBox(l.Index, body, r)
+		}
 		return
 	}
 	switch {
