@@ -61,10 +61,23 @@ func (r *Resource) Table() string {
 	return name
 }
 
-// BuiltinTable is the table of a built-in resource.
+// BuiltinTable is the table of a built-in resource. For those of tables.txt it costs no allocation.
 func BuiltinTable(gr schema.GroupResource) string {
-	return (&Resource{Group: gr.Group, Plural: gr.Resource}).Table()
+	if name, ok := closedNames()[gr]; ok {
+		return name
+	}
+	return builtinTables + gr.String()
 }
+
+// closedNames are the closed tables by their resources.
+var closedNames = sync.OnceValue(func() map[schema.GroupResource]string {
+	out := map[schema.GroupResource]string{}
+	for name := range closed() {
+		resource, group, _ := strings.Cut(name, ".")
+		out[schema.GroupResource{Group: group, Resource: resource}] = name
+	}
+	return out
+})
 
 // OfTable is the resource that a table belongs to, in the words of metrics: a custom
 // resource that is called like a built-in one is "custom/plural" there. ofAPI is false

@@ -1,6 +1,7 @@
 package mvcc
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/quorate/quorate/proto"
@@ -13,6 +14,9 @@ type item struct {
 	key    string
 	newest atomic.Pointer[Version]
 }
+
+// probes are items to look others up by: what is given to the tree escapes.
+var probes = sync.Pool{New: func() any { return new(item) }}
 
 type tree = btree.BTreeG[*item]
 
@@ -58,9 +62,13 @@ func (t *Table) Get(key string, at proto.Revision) (*Version, error) {
 		return nil, ErrFuture
 	}
 	var v *Version
-	if it, ok := t.root.Load().Get(&item{key: key}); ok {
+	probe := probes.Get().(*item)
+	probe.key = key
+	if it, ok := t.root.Load().Get(probe); ok {
 		v = it.newest.Load().at(at)
 	}
+	probe.key = ""
+	probes.Put(probe)
 	if t.state.Floor() > at {
 		return nil, ErrCompacted
 	}
