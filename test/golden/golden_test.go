@@ -100,7 +100,25 @@ func holdAgainst(t *testing.T, s *story, want []block) []string {
 	problems := facts.Problems(t, wantLines, differences, gotLines)
 	// Beside each other what was wanted and what came instead.
 	slices.SortStableFunc(problems, func(a, b string) int { return strings.Compare(whatDiffers(a), whatDiffers(b)) })
-	return problems
+	return brief(problems)
+}
+
+// brief leaves out most of what follows from another status: a refusal and an object have
+// nothing in common.
+func brief(problems []string) (kept []string) {
+	otherStatus := map[string]bool{}
+	for _, p := range problems {
+		if request, field, _ := strings.Cut(whatDiffers(p), " "); field == "status" {
+			otherStatus[request] = true
+		}
+	}
+	for _, p := range problems {
+		request, field, _ := strings.Cut(whatDiffers(p), " ")
+		if !otherStatus[request] || field == "status" || field == "body.message" {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
 // whatDiffers is the request and the field of a problem "SIGN REQUEST PATH VALUE".
