@@ -109,7 +109,7 @@ var rooms = map[string]room{
 	}, direct: noHTTP, reach: noRaft},
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{
-		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
+		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
 		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.

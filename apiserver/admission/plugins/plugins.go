@@ -58,7 +58,7 @@ type env struct {
 func (e *env) policies() policies.Config {
 	return policies.Config{
 		Store: e.Store, State: e.state, Kinds: e.kinds, Namespaces: e.namespaces,
-		Authorizer: e.Authorizer, Decode: e.Decode, Log: e.Log,
+		Authorizer: e.Authorizer, Decode: e.Decode, Suspensions: e.Suspensions, Log: e.Log,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -29,7 +30,9 @@ type Config struct {
 	Namespaces *upstream.Namespaces
 	Authorizer auth.Authorizer
 	Decode     Decode
-	Log        *slog.Logger
+	// Suspensions are what is not asked at the moment; nil: nothing is suspended.
+	Suspensions *suspension.View
+	Log         *slog.Logger
 }
 
 func (c *Config) matcher() *matching.Matcher {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -41,7 +42,7 @@ func NewMutating(cfg Config) *Mutating {
 		cfg: cfg, params: &params{Config: cfg},
 		source: &mutatingSource{
 			kinds:    cfg.Kinds,
-			policies: state.All[v1.MutatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicies"}, cfg.Log).List,
+			policies: suspension.Filter(cfg.Suspensions, "mutatingadmissionpolicies", state.All[v1.MutatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicies"}, cfg.Log).List),
 			bindings: state.All[v1.MutatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicybindings"}, cfg.Log).List,
 			policy:   mutating.NewMutatingAdmissionPolicyAccessor,
 			binding:  mutating.NewMutatingAdmissionPolicyBindingAccessor,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +37,7 @@ func NewValidating(cfg Config) *Validating {
 		cfg: cfg, params: &params{Config: cfg},
 		source: &validatingSource{
 			kinds:    cfg.Kinds,
-			policies: state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log).List,
+			policies: suspension.Filter(cfg.Suspensions, "validatingadmissionpolicies", state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log).List),
 			bindings: state.All[v1.ValidatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicybindings"}, cfg.Log).List,
 			policy:   validating.NewValidatingAdmissionPolicyAccessor,
 			binding:  validating.NewValidatingAdmissionPolicyBindingAccessor,
