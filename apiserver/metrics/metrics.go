@@ -23,6 +23,7 @@ type Metrics struct {
 	health    healthSeries
 	lifecycle lifecycleSeries
 
+	admission   admissionSeries
 	conversions conversionSeries
 	controllers controllerSeries
 }
@@ -43,13 +44,14 @@ func New(info version.Info, quorate string) (*Metrics, error) {
 	m.security.init(r)
 	m.health.init(r)
 	m.lifecycle.init(r)
+	m.admission.init(r)
 	m.conversions.init(r)
 	m.controllers.init(r)
 	buildInfo(r, info, quorate)
 	if r.err != nil {
 		return nil, fmt.Errorf("register metrics: %w", r.err)
 	}
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	m.handler = promhttp.HandlerFor(m.gatherers(), promhttp.HandlerOpts{
 		Registry: m.registry, EnableOpenMetrics: true, MaxRequestsInFlight: 4,
 	})
 	return m, nil

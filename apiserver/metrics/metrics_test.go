@@ -17,6 +17,7 @@ import (
 
 	compat "github.com/hashicorp/go-metrics/compat"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/request"
 	"k8s.io/apimachinery/pkg/version"
 )
@@ -74,6 +75,9 @@ func exercise(m *Metrics) {
 	m.Authenticated("success")
 	m.Authorized("allowed")
 	m.HealthCheck("ping", "livez", true)
+	create := &admission.Attributes{Operation: admission.Create}
+	m.PluginAsked("LimitRanger", admission.PhaseAdmit, create, time.Millisecond, false)
+	m.StepDone(admission.PhaseAdmit, create, time.Millisecond, false)
 	m.ControllerRuns("namespace-controller", true)
 	m.ControllerFailed("namespace-controller")
 }

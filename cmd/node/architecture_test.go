@@ -161,7 +161,7 @@ var rooms = map[string]room{
 	// It knows requests and answers as bytes: what they mean is the server's.
 	"apiserver/audit": {reach: noRaft},
 	// It counts requests by the words that package request has for them.
-	"apiserver/metrics": {ours: []string{"apiserver/request", "internal/loglimit"}, reach: noRaft},
+	"apiserver/metrics": {ours: []string{"apiserver/admission", "apiserver/request", "internal/loglimit"}, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
