@@ -18,6 +18,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
+	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/test/story"
 )
@@ -85,7 +86,10 @@ func (s *scenario) send(r *http.Request) (*http.Response, error) {
 
 // defaultPlugins are the admission plugins that are on by default.
 func defaultPlugins(t *testing.T, c *apiserver.Config) admission.Interface {
-	chain, err := plugins.New(plugins.Config{Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	chain, err := plugins.New(plugins.Config{
+		Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Suspensions: suspension.NewView(c.Store, time.Now, log), Log: log,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

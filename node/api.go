@@ -83,7 +83,7 @@ func (n *Node) serveAPI(context.Context) error {
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
-		Observer: n.metrics,
+		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 			return n.api.Objects().Convert(obj, from, to)

@@ -32,6 +32,9 @@ func (c *Config) Complete() error {
 	if err := plugins.Check(c.AdmissionEnable, c.AdmissionDisable); err != nil {
 		bad.add("%w", err)
 	}
+	if err := plugins.CheckFile(c.AdmissionConfig); err != nil {
+		bad.add("admission-control-config-file: %w", err)
+	}
 	if _, err := controllers.Select(c.Controllers); err != nil {
 		bad.add("controllers: %w", err)
 	}

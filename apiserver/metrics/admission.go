@@ -15,6 +15,7 @@ var admissionBuckets = []float64{0.005, 0.025, 0.1, 0.5, 1.0, 2.5}
 type admissionSeries struct {
 	plugins, steps *prometheus.HistogramVec
 	summary        *prometheus.SummaryVec
+	loaded         *prometheus.GaugeVec
 
 	// The series that were needed once: by the names of plugins, of which there are as many
 	// as in the table, and those of the steps. A name that comes for the first time makes
@@ -43,7 +44,13 @@ func (s *admissionSeries) init(r *registrar) {
 		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: 5 * time.Hour,
 	}, []string{"type", "operation", "rejected"})
 	r.add(s.summary)
+	s.loaded = r.gauge("quorate_admission_plugins", "How many admission plugins this node asks; the hash is of their names and of what they were told.", "hash")
 	s.byPlugin.Store(&map[string]*admissionCells{})
+}
+
+// AdmissionPlugins says how many plugins this node asks, and the hash of its settings.
+func (m *Metrics) AdmissionPlugins(hash string, n int) {
+	m.admission.loaded.WithLabelValues(hash).Set(float64(n))
 }
 
 // PluginAsked implements admission.Observer.

@@ -76,6 +76,7 @@ func exercise(m *Metrics) {
 	m.Authorized("allowed")
 	m.HealthCheck("ping", "livez", true)
 	create := &admission.Attributes{Operation: admission.Create}
+	m.AdmissionPlugins("abc", 3)
 	m.PluginAsked("LimitRanger", admission.PhaseAdmit, create, time.Millisecond, false)
 	m.StepDone(admission.PhaseAdmit, create, time.Millisecond, false)
 	m.ControllerRuns("namespace-controller", true)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -11,6 +12,13 @@ import (
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	apiserverv1alpha1 "k8s.io/apiserver/pkg/apis/apiserver/v1alpha1"
 )
+
+// CheckFile reports what is wrong with an AdmissionConfiguration and the files that it names;
+// what it says to plugins is read by New. Without a path there is nothing wrong.
+func CheckFile(path string) error {
+	_, err := readFile(path)
+	return err
+}
 
 // readFile reads an AdmissionConfiguration: what it says to each plugin, by name. Paths in it
 // are relative to the file. Errors: a file cannot be read, or is none, or names a plugin that
@@ -21,30 +29,14 @@ func readFile(path string) (map[string][]byte, error) {
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("admission configuration: %w", err)
+		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{apiserver.AddToScheme, apiserverv1.AddToScheme, apiserverv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("admission configuration: %w", err)
-		}
-	}
-	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), raw)
+	plugins, err := parseFile(raw)
 	if err != nil {
-		return nil, fmt.Errorf("admission configuration %s: %w", path, err)
-	}
-	file, ok := decoded.(*apiserver.AdmissionConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("admission configuration %s: it is a %T, want an AdmissionConfiguration of apiserver.config.k8s.io/v1", path, decoded)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	out := map[string][]byte{}
-	for _, p := range file.Plugins {
-		if _, twice := out[p.Name]; twice {
-			return nil, fmt.Errorf("admission configuration %s: plugin %q is there twice", path, p.Name)
-		}
-		if err := Check([]string{p.Name}, nil); err != nil {
-			return nil, fmt.Errorf("admission configuration %s: %w: %q", path, ErrUnknown, p.Name)
-		}
+	for _, p := range plugins {
 		switch {
 		case p.Configuration != nil:
 			out[p.Name] = p.Configuration.Raw
@@ -54,9 +46,37 @@ func readFile(path string) (map[string][]byte, error) {
 				at = filepath.Join(filepath.Dir(path), at)
 			}
 			if out[p.Name], err = os.ReadFile(at); err != nil {
-				return nil, fmt.Errorf("admission configuration %s: plugin %s: %w", path, p.Name, err)
+				return nil, fmt.Errorf("%s: plugin %s: %w", path, p.Name, err)
 			}
 		}
 	}
 	return out, nil
+}
+
+// parseFile is the plugins of an AdmissionConfiguration, each of which is in the table, and once.
+// Fields that are not known are errors.
+func parseFile(raw []byte) ([]apiserver.AdmissionPluginConfiguration, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{apiserver.AddToScheme, apiserverv1.AddToScheme, apiserverv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), raw)
+	if err != nil {
+		return nil, err
+	}
+	file, ok := decoded.(*apiserver.AdmissionConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T, want an AdmissionConfiguration of apiserver.config.k8s.io/v1", decoded)
+	}
+	for i, p := range file.Plugins {
+		if !known(p.Name) {
+			return nil, fmt.Errorf("%w: %q", ErrUnknown, p.Name)
+		}
+		if slices.ContainsFunc(file.Plugins[:i], func(before apiserver.AdmissionPluginConfiguration) bool { return before.Name == p.Name }) {
+			return nil, fmt.Errorf("plugin %q is there twice", p.Name)
+		}
+	}
+	return file.Plugins, nil
 }

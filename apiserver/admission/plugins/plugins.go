@@ -6,6 +6,8 @@ package plugins
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +45,17 @@ type Config struct {
 	Convert  upstream.Convert
 	Decode   policies.Decode
 	Observer admission.Observer // may be nil
-	Log      *slog.Logger
+	// Loaded is told what New has made. Nil: nothing is.
+	Loaded func(Loaded)
+	Log    *slog.Logger
+}
+
+// Loaded is what a configuration has made.
+type Loaded struct {
+	Plugins []string // those that are asked, in their order
+	// Hash is of the plugins and of what they were told: nodes that have the same one
+	// decide alike.
+	Hash string
 }
 
 // env is what plugins are made of.
@@ -89,17 +101,21 @@ func Check(enable, disable []string) error {
 		names []string
 	}{{"enable-admission-plugins", enable}, {"disable-admission-plugins", disable}} {
 		for _, name := range list.names {
-			if !slices.ContainsFunc(table, func(p plugin) bool { return p.name == name }) {
-				errs = append(errs, fmt.Errorf("--%s: %w: %q; there are %s", list.flag, ErrUnknown, name, strings.Join(names(func(plugin) bool { return true }), ", ")))
+			if !known(name) {
+				errs = append(errs, fmt.Errorf("%s: %w: %q; there are %s", list.flag, ErrUnknown, name, strings.Join(names(func(plugin) bool { return true }), ", ")))
 			}
 		}
 	}
 	for _, name := range enable {
 		if slices.Contains(disable, name) {
-			errs = append(errs, fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both name %q", name))
+			errs = append(errs, fmt.Errorf("enable-admission-plugins and disable-admission-plugins both name %q", name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func known(name string) bool {
+	return slices.ContainsFunc(table, func(p plugin) bool { return p.name == name })
 }
 
 // Defaults are the names of the plugins that are on by default, in their order.
@@ -123,17 +139,23 @@ func New(cfg Config) (*admission.Chain, error) {
 	}
 	configs, err := readFile(cfg.File)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("admission configuration: %w", err)
 	}
 	e := &env{Config: cfg, state: state.New(cfg.Store), kinds: upstream.NewKinds(cfg.Kinds, cfg.Convert)}
 	e.namespaces = upstream.NewNamespaces(e.state)
 	chain := []admission.Named{{Name: "AdmissionSuspensions", Plugin: cfg.Suspensions.Plugin()}}
+	var all Loaded
+	sum := sha256.New()
 	for _, p := range table {
-		if p.make == nil || !slices.Contains(cfg.Enable, p.name) && (!p.on || slices.Contains(cfg.Disable, p.name)) {
+		raw, configured := configs[p.name]
+		if !cfg.asks(p) {
+			if configured {
+				cfg.Log.Warn("an admission plugin is off: what the file says to it has no effect", "plugin", p.name, "file", cfg.File)
+			}
 			continue
 		}
 		var config io.Reader
-		if raw, ok := configs[p.name]; ok {
+		if configured {
 			config = bytes.NewReader(raw)
 		}
 		made, err := p.make(e, config)
@@ -141,6 +163,18 @@ func New(cfg Config) (*admission.Chain, error) {
 			return nil, fmt.Errorf("admission plugin %s: %w", p.name, err)
 		}
 		chain = append(chain, admission.Named{Name: p.name, Plugin: made})
+		all.Plugins = append(all.Plugins, p.name)
+		fmt.Fprintf(sum, "%s %d %s\n", p.name, len(raw), raw)
+	}
+	all.Hash = hex.EncodeToString(sum.Sum(nil)[:6])
+	cfg.Log.Info("admission plugins", "plugins", strings.Join(all.Plugins, ","), "hash", all.Hash)
+	if cfg.Loaded != nil {
+		cfg.Loaded(all)
 	}
 	return admission.NewChain(chain, cfg.Observer), nil
+}
+
+// asks reports whether a plugin is one of the chain's.
+func (c *Config) asks(p plugin) bool {
+	return p.make != nil && (slices.Contains(c.Enable, p.name) || p.on && !slices.Contains(c.Disable, p.name))
 }
