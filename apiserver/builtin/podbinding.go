@@ -104,6 +104,11 @@ func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects
 	// Where a pod runs is no change that its generation counts.
 	base := maps.Clone(old)
 	base["spec"] = spec
+	// Nor has who binds it an entry in managedFields, for what the binding says of the pod.
+	was := tree.Clone(old["metadata"])
+	tree.CopyField(was, meta, "annotations")
+	tree.CopyField(was, meta, "labels")
+	base["metadata"] = was
 	return o.Replace(cur, obj, base)
 }
 
