@@ -82,6 +82,7 @@ func (n *Node) serveAPI(context.Context) error {
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
+		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
 		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.

@@ -141,6 +141,11 @@ type Config struct {
 	// every node.
 	AdmissionEnable, AdmissionDisable []string
 	AdmissionConfig                   string
+	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are for how long Pods that do not
+	// say it themselves stay on a node that is not ready or cannot be reached
+	// (default-not-ready-toleration-seconds, default-unreachable-toleration-seconds). The same on
+	// every node.
+	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 
 	// Controllers are those that the leader runs: * is all, foo enables foo, -foo disables it
 	// (controllers).
@@ -198,6 +203,7 @@ func Defaults() Config {
 
 		ShutdownGrace: 10 * time.Second,
 		Controllers:   []string{"*"}, GarbageCollector: true, EventTTL: time.Hour,
+		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 		Profiling: true,
 	}
 }

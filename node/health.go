@@ -9,8 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/membership"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
 // healthChecks say when this node is alive (never a matter of other nodes) and
@@ -29,6 +32,7 @@ func (n *Node) healthChecks() health.Config {
 			health.Barrier("read-index", time.Second, n.readsIndex),
 			{Name: "poststarthook/start-system-namespaces", Check: n.hasNamespaces},
 			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles()},
+			{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Check: n.hasPriorityClasses()},
 		},
 		Observe: n.metrics.HealthCheck,
 		Log:     n.logUnlessBlocked(),
@@ -93,6 +97,30 @@ func (n *Node) hasRoles() func(context.Context) error {
 			return nil
 		}
 		return errors.New("the bootstrap roles do not exist yet")
+	}
+}
+
+// hasPriorityClasses succeeds for good when it has once, as hasRoles does. Where the group is switched
+// off there is nothing to wait for.
+func (n *Node) hasPriorityClasses() func(context.Context) error {
+	gvr := schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
+	var ensured atomic.Bool
+	return func(context.Context) error {
+		if ensured.Load() || n.kinds.Lookup(gvr) == nil {
+			return nil
+		}
+		state := n.store.State()
+		for _, c := range builtin.SystemPriorityClasses() {
+			t := state.Table(kinds.BuiltinTable(gvr.GroupResource()))
+			if t == nil {
+				return errors.New("the system's priority classes do not exist yet")
+			}
+			if v, err := t.Get(c.Name, state.Applied()); err != nil || v == nil {
+				return fmt.Errorf("the priority class %s does not exist yet", c.Name)
+			}
+		}
+		ensured.Store(true)
+		return nil
 	}
 }
 

@@ -68,6 +68,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"events.events.k8s.io": &eventV1Strategy,
 
+		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
+
 		"clusterrolebindings.rbac.authorization.k8s.io": {ForUser: grants.storeBinding, Validate: validateClusterRoleBinding},
 		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole, Validate: validateClusterRole},
 		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding, Validate: validateRoleBinding},

@@ -16,18 +16,19 @@ type Name string
 // API server, where --endpoint-reconciler-type=none switches it off. Those behind it are what
 // upstream's API server does by itself, after whose post-start hooks they are called.
 const (
-	NamespaceController              Name = "namespace-controller"
-	GarbageController                Name = "garbage-collector-controller"
-	EventTTLController               Name = "event-ttl-controller"
-	AccountController                Name = "serviceaccount-controller"
-	KubernetesController             Name = "kubernetes-service-controller"
-	RootCAController                 Name = "root-ca-certificate-publisher-controller"
-	ClusterRoleAggregationController Name = "clusterrole-aggregation-controller"
-	SystemNamespacesController       Name = "system-namespaces-controller"
-	BootstrapRolesController         Name = "bootstrap-roles-controller"
-	APIExtensionsController          Name = "apiextensions-controller"
-	ServiceIPRepairController        Name = "service-ip-repair-controller"
-	FlowControlController            Name = "priority-and-fairness-config-producer"
+	NamespaceController                Name = "namespace-controller"
+	GarbageController                  Name = "garbage-collector-controller"
+	EventTTLController                 Name = "event-ttl-controller"
+	AccountController                  Name = "serviceaccount-controller"
+	KubernetesController               Name = "kubernetes-service-controller"
+	RootCAController                   Name = "root-ca-certificate-publisher-controller"
+	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
+	SystemNamespacesController         Name = "system-namespaces-controller"
+	BootstrapRolesController           Name = "bootstrap-roles-controller"
+	BootstrapPriorityClassesController Name = "bootstrap-system-priority-classes-controller"
+	APIExtensionsController            Name = "apiextensions-controller"
+	ServiceIPRepairController          Name = "service-ip-repair-controller"
+	FlowControlController              Name = "priority-and-fairness-config-producer"
 )
 
 // controller is a row of the table: a loop, and when it runs.
@@ -67,6 +68,11 @@ var table = []controller{
 		name: BootstrapRolesController, run: (*Loops).ensureRoles,
 		pause: 100 * time.Millisecond, failed: "creating the bootstrap roles failed, retrying",
 		needed: "no node is ready without the roles and bindings that it creates",
+	},
+	{
+		name: BootstrapPriorityClassesController, run: (*Loops).ensurePriorityClasses,
+		pause: 100 * time.Millisecond, failed: "creating the system's priority classes failed, retrying",
+		needed: "no node is ready without the priority classes that it creates",
 	},
 	{
 		name: APIExtensionsController, run: (*Loops).syncDefinitions, failed: "definition controller failed, restarting",

@@ -67,7 +67,7 @@ func TestSelect(t *testing.T) {
 // TestOldLists: these ran whatever a list said before they had names, and still do.
 func TestOldLists(t *testing.T) {
 	want := []Name{
-		ClusterRoleAggregationController, SystemNamespacesController, BootstrapRolesController,
+		ClusterRoleAggregationController, SystemNamespacesController, BootstrapRolesController, BootstrapPriorityClassesController,
 		APIExtensionsController, ServiceIPRepairController, FlowControlController,
 	}
 	names, err := Select(nil)

@@ -13,13 +13,11 @@ type Unenforced struct {
 	Warning string `json:"warning"`
 	// Labels is a prefix of names of labels.
 	Labels string `json:"labels,omitempty"`
-	// Fields are dotted paths, of which one is not empty.
-	Fields []string `json:"fields,omitempty"`
 }
 
 // concerns reports whether an object is meant.
 func (u *Unenforced) concerns(obj map[string]any) bool {
-	if u.Labels == "" && len(u.Fields) == 0 {
+	if u.Labels == "" {
 		return true
 	}
 	metadata, _ := obj["metadata"].(map[string]any)
@@ -28,16 +26,6 @@ func (u *Unenforced) concerns(obj map[string]any) bool {
 			if strings.HasPrefix(name, u.Labels) {
 				return true
 			}
-		}
-	}
-	for _, path := range u.Fields {
-		at := any(obj)
-		for step := range strings.SplitSeq(path, ".") {
-			m, _ := at.(map[string]any)
-			at = m[step]
-		}
-		if at != nil {
-			return true
 		}
 	}
 	return false

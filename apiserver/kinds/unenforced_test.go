@@ -21,14 +21,12 @@ func TestUnheeded(t *testing.T) {
 		{"MutatingAdmissionPolicyBinding", `{}`, false},
 		{"ResourceQuota", `{}`, true},
 		{"LimitRange", `{}`, false},
-		{"PriorityClass", `{}`, true},
+		{"PriorityClass", `{}`, false},
 		{"Namespace", `{}`, false},
 		{"Namespace", `{"metadata":{"labels":{"kubernetes.io/metadata.name":"a","pod-security":"x"}}}`, false},
 		{"Namespace", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, true},
 		{"Namespace", `{"metadata":{"labels":{"pod-security.kubernetes.io/warn-version":"v1.36"}}}`, true},
-		{"RuntimeClass", `{"handler":"h"}`, false},
-		{"RuntimeClass", `{"handler":"h","scheduling":{}}`, true},
-		{"RuntimeClass", `{"handler":"h","overhead":{}}`, true},
+		{"RuntimeClass", `{"handler":"h","scheduling":{},"overhead":{}}`, false},
 		{"IngressClass", `{"metadata":{"annotations":{"ingressclass.kubernetes.io/is-default-class":"true"}}}`, false}, // a plugin sets it
 		{"ConfigMap", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, false},
 		{"NetworkPolicy", `{}`, false}, // upstream leaves it to others as well

@@ -43,6 +43,11 @@ var (
 	noHTTP = map[string]string{"net/http": "what speaks HTTP belongs in apiserver"}
 )
 
+// plugin is the room of an admission plugin: it sees an object and a user, and of the rest what it names.
+func plugin(ours ...string) room {
+	return room{ours: append(ours, "apiserver/admission", "apiserver/tree"), direct: noHTTP, reach: noRaft}
+}
+
 // both has the prohibitions of two tables.
 func both(a, b map[string]string) map[string]string {
 	all := maps.Clone(a)
@@ -112,6 +117,17 @@ var rooms = map[string]room{
 		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
 		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/defaulttolerationseconds": plugin(),
+	"apiserver/admission/nodetaint":                plugin(),
+	"apiserver/admission/podtopologylabels":        plugin("apiserver/admission/state"),
+	"apiserver/admission/priority":                 plugin("apiserver/admission/state", "proto"),
+	"apiserver/admission/runtimeclass":             plugin("apiserver/admission/state", "apiserver/admission/tolerations", "proto"),
+	// Tolerations of Pods, for several of them.
+	"apiserver/admission/tolerations": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/admissiontest": {
+		ours:   []string{"apiserver/admission", "apiserver/admission/state", "apiserver/tree", "proto", "raftstore/memstore"},
+		direct: noHTTP, reach: noRaft, tests: true,
+	},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},

@@ -84,6 +84,8 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringSliceVar(&c.AdmissionEnable, "enable-admission-plugins", c.AdmissionEnable, "admission plugins beside the default ones; must be the same on every node (by default: "+strings.Join(plugins.Defaults(), ", ")+")")
 	f.StringSliceVar(&c.AdmissionDisable, "disable-admission-plugins", c.AdmissionDisable, "admission plugins of the default ones that are off; must be the same on every node")
 	f.StringVar(&c.AdmissionConfig, "admission-control-config-file", c.AdmissionConfig, "file with an AdmissionConfiguration (apiserver.config.k8s.io/v1): what plugins are told; must say the same on every node")
+	f.Int64Var(&c.NotReadyTolerationSeconds, "default-not-ready-toleration-seconds", c.NotReadyTolerationSeconds, "seconds for which Pods that do not say it themselves stay on a node that is not ready; must be the same on every node")
+	f.Int64Var(&c.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds", c.UnreachableTolerationSeconds, "seconds for which Pods that do not say it themselves stay on a node that cannot be reached; must be the same on every node")
 	f.StringSliceVar(&c.Controllers, "controllers", c.Controllers, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
 	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", c.EndpointRouting, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", c.GarbageCollector, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")

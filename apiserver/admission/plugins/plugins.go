@@ -31,6 +31,9 @@ type Config struct {
 	Enable, Disable []string
 	// File is an AdmissionConfiguration (apiserver.config.k8s.io/v1); empty: none.
 	File string
+	// NotReadySeconds and UnreachableSeconds are for how long Pods that do not say it stay on such
+	// a node (DefaultTolerationSeconds).
+	NotReadySeconds, UnreachableSeconds int64
 
 	Store view.Store
 	// Confirm brings the store's state up to date with all writes that were acknowledged

@@ -1,0 +1,66 @@
+// Package podtopologylabels is upstream's plugin PodTopologyLabels: a Pod that is bound to a
+// node gets the labels that say in which zone and region that node is.
+package podtopologylabels
+
+import (
+	"context"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/tree"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Plugin copies labels of the Nodes in this node's state.
+type Plugin struct{ state *state.State }
+
+// New returns the plugin.
+func New(s *state.State) *Plugin { return &Plugin{s} }
+
+// Handles implements admission.Plugin.
+func (*Plugin) Handles(a *admission.Attributes) bool {
+	return a.Operation == admission.Create && a.Resource.Resource == "pods" && a.Resource.Group == "" &&
+		(a.Subresource == "" || a.Subresource == "binding")
+}
+
+// Admit implements admission.Mutator: labels of a Binding become those of the Pod that it binds.
+// A node that does not exist has no labels.
+func (p *Plugin) Admit(_ context.Context, a *admission.Attributes) error {
+	name := nodeOf(a)
+	if name == "" {
+		return nil
+	}
+	node := p.state.Version(nodes, "", name)
+	if node == nil {
+		return nil
+	}
+	var labels tree.Object
+	for _, key := range [...]string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+		value, ok := node.Labels.Get(key)
+		if !ok {
+			continue
+		}
+		if labels == nil {
+			labels = tree.Clone(a.Meta()["labels"])
+		}
+		labels[key] = value
+	}
+	if labels != nil {
+		a.Meta()["labels"] = labels
+	}
+	return nil
+}
+
+var nodes = corev1.Resource("nodes")
+
+// nodeOf is the node on which a Pod runs, or is to run; empty if there is none.
+func nodeOf(a *admission.Attributes) string {
+	if a.Subresource == "" {
+		return tree.Text(tree.As(a.Object["spec"]), "nodeName")
+	}
+	target := tree.As(a.Object["target"])
+	if tree.Text(target, "kind") != "Node" {
+		return ""
+	}
+	return tree.Text(target, "name")
+}

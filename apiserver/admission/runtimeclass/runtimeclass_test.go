@@ -1,0 +1,14 @@
+package runtimeclass
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/admissiontest"
+	"github.com/quorate/quorate/apiserver/admission/state"
+)
+
+func TestRuntimeClass(t *testing.T) {
+	admissiontest.Run(t, "testdata/pods.txt", func(s *state.State) admission.Plugin { return New(s, slog.New(slog.DiscardHandler)) })
+}
