@@ -184,11 +184,16 @@ func (s seen) fillPolicy(r *AdmissionRule, kind string) {
 		}
 		n := uint64(m.GetCounter().GetValue())
 		r.Calls += n
+		why, action := label(m, "error_type"), label(m, "enforcement_action")
+		if action == "deny" {
+			r.Rejections += n // also what has no error type of its own: upstream's is invalid_error
+		}
 		switch {
-		case label(m, "error_type") != "" && label(m, "error_type") != "no_error":
+		case action == "allow" && why != "no_error":
 			r.Failures += n
-		case label(m, "enforcement_action") == "deny":
-			r.Rejections += n
+			r.FailedOpen += n
+		case why == "compile_error", why == "out_of_budget":
+			r.Failures += n
 		}
 	}
 }

@@ -90,7 +90,7 @@ func admissionTable(w *tabwriter.Writer, reports []node.AdmissionReport) {
 			if fails == "" {
 				fails = x.FailurePolicy
 			}
-			fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f ms\t%.0f ms\n", strings.TrimSuffix(x.Resource, "s"), x.Configuration, webhook,
+			fmt.Fprintf(w, "%s/%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f ms\t%.0f ms\n", x.Resource, x.Configuration, webhook,
 				fails, timeout, r.Node, x.Calls, x.Rejections, x.Failures, x.FailedOpen, x.MeanMS, x.P99MS)
 		}
 	}
