@@ -194,7 +194,7 @@ const (
 
 // validateCharge is Validate for what limits are about.
 func validateCharge(w *proto.Write) error {
-	if len(w.Limits) > 0 && !strings.Contains(w.Key, "/") {
+	if len(w.Limits) > 0 && namespaceOf(w.Key) == "" {
 		return fmt.Errorf("limits of a key that is in no namespace would bound nothing: %w", ErrInvalid)
 	}
 	facts, amounts := w.Usage.GetFacts(), w.Usage.GetAmounts()

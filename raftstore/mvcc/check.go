@@ -106,7 +106,7 @@ func (s *State) checkLedger() (errs []error) {
 	limited := map[string]bool{}
 	for _, t := range s.Tables() {
 		t.keys.Scan(func(it *item) bool {
-			if v := it.newest.Load(); !v.Deleted && len(limitsOf(v)) > 0 {
+			if v := it.newest.Load(); !v.Deleted && len(limitsOf(v)) > 0 && namespaceOf(v.Key) != "" {
 				limited[namespaceOf(v.Key)] = true
 			}
 			return true

@@ -142,20 +142,18 @@ func (s *State) settle(t *Table, old, v *Version) {
 	if v.Deleted {
 		v = nil
 	}
-	limits := limitsOf(v)
+	limits, namespace := limitsOf(v), namespaceOf(key)
 	switch {
+	case namespace == "":
+		return
 	case v == nil && planted.On(planted.KeptUsage):
 		return
 	case s.ledger.loading:
 		if len(limits) > 0 {
-			s.ledger.found[namespaceOf(key)] = true
+			s.ledger.found[namespace] = true
 		}
 		return
 	case len(s.ledger.of) == 0 && len(limits) == 0:
-		return
-	}
-	namespace := namespaceOf(key)
-	if namespace == "" {
 		return
 	}
 	a := s.ledger.of[namespace]

@@ -43,6 +43,7 @@ func TestInvalidCharges(t *testing.T) {
 		"too many amounts":    amounts(make([]*proto.Amount, 0)...),
 		"a fact twice":        {Key: "n/k", Usage: &proto.Usage{Facts: []*proto.Attribute{{Name: "a"}, {Name: "a"}}}},
 		"in no namespace":     {Key: "k", Limits: []*proto.Limit{{}}},
+		"in an empty one":     {Key: "/k", Limits: []*proto.Limit{{}}},
 		"a negative bound":    limits(&proto.Limit{Bounds: []*proto.Bound{{Name: "a", Max: -1}}}),
 		"a bound of nothing":  limits(&proto.Limit{Bounds: []*proto.Bound{{Max: 1}}}),
 		"too many bounds":     limits(&proto.Limit{Bounds: slices.Repeat([]*proto.Bound{{Name: "a"}}, maxBounds+1)}),
@@ -64,6 +65,49 @@ func TestInvalidCharges(t *testing.T) {
 	w.Usage = charged("n/k", 1).Usage
 	if err := Validate(w); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCommittedNonsense: what should never have been proposed counts for nothing, on nodes
+// that lived through it and on those that load it.
+func TestCommittedNonsense(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	records := map[proto.Revision]*proto.VersionRecord{}
+	for _, w := range []*proto.Write{
+		limiting("/q", 1), limiting("q", 1), charged("/k", 5), charged("k", 5),
+		limiting("n/q", 2), charged("n/k", -5), charged("n/k", -7), charged("n/l", 1),
+	} {
+		r := l.write(w)
+		if r.Version == nil {
+			t.Fatalf("%v: %v", w, r.Outcome)
+		}
+		records[r.Version.Revision] = r.Version.Record(r.Table.Name())
+	}
+	for name, s := range map[string]*State{"lived": l.s, "loaded": load(t, l.s, records)} {
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		use, _ := s.Usage("q", "n/q")
+		if none, _ := s.Usage("q", "/q"); none != nil || len(use) != 2 || use[0].Used != 1 {
+			t.Errorf("%s: %v, and of no namespace %v", name, use, none)
+		}
+	}
+}
+
+// TestChargeOfVersion: it is a part of a version's size, and a deletion keeps none.
+func TestChargeOfVersion(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	plain, full := charged("n/k", 1), charged("n/k", 1)
+	plain.Usage = nil
+	full.Usage, full.Limits = fullUsage(), fullLimits()
+	full.Limits[0].Bounds[0].Max = 9
+	small, large := l.write(plain).Version.Size(), l.write(full).Version.Size()
+	if large < small+200 {
+		t.Errorf("a version of %d bytes has %d with usage and limits", small, large)
+	}
+	gone := l.write(&proto.Write{Table: "t", Key: "n/k", Op: proto.Op_OP_DELETE, Value: []byte("v"), Usage: fullUsage(), Limits: fullLimits()})
+	if r := gone.Version.Record("t"); r.Usage != nil || r.Limits != nil {
+		t.Errorf("a tombstone keeps %v and %v", r.Usage, r.Limits)
 	}
 }
 
@@ -114,6 +158,23 @@ func TestUsageAndMark(t *testing.T) {
 		l.write(w)
 	}
 	wg.Wait()
+	// Between a statement and the mark from which on it is true, the one before it counts.
+	entry, err := proto.Encode(proto.KindWrite, charged("n/k", 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.index++
+	if _, err := l.s.Apply(l.index, 1, entry); err != nil {
+		t.Fatal(err)
+	}
+	l.s.ledger.show(l.s.now.Applied)
+	if use, at := l.s.Usage("q", "n/q"); at != l.s.Applied() || len(use) != 2 || use[0].Used != rounds+1 {
+		t.Errorf("before the mark: %v as of %d", use, at)
+	}
+	l.s.Publish()
+	if use, _ := l.s.Usage("q", "n/q"); use[0].Used != 5 {
+		t.Errorf("behind it: %v", use)
+	}
 	// What has gone is not shown, and not kept.
 	l.write(&proto.Write{Table: "q", Key: "n/q", Op: proto.Op_OP_DELETE})
 	if use, _ := l.s.Usage("q", "n/q"); use != nil || len(l.s.ledger.of) != 0 {
@@ -135,7 +196,7 @@ func TestUsageAndMark(t *testing.T) {
 		t.Errorf("before it is published: %v as of %d", use, at)
 	}
 	l.s.Publish()
-	if use, _ := l.s.Usage("q", "n/q"); len(use) != 2 || use[0].Max != 8 || use[0].Used != rounds+1 {
+	if use, _ := l.s.Usage("q", "n/q"); len(use) != 2 || use[0].Max != 8 || use[0].Used != 5 {
 		t.Errorf("after it: %v", use)
 	}
 	if err := l.s.Check(); err != nil {

@@ -56,7 +56,6 @@ func (s *State) LoadVersion(r *proto.VersionRecord) error {
 	}
 	t.link(nil, v)
 	s.settle(t, nil, v)
-	s.rules.note(t, v.Revision)
 	s.touch(t)
 	return nil
 }

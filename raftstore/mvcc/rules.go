@@ -29,7 +29,7 @@ const (
 // ruleTables are the tables of proto.Rules, found without a look-up by name.
 type ruleTables struct {
 	tables [len(proto.Rules)]*Table // nil while nothing was ever written
-	// latest is no lower than the newest change in any of them.
+	// latest is the newest change in any of them, if that is above the floor.
 	latest proto.Revision
 }
 
