@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 
@@ -22,6 +23,9 @@ type Config struct {
 	// ServiceBlocks and ServicePorts are the addresses and node ports of Services.
 	ServiceBlocks []netip.Prefix
 	ServicePorts  service.PortRange
+	// StaticAdmission says that admission policies and webhooks may come from files: names
+	// with the suffix of those cannot be written.
+	StaticAdmission bool
 }
 
 // Strategies are what kinds have as code, keyed by Resource.CodeName. A strategy is in its
@@ -29,7 +33,7 @@ type Config struct {
 func Strategies(cfg Config) map[string]*objects.Strategy {
 	grants := &escalation{roles: cfg.Roles}
 	ask := &reviews{roles: cfg.Roles, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
-	return map[string]*objects.Strategy{
+	all := map[string]*objects.Strategy{
 		"bindings":               &bindingStrategy,
 		"configmaps":             &configMapStrategy,
 		"endpoints":              &endpointsStrategy,
@@ -75,4 +79,6 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding, Validate: validateRoleBinding},
 		"roles.rbac.authorization.k8s.io":               {ForUser: grants.storeRole, Validate: validateRole},
 	}
+	maps.Copy(all, policyStrategies(cfg.StaticAdmission))
+	return all
 }

@@ -110,7 +110,7 @@ var rooms = map[string]room{
 	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
 	"apiserver/admission/upstream": {ours: []string{
-		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
+		"apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
 	}, direct: noHTTP, reach: noRaft},
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{

@@ -36,7 +36,7 @@ type Mutating struct {
 
 var _ admission.Mutator = (*Mutating)(nil)
 
-// NewMutating returns the plugin. static are policies from files; nil: there are none.
+// NewMutating returns the plugin.
 func NewMutating(cfg Config) *Mutating {
 	return &Mutating{
 		cfg: cfg, params: &params{Config: cfg},
@@ -63,11 +63,9 @@ func (p *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
 	if c == nil {
 		return nil
 	}
-	if err := p.cfg.Namespaces.Open(a); err != nil {
-		return err
-	}
+	hooks := bind(ctx, p.params, p.source, c, a)
 	m := &mutation{Kinds: p.cfg.Kinds}
-	if err := p.dispatcher.Dispatch(withWarnings(ctx, a), a, m, bind(ctx, p.params, p.source, c, a)); err != nil {
+	if err := p.dispatcher.Dispatch(withWarnings(ctx, a), a, m, hooks); err != nil {
 		return err
 	}
 	if !m.changed {

@@ -31,7 +31,7 @@ type Validating struct {
 
 var _ admission.Validator = (*Validating)(nil)
 
-// NewValidating returns the plugin. static are policies from files; nil: there are none.
+// NewValidating returns the plugin.
 func NewValidating(cfg Config) *Validating {
 	return &Validating{
 		cfg: cfg, params: &params{Config: cfg},
@@ -56,10 +56,8 @@ func (p *Validating) Validate(ctx context.Context, a *admission.Attributes) erro
 	if c == nil {
 		return nil
 	}
-	if err := p.cfg.Namespaces.Open(a); err != nil {
-		return err
-	}
-	return p.dispatcher.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, bind(ctx, p.params, p.source, c, a))
+	hooks := bind(ctx, p.params, p.source, c, a)
+	return p.dispatcher.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, hooks)
 }
 
 // compileValidating compiles the expressions of a policy. What is wrong with one is kept, and

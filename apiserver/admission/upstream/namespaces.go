@@ -2,10 +2,8 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
@@ -72,26 +70,6 @@ func (n *Namespaces) Get(name string) (*corev1.Namespace, error) {
 	// object may be newer than version: then it is decoded once more.
 	n.kept[name] = keptNamespace{version, object}
 	return object, nil
-}
-
-// Open refuses creates in a namespace that is not there or on its way out, in the words of
-// upstream's NamespaceLifecycle. The log refuses them too, but whoever evaluates rules about a
-// namespace has to have it. Errors: Status errors.
-func (n *Namespaces) Open(a *admission.Attributes) error {
-	if a.Operation != admission.Create || a.Namespace == "" || a.Is("", "namespaces") {
-		return nil
-	}
-	ns, err := n.Get(a.Namespace)
-	if err != nil || ns.DeletionTimestamp == nil {
-		return err
-	}
-	e := errors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
-	e.ErrStatus.Details.Causes = append(e.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type:    corev1.NamespaceTerminatingCause,
-		Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace),
-		Field:   "metadata.namespace",
-	})
-	return e
 }
 
 // List is not there: no matcher lists namespaces.
