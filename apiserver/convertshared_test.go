@@ -1,6 +1,9 @@
 package apiserver_test
 
 import (
+	"github.com/quorate/quorate/apiserver/services"
+	"github.com/quorate/quorate/raftstore/view"
+
 	"fmt"
 	"net"
 	"net/http"
@@ -152,7 +155,7 @@ func TestConversionPages(t *testing.T) {
 // TestConversionService: a service is reached at its cluster IP, or with endpoint
 // routing at a ready endpoint; what is missing is told.
 func TestConversionService(t *testing.T) {
-	e := newEnv(t, func(c *apiserver.Config) { c.EndpointRouting = true })
+	e := newEnv(t, func(c *apiserver.Config) { c.Resolve = services.New(c.Store.(view.Store), true).Resolve })
 	e.lead()
 	h := newConvertHook(t)
 	e.define(routes(fmt.Sprintf(`{"service":{"namespace":"default","name":"converter","path":"/convert"},"caBundle":"%s"}`, h.ca())), routesV1)

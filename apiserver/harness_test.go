@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -69,6 +70,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 		Authorizer: auth.Roles(roles, roles.Empty), Roles: roles,
 		Store: mem, Reads: reader,
 		Kinds:         definitions.Current,
+		Resolve:       services.New(mem, false).Resolve,
 		Authenticator: admin{},
 		Discovery:     http.NotFoundHandler(),
 

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/test/story"
 )
@@ -85,10 +86,15 @@ func (s *scenario) send(r *http.Request) (*http.Response, error) {
 }
 
 // defaultPlugins are the admission plugins that are on by default.
-func defaultPlugins(t *testing.T, c *apiserver.Config) admission.Interface {
+func defaultPlugins(t testing.TB, c *apiserver.Config) admission.Interface {
 	log := slog.New(slog.DiscardHandler)
 	chain, err := plugins.New(plugins.Config{
-		Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Suspensions: suspension.NewView(c.Store, time.Now, log), Log: log,
+		Store: c.Store, Authorizer: c.Authorizer, Kinds: c.Kinds, Resolve: c.Resolve, Log: log,
+		Suspensions: suspension.NewView(c.Store, time.Now, log),
+		Confirm: func(ctx context.Context) error {
+			_, err := c.Reads.Await(ctx, consistency.Plan{Mode: consistency.MostRecent})
+			return err
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

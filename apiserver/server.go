@@ -73,9 +73,9 @@ type Config struct {
 	// ServicePorts are the node ports of Services. Default: service.DefaultPorts.
 	ServicePorts service.PortRange
 
-	// EndpointRouting sends what is for a Service, such as a conversion webhook, to one
-	// of its endpoints instead of its cluster IP.
-	EndpointRouting bool
+	// Resolve returns the address, host:port, of a Service of the cluster, such as that of a
+	// conversion webhook. Nil: no webhook can be named by its Service.
+	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
 
 	// ResponseCompression compresses long answers for clients that accept gzip.
 	ResponseCompression bool
@@ -241,7 +241,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.webhooks = conversion.NewCaller(conversion.Config{
-		Resolve: s.resolveService, Timeout: cfg.Limits.Conversion,
+		Resolve: cfg.Resolve, Timeout: cfg.Limits.Conversion,
 		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
 	})
 	s.objects = objects.NewStore(objects.Config{

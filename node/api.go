@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -80,10 +81,11 @@ func (n *Node) serveAPI(context.Context) error {
 	}
 	authorizer := auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
+	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log,
+		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve,
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
@@ -103,7 +105,7 @@ func (n *Node) serveAPI(context.Context) error {
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: n.metrics, Audit: n.audit, Log: n.log,
-		EndpointRouting:  n.cfg.EndpointRouting,
+		Resolve:          resolve,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
 		Fairness:                          n.fairness,

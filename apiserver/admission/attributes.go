@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 )
 
 // Operation is what is done to an object.
@@ -42,6 +43,10 @@ type Attributes struct {
 	// is below may be shared, also with Old, and is replaced, not changed.
 	Object, Old tree.Object
 
+	// Interfaces make, convert and default objects of any kind for upstream's plugins. Those of
+	// Object belong to this decision: what is converted into it replaces it.
+	Interfaces admission.ObjectInterfaces
+
 	// Told is told of warnings and of annotations of the audit event. Nil: nobody is.
 	Told Told
 
@@ -50,6 +55,7 @@ type Attributes struct {
 	rules       Rules
 	ranges      []Range
 	reinvoked   reinvocation
+	replaced    bool                      // Object is another one than it was
 	object, old unstructured.Unstructured // Object and Old, as upstream's plugins want them
 }
 
@@ -58,7 +64,7 @@ func (a *Attributes) Reset() {
 	a.Operation, a.Kind, a.Resource, a.Subresource = "", schema.GroupVersionKind{}, schema.GroupVersionResource{}, ""
 	a.Namespace, a.Name, a.User, a.DryRun = "", "", nil, false
 	a.FieldManager, a.FieldValidation, a.DeleteOptions = "", "", nil
-	a.Object, a.Old, a.Told = nil, nil, nil
+	a.Object, a.Old, a.Interfaces, a.Told, a.replaced = nil, nil, nil, nil, false
 	a.annotations, a.rules, a.ranges, a.reinvoked = nil, 0, a.ranges[:0], reinvocation{}
 	a.object.Object, a.old.Object = nil, nil
 }
@@ -82,7 +88,11 @@ func (a *Attributes) SetObject(obj tree.Object) {
 		obj = keep
 	}
 	maps.Copy(a.Object, obj)
+	a.replaced = true
 }
+
+// Replaced reports whether SetObject was called.
+func (a *Attributes) Replaced() bool { return a.replaced }
 
 // Warn tells the client something besides the answer.
 func (a *Attributes) Warn(text string) {
@@ -97,8 +107,8 @@ func (a *Attributes) Warn(text string) {
 type Told interface {
 	// Warn tells the client besides the answer.
 	Warn(texts []string)
-	// Annotate adds a note to the audit event.
-	Annotate(key, value string)
+	// Annotate adds a note to the audit event, if that is recorded at a level or above.
+	Annotate(key, value string, from auditinternal.Level)
 }
 
 // Rules are tables that a decision follows from, as bits.

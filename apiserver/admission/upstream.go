@@ -92,6 +92,11 @@ func (a *Attributes) GetUserInfo() user.Info {
 // AddAnnotation adds a note to the audit event. Errors: the key has not the form
 // prefix/name, or has another value.
 func (a *Attributes) AddAnnotation(key, value string) error {
+	return a.AddAnnotationWithLevel(key, value, auditinternal.LevelMetadata)
+}
+
+// AddAnnotationWithLevel is AddAnnotation for a note that is left out of events below a level.
+func (a *Attributes) AddAnnotationWithLevel(key, value string, from auditinternal.Level) error {
 	if parts := strings.Split(key, "/"); len(parts) != 2 {
 		return fmt.Errorf("annotation key %q has invalid format, the right format is a DNS subdomain prefix and '/' and key name", key)
 	}
@@ -111,15 +116,9 @@ func (a *Attributes) AddAnnotation(key, value string) error {
 	}
 	a.annotations[key] = value
 	if a.Told != nil {
-		a.Told.Annotate(key, value)
+		a.Told.Annotate(key, value, from)
 	}
 	return nil
-}
-
-// AddAnnotationWithLevel is AddAnnotation: what is noted of a request below a level of the
-// audit policy is left to the audit log.
-func (a *Attributes) AddAnnotationWithLevel(key, value string, _ auditinternal.Level) error {
-	return a.AddAnnotation(key, value)
 }
 
 // reinvocation is whether the mutating plugins are asked a second time, and what they keep

@@ -39,6 +39,11 @@ func (e *Event) WantsResponse() bool {
 	return e != nil && e.event.Level == auditv1.LevelRequestResponse
 }
 
+// At reports whether the event is recorded at a level or above.
+func (e *Event) At(level internal.Level) bool {
+	return e != nil && !internal.Level(e.event.Level).Less(level)
+}
+
 // Impersonated notes whom the request is served as.
 func (e *Event) Impersonated(u *User) {
 	if e != nil {

@@ -13,8 +13,8 @@ func TestUnheeded(t *testing.T) {
 		kind, obj string
 		want      bool
 	}{
-		{"ValidatingWebhookConfiguration", `{}`, true},
-		{"MutatingWebhookConfiguration", `{}`, true},
+		{"ValidatingWebhookConfiguration", `{}`, false},
+		{"MutatingWebhookConfiguration", `{}`, false},
 		{"ValidatingAdmissionPolicy", `{}`, false},
 		{"ValidatingAdmissionPolicyBinding", `{}`, false},
 		{"MutatingAdmissionPolicy", `{}`, false},

@@ -66,13 +66,17 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 		return err
 	}
 	if o.admission() != nil {
-		if err := o.admit(obj, old); err != nil {
+		sent := tree.Text(meta, "resourceVersion")
+		asked, err := o.admit(obj, old)
+		if err != nil {
 			return err
 		}
-		if meta, err = tree.Meta(obj); err != nil {
-			return err
+		if asked {
+			if err := o.afterAdmit(h, model, obj, old, oldMeta, sent); err != nil {
+				return err
+			}
+			errs = o.metaErrors(tree.As(obj["metadata"]), oldMeta)
 		}
-		errs = o.metaErrors(meta, oldMeta)
 	}
 	if err := o.prepare(h, obj, old); err != nil {
 		return err
@@ -102,6 +106,14 @@ func (o *Op) metaErrors(meta, oldMeta tree.Object) field.ErrorList {
 
 // fillIn adds what clients leave out, and says who owns the fields then.
 func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
+	if err := o.defaults(h, model, obj, old); err != nil || o.applying {
+		return err
+	}
+	return o.Track(obj, old)
+}
+
+// defaults adds what is left out of an object.
+func (o *Op) defaults(h *Strategy, model *schema.Model, obj, old tree.Object) error {
 	if err := model.Default(obj); err != nil {
 		return storage.Permanent{Err: status.EntityTooLarge(err.Error())} // no form has another error
 	}
@@ -110,14 +122,9 @@ func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) erro
 		return err
 	}
 	if h.Complete != nil {
-		if err := h.Complete(o, obj, old); err != nil {
-			return err
-		}
+		return h.Complete(o, obj, old)
 	}
-	if o.applying {
-		return nil
-	}
-	return o.Track(obj, old)
+	return nil
 }
 
 // prepare fills in what the server generates and takes out what cannot be written; it may
@@ -299,7 +306,7 @@ func (o *Op) createGenerated(sent tree.Object) (Written, error) {
 			return Written{}, err
 		}
 		meta["name"] = generatedName(tree.Text(meta, "generateName"))
-		o.Info.Name = tree.Text(meta, "name")
+		o.Info.Name, o.nameGenerated = tree.Text(meta, "name"), true
 		w, err := o.createNamed(obj, meta)
 		if errors.Is(err, ErrDecideAgain) {
 			attempts++ // the name was not taken

@@ -48,6 +48,8 @@ type Op struct {
 	Requester Requester
 	// redecided counts how often a create was decided again because of changed rules.
 	redecided int
+	// nameGenerated: the server has made the name of what is created.
+	nameGenerated bool
 	// Event is the request's in the audit log; nil: nothing is recorded.
 	Event *audit.Event
 	// attributes are what plugins are asked about: a part of the operation, because a decision

@@ -137,6 +137,10 @@ var rooms = map[string]room{
 	"apiserver/admission/ownerreferences":   {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
+	"apiserver/admission/webhook": {ours: []string{"apiserver/admission", "apiserver/admission/state", "apiserver/admission/upstream", "apiserver/auth", "apiserver/tree"}, reach: noRaft},
+	// Where Services are, by rows of this node's state.
+	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.

@@ -39,6 +39,8 @@ type Config struct {
 	// Confirm brings the store's state up to date with all writes that were acknowledged
 	// before the call.
 	Confirm func(context.Context) error
+	// Resolve returns the address, host:port, of a Service of the cluster.
+	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
 	Authorizer  auth.Authorizer
@@ -145,7 +147,7 @@ func New(cfg Config) (*admission.Chain, error) {
 		return nil, fmt.Errorf("admission configuration: %w", err)
 	}
 	e := &env{Config: cfg, state: state.New(cfg.Store), kinds: upstream.NewKinds(cfg.Kinds, cfg.Convert)}
-	e.namespaces = upstream.NewNamespaces(e.state)
+	e.namespaces = upstream.NewNamespaces(e.state, e.Confirm)
 	chain := []admission.Named{{Name: "AdmissionSuspensions", Plugin: cfg.Suspensions.Plugin()}}
 	var all Loaded
 	sum := sha256.New()

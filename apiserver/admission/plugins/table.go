@@ -63,9 +63,9 @@ var table = []plugin{
 	{name: "JobValidation", on: true, reason: "the feature gate is off by default in 1.36"},
 	{name: "PodResizeValidator", on: true},
 	{name: "MutatingAdmissionPolicy", on: true, make: func(e *env, _ io.Reader) (admission.Plugin, error) { return policies.NewMutating(e.policies()), nil }},
-	{name: "MutatingAdmissionWebhook", on: true},
+	{name: "MutatingAdmissionWebhook", on: true, make: mutatingWebhook},
 	{name: "ValidatingAdmissionPolicy", on: true, make: func(e *env, _ io.Reader) (admission.Plugin, error) { return policies.NewValidating(e.policies()), nil }},
-	{name: "ValidatingAdmissionWebhook", on: true},
+	{name: "ValidatingAdmissionWebhook", on: true, make: validatingWebhook},
 	{name: "ResourceQuota", on: true},
 	{name: "AlwaysDeny"},
 }

@@ -49,7 +49,7 @@ func config(t testing.TB, s view.Store, authorizer auth.Authorizer) policies.Con
 	}
 	return policies.Config{
 		Store: s, State: state.New(s), Authorizer: authorizer, Log: log,
-		Kinds: upstream.NewKinds(crd.New(s, builtin, log).Current, convert), Namespaces: upstream.NewNamespaces(state.New(s)),
+		Kinds: upstream.NewKinds(crd.New(s, builtin, log).Current, convert), Namespaces: upstream.NewNamespaces(state.New(s), func(context.Context) error { return nil }),
 		Decode: func(_ context.Context, res *kinds.Resource, versions []*mvcc.Version) (out []tree.Object, err error) {
 			out = make([]tree.Object, len(versions))
 			for i, v := range versions {

@@ -57,6 +57,37 @@ func Get[T any](s *State, gr schema.GroupResource, namespace, name string) (*T, 
 	return decode[T](gr, v)
 }
 
+// In decodes the built-in objects of a namespace whose versions match. T is as for Get. Errors: one
+// of them cannot be decoded.
+func In[T any](s *State, gr schema.GroupResource, namespace string, match func(*mvcc.Version) bool) ([]*T, error) {
+	versions := s.versions(kinds.BuiltinTable(gr), mvcc.Query{Prefix: namespace + "/", Match: match})
+	out := make([]*T, len(versions))
+	for i, v := range versions {
+		var err error
+		if out[i], err = decode[T](gr, v); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// versions are those of a table that a query selects, as of now.
+func (s *State) versions(table string, q mvcc.Query) []*mvcc.Version {
+	for {
+		state := s.store.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil
+		}
+		q.At = state.Applied()
+		page, err := t.Range(q)
+		if errors.Is(err, mvcc.ErrCompacted) {
+			continue // the floor has passed an index that was current a moment ago
+		}
+		return page.Versions
+	}
+}
+
 func decode[T any](gr schema.GroupResource, v *mvcc.Version) (*T, error) {
 	obj := new(T)
 	if err := json.Unmarshal(v.Value, obj); err != nil {

@@ -1,6 +1,8 @@
 package suspension_test
 
 import (
+	"k8s.io/apiserver/pkg/apis/audit"
+
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -17,8 +19,8 @@ import (
 // told keeps warnings.
 type told struct{ warnings []string }
 
-func (t *told) Warn(texts []string)     { t.warnings = append(t.warnings, texts...) }
-func (t *told) Annotate(string, string) {}
+func (t *told) Warn(texts []string)                  { t.warnings = append(t.warnings, texts...) }
+func (t *told) Annotate(string, string, audit.Level) {}
 
 // TestView: what is suspended follows from the rows and the clock, and clients that write are told.
 func TestView(t *testing.T) {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -24,7 +25,8 @@ const maxNamespaces = 1024
 // Namespaces are the namespaces in this node's state, as the lister and the client that
 // upstream's matchers want. What they do not ask for is not there. Safe for concurrent use.
 type Namespaces struct {
-	state *state.State
+	state   *state.State
+	confirm func(context.Context) error
 
 	mu   sync.Mutex
 	kept map[string]keptNamespace
@@ -37,9 +39,10 @@ type keptNamespace struct {
 
 var _ listersv1.NamespaceLister = (*Namespaces)(nil)
 
-// NewNamespaces returns the namespaces of a state.
-func NewNamespaces(s *state.State) *Namespaces {
-	return &Namespaces{state: s, kept: map[string]keptNamespace{}}
+// NewNamespaces returns the namespaces of a state. confirm brings it up to date with all writes
+// that were acknowledged before the call.
+func NewNamespaces(s *state.State, confirm func(context.Context) error) *Namespaces {
+	return &Namespaces{state: s, confirm: confirm, kept: map[string]keptNamespace{}}
 }
 
 // Get returns a namespace, shared and not to be changed. Errors: NotFound, and that it cannot
@@ -100,6 +103,16 @@ type namespaceClient struct {
 	n *Namespaces
 }
 
-func (c namespaceClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+// confirmTimeout bounds a confirmed read: upstream's matchers ask without a context.
+const confirmTimeout = 10 * time.Second
+
+// Get looks once more when the state is up to date: upstream's matchers ask it for a namespace
+// that the lister does not have.
+func (c namespaceClient) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	if err := c.n.confirm(ctx); err != nil {
+		return nil, err
+	}
 	return c.n.Get(name)
 }

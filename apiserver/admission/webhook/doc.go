@@ -1,0 +1,11 @@
+// Package webhook is MutatingAdmissionWebhook and ValidatingAdmissionWebhook: upstream's own
+// plugins, fed from this node's state.
+//
+// The types to know:
+//
+//   - Mutating and Validating are upstream's plugins as those of package admission.
+//   - source gives upstream's plugin the configurations, without an informer: before every
+//     decision it is told of what has changed. So what it keeps for each webhook (compiled match
+//     conditions, connections) lives on, and no webhook is forgotten or asked too long.
+//   - limited bounds what webhooks answer.
+package webhook

@@ -1,0 +1,143 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+
+	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
+	upstreams "github.com/quorate/quorate/apiserver/admission/upstream"
+	"github.com/quorate/quorate/apiserver/auth"
+	registration "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstream "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/warning"
+)
+
+// Config is what both plugins are made of.
+type Config struct {
+	// State is this node's state.
+	State      *state.State
+	Namespaces *upstreams.Namespaces
+	// Resolve returns the address, host:port, of a Service of the cluster.
+	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
+	// Suspended reports whether a configuration is not asked at the moment, by its resource and
+	// name; Suspensions is how many there may be.
+	Suspended   func(resource, name string) bool
+	Suspensions func() int
+	// Authorizer is asked by match conditions.
+	Authorizer auth.Authorizer
+	Log        *slog.Logger
+}
+
+const group = "admissionregistration.k8s.io"
+
+// hooks is what the two plugins have in common.
+type hooks struct {
+	// pending brings upstream's plugin up to date and reports whether there are webhooks.
+	pending func() bool
+}
+
+// Handles implements admission.Plugin.
+func (h *hooks) Handles(a *admission.Attributes) bool {
+	// Upstream exempts the configurations themselves, lest one could not be mended.
+	return a.Resource.Group != group && h.pending()
+}
+
+// Mutating is MutatingAdmissionWebhook.
+type Mutating struct {
+	hooks
+	plugin *mutating.Plugin
+}
+
+// Validating is ValidatingAdmissionWebhook.
+type Validating struct {
+	hooks
+	plugin *validating.Plugin
+}
+
+// NewMutating returns a Mutating. file is its part of the admission configuration, nil if there
+// is none. Errors: the file cannot be read or used.
+func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
+	p, err := mutating.NewMutatingWebhook(file)
+	if err != nil {
+		return nil, err
+	}
+	const resource = "mutatingwebhookconfigurations"
+	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
+	s := sourceOf(cfg, resource, all.List)
+	return &Mutating{hooks{s.update}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+}
+
+// NewValidating is NewMutating for a Validating.
+func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
+	p, err := validating.NewValidatingAdmissionWebhook(file)
+	if err != nil {
+		return nil, err
+	}
+	const resource = "validatingwebhookconfigurations"
+	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
+	s := sourceOf(cfg, resource, all.List)
+	return &Validating{hooks{s.update}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+}
+
+// sourceOf are the configurations of a resource.
+func sourceOf[P metav1.Object](cfg Config, resource string, list func() []P) *source[P] {
+	return &source[P]{
+		list: list, suspensions: cfg.Suspensions,
+		suspended: func(p P) bool { return cfg.Suspended(resource, p.GetName()) },
+	}
+}
+
+// prepare gives upstream's plugin what it needs.
+func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.InitializationValidator) error {
+	f.namespaces = cfg.Namespaces
+	w.SetServiceResolver(resolver(cfg.Resolve))
+	w.SetAuthenticationInfoResolverWrapper(newLimits().wrap)
+	w.SetExternalKubeClientSet(cfg.Namespaces.Client())
+	w.SetExternalKubeInformerFactory(f)
+	w.SetAuthorizer(upstreams.Authorizer(cfg.Authorizer))
+	if err := p.ValidateInitialization(); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	return nil
+}
+
+// Admit implements admission.Mutator.
+func (m *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
+	return m.plugin.Admit(withWarnings(ctx, a), of(a), a.Interfaces)
+}
+
+// Validate implements admission.Validator.
+func (v *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
+	return v.plugin.Validate(withWarnings(ctx, a), of(a), a.Interfaces)
+}
+
+// withWarnings is the context in which webhooks' warnings go to the client of the request.
+func withWarnings(ctx context.Context, a *admission.Attributes) context.Context {
+	return warning.WithWarningRecorder(ctx, recorder{a})
+}
+
+type recorder struct{ attributes *admission.Attributes }
+
+// AddWarning implements warning.Recorder.
+func (r recorder) AddWarning(_, text string) { r.attributes.Warn(text) }
+
+// resolver is a function as upstream's ServiceResolver.
+type resolver func(ctx context.Context, namespace, name string, port int32) (string, error)
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	at, err := r(context.Background(), namespace, name, port)
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "https", Host: at}, nil
+}
