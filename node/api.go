@@ -85,7 +85,7 @@ func (n *Node) serveAPI(context.Context) error {
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve,
+		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve,
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {

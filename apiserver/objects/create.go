@@ -90,7 +90,7 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 		}
 	}
 	if len(errs) == 0 {
-		o.unheeded(obj)
+		o.unheeded()
 	}
 	return o.Invalid(o.Info.Name, errs)
 }
@@ -169,12 +169,12 @@ func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, er
 	return errs, nil
 }
 
-// unheeded tells who writes an object what it asks for in vain.
-func (o *Op) unheeded(obj tree.Object) {
+// unheeded tells who writes an object that it has no effect.
+func (o *Op) unheeded() {
 	if !o.Client || o.Subresource != nil || len(o.Resource.Unenforced) == 0 {
 		return // nobody is there to be told, or a controller that writes a status
 	}
-	o.Warn(o.Resource.Unheeded(obj))
+	o.Warn(o.Resource.Unheeded())
 }
 
 // newErrors returns the errors that are not among others. A body may have ten thousands of each.

@@ -128,6 +128,7 @@ var rooms = map[string]room{
 		ours:   []string{"apiserver/admission", "apiserver/admission/state", "apiserver/tree", "proto", "raftstore/memstore"},
 		direct: noHTTP, reach: noRaft, tests: true,
 	},
+	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
 	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/state"
@@ -43,7 +44,9 @@ type Config struct {
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
-	Authorizer  auth.Authorizer
+	// Registerer gets the metrics that plugins have of their own; nil: nobody does.
+	Registerer prometheus.Registerer
+	Authorizer auth.Authorizer
 	// Kinds returns the resources that are served at the time. Convert leads from one version
 	// of a resource to another, and Decode reads stored versions as objects of a resource.
 	Kinds    func() *kinds.Registry

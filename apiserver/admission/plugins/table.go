@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/nodetaint"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
+	"github.com/quorate/quorate/apiserver/admission/podsecurity"
 	"github.com/quorate/quorate/apiserver/admission/podtopologylabels"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/priority"
@@ -36,7 +37,9 @@ var table = []plugin{
 	{name: "TaintNodesByCondition", on: true, make: simple(func(*env) admission.Plugin { return nodetaint.Plugin{} })},
 	{name: "AlwaysPullImages"},
 	{name: "ImagePolicyWebhook"},
-	{name: "PodSecurity", on: true},
+	{name: "PodSecurity", on: true, make: func(e *env, config io.Reader) (admission.Plugin, error) {
+		return podsecurity.New(e.state, config, e.Registerer)
+	}},
 	{name: "PodNodeSelector"},
 	{name: "Priority", on: true, make: simple(func(e *env) admission.Plugin { return priority.New(e.state, e.Log) })},
 	{name: "DefaultTolerationSeconds", on: true, make: simple(func(e *env) admission.Plugin {

@@ -47,6 +47,23 @@ func (s *State) Version(gr schema.GroupResource, namespace, name string) *mvcc.V
 	}
 }
 
+// In returns the newest versions of a namespace's objects, in the order of their names.
+func (s *State) In(gr schema.GroupResource, namespace string) []*mvcc.Version {
+	table := kinds.BuiltinTable(gr)
+	for {
+		state := s.store.State()
+		t := state.Table(table)
+		if t == nil {
+			return nil
+		}
+		page, err := t.Range(mvcc.Query{Prefix: namespace + "/", At: state.Applied()})
+		if errors.Is(err, mvcc.ErrCompacted) {
+			continue
+		}
+		return page.Versions
+	}
+}
+
 // Get decodes a built-in object, nil if there is none. T is its type of k8s.io/api in the
 // version in which it is stored. Errors: it cannot be decoded.
 func Get[T any](s *State, gr schema.GroupResource, namespace, name string) (*T, error) {
