@@ -223,7 +223,7 @@ func (a *Accounts) boundTo(what string, o object) (object, error) {
 	case v == nil:
 		return o, errInvalidated
 	case v.UID != o.uid:
-		return o, fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", strings.ToUpper(what[:1])+what[1:], v.UID, what, o.uid)
+		return o, fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", what, v.UID, what, o.uid)
 	case gone:
 		return o, errInvalidated
 	}

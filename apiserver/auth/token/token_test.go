@@ -131,9 +131,9 @@ func TestTokens(t *testing.T) {
 		what, table, key string
 		claims           Claims
 	}{
-		{"Pod", "pods", "ns/p", Claims{Pod: &Ref{"p", "u2"}, Node: &Ref{Name: "n"}}},
-		{"Secret", "secrets", "ns/s", Claims{Secret: &Ref{"s", "u2"}}},
-		{"Node", "nodes", "n", Claims{Node: &Ref{"n", "u2"}}},
+		{"pod", "pods", "ns/p", Claims{Pod: &Ref{"p", "u2"}, Node: &Ref{Name: "n"}}},
+		{"secret", "secrets", "ns/s", Claims{Secret: &Ref{"s", "u2"}}},
+		{"node", "nodes", "n", Claims{Node: &Ref{"n", "u2"}}},
 	} {
 		token := w.issue(row.claims, "api", "else")
 		w.expect(token, "service account token has been invalidated")
@@ -147,7 +147,7 @@ func TestTokens(t *testing.T) {
 		w.remove(row.table, row.key)
 		w.expect(token, "service account token has been invalidated")
 		w.put(row.table, row.key, "u3", time.Time{})
-		w.expect(token, fmt.Sprintf("%s UID (u3) does not match service account %s ref claim (u2)", row.what, strings.ToLower(row.what)))
+		w.expect(token, fmt.Sprintf("%s UID (u3) does not match service account %s ref claim (u2)", row.what, row.what))
 	}
 
 	w.now = w.now.Add(time.Hour + 59*time.Second)
@@ -216,6 +216,31 @@ func TestConfirm(t *testing.T) {
 		return nil
 	}
 	w.expect(w.issue(Claims{}, "api"), "")
+	for _, row := range []struct {
+		table, key string
+		claims     Claims
+	}{
+		{"pods", "ns/p", Claims{Pod: &Ref{"p", "u2"}, Node: &Ref{Name: "n"}}},
+		{"secrets", "ns/s", Claims{Secret: &Ref{"s", "u2"}}},
+		{"nodes", "n", Claims{Node: &Ref{"n", "u2"}}},
+	} {
+		token := w.issue(row.claims, "api")
+		// The node has an older object of that name, too.
+		for _, was := range []string{"", "u1"} {
+			if was != "" {
+				w.put(row.table, row.key, was, time.Time{})
+			}
+			w.a.gone = nil
+			w.a.cfg.Confirm = func(context.Context) error { w.put(row.table, row.key, "u2", time.Time{}); return nil }
+			w.expect(token, "")
+		}
+		// Deleted at another node, and not yet here: what the state shows counts, until it has that.
+		w.a.cfg.Confirm = func(context.Context) error { t.Error("asked before it was refused"); return nil }
+		w.expect(token, "")
+		w.a.cfg.Confirm = nil
+		w.remove(row.table, row.key)
+		w.expect(token, "service account token has been invalidated")
+	}
 	w.a.cfg.Confirm = func(context.Context) error { t.Error("asked for nothing"); return nil }
 	w.expect(w.issue(Claims{}, "api"), "")
 }
