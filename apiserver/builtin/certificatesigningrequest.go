@@ -56,7 +56,11 @@ func copyApproval(o *objects.Op, obj, sent, old tree.Object) error {
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
 	if has(list, approved) && has(list, denied) {
-		return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), list, "Approved and Denied conditions are mutually exclusive")})
+		second := denied
+		if tree.ConditionIndex(list, approved) > tree.ConditionIndex(list, denied) {
+			second = approved
+		}
+		return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), second, "Approved and Denied conditions are mutually exclusive")})
 	}
 	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
 		return o.Invalid(o.Info.Name, errs)

@@ -39,6 +39,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"endpoints":              &endpointsStrategy,
 		"events":                 &eventStrategy,
 		"namespaces":             &namespaceStrategy,
+		"persistentvolumeclaims": &claimStrategy,
 		"pods":                   &podStrategy,
 		"podtemplates":           &podTemplateStrategy,
 		"replicationcontrollers": &workloadStrategy,
