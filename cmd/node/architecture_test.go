@@ -206,6 +206,7 @@ var rooms = map[string]room{
 	"test/faults":      {},
 	"test/golden":      {},
 	"test/hostile":     {},
+	"test/rules":       {},
 	"test/kubectl":     {},
 	"test/members":     {},
 	"test/reads":       {},

@@ -28,7 +28,7 @@ type Cluster struct {
 	CAFile        string
 	adminCertFile string
 	adminKeyFile  string
-	// FreePort is an API port for one more node; it and the port 1000 higher
+	// FreePort is an API port for one more node (spareNodes of them follow each other); it and the port 1000 higher
 	// are held for it.
 	FreePort int
 }
@@ -36,6 +36,9 @@ type Cluster struct {
 // Nonvoters is the setting of Start that is not a node's: how many nodes there
 // are beside the voters.
 const Nonvoters = "nonvoters="
+
+// spareNodes are how many more nodes a cluster has ports for.
+const spareNodes = 2
 
 // Start starts a cluster, with the settings ("flag=value") for every node, and with
 // nodes that have no vote if one of the settings is "nonvoters=N". It
@@ -101,7 +104,7 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 			all += more
 		}
 	}
-	port, err := FreePorts(all + 1)
+	port, err := FreePorts(all + spareNodes)
 	if err != nil {
 		return err
 	}

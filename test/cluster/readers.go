@@ -3,8 +3,6 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +119,7 @@ func newReaders(t *testing.T, settings ...string) *Readers {
 	if _, err := client.Create(t.Context(), configMap("last"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.join(t)
+	r.Nonvoter, r.Link = c.JoinNonvoter(t, "n4")
 	Await(t, 60*time.Second, "the history floor passes the first writes on all nodes", func() string {
 		for _, n := range c.Nodes() {
 			if floor := uint64(n.Metric(t, "quorate_history_floor")); floor <= r.Below {
@@ -131,31 +129,6 @@ func newReaders(t *testing.T, settings ...string) *Readers {
 		return ""
 	})
 	return r
-}
-
-// join adds the non-voter behind its link.
-func (r *Readers) join(t *testing.T) {
-	t.Helper()
-	var made struct{ Token string }
-	if err := json.Unmarshal([]byte(r.Cluster.Admin(t, "token", "create", "-o", "json")), &made); err != nil {
-		t.Fatal(err)
-	}
-	token := filepath.Join(r.Cluster.Dir, "join-token")
-	if err := os.WriteFile(token, []byte(made.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port := r.Cluster.FreePort
-	link, err := NewLink(fmt.Sprintf("127.0.0.1:%d", port+1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Link = link // it ends with the test process
-	r.Nonvoter = r.Cluster.Launch(t, "n4", port, "--nonvoter", "--peer-advertise-address", link.Addr,
-		"--join", strings.TrimPrefix(r.Leader.API, "https://"), "--join-token", "@"+token)
-	r.Nonvoter.AwaitReady(t)
-	if m := Members(t, r.Cluster, "list")["n4"]; m.Voter {
-		t.Fatalf("n4 was to be a non-voter: %+v", m)
-	}
 }
 
 // Namespace makes a namespace for one test. It is left there.

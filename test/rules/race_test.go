@@ -1,0 +1,340 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/test/cluster"
+)
+
+const (
+	writers = 100
+	lag     = 200 * time.Millisecond
+	// raced is how long one rule is raced, changed how often it changes.
+	raced   = 10 * time.Second
+	changed = time.Second
+)
+
+// party is a server that clients talk to.
+type party struct {
+	name, url string
+	http      *http.Client
+}
+
+// do sends a request and returns the code; 0 if there was no answer.
+func (p *party) do(ctx context.Context, method, path, contentType, as string, body any) (int, string) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, p.url+path, bytes.NewReader(raw))
+	if err != nil {
+		return 0, err.Error()
+	}
+	r.Header.Set("Content-Type", contentType)
+	if as != "" {
+		r.Header.Set("Impersonate-User", as)
+	}
+	resp, err := p.http.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(answer)
+}
+
+type object = map[string]any
+
+const (
+	plain = "application/json"
+	merge = "application/merge-patch+json"
+	rbac  = "/apis/rbac.authorization.k8s.io/v1"
+	rules = "/apis/admissionregistration.k8s.io/v1"
+)
+
+// rule is one that changes: after its change to epoch k, only what is of epoch k, or later, may
+// be written.
+type rule struct {
+	name string
+	// setUp makes it with epoch 0. hook is the address and the CA of a webhook that refuses all.
+	setUp func(must func(method, path string, body any), namespace string, hook object)
+	// change makes it that of an epoch.
+	change func(must func(method, path string, body any), namespace string, epoch int)
+	// write is what a client sends that has an epoch.
+	write func(namespace string, epoch int) (method, path, contentType, as string, body any)
+}
+
+// inNamespace selects a namespace.
+func inNamespace(namespace string) object {
+	return object{"matchLabels": object{"kubernetes.io/metadata.name": namespace}}
+}
+
+// notOf selects what is not of an epoch.
+func notOf(epoch int) object {
+	return object{"matchExpressions": []any{object{"key": "epoch", "operator": "NotIn", "values": []any{fmt.Sprint(epoch)}}}}
+}
+
+func configMaps(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps" }
+
+var onConfigMaps = []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"configmaps"}, "scope": "*"}}
+
+// labelled is a ConfigMap with its epoch as a label and as data.
+func labelled(namespace string, epoch int) (method, path, contentType, as string, body any) {
+	return "POST", configMaps(namespace), plain, "", object{
+		"metadata": object{"generateName": "w-", "labels": object{"epoch": fmt.Sprint(epoch)}}, "data": object{"epoch": fmt.Sprint(epoch)},
+	}
+}
+
+func policy(name, namespace, expression string) object {
+	return object{"metadata": object{"name": name}, "spec": object{
+		"matchConstraints": object{"namespaceSelector": inNamespace(namespace), "resourceRules": onConfigMaps},
+		"validations":      []any{object{"expression": expression}},
+	}}
+}
+
+// kinds are what the role allows to create, in turn: each epoch another one.
+var kinds = [...]string{"configmaps", "secrets", "limitranges"}
+
+func kindOf(epoch int) string { return kinds[epoch%len(kinds)] }
+
+func writerRole(epoch int) object {
+	return object{"metadata": object{"name": "writer"}, "rules": []any{object{
+		"apiGroups": []any{""}, "resources": []any{kindOf(epoch)}, "verbs": []any{"create"},
+	}}}
+}
+
+var all = []rule{
+	{
+		name: "policy",
+		setUp: func(must func(string, string, any), ns string, _ object) {
+			must("POST", rules+"/validatingadmissionpolicies", policy("epoch", ns, "true"))
+			must("POST", rules+"/validatingadmissionpolicybindings", object{"metadata": object{"name": "epoch"}, "spec": object{"policyName": "epoch", "validationActions": []any{"Deny"}}})
+		},
+		change: func(must func(string, string, any), _ string, epoch int) {
+			must("PATCH", rules+"/validatingadmissionpolicies/epoch", object{"spec": object{"validations": []any{object{"expression": fmt.Sprintf("int(object.data.epoch) >= %d", epoch)}}}})
+		},
+		write: labelled,
+	},
+	{
+		name: "binding",
+		setUp: func(must func(string, string, any), ns string, _ object) {
+			must("POST", rules+"/validatingadmissionpolicies", policy("never", ns, "false"))
+			must("POST", rules+"/validatingadmissionpolicybindings", object{"metadata": object{"name": "never"}, "spec": object{
+				"policyName": "never", "validationActions": []any{"Deny"}, "matchResources": object{"objectSelector": notOf(0)}}})
+		},
+		change: func(must func(string, string, any), _ string, epoch int) {
+			must("PATCH", rules+"/validatingadmissionpolicybindings/never", object{"spec": object{"matchResources": object{"objectSelector": notOf(epoch)}}})
+		},
+		write: labelled,
+	},
+	{
+		name: "webhook",
+		setUp: func(must func(string, string, any), ns string, hook object) {
+			must("POST", rules+"/validatingwebhookconfigurations", object{"metadata": object{"name": "never"}, "webhooks": []any{object{
+				"name": "never.example.com", "clientConfig": hook, "rules": onConfigMaps, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+				"namespaceSelector": inNamespace(ns), "objectSelector": notOf(0), "timeoutSeconds": 10,
+			}}})
+		},
+		change: func(must func(string, string, any), ns string, epoch int) {
+			must("JSONPATCH", rules+"/validatingwebhookconfigurations/never", []any{object{"op": "replace", "path": "/webhooks/0/objectSelector", "value": notOf(epoch)}})
+		},
+		write: labelled,
+	},
+	{
+		name: "role",
+		setUp: func(must func(string, string, any), ns string, _ object) {
+			must("POST", rbac+"/namespaces/"+ns+"/roles", writerRole(0))
+			must("POST", rbac+"/namespaces/"+ns+"/rolebindings", object{"metadata": object{"name": "writer"},
+				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+				"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "writer"}}})
+		},
+		change: func(must func(string, string, any), ns string, epoch int) {
+			must("PATCH", rbac+"/namespaces/"+ns+"/roles/writer", object{"rules": writerRole(epoch)["rules"]})
+		},
+		write: func(ns string, epoch int) (method, path, contentType, as string, body any) {
+			return "POST", "/api/v1/namespaces/" + ns + "/" + kindOf(epoch), plain, "writer", object{"metadata": object{"generateName": "w-"}}
+		},
+	},
+}
+
+// counts are what became of the writes of one race.
+type counts struct {
+	// stale were admitted by a rule that was replaced before they began.
+	stale            atomic.Int64
+	refused, current atomic.Int64 // of the epoch before, of the newest one
+	unlucky          atomic.Int64 // of the newest one, and refused: the rule has changed meanwhile
+	busy             atomic.Int64 // 429 and no answer
+}
+
+func (c *counts) String() string {
+	return fmt.Sprintf("%d admitted by a rule that was replaced before they began, %d refused by the new one, %d admitted by it, %d overtaken by the next, %d not decided",
+		c.stale.Load(), c.refused.Load(), c.current.Load(), c.unlucky.Load(), c.busy.Load())
+}
+
+// run races one rule: it is changed through one server, and written against through others.
+func (r *rule) run(t *testing.T, admin *party, others []*party, hook object) *counts {
+	ctx := t.Context()
+	namespace := "race-" + r.name
+	must := func(method, path string, body any) {
+		t.Helper()
+		contentType := map[string]string{"POST": plain, "PATCH": merge, "JSONPATCH": "application/json-patch+json"}[method]
+		if code, answer := admin.do(ctx, strings.TrimPrefix(method, "JSON"), path, contentType, "", body); code/100 != 2 {
+			t.Fatalf("%s %s: %d %.300s", method, path, code, answer)
+		}
+	}
+	must("POST", "/api/v1/namespaces", object{"metadata": object{"name": namespace}})
+	r.setUp(must, namespace, hook)
+	r.change(must, namespace, 1)
+	var epoch atomic.Int64 // that was acknowledged
+	epoch.Store(1)
+	var c counts
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range writers {
+		wg.Go(func() {
+			to := others[i%len(others)]
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				known, old := int(epoch.Load()), rand.IntN(2) == 0
+				of := known
+				if old {
+					of--
+				}
+				method, path, contentType, as, body := r.write(namespace, of)
+				code, answer := to.do(ctx, method, path, contentType, as, body)
+				switch {
+				case code/100 == 2 && old:
+					if c.stale.Add(1) == 1 {
+						t.Logf("%s: admitted of epoch %d after epoch %d was acknowledged: %.200s", to.name, of, known, answer)
+					}
+				case code/100 == 2:
+					c.current.Add(1)
+				case code == http.StatusForbidden && old, code == http.StatusUnprocessableEntity && old:
+					c.refused.Add(1)
+				case code == http.StatusForbidden, code == http.StatusUnprocessableEntity:
+					c.unlucky.Add(1)
+				default:
+					if c.busy.Add(1) == 1 {
+						t.Logf("%s: %d %.200s", to.name, code, answer)
+					}
+				}
+			}
+		})
+	}
+	end := time.After(raced)
+	tick := time.NewTicker(changed)
+	defer tick.Stop()
+	for next := 2; ; next++ {
+		select {
+		case <-end:
+			close(stop)
+			wg.Wait()
+			return &c
+		case <-tick.C:
+			r.change(must, namespace, next)
+			epoch.Store(int64(next))
+		}
+	}
+}
+
+// refuser starts a webhook that refuses everything, and returns how it is reached.
+func refuser(t *testing.T) object {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct{ Request struct{ UID string } }
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer := object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": object{
+			"uid": review.Request.UID, "allowed": false, "status": object{"code": 403, "message": "not of this epoch"}}}
+		w.Header().Set("Content-Type", plain)
+		_ = json.NewEncoder(w).Encode(answer) // the server may be gone
+	}))
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return object{"url": s.URL + "/refuse", "caBundle": base64.StdEncoding.EncodeToString(ca)}
+}
+
+// TestRulesRace: a policy, a binding, a webhook and a role change through one node, while a
+// hundred clients write through two others that lag by 200 ms. No write that began after the
+// acknowledgement of a change is admitted by the rule before it.
+func TestRulesRace(t *testing.T) {
+	c := cluster.Start(t, 3)
+	admin := c.Leader(t)
+	party1 := func(n *cluster.Node) *party { return &party{n.Name, n.API, n.HTTP(t)} }
+	var others []*party
+	for _, name := range []string{"n4", "n5"} {
+		n, link := c.JoinNonvoter(t, name)
+		link.Delayed(t, lag)
+		others = append(others, party1(n))
+	}
+	hook := refuser(t)
+	for i := range all {
+		t.Run(all[i].name, func(t *testing.T) {
+			got := all[i].run(t, party1(admin), others, hook)
+			t.Log(got)
+			if n := got.stale.Load(); n > 0 {
+				t.Errorf("%d writes were admitted by a rule that was replaced before they began", n)
+			}
+			if got.refused.Load() < 20 || got.current.Load() < 20 {
+				t.Errorf("nothing was raced: %s", got)
+			}
+		})
+	}
+}
+
+// TestUpstreamRace is the same race on servers that run already, for comparison: RULES_SERVERS
+// are their addresses, the first is the one that rules change through; RULES_CERTIFICATE and
+// RULES_KEY are an administrator's. It judges nothing.
+func TestUpstreamRace(t *testing.T) {
+	urls := strings.Split(os.Getenv("RULES_SERVERS"), ",")
+	if len(urls) < 2 {
+		t.Log("RULES_SERVERS names no servers to compare with")
+		return
+	}
+	cert, err := tls.LoadX509KeyPair(os.Getenv("RULES_CERTIFICATE"), os.Getenv("RULES_KEY"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(os.Getenv("RULES_CA"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+	}}
+	var servers []*party
+	for _, u := range urls {
+		servers = append(servers, &party{u, u, client})
+	}
+	hook := refuser(t)
+	for i := range all {
+		t.Run(all[i].name, func(t *testing.T) { t.Log(all[i].run(t, servers[0], servers[1:], hook)) })
+	}
+}
