@@ -10,6 +10,7 @@ import (
 )
 
 var podStrategy = objects.Strategy{
+	Prepare:  preparePod,
 	Validate: validatePod,
 	Parts:    map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{
