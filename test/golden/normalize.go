@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,8 @@ func normalField(name string, value any) any {
 		for i := range entries {
 			entries[i] = managedLine(entries[i])
 		}
+		// Their order is that of their times, which may be the same second or not.
+		slices.SortFunc(entries, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return value
 	}
 	return normalize(value)

@@ -54,6 +54,7 @@ func TestNormalize(t *testing.T) {
 		{`{"clusterIP":"None","clusterIPs":["10.0.0.7"],"ports":[{"nodePort":30001,"port":80}]}`, `clusterIP "None" clusterIPs[0] "<ip>" ports[0].nodePort "<port>" ports[0].port 80`},
 		{`{"message":"Post \"https://127.0.0.1:40123/deny?timeout=1s\": dial tcp 127.0.0.1:1: refused"}`, `message "Post \"https://127.0.0.1:<port>/deny?timeout=1s\": dial tcp 127.0.0.1:1: refused"`},
 		{`{"managedFields":[{"manager":"m","operation":"Apply","apiVersion":"v1","time":"2026-01-02T03:04:05Z","subresource":"status","fieldsV1":{"f:a":{}}}]}`, `managedFields[0] "m Apply v1 status {\"f:a\":{}}"`},
+		{`{"managedFields":[{"manager":"z","operation":"Update","apiVersion":"v1"},{"manager":"a","operation":"Update","apiVersion":"v1"}]}`, `managedFields[0] "a Update v1 null" managedFields[1] "z Update v1 null"`},
 		{`{"list":[],"map":{},"nothing":null,"yes":true}`, `list [] map {} nothing null yes true`},
 		{`no JSON`, ` "no JSON"`},
 	} {

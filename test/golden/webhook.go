@@ -186,6 +186,12 @@ func (s webhookSpec) review(uid any) map[string]any {
 
 func (w *webhooks) note(name string, whole bool, request map[string]any) {
 	about := fmt.Sprintf("%s: %v %s", name, request["operation"], resourceOf(request))
+	if object, ok := request["object"].(map[string]any); ok {
+		if meta, ok := object["metadata"].(map[string]any); ok && meta["generateName"] != nil {
+			normalizeName(meta)
+			request["name"] = meta["name"]
+		}
+	}
 	for _, field := range []string{"namespace", "name"} {
 		if s, _ := request[field].(string); s != "" {
 			about += fmt.Sprintf(" %s=%s", field, normalText(s))
