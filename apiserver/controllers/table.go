@@ -22,6 +22,7 @@ const (
 	AccountController                  Name = "serviceaccount-controller"
 	KubernetesController               Name = "kubernetes-service-controller"
 	RootCAController                   Name = "root-ca-certificate-publisher-controller"
+	PolicyStatusController             Name = "validatingadmissionpolicy-status-controller"
 	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
 	SystemNamespacesController         Name = "system-namespaces-controller"
 	BootstrapRolesController           Name = "bootstrap-roles-controller"
@@ -58,6 +59,7 @@ var table = []controller{
 	{name: AccountController, run: (*Loops).syncAccounts},
 	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
 	{name: RootCAController, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
+	{name: PolicyStatusController, run: (*Loops).checkPolicies},
 	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,

@@ -186,7 +186,7 @@ var rooms = map[string]room{
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/tree",
+		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},
 	"deploy":            {},

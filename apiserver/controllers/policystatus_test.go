@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/tree"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestPolicyStatus: the status of a policy says which expressions do not fit the types that it
+// matches, once for each generation.
+func TestPolicyStatus(t *testing.T) {
+	e := newEnv(t, Config{Controllers: []Name{PolicyStatusController}})
+	policy := func(expression, message string) tree.Object {
+		return tree.Object{
+			"metadata": tree.Object{"name": "p"},
+			"spec": tree.Object{
+				"matchConstraints": tree.Object{"resourceRules": []any{tree.Object{
+					"apiGroups": []any{"apps"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"deployments"},
+				}}},
+				"validations": []any{tree.Object{"expression": expression, "messageExpression": message}},
+			},
+		}
+	}
+	says := func(generation int64, want string) func() string {
+		return func() string {
+			var p admissionv1.ValidatingAdmissionPolicy
+			if err := e.client.Get(t.Context(), policiesGVR, "", "p", &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.Status.ObservedGeneration != generation || p.Status.TypeChecking == nil {
+				return "the status is of another generation"
+			}
+			var got []string
+			for _, w := range p.Status.TypeChecking.ExpressionWarnings {
+				got = append(got, w.FieldRef+": "+w.Warning)
+			}
+			if all := strings.Join(got, "\n"); want == "" && all != "" || !strings.Contains(all, want) {
+				return "it says " + all
+			}
+			return ""
+		}
+	}
+	created := &unstructured.Unstructured{Object: policy("object.spec.replicas > '1'", "'there are ' + object.spec.nothing")}
+	if err := e.client.Create(t.Context(), policiesGVR, "", created); err != nil {
+		t.Fatal(err)
+	}
+	e.run()
+	e.await("warnings", says(1, "spec.validations[0].expression: apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"))
+	e.await("warnings", says(1, "spec.validations[0].messageExpression: apps/v1, Kind=Deployment: ERROR: <input>:1:27: undefined field 'nothing'"))
+	var p unstructured.Unstructured
+	if err := e.client.Get(t.Context(), policiesGVR, "", "p", &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Object["spec"] = policy("object.spec.replicas > 1", "'there are ' + string(object.spec.replicas)")["spec"]
+	if err := e.client.Update(t.Context(), policiesGVR, "", "p", &p); err != nil {
+		t.Fatal(err)
+	}
+	e.await("no warnings", says(2, ""))
+}
