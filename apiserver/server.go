@@ -95,6 +95,9 @@ type Config struct {
 
 	// Admission may change or refuse writes. Nil: nothing does.
 	Admission admission.Interface
+	// StaticAdmission says that rules of admission may come from files: names with the suffix
+	// of those cannot be written.
+	StaticAdmission bool
 
 	// Audit records requests. Nil: nothing is recorded. Its owner closes it.
 	Audit *audit.Log
@@ -248,7 +251,7 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
 		Strategies: builtin.Strategies(builtin.Config{
 			Roles: cfg.Roles, Reviewer: cfg.Reviewer, Tokens: cfg.Tokens, MaxToken: cfg.Limits.Token,
-			ServiceBlocks: cfg.ServiceBlocks, ServicePorts: cfg.ServicePorts,
+			ServiceBlocks: cfg.ServiceBlocks, ServicePorts: cfg.ServicePorts, StaticAdmission: cfg.StaticAdmission,
 		}), Custom: &builtin.Custom, Admission: cfg.Admission, Audit: cfg.Audit, WatchTable: s.watchTable,
 		Webhooks: s.webhooks, Life: s.life,
 		GarbageCollector: cfg.GarbageCollector, EventTTL: cfg.EventTTL,

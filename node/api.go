@@ -9,9 +9,11 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
+	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/crd"
@@ -94,6 +96,10 @@ func (n *Node) serveAPI(context.Context) error {
 		Decode: func(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
 			return n.api.Objects().DecodeAll(ctx, res, versions)
 		},
+		Static: policies.Static{
+			Enabled: n.features.Enabled(features.ManifestBasedAdmissionControlConfig), Check: builtin.CheckPolicy, Server: n.cfg.Name,
+			Run: func(follow func(context.Context)) { n.followers = append(n.followers, follow) },
+		},
 	})
 	if err != nil {
 		return err
@@ -114,6 +120,7 @@ func (n *Node) serveAPI(context.Context) error {
 		UnauthenticatedHTTP2DOSMitigation: n.features.Enabled(features.UnauthenticatedHTTP2DOSMitigation),
 		GoawayChance:                      n.cfg.GoawayChance,
 		WatchList:                         n.features.Enabled(features.WatchList),
+		StaticAdmission:                   n.features.Enabled(features.ManifestBasedAdmissionControlConfig),
 		ShutdownSendRetryAfter:            n.cfg.ShutdownRetryAfter,
 	})
 	if err != nil {

@@ -57,6 +57,7 @@ type Node struct {
 	metrics     *metrics.Metrics
 	kinds       *kinds.Registry
 	features    *features.Gates
+	followers   []func(context.Context) // of files that admission is configured by
 	audit       *audit.Log
 	peers       *peer.Host
 	rpc         *peer.Transport
@@ -230,6 +231,9 @@ func (n *Node) serve(ctx context.Context) error {
 	})
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
+	for _, follow := range n.followers {
+		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
+	}
 	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
 	if n.fairness != nil {
 		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })

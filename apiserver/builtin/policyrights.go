@@ -49,6 +49,21 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 	}
 }
 
+// CheckPolicy validates a policy or a binding that is complete, as a create does; who writes it
+// does not matter.
+func CheckPolicy(resource string, obj tree.Object) field.ErrorList {
+	errs := tree.ValidateMeta(tree.As(obj["metadata"]), tree.NameSubdomain)
+	switch resource {
+	case "validatingadmissionpolicies":
+		return append(errs, validateBoth(validateValidatingPolicy)(obj, nil)...)
+	case "mutatingadmissionpolicies":
+		return append(errs, validateBoth(validateMutatingPolicy)(obj, nil)...)
+	case "validatingadmissionpolicybindings":
+		return append(errs, validateBoth(validateValidatingBinding)(obj, nil)...)
+	}
+	return append(errs, validateBoth(validateMutatingBinding)(obj, nil)...)
+}
+
 // paramKindOf is the same in policies of both kinds.
 func paramKindOf(obj tree.Object) *admissionv1.ParamKind {
 	k := tree.As(tree.Lookup(obj, "spec.paramKind"))

@@ -19,6 +19,8 @@ const (
 	// ComponentFlagz and ComponentStatusz serve /flagz and /statusz.
 	ComponentFlagz   featuregate.Feature = "ComponentFlagz"
 	ComponentStatusz featuregate.Feature = "ComponentStatusz"
+	// ManifestBasedAdmissionControlConfig lets admission policies come from files.
+	ManifestBasedAdmissionControlConfig featuregate.Feature = "ManifestBasedAdmissionControlConfig"
 	// OpenAPIEnums publishes the values that a field may have.
 	OpenAPIEnums featuregate.Feature = "OpenAPIEnums"
 	// StorageVersionHash is in discovery.
@@ -30,17 +32,19 @@ const (
 	WatchList featuregate.Feature = "WatchList"
 )
 
+var alpha = featuregate.FeatureSpec{PreRelease: featuregate.Alpha}
 var beta = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
 var locked = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.GA, LockToDefault: true}
 
 var known = map[featuregate.Feature]featuregate.FeatureSpec{
-	APIResponseCompression:            beta,
-	ComponentFlagz:                    beta,
-	ComponentStatusz:                  beta,
-	OpenAPIEnums:                      beta,
-	StorageVersionHash:                beta,
-	UnauthenticatedHTTP2DOSMitigation: beta,
-	WatchList:                         beta,
+	APIResponseCompression:              beta,
+	ComponentFlagz:                      beta,
+	ComponentStatusz:                    beta,
+	ManifestBasedAdmissionControlConfig: alpha,
+	OpenAPIEnums:                        beta,
+	StorageVersionHash:                  beta,
+	UnauthenticatedHTTP2DOSMitigation:   beta,
+	WatchList:                           beta,
 	// Always on here, as there.
 	"ConsistentListFromCache":           locked,
 	"ResilientWatchCacheInitialization": locked,

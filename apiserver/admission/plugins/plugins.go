@@ -49,9 +49,11 @@ type Config struct {
 	Authorizer auth.Authorizer
 	// Kinds returns the resources that are served at the time. Convert leads from one version
 	// of a resource to another, and Decode reads stored versions as objects of a resource.
-	Kinds    func() *kinds.Registry
-	Convert  upstream.Convert
-	Decode   policies.Decode
+	Kinds   func() *kinds.Registry
+	Convert upstream.Convert
+	Decode  policies.Decode
+	// Static is how policies come from files.
+	Static   policies.Static
 	Observer admission.Observer // may be nil
 	// Loaded is told what New has made. Nil: nothing is.
 	Loaded func(Loaded)
@@ -78,7 +80,7 @@ type env struct {
 func (e *env) policies() policies.Config {
 	return policies.Config{
 		Store: e.Store, State: e.state, Kinds: e.kinds, Namespaces: e.namespaces,
-		Authorizer: e.Authorizer, Decode: e.Decode, Suspensions: e.Suspensions, Log: e.Log,
+		Authorizer: e.Authorizer, Decode: e.Decode, Suspensions: e.Suspensions, Static: e.Static, Log: e.Log,
 	}
 }
 

@@ -32,7 +32,9 @@ type Config struct {
 	Decode     Decode
 	// Suspensions are what is not asked at the moment; nil: nothing is suspended.
 	Suspensions *suspension.View
-	Log         *slog.Logger
+	// Static is how policies come from files.
+	Static Static
+	Log    *slog.Logger
 }
 
 func (c *Config) matcher() *matching.Matcher {

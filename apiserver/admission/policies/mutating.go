@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
@@ -36,9 +37,10 @@ type Mutating struct {
 
 var _ admission.Mutator = (*Mutating)(nil)
 
-// NewMutating returns the plugin.
-func NewMutating(cfg Config) *Mutating {
-	return &Mutating{
+// NewMutating returns the plugin. config is its configuration (MutatingAdmissionPolicyConfiguration),
+// nil if there is none. Errors: it cannot be used, or one of the files that it names.
+func NewMutating(cfg Config, config io.Reader) (*Mutating, error) {
+	p := &Mutating{
 		cfg: cfg, params: &params{Config: cfg},
 		source: &mutatingSource{
 			kinds:    cfg.Kinds,
@@ -50,6 +52,7 @@ func NewMutating(cfg Config) *Mutating {
 		},
 		dispatcher: mutating.NewDispatcher(upstream.Authorizer(cfg.Authorizer), cfg.matcher(), converters{cfg.Kinds}),
 	}
+	return p, p.withFiles(config)
 }
 
 // Handles implements admission.Plugin. There is nothing to change in a deletion.

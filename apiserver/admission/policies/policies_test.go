@@ -24,10 +24,15 @@ func TestOperations(t *testing.T) { objectstest.Run(t, "testdata/*.txt", options
 func options(t testing.TB) objectstest.Options {
 	return objectstest.Options{Admission: func(s view.Store, authorizer auth.Authorizer) []admission.Named {
 		cfg := config(t, s, authorizer)
-		return []admission.Named{
-			{Name: "MutatingAdmissionPolicy", Plugin: policies.NewMutating(cfg)},
-			{Name: "ValidatingAdmissionPolicy", Plugin: policies.NewValidating(cfg)},
+		m, err := policies.NewMutating(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		v, err := policies.NewValidating(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []admission.Named{{Name: "MutatingAdmissionPolicy", Plugin: m}, {Name: "ValidatingAdmissionPolicy", Plugin: v}}
 	}}
 }
 

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"io"
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
@@ -31,9 +32,10 @@ type Validating struct {
 
 var _ admission.Validator = (*Validating)(nil)
 
-// NewValidating returns the plugin.
-func NewValidating(cfg Config) *Validating {
-	return &Validating{
+// NewValidating returns the plugin. config is its configuration (ValidatingAdmissionPolicyConfiguration),
+// nil if there is none. Errors: it cannot be used, or one of the files that it names.
+func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
+	p := &Validating{
 		cfg: cfg, params: &params{Config: cfg},
 		source: &validatingSource{
 			kinds:    cfg.Kinds,
@@ -45,6 +47,7 @@ func NewValidating(cfg Config) *Validating {
 		},
 		dispatcher: validating.NewDispatcher(upstream.Authorizer(cfg.Authorizer), generic.NewPolicyMatcher(cfg.matcher())),
 	}
+	return p, p.withFiles(config)
 }
 
 // Handles implements admission.Plugin.
