@@ -139,7 +139,9 @@ func TestFlags(t *testing.T) {
 		t.Errorf("chosen %v, %v", names(chosen), err)
 	}
 	for _, s := range scenarios {
-		if p := peers[s.name]; p.Limit == 0 || p.Goal > p.Limit || p.Limit > p.Three {
+		if p := peers[s.name]; p == (figures{}) && strings.HasPrefix(s.name, "create-") {
+			continue // measured beside a peer only
+		} else if p.Limit == 0 || p.Goal > p.Limit || p.Limit > p.Three {
 			t.Errorf("%s has unlikely figures %+v", s.name, p)
 		}
 	}

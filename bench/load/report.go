@@ -64,6 +64,8 @@ func (r row) verdict(slower float64) string {
 	switch cpu := r.CPU / slower; {
 	case r.Errors > 0 || r.Ops == 0:
 		return "ERRORS"
+	case r.Peer == figures{}:
+		return "-" // it is only compared with a peer in the same run
 	case cpu > r.Peer.Limit:
 		return "ABOVE LIMIT"
 	case cpu > r.Peer.Goal:
@@ -171,6 +173,8 @@ func numbers(f []float64) []string {
 // number prints about three digits.
 func number(f float64) string {
 	switch {
+	case f == 0:
+		return "-"
 	case f < 100:
 		return fmt.Sprintf("%.1f", f)
 	default:

@@ -26,6 +26,9 @@ var scenarios = []scenario{
 	{name: "patch", title: "merge patch", run: patch},
 	{name: "apply", title: "server-side apply (force)", run: apply},
 	{name: "watch", title: "200 watchers, per event delivered", run: watch},
+	{name: "create-quota", title: "create, with a quota", prepare: prepareQuota, run: createRuled("quota")},
+	{name: "create-policies", title: "create, with 10 policies", prepare: preparePolicies, run: createRuled("policies")},
+	{name: "create-webhooks", title: "create, with 3 webhooks", prepare: prepareWebhooks, run: createRuled("webhooks")},
 }
 
 func names(all []scenario) []string {

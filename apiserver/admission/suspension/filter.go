@@ -21,7 +21,7 @@ type filtered[P named] struct {
 func Filter[P named](v *View, resource string, all func() []P) func() []P {
 	var last atomic.Pointer[filtered[P]]
 	return func() []P {
-		if v == nil || len(v.stored.Get()) == 0 {
+		if len(v.Stored()) == 0 {
 			return all()
 		}
 		var names []string

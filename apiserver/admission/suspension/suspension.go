@@ -57,7 +57,7 @@ func (s *Suspension) String() string {
 func Table() string { return proto.Rules[bits.TrailingZeros32(proto.RuleAdmissionSuspensions)].Table }
 
 // View are the suspensions that this node's state shows. Safe for concurrent use; asking
-// without any costs a few loads.
+// without any costs a few loads. A nil View has none.
 type View struct {
 	stored *view.View[[]*Suspension]
 	now    func() time.Time
@@ -87,11 +87,16 @@ func NewView(store view.Store, now func() time.Time, log *slog.Logger) *View {
 }
 
 // Stored are all that are stored, also those that have ended. They are not to be changed.
-func (v *View) Stored() []*Suspension { return v.stored.Get() }
+func (v *View) Stored() []*Suspension {
+	if v == nil {
+		return nil
+	}
+	return v.stored.Get()
+}
 
 // Active are those in force now, sorted by what is suspended.
 func (v *View) Active() []*Suspension {
-	stored := v.stored.Get()
+	stored := v.Stored()
 	if len(stored) == 0 {
 		return nil
 	}
@@ -110,7 +115,7 @@ func (v *View) Active() []*Suspension {
 
 // Suspended reports whether a configuration or a policy is suspended now.
 func (v *View) Suspended(resource, name string) bool {
-	for _, s := range v.stored.Get() {
+	for _, s := range v.Stored() {
 		if s.Resource == resource && s.Name == name && v.now().Before(s.Until) {
 			return true
 		}
@@ -124,7 +129,7 @@ func (v *View) Plugin() admission.Validator { return reminder{v} }
 
 type reminder struct{ view *View }
 
-func (r reminder) Handles(*admission.Attributes) bool { return len(r.view.stored.Get()) > 0 }
+func (r reminder) Handles(*admission.Attributes) bool { return len(r.view.Stored()) > 0 }
 
 func (r reminder) Validate(_ context.Context, a *admission.Attributes) error {
 	for _, s := range r.view.Active() {

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/bench/client"
+)
+
+// Creates that rules of the cluster decide on. Each kind of rule has a namespace of its own
+// and looks at nothing else, so that the rows before and after are not dearer.
+
+const (
+	rulesPath = "/apis/admissionregistration.k8s.io/v1/"
+	policies  = 10
+	webhooks  = 3
+)
+
+// ruled is the namespace of one kind of rule.
+func (b *bench) ruled(rule string) string { return b.namespace + "-" + rule }
+
+// createRuled creates as many objects as create does, in the namespace of a rule.
+func createRuled(rule string) func(context.Context, *bench) (outcome, error) {
+	return func(ctx context.Context, b *bench) (outcome, error) {
+		path := "/api/v1/namespaces/" + b.ruled(rule) + "/configmaps"
+		bodies := make([][]byte, b.objects)
+		for i := range bodies {
+			bodies[i] = object(b.ruled(rule), i, b.round, "")
+		}
+		bufs := make([]bytes.Buffer, b.workers)
+		return closedLoop(ctx, b.workers, 0, func(ctx context.Context, w, n int) error {
+			i := n*b.workers + w
+			if i >= b.objects {
+				return errDone
+			}
+			_, err := b.conn(w).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: bodies[i]}, &bufs[w])
+			return err
+		}), nil
+	}
+}
+
+// post creates an object, which may be there from a run before.
+func (b *bench) post(ctx context.Context, path string, body any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: raw}, &buf)
+	var refused *client.Refusal
+	if errors.As(err, &refused) && refused.Code == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
+// inForce waits until a dry run in the namespace of a rule is as it is with the rule.
+func (b *bench) inForce(ctx context.Context, rule, name string, ok func(err error) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var buf bytes.Buffer
+	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"}}`)
+	r := client.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + b.ruled(rule) + "/configmaps", Query: "dryRun=All", Header: client.JSONBody, Body: body}
+	for w := range b.conns { // each may lead to another server
+		for {
+			_, err := b.conn(w).Do(ctx, r, &buf)
+			if ok(err) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("the rule of %s does not come in force: %w", rule, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) namespaceFor(ctx context.Context, rule string) error {
+	return b.post(ctx, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": b.ruled(rule)}})
+}
+
+// selects is what a rule matches: ConfigMaps that are created in its namespace.
+func (b *bench) selects(rule string) (namespaceSelector, rules any) {
+	return map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": b.ruled(rule)}},
+		[]any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"configmaps"}}}
+}
+
+// preparePolicies makes policies of two expressions each, all of which are evaluated.
+func preparePolicies(ctx context.Context, b *bench) error {
+	const rule = "policies"
+	if err := b.namespaceFor(ctx, rule); err != nil {
+		return err
+	}
+	namespaces, rules := b.selects(rule)
+	for i := range policies {
+		name := map[string]any{"name": fmt.Sprintf("%s-%d", b.ruled(rule), i)}
+		if err := b.post(ctx, rulesPath+"validatingadmissionpolicies", map[string]any{"metadata": name, "spec": map[string]any{
+			"matchConstraints": map[string]any{"namespaceSelector": namespaces, "resourceRules": rules},
+			"validations": []any{
+				map[string]any{"expression": "!object.metadata.name.startsWith('refused')"},
+				map[string]any{"expression": fmt.Sprintf("!has(object.data) || object.data.all(k, size(object.data[k]) < %d)", 100_000+i)},
+			},
+		}}); err != nil {
+			return err
+		}
+		if err := b.post(ctx, rulesPath+"validatingadmissionpolicybindings", map[string]any{"metadata": name, "spec": map[string]any{
+			"policyName": name["name"], "validationActions": []any{"Deny"},
+		}}); err != nil {
+			return err
+		}
+	}
+	return b.inForce(ctx, rule, "refused", func(err error) bool { return refusedWith(err, http.StatusUnprocessableEntity) })
+}
+
+func refusedWith(err error, code int) bool {
+	var refused *client.Refusal
+	return errors.As(err, &refused) && refused.Code == code
+}
+
+// prepareWebhooks makes one mutating webhook that changes nothing and validating ones, all
+// served by this process. Its CPU is not counted.
+func prepareWebhooks(ctx context.Context, b *bench) error {
+	const rule = "webhooks"
+	if err := b.namespaceFor(ctx, rule); err != nil {
+		return err
+	}
+	var asked atomic.Int64
+	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct{ Request struct{ UID string } }
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, review.Request.UID)
+	}))
+	hook.EnableHTTP2 = true
+	hook.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	hook.StartTLS() // it ends with the process
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	namespaces, rules := b.selects(rule)
+	for i := range webhooks {
+		kind := "validatingwebhookconfigurations"
+		if i == 0 {
+			kind = "mutatingwebhookconfigurations"
+		}
+		name := fmt.Sprintf("%s-%d", b.ruled(rule), i)
+		if err := b.post(ctx, rulesPath+kind, map[string]any{"metadata": map[string]any{"name": name}, "webhooks": []any{map[string]any{
+			"name": name + ".example.com", "clientConfig": map[string]any{"url": hook.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
+			"rules": rules, "namespaceSelector": namespaces, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+		}}}); err != nil {
+			return err
+		}
+	}
+	return b.inForce(ctx, rule, "asked", func(err error) bool { return err == nil && asked.Swap(0) >= webhooks })
+}
+
+// prepareQuota makes a quota that all objects fit in. Its status is what a controller would
+// have written: kube-apiserver enforces what is there, and the peer has no controllers.
+func prepareQuota(ctx context.Context, b *bench) error {
+	const rule = "quota"
+	if err := b.namespaceFor(ctx, rule); err != nil {
+		return err
+	}
+	path := "/api/v1/namespaces/" + b.ruled(rule) + "/resourcequotas"
+	hard := map[string]any{"count/configmaps": "1000000"}
+	if err := b.post(ctx, path, map[string]any{"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": hard}}); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"hard": hard, "used": map[string]any{"count/configmaps": "0"}}})
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	_, err = b.conn(0).Do(ctx, client.Request{Method: http.MethodPatch, Path: path + "/q/status", Header: client.MergeBody, Body: raw}, &buf)
+	return err
+}
