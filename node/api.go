@@ -24,12 +24,15 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/openapi"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/services"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (n *Node) openMetrics(context.Context) (err error) {
@@ -90,6 +93,10 @@ func (n *Node) serveAPI(context.Context) error {
 		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve,
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
+		CreateNamespace: func(ctx context.Context, name string) error {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			return objects.NewClient(n.api.Objects()).Create(ctx, corev1.SchemeGroupVersion.WithResource(objects.NamespacesTable), "", ns)
+		},
 		Convert: func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 			return n.api.Objects().Convert(obj, from, to)
 		},

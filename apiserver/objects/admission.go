@@ -57,15 +57,6 @@ func (o *Op) admit(obj, old tree.Object) (asked bool, err error) {
 	if chain == nil {
 		return false, nil
 	}
-	if old == nil && o.namespaceError() != nil {
-		// No plugin is asked what may be in a namespace that takes nothing.
-		if err := o.Store.Confirm(o.Context); err != nil {
-			return false, err
-		}
-		if err := o.namespaceError(); err != nil {
-			return false, err
-		}
-	}
 	a := o.attributesOf(admission.Create, obj, old)
 	if old != nil {
 		a.Operation = admission.Update

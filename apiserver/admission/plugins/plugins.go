@@ -32,6 +32,8 @@ type Config struct {
 	Enable, Disable []string
 	// File is an AdmissionConfiguration (apiserver.config.k8s.io/v1); empty: none.
 	File string
+	// CreateNamespace makes a namespace, as the node itself (NamespaceAutoProvision).
+	CreateNamespace func(ctx context.Context, name string) error
 	// NotReadySeconds and UnreachableSeconds are for how long Pods that do not say it stay on such
 	// a node (DefaultTolerationSeconds).
 	NotReadySeconds, UnreachableSeconds int64

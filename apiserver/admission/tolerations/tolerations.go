@@ -1,5 +1,5 @@
 // Package tolerations is what several plugins do with the tolerations of Pods, as upstream's
-// package of that name does.
+// package of that name does: it merges them, and holds them against a list of allowed ones.
 package tolerations
 
 import (
@@ -74,6 +74,24 @@ func redundant(t *corev1.Toleration, before, behind []corev1.Toleration) bool {
 		}
 	}
 	return false
+}
+
+// Allowed reports whether each toleration is one of a list, or tolerates no more than one. An
+// empty list allows all.
+func Allowed(list, allowed []corev1.Toleration) bool {
+	if len(allowed) == 0 {
+		return true
+	}
+	for i := range list {
+		found := false
+		for j := range allowed {
+			found = found || covers(&allowed[j], &list[i])
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }
 
 // covers reports whether ss tolerates all that t does.

@@ -60,6 +60,27 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+func TestAllowed(t *testing.T) {
+	for _, c := range []struct {
+		list, allowed string
+		want          bool
+	}{
+		{"a/Exists", "", true},
+		{"", "a/Exists", true},
+		{"a/Equal/v", "a/Exists", true},
+		{"a/Exists", "a/Equal/v", false},
+		{"a/Equal/v b/Exists", "a/Exists", false},
+		{"a/Exists//NoExecute/60", "a/Exists//NoExecute/60", true},
+		{"a/Exists//NoExecute/61", "a/Exists//NoExecute/60", false},
+		{"a/Exists//NoExecute", "a/Exists//NoExecute/60", false},
+		{"a/Equal/v", "a//v", true},
+	} {
+		if got := Allowed(list(t, c.list), list(t, c.allowed)); got != c.want {
+			t.Errorf("%q among %q: %t", c.list, c.allowed, got)
+		}
+	}
+}
+
 // TestTree: a toleration is the same after a tree.
 func TestTree(t *testing.T) {
 	for _, x := range list(t, "a/Exists a/Equal/v/NoExecute/0 /Exists//NoSchedule") {
