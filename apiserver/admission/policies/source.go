@@ -38,6 +38,9 @@ type source[P, B stored, E any] struct {
 
 	now atomic.Pointer[hooks[P, B, E]]
 	mu  sync.Mutex // of the one that renews
+
+	compiling sync.Mutex
+	compiled  map[P]E // what a write has needed
 }
 
 // hooks are the policies at one moment.
@@ -47,8 +50,7 @@ type hooks[P, B stored, E any] struct {
 	bindings []B
 	static   []generic.PolicyHook[P, B, E]
 
-	all       []generic.PolicyHook[P, B, E] // of the API, by the names of their policies
-	compiled  map[P]E
+	all       []generic.PolicyHook[P, B, E] // of the API, by the names of their policies, not compiled
 	concerned atomic.Pointer[map[write]*concern[P, B, E]]
 }
 
@@ -100,14 +102,14 @@ func (s *source[P, B, E]) fromFiles() []generic.PolicyHook[P, B, E] {
 // same reports whether two slices are the same one.
 func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// renew compiles what has changed since.
+// renew sorts what is there now.
 func (s *source[P, B, E]) renew(was *hooks[P, B, E]) *hooks[P, B, E] {
 	h := &hooks[P, B, E]{
-		registry: s.kinds.Registry(), policies: s.policies(), bindings: s.bindings(), static: s.fromFiles(), compiled: map[P]E{},
+		registry: s.kinds.Registry(), policies: s.policies(), bindings: s.bindings(), static: s.fromFiles(),
 	}
 	h.concerned.Store(&map[write]*concern[P, B, E]{})
 	if was != nil && same(h.policies, was.policies) && same(h.bindings, was.bindings) {
-		h.all, h.compiled = was.all, was.compiled
+		h.all = was.all
 		return h
 	}
 	bound := map[string][]B{}
@@ -120,20 +122,40 @@ func (s *source[P, B, E]) renew(was *hooks[P, B, E]) *hooks[P, B, E] {
 		if len(bound[name]) == 0 {
 			continue
 		}
-		evaluator, ok := *new(E), false
-		if was != nil {
-			evaluator, ok = was.compiled[p]
-		}
-		if !ok {
-			evaluator = s.compile(p)
-		}
-		h.compiled[p] = evaluator
-		h.all = append(h.all, generic.PolicyHook[P, B, E]{Policy: p, Bindings: bound[name], Evaluator: evaluator})
+		h.all = append(h.all, generic.PolicyHook[P, B, E]{Policy: p, Bindings: bound[name]})
 	}
 	slices.SortFunc(h.all, func(a, b generic.PolicyHook[P, B, E]) int {
 		return cmp.Compare(s.policy(a.Policy).GetName(), s.policy(b.Policy).GetName())
 	})
+	s.forget(h.policies)
 	return h
+}
+
+// forget drops what was compiled of policies that are not there any more.
+func (s *source[P, B, E]) forget(stay []P) {
+	s.compiling.Lock()
+	defer s.compiling.Unlock()
+	for p := range s.compiled {
+		if !slices.Contains(stay, p) {
+			delete(s.compiled, p)
+		}
+	}
+}
+
+// evaluator compiles a policy, once for each version, when the first write needs it: that takes
+// milliseconds, and policies about something else are not to delay a write.
+func (s *source[P, B, E]) evaluator(p P) E {
+	s.compiling.Lock()
+	defer s.compiling.Unlock()
+	e, ok := s.compiled[p]
+	if !ok {
+		if s.compiled == nil {
+			s.compiled = map[P]E{}
+		}
+		e = s.compile(p)
+		s.compiled[p] = e
+	}
+	return e
 }
 
 // concerns returns the policies whose rules match a write, nil if there are none. Whatever the
@@ -166,17 +188,18 @@ func (s *source[P, B, E]) concern(h *hooks[P, B, E], a *admission.Attributes) *c
 		return nil
 	}
 	c := &concern[P, B, E]{}
-	add := func(all []generic.PolicyHook[P, B, E]) {
-		for _, hook := range all {
-			p := s.policy(hook.Policy)
-			if s.mayMatch(p.GetMatchConstraints(), a) {
-				c.hooks, c.params = append(c.hooks, hook), c.params || p.GetParamKind() != nil
-			}
+	for _, hook := range h.static {
+		if s.mayMatch(s.policy(hook.Policy).GetMatchConstraints(), a) {
+			c.hooks = append(c.hooks, hook)
 		}
 	}
-	add(h.static)
-	if !ofPolicies[gr] {
-		add(h.all)
+	for _, hook := range h.all {
+		p := s.policy(hook.Policy)
+		if ofPolicies[gr] || !s.mayMatch(p.GetMatchConstraints(), a) {
+			continue
+		}
+		hook.Evaluator = s.evaluator(hook.Policy)
+		c.hooks, c.params = append(c.hooks, hook), c.params || p.GetParamKind() != nil
 	}
 	if len(c.hooks) == 0 {
 		return nil
