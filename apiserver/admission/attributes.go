@@ -54,6 +54,7 @@ type Attributes struct {
 	annotations map[string]string
 	rules       Rules
 	ranges      []Range
+	limited     bool
 	reinvoked   reinvocation
 	replaced    bool                      // Object is another one than it was
 	object, old unstructured.Unstructured // Object and Old, as upstream's plugins want them
@@ -65,7 +66,7 @@ func (a *Attributes) Reset() {
 	a.Namespace, a.Name, a.User, a.DryRun = "", "", nil, false
 	a.FieldManager, a.FieldValidation, a.DeleteOptions = "", "", nil
 	a.Object, a.Old, a.Interfaces, a.Told, a.replaced = nil, nil, nil, nil, false
-	a.annotations, a.rules, a.ranges, a.reinvoked = nil, 0, a.ranges[:0], reinvocation{}
+	a.annotations, a.rules, a.ranges, a.limited, a.reinvoked = nil, 0, a.ranges[:0], false, reinvocation{}
 	a.object.Object, a.old.Object = nil, nil
 }
 
@@ -128,6 +129,13 @@ func (a *Attributes) ConsultedRange(r Range) {
 		a.ranges = append(a.ranges, r)
 	}
 }
+
+// Limit has the state machine refuse the write if a quota would be exceeded when it is applied,
+// whatever this node sees now.
+func (a *Attributes) Limit() { a.limited = true }
+
+// Limited reports whether a plugin has called Limit.
+func (a *Attributes) Limited() bool { return a.limited }
 
 // Decided returns what the plugins have consulted.
 func (a *Attributes) Decided() (Rules, []Range) { return a.rules, a.ranges }

@@ -2,12 +2,13 @@ package builtin
 
 import (
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var claimStrategy = objects.Strategy{Validate: validateClaim}
+var claimStrategy = objects.Strategy{Validate: validateClaim, Usage: usageOf(quota.VolumeClaims)}
 
 // validateClaim refuses a claim that shrinks to what it has, or below: volumes do not shrink. A
 // claim whose growth has failed may ask for less than it asked for, and still for more than it has.

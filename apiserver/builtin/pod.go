@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -12,6 +13,7 @@ import (
 var podStrategy = objects.Strategy{
 	Prepare:  preparePod,
 	Validate: validatePod,
+	Usage:    usageOf(quota.Pods),
 	Parts:    map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{
 		"binding":  createBinding,

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,7 @@ type serviceRanges struct {
 
 func serviceStrategy(cfg Config) *objects.Strategy {
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
-	return &objects.Strategy{Allocate: ranges.allocate, Held: heldByService}
+	return &objects.Strategy{Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
 }
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {

@@ -43,6 +43,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"pods":                   &podStrategy,
 		"podtemplates":           &podTemplateStrategy,
 		"replicationcontrollers": &workloadStrategy,
+		"resourcequotas":         &resourceQuotaStrategy,
 		"secrets":                &secretStrategy,
 		"serviceaccounts":        serviceAccountStrategy(cfg),
 		"services":               serviceStrategy(cfg),
@@ -79,6 +80,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole, Validate: validateClusterRole},
 		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding, Validate: validateRoleBinding},
 		"roles.rbac.authorization.k8s.io":               {ForUser: grants.storeRole, Validate: validateRole},
+
+		"resourceclaims.resource.k8s.io": &resourceClaimStrategy,
 	}
 	maps.Copy(all, policyStrategies(cfg.StaticAdmission))
 	return all

@@ -23,6 +23,7 @@ const (
 	KubernetesController               Name = "kubernetes-service-controller"
 	RootCAController                   Name = "root-ca-certificate-publisher-controller"
 	PolicyStatusController             Name = "validatingadmissionpolicy-status-controller"
+	ResourceQuotaController            Name = "resourcequota-controller"
 	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
 	SystemNamespacesController         Name = "system-namespaces-controller"
 	BootstrapRolesController           Name = "bootstrap-roles-controller"
@@ -60,6 +61,7 @@ var table = []controller{
 	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
 	{name: RootCAController, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
 	{name: PolicyStatusController, run: (*Loops).checkPolicies},
+	{name: ResourceQuotaController, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},
 	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,

@@ -169,9 +169,6 @@ func check(r *Resource) error {
 			return fmt.Errorf("column %s: exactly one of jsonPath and cel is required", c.Name)
 		}
 	}
-	if err := checkUnenforced(r.Unenforced); err != nil {
-		return err
-	}
 	for _, s := range r.Subresources {
 		if s.Name == "scale" && (s.SpecReplicas == "" || s.StatusReplicas == "") {
 			return fmt.Errorf("subresource scale: the paths of replicas are required")

@@ -72,9 +72,6 @@ type Resource struct {
 	FrozenBy     string   `json:"frozenBy,omitempty"`
 	FrozenFields []string `json:"frozenFields,omitempty"`
 
-	// Unenforced is what objects ask for and do not get.
-	Unenforced []Unenforced `json:"unenforced,omitempty"`
-
 	// Deprecation is nil for versions that are here to stay. Built-in kinds have it
 	// from their types.
 	Deprecation *Deprecation `json:"-"`

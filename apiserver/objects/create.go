@@ -89,9 +89,6 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 			return err
 		}
 	}
-	if len(errs) == 0 {
-		o.unheeded()
-	}
 	return o.Invalid(o.Info.Name, errs)
 }
 
@@ -169,14 +166,6 @@ func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, er
 	return errs, nil
 }
 
-// unheeded tells who writes an object that it has no effect.
-func (o *Op) unheeded() {
-	if !o.Client || o.Subresource != nil || len(o.Resource.Unenforced) == 0 {
-		return // nobody is there to be told, or a controller that writes a status
-	}
-	o.Warn(o.Resource.Unheeded())
-}
-
 // newErrors returns the errors that are not among others. A body may have ten thousands of each.
 func newErrors(errs, others field.ErrorList) field.ErrorList {
 	if len(errs) == 0 || len(others) == 0 {
@@ -240,7 +229,7 @@ func (o *Op) insert(ch Change) (Written, error) {
 	v, outcome, err := storage.Propose(o.Context, o.Store.Storage, w)
 	switch {
 	case err != nil:
-		return Written{}, err
+		return Written{}, o.overLimit(err)
 	case outcome == proto.Outcome_OUTCOME_APPLIED:
 		return Written{Version: v, Object: ch.Object, Created: true}, nil
 	case outcome == proto.Outcome_OUTCOME_RULES_CHANGED:

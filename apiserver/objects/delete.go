@@ -65,7 +65,7 @@ func (o *Op) PutUnlessSame(obj tree.Object, cur *mvcc.Version) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	ch.None = unchanged(&ch, cur)
+	ch.None = o.unchanged(&ch, cur)
 	return ch, nil
 }
 

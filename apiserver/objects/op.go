@@ -55,8 +55,9 @@ type Op struct {
 	// attributes are what plugins are asked about: a part of the operation, because a decision
 	// without any plugin must not cost an allocation.
 	attributes admission.Attributes
-	// refusedByPlugin says that a plugin has refused the last decision.
-	refusedByPlugin bool
+	// refusedByPlugin says that a plugin has refused the last decision, confirmed that this node
+	// was known to be current before it.
+	refusedByPlugin, confirmed bool
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims

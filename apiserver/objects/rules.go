@@ -86,7 +86,7 @@ func (r race) RulesStale() bool {
 			return true
 		}
 	}
-	return false
+	return r.usageStale()
 }
 
 // RulesChanged implements storage.Caller: what is decided from here on is decided as of now.
@@ -123,6 +123,7 @@ func (o *Op) refused(cause error) error {
 		return err
 	}
 	if (race{o}).RulesStale() {
+		o.confirmed = true
 		return o.again(cause)
 	}
 	return cause

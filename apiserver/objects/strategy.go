@@ -1,7 +1,10 @@
 package objects
 
 import (
+	"time"
+
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -39,6 +42,12 @@ type Strategy struct {
 	Allocate func(o *Op, obj, old tree.Object) (errs field.ErrorList, err error)
 	// Held are the rows of what allocate has given to a stored object.
 	Held func(obj tree.Object) []ClaimKey
+
+	// Usage is what an object uses of what quotas bound, as of now, and Limits are what a quota
+	// bounds; nil is nothing. They are part of the version that is written, whoever writes it,
+	// and pure; obj is as it is stored.
+	Usage  func(obj tree.Object, now time.Time) *proto.Usage
+	Limits func(obj tree.Object) []*proto.Limit
 
 	// MayDelete refuses the deletion of some objects.
 	MayDelete func(name string) error

@@ -177,7 +177,7 @@ func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object
 	if err != nil {
 		return Change{}, err
 	}
-	if ch.None = op == proto.Op_OP_PUT && unchanged(&ch, cur); ch.None {
+	if ch.None = op == proto.Op_OP_PUT && o.unchanged(&ch, cur); ch.None {
 		ch.Object = old // with its resourceVersion
 	}
 	return ch, nil

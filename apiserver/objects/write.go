@@ -3,6 +3,7 @@ package objects
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -30,6 +31,8 @@ type Change struct {
 	flags  uint32
 	labels []*proto.Attribute
 	fields []*proto.Attribute
+	usage  *proto.Usage
+	limits []*proto.Limit
 }
 
 // Written is the outcome of a write.
@@ -51,17 +54,22 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	defer func() { o.reconcileClaims(did.Before, w, err) }()
 	r := o.Store.updater
 	r.Caller = race{o}
-	did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
-		ch, err = decide(cur)
-		if err != nil || ch.None || o.Options.IsDryRun() {
-			return nil, err
+	for {
+		did, err = r.GuaranteedUpdate(o.Context, o.Resource.Table(), key, func(cur *mvcc.Version) (w *proto.Write, err error) {
+			ch, err = decide(cur)
+			if err != nil || ch.None || o.Options.IsDryRun() {
+				return nil, err
+			}
+			w = o.entry(key, &ch)
+			if cur == nil {
+				o.guard(w)
+			}
+			return w, nil
+		})
+		if err = o.overLimit(err); !errors.Is(err, ErrDecideAgain) {
+			break
 		}
-		w = o.entry(key, &ch)
-		if cur == nil {
-			o.guard(w)
-		}
-		return w, nil
-	})
+	}
 	switch {
 	case err != nil:
 		return Written{}, err
@@ -104,6 +112,7 @@ func (o *Op) entry(key string, ch *Change) *proto.Write {
 		Table: o.Resource.Table(), Key: key, Op: ch.Op,
 		Value: ch.value, RevisionOffset: ch.offset,
 		Uid: ch.uid, Labels: ch.labels, Fields: ch.fields, Flags: ch.flags,
+		Usage: ch.usage, Limits: ch.limits, EnforceLimits: o.limited(),
 		RequestId: newRequestID(),
 	}
 	o.decided(w)
@@ -153,6 +162,9 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 			ch.flags |= proto.FlagTerminating
 		}
 	}
+	if op == proto.Op_OP_PUT {
+		o.charge(&ch, kept)
+	}
 	return ch, nil
 }
 
@@ -171,9 +183,9 @@ func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
 
 // unchanged reports whether a change would write what is there. An object that is
 // stored in another version than what is written now is changed: that is how objects
-// are brought to a new version.
-func unchanged(ch *Change, cur *mvcc.Version) bool {
-	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur))
+// are brought to a new version. So is one that is charged otherwise.
+func (o *Op) unchanged(ch *Change, cur *mvcc.Version) bool {
+	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur)) && o.chargedSo(ch, cur)
 }
 
 func storedVersion(fields []*proto.Attribute) string {

@@ -94,9 +94,11 @@ var rooms = map[string]room{
 	// What kinds have as code: it sees objects and operations, never a request.
 	"apiserver/builtin": {ours: []string{
 		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
-		"apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/status",
+		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/status",
 		"apiserver/storage", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
+	// What objects use is a part of every write: trees in, entries out.
+	"apiserver/quota": {ours: []string{"proto", "raftstore/mvcc", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
 	"apiserver/builtin/service": {direct: noHTTP, reach: noRaft},
 	// What admits sees an object and a user: not the store, and not the request.
@@ -140,12 +142,15 @@ var rooms = map[string]room{
 	},
 	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
-	"apiserver/admission/plugins":           {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/certificates":      {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/defaultclass":      {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/eventratelimit":    {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/externalips":       {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
-	"apiserver/admission/ownerreferences":   {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/certificates":    {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/defaultclass":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/eventratelimit":  {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/externalips":     {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/ownerreferences": {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/resourcequota": {ours: []string{
+		"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/quota", "apiserver/tree",
+	}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
@@ -196,7 +201,7 @@ var rooms = map[string]room{
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
-		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
+		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},
 	"deploy":            {},

@@ -128,6 +128,22 @@ func (c *charge) amount(name string) int64 {
 	return max(0, c.amounts[i].value)
 }
 
+// Charges reports whether the version has this charge.
+func (v *Version) Charges(usage *proto.Usage, limits []*proto.Limit) bool {
+	if v.charge == nil || len(limits) > 0 || len(v.charge.limits) > 0 {
+		c := chargeOf(usage, limits)
+		if v.charge == nil || c == nil {
+			return v.charge == c
+		}
+		return slices.Equal(v.charge.facts, c.facts) && slices.Equal(v.charge.amounts, c.amounts) && sameLimits(v.charge.limits, c.limits)
+	}
+	return slices.EqualFunc([]Pair(v.charge.facts), usage.GetFacts(), func(a Pair, b *proto.Attribute) bool { return a.Name == b.Name && a.Value == b.Value }) &&
+		slices.EqualFunc(v.charge.amounts, usage.GetAmounts(), func(a amount, b *proto.Amount) bool { return a.name == b.Name && a.value == b.Value })
+}
+
+// Charged reports whether the version uses or limits anything.
+func (v *Version) Charged() bool { return v.charge != nil }
+
 // limitsOf are the limits that a live version sets.
 func limitsOf(v *Version) []limit {
 	if v == nil || v.charge == nil {

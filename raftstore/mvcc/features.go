@@ -14,6 +14,9 @@ import (
 // reads a table that older releases do not read: there, what is written has no effect.
 const FeatureVersion uint32 = 3
 
+// FeatureOfLimits is the feature version with which entries carry usage and limits.
+const FeatureOfLimits uint32 = 3
+
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
 // a node that does not know them stops.

@@ -29,6 +29,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/podtopologylabels"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/priority"
+	"github.com/quorate/quorate/apiserver/admission/resourcequota"
 	"github.com/quorate/quorate/apiserver/admission/runtimeclass"
 	"github.com/quorate/quorate/apiserver/admission/serviceaccount"
 	"github.com/quorate/quorate/apiserver/admission/storageprotection"
@@ -85,6 +86,8 @@ var table = []plugin{
 	{name: "MutatingAdmissionWebhook", on: true, make: mutatingWebhook},
 	{name: "ValidatingAdmissionPolicy", on: true, make: func(e *env, c io.Reader) (admission.Plugin, error) { return policies.NewValidating(e.policies(), c) }},
 	{name: "ValidatingAdmissionWebhook", on: true, make: validatingWebhook},
-	{name: "ResourceQuota", on: true},
+	{name: "ResourceQuota", on: true, make: func(e *env, config io.Reader) (admission.Plugin, error) {
+		return resourcequota.New(e.state, config, e.Log)
+	}},
 	{name: "AlwaysDeny", make: simple(func(*env) admission.Plugin { return deny.Plugin{} })},
 }

@@ -105,6 +105,13 @@ func (s *State) versions(table string, q mvcc.Query) []*mvcc.Version {
 	}
 }
 
+// Usage returns what is used of the limits that a built-in object sets, bound by bound in the
+// order in which its version names them; nil if it sets none.
+func (s *State) Usage(gr schema.GroupResource, namespace, name string) []mvcc.BoundUse {
+	used, _ := s.store.State().Usage(kinds.BuiltinTable(gr), namespace+"/"+name)
+	return used
+}
+
 func decode[T any](gr schema.GroupResource, v *mvcc.Version) (*T, error) {
 	obj := new(T)
 	if err := json.Unmarshal(v.Value, obj); err != nil {

@@ -1,0 +1,71 @@
+package objects
+
+import (
+	"errors"
+
+	"github.com/quorate/quorate/apiserver/storage"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// A version carries what its object uses (Strategy.Usage), whoever writes it, and a quota's
+// the limits that it sets. The state machine adds up, at the place of the entry in the log: no
+// two nodes can give away the same remainder, and a deletion gives back by being applied. A
+// plugin decides before that, on what this node sees, and words the refusal; without it
+// nothing is refused.
+
+// charge says in a change what its object uses and what it limits. kept is the object as it is
+// stored.
+func (o *Op) charge(ch *Change, kept tree.Object) {
+	h := o.Strategy()
+	if h.Usage != nil {
+		ch.usage = h.Usage(kept, o.Store.Now())
+	}
+	if h.Limits != nil {
+		ch.limits = h.Limits(kept)
+	}
+}
+
+// chargedSo reports whether a version is charged as a change would charge it. One that was
+// written by a release before is not, and a Pod is charged less once it should have ended. As
+// long as members run such a release nobody is charged, and that changes nothing.
+func (o *Op) chargedSo(ch *Change, cur *mvcc.Version) bool {
+	return cur.Charges(ch.usage, ch.limits) || o.Store.Storage.State().Mark().Feature < mvcc.FeatureOfLimits
+}
+
+// Recharge writes an object again if its version is not charged as it would be now. It changes
+// nothing else, and asks no plugin.
+func (o *Op) Recharge() error {
+	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (Change, error) {
+		if cur == nil {
+			return Change{None: true}, nil
+		}
+		_, obj, _, err := o.Editable(cur)
+		if err != nil {
+			return Change{}, err
+		}
+		return o.PutUnlessSame(obj, cur)
+	})
+	return err
+}
+
+// limited says that the entry is refused if it exceeds a limit: a plugin has decided that it
+// must not.
+func (o *Op) limited() bool { return o.Client && o.attributes.Limited() }
+
+// overLimit has a write decided again that the state machine has refused for a limit: since
+// then this node has what used it up, and the plugin says so in its words, or finds that there
+// is room again. A write that is refused again and again is told what the state machine says.
+func (o *Op) overLimit(err error) error {
+	var exceeded *storage.LimitExceededError
+	if !errors.As(err, &exceeded) {
+		return err
+	}
+	return o.again(err)
+}
+
+// usageStale reports whether what a plugin has refused may have become possible: what others
+// use changes by every write. Once this node is known to be current, what it sees is true.
+func (o *Op) usageStale() bool {
+	return o.attributes.Limited() && !o.confirmed && o.Store.Storage.State().Applied() > o.DecidedAt
+}

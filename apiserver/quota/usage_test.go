@@ -1,0 +1,85 @@
+package quota_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/quota"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// TestUsage runs testdata/usage.txt: an object, and what it uses or limits.
+func TestUsage(t *testing.T) {
+	raw, err := os.ReadFile("testdata/usage.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	var got string
+	for i, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if want, ok := strings.CutPrefix(line, "="); ok {
+			if got != strings.TrimSpace(want) {
+				t.Errorf("line %d:\n got %s\nwant%s", i+1, got, want)
+			}
+			continue
+		}
+		resource, body, _ := strings.Cut(line, " ")
+		var obj tree.Object
+		if strict, err := kjson.UnmarshalStrict([]byte(body), &obj); err != nil || len(strict) > 0 || !json.Valid([]byte(body)) {
+			t.Fatalf("line %d: %v, %v", i+1, err, strict)
+		}
+		if resource == "resourcequotas" {
+			got = describeLimits(quota.LimitsOf(obj, func(gr schema.GroupResource) string { return gr.String() }))
+			continue
+		}
+		u, ok := quota.Of(schema.ParseGroupResource(resource), obj, now)
+		if !ok {
+			t.Fatalf("line %d: nothing is known of %s", i+1, resource)
+		}
+		got = describeUsage(u.Entry())
+	}
+}
+
+func describeUsage(u *proto.Usage) string {
+	var out strings.Builder
+	for _, f := range u.GetFacts() {
+		out.WriteString(f.Name)
+		if f.Value != "" {
+			out.WriteString("=" + f.Value)
+		}
+		out.WriteString(" ")
+	}
+	out.WriteString("|")
+	for _, a := range u.GetAmounts() {
+		fmt.Fprintf(&out, " %s=%d", a.Name, a.Value)
+	}
+	return out.String()
+}
+
+func describeLimits(limits []*proto.Limit) string {
+	var out strings.Builder
+	for _, l := range limits {
+		for _, r := range l.Requirements {
+			fmt.Fprintf(&out, "%s:%s:%s ", r.Name, strings.TrimPrefix(r.Operator.String(), "OPERATOR_"), strings.Join(r.Values, ","))
+		}
+		out.WriteString("|")
+		for _, b := range l.Bounds {
+			if b.Table != "" {
+				fmt.Fprintf(&out, " %s#%d", b.Name, b.Max)
+			} else {
+				fmt.Fprintf(&out, " %s<%d", b.Name, b.Max)
+			}
+		}
+	}
+	return out.String()
+}
