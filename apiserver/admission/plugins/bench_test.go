@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +25,12 @@ func BenchmarkChain(b *testing.B) {
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
+	registry, err := kinds.Available()
+	if err != nil {
+		b.Fatal(err)
+	}
 	chain, err := plugins.New(plugins.Config{
+		Kinds: func() *kinds.Registry { return registry },
 		Store: store, Authorizer: auth.Default(), Log: log, Suspensions: suspension.NewView(store, time.Now, log),
 		Confirm: func(context.Context) error { return nil },
 	})
