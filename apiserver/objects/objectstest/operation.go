@@ -160,12 +160,15 @@ func (c *Case) create(o *objects.Op, body []byte) error {
 	case o.Subresource != nil || o.Resource.Virtual:
 		return errors.New("nothing is posted there")
 	}
-	obj, err := o.DecodeBody("", body, o.Resource)
-	if err != nil {
-		return err
+	for {
+		obj, err := o.DecodeBody("", body, o.Resource)
+		if err != nil {
+			return err
+		}
+		if w, err := o.Create(obj); !errors.Is(err, objects.ErrDecideAgain) {
+			return c.written(o, objects.Whole, w, err)
+		}
 	}
-	w, err := o.Create(obj)
-	return c.written(o, objects.Whole, w, err)
 }
 
 // post is a create of what is not stored.
