@@ -34,9 +34,14 @@ func (s *source[P]) update() bool {
 	if told := s.told.Load(); told != nil && same(*told, now) {
 		return len(now) > 0
 	}
+	return s.renew()
+}
+
+// renew is update when there is something to tell. It is apart so that update allocates nothing.
+func (s *source[P]) renew() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now = s.current() // another goroutine may have been first, and further
+	now := s.current() // another goroutine may have been first, and further
 	var before []P
 	if told := s.told.Load(); told != nil {
 		before = *told
