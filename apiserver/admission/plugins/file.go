@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	apiserverv1alpha1 "k8s.io/apiserver/pkg/apis/apiserver/v1alpha1"
 )
+
+var errKind = errors.New("it is of another kind, want an AdmissionConfiguration of apiserver.config.k8s.io/v1")
 
 // CheckFile reports what is wrong with an AdmissionConfiguration and the files that it names;
 // what it says to plugins is read by New. Without a path there is nothing wrong.
@@ -63,12 +66,12 @@ func parseFile(raw []byte) ([]apiserver.AdmissionPluginConfiguration, error) {
 		}
 	}
 	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), raw)
-	if err != nil {
+	if err != nil && !runtime.IsNotRegisteredError(err) {
 		return nil, err
 	}
 	file, ok := decoded.(*apiserver.AdmissionConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("it is a %T, want an AdmissionConfiguration of apiserver.config.k8s.io/v1", decoded)
+	if !ok { // The library's error would name a line of its own source.
+		return nil, errKind
 	}
 	for i, p := range file.Plugins {
 		if !known(p.Name) {

@@ -137,7 +137,7 @@ func TestReadFile(t *testing.T) {
 		{"missing", nil, "", "config.yaml: no such file or directory"},
 		{"broken", map[string]string{"config.yaml": "a: [b"}, "", "config.yaml: "},
 		{"empty", map[string]string{"config.yaml": ""}, "", "Object 'Kind' is missing"},
-		{"another kind", map[string]string{"config.yaml": rates}, "", `no kind "Configuration" is registered for version "eventratelimit.admission.k8s.io/v1alpha1"`},
+		{"another kind", map[string]string{"config.yaml": rates}, "", `it is of another kind, want an AdmissionConfiguration of apiserver.config.k8s.io/v1`},
 		{"another kind of the same group", map[string]string{"config.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration"}, "", "want an AdmissionConfiguration of apiserver.config.k8s.io/v1"},
 		{"an unknown field", map[string]string{"config.yaml": fileHead + "- {name: EventRateLimit, Path: x}"}, "", `unknown field "plugins[0].Path"`},
 		{"an unknown plugin", map[string]string{"config.yaml": fileHead + "- {name: RateLimit}"}, "", `no such admission plugin: "RateLimit"`},
