@@ -195,3 +195,91 @@ func TestAdmissionWebhookReview(t *testing.T) {
 		t.Errorf("object %v", object)
 	}
 }
+
+// TestAdmissionWebhookFailures: a webhook that fails refuses writes, or is passed over, as its
+// failure policy says, in upstream's words.
+func TestAdmissionWebhookFailures(t *testing.T) {
+	answer := func(change func(review, response map[string]any)) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			response := map[string]any{"uid": "?", "allowed": true}
+			review := map[string]any{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+			change(review, response)
+			_ = json.NewEncoder(w).Encode(review)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		serve http.HandlerFunc
+		want  string
+	}{
+		{"uid", answer(func(_, _ map[string]any) {}), `received invalid webhook response: expected response.uid=`},
+		{"absent", answer(func(review, _ map[string]any) { delete(review, "response") }), `received invalid webhook response: webhook response was absent`},
+		{"kind", answer(func(review, _ map[string]any) { review["kind"] = "Pod" }), `failed to call webhook`},
+		{"nonsense", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") }, `failed to call webhook`},
+		{"status", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of order", 503) }, `failed to call webhook: the server is currently unable to handle the request`},
+		{"truncated", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, `{"kind":`)
+		}, `Original error: unexpected EOF`},
+		{"huge", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 9<<20)) }, `Original error: the answer has more than 8388608 bytes`},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, `failed to call webhook`},
+		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, `context deadline exceeded`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e := newHookedEnv(t)
+			h := newAdmissionHook(t)
+			h.serve = c.serve
+			h.configure(e, "Validating", "v", rule("", "v1", "configmaps")+`,"timeoutSeconds":1`)
+			w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"a"}}`)
+			if w.StatusCode != 500 || !strings.Contains(answer, `Internal error occurred: failed calling webhook \"v.example.com\": `) || !strings.Contains(answer, c.want) {
+				t.Errorf("%d %s, want %s", w.StatusCode, clip(answer), c.want)
+			}
+			h.mu.Lock()
+			if len(h.asked) != 1 {
+				t.Errorf("asked %q, want one call", h.asked)
+			}
+			h.mu.Unlock()
+			merge := http.Header{"Content-Type": {"application/json-patch+json"}}
+			const hook = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v"
+			if w, answer := e.do("PATCH", hook, merge, `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`); w.StatusCode != 200 {
+				t.Fatalf("%d %s", w.StatusCode, answer)
+			}
+			if w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"a"}}`); w.StatusCode != 201 {
+				t.Errorf("ignored: %d %s", w.StatusCode, clip(answer))
+			}
+			if w, answer := e.do("DELETE", hook, nil, ""); w.StatusCode != 200 {
+				t.Fatalf("%d %s", w.StatusCode, answer)
+			}
+			if w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"b"}}`); w.StatusCode != 201 {
+				t.Errorf("deleted: %d %s", w.StatusCode, clip(answer))
+			}
+		})
+	}
+}
+
+// TestAdmissionWebhookUnreachable: a webhook that is not there, and one whose certificate does not
+// hold or whose Service is not there.
+func TestAdmissionWebhookUnreachable(t *testing.T) {
+	e := newHookedEnv(t)
+	h := newAdmissionHook(t)
+	for name, c := range map[string]struct{ client, want string }{
+		"certificate": {fmt.Sprintf(`{"url":%q}`, h.http.URL), `x509: certificate signed by unknown authority`},
+		"service":     {`{"service":{"namespace":"default","name":"hook"}}`, `service \"hook\" not found`},
+		"dead":        {`{"url":"https://127.0.0.1:1"}`, `connect: connection refused`},
+	} {
+		body := fmt.Sprintf(`{"metadata":{"name":%q},"webhooks":[{"name":"v.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":%s%s}]}`, name, c.client, rule("", "v1", "configmaps"))
+		const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+		if w, answer := e.do("POST", path, nil, body); w.StatusCode != 201 {
+			t.Fatalf("%d %s", w.StatusCode, answer)
+		}
+		if w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"a"}}`); w.StatusCode != 500 || !strings.Contains(answer, c.want) {
+			t.Errorf("%s: %d %s, want %s", name, w.StatusCode, answer, c.want)
+		}
+		if w, answer := e.do("DELETE", path+"/"+name, nil, ""); w.StatusCode != 200 {
+			t.Fatalf("%d %s", w.StatusCode, answer)
+		}
+	}
+}

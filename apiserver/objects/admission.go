@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
-	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
@@ -180,9 +179,8 @@ func (o *Op) afterAdmit(h *Strategy, model *schema.Model, obj, old, oldMeta tree
 		}
 		return nil
 	}
+	delete(meta, "resourceVersion") // as upstream, which refuses it in a body
 	switch name := tree.Text(meta, "name"); {
-	case tree.Text(meta, "resourceVersion") != "":
-		return errRevisionOnCreate
 	case name == "" || name == o.Info.Name:
 	case o.Info.Verb != "create":
 		return tree.MatchName(meta, o.Info.Name)
@@ -225,9 +223,6 @@ func (o *Op) withoutStrangeParts(obj, old tree.Object) {
 	}
 }
 
-// errRevisionOnCreate is what upstream's storage says of an object that comes with a version.
-var errRevisionOnCreate = conversion.Internal(errors.New("resourceVersion should not be set on objects to be created"))
-
 // revisionAfterAdmit refuses an update that plugins have made one of another version.
 func (o *Op) revisionAfterAdmit(meta, oldMeta tree.Object) error {
 	rev, err := parseObjectRevision(meta)
@@ -262,6 +257,12 @@ func (o *Op) admitFinal(obj, old tree.Object) error {
 	}
 	a := &o.attributes
 	a.Name, a.Object = o.Info.Name, obj
+	if !chain.Handles(a) {
+		return nil
+	}
+	if meta, oldMeta := tree.As(obj["metadata"]), tree.As(old["metadata"]); old != nil && tree.Text(meta, "resourceVersion") == "" {
+		tree.CopyField(meta, oldMeta, "resourceVersion") // an unconditional update is one of what is there
+	}
 	if o.Subresource != nil && o.Subresource.Name == "scale" {
 		a.Object = o.scaleOf(obj)
 	}
@@ -324,6 +325,11 @@ func (o *Op) admitPosted(chain admission.Interface, p *Creater, in runtime.Objec
 		return storage.Permanent{Err: err}
 	}
 	obj["apiVersion"], obj["kind"] = a.Kind.GroupVersion().String(), a.Kind.Kind
+	if o.Subresource != nil {
+		if err := o.completePosted(p, obj); err != nil {
+			return err
+		}
+	}
 	a.Object = obj
 	if err := chain.Admit(o.Context, a); err != nil {
 		return err
@@ -332,6 +338,25 @@ func (o *Op) admitPosted(chain admission.Interface, p *Creater, in runtime.Objec
 		return fmt.Errorf("what admission has made of a %s: %w", a.Kind.Kind, err)
 	}
 	return chain.Validate(o.Context, a)
+}
+
+// completePosted fills in what is left out of what is posted to an object.
+func (o *Op) completePosted(p *Creater, obj tree.Object) error {
+	model, err := ModelOf(p.KindOf(o))
+	if err != nil {
+		return err
+	}
+	if _, err := model.Fit(obj); err != nil {
+		return storage.Permanent{Err: err}
+	}
+	if err := model.Default(obj); err != nil {
+		return storage.Permanent{Err: err}
+	}
+	meta, err := tree.Meta(obj)
+	if err == nil && o.Resource.Namespaced && tree.Text(meta, "namespace") == "" {
+		meta["namespace"] = o.Info.ObjectNamespace
+	}
+	return err
 }
 
 // Annotate adds a note to the operation's audit event, if it has one of that level or above.

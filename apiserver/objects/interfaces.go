@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
@@ -51,6 +52,9 @@ func (t *typed) UnmarshalJSON(raw []byte) error {
 	}
 	if _, err := model.Fit(content); err != nil {
 		return err
+	}
+	if meta := tree.As(content["metadata"]); meta != nil && len(tree.List(meta["managedFields"])) == 0 {
+		delete(meta, "managedFields") // none, in upstream's type
 	}
 	t.Unstructured = &unstructured.Unstructured{Object: content}
 	return nil
@@ -159,7 +163,7 @@ func (i *interfaces) converted(obj tree.Object, a, b apischema.GroupVersionKind)
 	case a == b:
 		return obj, i.fitCustom(obj, to)
 	case from == nil || to == nil || from.Table() != to.Table():
-		return nil, fmt.Errorf("converting (%v) to (%v): unknown conversion", a, b)
+		return nil, conversion.Internal(fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", a.Version, a.Kind, internalPackage(b.Group), b.Kind))
 	case !to.Custom:
 		return kinds.Convert(obj, from, to)
 	}
@@ -167,6 +171,15 @@ func (i *interfaces) converted(obj tree.Object, a, b apischema.GroupVersionKind)
 		return nil, err
 	}
 	return i.Store.convertTree(i.Context, obj, crd.Of(to))
+}
+
+// internalPackage is what upstream calls the package of a group's internal types.
+func internalPackage(group string) string {
+	if group == "" {
+		return "core"
+	}
+	name, _, _ := strings.Cut(group, ".")
+	return name
 }
 
 // fitCustom brings a custom resource into the form of its schema: what plugins have put there was

@@ -128,7 +128,11 @@ func withWarnings(ctx context.Context, a *admission.Attributes) context.Context 
 type recorder struct{ attributes *admission.Attributes }
 
 // AddWarning implements warning.Recorder.
-func (r recorder) AddWarning(_, text string) { r.attributes.Warn(text) }
+func (r recorder) AddWarning(_, text string) {
+	if text != "" {
+		r.attributes.Warn(text)
+	}
+}
 
 // resolver is a function as upstream's ServiceResolver.
 type resolver func(ctx context.Context, namespace, name string, port int32) (string, error)
