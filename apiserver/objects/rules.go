@@ -3,10 +3,12 @@ package objects
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // A client's write is decided by rules: the roles that allow it, the plugins' configurations,
@@ -68,7 +70,7 @@ type race struct{ *Op }
 // Retried implements storage.Caller.
 func (r race) Retried() { r.Store.Retried(&r.Kind) }
 
-// RulesStale implements storage.Caller. It does not look which keys have changed.
+// RulesStale implements storage.Caller. It looks at the same changes as the state machine does.
 func (r race) RulesStale() bool {
 	if r.DecidedAt == 0 {
 		return false
@@ -76,17 +78,60 @@ func (r race) RulesStale() bool {
 	state := r.Store.Storage.State()
 	rules, ranges := r.attributes.Decided()
 	all := r.rules() | uint32(rules)
-	for i := range proto.Rules {
-		if t := state.Table(proto.Rules[i].Table); all&(1<<i) != 0 && t != nil && t.Latest() > r.DecidedAt {
+	namespace, _, _ := strings.Cut(r.Key(), "/")
+	for i, rule := range proto.Rules {
+		if all&(1<<i) == 0 {
+			continue
+		}
+		var counts func(key string) bool
+		switch rule.Scope {
+		case proto.RuleOfNamespace:
+			counts = func(key string) bool { return strings.HasPrefix(key, namespace+"/") }
+		case proto.RuleOfName:
+			counts = func(key string) bool { return key == namespace }
+		}
+		if changedSince(state, rule.Table, r.DecidedAt, counts) {
 			return true
 		}
 	}
 	for _, x := range ranges {
-		if t := state.Table(x.Table); t != nil && t.Latest() > r.DecidedAt {
+		if changedSince(state, x.Table, r.DecidedAt, func(key string) bool { return strings.HasPrefix(key, x.Prefix) }) {
 			return true
 		}
 	}
-	return r.usageStale()
+	return false
+}
+
+// changedSince reports whether a key of a table that counts has changed since a revision, or
+// may have. counts is nil if all do.
+func changedSince(state *mvcc.State, table string, since proto.Revision, counts func(key string) bool) bool {
+	t := state.Table(table)
+	if t == nil || t.Latest() <= since {
+		return false
+	}
+	if counts == nil {
+		return true
+	}
+	at := state.Applied()
+	changes, err := t.Watch(since)
+	if err != nil {
+		return true // what changed may be forgotten
+	}
+	var buf [64]*mvcc.Version
+	for {
+		n, err := changes.Next(buf[:], at)
+		if err != nil {
+			return true
+		}
+		for _, v := range buf[:n] {
+			if counts(v.Key) {
+				return true
+			}
+		}
+		if n < len(buf) {
+			return false
+		}
+	}
 }
 
 // RulesChanged implements storage.Caller: what is decided from here on is decided as of now.
