@@ -30,8 +30,8 @@
 //     tidy` in an empty one takes newer ones, which works and compiles for minutes.
 //   - As everywhere, a custom resource is served when its definition is Established, some
 //     milliseconds after it was created.
-//   - There is no admission: its webhooks and policies are stored and have no effect. What else
-//     Quorate does not do is in docs/differences.md.
+//   - Admission is kube-apiserver's, with webhooks at URLs, such as those that envtest installs,
+//     and policies. What Quorate does not do is in docs/differences.md.
 //   - No kubelet and no scheduler run: Pods stay pending. The controllers are the API server's own
 //     (namespaces, garbage collection, service accounts), none of kube-controller-manager's.
 //   - Everything is written to disk and synced, below the directory for temporary files.

@@ -72,19 +72,6 @@ func TestFluxsOwn(t *testing.T) {
 	}
 }
 
-// kubeconfigOf is a kubeconfig whose current context is a node.
-func kubeconfigOf(t *testing.T, c *cluster.Cluster, n *cluster.Node) string {
-	t.Helper()
-	b, err := os.ReadFile(c.Kubeconfig)
-	noError(t, err)
-	path := t.TempDir() + "/kubeconfig"
-	noError(t, os.WriteFile(path, b, 0o600))
-	if out, err := exec.CommandContext(t.Context(), binary(t, "KUBECTL", "kubectl"), "--kubeconfig", path, "config", "use-context", "quorate-"+n.Name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return path
-}
-
 // fluxOf is Flux's resource manager as a client of one node.
 func fluxOf(t *testing.T, n *cluster.Node) *ssa.ResourceManager {
 	t.Helper()

@@ -2,6 +2,7 @@ package ecosystem
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/quorate/quorate/test/cluster"
@@ -71,4 +72,17 @@ func (r *turns) feed(t *testing.T, stdin string, args ...string) string {
 		t.Fatalf("kubectl %q: exit code %d\n%s%s", args, out.Code, out.Stdout, out.Stderr)
 	}
 	return out.Stdout
+}
+
+// kubeconfigOf is a kubeconfig whose current context is a node.
+func kubeconfigOf(t *testing.T, c *cluster.Cluster, n *cluster.Node) string {
+	t.Helper()
+	b, err := os.ReadFile(c.Kubeconfig)
+	noError(t, err)
+	path := t.TempDir() + "/kubeconfig"
+	noError(t, os.WriteFile(path, b, 0o600))
+	if out, err := exec.CommandContext(t.Context(), binary(t, "KUBECTL", "kubectl"), "--kubeconfig", path, "config", "use-context", "quorate-"+n.Name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
 }

@@ -1,0 +1,160 @@
+package ecosystem
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/test/cluster"
+)
+
+// likeEnvtest are the settings that make a node what controller-runtime's envtest
+// starts: a kube-apiserver without kube-controller-manager, and without the plugin
+// that wants every Pod's service account to be there.
+var likeEnvtest = []string{
+	"disable-admission-plugins=ServiceAccount",
+	"controllers=-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-clusterrole-aggregation-controller",
+}
+
+// suite is a package of tests of another project that start webhooks, run unchanged
+// against three nodes.
+type suite struct {
+	module, dir string
+	passes      int               // at least
+	otherwise   map[string]string // tests that fail here, and why
+}
+
+// suitesOf reads the suites of testdata/suites.txt.
+func suitesOf(t *testing.T) []suite {
+	t.Helper()
+	var all []suite
+	for _, fields := range table(t, "testdata/suites.txt") {
+		switch fields[0] {
+		case "fails":
+			last, why := &all[len(all)-1], strings.Join(fields[2:], " ")
+			if last.otherwise == nil {
+				last.otherwise = map[string]string{}
+			}
+			last.otherwise[fields[1]] = why
+		default:
+			n, err := strconv.Atoi(fields[2])
+			noError(t, err)
+			all = append(all, suite{module: fields[0], dir: fields[1], passes: n})
+		}
+	}
+	return all
+}
+
+// TestWebhookSuites runs the webhook tests of projects that build on
+// controller-runtime's envtest. The environment takes three nodes for a cluster that
+// exists: it installs the webhooks there, and the nodes call the test's process.
+// SUITE is an expression that chooses among the suites.
+func TestWebhookSuites(t *testing.T) {
+	onlyInFull(t)
+	only := regexp.MustCompile(os.Getenv("SUITE"))
+	copies := map[string]string{}
+	for _, s := range suitesOf(t) {
+		if !only.MatchString(s.module + "/" + s.dir) {
+			continue
+		}
+		if copies[s.module] == "" {
+			copies[s.module] = copyOf(t, s.module)
+		}
+		t.Run(s.module+"/"+s.dir, func(t *testing.T) { s.run(t, copies[s.module]) })
+	}
+}
+
+// copyOf is a module of testdata/modules.txt in a directory where it may be built:
+// its tests choose their dependencies themselves, and read files beside them. A
+// module that replaces a part of itself by a directory gets that directory.
+func copyOf(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	noError(t, os.CopyFS(dir, os.DirFS(moduleDir(t, name))))
+	return dir
+}
+
+// workspace is a workspace of a copy and of test/clients: the newer of two versions of a
+// dependency counts, so that all suites use the Kubernetes libraries of this
+// repository, which are compiled once.
+func workspace(t *testing.T, dir string) string {
+	t.Helper()
+	clients, err := filepath.Abs("../clients")
+	noError(t, err)
+	path := filepath.Join(t.TempDir(), "go.work")
+	text := fmt.Sprintf("go 1.26.0\nuse %q\nuse %q\nreplace github.com/quorate/quorate => %q\n", dir, clients, filepath.Dir(filepath.Dir(clients)))
+	noError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func (s suite) run(t *testing.T, dir string) {
+	c := cluster.Start(t, 3, likeEnvtest...)
+	follower := c.Others(c.Leader(t))[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "15m", "./"+s.dir)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+kubeconfigOf(t, c, follower), "GOWORK="+workspace(t, dir))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	passed, failed := outcome(string(out))
+	t.Logf("%s %s: %d pass, %q fail", s.module, s.dir, passed, failed)
+	if want := slices.Sorted(maps.Keys(s.otherwise)); !slices.Equal(failed, want) {
+		t.Errorf("%q fail, want %q", failed, want)
+	}
+	if passed < s.passes {
+		t.Errorf("%d pass, want %d", passed, s.passes)
+	}
+	if err != nil && len(failed) == 0 {
+		t.Error(err)
+	}
+	if t.Failed() {
+		t.Log(tail(string(out), 20000))
+	}
+}
+
+var (
+	testLine  = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL): (\S+)`)
+	specsLine = regexp.MustCompile(`(?m)(\d+) Passed`)
+	specLine  = regexp.MustCompile(`(?m)^ *\[FAIL\] (.*?) \[`)
+	colours   = regexp.MustCompile("\x1b\\[[0-9;]*m")
+)
+
+// outcome counts what passed of a run of go test -v, and names what failed: test
+// functions and their parts, and Ginkgo's specs beside the function that runs them.
+func outcome(out string) (passed int, failed []string) {
+	out = colours.ReplaceAllString(out, "")
+	for _, m := range specsLine.FindAllStringSubmatch(out, -1) {
+		n, _ := strconv.Atoi(m[1])
+		passed += n
+	}
+	for _, m := range specLine.FindAllStringSubmatch(out, -1) {
+		failed = append(failed, strings.ReplaceAll(strings.TrimSpace(m[1]), " ", "_"))
+	}
+	for _, m := range testLine.FindAllStringSubmatch(out, -1) {
+		switch {
+		case m[2] == "FAIL":
+			failed = append(failed, m[3])
+		case m[1] == "":
+			passed++
+		}
+	}
+	slices.Sort(failed)
+	return passed, slices.Compact(failed)
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return fmt.Sprintf("... %d bytes\n%s", len(s)-n, s[len(s)-n:])
+	}
+	return s
+}
