@@ -50,6 +50,7 @@ func runNode(ctx context.Context, s *settings) error {
 	// Secrets lie in the data directory, whichever user starts the node.
 	syscall.Umask(0o077)
 	log, watched := newLogger(s, os.Stderr)
+	libraryLogs(log)
 	c := s.Config
 	c.Version, c.Log, c.LogBlocked, c.Flagz = buildVersion(), log, watched.blocked, s.values
 	c.WholeProcess, c.Fatal = true, func(error) { os.Exit(exitCannotGoOn) }
