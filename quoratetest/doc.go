@@ -31,7 +31,9 @@
 //   - As everywhere, a custom resource is served when its definition is Established, some
 //     milliseconds after it was created.
 //   - Admission is kube-apiserver's, with webhooks at URLs, such as those that envtest installs,
-//     and policies. What Quorate does not do is in docs/differences.md.
+//     and policies. A Pod needs its service account: a controller makes `default` a moment after
+//     the namespace, and until then a Pod is refused. (envtest's own server does not ask for it.)
+//     What Quorate does not do is in docs/differences.md.
 //   - No kubelet and no scheduler run: Pods stay pending. The controllers are the API server's own
 //     (namespaces, garbage collection, service accounts), none of kube-controller-manager's.
 //   - Everything is written to disk and synced, below the directory for temporary files.
