@@ -2,6 +2,7 @@ package clients
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -22,5 +23,9 @@ func TestMain(m *testing.M) {
 		klog.SetLogger(logr.Discard())
 	}
 	log.SetLogger(klog.Background())
+	if dir := os.Getenv(inPodVariable); dir != "" {
+		fmt.Fprintln(os.Stderr, beOperator(dir))
+		os.Exit(1)
+	}
 	os.Exit(cluster.Main(m))
 }

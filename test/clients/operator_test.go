@@ -97,9 +97,9 @@ func TestOperator(t *testing.T) {
 }
 
 // startOperated starts a cluster with the definition and the namespaces.
-func startOperated(t *testing.T) *operated {
+func startOperated(t *testing.T, settings ...string) *operated {
 	t.Helper()
-	o := &operated{c: cluster.Start(t, 3), counts: &millCounts{active: map[string]int{}, reconcile: map[string]int{}, finalized: map[string]int{}, errors: map[string]int{}}}
+	o := &operated{c: cluster.Start(t, 3, settings...), counts: &millCounts{active: map[string]int{}, reconcile: map[string]int{}, finalized: map[string]int{}, errors: map[string]int{}}}
 	all := runtime.NewScheme()
 	noError(t, clientscheme.AddToScheme(all))
 	noError(t, millScheme.AddToScheme(all))
