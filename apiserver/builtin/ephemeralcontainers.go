@@ -30,7 +30,7 @@ func takeEphemeralContainers(o *objects.Op, obj, sent, old tree.Object) error {
 			errs = append(errs, field.Forbidden(tree.Path(path), fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
-	errs = append(errs, ephemeralPaths(tree.Lookup(sent, path))...)
+	errs = append(errs, ephemeralFields(tree.Lookup(sent, path))...)
 	if len(errs) > 0 {
 		return o.Invalid(o.Info.Name, errs)
 	}
@@ -40,16 +40,25 @@ func takeEphemeralContainers(o *objects.Op, obj, sent, old tree.Object) error {
 	return nil
 }
 
-// ephemeralPaths refuses paths within volumes: nobody has checked them when the pod was made.
-func ephemeralPaths(containers any) (errs field.ErrorList) {
-	all, _ := containers.([]any)
-	for i, x := range all {
-		mounts, _ := tree.As(x)["volumeMounts"].([]any)
-		for j, m := range mounts {
+// notEphemeral are the fields of containers that ephemeral ones do not have, in upstream's order.
+var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
+
+// ephemeralFields refuses what ephemeral containers cannot have: what a service needs, resources,
+// and paths within volumes, which nobody has checked when the pod was made.
+func ephemeralFields(containers any) (errs field.ErrorList) {
+	const why = "cannot be set for an Ephemeral Container"
+	for i, x := range tree.List(containers) {
+		c, at := tree.As(x), field.NewPath("spec", "ephemeralContainers").Index(i)
+		errs = append(errs, validateRequirements(tree.As(c["resources"]), validateContainerResourceName, at.Child("resources"))...)
+		for _, name := range notEphemeral {
+			if v := c[name]; v != nil && (name != "resources" || !isEmpty(v)) {
+				errs = append(errs, field.Forbidden(at.Child(name), why))
+			}
+		}
+		for j, m := range tree.List(c["volumeMounts"]) {
 			for _, name := range [...]string{"subPath", "subPathExpr"} {
 				if tree.Text(tree.As(m), name) != "" {
-					at := field.NewPath("spec", "ephemeralContainers").Index(i).Child("volumeMounts").Index(j).Child(name)
-					errs = append(errs, field.Forbidden(at, "cannot be set for an Ephemeral Container"))
+					errs = append(errs, field.Forbidden(at.Child("volumeMounts").Index(j).Child(name), why))
 				}
 			}
 		}

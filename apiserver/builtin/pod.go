@@ -29,6 +29,7 @@ func validatePod(obj, old tree.Object) field.ErrorList {
 	spec := tree.As(obj["spec"])
 	errs := validatePodNames(spec, path)
 	errs = append(errs, validateVolumeMounts(spec, path)...)
+	errs = append(errs, validatePodResources(spec, tree.As(old["spec"]), path)...)
 	if old == nil {
 		errs = append(errs, validatePodPaths(spec, path)...) // none of it can change
 		if len(tree.List(spec["ephemeralContainers"])) > 0 {

@@ -23,6 +23,9 @@ func takeResources(o *objects.Op, obj, sent, old tree.Object) error {
 		}
 	}
 	obj["spec"] = spec
+	if errs := validatePodResources(spec, tree.As(old["spec"]), field.NewPath("spec")); len(errs) > 0 {
+		return o.Invalid(o.Info.Name, errs)
+	}
 	if qosClass(spec) != qosClass(tree.As(old["spec"])) {
 		was := tree.Text(tree.As(old["status"]), "qosClass")
 		return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("spec"), was, "Pod QOS Class may not change as a result of resizing")})

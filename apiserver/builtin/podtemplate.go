@@ -29,6 +29,7 @@ func validateTemplateAt(names ...string) func(obj, old tree.Object) field.ErrorL
 		}
 		errs := append(validatePodNames(spec, path), validateVolumeMounts(spec, path)...)
 		errs = append(errs, validatePodPaths(spec, path)...)
+		errs = append(errs, validatePodResources(spec, nil, path)...)
 		if len(tree.List(spec["ephemeralContainers"])) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 		}

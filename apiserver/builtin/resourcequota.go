@@ -116,8 +116,7 @@ func standardQuotaResource(name string) bool {
 
 // wholeQuotaResource also finds the resources of nodes that Kubernetes does not know.
 func wholeQuotaResource(name string) bool {
-	return wholeQuotaResources[name] || strings.Contains(name, "/") && !strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) && len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
+	return wholeQuotaResources[name] || isExtended(name)
 }
 
 func validateQuotaList(list tree.Object, path *field.Path) (errs field.ErrorList) {
@@ -129,12 +128,7 @@ func validateQuotaList(list tree.Object, path *field.Path) (errs field.ErrorList
 			errs = append(errs, field.Invalid(at, list[name], err.Error()))
 			continue
 		}
-		if q.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, q.String(), apivalidation.IsNegativeErrorMsg))
-		}
-		if wholeQuotaResource(name) && q.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(at, q, "must be an integer"))
-		}
+		errs = append(errs, validateAmount(name, q, at)...)
 	}
 	return errs
 }

@@ -38,6 +38,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"configmaps":             &configMapStrategy,
 		"endpoints":              &endpointsStrategy,
 		"events":                 &eventStrategy,
+		"limitranges":            &limitRangeStrategy,
 		"namespaces":             &namespaceStrategy,
 		"persistentvolumeclaims": &claimStrategy,
 		"pods":                   &podStrategy,
