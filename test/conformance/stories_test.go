@@ -37,9 +37,10 @@ func conformanceStories(t *testing.T) map[string]*story.Story {
 
 // TestConformance tells stories to a cluster: what the pages about the Kubernetes
 // API promise, as docs/conformance.md lists it. Each request goes to another node
-// than the one before, and each story has a namespace of its own.
+// than the one before, and each story has a namespace of its own, in which there is
+// the ConfigMap kube-root-ca.crt.
 func TestConformance(t *testing.T) {
-	c := cluster.Shared(t)
+	c := cluster.Start(t, 3, "controllers=*")
 	anonymous := &http.Client{Timeout: cluster.CommandWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 	webhook, ca := startWebhooks(t)
@@ -68,6 +69,13 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("create the namespace: %d %s", code, answer)
 			}
 			defer c.Nodes()[0].Send(t, http.MethodDelete, namespaces+"/"+ns, "")
+			cluster.Await(t, story.Patience, "the ConfigMap of every namespace", func() string {
+				code, answer := c.Nodes()[0].Send(t, http.MethodGet, namespaces+"/"+ns+"/configmaps/kube-root-ca.crt", "")
+				if code != http.StatusOK {
+					return string(answer)
+				}
+				return ""
+			})
 			err := s.Run(t.Context(), send, map[string]string{
 				"ns": ns, "name": name, "webhook": webhook, "ca": ca,
 				"here": fmt.Sprintf(`"sideEffects":"None","admissionReviewVersions":["v1","v1beta1"],"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}`, ns),
