@@ -72,6 +72,8 @@ type quotaSync struct {
 	// look at those that are being deleted.
 	checked map[string]bool
 	overdue bool
+	// feature is what the cluster spoke then: before it speaks of limits nothing has any.
+	feature uint32
 }
 
 // shownQuota is a version of a quota, and what its status says is used.
@@ -85,6 +87,11 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 	versions, err := q.l.objects.Range(q.res.Table(), "")
 	if err != nil {
 		return false, fmt.Errorf("list resource quotas: %w", err)
+	}
+	if feature := q.l.objects.Storage.State().Mark().Feature; feature != q.feature {
+		clear(q.shown)
+		clear(q.checked)
+		q.feature = feature
 	}
 	seen := make(map[string]shownQuota, len(versions))
 	namespaces := map[string]bool{}

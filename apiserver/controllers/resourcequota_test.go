@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,32 @@ func TestUncountedObjects(t *testing.T) {
 	}
 	e.run()
 	e.await("what was there", e.used("old", "pods=1 of 1"))
+}
+
+// TestLimitsSpokenLater: a quota and objects that were written while the cluster spoke of no
+// limits yet are counted as soon as it does, though nothing is written then.
+func TestLimitsSpokenLater(t *testing.T) {
+	e := newEnvSpeaking(t, Config{Controllers: []Name{SystemNamespacesController, ResourceQuotaController}}, mvcc.FeatureOfLimits-1)
+	e.run()
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+	q.Spec.Hard = corev1.ResourceList{"configmaps": resource.MustParse("5"), "pods": resource.MustParse("5")}
+	if err := e.client.Create(t.Context(), quotasGVR, "default", q); err != nil {
+		t.Fatal(err)
+	}
+	e.await("a quota that nothing is counted for", e.used("q", "of 2"))
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", cm); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("pods"), "default", pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.store.RaiseFeature(t.Context(), mvcc.FeatureVersion); err != nil {
+		t.Fatal(err)
+	}
+	e.await("what was there", e.used("q", "configmaps=1 pods=1 of 2"))
 }
 
 // used says how the status of a quota differs from what is wanted: what is used, and how many

@@ -1,6 +1,7 @@
 package objectstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,8 @@ type Options struct {
 	Admission func(store view.Store, authorizer auth.Authorizer) []admission.Named
 	// Now is the time that objects get. Nil: it is noon of January 1, 2026.
 	Now func() time.Time
+	// Feature is the feature version that the cluster speaks at first. Zero: the newest.
+	Feature uint32
 }
 
 // Store is a store of objects on a store in memory, empty at first. It ends with its test.
@@ -60,7 +63,7 @@ type Store struct {
 // NewStore returns a store of objects for a test.
 func NewStore(t testing.TB, o Options) *Store {
 	t.Helper()
-	mem := memstore.New()
+	mem := memstore.NewSpeaking(cmp.Or(o.Feature, mvcc.FeatureVersion))
 	lag := &lagging{Store: mem}
 	reader := consistency.NewReader(mem, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
 	life, end := context.WithCancel(context.Background())
