@@ -33,6 +33,9 @@ func (p *plugin) Admit(_ context.Context, a *admission.Attributes) error {
 	if a.Object == nil {
 		return nil
 	}
+	if a.Operation == admission.Connect && a.Name != "refused" {
+		return nil
+	}
 	meta := a.Meta()
 	if a.Name == "refused" {
 		return errors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("the plugin says no"))
@@ -79,6 +82,10 @@ func TestAdmission(t *testing.T) {
 		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`, nil, 201, "CREATE nodes//n admin dry=false old=false; final CREATE nodes//n admin dry=false old=false", `"admitted":"CREATE"`},
 		{"PATCH", "/api/v1/nodes/n/status", `{"status":{"phase":"Running"}}`, merge, 200, "UPDATE nodes/status/n admin dry=false old=true; final UPDATE nodes/status/n admin dry=false old=true", `"admitted":"UPDATE"`},
 		{"GET", one, "", nil, 200, "", ""},
+		{"POST", "/api/v1/namespaces/default/pods/p/exec?command=ls&stdout=true", "", nil, 501, "CONNECT pods/exec/p admin dry=false old=false; final CONNECT pods/exec/p admin dry=false old=false", "needs a connection to the node"},
+		{"GET", "/api/v1/namespaces/default/pods/refused/attach", "", nil, 403, "CONNECT pods/attach/refused admin dry=false old=false", "the plugin says no"},
+		{"GET", "/api/v1/namespaces/default/pods/p/log", "", nil, 501, "", ""},
+		{"GET", "/api/v1/nodes/n/proxy/x", "", nil, 501, "CONNECT nodes/proxy/n admin dry=false old=false; final CONNECT nodes/proxy/n admin dry=false old=false", ""},
 		{"DELETE", one, "", nil, 200, "DELETE configmaps//a admin dry=false old=true; final DELETE configmaps//a admin dry=false old=true", ""},
 	} {
 		w, answer := e.do(r.method, r.path, r.header, r.body)

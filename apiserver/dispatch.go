@@ -34,7 +34,7 @@ func (c *call) route() error {
 		return nil
 	}
 	if c.Subresource == nil && needKubelet[c.Resource.CodeName()+"/"+c.Info.Subresource] {
-		return withoutKubelet(c.Resource.GroupResource(), c.Info.Subresource)
+		return c.connect(c.Info.Subresource)
 	}
 	if !c.scopeMatches() {
 		return status.NoSuchResource()

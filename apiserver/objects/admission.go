@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -294,69 +293,6 @@ func (o *Op) admitDelete(options *metav1.DeleteOptions, cur *mvcc.Version) error
 		return err
 	}
 	return chain.Validate(o.Context, a)
-}
-
-// AdmitPosted asks all plugins about what is posted and not stored. in is what the Creater has
-// made; plugins may change it. Errors: the plugins', for the client.
-func (o *Op) AdmitPosted(p *Creater, in runtime.Object) error {
-	chain := o.admission()
-	if chain == nil {
-		return nil
-	}
-	for {
-		err := o.admitPosted(chain, p, in)
-		if o.refusedByPlugin = err != nil; err == nil {
-			return nil
-		}
-		if err = o.refused(err); !errors.Is(err, ErrDecideAgain) {
-			return err
-		}
-	}
-}
-
-func (o *Op) admitPosted(chain admission.Interface, p *Creater, in runtime.Object) error {
-	a := o.attributesOf(admission.Create, tree.Object{}, nil)
-	a.Kind = p.KindOf(o).GVK()
-	if !chain.Handles(a) {
-		return nil
-	}
-	obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(in)
-	if err != nil {
-		return storage.Permanent{Err: err}
-	}
-	obj["apiVersion"], obj["kind"] = a.Kind.GroupVersion().String(), a.Kind.Kind
-	if o.Subresource != nil {
-		if err := o.completePosted(p, obj); err != nil {
-			return err
-		}
-	}
-	a.Object = obj
-	if err := chain.Admit(o.Context, a); err != nil {
-		return err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.Object, in); err != nil {
-		return fmt.Errorf("what admission has made of a %s: %w", a.Kind.Kind, err)
-	}
-	return chain.Validate(o.Context, a)
-}
-
-// completePosted fills in what is left out of what is posted to an object.
-func (o *Op) completePosted(p *Creater, obj tree.Object) error {
-	model, err := ModelOf(p.KindOf(o))
-	if err != nil {
-		return err
-	}
-	if _, err := model.Fit(obj); err != nil {
-		return storage.Permanent{Err: err}
-	}
-	if err := model.Default(obj); err != nil {
-		return storage.Permanent{Err: err}
-	}
-	meta, err := tree.Meta(obj)
-	if err == nil && o.Resource.Namespaced && tree.Text(meta, "namespace") == "" {
-		meta["namespace"] = o.Info.ObjectNamespace
-	}
-	return err
 }
 
 // Annotate adds a note to the operation's audit event, if it has one of that level or above.
