@@ -107,15 +107,17 @@ func (r Updater) GuaranteedUpdate(ctx context.Context, table, key string, decide
 				return Result{}, err
 			}
 			current = true
-			if now, err := Current(r.Store, table, key); err != nil {
-				return Result{}, err
-			} else if now != cur {
-				continue
-			}
+			// Before the object: what was decided ahead of the loop is decided by the rules
+			// alone, and has to be decided again also if the object has changed too.
 			if r.Caller != nil && r.Caller.RulesStale() {
 				if err := r.Caller.RulesChanged(ctx); err != nil {
 					return Result{}, err
 				}
+				continue
+			}
+			if now, err := Current(r.Store, table, key); err != nil {
+				return Result{}, err
+			} else if now != cur {
 				continue
 			}
 		}

@@ -245,6 +245,32 @@ func TestStaleRefusal(t *testing.T) {
 	}
 }
 
+// TestStaleRightOfNothing: what was decided before the loop is decided again also if nothing is
+// written, and the object has changed as well by the time this node is known to be current.
+func TestStaleRightOfNothing(t *testing.T) {
+	m := memstore.New()
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	forbidden := errors.New("you may not do that any more")
+	u := storage.Updater{
+		Store: m,
+		Confirm: func(ctx context.Context) error {
+			w := put("changed meanwhile")
+			w.Table, w.Key = "t", "k"
+			_, err := m.Propose(ctx, w)
+			return err
+		},
+		Caller: caller{retried: func() {}, stale: func() bool { return true }, changed: func() error { return forbidden }},
+	}
+	r, err := u.GuaranteedUpdate(t.Context(), "t", "k", func(*mvcc.Version) (*proto.Write, error) { return nil, nil })
+	if !errors.Is(err, forbidden) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // TestLimitExceeded: a limit is no lost race. The caller is told at once which it is.
 func TestLimitExceeded(t *testing.T) {
 	m := memstore.New()
