@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -22,14 +23,10 @@ func (c *call) post(p *objects.Creater) error {
 	if err != nil {
 		return err
 	}
-	in, err := c.DecodePosted(c.r.Header.Get("Content-Type"), raw, p)
-	if err != nil {
-		return err
+	out, err := c.posted(p, raw)
+	for errors.Is(err, objects.ErrDecideAgain) {
+		out, err = c.posted(p, raw)
 	}
-	if err := c.AdmitPosted(p, in); err != nil {
-		return err
-	}
-	out, err := p.Create(&c.Op, in)
 	if err != nil {
 		return err
 	}
@@ -43,4 +40,16 @@ func (c *call) post(p *objects.Creater) error {
 		return nil
 	}
 	return c.answerTyped(f, http.StatusCreated, res, out.Object)
+}
+
+// posted does what was posted.
+func (c *call) posted(p *objects.Creater, raw []byte) (objects.Created, error) {
+	in, err := c.DecodePosted(c.r.Header.Get("Content-Type"), raw, p)
+	if err != nil {
+		return objects.Created{}, err
+	}
+	if err := c.AdmitPosted(p, in); err != nil {
+		return objects.Created{}, err
+	}
+	return p.Create(&c.Op, in)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -146,4 +147,110 @@ func orElse(v, what, other int) int {
 		return other
 	}
 	return v
+}
+
+// posting is a ruleChange of what is posted to objects, and changes nothing of its own.
+type posting struct{ *ruleChange }
+
+func (posting) Handles(a *admission.Attributes) bool {
+	return a.Operation == admission.Create && a.Subresource != ""
+}
+
+// TestRulesChangeOfPosted: what a POST does to another object is done by the rules that allowed
+// the POST, and they are asked again if they have changed by then.
+func TestRulesChangeOfPosted(t *testing.T) {
+	c := &ruleChange{}
+	e := newEnv(t, func(cfg *apiserver.Config) {
+		cfg.Authorizer = c
+		cfg.Admission = admission.NewChain([]admission.Named{{Name: "Changing", Plugin: posting{c}}}, nil)
+	})
+	const path = "/api/v1/namespaces/default/pods"
+	n := 0
+	for _, p := range []struct{ path, body string }{
+		{"/eviction", `{"metadata":{"name":"NAME"}}`},
+		{"/eviction?dryRun=All", `{"metadata":{"name":"NAME"}}`},
+		{"/binding", `{"metadata":{"name":"NAME"},"target":{"name":"node"}}`},
+	} {
+		for _, x := range []struct {
+			name    string
+			changes int
+			revokes bool
+			refuses bool
+			decided int
+			code    int
+		}{
+			{name: "nothing", decided: 1, code: 201},
+			{name: "a role", changes: 1, decided: 2, code: 201},
+			{name: "a right that is revoked meanwhile", changes: 1, revokes: true, decided: 1, code: 403},
+			{name: "a rule that refuses", changes: 1, refuses: true, decided: 2, code: 403},
+			{name: "without an end", changes: 1000, decided: 16, code: 429},
+		} {
+			t.Run(p.path+" "+x.name, func(t *testing.T) {
+				*c = ruleChange{}
+				n++
+				name := fmt.Sprint("p", n)
+				if w, answer := e.do("POST", path, nil, `{"metadata":{"name":"`+name+`"},"spec":{"containers":[{"name":"c","image":"i"}]}}`); w.StatusCode != 201 {
+					t.Fatal(clip(answer))
+				}
+				made := 0
+				*c = ruleChange{changes: x.changes, change: func() {
+					made++
+					w := &proto.Write{Table: "rolebindings.rbac.authorization.k8s.io", Key: fmt.Sprint("default/b", n), Op: proto.Op_OP_PUT, Value: fmt.Appendf(nil, `{"n":%d}`, made)}
+					if _, err := e.mem.Propose(t.Context(), w); err != nil {
+						t.Error(err)
+					}
+					c.forbids = x.revokes
+				}}
+				if x.refuses {
+					c.refuses = func() bool { return made > 0 }
+				}
+				w, answer := e.do("POST", path+"/"+name+p.path, http.Header{"Impersonate-User": {"bob"}}, strings.ReplaceAll(p.body, "NAME", name))
+				if w.StatusCode != x.code || c.decided != x.decided {
+					t.Errorf("%d %s, decided %d times; want %d and %d", w.StatusCode, clip(answer), c.decided, x.code, x.decided)
+				}
+				*c = ruleChange{}
+				w, answer = e.do("GET", path+"/"+name, nil, "")
+				untouched := w.StatusCode == 200 && !strings.Contains(answer, "nodeName") && !strings.Contains(answer, "DisruptionTarget")
+				if want := x.code != 201 || strings.Contains(p.path, "dryRun"); untouched != want {
+					t.Errorf("it is untouched: %t; %d %s", untouched, w.StatusCode, clip(answer))
+				}
+			})
+		}
+	}
+}
+
+// known is a node that gives tokens.
+type known struct{ noTokens }
+
+func (known) Issue(token.Spec) (string, error) { return "a-token", nil }
+
+// TestRulesChangeOfTokens: a token is not given by rules that have changed, although no entry
+// in the log says so.
+func TestRulesChangeOfTokens(t *testing.T) {
+	c := &ruleChange{}
+	e := newEnv(t, func(cfg *apiserver.Config) {
+		cfg.Authorizer, cfg.Tokens = c, known{}
+		cfg.Admission = admission.NewChain([]admission.Named{{Name: "Changing", Plugin: posting{c}}}, nil)
+	})
+	const path = "/api/v1/namespaces/default/serviceaccounts"
+	if w, answer := e.do("POST", path, nil, `{"metadata":{"name":"robot"}}`); w.StatusCode != 201 {
+		t.Fatal(clip(answer))
+	}
+	for _, revokes := range []bool{false, true} {
+		*c = ruleChange{changes: 1, change: func() {
+			w := &proto.Write{Table: "rolebindings.rbac.authorization.k8s.io", Key: "default/b", Op: proto.Op_OP_PUT, Value: fmt.Appendf(nil, `{"n":%t}`, revokes)}
+			if _, err := e.mem.Propose(t.Context(), w); err != nil {
+				t.Error(err)
+			}
+			c.forbids = revokes
+		}}
+		code := 201
+		if revokes {
+			code = 403
+		}
+		w, answer := e.do("POST", path+"/robot/token", http.Header{"Impersonate-User": {"bob"}}, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`)
+		if w.StatusCode != code || strings.Contains(answer, "a-token") == revokes {
+			t.Errorf("%d %s, want %d", w.StatusCode, clip(answer), code)
+		}
+	}
 }

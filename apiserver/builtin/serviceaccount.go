@@ -70,6 +70,10 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 	if account == nil {
 		return objects.Created{}, o.NotFound()
 	}
+	// The state is current now. No log entry says by which rules a token was given.
+	if err := o.StillDecided(); err != nil {
+		return objects.Created{}, err
+	}
 	if r.UID != "" && string(r.UID) != account.UID {
 		return objects.Created{}, tokenConflict(tokenRequestKind.GVK().Group, "TokenRequest", o.Info.Name,
 			"the UID in the token request (%s) does not match the UID of the service account (%s)", r.UID, account.UID)

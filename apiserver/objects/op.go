@@ -46,6 +46,8 @@ type Op struct {
 	Impersonated bool
 	// Requester is the request that the operation is for, nil if there is none.
 	Requester Requester
+	// behalf is the client's operation whose decision this one carries out; nil if there is none.
+	behalf *Op
 	// redecided counts how often a create was decided again because of changed rules.
 	redecided int
 	// nameGenerated: the server has made the name of what is created.
@@ -78,7 +80,8 @@ func (s *Store) System(ctx context.Context, res *kinds.Resource, namespace, name
 }
 
 // Derived is an operation on another object on behalf of this one: as the node itself,
-// and dry if this one is.
+// and dry if this one is. Nothing is decided about it, so its entries name the rules that this
+// one was decided by. If those have changed since, it ends with ErrDecideAgain.
 func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op, error) {
 	res := o.Store.Kinds().Lookup(gvr)
 	if res == nil {
@@ -90,6 +93,9 @@ func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op
 	}
 	other := o.Store.System(o.Context, res, namespace, name, verb)
 	other.Options.DryRun = o.Options.DryRun
+	if other.behalf = o.behalf; other.behalf == nil && o.DecidedAt != 0 {
+		other.behalf = o
+	}
 	return other, nil
 }
 

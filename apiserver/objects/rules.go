@@ -34,7 +34,7 @@ type Requester interface {
 
 // ErrDecideAgain is returned by Create when the rules have changed that it was decided by:
 // nothing was written, the operation was authorized again, and Create wants the object as it
-// was sent once more.
+// was sent once more. So do Creaters, which may have written some of what they do.
 var ErrDecideAgain = errors.New("decide again: rules have changed")
 
 // rules are the bits of what the operation was decided by, without what plugins have consulted.
@@ -54,6 +54,9 @@ func (o *Op) rules() uint32 {
 
 // decided notes in an entry what the operation was decided by.
 func (o *Op) decided(w *proto.Write) {
+	if o.behalf != nil {
+		o = o.behalf
+	}
 	if o.DecidedAt == 0 {
 		return // the node's own: no rules
 	}
@@ -72,6 +75,9 @@ func (r race) Retried() { r.Store.Retried(&r.Kind) }
 
 // RulesStale implements storage.Caller. It looks at the same changes as the state machine does.
 func (r race) RulesStale() bool {
+	if r.behalf != nil {
+		return race{r.behalf}.RulesStale()
+	}
 	if r.DecidedAt == 0 {
 		return false
 	}
@@ -135,12 +141,37 @@ func changedSince(state *mvcc.State, table string, since proto.Revision, counts 
 }
 
 // RulesChanged implements storage.Caller: what is decided from here on is decided as of now.
-func (r race) RulesChanged(context.Context) error {
+func (r race) RulesChanged(ctx context.Context) error {
+	if r.behalf != nil {
+		return r.behalf.over(ctx)
+	}
 	r.DecidedAt = r.Store.Storage.State().Applied()
 	if r.Requester == nil {
 		return nil
 	}
 	return r.Requester.AuthorizeAgain()
+}
+
+// over has the whole of a request begin again that an operation was derived from.
+func (o *Op) over(ctx context.Context) error {
+	if o.redecided++; o.redecided == storage.MaxRulesChanged {
+		return &storage.RulesChangingError{Times: storage.MaxRulesChanged}
+	}
+	if err := (race{o}).RulesChanged(ctx); err != nil {
+		return err
+	}
+	return ErrDecideAgain
+}
+
+// StillDecided returns nil if no rule has changed that the operation was decided by. It is for
+// what is given away without a log entry, after this node was known to be current. Errors:
+// ErrDecideAgain, and what is for the client.
+func (o *Op) StillDecided() error {
+	if !(race{o}).RulesStale() {
+		return nil
+	}
+	o.Store.Retried(&o.Kind)
+	return o.over(o.Context)
 }
 
 // again has Create begin again. cause is what it would return otherwise.

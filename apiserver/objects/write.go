@@ -66,7 +66,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 			}
 			return w, nil
 		})
-		if err = o.overLimit(err); !errors.Is(err, ErrDecideAgain) {
+		if err = o.overLimit(err); o.behalf != nil || !errors.Is(err, ErrDecideAgain) {
 			break
 		}
 	}
