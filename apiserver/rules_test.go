@@ -254,3 +254,28 @@ func TestRulesChangeOfTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestRulesChangeOfMasks: who acts as a service account may do so by roles of its namespace, which
+// need not be that of the object.
+func TestRulesChangeOfMasks(t *testing.T) {
+	c := &ruleChange{}
+	e := newEnv(t, func(cfg *apiserver.Config) {
+		cfg.Authorizer = c
+		cfg.Admission = admission.NewChain([]admission.Named{{Name: "Changing", Plugin: c}}, nil)
+	})
+	for i, x := range []struct {
+		user    string
+		decided int
+	}{{"system:serviceaccount:other:robot", 2}, {"system:serviceaccount:third:robot", 1}, {"other", 1}} {
+		*c = ruleChange{changes: 1, change: func() {
+			w := &proto.Write{Table: "rolebindings.rbac.authorization.k8s.io", Key: "other/b", Op: proto.Op_OP_PUT, Value: fmt.Appendf(nil, `{"n":%d}`, i)}
+			if _, err := e.mem.Propose(t.Context(), w); err != nil {
+				t.Error(err)
+			}
+		}}
+		w, answer := e.do("POST", maps, http.Header{"Impersonate-User": {x.user}}, fmt.Sprintf(`{"metadata":{"name":"as-%d"}}`, i))
+		if w.StatusCode != 201 || c.decided != x.decided {
+			t.Errorf("as %s: %d %s, decided %d times, want %d", x.user, w.StatusCode, clip(answer), c.decided, x.decided)
+		}
+	}
+}

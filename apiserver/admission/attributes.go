@@ -3,10 +3,12 @@ package admission
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,11 +124,44 @@ type Range struct{ Table, Prefix string }
 // write is decided again if one of them changes before it is in the log.
 func (a *Attributes) Consulted(rules Rules) { a.rules |= rules }
 
+// maxRanges is how many parts of tables an entry names. It can have a few more.
+const maxRanges = 192
+
 // ConsultedRange notes a part of another table that the plugin has looked at, such as the
-// parameters of a policy.
+// parameters of a policy. Of too many parts it is all of their table that counts.
 func (a *Attributes) ConsultedRange(r Range) {
-	if !slices.Contains(a.ranges, r) {
-		a.ranges = append(a.ranges, r)
+	if slices.ContainsFunc(a.ranges, func(has Range) bool { return has.Table == r.Table && strings.HasPrefix(r.Prefix, has.Prefix) }) {
+		return
+	}
+	if len(a.ranges) >= maxRanges {
+		r.Prefix = ""
+		a.ranges = slices.DeleteFunc(a.ranges, func(has Range) bool { return has.Table == r.Table })
+	}
+	a.ranges = append(a.ranges, r)
+}
+
+const roleRules = Rules(proto.RuleRoles | proto.RuleClusterRoles | proto.RuleRoleBindings | proto.RuleClusterRoleBindings)
+
+// ConsultedRoles notes that a decision follows from somebody's permissions in a namespace, which
+// is empty for those of the cluster.
+func (a *Attributes) ConsultedRoles(namespace string) {
+	a.Consulted(roleRules)
+	if namespace != "" && namespace != a.GetNamespace() {
+		a.consultedRolesIn(namespace + "/")
+	}
+}
+
+// ConsultedAllRoles is ConsultedRoles for all namespaces.
+func (a *Attributes) ConsultedAllRoles() {
+	a.Consulted(roleRules)
+	a.consultedRolesIn("")
+}
+
+func (a *Attributes) consultedRolesIn(prefix string) {
+	for i := range proto.Rules {
+		if r := &proto.Rules[i]; Rules(r.Bit)&roleRules != 0 && r.Scope == proto.RuleOfNamespace {
+			a.ConsultedRange(Range{r.Table, prefix})
+		}
 	}
 }
 

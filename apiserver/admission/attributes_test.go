@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -224,6 +225,40 @@ func TestForbidden(t *testing.T) {
 		}
 		if again := a.Forbidden(err); again != err {
 			t.Errorf("twice: %v", again)
+		}
+	}
+}
+
+// TestConsultedRanges: an entry has room for what was looked at, however much it was.
+func TestConsultedRanges(t *testing.T) {
+	const roles, bindings = "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io"
+	a := &admission.Attributes{Namespace: "own"}
+	check := func(want ...admission.Range) {
+		t.Helper()
+		rules, ranges := a.Decided()
+		if rules != 0xf || !slices.Equal(ranges, want) {
+			t.Errorf("consulted %b %v, want %v", rules, ranges, want)
+		}
+	}
+	a.ConsultedRoles("")
+	a.ConsultedRoles("own")
+	check()
+	a.ConsultedRoles("other")
+	a.ConsultedRoles("other")
+	a.ConsultedRange(admission.Range{Table: roles, Prefix: "other/role"})
+	a.ConsultedRange(admission.Range{Table: "t", Prefix: "x"})
+	check(admission.Range{Table: roles, Prefix: "other/"}, admission.Range{Table: bindings, Prefix: "other/"}, admission.Range{Table: "t", Prefix: "x"})
+	for i := range 1000 {
+		a.ConsultedRange(admission.Range{Table: "t", Prefix: fmt.Sprint("n", i, "/")})
+	}
+	if _, ranges := a.Decided(); len(ranges) != 3 {
+		t.Errorf("%d parts of tables", len(ranges))
+	}
+	a.ConsultedAllRoles()
+	_, ranges := a.Decided()
+	for _, table := range []string{roles, bindings, "t"} {
+		if !slices.Contains(ranges, admission.Range{Table: table}) {
+			t.Errorf("not all of %s: %v", table, ranges)
 		}
 	}
 }

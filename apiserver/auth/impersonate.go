@@ -75,7 +75,7 @@ func impersonate(ctx context.Context, a Authorizer, u *User, header http.Header)
 		}
 		wanted = append(wanted, x)
 	}
-	if namespace, name, ok := splitServiceAccount(target.Name); ok {
+	if namespace, name, ok := SplitServiceAccount(target.Name); ok {
 		want("serviceaccounts", "", namespace, name)
 		if len(target.Groups) == 0 {
 			target.Groups = ServiceAccountGroups(namespace)
@@ -145,8 +145,8 @@ func impersonates(header http.Header) bool {
 	return false
 }
 
-// splitServiceAccount reads system:serviceaccount:NAMESPACE:NAME.
-func splitServiceAccount(user string) (namespace, name string, ok bool) {
+// SplitServiceAccount reads system:serviceaccount:NAMESPACE:NAME.
+func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, serviceAccountPrefix)
 	if !ok {
 		return "", "", false

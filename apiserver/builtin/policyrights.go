@@ -144,6 +144,7 @@ func bindingRight(o *objects.Op, policies, policy string, ref tree.Object) error
 	if kind != nil {
 		a.APIGroup, a.APIVersion, a.Resource, parsed, resolved = resourceOf(o, kind)
 	}
+	o.Asks(a.Namespace)
 	d, _, err := o.Store.Authorizer.Authorize(o.Context, a)
 	const least = `to determine minimum required permissions and user %v does not have "%v" permission for all groups, versions and resources`
 	switch {

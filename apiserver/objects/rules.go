@@ -52,6 +52,10 @@ func (o *Op) rules() uint32 {
 	return rules
 }
 
+// Asks notes that what is decided follows from permissions in a namespace that may not be the
+// operation's own: see admission.Attributes.ConsultedRoles.
+func (o *Op) Asks(namespace string) { o.attributes.ConsultedRoles(namespace) }
+
 // decided notes in an entry what the operation was decided by.
 func (o *Op) decided(w *proto.Write) {
 	if o.behalf != nil {
@@ -59,6 +63,12 @@ func (o *Op) decided(w *proto.Write) {
 	}
 	if o.DecidedAt == 0 {
 		return // the node's own: no rules
+	}
+	if o.Impersonated {
+		// Who may act as a service account may do so by roles of its namespace.
+		if namespace, _, ok := auth.SplitServiceAccount(o.User.Name); ok {
+			o.attributes.ConsultedRoles(namespace)
+		}
 	}
 	rules, ranges := o.attributes.Decided()
 	w.DecidedAt, w.Rules = uint64(o.DecidedAt), o.rules()|uint32(rules)

@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
 	"apiserver/builtin/service": {direct: noHTTP, reach: noRaft},
 	// What admits sees an object and a user: not the store, and not the request.
-	"apiserver/admission": {ours: []string{"apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission": {ours: []string{"proto", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What plugins read: rows of this node's state, and no way to write them.
 	"apiserver/admission/state":     {ours: []string{"apiserver/kinds", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/lifecycle": {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
@@ -112,7 +112,7 @@ var rooms = map[string]room{
 	"apiserver/admission/serviceaccount": {ours: []string{"proto", "raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What upstream's plugins ask for, on decoded trees: kinds, not requests.
 	"apiserver/admission/upstream": {ours: []string{
-		"apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
+		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
 	}, direct: noHTTP, reach: noRaft},
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{

@@ -95,3 +95,28 @@ func TestParameters(t *testing.T) {
 		t.Errorf("a parameter that has changed: %v", err)
 	}
 }
+
+// TestPermissions: what a policy asks the authorizer counts for the decision, whoever's
+// permissions it asks for, and in which namespace.
+func TestPermissions(t *testing.T) {
+	for _, c := range []struct {
+		expression string
+		rules      admission.Rules
+		ranges     string
+	}{
+		{"true", 0, "[]"},
+		{"authorizer.group('').resource('pods').check('list').allowed()", 0xf, "[]"},
+		{"authorizer.group('').resource('pods').namespace('default').check('list').allowed()", 0xf, "[]"},
+		{"authorizer.serviceAccount('a', 'b').group('').resource('pods').namespace('other').check('list').allowed() || true", 0xf,
+			"[{roles.rbac.authorization.k8s.io other/} {rolebindings.rbac.authorization.k8s.io other/}]"},
+	} {
+		p, a := withPolicies(t, 1, 1, fmt.Sprintf(`"validations":[{"expression":%q}]`, c.expression)), configMap()
+		a.User.Groups = []string{auth.Masters}
+		if err := p.Validate(t.Context(), a); err != nil {
+			t.Errorf("%s: %v", c.expression, err)
+		}
+		if rules, ranges := a.Decided(); rules != c.rules || fmt.Sprint(ranges) != c.ranges {
+			t.Errorf("%s: consulted %b %v, want %b %s", c.expression, rules, ranges, c.rules, c.ranges)
+		}
+	}
+}

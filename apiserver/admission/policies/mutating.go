@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -29,10 +29,10 @@ type (
 
 // Mutating is the plugin MutatingAdmissionPolicy.
 type Mutating struct {
-	cfg        Config
-	source     *mutatingSource
-	params     *params
-	dispatcher generic.Dispatcher[mutatingHook]
+	cfg     Config
+	source  *mutatingSource
+	params  *params
+	matcher *matching.Matcher
 }
 
 var _ admission.Mutator = (*Mutating)(nil)
@@ -50,7 +50,7 @@ func NewMutating(cfg Config, config io.Reader) (*Mutating, error) {
 			binding:  mutating.NewMutatingAdmissionPolicyBindingAccessor,
 			compile:  func(p *v1.MutatingAdmissionPolicy) mutating.PolicyEvaluator { return compileMutating(cfg.Kinds, p) },
 		},
-		dispatcher: mutating.NewDispatcher(upstream.Authorizer(cfg.Authorizer), cfg.matcher(), converters{cfg.Kinds}),
+		matcher: cfg.matcher(),
 	}
 	return p, p.withFiles(config)
 }
@@ -68,7 +68,8 @@ func (p *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
 	}
 	hooks := bind(ctx, p.params, p.source, c, a)
 	m := &mutation{Kinds: p.cfg.Kinds}
-	if err := p.dispatcher.Dispatch(withWarnings(ctx, a), a, m, hooks); err != nil {
+	d := mutating.NewDispatcher(upstream.AuthorizerFor(p.cfg.Authorizer, a), p.matcher, converters{p.cfg.Kinds})
+	if err := d.Dispatch(withWarnings(ctx, a), a, m, hooks); err != nil {
 		return err
 	}
 	if !m.changed {

@@ -24,10 +24,10 @@ type (
 
 // Validating is the plugin ValidatingAdmissionPolicy.
 type Validating struct {
-	cfg        Config
-	source     *validatingSource
-	params     *params
-	dispatcher generic.Dispatcher[validatingHook]
+	cfg     Config
+	source  *validatingSource
+	params  *params
+	matcher generic.PolicyMatcher
 }
 
 var _ admission.Validator = (*Validating)(nil)
@@ -45,7 +45,7 @@ func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
 			binding:  validating.NewValidatingAdmissionPolicyBindingAccessor,
 			compile:  compileValidating,
 		},
-		dispatcher: validating.NewDispatcher(upstream.Authorizer(cfg.Authorizer), generic.NewPolicyMatcher(cfg.matcher())),
+		matcher: generic.NewPolicyMatcher(cfg.matcher()),
 	}
 	return p, p.withFiles(config)
 }
@@ -60,7 +60,8 @@ func (p *Validating) Validate(ctx context.Context, a *admission.Attributes) erro
 		return nil
 	}
 	hooks := bind(ctx, p.params, p.source, c, a)
-	return p.dispatcher.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, hooks)
+	d := validating.NewDispatcher(upstream.AuthorizerFor(p.cfg.Authorizer, a), p.matcher)
+	return d.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, hooks)
 }
 
 // compileValidating compiles the expressions of a policy. What is wrong with one is kept, and

@@ -3,10 +3,21 @@ package upstream
 import (
 	"context"
 
+	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/auth"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
+
+// AuthorizerFor is Authorizer for one decision, which what it answers counts for: a policy may ask
+// about any user in any namespace.
+func AuthorizerFor(of auth.Authorizer, a *admission.Attributes) authorizer.Authorizer {
+	asked := Authorizer(of)
+	return authorizer.AuthorizerFunc(func(ctx context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
+		a.ConsultedRoles(q.GetNamespace())
+		return asked.Authorize(ctx, q)
+	})
+}
 
 // Authorizer is an authorizer of this server as upstream's plugins ask it.
 func Authorizer(of auth.Authorizer) authorizer.Authorizer {

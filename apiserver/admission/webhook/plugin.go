@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
@@ -43,6 +45,8 @@ const group = "admissionregistration.k8s.io"
 type hooks struct {
 	// pending brings upstream's plugin up to date and reports whether there are webhooks.
 	pending func() bool
+	// asks reports whether a match condition of one of them may ask for permissions.
+	asks func() bool
 }
 
 // Handles implements admission.Plugin.
@@ -72,8 +76,10 @@ func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
 	}
 	const resource = "mutatingwebhookconfigurations"
 	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
-	s := sourceOf(cfg, resource, all.List)
-	return &Mutating{hooks{s.update}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+	s := sourceOf(cfg, resource, all.List, func(c *registration.MutatingWebhookConfiguration) bool {
+		return slices.ContainsFunc(c.Webhooks, func(w registration.MutatingWebhook) bool { return ask(w.MatchConditions) })
+	})
+	return &Mutating{hooks{s.update, s.asks.Load}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
 }
 
 // NewValidating is NewMutating for a Validating.
@@ -84,15 +90,30 @@ func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
 	}
 	const resource = "validatingwebhookconfigurations"
 	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
-	s := sourceOf(cfg, resource, all.List)
-	return &Validating{hooks{s.update}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+	s := sourceOf(cfg, resource, all.List, func(c *registration.ValidatingWebhookConfiguration) bool {
+		return slices.ContainsFunc(c.Webhooks, func(w registration.ValidatingWebhook) bool { return ask(w.MatchConditions) })
+	})
+	return &Validating{hooks{s.update, s.asks.Load}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
 }
 
 // sourceOf are the configurations of a resource.
-func sourceOf[P metav1.Object](cfg Config, resource string, list func() []P) *source[P] {
+func sourceOf[P metav1.Object](cfg Config, resource string, list func() []P, asking func(P) bool) *source[P] {
 	return &source[P]{
-		list: list, suspensions: cfg.Suspensions,
+		list: list, asking: asking, suspensions: cfg.Suspensions,
 		suspended: func(p P) bool { return cfg.Suspended(resource, p.GetName()) },
+	}
+}
+
+// ask reports whether one of these conditions may ask for permissions, of anybody in any namespace:
+// upstream's plugin does not say for which decision it asks the authorizer.
+func ask(conditions []registration.MatchCondition) bool {
+	return slices.ContainsFunc(conditions, func(c registration.MatchCondition) bool { return strings.Contains(c.Expression, "authorizer") })
+}
+
+// consult notes what conditions may have asked.
+func (h *hooks) consult(a *admission.Attributes) {
+	if h.asks() {
+		a.ConsultedAllRoles()
 	}
 }
 
@@ -112,11 +133,13 @@ func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.Initializati
 
 // Admit implements admission.Mutator.
 func (m *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
+	m.consult(a)
 	return m.plugin.Admit(withWarnings(ctx, a), of(a), a.Interfaces)
 }
 
 // Validate implements admission.Validator.
 func (v *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
+	v.consult(a)
 	return v.plugin.Validate(withWarnings(ctx, a), of(a), a.Interfaces)
 }
 

@@ -18,6 +18,9 @@ type source[P metav1.Object] struct {
 	// suspended says which configurations are not asked at the moment, if there are suspensions.
 	suspended   func(P) bool
 	suspensions func() int
+	// asking says which configurations may ask for permissions, asks whether any of those told does.
+	asking func(P) bool
+	asks   atomic.Bool
 
 	mu sync.Mutex // of those that bring it up to date
 	// listed is what the lister shows, told what the handlers know of. They differ while the
@@ -48,6 +51,7 @@ func (s *source[P]) renew() bool {
 	}
 	s.listed.Store(&now)
 	s.tell(before, now)
+	s.asks.Store(slices.ContainsFunc(now, s.asking))
 	s.told.Store(&now)
 	return len(now) > 0
 }
