@@ -29,7 +29,14 @@ type namespaces struct {
 	state *state.State
 
 	mu   sync.Mutex
-	kept map[*mvcc.Version]*corev1.Namespace // emptied when full
+	kept map[string]keptNamespace // by name; emptied when full
+}
+
+// keptNamespace is what a version has of the library's. There is one of each namespace: old
+// versions must not stay in memory because they were once looked at.
+type keptNamespace struct {
+	version *mvcc.Version
+	labels  *corev1.Namespace
 }
 
 // GetNamespace implements the library's NamespaceGetter.
@@ -40,14 +47,14 @@ func (s *namespaces) GetNamespace(_ context.Context, name string) (*corev1.Names
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if had := s.kept[v]; had != nil {
-		return had, nil
+	if had := s.kept[name]; had.version == v {
+		return had.labels, nil
 	}
 	if s.kept == nil || len(s.kept) >= maxKept {
-		s.kept = make(map[*mvcc.Version]*corev1.Namespace)
+		s.kept = make(map[string]keptNamespace)
 	}
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: policyLabels(v)}}
-	s.kept[v] = made
+	s.kept[name] = keptNamespace{v, made}
 	return made, nil
 }
 

@@ -74,13 +74,20 @@ var (
 	accountsGR = schema.GroupResource{Resource: "serviceaccounts"}
 )
 
+// decodedAccount is what a version was decoded to. There is one of each account: old versions
+// must not stay in memory because they were once looked at.
+type decodedAccount struct {
+	version *mvcc.Version
+	account *account
+}
+
 // accounts finds service accounts in this node's state.
 type accounts struct {
 	state   *state.State
 	confirm func(context.Context) error
 
 	mu      sync.Mutex
-	decoded map[*mvcc.Version]*account // emptied when full
+	decoded map[string]decodedAccount // by the key in the table; emptied when full
 }
 
 // get returns an account. It waits for the account default. Errors: errMissing, confirm's and
@@ -127,10 +134,10 @@ func (s *accounts) here(namespace, name string) (*account, error) {
 		return nil, nil
 	}
 	s.mu.Lock()
-	had := s.decoded[v]
+	had := s.decoded[v.Key]
 	s.mu.Unlock()
-	if had != nil {
-		return had, nil
+	if had.version == v {
+		return had.account, nil
 	}
 	made := &account{}
 	if err := json.Unmarshal(v.Value, made); err != nil {
@@ -139,8 +146,8 @@ func (s *accounts) here(namespace, name string) (*account, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.decoded == nil || len(s.decoded) >= maxDecoded {
-		s.decoded = make(map[*mvcc.Version]*account)
+		s.decoded = make(map[string]decodedAccount)
 	}
-	s.decoded[v] = made
+	s.decoded[v.Key] = decodedAccount{v, made}
 	return made, nil
 }
