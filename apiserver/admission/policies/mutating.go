@@ -41,7 +41,7 @@ var _ admission.Mutator = (*Mutating)(nil)
 // nil if there is none. Errors: it cannot be used, or one of the files that it names.
 func NewMutating(cfg Config, config io.Reader) (*Mutating, error) {
 	p := &Mutating{
-		cfg: cfg, params: &params{Config: cfg},
+		cfg: cfg, params: newParams(cfg),
 		source: &mutatingSource{
 			kinds:    cfg.Kinds,
 			policies: suspension.Filter(cfg.Suspensions, "mutatingadmissionpolicies", state.All[v1.MutatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicies"}, cfg.Log).List),

@@ -3,8 +3,10 @@ package policies
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -27,14 +29,25 @@ import (
 // few times as much.
 const maxParamBytes = 8 << 20
 
-// params read the objects that bindings refer to. What is decoded is kept by its version, and
-// shared by all decisions. Safe for concurrent use.
+// manyParamBytes is what a decision may decode beside others. More than that has a turn.
+const manyParamBytes = 1 << 20
+
+// params read the objects that bindings refer to. What is decoded is shared by all decisions
+// by its version: as long as it is kept, and as long as one of them uses it. Without the latter
+// each of many decisions at a time would hold a copy of parameters that are more than is kept,
+// which those decide who may write what a selector of a binding finds. Safe for concurrent use.
 type params struct {
 	Config
+	turn chan struct{} // holds one while a decision decodes many parameters
 
 	mu    sync.Mutex
 	kept  map[paramKey]*unstructured.Unstructured
 	bytes int
+	used  map[paramKey]weak.Pointer[unstructured.Unstructured]
+}
+
+func newParams(cfg Config) *params {
+	return &params{Config: cfg, turn: make(chan struct{}, 1), used: map[paramKey]weak.Pointer[unstructured.Unstructured]{}}
 }
 
 // paramKey is a version in the form of a resource.
@@ -155,18 +168,19 @@ func (r *paramReader) read(prefix string, match func(*mvcc.Version) bool) ([]run
 	return r.decode(page.Versions)
 }
 
+// decode returns versions as objects. Errors: those of Decode, and the context's.
 func (r *paramReader) decode(versions []*mvcc.Version) ([]runtime.Object, error) {
 	out := make([]runtime.Object, len(versions))
-	var missing []*mvcc.Version
-	r.mu.Lock()
-	for i, v := range versions {
-		if kept := r.kept[paramKey{v, r.res}]; kept != nil {
-			out[i] = kept
-		} else {
-			missing = append(missing, v)
+	missing, bytes := r.find(versions, out)
+	if bytes > manyParamBytes {
+		select {
+		case r.turn <- struct{}{}:
+			defer func() { <-r.turn }()
+		case <-r.ctx.Done():
+			return nil, errors.NewTimeoutError(fmt.Sprintf("read parameters of policies: %v", r.ctx.Err()), 0)
 		}
+		missing, _ = r.find(versions, out) // the one before may have decoded them
 	}
-	r.mu.Unlock()
 	if len(missing) == 0 {
 		return out, nil
 	}
@@ -182,15 +196,53 @@ func (r *paramReader) decode(versions []*mvcc.Version) ([]runtime.Object, error)
 		}
 		u := &unstructured.Unstructured{Object: made[0]}
 		made = made[1:]
-		r.keep(versions[i], u)
+		r.share(paramKey{versions[i], r.res}, u)
 		out[i] = u
 	}
 	return out, nil
 }
 
+// find fills in what is decoded already. It returns the others, and how many bytes they have.
+func (r *paramReader) find(versions []*mvcc.Version, out []runtime.Object) (missing []*mvcc.Version, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, v := range versions {
+		key := paramKey{v, r.res}
+		u := r.kept[key]
+		if u == nil {
+			u = r.used[key].Value()
+		}
+		if u != nil {
+			out[i] = u
+			continue
+		}
+		missing, bytes = append(missing, v), bytes+len(v.Value)
+	}
+	return missing, bytes
+}
+
+// share is called with the lock.
+func (r *paramReader) share(key paramKey, u *unstructured.Unstructured) {
+	r.used[key] = weak.Make(u)
+	goruntime.AddCleanup(u, r.unused, key)
+	r.keep(key.version, u)
+}
+
+// unused forgets what no decision uses any more.
+func (p *params) unused(key paramKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used[key].Value() == nil {
+		delete(p.used, key)
+	}
+}
+
 // keep is called with the lock.
 func (r *paramReader) keep(v *mvcc.Version, u *unstructured.Unstructured) {
 	size := len(v.Value) + len(v.Key) + 256
+	if size > maxParamBytes {
+		return
+	}
 	if r.params.kept == nil || r.params.bytes+size > maxParamBytes {
 		r.params.kept, r.params.bytes = map[paramKey]*unstructured.Unstructured{}, 0
 	}

@@ -36,7 +36,7 @@ var _ admission.Validator = (*Validating)(nil)
 // nil if there is none. Errors: it cannot be used, or one of the files that it names.
 func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
 	p := &Validating{
-		cfg: cfg, params: &params{Config: cfg},
+		cfg: cfg, params: newParams(cfg),
 		source: &validatingSource{
 			kinds:    cfg.Kinds,
 			policies: suspension.Filter(cfg.Suspensions, "validatingadmissionpolicies", state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log).List),
