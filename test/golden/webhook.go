@@ -67,6 +67,7 @@ type webhooks struct {
 // call is a request to a webhook.
 type call struct {
 	about string // by which calls are sorted: those of validating webhooks come at once
+	old   string // and by this next: the name of what is there, as many deletes may come at once
 	seen  any    // what is recorded of it
 }
 
@@ -124,7 +125,7 @@ func (w *webhooks) forget() {
 func (w *webhooks) asked() []any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	slices.SortStableFunc(w.calls, func(a, b call) int { return cmp.Compare(a.about, b.about) })
+	slices.SortStableFunc(w.calls, func(a, b call) int { return cmp.Or(cmp.Compare(a.about, b.about), cmp.Compare(a.old, b.old)) })
 	var all []any
 	for _, c := range w.calls {
 		all = append(all, c.seen)
@@ -200,13 +201,21 @@ func (w *webhooks) note(name string, whole bool, request map[string]any) {
 	if request["dryRun"] == true {
 		about += " dryRun"
 	}
-	c := call{about: about, seen: about}
+	c := call{about: about, old: nameOf(request["oldObject"]), seen: about}
 	if whole {
 		c.seen = map[string]any{"webhook": name, "request": normalize(request)}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, c)
+}
+
+// nameOf is the name of an object, and empty if there is none.
+func nameOf(object any) string {
+	o, _ := object.(map[string]any)
+	meta, _ := o["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	return name
 }
 
 // resourceOf is the resource and the subresource that a webhook is asked about.
