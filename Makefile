@@ -103,7 +103,7 @@ test-deps:
 # memory run one after the other, with nothing else beside them; of the others the longest
 # begin. All run the one program that `build` has built.
 SUBJECTS := $(addprefix ./test/,kubectl reads access commands members writes conformance golden clientgo)
-MEASURED := $(addprefix ./test/,definitions faults hostile rules watches)
+MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.

@@ -221,6 +221,7 @@ var rooms = map[string]room{
 	"test/faults":      {},
 	"test/golden":      {},
 	"test/hostile":     {},
+	"test/quotas":      {},
 	"test/rules":       {},
 	"test/kubectl":     {},
 	"test/members":     {},
