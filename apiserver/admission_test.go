@@ -42,6 +42,9 @@ func (p *plugin) Admit(_ context.Context, a *admission.Attributes) error {
 	}
 	labels := tree.Clone(meta["labels"])
 	labels["admitted"] = string(a.Operation)
+	if a.Name == "ending" {
+		meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = "2026-11-22T12:00:00Z", int64(0)
+	}
 	if a.Name == "spoilt" {
 		labels["admitted"] = "not a label!"
 	}
@@ -72,6 +75,8 @@ func TestAdmission(t *testing.T) {
 		asked, answer      string
 	}{
 		{"POST", maps, `{"metadata":{"name":"a"}}`, nil, 201, "CREATE configmaps//a admin dry=false old=false; final CREATE configmaps//a admin dry=false old=false", `"admitted":"CREATE"`},
+		{"POST", maps, `{"metadata":{"name":"ending"}}`, nil, 201, "CREATE configmaps//ending admin dry=false old=false; final CREATE configmaps//ending admin dry=false old=false", `"creationTimestamp":"`},
+		{"DELETE", maps + "/ending", "", nil, 200, "DELETE configmaps//ending admin dry=false old=true; final DELETE configmaps//ending admin dry=false old=true", `"status":"Success"`},
 		{"POST", maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, nil, 201, "CREATE configmaps//b admin dry=true old=false; final CREATE configmaps//b admin dry=true old=false", `"admitted":"CREATE"`},
 		{"PUT", one, `{"metadata":{"name":"a"},"data":{"k":"v"}}`, nil, 200, "UPDATE configmaps//a admin dry=false old=true; final UPDATE configmaps//a admin dry=false old=true", `"admitted":"UPDATE"`},
 		{"PATCH", one, `{"data":{"k":"w"}}`, merge, 200, "UPDATE configmaps//a admin dry=false old=true; final UPDATE configmaps//a admin dry=false old=true", `"admitted":"UPDATE"`},
@@ -89,7 +94,7 @@ func TestAdmission(t *testing.T) {
 		{"DELETE", one, "", nil, 200, "DELETE configmaps//a admin dry=false old=true; final DELETE configmaps//a admin dry=false old=true", ""},
 	} {
 		w, answer := e.do(r.method, r.path, r.header, r.body)
-		if w.StatusCode != r.code || !strings.Contains(answer, r.answer) {
+		if w.StatusCode != r.code || !strings.Contains(answer, r.answer) || strings.Contains(answer, "deletionTimestamp") {
 			t.Errorf("%s %s: %d %s, want %d and %s", r.method, r.path, w.StatusCode, clip(answer), r.code, r.answer)
 		}
 		p.mu.Lock()

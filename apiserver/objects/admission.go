@@ -87,7 +87,7 @@ func (o *Op) mutate(chain admission.Interface, a *admission.Attributes, obj, old
 
 // generatedFields are those of the metadata of an object that is created which the server
 // fills in: plugins do not see them, as in upstream, where they are filled in later.
-var generatedFields = [...]string{"uid", "creationTimestamp", "generation", "name"}
+var generatedFields = [...]string{"uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "name"}
 
 // hideGenerated takes out what was generated. A name counts if it is.
 func (o *Op) hideGenerated(a *admission.Attributes) (given [len(generatedFields)]any) {
