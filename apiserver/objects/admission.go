@@ -165,12 +165,12 @@ func (o *Op) afterAdmit(h *Strategy, model *schema.Model, obj, old, oldMeta tree
 	if err := tree.MatchNamespace(meta, o.Resource.Namespaced, o.Info.ObjectNamespace); err != nil {
 		return err
 	}
-	if o.attributes.Replaced() {
+	o.withoutStrangeParts(obj, old)
+	if o.attributes.Replaced() { // defaults come last: a Pod's status has one
 		if err := o.defaults(h, model, obj, old); err != nil {
 			return err
 		}
 	}
-	o.withoutStrangeParts(obj, old)
 	if old != nil {
 		tree.PrepareUpdate(meta, oldMeta)
 		if now := tree.Text(meta, "resourceVersion"); now != sent {
