@@ -216,7 +216,9 @@ func TestAdmissionWebhookFailures(t *testing.T) {
 		{"absent", answer(func(review, _ map[string]any) { delete(review, "response") }), `received invalid webhook response: webhook response was absent`},
 		{"kind", answer(func(review, _ map[string]any) { review["kind"] = "Pod" }), `failed to call webhook`},
 		{"nonsense", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") }, `failed to call webhook`},
-		{"status", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of order", 503) }, `failed to call webhook: the server is currently unable to handle the request`},
+		{"status", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		}, `failed to call webhook: the server is currently unable to handle the request`},
 		{"truncated", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			fmt.Fprint(w, `{"kind":`)

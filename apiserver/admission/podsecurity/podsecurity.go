@@ -128,6 +128,7 @@ func (p *Plugin) Validate(ctx context.Context, a *admission.Attributes) error {
 
 // refusal is a Forbidden, with what the library says about it.
 func refusal(a *admission.Attributes, answer *admissionv1.AdmissionResponse) error {
+	//lint:ignore ST1005 the words are upstream's
 	err := upstream.NewForbidden(a, errors.New("Not allowed by PodSecurity"))
 	var status *apierrors.StatusError
 	if answer.Result == nil || !errors.As(err, &status) {
