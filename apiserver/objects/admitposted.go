@@ -61,6 +61,9 @@ func (o *Op) askTyped(chain admission.Interface, operation admission.Operation, 
 		return err
 	}
 	a.Object = obj
+	if a.Name == "" { // as of any other create, though nothing is stored under it
+		a.Name = tree.Text(a.Meta(), "name")
+	}
 	if err := chain.Admit(o.Context, a); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package objects
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,13 +11,22 @@ import (
 )
 
 // DeleteListed deletes objects of the collection that the operation is for, side by side. That
-// some are gone already is no error; the first other one ends it.
+// some are gone already is no error; the first other one ends it. What is told of any of them
+// besides is told of all.
 func (o *Op) DeleteListed(versions []*mvcc.Version, options *metav1.DeleteOptions) error {
+	var mu sync.Mutex // of the warnings
 	return Each(versions, func(v *mvcc.Version) error {
-		if err := o.deleteListed(v, options); !apierrors.IsNotFound(err) {
-			return err
+		one := o.Listed(SplitKey(o.Resource, v.Key))
+		err := one.deleteListed(v, options)
+		if len(one.warnings.lines) > 0 {
+			mu.Lock()
+			o.warnings.merge(&one.warnings)
+			mu.Unlock()
 		}
-		return nil
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
 	})
 }
 
@@ -30,6 +40,6 @@ func (o *Op) deleteListed(v *mvcc.Version, options *metav1.DeleteOptions) (err e
 			err = fmt.Errorf("delete %s: panic", v.Key)
 		}
 	}()
-	_, _, err = o.Listed(SplitKey(o.Resource, v.Key)).Delete(options)
+	_, _, err = o.Delete(options)
 	return err
 }

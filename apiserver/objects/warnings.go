@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -56,6 +57,17 @@ func (w *warnings) add(texts []string) {
 		}
 		w.runes += n
 		w.lines = append(w.lines, line)
+	}
+}
+
+// merge adds the warnings of another operation for the same client.
+func (w *warnings) merge(from *warnings) {
+	for _, line := range from.lines {
+		n := utf8.RuneCountInString(line)
+		if slices.Contains(w.lines, line) || w.runes+n > maxWarnings {
+			continue
+		}
+		w.lines, w.runes = append(w.lines, line), w.runes+n
 	}
 }
 
