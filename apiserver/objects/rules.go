@@ -115,7 +115,7 @@ func (r race) RulesStale() bool {
 			return true
 		}
 	}
-	return false
+	return r.usageStale()
 }
 
 // changedSince reports whether a key of a table that counts has changed since a revision, or

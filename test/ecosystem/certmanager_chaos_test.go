@@ -110,7 +110,7 @@ func (m *certManager) fails(t *testing.T, name string, breaks, mends func(*testi
 		if err := createIssuer(t.Context(), issuers(t, node), fmt.Sprintf("%s-closed-%d", name, i), true); err == nil || !closed.MatchString(err.Error()) {
 			t.Errorf("%s: %v, want %s", node.Name, err, closed)
 		}
-		if got := names(t, node, true)[fmt.Sprintf("%s-closed-%d", name, i)]; got {
+		if got := storedNames(t, node, true)[fmt.Sprintf("%s-closed-%d", name, i)]; got {
 			t.Errorf("%s: what was refused is there", node.Name)
 		}
 		// What the webhook is not asked for goes on.
@@ -212,10 +212,10 @@ func (m *certManager) storm(t *testing.T, name string, times int, happens func(*
 		t.Errorf("wrongly decided: %q", wrong)
 	}
 	for _, node := range m.c.Nodes() {
-		if bad := names(t, node, false); len(bad) > 0 {
+		if bad := storedNames(t, node, false); len(bad) > 0 {
 			t.Errorf("%s has what was to be refused: %v", node.Name, bad)
 		}
-		there := names(t, node, true)
+		there := storedNames(t, node, true)
 		for object := range acknowledged {
 			if !there[object] {
 				t.Errorf("%s has lost %s", node.Name, object)

@@ -223,8 +223,8 @@ func createIssuer(ctx context.Context, client dynamic.ResourceInterface, name st
 	return err
 }
 
-// names are the Issuers on a node that are good, or are not.
-func names(t *testing.T, n *cluster.Node, good bool) map[string]bool {
+// storedNames are the Issuers on a node that are good, or are not.
+func storedNames(t *testing.T, n *cluster.Node, good bool) map[string]bool {
 	t.Helper()
 	list, err := issuers(t, n).List(t.Context(), metav1.ListOptions{LabelSelector: fmt.Sprintf("good=%v", good)})
 	noError(t, err)
