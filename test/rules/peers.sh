@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+pids=
+trap 'kill -9 $pids 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM
 port=${PORT:-26100}
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ca -keyout "$dir/ca.key" -out "$dir/ca.crt" 2>/dev/null
@@ -19,6 +20,7 @@ openssl genrsa -out "$dir/sa.key" 2048 2>/dev/null
 bin/etcd --data-dir="$dir/etcd" --log-level=error --listen-client-urls=http://127.0.0.1:$port --advertise-client-urls=http://127.0.0.1:$port \
 	--listen-peer-urls=http://127.0.0.1:$((port + 1)) --initial-advertise-peer-urls=http://127.0.0.1:$((port + 1)) \
 	--initial-cluster=default=http://127.0.0.1:$((port + 1)) >"$dir/etcd.log" 2>&1 &
+pids=$!
 servers=
 for i in 2 3 4; do
 	p=$((port + i))
@@ -26,6 +28,7 @@ for i in 2 3 4; do
 		--tls-cert-file="$dir/server.crt" --tls-private-key-file="$dir/server.key" --client-ca-file="$dir/ca.crt" --authorization-mode=RBAC \
 		--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-signing-key-file="$dir/sa.key" \
 		--service-account-key-file="$dir/sa.key" --service-cluster-ip-range=10.0.0.0/24 --cert-dir="$dir/certs" >"$dir/kube-apiserver-$i.log" 2>&1 &
+	pids="$pids $!"
 	servers=$servers${servers:+,}https://127.0.0.1:$p
 done
 for url in $(echo "$servers" | tr , ' '); do
