@@ -30,6 +30,7 @@ func TestSource(t *testing.T) {
 	var now []*config
 	suspended := ""
 	s := &source[*config]{
+		asking:      func(*config) bool { return false },
 		list:        func() []*config { return now },
 		suspended:   func(c *config) bool { return c.Name == suspended },
 		suspensions: func() int { return len(suspended) },
