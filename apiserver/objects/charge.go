@@ -67,5 +67,5 @@ func (o *Op) overLimit(err error) error {
 // usageStale reports whether what a plugin has refused may have become possible: what others
 // use changes by every write. Once this node is known to be current, what it sees is true.
 func (o *Op) usageStale() bool {
-	return o.attributes.Limited() && !o.confirmed && o.Store.Storage.State().Applied() > o.DecidedAt
+	return o.refusedByPlugin && o.attributes.Limited() && !o.confirmed && o.Store.Storage.State().Applied() > o.DecidedAt
 }
