@@ -80,8 +80,9 @@ func (d *decider) step(s *seat) {
 	takes := time.Duration(d.rng.Int64N(int64(60 * time.Millisecond)))
 	key := fmt.Sprint("sim/", d.rng.IntN(20))
 	var done history.Decision // by the node, which may outlive the client's patience
+	begun := op               // op is changed below, when the node may still be at it
 	err := s.ask(ctx, func(ctx context.Context, n *node) {
-		done = op
+		done = begun
 		table := decidedTable
 		if d.changes {
 			table, key = r.table, ruleKey
