@@ -216,8 +216,11 @@ func appendTreeProtobuf(b []byte, f Format, obj map[string]any) ([]byte, error) 
 // retryAfterSeconds. If Accept cannot be met, JSON is sent all the same, indented.
 func WriteStatus(w http.ResponseWriter, r *http.Request, s *metav1.Status) {
 	code := int(s.Code)
-	if code == 0 {
+	switch {
+	case code == 0:
 		code = http.StatusOK
+	case code < http.StatusOK || code > 999:
+		code = http.StatusInternalServerError // a webhook's word; net/http panics at it
 	}
 	f, err := Negotiate(r, nil, ShapeOther)
 	if err != nil {

@@ -412,6 +412,14 @@ func TestWriteStatus(t *testing.T) {
 			t.Errorf("%q: %d %v %q, want %q", row.accept, w.Code, w.Header(), w.Body, row.want)
 		}
 	}
+	// A webhook chooses the code of its refusal, and net/http panics at what is none.
+	for code, want := range map[int32]int{0: 200, 200: 200, 422: 422, 999: 999, -1: 500, 99: 500, 101: 500, 1000: 500, 99999: 500} {
+		w := httptest.NewRecorder()
+		WriteStatus(w, request("/"), &metav1.Status{Status: metav1.StatusFailure, Code: code})
+		if w.Code != want {
+			t.Errorf("code %d is sent as %d, want %d", code, w.Code, want)
+		}
+	}
 }
 
 func TestTreesKeepWhatTheySay(t *testing.T) {
