@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// A version carries what its object uses (Strategy.Usage), whoever writes it, and a quota's
+// A version carries what its object uses (Strategy.Usage), for every writer, and a quota's
 // the limits that it sets. The state machine adds up, at the place of the entry in the log: no
 // two nodes can give away the same remainder, and a deletion gives back by being applied. A
 // plugin decides before that, on what this node sees, and words the refusal; without it

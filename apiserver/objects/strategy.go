@@ -44,7 +44,7 @@ type Strategy struct {
 	Held func(obj tree.Object) []ClaimKey
 
 	// Usage is what an object uses of what quotas bound, as of now, and Limits are what a quota
-	// bounds; nil is nothing. They are part of the version that is written, whoever writes it,
+	// bounds; nil is nothing. They are part of the version that is written, for every writer,
 	// and pure; obj is as it is stored.
 	Usage  func(obj tree.Object, now time.Time) *proto.Usage
 	Limits func(obj tree.Object) []*proto.Limit

@@ -18,7 +18,7 @@ import (
 )
 
 // Creates that rules of the cluster decide on. Each kind of rule has a namespace of its own
-// and looks at nothing else, so that the rows before and after are not dearer.
+// and looks at nothing else, so that the rows before and after cost no more.
 
 const (
 	rulesPath = "/apis/admissionregistration.k8s.io/v1/"

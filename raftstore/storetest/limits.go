@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// A namespace never uses more than its limit, whoever writes at the same time; what is
+// A namespace never uses more than its limit, however many write at the same time; what is
 // deleted is given back, and readers see what is used.
 func limits(t *testing.T, e *env) {
 	namespace := unique()

@@ -96,8 +96,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestPermissions: what a policy asks the authorizer counts for the decision, whoever's
-// permissions it asks for, and in which namespace.
+// TestPermissions: what a policy asks the authorizer counts for the decision, for every
+// user that it asks about, and in every namespace.
 func TestPermissions(t *testing.T) {
 	for _, c := range []struct {
 		expression string

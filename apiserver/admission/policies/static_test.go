@@ -54,7 +54,7 @@ func TestStatic(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
 		t.Helper()
-		// A rename: whoever reads it reads all of it.
+		// A rename, so that a reader never sees half a file.
 		tmp := filepath.Join(t.TempDir(), "p")
 		if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
