@@ -213,50 +213,12 @@ func (i *interfaces) ConvertFieldLabel(_ apischema.GroupVersionKind, label, valu
 	return label, value, nil
 }
 
-// equivalentKey is what other versions of a subresource are kept under, with the resource.
-type equivalentKey struct{ sub string }
-
-// EquivalentResourcesFor returns the resources that show the same objects in other versions, and
-// gvr itself.
+// EquivalentResourcesFor implements runtime.EquivalentResourceMapper.
 func (i *interfaces) EquivalentResourcesFor(gvr apischema.GroupVersionResource, sub string) []apischema.GroupVersionResource {
-	all := i.Store.Kinds()
-	res := all.Lookup(gvr)
-	if res == nil {
-		return nil
-	}
-	if made, ok := res.Memo().Load(equivalentKey{sub}); ok {
-		return made.([]apischema.GroupVersionResource)
-	}
-	var out []apischema.GroupVersionResource
-	for _, v := range versionsOf(res, all) {
-		if sub == "" || v.Subresource(sub) != nil {
-			out = append(out, v.GVR())
-		}
-	}
-	res.Memo().Store(equivalentKey{sub}, out)
-	return out
+	return i.Store.Kinds().EquivalentResources(gvr, sub)
 }
 
-// KindFor is the kind of what a resource or a subresource is sent as; empty if it is not served.
+// KindFor implements runtime.EquivalentResourceMapper.
 func (i *interfaces) KindFor(gvr apischema.GroupVersionResource, sub string) apischema.GroupVersionKind {
-	res := i.Store.Kinds().Lookup(gvr)
-	if res == nil {
-		return apischema.GroupVersionKind{}
-	}
-	gvk := res.GVK()
-	if sub == "" {
-		return gvk
-	}
-	s := res.Subresource(sub)
-	switch {
-	case s == nil:
-		return apischema.GroupVersionKind{}
-	case sub == "scale":
-		return scaleKind.GVK()
-	case s.Kind != "" && s.Version != "":
-		return apischema.GroupVersionKind{Group: s.Group, Version: s.Version, Kind: s.Kind}
-	case s.Kind != "":
-		gvk.Kind = s.Kind
-	}
-	return gvk
+	return i.Store.Kinds().KindFor(gvr, sub)
 }

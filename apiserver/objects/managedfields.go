@@ -32,7 +32,7 @@ func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) 
 	cfg := fieldmanager.Config{
 		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: f.convertAmong(res, all),
 	}
-	for _, v := range versionsOf(res, all) {
+	for _, v := range all.VersionsOf(res) {
 		version := fieldmanager.Version{GVK: v.GVK(), Model: v.Model}
 		if own := crd.Of(v); own != nil {
 			if version.Schema, err = own.Schema(false); err != nil {
@@ -57,21 +57,10 @@ func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) 
 	return kept.(*fieldmanager.Manager), nil
 }
 
-// versionsOf returns all versions of a resource, itself first.
-func versionsOf(res *kinds.Resource, all *kinds.Registry) []*kinds.Resource {
-	out := []*kinds.Resource{res}
-	for _, x := range all.All() {
-		if x != res && !x.Virtual && x.Table() == res.Table() {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
 // convertAmong converts objects of res to its other versions and back.
 func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert {
 	byVersion := map[apischema.GroupVersion]*kinds.Resource{}
-	for _, v := range versionsOf(res, all) {
+	for _, v := range all.VersionsOf(res) {
 		byVersion[v.GroupVersion()] = v
 	}
 	return func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {

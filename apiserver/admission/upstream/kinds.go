@@ -45,44 +45,14 @@ func (k *Kinds) Resource(gvk apischema.GroupVersionKind) *kinds.Resource {
 // Registry returns what is served now.
 func (k *Kinds) Registry() *kinds.Registry { return k.now() }
 
-// EquivalentResourcesFor returns the versions of a resource that have the subresource: all that
-// are stored in its table.
-func (k *Kinds) EquivalentResourcesFor(resource apischema.GroupVersionResource, subresource string) (out []apischema.GroupVersionResource) {
-	registry := k.now()
-	of := registry.Lookup(resource)
-	if of == nil || of.Virtual {
-		return []apischema.GroupVersionResource{resource}
-	}
-	for _, r := range registry.All() {
-		if !r.Virtual && r.Table() == of.Table() && (subresource == "" || r.Subresource(subresource) != nil) {
-			out = append(out, r.GVR())
-		}
-	}
-	return out
+// EquivalentResourcesFor implements runtime.EquivalentResourceMapper.
+func (k *Kinds) EquivalentResourcesFor(resource apischema.GroupVersionResource, subresource string) []apischema.GroupVersionResource {
+	return k.now().EquivalentResources(resource, subresource)
 }
 
-// KindFor returns the kind of a resource's bodies, or of its subresource's; the zero kind if
-// there is none.
+// KindFor implements runtime.EquivalentResourceMapper.
 func (k *Kinds) KindFor(resource apischema.GroupVersionResource, subresource string) apischema.GroupVersionKind {
-	r := k.now().Lookup(resource)
-	switch {
-	case r == nil:
-		return apischema.GroupVersionKind{}
-	case subresource == "":
-		return r.GVK()
-	}
-	s := r.Subresource(subresource)
-	if s == nil {
-		return apischema.GroupVersionKind{}
-	}
-	gvk := r.GVK()
-	if s.Kind != "" {
-		gvk.Kind = s.Kind
-	}
-	if s.Version != "" {
-		gvk.Group, gvk.Version = s.Group, s.Version
-	}
-	return gvk
+	return k.now().KindFor(resource, subresource)
 }
 
 // ModelOf returns the model of a kind, also of one that only subresources have. Errors: the
