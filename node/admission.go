@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/membership"
@@ -122,6 +123,11 @@ func (n *Node) suspendable(resource, name string) (string, error) {
 			if v, err := t.Get(name, state.Applied()); err == nil && v != nil {
 				found = append(found, kind)
 			}
+		}
+	}
+	for _, list := range n.fromFiles {
+		if len(found) == 0 && slices.ContainsFunc(list(), func(r static.Rule) bool { return r.Configuration == name }) {
+			return "", fmt.Errorf("%w: %.80q is from a file of each node, which the API cannot suspend: move the file out of its directory", membership.ErrRefused, name)
 		}
 	}
 	switch len(found) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/raftstore/mvcc"
 
@@ -28,7 +29,9 @@ type AdmissionRule struct {
 	Resource      string `json:"resource"` // one of suspension.Kinds
 	Configuration string `json:"configuration"`
 	// Webhook is its name in the configuration; empty for policies.
-	Webhook        string `json:"webhook,omitempty"`
+	Webhook string `json:"webhook,omitempty"`
+	// File says that it is from a file of this node.
+	File           bool   `json:"file,omitempty"`
 	FailurePolicy  string `json:"failurePolicy"`
 	TimeoutSeconds int32  `json:"timeoutSeconds,omitempty"`
 	// Calls are evaluations of a policy. Failures are calls without an answer, or with one that
@@ -61,6 +64,14 @@ func (n *Node) admissionReport() (AdmissionReport, error) {
 			out.Rules = append(out.Rules, rulesOf(resource, v)...)
 		}
 	}
+	for _, list := range n.fromFiles {
+		for _, r := range list() {
+			out.Rules = append(out.Rules, AdmissionRule{
+				Resource: r.Resource, Configuration: r.Configuration, Webhook: r.Webhook, File: true,
+				FailurePolicy: r.FailurePolicy, TimeoutSeconds: r.TimeoutSeconds,
+			})
+		}
+	}
 	seen, err := readAdmissionMetrics()
 	if err != nil {
 		return out, err
@@ -69,7 +80,7 @@ func (n *Node) admissionReport() (AdmissionReport, error) {
 		r := &out.Rules[i]
 		seen.fill(r)
 		for _, s := range out.Suspensions {
-			if s.Resource == r.Resource && s.Name == r.Configuration {
+			if !r.File && s.Resource == r.Resource && s.Name == r.Configuration {
 				r.SuspendedUntil = &s.Until
 			}
 		}
@@ -93,18 +104,12 @@ func rulesOf(resource string, v *mvcc.Version) []AdmissionRule {
 	if json.Unmarshal(v.Value, &obj) != nil {
 		return []AdmissionRule{{Resource: resource, Configuration: v.Key, FailurePolicy: "cannot be read"}}
 	}
-	policy := func(p *admissionv1.FailurePolicyType) string {
-		if p == nil {
-			return string(admissionv1.Fail)
-		}
-		return string(*p)
-	}
 	if strings.HasSuffix(resource, "policies") {
-		return []AdmissionRule{{Resource: resource, Configuration: v.Key, FailurePolicy: policy(obj.Spec.FailurePolicy)}}
+		return []AdmissionRule{{Resource: resource, Configuration: v.Key, FailurePolicy: static.FailurePolicy(obj.Spec.FailurePolicy)}}
 	}
 	var out []AdmissionRule
 	for _, w := range obj.Webhooks {
-		r := AdmissionRule{Resource: resource, Configuration: v.Key, Webhook: w.Name, FailurePolicy: policy(w.FailurePolicy)}
+		r := AdmissionRule{Resource: resource, Configuration: v.Key, Webhook: w.Name, FailurePolicy: static.FailurePolicy(w.FailurePolicy)}
 		if w.TimeoutSeconds != nil {
 			r.TimeoutSeconds = *w.TimeoutSeconds
 		}

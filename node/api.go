@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission/plugins"
-	"github.com/quorate/quorate/apiserver/admission/policies"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/auth/token"
@@ -103,9 +103,10 @@ func (n *Node) serveAPI(context.Context) error {
 		Decode: func(ctx context.Context, res *kinds.Resource, versions []*mvcc.Version) ([]tree.Object, error) {
 			return n.api.Objects().DecodeAll(ctx, res, versions)
 		},
-		Static: policies.Static{
-			Enabled: n.features.Enabled(features.ManifestBasedAdmissionControlConfig), Check: builtin.CheckPolicy, Server: n.cfg.Name,
-			Run: func(follow func(context.Context)) { n.followers = append(n.followers, follow) },
+		Static: static.Files{
+			Enabled: n.features.Enabled(features.ManifestBasedAdmissionControlConfig), Check: builtin.CheckAdmission, Server: n.cfg.Name,
+			Run:    func(follow func(context.Context)) { n.followers = append(n.followers, follow) },
+			Listed: func(rules func() []static.Rule) { n.fromFiles = append(n.fromFiles, rules) },
 		},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/builtin/service"
@@ -58,6 +59,7 @@ type Node struct {
 	kinds       *kinds.Registry
 	features    *features.Gates
 	followers   []func(context.Context) // of files that admission is configured by
+	fromFiles   []func() []static.Rule  // what they say now, for each plugin
 	audit       *audit.Log
 	peers       *peer.Host
 	rpc         *peer.Transport

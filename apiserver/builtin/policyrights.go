@@ -25,14 +25,7 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 				return validateBoth(validatePolicyStatus)(obj, old), nil
 			}
 			errs := check(obj, old)
-			if reserved := strings.HasSuffix(o.Info.Name, manifest.StaticConfigSuffix); reserved {
-				const text = "names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API"
-				if static && old == nil {
-					errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), o.Info.Name, fmt.Sprintf(text, manifest.StaticConfigSuffix)))
-				} else {
-					o.Warn([]string{"metadata.name: " + fmt.Sprintf(text, manifest.StaticConfigSuffix)})
-				}
-			}
+			errs = append(errs, reservedName(o, old, static)...)
 			if len(errs) == 0 && o.Client && !o.User.InGroup(auth.Masters) {
 				if err := may(o, obj, old); err != nil {
 					errs = append(errs, err)
@@ -49,11 +42,28 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 	}
 }
 
-// CheckPolicy validates a policy or a binding that is complete, as a create does; who writes it
-// does not matter.
-func CheckPolicy(resource string, obj tree.Object) field.ErrorList {
+// reservedName refuses to create what is called as if it came from a file, or warns of it: static
+// says whether rules may come from files.
+func reservedName(o *objects.Op, old tree.Object, static bool) field.ErrorList {
+	if !strings.HasSuffix(o.Info.Name, manifest.StaticConfigSuffix) {
+		return nil
+	}
+	text := fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", manifest.StaticConfigSuffix)
+	path := field.NewPath("metadata", "name")
+	if static && old == nil {
+		return field.ErrorList{field.Invalid(path, o.Info.Name, text)}
+	}
+	o.Warn([]string{path.String() + ": " + text})
+	return nil
+}
+
+// CheckAdmission validates a policy, a binding or a webhook configuration that is complete, as a
+// create does; who writes it does not matter. model is what the model says of it.
+func CheckAdmission(resource string, obj tree.Object, model field.ErrorList) field.ErrorList {
 	errs := tree.ValidateMeta(tree.As(obj["metadata"]), tree.NameSubdomain)
 	switch resource {
+	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
+		return append(append(errs, model...), validateWebhooks(obj, nil)...)
 	case "validatingadmissionpolicies":
 		return append(errs, validateBoth(validateValidatingPolicy)(obj, nil)...)
 	case "mutatingadmissionpolicies":

@@ -49,8 +49,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"serviceaccounts":        serviceAccountStrategy(cfg),
 		"services":               serviceStrategy(cfg),
 
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   &webhookStrategy,
-		"validatingwebhookconfigurations.admissionregistration.k8s.io": &webhookStrategy,
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   webhookStrategy(cfg.StaticAdmission),
+		"validatingwebhookconfigurations.admissionregistration.k8s.io": webhookStrategy(cfg.StaticAdmission),
 
 		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 

@@ -15,8 +15,13 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 )
 
-// webhookStrategy is that of both kinds of webhook configurations.
-var webhookStrategy = objects.Strategy{Validate: validateWebhooks}
+// webhookStrategy is that of both kinds of webhook configurations. static: names with the suffix
+// of what comes from files cannot be written; otherwise they are warned of.
+func webhookStrategy(static bool) *objects.Strategy {
+	return &objects.Strategy{Validate: validateWebhooks, ValidateWith: func(o *objects.Op, _, old tree.Object) (field.ErrorList, error) {
+		return reservedName(o, old, static), nil
+	}}
+}
 
 // reviewVersions are the versions of AdmissionReview that a server of this API speaks.
 var reviewVersions = []string{"v1", "v1beta1"}

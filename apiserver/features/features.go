@@ -19,7 +19,8 @@ const (
 	// ComponentFlagz and ComponentStatusz serve /flagz and /statusz.
 	ComponentFlagz   featuregate.Feature = "ComponentFlagz"
 	ComponentStatusz featuregate.Feature = "ComponentStatusz"
-	// ManifestBasedAdmissionControlConfig lets admission policies come from files.
+	// ManifestBasedAdmissionControlConfig lets admission policies and webhooks come
+	// from files.
 	ManifestBasedAdmissionControlConfig featuregate.Feature = "ManifestBasedAdmissionControlConfig"
 	// OpenAPIEnums publishes the values that a field may have.
 	OpenAPIEnums featuregate.Feature = "OpenAPIEnums"

@@ -114,9 +114,11 @@ var rooms = map[string]room{
 	"apiserver/admission/upstream": {ours: []string{
 		"apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/crd", "apiserver/kinds", "apiserver/schema", "apiserver/tree", "raftstore/mvcc",
 	}, direct: noHTTP, reach: noRaft},
+	// What files say is read once more by upstream's libraries, and follows from nothing of the cluster.
+	"apiserver/admission/static": {ours: []string{"apiserver/admission/upstream", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Policies and their parameters are rows of this node's state, and objects are trees.
 	"apiserver/admission/policies": {ours: []string{
-		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
+		"apiserver/admission", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/suspension", "apiserver/admission/upstream", "apiserver/auth", "apiserver/crd",
 		"apiserver/fieldmanager", "apiserver/kinds", "apiserver/tree", "raftstore/mvcc", "raftstore/view",
 	}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaulttolerationseconds":   plugin(),
@@ -154,7 +156,7 @@ var rooms = map[string]room{
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
-	"apiserver/admission/webhook": {ours: []string{"apiserver/admission", "apiserver/admission/state", "apiserver/admission/upstream", "apiserver/auth", "apiserver/tree"}, reach: noRaft},
+	"apiserver/admission/webhook": {ours: []string{"apiserver/admission", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/auth", "apiserver/tree"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
 	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/auth"
@@ -54,8 +55,8 @@ type Config struct {
 	Kinds   func() *kinds.Registry
 	Convert upstream.Convert
 	Decode  policies.Decode
-	// Static is how policies come from files.
-	Static   policies.Static
+	// Static is how policies and webhooks come from files.
+	Static   static.Files
 	Observer admission.Observer // may be nil
 	// Loaded is told what New has made. Nil: nothing is.
 	Loaded func(Loaded)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/auth"
@@ -33,7 +34,7 @@ type Config struct {
 	// Suspensions are what is not asked at the moment; nil: nothing is suspended.
 	Suspensions *suspension.View
 	// Static is how policies come from files.
-	Static Static
+	Static static.Files
 	Log    *slog.Logger
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/policies"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/raftstore/memstore"
@@ -45,7 +46,7 @@ func TestStatic(t *testing.T) {
 	running := 0
 	start := func(dir string, enabled bool) (*policies.Validating, error) {
 		cfg := config(t, store, auth.Default())
-		cfg.Static = policies.Static{Enabled: enabled, Check: builtin.CheckPolicy, Server: "n1", Run: func(follow func(context.Context)) {
+		cfg.Static = static.Files{Enabled: enabled, Check: builtin.CheckAdmission, Server: "n1", Run: func(follow func(context.Context)) {
 			running++
 			go func() { defer close(ended); follow(ctx) }()
 		}}

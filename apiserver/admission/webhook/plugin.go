@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/state"
+	"github.com/quorate/quorate/apiserver/admission/static"
 	upstreams "github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/auth"
 	registration "k8s.io/api/admissionregistration/v1"
@@ -28,6 +29,9 @@ type Config struct {
 	// State is this node's state.
 	State      *state.State
 	Namespaces *upstreams.Namespaces
+	Kinds      *upstreams.Kinds
+	// Static is how webhooks come from files.
+	Static static.Files
 	// Resolve returns the address, host:port, of a Service of the cluster.
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
 	// Suspended reports whether a configuration is not asked at the moment, by its resource and
@@ -39,20 +43,28 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-const group = "admissionregistration.k8s.io"
+const (
+	group              = "admissionregistration.k8s.io"
+	mutatingResource   = "mutatingwebhookconfigurations"
+	validatingResource = "validatingwebhookconfigurations"
+)
 
 // hooks is what the two plugins have in common.
 type hooks struct {
-	// pending brings upstream's plugin up to date and reports whether there are webhooks.
+	// pending brings upstream's plugin up to date and reports whether there are webhooks in the
+	// API.
 	pending func() bool
 	// asks reports whether a match condition of one of them may ask for permissions.
 	asks func() bool
+	// files are the webhooks of files, nil if there are none.
+	files *fromFiles
 }
 
 // Handles implements admission.Plugin.
 func (h *hooks) Handles(a *admission.Attributes) bool {
-	// Upstream exempts the configurations themselves, lest one could not be mended.
-	return a.Resource.Group != group && h.pending()
+	// Upstream exempts the configurations themselves, lest one could not be mended; not from
+	// webhooks of files, which can be.
+	return a.Resource.Group != group && h.pending() || h.files.any()
 }
 
 // Mutating is MutatingAdmissionWebhook.
@@ -70,30 +82,38 @@ type Validating struct {
 // NewMutating returns a Mutating. file is its part of the admission configuration, nil if there
 // is none. Errors: the file cannot be read or used.
 func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
+	file, dir, err := staticDir(&cfg.Static, file)
+	if err != nil {
+		return nil, err
+	}
 	p, err := mutating.NewMutatingWebhook(file)
 	if err != nil {
 		return nil, err
 	}
-	const resource = "mutatingwebhookconfigurations"
-	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
-	s := sourceOf(cfg, resource, all.List, func(c *registration.MutatingWebhookConfiguration) bool {
+	files := follow(cfg, p.Webhook, mutatingResource, dir, mutatingFiles)
+	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: mutatingResource}, cfg.Log)
+	s := sourceOf(cfg, mutatingResource, all.List, func(c *registration.MutatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(c.Webhooks, func(w registration.MutatingWebhook) bool { return ask(w.MatchConditions) })
 	})
-	return &Mutating{hooks{s.update, s.asks.Load}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+	return &Mutating{hooks{s.update, s.asks.Load, files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
 }
 
 // NewValidating is NewMutating for a Validating.
 func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
+	file, dir, err := staticDir(&cfg.Static, file)
+	if err != nil {
+		return nil, err
+	}
 	p, err := validating.NewValidatingAdmissionWebhook(file)
 	if err != nil {
 		return nil, err
 	}
-	const resource = "validatingwebhookconfigurations"
-	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: resource}, cfg.Log)
-	s := sourceOf(cfg, resource, all.List, func(c *registration.ValidatingWebhookConfiguration) bool {
+	files := follow(cfg, p.Webhook, validatingResource, dir, validatingFiles)
+	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: validatingResource}, cfg.Log)
+	s := sourceOf(cfg, validatingResource, all.List, func(c *registration.ValidatingWebhookConfiguration) bool {
 		return slices.ContainsFunc(c.Webhooks, func(w registration.ValidatingWebhook) bool { return ask(w.MatchConditions) })
 	})
-	return &Validating{hooks{s.update, s.asks.Load}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+	return &Validating{hooks{s.update, s.asks.Load, files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
 }
 
 // sourceOf are the configurations of a resource.
@@ -112,7 +132,7 @@ func ask(conditions []registration.MatchCondition) bool {
 
 // consult notes what conditions may have asked.
 func (h *hooks) consult(a *admission.Attributes) {
-	if h.asks() {
+	if h.asks() || h.files.asks() {
 		a.ConsultedAllRoles()
 	}
 }
