@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var jobStrategy = objects.Strategy{Prepare: generateSelector, Validate: validateJob}
+var jobStrategy = objects.Strategy{Prepare: generateSelector, Validate: validateJob, Warnings: warningsForJobAt("spec")}
 
 // Labels that tie pods to their Job; the names without a prefix are the older ones.
 const (

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var claimStrategy = objects.Strategy{Validate: validateClaim, Usage: usageOf(quota.VolumeClaims)}
+var claimStrategy = objects.Strategy{Validate: validateClaim, Warnings: warningsOf(warningsForClaim), Usage: usageOf(quota.VolumeClaims)}
 
 // validateClaim refuses a claim that shrinks to what it has, or below: volumes do not shrink. A
 // claim whose growth has failed may ask for less than it asked for, and still for more than it has.

@@ -11,14 +11,26 @@ import (
 )
 
 var podStrategy = objects.Strategy{
+	Complete: completePod,
 	Prepare:  preparePod,
 	Validate: validatePod,
+	Warnings: warningsForNewPod,
 	Usage:    usageOf(quota.Pods),
 	Parts:    map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{
 		"binding":  createBinding,
 		"eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1"),
 	},
+}
+
+// completePod makes a second of a negative grace period: so have all versions read it.
+func completePod(_ *objects.Op, obj, _ tree.Object) error {
+	if n, _ := tree.Int(tree.Field(obj, "spec", "terminationGracePeriodSeconds")); n < 0 {
+		spec := tree.Clone(obj["spec"])
+		spec["terminationGracePeriodSeconds"] = int64(1)
+		obj["spec"] = spec
+	}
+	return nil
 }
 
 const mutablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"

@@ -8,9 +8,10 @@ import (
 
 // Kinds with a pod template. Jobs have more rules, see job.go.
 var (
-	podTemplateStrategy = objects.Strategy{Validate: validateTemplateAt("template")}
-	workloadStrategy    = objects.Strategy{Validate: validateTemplateAt("spec", "template")}
-	cronJobStrategy     = objects.Strategy{Validate: validateTemplateAt("spec", "jobTemplate", "spec", "template")}
+	podTemplateStrategy = objects.Strategy{Validate: validateTemplateAt("template"), Warnings: warningsForTemplateAt("template")}
+	workloadStrategy    = objects.Strategy{Validate: validateTemplateAt("spec", "template"), Warnings: withHostname(warningsForTemplate)}
+	daemonSetStrategy   = objects.Strategy{Validate: validateTemplateAt("spec", "template"), Warnings: warningsForDaemonSet}
+	cronJobStrategy     = objects.Strategy{Validate: validateTemplateAt("spec", "jobTemplate", "spec", "template"), Warnings: warningsForCronJob}
 )
 
 // validateTemplateAt checks the pod template at a path of field names as a pod is checked that

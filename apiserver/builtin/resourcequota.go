@@ -22,7 +22,7 @@ import (
 
 var (
 	resourceClaimStrategy = objects.Strategy{Usage: usageOf(quota.ResourceClaims)}
-	resourceQuotaStrategy = objects.Strategy{ValidateWith: validateResourceQuota, Limits: quotaLimits}
+	resourceQuotaStrategy = objects.Strategy{ValidateWith: validateResourceQuota, ValidatesAll: true, Warnings: warningsForQuota, Limits: quotaLimits}
 )
 
 // usageOf is what objects of a resource use of what quotas bound.
@@ -193,7 +193,7 @@ func validateQuotaScopes(spec tree.Object, path *field.Path) (errs field.ErrorLi
 			errs = append(errs, field.Invalid(at, scopes, why))
 		}
 	}
-	for s := range setOf(scopes) {
+	for _, s := range scopes {
 		if scopeResources[s] == nil {
 			refuse(1, "unsupported scope")
 		}

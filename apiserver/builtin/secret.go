@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var secretStrategy = objects.Strategy{Complete: mergeStringData, Validate: validateSecret}
+var secretStrategy = objects.Strategy{Complete: mergeStringData, Validate: validateSecret, Warnings: warningsOf(warningsForSecret)}
 
 // mergeStringData moves a Secret's stringData, which is there for writing only,
 // into data, before anybody owns its fields: a manager that writes stringData owns data. A

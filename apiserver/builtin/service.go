@@ -43,7 +43,7 @@ type serviceRanges struct {
 
 func serviceStrategy(cfg Config) *objects.Strategy {
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
-	return &objects.Strategy{Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
+	return &objects.Strategy{Warnings: warningsOf(warningsForService), Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
 }
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {

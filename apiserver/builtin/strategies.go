@@ -40,7 +40,9 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"events":                 &eventStrategy,
 		"limitranges":            &limitRangeStrategy,
 		"namespaces":             &namespaceStrategy,
+		"nodes":                  {Warnings: warningsOf(warningsForNode)},
 		"persistentvolumeclaims": &claimStrategy,
+		"persistentvolumes":      {Warnings: warningsOf(warningsForVolume)},
 		"pods":                   &podStrategy,
 		"podtemplates":           &podTemplateStrategy,
 		"replicationcontrollers": &workloadStrategy,
@@ -54,9 +56,10 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 
-		"daemonsets.apps":  &workloadStrategy,
-		"deployments.apps": &workloadStrategy,
-		"replicasets.apps": &workloadStrategy,
+		"daemonsets.apps":   &daemonSetStrategy,
+		"deployments.apps":  &workloadStrategy,
+		"replicasets.apps":  &workloadStrategy,
+		"statefulsets.apps": &statefulSetStrategy,
 
 		"selfsubjectreviews.authentication.k8s.io": {Post: objects.CreaterOf(nil, ask.myself)},
 		"tokenreviews.authentication.k8s.io":       {Post: objects.CreaterOf(nil, ask.token)},
@@ -74,6 +77,14 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
 
 		"events.events.k8s.io": &eventV1Strategy,
+
+		"ingresses.networking.k8s.io":       {Warnings: warningsForIngress},
+		"networkpolicies.networking.k8s.io": {Warnings: warningsOf(warningsForNetworkPolicy)},
+
+		"runtimeclasses.node.k8s.io": {Warnings: warningsOf(warningsForRuntimeClass)},
+
+		"csistoragecapacities.storage.k8s.io": {Warnings: warningsOf(warningsForStorageCapacity)},
+		"storageclasses.storage.k8s.io":       {Warnings: warningsOf(warningsForStorageClass)},
 
 		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
 

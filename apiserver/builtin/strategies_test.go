@@ -26,6 +26,7 @@ import (
 //	old {...}       the stored object; without it, a create
 //	new {...}       the object that is written
 //	! text          one error, whole, with \n for a new line; none: the object is valid
+//	~ text          one warning of a valid object, whole
 //	> {...}         the object after Prepare, where it matters
 func TestTables(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -46,7 +47,7 @@ func TestTables(t *testing.T) {
 
 func runCase(t *testing.T, body string) {
 	var old, obj, prepared tree.Object
-	var want []string
+	var want, warned []string
 	var resource string
 	for _, line := range strings.Split(body, "\n") {
 		word, rest, _ := strings.Cut(line, " ")
@@ -59,6 +60,8 @@ func runCase(t *testing.T, body string) {
 			obj = treeOf(t, rest)
 		case "!":
 			want = append(want, rest)
+		case "~":
+			warned = append(warned, rest)
 		case ">":
 			prepared = treeOf(t, rest)
 		case "", "#":
@@ -77,7 +80,17 @@ func runCase(t *testing.T, body string) {
 		t.Errorf("prepared: %s\nwant: %s", bytesOf(t, obj), bytesOf(t, prepared))
 	}
 	var got []string
-	for _, validate := range [...]func(obj, old tree.Object) field.ErrorList{r.Validate, r.ValidateClients} {
+	with := func(obj, old tree.Object) field.ErrorList { return nil }
+	if r.ValidatesAll {
+		with = func(obj, old tree.Object) field.ErrorList {
+			errs, err := r.ValidateWith(nil, obj, old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return errs
+		}
+	}
+	for _, validate := range [...]func(obj, old tree.Object) field.ErrorList{r.Validate, r.ValidateClients, with} {
 		if validate == nil {
 			continue
 		}
@@ -87,6 +100,15 @@ func runCase(t *testing.T, body string) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+	if len(got) > 0 || r.Warnings == nil {
+		return
+	}
+	if obj["metadata"] == nil {
+		obj["metadata"] = tree.Object{"name": "a"}
+	}
+	if told := r.Warnings(obj, old); !slices.Equal(told, warned) {
+		t.Errorf("warned of  %s\nwant %s", strings.Join(told, "\n     "), strings.Join(warned, "\n     "))
 	}
 }
 

@@ -89,7 +89,13 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 			return err
 		}
 	}
-	return o.Invalid(o.Info.Name, errs)
+	if err := o.Invalid(o.Info.Name, errs); err != nil {
+		return err
+	}
+	if h.Warnings != nil && o.Client && o.whole() {
+		o.Warn(h.Warnings(obj, old))
+	}
+	return nil
 }
 
 // metaErrors is what is wrong with an object's metadata, before the server adds its own.
@@ -149,7 +155,7 @@ func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, er
 	if old != nil {
 		errs = append(errs, immutableErrors(o.Resource, obj, old)...)
 	}
-	whole := o.Subresource == nil || o.Subresource.Name == "scale"
+	whole := o.whole()
 	if whole && h.Validate != nil {
 		errs = append(errs, newErrors(h.Validate(obj, old), errs)...)
 	}
@@ -165,6 +171,9 @@ func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, er
 	}
 	return errs, nil
 }
+
+// whole reports whether the object itself is written, or its scale.
+func (o *Op) whole() bool { return o.Subresource == nil || o.Subresource.Name == "scale" }
 
 // newErrors returns the errors that are not among others. A body may have ten thousands of each.
 func newErrors(errs, others field.ErrorList) field.ErrorList {

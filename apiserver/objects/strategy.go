@@ -37,6 +37,10 @@ type Strategy struct {
 	// says all, and the model nothing.
 	ValidateWith func(o *Op, obj, old tree.Object) (field.ErrorList, error)
 	ValidatesAll bool
+	// Warnings are what is told the client of a valid object besides the answer: what is
+	// deprecated, or probably not meant (upstream's WarningsOnCreate and WarningsOnUpdate).
+	// Writes of the object itself and of its scale come by. Only clients are told.
+	Warnings func(obj, old tree.Object) []string
 	// Allocate completes a valid object with what only one object of the cluster may
 	// have. errs are for the client.
 	Allocate func(o *Op, obj, old tree.Object) (errs field.ErrorList, err error)

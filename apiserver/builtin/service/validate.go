@@ -34,9 +34,9 @@ func Validate(s, old *corev1.ServiceSpec) field.ErrorList {
 	}
 	errs = append(errs, validateAffinity(s)...)
 	errs = append(errs, validateAddresses(s, old)...)
-	errs = append(errs, validateExternalIPs(s)...)
+	errs = append(errs, validateExternalIPs(s, old)...)
 	errs = append(errs, duplicatePorts(s)...)
-	errs = append(errs, validateBalancer(s)...)
+	errs = append(errs, validateBalancer(s, old)...)
 	return append(errs, validateTraffic(s)...)
 }
 
@@ -226,10 +226,16 @@ func unchangedFamilies(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-func validateExternalIPs(s *corev1.ServiceSpec) (errs field.ErrorList) {
+// validateExternalIPs, as validateBalancer, lets addresses through that are not in their
+// canonical form: that is a warning. One that is there already is not refused.
+func validateExternalIPs(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
+	var known []string
+	if old != nil {
+		known = old.ExternalIPs
+	}
 	for i, text := range s.ExternalIPs {
 		path := specPath.Child("externalIPs").Index(i)
-		if bad := validation.IsValidIP(path, text); len(bad) > 0 {
+		if bad := validation.IsValidIPForLegacyField(path, text, true, known); len(bad) > 0 {
 			errs = append(errs, bad...)
 			continue
 		}
@@ -249,7 +255,13 @@ func validateExternalIPs(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-func validateBalancer(s *corev1.ServiceSpec) (errs field.ErrorList) {
+func validateBalancer(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
+	var known []string
+	if old != nil {
+		for _, text := range old.LoadBalancerSourceRanges {
+			known = append(known, strings.TrimSpace(text))
+		}
+	}
 	const only = "may only be used when `type` is 'LoadBalancer'"
 	balanced := s.Type == corev1.ServiceTypeLoadBalancer
 	if len(s.LoadBalancerSourceRanges) > 0 {
@@ -258,7 +270,7 @@ func validateBalancer(s *corev1.ServiceSpec) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(path, only))
 		}
 		for i, text := range s.LoadBalancerSourceRanges {
-			errs = append(errs, validation.IsValidCIDR(path.Index(i), strings.TrimSpace(text))...)
+			errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), strings.TrimSpace(text), true, known)...)
 		}
 	}
 	if s.AllocateLoadBalancerNodePorts != nil && !balanced {
