@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -82,7 +83,14 @@ func (d *discoveredPeers) add(p *proto.Member) ([]*proto.Member, error) {
 	if d.closed {
 		return nil, nil
 	}
-	if old := d.set[p.PeerAddress]; old == nil || old.NodeId != p.NodeId {
+	old := d.set[p.PeerAddress]
+	switch {
+	case old != nil && old.NodeId == p.NodeId && old.FeatureVersion != p.FeatureVersion:
+		// Another release runs there now, or the file was read, which does not have it. No
+		// promise is about that, and the file need not be written.
+		d.set = maps.Clone(d.set)
+		d.set[p.PeerAddress] = p
+	case old == nil || old.NodeId != p.NodeId:
 		if old == nil && len(d.set) >= maxDiscoveredPeers {
 			return nil, fmt.Errorf("bootstrap: %d nodes know each other; no more are taken", len(d.set))
 		}

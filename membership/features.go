@@ -3,11 +3,30 @@ package membership
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // supports is the feature version in a message. Releases that do not tell support the
 // first.
 func supports(told uint32) uint32 { return max(told, 1) }
+
+// firstFeature is the newest feature version that all servers support, as they have told this
+// node when it met them; 0 if it has not met one of them.
+func firstFeature(servers []Server, met []*proto.Member) uint32 {
+	var lowest uint32
+	for _, s := range servers {
+		at := slices.IndexFunc(met, func(p *proto.Member) bool { return p.NodeId == string(s.ID) })
+		if at < 0 {
+			return 0
+		}
+		if told := supports(met[at].FeatureVersion); lowest == 0 || told < lowest {
+			lowest = told
+		}
+	}
+	return lowest
+}
 
 // raiseFeatures has, while this node leads, the cluster speak the newest feature version
 // that all members support. It costs two look-ups when that is so already.

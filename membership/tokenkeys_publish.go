@@ -22,7 +22,8 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 		return
 	}
 	var reason, same string
-	for tick := min(placeEvery, m.opt.Tick); sleep(ctx, tick, nil) == nil; {
+	// Requests for tokens wait for the key: at first it is tried often.
+	for tick := firstTick; sleep(ctx, tick, nil) == nil; tick = min(2*tick, placeEvery, m.opt.Tick) {
 		err := m.publishTokenKeyOnce(ctx)
 		switch {
 		case err == nil:

@@ -11,9 +11,18 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// firstFeature is what a new cluster speaks, whatever its nodes support: the first
-// leader knows nothing of the others. It is raised when all have said what they support.
+// firstFeature is what a new cluster speaks whose first leader does not know what the others
+// support. It is raised when all have said it.
 const firstFeature = 1
+
+// featureOfNew is what a cluster speaks that this node begins.
+func (s *Store) featureOfNew() uint32 {
+	known := uint32(0)
+	if s.cfg.FirstFeature != nil {
+		known = s.cfg.FirstFeature()
+	}
+	return max(min(known, s.cfg.TestHooks.Supports), firstFeature)
+}
 
 // Features returns the feature version that the cluster speaks, as far as this node's
 // state knows, and the one that this node supports.

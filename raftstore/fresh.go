@@ -95,9 +95,6 @@ func (s *Store) refresher() {
 			if !busy && now.Sub(last) < refreshIdle {
 				continue
 			}
-			if s.leader.ready() {
-				s.proposeClusterID() // in case that the id was not known when this node became leader
-			}
 			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
 			began := time.Now()
 			if index, err := s.readIndexOnce(ctx); err == nil {

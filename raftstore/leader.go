@@ -52,7 +52,9 @@ var ErrTransferStuck = errors.New("an interrupted leadership transfer blocks all
 // lead follows raft's word on this node's leadership. A new leader commits a
 // NewTerm entry before it serves anything: only then does its commit index cover
 // everything that earlier leaders have acknowledged, and only then is there an
-// index of its own term that the state machines see.
+// index of its own term that the state machines see. The first leader of a cluster
+// commits its id and feature version too: a write before that would be one of the
+// first version, which carries neither rules nor limits.
 func (s *Store) lead(notify <-chan bool) {
 	for {
 		select {
@@ -93,7 +95,9 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 		err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 		switch {
 		case err == nil && s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term:
-			s.proposeClusterID()
+			if !s.nameCluster(term, notify) {
+				continue
+			}
 			s.leader.term.Store(term)
 			s.leader.notify()
 			s.cfg.Logger.Info("this node leads", "term", term)
@@ -127,19 +131,27 @@ func (s *Store) pauseAsLeader(notify <-chan bool) {
 	}
 }
 
-// proposeClusterID writes the cluster's id into the state of a fresh cluster.
-func (s *Store) proposeClusterID() {
-	id := s.Cluster()
-	if id == "" || s.hub.State().Mark().Cluster != "" {
-		return
+// nameCluster returns when the state has the cluster's id, true if this node still leads in
+// the term then. A node whose first configuration came by the log does not know the id before
+// package membership has seen that configuration.
+func (s *Store) nameCluster(term uint64, notify <-chan bool) bool {
+	for s.hub.State().Mark().Cluster == "" {
+		if s.ctx.Err() != nil || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
+			return false
+		}
+		if id := s.Cluster(); id != "" {
+			frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: s.featureOfNew()})
+			if err == nil {
+				err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
+			}
+			if err == nil {
+				continue
+			}
+			s.cfg.Logger.Warn("cannot write the cluster's id, retrying", "cluster", id, "err", err)
+		}
+		s.pauseAsLeader(notify)
 	}
-	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})
-	if err == nil {
-		err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
-	}
-	if err != nil {
-		s.cfg.Logger.Warn("cannot write the cluster's id, retrying", "cluster", id, "err", err)
-	}
+	return s.raft.State() == raft.Leader && s.raft.CurrentTerm() == term
 }
 
 // observe tells waiting proposals when raft learns of another leader.

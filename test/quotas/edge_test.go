@@ -263,7 +263,6 @@ func TestQuotaEdge(t *testing.T) {
 	})
 	first.Must(t, http.StatusCreated, "POST", in+"/resourcequotas", plain, fmt.Sprintf(
 		`{"metadata":{"name":"edge"},"spec":{"hard":{"pods":"%d","requests.cpu":"%dm","count/configmaps":"%d"}}}`, limit.Pods, limit.CPU, limit.ConfigMaps))
-	e.settled() // before the cluster speaks of limits a quota has none
 	for round := range 2 * rounds {
 		stop := make(chan struct{})
 		var looking, writing sync.WaitGroup
