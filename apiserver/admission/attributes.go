@@ -56,7 +56,7 @@ type Attributes struct {
 	annotations map[string]string
 	rules       Rules
 	ranges      []Range
-	limited     bool
+	limiter     Limiter
 	reinvoked   reinvocation
 	replaced    bool                      // Object is another one than it was
 	object, old unstructured.Unstructured // Object and Old, as upstream's plugins want them
@@ -68,7 +68,7 @@ func (a *Attributes) Reset() {
 	a.Namespace, a.Name, a.User, a.DryRun = "", "", nil, false
 	a.FieldManager, a.FieldValidation, a.DeleteOptions = "", "", nil
 	a.Object, a.Old, a.Interfaces, a.Told, a.replaced = nil, nil, nil, nil, false
-	a.annotations, a.rules, a.ranges, a.limited, a.reinvoked = nil, 0, a.ranges[:0], false, reinvocation{}
+	a.annotations, a.rules, a.ranges, a.limiter, a.reinvoked = nil, 0, a.ranges[:0], nil, reinvocation{}
 	a.object.Object, a.old.Object = nil, nil
 }
 
@@ -166,11 +166,20 @@ func (a *Attributes) consultedRolesIn(prefix string) {
 }
 
 // Limit has the state machine refuse the write if a quota would be exceeded when it is applied,
-// whatever this node sees now.
-func (a *Attributes) Limit() { a.limited = true }
+// whatever this node sees now. by words what the client is told then.
+func (a *Attributes) Limit(by Limiter) { a.limiter = by }
+
+// Limiter words the refusals of the state machine.
+type Limiter interface {
+	// Exceeded is the answer to a write that would have exceeded a quota when it was applied.
+	Exceeded(a *Attributes, e *proto.Exceeded) error
+}
 
 // Limited reports whether a plugin has called Limit.
-func (a *Attributes) Limited() bool { return a.limited }
+func (a *Attributes) Limited() bool { return a.limiter != nil }
+
+// Exceeded is the refusal of a write for which Limit was called.
+func (a *Attributes) Exceeded(e *proto.Exceeded) error { return a.limiter.Exceeded(a, e) }
 
 // Decided returns what the plugins have consulted.
 func (a *Attributes) Decided() (Rules, []Range) { return a.rules, a.ranges }

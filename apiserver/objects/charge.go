@@ -11,8 +11,8 @@ import (
 // A version carries what its object uses (Strategy.Usage), for every writer, and a quota's
 // the limits that it sets. The state machine adds up, at the place of the entry in the log: no
 // two nodes can give away the same remainder, and a deletion gives back by being applied. A
-// plugin decides before that, on what this node sees, and words the refusal; without it
-// nothing is refused.
+// plugin decides before that, on what this node sees, and words both its own refusal and that
+// of the state machine; without it nothing is refused.
 
 // charge says in a change what its object uses and what it limits. kept is the object as it is
 // stored.
@@ -53,15 +53,15 @@ func (o *Op) Recharge() error {
 // must not.
 func (o *Op) limited() bool { return o.Client && o.attributes.Limited() }
 
-// overLimit has a write decided again that the state machine has refused for a limit: since
-// then this node has what used it up, and the plugin says so in its words, or finds that there
-// is room again. A write that is refused again and again is told what the state machine says.
+// overLimit is the refusal of a write that the state machine has refused for a limit, in the
+// words of the plugin that wanted it limited. It is final: there was no room where the entry
+// has its place in the log, whatever was free before and after.
 func (o *Op) overLimit(err error) error {
 	var exceeded *storage.LimitExceededError
-	if !errors.As(err, &exceeded) {
+	if !errors.As(err, &exceeded) || !o.attributes.Limited() {
 		return err
 	}
-	return o.again(err)
+	return o.attributes.Exceeded(exceeded.Exceeded)
 }
 
 // usageStale reports whether what a plugin has refused may have become possible: what others

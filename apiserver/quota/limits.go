@@ -37,9 +37,9 @@ func LimitsOf(obj tree.Object, tables Tables) []*proto.Limit {
 	for i, name := range names {
 		r, _ := ResourceOf(name)
 		q, _ := quantityOf(hard[name])
-		b := &proto.Bound{Name: name, Max: bound(name, q)}
+		b := &proto.Bound{Name: name, Max: Bound(name, q)}
 		if r.Amount != "" {
-			b.Name, b.Max = r.Amount, bound(r.Amount, q)
+			b.Name, b.Max = r.Amount, Bound(r.Amount, q)
 		} else {
 			b.Table = tables(r.Of)
 		}

@@ -136,8 +136,8 @@ func Amount(name string, q resource.Quantity) int64 {
 	return q.ScaledValue(scaleOf(name))
 }
 
-// bound is a quantity that bounds a resource, rounded down.
-func bound(name string, q resource.Quantity) int64 {
+// Bound is a quantity that bounds a resource, as the state machine counts it: rounded down.
+func Bound(name string, q resource.Quantity) int64 {
 	n := Amount(name, q)
 	if n > 0 && n < math.MaxInt64 && resource.NewScaledQuantity(n, scaleOf(name)).Cmp(q) > 0 {
 		n--

@@ -3,6 +3,7 @@ package resourcequota_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,9 @@ func TestWritersAtOnce(t *testing.T) {
 				}
 				switch {
 				case apierrors.IsForbidden(err):
+					if !strings.Contains(err.Error(), "exceeded quota: q, requested: configmaps=1, used: configmaps=7, limited: configmaps=7") {
+						t.Error(err)
+					}
 					refused.Add(1)
 					continue
 				case err != nil:

@@ -94,13 +94,17 @@ func (r *request) requested(b *bound, counted bool) (int64, resource.Quantity) {
 // checkRoom refuses what would exceed a quota.
 func (r *request) checkRoom(q *rule) error {
 	used := r.state.Usage(quotas, q.namespace, q.name)
-	if len(used) != len(q.bounds) {
+	same := len(used) == len(q.bounds)
+	for i := 0; same && i < len(used); i++ {
+		same = q.bounds[i].is(used[i].Name, used[i].Max)
+	}
+	if !same {
 		// It was written by a release before and limits nothing until the leader writes it
 		// again, or it has changed just now: then the state machine knows.
 		return nil
 	}
 	counted := r.counted(q)
-	var asked, has, most []string
+	over := excess{quota: q.name}
 	for i := range q.bounds {
 		b := &q.bounds[i]
 		if b.Of != r.gr {
@@ -110,16 +114,12 @@ func (r *request) checkRoom(q *rule) error {
 		if n == 0 || n <= used[i].Max-used[i].Used {
 			continue
 		}
-		in := quota.Quantity(b.Amount, used[i].Used, b.hard.Format)
-		asked = append(asked, b.name+"="+quantity.String())
-		has = append(has, b.name+"="+in.String())
-		most = append(most, b.name+"="+b.hard.String())
+		over.add(b.name, quantity, quota.Quantity(b.Amount, used[i].Used, b.hard.Format), b.hard)
 	}
-	if len(asked) == 0 {
+	if len(over.asked) == 0 {
 		return nil
 	}
-	return r.Forbidden(fmt.Errorf("exceeded quota: %s, requested: %s, used: %s, limited: %s",
-		q.name, strings.Join(asked, ","), strings.Join(has, ","), strings.Join(most, ",")))
+	return r.Forbidden(&over)
 }
 
 // checkLimited refuses what the configuration allows only where a quota covers it, and none

@@ -3,8 +3,7 @@
 //
 // It decides on what this node sees, and has the state machine check the same once more where
 // the write is applied (Attributes.Limit): there it is exact, on whichever nodes others write
-// at the same time. A write that is refused there is decided again, and finds here what it has
-// lost to. So every refusal is worded here, and none is given for room that was free again.
+// at the same time. Both refusals are worded here, with the numbers of where they were made.
 //
 // The types to know:
 //
@@ -69,7 +68,7 @@ func (p *plugin) Validate(_ context.Context, a *admission.Attributes) error {
 	if gr == quota.Pods && a.Subresource == "" && a.Operation == admission.Update && deadline(a.Object) == deadline(a.Old) {
 		return nil // nothing that is counted can change but by resize
 	}
-	a.Limit()
+	a.Limit(p)
 	rules := p.quotas.In(a.Namespace)
 	if len(p.limited) > 0 || gr == quota.Pods && !specifiesAll(a.Object) {
 		// Only here does it matter what quotas there are. What they bound the state machine

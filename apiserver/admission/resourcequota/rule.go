@@ -1,6 +1,7 @@
 package resourcequota
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/quorate/quorate/apiserver/quota"
@@ -21,6 +22,9 @@ type bound struct {
 	name string
 	quota.Resource
 	hard resource.Quantity
+	// entry and most are its name and hard in the state machine.
+	entry string
+	most  int64
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -38,7 +42,10 @@ func (r *rule) UnmarshalJSON(raw []byte) error {
 	}
 	for _, name := range quota.Names(q.Spec.Hard) {
 		of, _ := quota.ResourceOf(name)
-		r.bounds = append(r.bounds, bound{name, of, q.Spec.Hard[corev1.ResourceName(name)]})
+		b := bound{name: name, Resource: of, hard: q.Spec.Hard[corev1.ResourceName(name)]}
+		b.entry = cmp.Or(of.Amount, name)
+		b.most = quota.Bound(b.entry, b.hard)
+		r.bounds = append(r.bounds, b)
 	}
 	return nil
 }

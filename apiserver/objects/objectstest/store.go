@@ -46,6 +46,9 @@ type Options struct {
 	Admission func(store view.Store, authorizer auth.Authorizer) []admission.Named
 	// Now is the time that objects get. Nil: it is noon of January 1, 2026.
 	Now func() time.Time
+	// Before is called before each write is proposed, which then finds what it has done. Nil:
+	// nothing is.
+	Before func(mem *memstore.Store, w *proto.Write)
 	// Feature is the feature version that the cluster speaks at first. Zero: the newest.
 	Feature uint32
 }
@@ -64,7 +67,7 @@ type Store struct {
 func NewStore(t testing.TB, o Options) *Store {
 	t.Helper()
 	mem := memstore.NewSpeaking(cmp.Or(o.Feature, mvcc.FeatureVersion))
-	lag := &lagging{Store: mem}
+	lag := &lagging{Store: mem, before: o.Before}
 	reader := consistency.NewReader(mem, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
 	life, end := context.WithCancel(context.Background())
 	t.Cleanup(func() {
@@ -109,6 +112,7 @@ func NewStore(t testing.TB, o Options) *Store {
 type lagging struct {
 	*memstore.Store
 	behind atomic.Pointer[mvcc.State] // nil: it has everything
+	before func(mem *memstore.Store, w *proto.Write)
 }
 
 func (l *lagging) State() *mvcc.State {
@@ -119,6 +123,9 @@ func (l *lagging) State() *mvcc.State {
 }
 
 func (l *lagging) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error) {
+	if l.before != nil {
+		l.before(l.Store, w)
+	}
 	r, err := l.Store.Propose(ctx, w)
 	l.behind.Store(nil) // the entry, and all before it, was applied here
 	return r, err
