@@ -154,7 +154,7 @@ func (n *Node) newLoops(definitions *crd.Registry) *controllers.Loops {
 func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
 	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
 	return token.New(token.Config{
-		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, Uses: listener.NoteKey, Store: n.store,
+		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, KeyTables: tokenKeyTables[:], Uses: listener.NoteKey, Store: n.store,
 		Confirm: read.confirm,
 	})
 }

@@ -731,9 +731,13 @@ func (x *Write) GetEnforceLimits() bool {
 
 // RuleRange is the keys of a table that begin with a prefix; without one, all of them.
 type RuleRange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Table  string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	Prefix string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// If not empty, the prefix is one key, and what counts is that the object with this uid is
+	// there: the entry is refused if it is not, or if it was being deleted and has changed above
+	// decided_at. No other change of it counts.
+	Uid           string `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +782,13 @@ func (x *RuleRange) GetTable() string {
 func (x *RuleRange) GetPrefix() string {
 	if x != nil {
 		return x.Prefix
+	}
+	return ""
+}
+
+func (x *RuleRange) GetUid() string {
+	if x != nil {
+		return x.Uid
 	}
 	return ""
 }
@@ -3104,10 +3115,11 @@ const file_quorate_proto_rawDesc = "" +
 	"ruleRanges\x12'\n" +
 	"\x05usage\x18\x15 \x01(\v2\x11.quorate.v1.UsageR\x05usage\x12)\n" +
 	"\x06limits\x18\x16 \x03(\v2\x11.quorate.v1.LimitR\x06limits\x12%\n" +
-	"\x0eenforce_limits\x18\x17 \x01(\bR\renforceLimits\"9\n" +
+	"\x0eenforce_limits\x18\x17 \x01(\bR\renforceLimits\"K\n" +
 	"\tRuleRange\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"b\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\"b\n" +
 	"\x05Usage\x12+\n" +
 	"\x05facts\x18\x01 \x03(\v2\x15.quorate.v1.AttributeR\x05facts\x12,\n" +
 	"\aamounts\x18\x02 \x03(\v2\x12.quorate.v1.AmountR\aamounts\"2\n" +

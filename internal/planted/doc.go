@@ -38,6 +38,8 @@ const (
 	IgnoredCondition Bug = "condition-ignored"
 	// StaleRules applies writes though the rules that they were decided by have changed.
 	StaleRules Bug = "rules-not-checked"
+	// StaleIdentity applies writes though what their authentication followed from is gone.
+	StaleIdentity Bug = "identity-not-checked"
 	// OverLimit applies writes that exceed a limit.
 	OverLimit Bug = "limit-exceeded"
 	// KeptUsage does not give back what a deleted object used.
@@ -47,6 +49,6 @@ const (
 // All are the bugs that can be planted.
 var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
-	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition, StaleRules,
+	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition, StaleRules, StaleIdentity,
 	OverLimit, KeptUsage,
 }

@@ -40,7 +40,7 @@ var features = featureTable{
 		"quorate.v1.Bound.name": 3, "quorate.v1.Bound.max": 3, "quorate.v1.Bound.table": 3,
 		"quorate.v1.OPERATOR_UNSPECIFIED": 3, "quorate.v1.OPERATOR_IN": 3, "quorate.v1.OPERATOR_NOT_IN": 3,
 		"quorate.v1.OPERATOR_EXISTS": 3, "quorate.v1.OPERATOR_DOES_NOT_EXIST": 3,
-		"quorate.v1.RuleRange.table": 3, "quorate.v1.RuleRange.prefix": 3,
+		"quorate.v1.RuleRange.table": 3, "quorate.v1.RuleRange.prefix": 3, "quorate.v1.RuleRange.uid": 3,
 		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1,
 		"quorate.v1.Guard.table": 1, "quorate.v1.Guard.key": 1,
 		"quorate.v1.Compact.floor":     1,

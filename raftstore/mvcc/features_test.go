@@ -20,7 +20,7 @@ func fullEntries() map[proto.Kind]proto.Message {
 			Table: "t", Key: "n/k", Op: proto.Op_OP_PUT, Value: []byte("v"),
 			Guard: &proto.Guard{Table: "g", Key: "k"}, SecondGuard: &proto.Guard{Table: "h", Key: "k"},
 			Labels: []*proto.Attribute{{Name: "a", Value: "b"}}, Fields: []*proto.Attribute{{Name: "c", Value: "d"}},
-			DecidedAt: 1, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}}, Usage: fullUsage(), Limits: fullLimits(),
+			DecidedAt: 1, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k", Uid: "u"}}, Usage: fullUsage(), Limits: fullLimits(),
 		},
 		proto.KindCompact: &proto.Compact{Floor: 1},
 		proto.KindNewTerm: &proto.NewTerm{Term: 1, LeaderId: "a"},

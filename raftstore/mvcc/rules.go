@@ -67,11 +67,34 @@ func (s *State) rulesChanged(w *proto.Write, index proto.Revision) bool {
 		return true
 	}
 	for _, r := range w.RuleRanges {
-		if t := s.Table(r.Table); t != nil && t.changedSince(at, r.Prefix) {
+		if s.rangeChanged(r, at) {
 			return true
 		}
 	}
 	return false
+}
+
+// rangeChanged looks at one range.
+func (s *State) rangeChanged(r *proto.RuleRange, at proto.Revision) bool {
+	t := s.Table(r.Table)
+	switch {
+	case r.Uid == "":
+		return t != nil && t.changedSince(at, r.Prefix)
+	case planted.On(planted.StaleIdentity):
+		return false
+	case t == nil:
+		return true
+	}
+	_, v := t.newest(r.Prefix)
+	return Gone(v, r.Uid, at)
+}
+
+// Gone reports whether a decision that was made as of a revision, and that follows from the object
+// with a uid being there, has to be made again. v is the newest version of its key, nil if there
+// is none. What is being deleted may count until a time that its content says, so there each
+// change counts; of what is not, none does: Pods and Nodes change all the time.
+func Gone(v *Version, uid string, at proto.Revision) bool {
+	return v == nil || v.Deleted || v.UID != uid || v.Flags&proto.FlagTerminating != 0 && v.Revision > at
 }
 
 // rulesChangedSince looks at each rule that the write has a bit for.

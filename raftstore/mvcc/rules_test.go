@@ -36,7 +36,7 @@ func TestRulesAfterALoad(t *testing.T) {
 	note(lived.entry(proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(floor)})))
 	for i, r := range proto.Rules {
 		if i%4 != 0 {
-			note(lived.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: r.Table, Key: "ns/a", Op: proto.Op_OP_PUT, Value: []byte("v")})))
+			note(lived.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: r.Table, Key: "ns/a", Op: proto.Op_OP_PUT, Uid: "u", Flags: uint32(i % 2), Value: []byte("v")})))
 		}
 	}
 	loaded := load(t, lived.s, records)
@@ -46,7 +46,8 @@ func TestRulesAfterALoad(t *testing.T) {
 			for _, key := range []string{"ns", "ns/x", "other/x"} {
 				w := &proto.Write{Table: "t", Key: key, DecidedAt: uint64(at), Rules: 1 << bit}
 				r := &proto.Write{Table: "t", Key: key, DecidedAt: uint64(at), RuleRanges: []*proto.RuleRange{{Table: proto.Rules[bit].Table, Prefix: key}}}
-				for _, w := range []*proto.Write{w, r} {
+				one := &proto.Write{Table: "t", Key: key, DecidedAt: uint64(at), RuleRanges: []*proto.RuleRange{{Table: proto.Rules[bit].Table, Prefix: "ns/a", Uid: "u"}}}
+				for _, w := range []*proto.Write{w, r, one} {
 					a, b := lived.s.rulesChanged(w, lived.s.Applied()+1), loaded.rulesChanged(w, loaded.Applied()+1)
 					if a != b {
 						t.Errorf("%v: changed %v, on a node that was loaded %v", w, a, b)
@@ -85,6 +86,44 @@ func load(t testing.TB, of *State, records map[proto.Revision]*proto.VersionReco
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestRulesOfIdentity: of an object that a decision follows from being there, only its end counts,
+// and what becomes of it once it is being deleted.
+func TestRulesOfIdentity(t *testing.T) {
+	l := &log{TB: t, s: New()}
+	put := func(uid string, flags uint32) {
+		l.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: "pods", Key: "ns/p", Op: proto.Op_OP_PUT, Uid: uid, Flags: flags, Value: []byte("v")}))
+	}
+	remove := func() {
+		l.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: "pods", Key: "ns/p", Op: proto.Op_OP_DELETE}))
+	}
+	for _, row := range []struct {
+		name   string
+		change func()
+		want   bool
+	}{
+		{"never there", func() {}, true},
+		{"another one", func() { put("u2", 0) }, true},
+		{"there", func() { put("u1", 0) }, false},
+		{"changed", func() { put("u1", 0) }, false},
+		{"ends", func() { put("u1", proto.FlagTerminating) }, true},
+		{"is still ending", func() {}, false},
+		{"ends sooner", func() { put("u1", proto.FlagTerminating) }, true},
+		{"gone", remove, true},
+		{"still gone", func() {}, true},
+		{"replaced", func() { put("u2", 0) }, true},
+	} {
+		w := &proto.Write{Table: "t", Key: "ns/x", DecidedAt: uint64(l.s.Applied()), RuleRanges: []*proto.RuleRange{{Table: "pods", Prefix: "ns/p", Uid: "u1"}}}
+		if w.DecidedAt == 0 {
+			l.put("something")
+			w.DecidedAt = uint64(l.s.Applied())
+		}
+		row.change()
+		if got := l.s.rulesChanged(w, l.s.Applied()+1); got != row.want {
+			t.Errorf("%s: changed %v, want %v", row.name, got, row.want)
+		}
+	}
 }
 
 // TestRulesWalkIsBounded: behind too many changes of others the answer is that one may
@@ -130,5 +169,22 @@ func BenchmarkRules(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkRulesOfIdentity is what it costs to look whether a service account and a Pod are there.
+func BenchmarkRulesOfIdentity(b *testing.B) {
+	l, _ := filled(b, 1_000)
+	w := benchWrite(1, nil)
+	for _, table := range []string{"serviceaccounts", "pods"} {
+		l.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: table, Key: "default/a", Op: proto.Op_OP_PUT, Uid: "u", Value: []byte("v")}))
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: table, Prefix: "default/a", Uid: "u"})
+	}
+	w.DecidedAt = uint64(l.s.Applied())
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.s.rulesChanged(w, l.s.Applied()+1) {
+			b.Fatal("refused")
+		}
 	}
 }

@@ -21,28 +21,29 @@ type rule struct {
 	value string
 }
 
-// rules are one of those that every write may have, and one of those that few have.
+// rules are one of those that every write may have, one of those that few have, and an object
+// that a client's authentication follows from.
 var rules = []rule{
 	{"limitranges", proto.RuleLimitRanges, `{"apiVersion":"v1","kind":"LimitRange","metadata":{"name":"rule","namespace":"sim"}}`},
 	{"sim/rules", 0, "a parameter"},
+	{identityTable, 0, "an account"},
 }
 
 const (
-	ruleKey      = "sim/rule"
-	decidedTable = "sim/decided"
+	ruleKey = "sim/rule"
+	// identityTable has an object that only counts by its uid: each change makes another one of it.
+	identityTable = "sim/identities"
+	decidedTable  = "sim/decided"
 )
 
-// at is the revision of the rule in a state, 0 if it is not there.
-func (r *rule) at(state *mvcc.State) (proto.Revision, error) {
-	t := state.Table(r.table)
-	if t == nil {
-		return 0, nil
+// at is the rule in a state, of revision 0 if it is not there.
+func (r *rule) at(state *mvcc.State) (*mvcc.Version, error) {
+	if t := state.Table(r.table); t != nil {
+		if v, err := t.Get(ruleKey, state.Applied()); v != nil || err != nil {
+			return v, err
+		}
 	}
-	v, err := t.Get(ruleKey, state.Applied())
-	if v == nil || err != nil {
-		return 0, err
-	}
-	return v.Revision, nil
+	return &mvcc.Version{}, nil
 }
 
 // decider changes rules, or makes writes that are decided by them: what a node does for
@@ -78,7 +79,7 @@ func (d *decider) step(s *seat) {
 	op := history.Decision{Client: d.id, Node: s.name, Rule: r.table, Change: d.changes, Call: d.c.now(), Outcome: history.Unknown}
 	// What it takes to decide: webhooks, for one.
 	takes := time.Duration(d.rng.Int64N(int64(60 * time.Millisecond)))
-	key := fmt.Sprint("sim/", d.rng.IntN(20))
+	key, uid := fmt.Sprint("sim/", d.rng.IntN(20)), fmt.Sprint(d.rng.Uint64())
 	var done history.Decision // by the node, which may outlive the client's patience
 	begun := op               // op is changed below, when the node may still be at it
 	err := s.ask(ctx, func(ctx context.Context, n *node) {
@@ -89,7 +90,7 @@ func (d *decider) step(s *seat) {
 		}
 		decide := func(*mvcc.Version) (*proto.Write, error) {
 			if d.changes {
-				return &proto.Write{Op: proto.Op_OP_PUT, Value: []byte(r.value)}, nil
+				return &proto.Write{Op: proto.Op_OP_PUT, Value: []byte(r.value), Uid: uid}, nil
 			}
 			state := n.store.State()
 			at := state.Applied()
@@ -97,13 +98,16 @@ func (d *decider) step(s *seat) {
 			if err != nil {
 				return nil, err
 			}
-			done.By = uint64(by)
+			done.By = uint64(by.Revision)
 			w := &proto.Write{
-				Op: proto.Op_OP_PUT, Value: []byte(by.String()),
+				Op: proto.Op_OP_PUT, Value: []byte(by.Revision.String()),
 				DecidedAt: uint64(at), Rules: r.bits,
 			}
 			if r.bits == 0 {
 				w.RuleRanges = []*proto.RuleRange{{Table: r.table, Prefix: ruleKey}}
+			}
+			if r.table == identityTable {
+				w.RuleRanges[0].Uid = by.UID
 			}
 			return w, sleep(ctx, takes)
 		}
