@@ -9,16 +9,18 @@ import (
 
 // authenticate finds out who asks.
 func (c *call) authenticate() bool {
-	c.User = auth.AnonymousUser()
+	// What is found out from here on is as of this state, or of a newer one.
+	c.User, c.DecidedAt, c.Requester = auth.AnonymousUser(), c.s.cfg.Store.State().Applied(), c
 	if a := c.s.cfg.Authenticator; a != nil {
 		u, err := a.Authenticate(c.r)
 		if err != nil {
-			c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
+			c.notWho(err)
 			c.closeAnonymous()
 			c.audited()
 			c.fail(status.Unauthorized())
 			return false
 		}
+		c.Credential = u.Credential
 		if c.User = u; u.Name == auth.Anonymous {
 			c.closeAnonymous()
 		} else {
@@ -27,11 +29,15 @@ func (c *call) authenticate() bool {
 	}
 	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
 	c.audited()
-	c.DecidedAt, c.Requester = c.s.cfg.Store.State().Applied(), c
 	if c.s.cfg.Roles != nil {
 		c.allowedBy = c.s.cfg.Roles.Mark()
 	}
 	return true
+}
+
+// notWho tells the log why a credential does not hold.
+func (c *call) notWho(err error) {
+	c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
 }
 
 // impersonate finds out as whom the request is to be served.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 )
 
@@ -15,20 +16,25 @@ type masked struct {
 	as http.Header
 }
 
-// stillAllowed decides again if roles or bindings have changed while a read waited for its state.
+// stillAllowed decides again if roles, bindings or what the client's credential follows from have
+// changed while a read waited for its state.
 // A node that lags allows by what it had before; what it answers with may be newer than the write
 // that took the right away. It is called once the state is there, and before it is read. Reads
 // that take any state do not wait. The error is the refusal.
 func (c *call) stillAllowed(plan consistency.Plan) error {
 	roles, before := c.s.cfg.Roles, c.allowedBy
 	c.allowedBy = rbac.Mark{} // a watch would keep a state until it ends
-	if roles == nil || plan.Mode == consistency.Any {
+	if plan.Mode == consistency.Any {
 		return nil
 	}
-	if c.Info.Verb != "watch" {
-		c.allowedBy = roles.Mark() // a collection is read in pages
+	changed := c.CredentialStale()
+	if roles != nil {
+		if c.Info.Verb != "watch" {
+			c.allowedBy = roles.Mark() // a collection is read in pages
+		}
+		changed = changed || roles.Changed(before)
 	}
-	if !roles.Changed(before) {
+	if !changed {
 		return nil
 	}
 	return c.AuthorizeAgain()
@@ -36,6 +42,14 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 
 // AuthorizeAgain implements objects.Requester.
 func (c *call) AuthorizeAgain() error {
+	if c.Credential != nil {
+		if err := c.Credential.Holds(c.Context); err != nil {
+			c.notWho(err)
+			c.audit.Correct(annotationDecision, "forbid")
+			c.audit.Correct(annotationReason, "")
+			return status.Unauthorized()
+		}
+	}
 	if c.masked != nil {
 		if _, err := auth.Impersonate(c.Context, c.s.cfg.Authorizer, c.masked.by, maps.Clone(c.masked.as)); err != nil {
 			c.audit.Correct(annotationDecision, "forbid")

@@ -23,7 +23,25 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+	// Credential is what the user was recognized by, if that can end while a request is served;
+	// else nil.
+	Credential Credential
 }
+
+// Credential is one that holds as long as objects of the cluster do. Implementations are
+// immutable and safe for concurrent use.
+type Credential interface {
+	// Objects are what it follows from, in the state of a node. The slice is shared.
+	Objects() []Object
+	// Holds is nil if it holds as the local state is now. It may wait until that is confirmed to be
+	// current. The error is for the log, as ErrUnauthorized is.
+	Holds(ctx context.Context) error
+}
+
+// Object is an object that a credential follows from: while the one with this uid is there, no
+// change of it counts. Without a uid it is all keys of the table that begin with Key, and every
+// change of one counts.
+type Object struct{ Table, Key, UID string }
 
 // InGroup reports whether the user is in a group.
 func (u *User) InGroup(group string) bool { return slices.Contains(u.Groups, group) }

@@ -44,6 +44,9 @@ type Op struct {
 	DecidedAt proto.Revision
 	// Impersonated says that the user is allowed what another one may impersonate.
 	Impersonated bool
+	// Credential is that of who has sent the request, if it can end meanwhile; else nil. Who is
+	// impersonated needs none.
+	Credential auth.Credential
 	// Requester is the request that the operation is for, nil if there is none.
 	Requester Requester
 	// behalf is the client's operation whose decision this one carries out; nil if there is none.
@@ -102,7 +105,7 @@ func (o *Op) Derived(gvr apischema.GroupVersionResource, name, verb string) (*Op
 // Listed is the same operation on one object of the collection that this one is for: an
 // operation of its own, with what it may claim and warn of.
 func (o *Op) Listed(namespace, name string) *Op {
-	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client, Event: o.Event, DecidedAt: o.DecidedAt, Impersonated: o.Impersonated, Requester: o.Requester}
+	one := &Op{Store: o.Store, Context: o.Context, Info: o.Info, User: o.User, Resource: o.Resource, Options: o.Options, Kind: o.Kind, Start: o.Start, Manager: o.Manager, Client: o.Client, Event: o.Event, DecidedAt: o.DecidedAt, Impersonated: o.Impersonated, Credential: o.Credential, Requester: o.Requester}
 	one.Info.Name, one.Info.ObjectNamespace = name, namespace
 	return one
 }

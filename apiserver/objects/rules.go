@@ -11,8 +11,8 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// A client's write is decided by rules: the roles that allow it, the plugins' configurations,
-// the labels of its namespace, the definition of its kind. This node may lag behind them. So
+// A client's write is decided by rules: who it says to be, the roles that allow it, the plugins'
+// configurations, the labels of its namespace, the definition of its kind. This node may lag behind them. So
 // the entry says which rules those are and as of when, and the state machine refuses it if one
 // of them has changed since. Then this node has applied the change: the write is authorized
 // and decided again. A refusal is not written; it is given once this node is known to be
@@ -27,8 +27,8 @@ const (
 
 // Requester is the request behind an operation.
 type Requester interface {
-	// AuthorizeAgain decides as the state is now whether the operation is allowed. The error
-	// is the refusal.
+	// AuthorizeAgain decides as the state is now whether the client is still who it was, and the
+	// operation allowed. The error is the refusal.
 	AuthorizeAgain() error
 }
 
@@ -75,6 +75,32 @@ func (o *Op) decided(w *proto.Write) {
 	for _, r := range ranges {
 		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: r.Table, Prefix: r.Prefix})
 	}
+	if o.Credential == nil {
+		return
+	}
+	for _, x := range o.Credential.Objects() {
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: x.Table, Prefix: x.Key, Uid: x.UID})
+	}
+}
+
+// CredentialStale reports whether an object has gone that the credential follows from, or may have.
+func (o *Op) CredentialStale() bool {
+	if o.Credential == nil {
+		return false
+	}
+	state := o.Store.Storage.State()
+	for _, x := range o.Credential.Objects() {
+		if x.UID == "" {
+			if changedSince(state, x.Table, o.DecidedAt, func(key string) bool { return strings.HasPrefix(key, x.Key) }) {
+				return true
+			}
+			continue
+		}
+		if v, err := o.Store.Current(x.Table, x.Key); err != nil || mvcc.Gone(v, x.UID, o.DecidedAt) {
+			return true
+		}
+	}
+	return false
 }
 
 // race is the operation as the loop of its writes sees it.
@@ -115,7 +141,7 @@ func (r race) RulesStale() bool {
 			return true
 		}
 	}
-	return r.usageStale()
+	return r.CredentialStale() || r.usageStale()
 }
 
 // changedSince reports whether a key of a table that counts has changed since a revision, or

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -34,24 +35,45 @@ const (
 // party is a server that clients talk to.
 type party struct {
 	name, url string
-	http      *http.Client
+	http      *http.Client // an administrator's
+	plain     *http.Client // nobody's
+}
+
+// newParty is a server by a client of an administrator.
+func newParty(name, url string, admin *http.Client) *party {
+	t := admin.Transport.(*http.Transport).Clone()
+	t.TLSClientConfig.Certificates, t.TLSClientConfig.GetClientCertificate = nil, nil
+	return &party{name, url, admin, &http.Client{Transport: t}}
+}
+
+// request is what a client sends.
+type request struct {
+	method, path, contentType string
+	as                        string // the user who is impersonated
+	token                     string // instead of the administrator's certificate
+	body                      any
 }
 
 // do sends a request and returns the code; 0 if there was no answer.
-func (p *party) do(ctx context.Context, method, path, contentType, as string, body any) (int, string) {
-	raw, err := json.Marshal(body)
+func (p *party) do(ctx context.Context, q request) (int, string) {
+	raw, err := json.Marshal(q.body)
 	if err != nil {
 		return 0, err.Error()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, p.url+path, bytes.NewReader(raw))
+	r, err := http.NewRequestWithContext(ctx, q.method, p.url+q.path, bytes.NewReader(raw))
 	if err != nil {
 		return 0, err.Error()
 	}
-	r.Header.Set("Content-Type", contentType)
-	if as != "" {
-		r.Header.Set("Impersonate-User", as)
+	r.Header.Set("Content-Type", q.contentType)
+	if q.as != "" {
+		r.Header.Set("Impersonate-User", q.as)
 	}
-	resp, err := p.http.Do(r)
+	client := p.http
+	if q.token != "" {
+		client = p.plain
+		r.Header.Set("Authorization", "Bearer "+q.token)
+	}
+	resp, err := client.Do(r)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -77,11 +99,11 @@ const (
 type rule struct {
 	name string
 	// setUp makes it with epoch 0. hook is the address and the CA of a webhook that refuses all.
-	setUp func(must func(method, path string, body any), namespace string, hook object)
+	setUp func(must func(method, path string, body any) string, namespace string, hook object)
 	// change makes it that of an epoch.
-	change func(must func(method, path string, body any), namespace string, epoch int)
+	change func(must func(method, path string, body any) string, namespace string, epoch int)
 	// write is what a client sends that has an epoch.
-	write func(namespace string, epoch int) (method, path, contentType, as string, body any)
+	write func(namespace string, epoch int) request
 }
 
 // inNamespace selects a namespace.
@@ -99,10 +121,10 @@ func configMaps(namespace string) string { return "/api/v1/namespaces/" + namesp
 var onConfigMaps = []any{object{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"configmaps"}, "scope": "*"}}
 
 // labelled is a ConfigMap with its epoch as a label and as data.
-func labelled(namespace string, epoch int) (method, path, contentType, as string, body any) {
-	return "POST", configMaps(namespace), plain, "", object{
+func labelled(namespace string, epoch int) request {
+	return request{method: "POST", path: configMaps(namespace), contentType: plain, body: object{
 		"metadata": object{"generateName": "w-", "labels": object{"epoch": fmt.Sprint(epoch)}}, "data": object{"epoch": fmt.Sprint(epoch)},
-	}
+	}}
 }
 
 func policy(name, namespace, expression string) object {
@@ -126,55 +148,106 @@ func writerRole(epoch int) object {
 var all = []rule{
 	{
 		name: "policy",
-		setUp: func(must func(string, string, any), ns string, _ object) {
+		setUp: func(must func(string, string, any) string, ns string, _ object) {
 			must("POST", rules+"/validatingadmissionpolicies", policy("epoch", ns, "true"))
 			must("POST", rules+"/validatingadmissionpolicybindings", object{"metadata": object{"name": "epoch"}, "spec": object{"policyName": "epoch", "validationActions": []any{"Deny"}}})
 		},
-		change: func(must func(string, string, any), _ string, epoch int) {
+		change: func(must func(string, string, any) string, _ string, epoch int) {
 			must("PATCH", rules+"/validatingadmissionpolicies/epoch", object{"spec": object{"validations": []any{object{"expression": fmt.Sprintf("int(object.data.epoch) >= %d", epoch)}}}})
 		},
 		write: labelled,
 	},
 	{
 		name: "binding",
-		setUp: func(must func(string, string, any), ns string, _ object) {
+		setUp: func(must func(string, string, any) string, ns string, _ object) {
 			must("POST", rules+"/validatingadmissionpolicies", policy("never", ns, "false"))
 			must("POST", rules+"/validatingadmissionpolicybindings", object{"metadata": object{"name": "never"}, "spec": object{
 				"policyName": "never", "validationActions": []any{"Deny"}, "matchResources": object{"objectSelector": notOf(0)}}})
 		},
-		change: func(must func(string, string, any), _ string, epoch int) {
+		change: func(must func(string, string, any) string, _ string, epoch int) {
 			must("PATCH", rules+"/validatingadmissionpolicybindings/never", object{"spec": object{"matchResources": object{"objectSelector": notOf(epoch)}}})
 		},
 		write: labelled,
 	},
 	{
 		name: "webhook",
-		setUp: func(must func(string, string, any), ns string, hook object) {
+		setUp: func(must func(string, string, any) string, ns string, hook object) {
 			must("POST", rules+"/validatingwebhookconfigurations", object{"metadata": object{"name": "never"}, "webhooks": []any{object{
 				"name": "never.example.com", "clientConfig": hook, "rules": onConfigMaps, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
 				"namespaceSelector": inNamespace(ns), "objectSelector": notOf(0), "timeoutSeconds": 10,
 			}}})
 		},
-		change: func(must func(string, string, any), ns string, epoch int) {
+		change: func(must func(string, string, any) string, ns string, epoch int) {
 			must("JSONPATCH", rules+"/validatingwebhookconfigurations/never", []any{object{"op": "replace", "path": "/webhooks/0/objectSelector", "value": notOf(epoch)}})
 		},
 		write: labelled,
 	},
 	{
 		name: "role",
-		setUp: func(must func(string, string, any), ns string, _ object) {
+		setUp: func(must func(string, string, any) string, ns string, _ object) {
 			must("POST", rbac+"/namespaces/"+ns+"/roles", writerRole(0))
 			must("POST", rbac+"/namespaces/"+ns+"/rolebindings", object{"metadata": object{"name": "writer"},
 				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
 				"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "writer"}}})
 		},
-		change: func(must func(string, string, any), ns string, epoch int) {
+		change: func(must func(string, string, any) string, ns string, epoch int) {
 			must("PATCH", rbac+"/namespaces/"+ns+"/roles/writer", object{"rules": writerRole(epoch)["rules"]})
 		},
-		write: func(ns string, epoch int) (method, path, contentType, as string, body any) {
-			return "POST", "/api/v1/namespaces/" + ns + "/" + kindOf(epoch), plain, "writer", object{"metadata": object{"generateName": "w-"}}
+		write: func(ns string, epoch int) request {
+			return request{method: "POST", path: "/api/v1/namespaces/" + ns + "/" + kindOf(epoch), contentType: plain, as: "writer",
+				body: object{"metadata": object{"generateName": "w-"}}}
 		},
 	},
+	ended("account", "", "serviceaccounts", nil),
+	ended("pod", "Pod", "pods", object{"containers": []any{object{"name": "c", "image": "i"}}}),
+	ended("secret", "Secret", "secrets", nil),
+}
+
+// ended is the rule that a token ends with what it is bound to, which is a service account and
+// maybe an object of a kind: each epoch has a token of its own, and ends that of the one before by
+// the deletion of one of the two. spec is that of the object.
+func ended(name, kind, deleted string, spec object) rule {
+	var tokens sync.Map // by epoch
+	begin := func(must func(string, string, any) string, ns string, epoch int) {
+		in, of := "/api/v1/namespaces/"+ns+"/", fmt.Sprint("e-", epoch)
+		must("POST", in+"serviceaccounts", object{"metadata": object{"name": of}})
+		ask := object{}
+		if kind != "" {
+			bound := object{"metadata": object{"name": of}}
+			if spec != nil {
+				spec := maps.Clone(spec)
+				bound["spec"], spec["serviceAccountName"] = spec, of
+			}
+			must("POST", in+deleted, bound)
+			ask["boundObjectRef"] = object{"apiVersion": "v1", "kind": kind, "name": of}
+		}
+		var made struct{ Status struct{ Token string } }
+		answer := must("POST", in+"serviceaccounts/"+of+"/token", object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": ask})
+		if err := json.Unmarshal([]byte(answer), &made); err != nil {
+			panic(err) // must has seen to it that it is an answer
+		}
+		tokens.Store(epoch, made.Status.Token)
+	}
+	return rule{
+		name: name,
+		setUp: func(must func(string, string, any) string, ns string, _ object) {
+			must("POST", rbac+"/namespaces/"+ns+"/roles", writerRole(0))
+			must("POST", rbac+"/namespaces/"+ns+"/rolebindings", object{"metadata": object{"name": "writer"},
+				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+				"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:" + ns}}})
+			begin(must, ns, 0)
+		},
+		change: func(must func(string, string, any) string, ns string, epoch int) {
+			begin(must, ns, epoch)
+			must("DELETE", fmt.Sprintf("/api/v1/namespaces/%s/%s/e-%d", ns, deleted, epoch-1), nil)
+		},
+		write: func(ns string, epoch int) request {
+			q := labelled(ns, epoch)
+			token, _ := tokens.Load(epoch)
+			q.token, _ = token.(string)
+			return q
+		},
+	}
 }
 
 // counts are what became of the writes of one race.
@@ -191,16 +264,21 @@ func (c *counts) String() string {
 		c.stale.Load(), c.refused.Load(), c.current.Load(), c.unlucky.Load(), c.busy.Load())
 }
 
+// refusal are the codes of what was decided, and not admitted.
+var refusal = map[int]bool{http.StatusForbidden: true, http.StatusUnprocessableEntity: true, http.StatusUnauthorized: true}
+
 // run races one rule: it is changed through one server, and written against through others.
 func (r *rule) run(t *testing.T, admin *party, others []*party, hook object) *counts {
 	ctx := t.Context()
 	namespace := "race-" + r.name
-	must := func(method, path string, body any) {
+	must := func(method, path string, body any) string {
 		t.Helper()
-		contentType := map[string]string{"POST": plain, "PATCH": merge, "JSONPATCH": "application/json-patch+json"}[method]
-		if code, answer := admin.do(ctx, strings.TrimPrefix(method, "JSON"), path, contentType, "", body); code/100 != 2 {
+		contentType := map[string]string{"POST": plain, "PATCH": merge, "JSONPATCH": "application/json-patch+json", "DELETE": plain}[method]
+		code, answer := admin.do(ctx, request{method: strings.TrimPrefix(method, "JSON"), path: path, contentType: contentType, body: body})
+		if code/100 != 2 {
 			t.Fatalf("%s %s: %d %.300s", method, path, code, answer)
 		}
+		return answer
 	}
 	must("POST", "/api/v1/namespaces", object{"metadata": object{"name": namespace}})
 	r.setUp(must, namespace, hook)
@@ -224,8 +302,7 @@ func (r *rule) run(t *testing.T, admin *party, others []*party, hook object) *co
 				if old {
 					of--
 				}
-				method, path, contentType, as, body := r.write(namespace, of)
-				code, answer := to.do(ctx, method, path, contentType, as, body)
+				code, answer := to.do(ctx, r.write(namespace, of))
 				switch {
 				case code/100 == 2 && old:
 					if c.stale.Add(1) == 1 {
@@ -233,9 +310,9 @@ func (r *rule) run(t *testing.T, admin *party, others []*party, hook object) *co
 					}
 				case code/100 == 2:
 					c.current.Add(1)
-				case code == http.StatusForbidden && old, code == http.StatusUnprocessableEntity && old:
+				case refusal[code] && old:
 					c.refused.Add(1)
-				case code == http.StatusForbidden, code == http.StatusUnprocessableEntity:
+				case refusal[code]:
 					c.unlucky.Add(1)
 				default:
 					if c.busy.Add(1) == 1 {
@@ -279,13 +356,14 @@ func refuser(t *testing.T) object {
 	return object{"url": s.URL + "/refuse", "caBundle": base64.StdEncoding.EncodeToString(ca)}
 }
 
-// TestRulesRace: a policy, a binding, a webhook and a role change through one node, while a
-// hundred clients write through two others that lag by 200 ms. No write that began after the
-// acknowledgement of a change is admitted by the rule before it.
+// TestRulesRace: a policy, a binding, a webhook and a role change through one node, or that is
+// deleted there which the clients' tokens follow from, while a hundred clients write through two
+// others that lag by 200 ms. No write that began after the acknowledgement of a change is admitted
+// by the rule before it.
 func TestRulesRace(t *testing.T) {
 	c := cluster.Start(t, 3)
 	admin := c.Leader(t)
-	party1 := func(n *cluster.Node) *party { return &party{n.Name, n.API, n.HTTP(t)} }
+	party1 := func(n *cluster.Node) *party { return newParty(n.Name, n.API, n.HTTP(t)) }
 	var others []*party
 	for _, name := range []string{"n4", "n5"} {
 		n, link := c.JoinNonvoter(t, name)
@@ -331,7 +409,7 @@ func TestUpstreamRace(t *testing.T) {
 	}}
 	var servers []*party
 	for _, u := range urls {
-		servers = append(servers, &party{u, u, client})
+		servers = append(servers, newParty(u, u, client))
 	}
 	hook := refuser(t)
 	for i := range all {

@@ -30,6 +30,25 @@ type verified struct {
 	claims   Claims
 	user     *auth.User
 	key      string // id of the key
+	accounts *Accounts
+	objects  []auth.Object // that it follows from
+}
+
+var _ auth.Credential = (*verified)(nil)
+
+// Objects implements auth.Credential.
+func (v *verified) Objects() []auth.Object { return v.objects }
+
+// Holds implements auth.Credential.
+func (v *verified) Holds(ctx context.Context) error {
+	key, err := v.accounts.key(ctx, v.key)
+	if err != nil {
+		return err
+	}
+	if err := key.allows(v.standard.IssuedAt, v.accounts.cfg.Now()); err != nil {
+		return err
+	}
+	return v.accounts.holds(ctx, v)
 }
 
 // AuthenticateToken implements auth.TokenAuthenticator, for the audiences of the API.
@@ -60,23 +79,28 @@ func (a *Accounts) AuthenticateFor(ctx context.Context, token string, audiences 
 	if len(both) == 0 {
 		return nil, nil, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", own, audiences)
 	}
-	if err := a.inTime(v); err != nil {
+	if err := a.holds(ctx, v); err != nil {
 		return nil, nil, false, err
+	}
+	return v.user, both, true, nil
+}
+
+// holds checks that it is time for a token, and that everything is still there that it is bound to.
+func (a *Accounts) holds(ctx context.Context, v *verified) error {
+	if err := a.inTime(v); err != nil {
+		return err
 	}
 	lost, err := a.bound(v)
 	if err != nil && a.cfg.Confirm != nil && !a.isGone(lost) {
 		asked := a.cfg.Now()
 		if a.cfg.Confirm(ctx) != nil {
-			return nil, nil, false, err
+			return err
 		}
 		if lost, err = a.bound(v); err != nil {
 			a.markGone(lost, asked)
 		}
 	}
-	if err != nil {
-		return nil, nil, false, err
-	}
-	return v.user, both, true, nil
+	return err
 }
 
 // verify checks a token's signature, unless that was done before, and that its key is in
@@ -115,7 +139,8 @@ func (a *Accounts) verify(ctx context.Context, token string) (*verified, error) 
 	if err := key.allows(v.standard.IssuedAt, a.cfg.Now()); err != nil {
 		return nil, err
 	}
-	v.claims = p.Kubernetes
+	v.claims, v.accounts = p.Kubernetes, a
+	v.objects = v.follows()
 	v.user = v.newUser()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,6 +175,8 @@ func (v *verified) newUser() *auth.User {
 		UID:    c.Account.UID,
 		Groups: append(auth.ServiceAccountGroups(c.Namespace), auth.Authenticated),
 		Extra:  map[string][]string{},
+
+		Credential: v,
 	}
 	say := func(key string, values ...string) {
 		for _, value := range values {
@@ -192,42 +219,64 @@ var errInvalidated = errors.New("service account token has been invalidated")
 
 // bound checks that everything that a token is bound to is still there. With an error it says
 // what is not.
-func (a *Accounts) bound(v *verified) (lost object, err error) {
+func (a *Accounts) bound(v *verified) (lost auth.Object, err error) {
 	c := &v.claims
-	key := c.Namespace + "/" + c.Account.Name
-	account, gone := a.find("serviceaccounts", key)
+	o := v.account()
+	account, gone := a.find(o.Table, o.Key)
 	switch {
 	case account == nil:
-		err = fmt.Errorf("serviceaccounts %q not found", c.Account.Name)
-	case account.UID != c.Account.UID:
-		err = fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, c.Account.UID)
+		return o, fmt.Errorf("serviceaccounts %q not found", c.Account.Name)
+	case account.UID != o.UID:
+		return o, fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, o.UID)
 	case gone:
-		err = fmt.Errorf("service account %s has been deleted", key)
+		return o, fmt.Errorf("service account %s has been deleted", o.Key)
 	}
-	switch {
-	case err != nil:
-		return object{"serviceaccounts", key, c.Account.UID}, err
-	case c.Secret != nil:
-		return a.boundTo("secret", object{"secrets", c.Namespace + "/" + c.Secret.Name, c.Secret.UID})
-	case c.Pod != nil:
-		return a.boundTo("pod", object{"pods", c.Namespace + "/" + c.Pod.Name, c.Pod.UID})
-	case c.Node != nil:
-		return a.boundTo("node", object{"nodes", c.Node.Name, c.Node.UID})
+	what, o := v.boundTo()
+	if what == "" {
+		return auth.Object{}, nil
 	}
-	return object{}, nil
-}
-
-func (a *Accounts) boundTo(what string, o object) (object, error) {
-	v, gone := a.find(o.table, o.key)
+	there, gone := a.find(o.Table, o.Key)
 	switch {
-	case v == nil:
+	case there == nil:
 		return o, errInvalidated
-	case v.UID != o.uid:
-		return o, fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", what, v.UID, what, o.uid)
+	case there.UID != o.UID:
+		return o, fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", what, there.UID, what, o.UID)
 	case gone:
 		return o, errInvalidated
 	}
 	return o, nil
+}
+
+// account is the object that a token is of.
+func (v *verified) account() auth.Object {
+	c := &v.claims
+	return auth.Object{Table: "serviceaccounts", Key: c.Namespace + "/" + c.Account.Name, UID: c.Account.UID}
+}
+
+// boundTo is the object that a token is bound to besides its account, and what that is; "" if
+// there is none.
+func (v *verified) boundTo() (what string, o auth.Object) {
+	switch c := &v.claims; {
+	case c.Secret != nil:
+		return "secret", auth.Object{Table: "secrets", Key: c.Namespace + "/" + c.Secret.Name, UID: c.Secret.UID}
+	case c.Pod != nil:
+		return "pod", auth.Object{Table: "pods", Key: c.Namespace + "/" + c.Pod.Name, UID: c.Pod.UID}
+	case c.Node != nil:
+		return "node", auth.Object{Table: "nodes", Key: c.Node.Name, UID: c.Node.UID}
+	}
+	return "", o
+}
+
+// follows is everything in the state that says whether a token holds.
+func (v *verified) follows() []auth.Object {
+	out := []auth.Object{v.account()}
+	if what, o := v.boundTo(); what != "" {
+		out = append(out, o)
+	}
+	for _, table := range v.accounts.cfg.KeyTables {
+		out = append(out, auth.Object{Table: table})
+	}
+	return out
 }
 
 // find returns an object of the local state, and whether its deletion should have

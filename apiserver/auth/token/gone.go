@@ -1,9 +1,10 @@
 package token
 
-import "time"
+import (
+	"time"
 
-// object is one that a token is bound to.
-type object struct{ table, key, uid string }
+	"github.com/quorate/quorate/apiserver/auth"
+)
 
 const (
 	// rememberGone is for how long an object is known to be gone. It does not come back: its uid
@@ -16,7 +17,7 @@ const (
 // isGone reports whether an object was looked for a moment ago, in a state that had everything.
 // Otherwise anyone who holds a token of a deleted account would cost a round of a quorum with each
 // request, before his turn is asked for.
-func (a *Accounts) isGone(o object) bool {
+func (a *Accounts) isGone(o auth.Object) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at, ok := a.gone[o]
@@ -24,11 +25,11 @@ func (a *Accounts) isGone(o object) bool {
 }
 
 // markGone notes that an object was not in a state that had everything acknowledged by then.
-func (a *Accounts) markGone(o object, at time.Time) {
+func (a *Accounts) markGone(o auth.Object, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone == nil || len(a.gone) >= maxGone {
-		a.gone = make(map[object]time.Time)
+		a.gone = make(map[auth.Object]time.Time)
 	}
 	a.gone[o] = at
 }

@@ -18,7 +18,7 @@ import (
 // algorithm of all signatures.
 const algorithm = jose.ES256
 
-// Config of Accounts. All fields but Confirm, Uses and Now are required.
+// Config of Accounts. All fields but KeyTables, Confirm, Uses and Now are required.
 type Config struct {
 	// Issuer is the claim iss of the tokens, a URL.
 	Issuer string
@@ -28,6 +28,8 @@ type Config struct {
 	// Keys returns those in force now in the local state; never nil. It is called for every
 	// token, so it must cost next to nothing when nothing has changed.
 	Keys func() *Keys
+	// KeyTables are the tables that Keys follow from.
+	KeyTables []string
 	// Store is asked for what tokens are bound to.
 	Store Store
 	// Confirm makes sure that the local state has everything that was acknowledged
@@ -58,7 +60,7 @@ type Accounts struct {
 
 	mu       sync.Mutex
 	verified map[[sha256.Size]byte]*verified // by token; emptied when full
-	gone     map[object]time.Time            // when it was found to be; emptied when full
+	gone     map[auth.Object]time.Time       // when it was found to be; emptied when full
 }
 
 // New returns Accounts.

@@ -280,10 +280,53 @@ func TestGone(t *testing.T) {
 	}
 	w.expect(other, "") // what was not confirmed is not remembered
 	for i := range 3 * maxGone {
-		w.a.markGone(object{"pods", fmt.Sprint("ns/", i), "u"}, w.now)
+		w.a.markGone(auth.Object{Table: "pods", Key: fmt.Sprint("ns/", i), UID: "u"}, w.now)
 	}
 	if len(w.a.gone) > maxGone {
 		t.Errorf("%d are remembered", len(w.a.gone))
+	}
+}
+
+// TestCredential: what a token follows from is known to those who write for its holder, and can be
+// asked for again.
+func TestCredential(t *testing.T) {
+	w := newWorld(t, newKey(t))
+	w.a.cfg.KeyTables = []string{"keys"}
+	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
+	for _, row := range []struct {
+		claims     Claims
+		table, key string
+		want       string
+	}{
+		{Claims{}, "serviceaccounts", "ns/robot", "[{serviceaccounts ns/robot u1} {keys  }]"},
+		{Claims{Pod: &Ref{"p", "u2"}, Node: &Ref{Name: "n"}}, "pods", "ns/p", "[{serviceaccounts ns/robot u1} {pods ns/p u2} {keys  }]"},
+		{Claims{Secret: &Ref{"s", "u2"}}, "secrets", "ns/s", "[{serviceaccounts ns/robot u1} {secrets ns/s u2} {keys  }]"},
+		{Claims{Node: &Ref{"n", "u2"}}, "nodes", "n", "[{serviceaccounts ns/robot u1} {nodes n u2} {keys  }]"},
+	} {
+		w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
+		if row.table != "serviceaccounts" {
+			w.put(row.table, row.key, "u2", time.Time{})
+		}
+		u, ok, err := w.a.AuthenticateToken(t.Context(), w.issue(row.claims, "api"))
+		if !ok || err != nil {
+			t.Fatalf("%v: %v %v", row.claims, ok, err)
+		}
+		if got := fmt.Sprint(u.Credential.Objects()); got != row.want {
+			t.Errorf("%s, want %s", got, row.want)
+		}
+		if err := u.Credential.Holds(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.remove(row.table, row.key)
+		if err := u.Credential.Holds(t.Context()); err == nil {
+			t.Errorf("%s: it holds without %s", row.want, row.key)
+		}
+	}
+	w.put("serviceaccounts", "ns/robot", "u1", time.Time{})
+	u, _, _ := w.a.AuthenticateToken(t.Context(), w.issue(Claims{}, "api"))
+	w.inForce(newKey(t))
+	if err := u.Credential.Holds(t.Context()); err == nil {
+		t.Error("it holds without its key")
 	}
 }
 
