@@ -16,7 +16,8 @@
 //	@not-yet WHY               Quorate does not answer so today; when it does, the test
 //	                           fails until this line is gone
 //	@flag --NAME=VALUE         a flag of both servers; it may have the variables of files
-//	@file NAME                 a file for a flag, in the lines that follow: ${NAME} is its path
+//	@file NAME                 a file for a flag, in the lines that follow: ${NAME} is its path;
+//	                           it may have variables
 //	@webhook NAME              an admission webhook: how it answers, as YAML (webhookSpec)
 //
 // Then come requests. One below a heading is recorded. One without a heading prepares what

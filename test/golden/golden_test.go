@@ -139,7 +139,7 @@ func tell(t *testing.T, s *story) ([]block, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags, err := s.serverFlags(dir)
+	flags, err := s.serverFlags(dir, hooks.vars)
 	if err != nil {
 		t.Fatal(err)
 	}

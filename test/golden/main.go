@@ -78,7 +78,7 @@ func (s *story) record(ctx context.Context, programs string) (blocks []block, er
 		return nil, err
 	}
 	defer hooks.close()
-	k, err := startUpstream(ctx, programs, s)
+	k, err := startUpstream(ctx, programs, s, hooks.vars)
 	if err != nil {
 		return nil, err
 	}

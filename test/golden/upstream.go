@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -38,16 +39,16 @@ type process struct {
 
 // startUpstream starts etcd and kube-apiserver from the directory of their programs, for a
 // story. Its stop ends them and removes what they wrote.
-func startUpstream(ctx context.Context, programs string, s *story) (*kubeAPIServer, error) {
+func startUpstream(ctx context.Context, programs string, s *story, vars map[string]string) (*kubeAPIServer, error) {
 	k := &kubeAPIServer{}
-	err := k.start(ctx, programs, s)
+	err := k.start(ctx, programs, s, vars)
 	if err == nil {
 		return k, nil
 	}
 	return nil, errors.Join(fmt.Errorf("start kube-apiserver: %w", err), k.stop())
 }
 
-func (k *kubeAPIServer) start(ctx context.Context, programs string, s *story) (err error) {
+func (k *kubeAPIServer) start(ctx context.Context, programs string, s *story, vars map[string]string) (err error) {
 	if k.dir, err = os.MkdirTemp("", "quorate-golden-"); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (k *kubeAPIServer) start(ctx context.Context, programs string, s *story) (e
 	if err := k.writePKI(); err != nil {
 		return err
 	}
-	flags, err := s.serverFlags(k.dir)
+	flags, err := s.serverFlags(k.dir, vars)
 	if err != nil {
 		return err
 	}
@@ -250,15 +251,19 @@ func auditPath(dir string) string { return filepath.Join(dir, "audit.log") }
 
 // serverFlags are the flags of either server for a story, NAME=VALUE, and writes the files
 // that they name.
-func (s *story) serverFlags(dir string) ([]string, error) {
+func (s *story) serverFlags(dir string, vars map[string]string) ([]string, error) {
 	policy := filepath.Join(dir, "audit-policy.json")
-	vars := map[string]string{}
+	vars = maps.Clone(vars)
 	contents := map[string]string{policy: auditPolicy}
 	for name, content := range s.files {
 		vars[name] = filepath.Join(dir, name+".yaml")
 		contents[vars[name]] = content
 	}
 	for path, content := range contents {
+		content, err := fill(content, vars)
+		if err != nil {
+			return nil, fmt.Errorf("%s: @file: %w", s.file, err)
+		}
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return nil, err
 		}

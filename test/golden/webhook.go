@@ -34,6 +34,9 @@ type webhookSpec struct {
 	// Record says that the whole request of the AdmissionReview is recorded, and not only what
 	// it is about.
 	Record bool `json:"record"`
+	// Images says that it is asked by ImageReviews, and how it answers about the first image of
+	// one. Response is the status then. What it is asked is recorded.
+	Images map[string]webhookSpec `json:"images"`
 
 	delay time.Duration
 }
@@ -47,8 +50,16 @@ func parseWebhook(text string) (w webhookSpec, err error) {
 			return w, fmt.Errorf("a webhook: %w", err)
 		}
 	}
-	if w.Response == nil && w.Body == "" && w.Code == 0 {
+	if w.Response == nil && w.Body == "" && w.Code == 0 && w.Images == nil {
 		return w, errors.New("a webhook without a response, a body or a code")
+	}
+	for image, answer := range w.Images {
+		if answer.Delay != "" {
+			if answer.delay, err = time.ParseDuration(answer.Delay); err != nil {
+				return w, fmt.Errorf("a webhook: %w", err)
+			}
+			w.Images[image] = answer
+		}
 	}
 	return w, nil
 }
@@ -142,13 +153,19 @@ func (w *webhooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	var review struct {
 		Request map[string]any `json:"request"`
+		Spec    map[string]any `json:"spec"` // of an ImageReview
 	}
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
-		http.Error(out, "not an AdmissionReview", http.StatusBadRequest)
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || (review.Request == nil) == (spec.Images == nil) {
+		http.Error(out, "not such a review", http.StatusBadRequest)
 		return
 	}
 	uid := review.Request["uid"]
-	w.note(name, spec.Record, review.Request)
+	if spec.Images == nil {
+		w.note(name, spec.Record, review.Request)
+	} else {
+		w.note(name, true, review.Spec)
+		spec = spec.Images[firstImage(review.Spec)].forImages()
+	}
 	select {
 	case <-time.After(spec.delay):
 	case <-r.Context().Done():
@@ -165,8 +182,29 @@ func (w *webhooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(spec.review(uid)) // the server sees that the connection ended
 }
 
+// firstImage is what the answer to an ImageReview depends on.
+func firstImage(spec map[string]any) string {
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		return ""
+	}
+	first, _ := containers[0].(map[string]any)
+	image, _ := first["image"].(string)
+	return image
+}
+
+// forImages is an answer to an ImageReview.
+func (s webhookSpec) forImages() webhookSpec {
+	s.APIVersion, s.Kind = cmp.Or(s.APIVersion, "imagepolicy.k8s.io/v1alpha1"), cmp.Or(s.Kind, "ImageReview")
+	s.Images = map[string]webhookSpec{}
+	return s
+}
+
 // review is the answer to the request with a uid.
 func (s webhookSpec) review(uid any) map[string]any {
+	if s.Images != nil {
+		return map[string]any{"apiVersion": s.APIVersion, "kind": s.Kind, "status": s.Response}
+	}
 	response := map[string]any{"uid": uid}
 	maps.Copy(response, s.Response)
 	if patch, ok := response["patch"]; ok {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/exists"
 	"github.com/quorate/quorate/apiserver/admission/extendedresourcetoleration"
 	"github.com/quorate/quorate/apiserver/admission/externalips"
+	"github.com/quorate/quorate/apiserver/admission/imagepolicy"
 	"github.com/quorate/quorate/apiserver/admission/lifecycle"
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/nodedeclaredfeatures"
@@ -49,7 +50,7 @@ var table = []plugin{
 	{name: "NodeRestriction", reason: "it comes with the node authorizer: kubelets have the rights of the roles that they are bound to"},
 	{name: "TaintNodesByCondition", on: true, make: simple(func(*env) admission.Plugin { return nodetaint.Plugin{} })},
 	{name: "AlwaysPullImages", make: simple(func(*env) admission.Plugin { return alwayspullimages.Plugin{} })},
-	{name: "ImagePolicyWebhook", reason: "not built: a ValidatingWebhookConfiguration can ask about images"},
+	{name: "ImagePolicyWebhook", make: func(e *env, config io.Reader) (admission.Plugin, error) { return imagepolicy.New(config, e.Log) }},
 	{name: "PodSecurity", on: true, make: func(e *env, config io.Reader) (admission.Plugin, error) {
 		return podsecurity.New(e.state, config, e.Registerer)
 	}},

@@ -8,5 +8,5 @@
 //     decision it is told of what has changed. So what it keeps for each webhook (compiled match
 //     conditions, connections) lives on, and no webhook is forgotten or asked too long.
 //   - fromFiles are the webhooks of files, which upstream's plugin asks first.
-//   - limited bounds what webhooks answer.
+//   - bounded bounds what webhooks answer (package answers).
 package webhook

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/answers"
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	upstreams "github.com/quorate/quorate/apiserver/admission/upstream"
@@ -141,7 +142,7 @@ func (h *hooks) consult(a *admission.Attributes) {
 func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.InitializationValidator) error {
 	f.namespaces = cfg.Namespaces
 	w.SetServiceResolver(resolver(cfg.Resolve))
-	w.SetAuthenticationInfoResolverWrapper(newLimits().wrap)
+	w.SetAuthenticationInfoResolverWrapper(bounded)
 	w.SetExternalKubeClientSet(cfg.Namespaces.Client())
 	w.SetExternalKubeInformerFactory(f)
 	w.SetAuthorizer(upstreams.Authorizer(cfg.Authorizer))
@@ -154,18 +155,19 @@ func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.Initializati
 // Admit implements admission.Mutator.
 func (m *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
 	m.consult(a)
-	return m.plugin.Admit(withWarnings(ctx, a), of(a), a.Interfaces)
+	return m.plugin.Admit(inDecision(ctx, a), of(a), a.Interfaces)
 }
 
 // Validate implements admission.Validator.
 func (v *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
 	v.consult(a)
-	return v.plugin.Validate(withWarnings(ctx, a), of(a), a.Interfaces)
+	return v.plugin.Validate(inDecision(ctx, a), of(a), a.Interfaces)
 }
 
-// withWarnings is the context in which webhooks' warnings go to the client of the request.
-func withWarnings(ctx context.Context, a *admission.Attributes) context.Context {
-	return warning.WithWarningRecorder(ctx, recorder{a})
+// inDecision is the context in which webhooks are asked about one write: their warnings go to the
+// client of the request, and their answers are bounded together.
+func inDecision(ctx context.Context, a *admission.Attributes) context.Context {
+	return warning.WithWarningRecorder(answers.WithDecision(ctx), recorder{a})
 }
 
 type recorder struct{ attributes *admission.Attributes }

@@ -1,0 +1,174 @@
+// Package answers bounds what the HTTP servers answer that plugins ask. Upstream has no such
+// bounds: one answer can take all memory, and none of the work on it can be interrupted.
+//
+// The types to know:
+//
+//   - Limits bound all answers that are read at a time.
+//   - A decision, which WithDecision begins, bounds those to one request.
+package answers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+// Bounds in bytes: of one answer, of all that are read at a time, of those to one decision, and
+// of what patches may add to an object in one decision: each next webhook is sent what the one
+// before it has made.
+const (
+	maxAnswer   = 8 << 20
+	maxAnswers  = 128 << 20
+	maxDecision = 32 << 20
+	maxGrowth   = 8 << 20
+)
+
+// maxWork bounds the operations of a patch times the bytes of object and patch, as the patches of
+// clients are bounded: an operation on an array can cost as much as the array is long.
+const maxWork = 4 << 30
+
+// minOperation is how many bytes of an answer an operation of a patch has at least.
+const minOperation = 30
+
+// Limits bound the answers that are read at a time. The zero value is ready. Safe for concurrent
+// use.
+type Limits struct{ held atomic.Int64 }
+
+// Transport is a transport whose answers are bounded, and which follows no redirects: a server is
+// where its configuration says, and what it is sent may be secret. Errors are told by what reads
+// the answer.
+func (l *Limits) Transport(next http.RoundTripper) http.RoundTripper { return transport{next, l} }
+
+// decision is what servers have answered to one request so far.
+type decision struct {
+	sent atomic.Int64 // the bytes of the first request to a server; zero: there was none
+	read atomic.Int64
+}
+
+type decisionKey struct{}
+
+// WithDecision is the context in which servers are asked for one decision.
+func WithDecision(ctx context.Context) context.Context {
+	return context.WithValue(ctx, decisionKey{}, &decision{})
+}
+
+// decisionOf is that of a context, or one of its own.
+func decisionOf(ctx context.Context) *decision {
+	if d, ok := ctx.Value(decisionKey{}).(*decision); ok {
+		return d
+	}
+	return &decision{}
+}
+
+// grows refuses to send on what patches have made too large.
+func (d *decision) grows(size int64) error {
+	d.sent.CompareAndSwap(0, size)
+	if size > d.sent.Load()+maxGrowth {
+		return fmt.Errorf("patches have made the object more than %d bytes larger", maxGrowth)
+	}
+	return nil
+}
+
+type transport struct {
+	next   http.RoundTripper
+	limits *Limits
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	d := decisionOf(r.Context())
+	if err := d.grows(r.ContentLength); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // a RoundTripper closes it, also when it fails
+		}
+		return nil, err
+	}
+	w, err := t.next.RoundTrip(r)
+	if err != nil {
+		return w, err
+	}
+	w.Header.Del("Location") // without it http.Client takes a redirect for the answer
+	w.Body = &body{from: w.Body, limits: t.limits, decision: d, sent: r.ContentLength}
+	return w, nil
+}
+
+// body is an answer that is read as a whole, and looked at, before any of it is handed on. For one
+// goroutine.
+type body struct {
+	from     io.ReadCloser
+	limits   *Limits
+	decision *decision
+	sent     int64
+
+	all  *bytes.Reader // nil: it is not read yet
+	err  error
+	held int64
+}
+
+// Read implements io.Reader. Errors: the answer is too long, or all answers are, or a patch in it
+// is too much work.
+func (b *body) Read(p []byte) (int, error) {
+	if b.all == nil {
+		raw, err := io.ReadAll(counted{b})
+		if err == nil {
+			err = checkPatch(raw, b.sent)
+		}
+		b.all, b.err = bytes.NewReader(raw), err
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.all.Read(p)
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.limits.held.Add(-b.held)
+	b.held = 0
+	return b.from.Close()
+}
+
+// counted reads what a body is from, and counts it.
+type counted struct{ body *body }
+
+func (c counted) Read(p []byte) (int, error) {
+	b := c.body
+	n, err := b.from.Read(p)
+	b.held += int64(n)
+	held, read := b.limits.held.Add(int64(n)), b.decision.read.Add(int64(n))
+	switch {
+	case b.held > maxAnswer:
+		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	case read > maxDecision:
+		return 0, fmt.Errorf("the answers to one request have more than %d bytes", maxDecision)
+	case held > maxAnswers:
+		return 0, fmt.Errorf("the answers of all webhooks have more than %d bytes at a time", maxAnswers)
+	}
+	return n, err
+}
+
+// checkPatch refuses an AdmissionReview whose patch would take too long to apply. sent are the
+// bytes of the request, of which the object is a part. What is no review is not its business.
+func checkPatch(raw []byte, sent int64) error {
+	size := int64(len(raw))
+	if size/minOperation*(sent+size) <= maxWork {
+		return nil // whatever is in it: nearly all answers
+	}
+	var review struct {
+		Response struct {
+			Patch []byte `json:"patch"`
+		} `json:"response"`
+	}
+	var operations []json.RawMessage
+	if json.Unmarshal(raw, &review) != nil || json.Unmarshal(review.Response.Patch, &operations) != nil {
+		return nil
+	}
+	if n := int64(len(operations)); n*(sent+int64(len(review.Response.Patch))) > maxWork {
+		return fmt.Errorf("%d operations on an object of this size are too much for one JSON patch", n)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package answers
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served is a transport that answers with a text, without a network.
+type served string
+
+func (s served) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{"Location": {"/elsewhere"}}, Body: io.NopCloser(strings.NewReader(string(s)))}, nil
+}
+
+// review is an answer with a patch.
+func review(patch string) string {
+	raw, err := json.Marshal(map[string]any{"response": map[string]any{"patch": base64.StdEncoding.EncodeToString([]byte(patch))}})
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+func operations(n int, text string) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(text+",", n), ",") + "]"
+}
+
+// ask sends a request of a size, and returns what was read of the answer.
+func ask(ctx context.Context, l *Limits, answer string, size int) (string, *http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://hook", strings.NewReader(strings.Repeat("x", size)))
+	if err != nil {
+		return "", nil, err
+	}
+	w, err := l.Transport(served(answer)).RoundTrip(r)
+	if err != nil {
+		return "", nil, err
+	}
+	raw, err := io.ReadAll(w.Body)
+	return string(raw), w, err
+}
+
+// TestAnswers: which answers are handed on. None is held once it is closed.
+func TestAnswers(t *testing.T) {
+	insert := `{"op":"add","path":"/l/0","value":1}`
+	for _, c := range []struct {
+		name, answer string
+		size         int
+		want         string
+	}{
+		{"nothing", "", 10, ""},
+		{"no review", `{"a":`, 10, ""},
+		{"as much as may be", strings.Repeat(" ", maxAnswer), 10, ""},
+		{"too much", strings.Repeat(" ", maxAnswer+1), 10, "the answer has more than 8388608 bytes"},
+		{"10,000 operations", review(operations(10_000, insert)), 1 << 10, ""},
+		{"1,000 operations on a large object", review(operations(1_000, insert)), 3 << 20, ""},
+		{"10,000 operations on a large object", review(operations(10_000, insert)), 3 << 20, "10000 operations on an object of this size are too much for one JSON patch"},
+		{"150,000 operations", review(operations(150_000, insert)), 1 << 10, "150000 operations on an object"},
+		{"large, and nothing of a patch", `{"response":{"patch":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"}}`, 3 << 20, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var l Limits
+			began := time.Now()
+			got, w, err := ask(t.Context(), &l, c.answer, c.size)
+			if c.want == "" && (err != nil || got != c.answer) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Fatalf("%d bytes, %v, want %q", len(got), err, c.want)
+			}
+			if w.Header.Get("Location") != "" {
+				t.Error("a redirect can be followed")
+			}
+			if held := l.held.Load(); held < int64(len(c.answer)) {
+				t.Errorf("%d bytes are counted of %d", held, len(c.answer))
+			}
+			if err := w.Body.Close(); err != nil || l.held.Load() != 0 {
+				t.Errorf("%d bytes are counted at the end, %v", l.held.Load(), err)
+			}
+			if took := time.Since(began); took > time.Minute {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// TestDecision: what is answered to one request, what patches may add to its object, and what is
+// read at a time.
+func TestDecision(t *testing.T) {
+	var l Limits
+	ctx := WithDecision(t.Context())
+	decisionOf(ctx).read.Store(maxDecision - 1)
+	if _, w, err := ask(ctx, &l, " ", 10); err != nil {
+		t.Error(err)
+	} else {
+		w.Body.Close()
+	}
+	if _, w, err := ask(ctx, &l, " ", 10); err == nil || err.Error() != fmt.Sprintf("the answers to one request have more than %d bytes", maxDecision) {
+		t.Error(err)
+	} else {
+		w.Body.Close()
+	}
+	ctx = WithDecision(t.Context())
+	for _, size := range []int{10, 10 + maxGrowth} {
+		if _, w, err := ask(ctx, &l, " ", size); err != nil {
+			t.Errorf("a request of %d bytes: %v", size, err)
+		} else {
+			w.Body.Close()
+		}
+	}
+	if _, _, err := ask(ctx, &l, " ", 11+maxGrowth); err == nil || err.Error() != "patches have made the object more than 8388608 bytes larger" {
+		t.Error(err)
+	}
+	l.held.Store(maxAnswers)
+	if _, _, err := ask(t.Context(), &l, " ", 10); err == nil || !strings.Contains(err.Error(), "the answers of all webhooks") {
+		t.Error(err)
+	}
+}
+
+// TestCutAnswer: how an answer ends that was cut is told as it is.
+func TestCutAnswer(t *testing.T) {
+	cut := errors.New("cut")
+	b := &body{from: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{cut})), limits: &Limits{}, decision: &decision{}}
+	if _, err := io.ReadAll(b); !errors.Is(err, cut) {
+		t.Error(err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
