@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
@@ -13,6 +14,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -58,8 +60,33 @@ type answer struct {
 	result           metav1.Status
 }
 
+// reviews is the decoder that upstream reads answers with.
+var reviews = sync.OnceValue(func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	// They register types that are not there yet: neither can fail.
+	_ = apiextensionsv1.AddToScheme(scheme)
+	_ = apiextensionsv1beta1.AddToScheme(scheme)
+	return serializer.NewCodecFactory(scheme).LegacyCodec(apiextensionsv1.SchemeGroupVersion, apiextensionsv1beta1.SchemeGroupVersion)
+})
+
 // read decodes the answer to a review of a version. An error is a failed call.
 func read(version string, body []byte) (*answer, error) {
+	out, err := decode(version, body)
+	if err == nil && out.kind == "ConversionReview" && out.apiVersion == "apiextensions.k8s.io/"+version {
+		return out, nil
+	}
+	// What came is something else: upstream's decoder has the words for it.
+	var into runtime.Object = &apiextensionsv1.ConversionReview{}
+	if version == "v1beta1" {
+		into = &apiextensionsv1beta1.ConversionReview{}
+	}
+	if _, _, refused := reviews().Decode(body, nil, into); refused != nil {
+		return nil, refused
+	}
+	return out, err
+}
+
+func decode(version string, body []byte) (*answer, error) {
 	var as metav1.TypeMeta
 	if err := json.Unmarshal(body, &as); err != nil {
 		return nil, err

@@ -37,6 +37,9 @@ type webhookSpec struct {
 	// Images says that it is asked by ImageReviews, and how it answers about the first image of
 	// one. Response is the status then. What it is asked is recorded.
 	Images map[string]webhookSpec `json:"images"`
+	// Convert says that it converts custom resources, and admits nothing. How often it is asked
+	// is not recorded: each server remembers what it can.
+	Convert *conversionSpec `json:"convert"`
 
 	delay time.Duration
 }
@@ -50,7 +53,7 @@ func parseWebhook(text string) (w webhookSpec, err error) {
 			return w, fmt.Errorf("a webhook: %w", err)
 		}
 	}
-	if w.Response == nil && w.Body == "" && w.Code == 0 && w.Images == nil {
+	if w.Response == nil && w.Body == "" && w.Code == 0 && w.Images == nil && w.Convert == nil {
 		return w, errors.New("a webhook without a response, a body or a code")
 	}
 	for image, answer := range w.Images {
@@ -149,6 +152,10 @@ func (w *webhooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	spec, ok := w.specs[name]
 	if !ok {
 		http.NotFound(out, r)
+		return
+	}
+	if spec.Convert != nil {
+		spec.Convert.serve(out, r)
 		return
 	}
 	var review struct {
