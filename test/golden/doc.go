@@ -15,10 +15,13 @@
 //
 //	@not-yet WHY               Quorate does not answer so today; when it does, the test
 //	                           fails until this line is gone
+//	@plugins NAME...           the admission plugins that the story tells of, if any: a test
+//	                           of package plugins wants a story of each
 //	@flag --NAME=VALUE         a flag of both servers; it may have the variables of files
 //	@file NAME                 a file for a flag, in the lines that follow: ${NAME} is its path;
 //	                           it may have variables
-//	@webhook NAME              an admission webhook: how it answers, as YAML (webhookSpec)
+//	@webhook NAME              a webhook of admission, or of conversion: how it answers, as
+//	                           YAML (webhookSpec, conversionSpec)
 //
 // Then come requests. One below a heading is recorded. One without a heading prepares what
 // others need, and must succeed. A body is YAML, sent as JSON, and ends at an empty line or

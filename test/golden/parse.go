@@ -98,7 +98,7 @@ func (p *parser) statement(line string) (func(*player) error, error) {
 	if len(words) == 0 {
 		return nil, fmt.Errorf("%s of what?", word)
 	}
-	if slices.Contains([]string{"@not-yet", "@flag", "@file", "@webhook"}, word) {
+	if slices.Contains([]string{"@not-yet", "@plugins", "@flag", "@file", "@webhook"}, word) {
 		if len(p.story.steps) > 0 || len(p.story.recorded) > 0 {
 			return nil, fmt.Errorf("%s comes before the first request", word)
 		}
@@ -129,6 +129,7 @@ func (p *parser) head(word, rest string) error {
 	switch word {
 	case "@not-yet":
 		p.story.notYet = rest
+	case "@plugins": // for whom reads the stories, not for the servers
 	case "@flag":
 		if !strings.HasPrefix(rest, "--") || !strings.Contains(rest, "=") {
 			return fmt.Errorf("a flag is --NAME=VALUE, got %s", rest)

@@ -80,6 +80,44 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// withoutStory are plugins that no story can tell of, and why.
+var withoutStory = map[string]string{
+	"AlwaysDeny": "kube-apiserver does not start with it: its own priority classes are refused",
+}
+
+// TestStories: of each plugin that does something a story tells how kube-apiserver answers
+// (package test/golden).
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("../../../test/golden/testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no stories: %v", err)
+	}
+	told := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			names, ok := strings.CutPrefix(line, "@plugins ")
+			if !ok {
+				continue
+			}
+			for _, name := range strings.Fields(names) {
+				told[name] = file
+				if !slices.ContainsFunc(table, func(p plugin) bool { return p.name == name && p.make != nil }) {
+					t.Errorf("%s: no plugin %s does anything", file, name)
+				}
+			}
+		}
+	}
+	for _, p := range table {
+		if p.make != nil && (told[p.name] == "") == (withoutStory[p.name] == "") {
+			t.Errorf("%s: want a story with the line @plugins %s, or a reason why there is none, and not both", p.name, p.name)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name            string
