@@ -79,10 +79,11 @@ func (n *Node) Running() bool {
 	if err != nil || len(line) > 0 {
 		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
 	}
-	// A process that has ended and waits for its parent has no command line, and for
-	// a moment neither has one that is being started.
-	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
-	return err == nil && !bytes.Contains(stat, []byte(") Z ")) && !bytes.Contains(stat, []byte(") X "))
+	// A process that has ended and waits for its parent has no command line, nor has a thread
+	// of the kernel; and for a moment neither has one that is being started. Only that one
+	// has a program.
+	_, err = os.Readlink(filepath.Join(proc, "exe"))
+	return err == nil
 }
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command
@@ -119,13 +120,18 @@ func nodeFile(pid int) string {
 	return ""
 }
 
-// refresh corrects the pids: those of processes that live, 0 for the nodes without one.
+// refresh corrects the pids: those of processes that live, 0 for the nodes without one. One
+// that another command has just started and noted lives, too, though it cannot be found by
+// its command line yet.
 func (c *cluster) refresh() {
 	living := c.processes()
 	for _, n := range c.Nodes {
 		pids := living[n]
 		if len(pids) == 0 {
-			n.PID, n.more = 0, nil
+			n.more = nil
+			if !n.Running() {
+				n.PID = 0
+			}
 			continue
 		}
 		if !slices.Contains(pids, n.PID) {

@@ -2,6 +2,7 @@ package playground
 
 import (
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,6 +35,30 @@ func TestRunningFromTheStart(t *testing.T) {
 			t.Fatal("a process that has ended, and waits for its parent, runs")
 		case n.Running():
 			t.Fatal("a process that is gone runs")
+		}
+	}
+}
+
+// TestRefreshFromTheStart: a node that another command has just started and noted is not
+// forgotten because the kernel has no command line of it yet.
+func TestRefreshFromTheStart(t *testing.T) {
+	n := &Node{DataDir: t.TempDir()}
+	c := &cluster{Nodes: []*Node{n}}
+	for range 300 {
+		cmd := exec.Command("sh", "-c", "while :; do sleep 60; done", "node", "--config", n.DataDir+".yaml")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := cmd.Process.Pid
+		n.PID = pid
+		c.refresh()
+		kept := n.PID
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		c.refresh()
+		if kept != pid || n.PID != 0 {
+			t.Fatalf("process %d was kept as %d, and when it had ended as %d", pid, kept, n.PID)
 		}
 	}
 }
