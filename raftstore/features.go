@@ -43,26 +43,23 @@ func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
 	return nil
 }
 
-// forCluster takes off a write what the cluster does not speak yet and the write can do
+// forCluster is a write without what the cluster does not speak yet and the write can do
 // without: while members are upgraded it is applied unchecked, as all writes were before.
-// A state that lags, or that is empty because the node has just joined, does not know what
+// If the cluster speaks more where it gets its place, it is refused there. A state that lags, or that is empty because the node has just joined, does not know what
 // the cluster speaks: to believe it would leave unchecked what needs it most. So while it
 // says too little, each such write costs a quorum round. Errors: those of ReadIndex.
-func (s *Store) forCluster(ctx context.Context, w *proto.Write) error {
-	if s.allowed(proto.KindWrite, w) == nil {
-		return nil
-	}
-	index, err := s.ReadIndex(ctx)
-	if err == nil {
-		err = s.WaitApplied(ctx, index)
-	}
-	if err != nil {
-		return fmt.Errorf("ask what the cluster speaks: %w", err)
-	}
+func (s *Store) forCluster(ctx context.Context, w *proto.Write) (*proto.Write, error) {
 	if s.allowed(proto.KindWrite, w) != nil {
-		mvcc.ForOlder(w)
+		index, err := s.ReadIndex(ctx)
+		if err == nil {
+			err = s.WaitApplied(ctx, index)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask what the cluster speaks: %w", err)
+		}
 	}
-	return nil
+	speaks, _ := s.Features()
+	return mvcc.For(speaks, w), nil
 }
 
 // checkFeature refuses a state whose cluster speaks more than this node supports.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,6 +171,90 @@ func TestRulesDuringUpgrade(t *testing.T) {
 		if r, err := m.Propose(c.ctx(), stale()); err != nil || r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED {
 			t.Errorf("%s, when all know them: %v, %v", id, r.Outcome, err)
 		}
+	}
+}
+
+// TestRaiseWhileWriting: what was made for older members and gets its place behind the entry that
+// raises the version is made again: not one stale write takes effect there.
+func TestRaiseWhileWriting(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	c.makeLeader("a")
+	rule, err := c.leader().Propose(c.ctx(), write("rule", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.leader().Propose(c.ctx(), write("rule", "2")); err != nil {
+		t.Fatal(err)
+	}
+	stale := func() *proto.Write {
+		w := write("k", "v")
+		w.DecidedAt, w.RuleRanges = uint64(rule.Revision), []*proto.RuleRange{{Table: w.Table, Prefix: "rule"}}
+		return w
+	}
+	// One that stands still between its making and its place.
+	early := mvcc.For(1, stale())
+	var mu sync.Mutex
+	var newest proto.Revision // of a stale write that took effect
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for _, m := range c.nodes {
+		for range 8 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					r, err := m.Propose(c.ctx(), stale())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if r.Outcome == proto.Outcome_OUTCOME_APPLIED {
+						newest = max(newest, r.Revision)
+					} else if r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED {
+						t.Errorf("%s: %v", m.id, r.Outcome)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	a := c.nodes["a"]
+	index, _, err := a.Members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := a.Applied()
+	c.eventually("writes take effect", func() error {
+		if a.Applied() < before+50 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err := a.RaiseFeature(c.ctx(), mvcc.FeatureVersion, index); err != nil {
+		t.Fatal(err)
+	}
+	raised := a.Applied() // or a little less: the entry is at or below it
+	before = raised
+	c.eventually("writes go on", func() error {
+		if a.Applied() < before+50 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	close(stop)
+	wg.Wait()
+	if newest == 0 || newest > raised {
+		t.Errorf("a stale write took effect at %d, the version was raised at %d or before", newest, raised)
+	}
+	if r := c.send("b", "a", proto.KindWrite, early); r.Outcome != proto.Outcome_OUTCOME_FEATURE_CHANGED {
+		t.Errorf("what was made before: %v", r)
+	}
+	if _, err := a.propose(c.ctx(), proto.KindWrite, early); !errors.Is(err, errFeatureChanged) {
+		t.Errorf("what was made before: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package mvcc
 import (
 	"math"
 
+	pb "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quorate/quorate/proto"
@@ -14,7 +15,8 @@ import (
 // reads a table that older releases do not read: there, what is written has no effect.
 const FeatureVersion uint32 = 3
 
-// FeatureOfLimits is the feature version with which entries carry usage and limits.
+// FeatureOfLimits is the feature version with which entries carry rules, usage and limits, and
+// the feature version itself.
 const FeatureOfLimits uint32 = 3
 
 // features says, for every part that an entry can have, with which feature version it
@@ -34,7 +36,8 @@ var features = featureTable{
 		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.second_guard": 1,
 		"quorate.v1.Write.decided_at": 3, "quorate.v1.Write.rules": 3, "quorate.v1.Write.rule_ranges": 3,
 		"quorate.v1.Write.usage": 3, "quorate.v1.Write.limits": 3, "quorate.v1.Write.enforce_limits": 3,
-		"quorate.v1.Usage.facts": 3, "quorate.v1.Usage.amounts": 3, "quorate.v1.Amount.name": 3, "quorate.v1.Amount.value": 3,
+		"quorate.v1.Write.feature_version": 3,
+		"quorate.v1.Usage.facts":           3, "quorate.v1.Usage.amounts": 3, "quorate.v1.Amount.name": 3, "quorate.v1.Amount.value": 3,
 		"quorate.v1.Limit.requirements": 3, "quorate.v1.Limit.bounds": 3,
 		"quorate.v1.Requirement.name": 3, "quorate.v1.Requirement.operator": 3, "quorate.v1.Requirement.values": 3,
 		"quorate.v1.Bound.name": 3, "quorate.v1.Bound.max": 3, "quorate.v1.Bound.table": 3,
@@ -62,12 +65,27 @@ type featureTable struct {
 	Parts map[protoreflect.FullName]uint32
 }
 
-// ForOlder takes off a write what clusters that speak less than feature version 3 do not
-// know, and what it can do without: by which rules it was decided, what it uses, and what
-// it limits. What was written so is not counted before it is written again.
-func ForOlder(w *proto.Write) {
+// For is a write as it is proposed to a cluster that speaks a feature version. It is a copy where
+// the cluster speaks less than version 3: without what that does not know and the write can do
+// without, which is by which rules it was decided, what it uses, and what it limits. What was
+// written so is not counted before it is written again.
+func For(feature uint32, w *proto.Write) *proto.Write {
+	if feature >= FeatureOfLimits {
+		w.FeatureVersion = feature
+		return w
+	}
+	w = pb.CloneOf(w)
+	w.FeatureVersion = 0
 	w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil
 	w.Usage, w.Limits, w.EnforceLimits = nil, nil, false
+	return w
+}
+
+// proposedForAnother reports whether an entry was made when the cluster spoke less than it does
+// here. One that was stripped for older members just before the version rose may come behind
+// the entry that raises it: it would be unchecked, and uncharged, where nothing is any more.
+func (s *State) proposedForAnother(w *proto.Write) bool {
+	return s.now.Feature >= FeatureOfLimits && w.FeatureVersion < s.now.Feature
 }
 
 // Needs returns the feature version that a cluster must speak before an entry may be in
