@@ -51,6 +51,10 @@ func chargeOf(usage *proto.Usage, limits []*proto.Limit) *charge {
 		for i, a := range usage.Amounts {
 			c.amounts[i] = amount{a.Name, a.Value}
 		}
+		if !slices.IsSortedFunc(c.amounts, compareAmounts) { // validateCharge refuses it, and it counts all the same
+			slices.SortStableFunc(c.amounts, compareAmounts)
+		}
+		c.amounts = slices.CompactFunc(c.amounts, func(a, b amount) bool { return a.name == b.name })
 	}
 	for _, l := range limits {
 		var out limit
@@ -114,6 +118,22 @@ func (c *charge) size() (n int) {
 		}
 	}
 	return n
+}
+
+func compareAmounts(a, b amount) int { return strings.Compare(a.name, b.name) }
+
+// ofAmounts are the amounts, of no charge none.
+func (c *charge) ofAmounts() []amount {
+	if c == nil {
+		return nil
+	}
+	return c.amounts
+}
+
+// names reports whether there is an amount of a name.
+func (c *charge) names(name string) bool {
+	_, ok := slices.BinarySearchFunc(c.ofAmounts(), amount{name: name}, compareAmounts)
+	return ok
 }
 
 // amount is how much there is of a name. Less than nothing is nothing.

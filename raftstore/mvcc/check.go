@@ -3,7 +3,6 @@ package mvcc
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -94,55 +93,4 @@ func (s *State) Check() error {
 	}
 	errs = append(errs, s.checkLedger()...)
 	return errors.Join(errs...)
-}
-
-// checkLedger counts everything again.
-func (s *State) checkLedger() (errs []error) {
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.ledger.loading || len(s.ledger.changed) > 0 {
-		fail("usage is not published")
-		return errs
-	}
-	limited := map[string]bool{}
-	for _, t := range s.Tables() {
-		t.keys.Scan(func(it *item) bool {
-			if v := it.newest.Load(); !v.Deleted && len(limitsOf(v)) > 0 && namespaceOf(v.Key) != "" {
-				limited[namespaceOf(v.Key)] = true
-			}
-			return true
-		})
-	}
-	shown := 0
-	s.ledger.shown.Range(func(any, any) bool { shown++; return true })
-	if len(s.ledger.of) != len(limited) || shown != len(limited) {
-		fail("%d namespaces have limits; %d are counted, %d are shown", len(limited), len(s.ledger.of), shown)
-	}
-	for namespace := range limited {
-		a, want := s.ledger.of[namespace], s.counts(namespace)
-		if a == nil || len(a.limits) != len(want.limits) {
-			fail("namespace %s: %+v is counted, has %d limits", namespace, a, len(want.limits))
-			continue
-		}
-		for i, w := range want.limits {
-			l := a.limits[i]
-			if l.table != w.table || l.key != w.key || !sameLimits([]limit{*l.limit}, []limit{*w.limit}) || !slices.Equal(l.used, w.used) {
-				fail("namespace %s: limit of %s %s counts %v, has %s %s with %v", namespace, l.table, l.key, l.used, w.table, w.key, w.used)
-			}
-		}
-		for _, l := range want.limits {
-			var used []int64
-			for _, of := range want.limits {
-				for i := range of.used {
-					if of.table == l.table && of.key == l.key {
-						used = append(used, of.used[i].int64())
-					}
-				}
-			}
-			shown, _ := s.Usage(l.table, l.key)
-			if !slices.EqualFunc(shown, used, func(u BoundUse, n int64) bool { return u.Used == n }) {
-				fail("namespace %s: limit of %s %s shows %v, has %v", namespace, l.table, l.key, shown, used)
-			}
-		}
-	}
-	return errs
 }

@@ -2,8 +2,6 @@ package mvcc
 
 import (
 	"cmp"
-	"math"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -13,64 +11,59 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-// The ledger keeps, for each namespace that has limits, what is used of each bound: the
-// sum over the newest live versions of the namespace's keys, in all tables. It follows
-// from the versions and from nothing else: a version gives back what the one before it
-// used, new limits are counted by a walk over the namespace, and a state that is loaded
-// counts everything once. So a sum is at every index what a recount would find.
+// The ledger keeps, for each namespace, what its keys use: the sum over the newest live
+// versions in all tables, by facts (totals.go); and for each limit what is used of each of
+// its bounds. Both follow from the versions and from nothing else: a version gives back what
+// the one before it used, and what is used of new limits is added up from the totals, without
+// a walk over the namespace. So a sum is at every index what a recount would find.
+//
+// A write looks only at the bounds of what it uses, however many others there are.
 //
 // Nothing here knows what is counted. Who writes says what an object uses; see
 // proto.Usage and proto.Limit.
 
 // ledger is of the writer, but for shown.
 type ledger struct {
-	of      map[string]*account // by namespace
+	of      map[string]*account // by namespace: those with keys
+	limited int                 // how many of them have limits
 	changed []*account          // to be shown by the next Publish
-	// loading: nothing is counted before Publish. found are the namespaces in which a
-	// version with limits was seen.
-	loading bool
-	found   map[string]bool
+	loading bool                // limits are not counted before Publish
+	facts   []byte              // room to name a class
 	// shown has what readers see of each account.
 	shown sync.Map // namespace to *account
 }
 
-// account is a namespace with limits.
+// account is a namespace.
 type account struct {
 	namespace string
-	limits    []*counted // in the order of tables, keys and places in the version
-	dirty     bool       // it is in ledger.changed
-	shown     atomic.Pointer[statement]
+	totals
+	limits []*counted // in the order of tables, keys and places in the version
+	// byAmount and byTable have the bounds of all limits.
+	byAmount, byTable map[string][]ref
+	dirty             bool // it is in ledger.changed
+	shown             atomic.Pointer[statement]
 }
 
 // counted is a limit with what is used of it.
 type counted struct {
 	table, key string // of the version that sets it
+	place      int    // among the limits of that
 	*limit
-	used []sum // per bound
+	used []sum      // per bound
+	show []BoundUse // used, as readers see it; nil if that has changed
 }
 
-// sum is a number of 128 bits: no number of int64 amounts is too much for it.
-type sum struct{ high, low uint64 }
-
-func (s sum) add(n int64) sum {
-	low, carry := bits.Add64(s.low, uint64(n), 0)
-	return sum{s.high + carry, low}
+// ref is a bound of a limit.
+type ref struct {
+	*counted
+	at int
 }
 
-func (s sum) sub(n int64) sum {
-	low, borrow := bits.Sub64(s.low, uint64(n), 0)
-	return sum{s.high - borrow, low}
-}
+func (r ref) bound() *bound { return &r.bounds[r.at] }
 
-// above reports whether it is more than n, which is not negative.
-func (s sum) above(n int64) bool { return s.high > 0 || s.low > uint64(n) }
-
-// int64 is the sum, or the greatest number if it is more.
-func (s sum) int64() int64 {
-	if s.above(math.MaxInt64) {
-		return math.MaxInt64
-	}
-	return int64(s.low)
+// compareLimits is the order of limits.
+func compareLimits(a, b *counted) int {
+	return cmp.Or(strings.Compare(a.table, b.table), strings.Compare(a.key, b.key), cmp.Compare(a.place, b.place))
 }
 
 // namespaceOf is what a key has before its first slash; "" if it has none.
@@ -84,56 +77,51 @@ func (c *counted) uses(b *bound, table string, v *Version) int64 {
 	return b.uses(table, v.charge)
 }
 
-// move takes the usage of one version away and adds that of another; nil is none. It
-// reports whether that made a difference.
-func (c *counted) move(table string, old, v *Version) (changed bool) {
-	before := old != nil && c.concerns(old.charge)
-	after := v != nil && c.concerns(v.charge)
-	if !before && !after {
-		return false
-	}
-	for i := range c.bounds {
-		b, was, is := &c.bounds[i], int64(0), int64(0)
-		if before {
-			was = b.uses(table, old.charge)
-		}
-		if after {
-			is = b.uses(table, v.charge)
-		}
-		if was != is {
-			c.used[i] = c.used[i].sub(was).add(is)
-			changed = true
-		}
-	}
-	return changed
-}
-
-// exceeded says which limit a write would exceed, or nil. live is the key's live version.
+// exceeded says which limit a write would exceed, or nil: the first in their order, with
+// all of its bounds that it would exceed. live is the key's live version.
 func (s *State) exceeded(w *proto.Write, c *charge, live *Version) *proto.Exceeded {
-	if !w.EnforceLimits || w.Op == proto.Op_OP_DELETE || len(s.ledger.of) == 0 || planted.On(planted.OverLimit) {
+	if !w.EnforceLimits || w.Op == proto.Op_OP_DELETE || s.ledger.limited == 0 || planted.On(planted.OverLimit) {
 		return nil
 	}
 	a := s.ledger.of[namespaceOf(w.Key)]
-	if a == nil {
+	if a == nil || len(a.limits) == 0 {
 		return nil
 	}
-	for _, l := range a.limits {
-		if !l.concerns(c) {
-			continue
-		}
-		var over []*proto.ExceededBound
-		for i := range l.bounds {
-			b := &l.bounds[i]
-			was, is := l.uses(b, w.Table, live), b.uses(w.Table, c)
-			if is > was && l.used[i].add(is-was).above(b.max) {
-				over = append(over, &proto.ExceededBound{Name: b.name, Requested: is - was, Used: l.used[i].int64(), Max: b.max})
+	var first *counted
+	look := func(refs []ref) {
+		for _, r := range refs {
+			if (first == nil || compareLimits(r.counted, first) < 0) && r.over(w.Table, c, live) != nil {
+				first = r.counted
 			}
 		}
-		if over != nil {
-			return &proto.Exceeded{Table: l.table, Key: l.key, Bounds: over}
+	}
+	look(a.byTable[w.Table])
+	for i := range c.ofAmounts() {
+		look(a.byAmount[c.amounts[i].name])
+	}
+	if first == nil {
+		return nil
+	}
+	e := &proto.Exceeded{Table: first.table, Key: first.key}
+	for i := range first.bounds {
+		if over := (ref{first, i}).over(w.Table, c, live); over != nil {
+			e.Bounds = append(e.Bounds, over)
 		}
 	}
-	return nil
+	return e
+}
+
+// over says by how much a write to a table would exceed the bound, or nil.
+func (r ref) over(table string, c *charge, live *Version) *proto.ExceededBound {
+	if !r.concerns(c) {
+		return nil
+	}
+	b, used := r.bound(), r.used[r.at]
+	was, is := r.uses(b, table, live), b.uses(table, c)
+	if is <= was || !used.add(is-was).above(b.max) {
+		return nil
+	}
+	return &proto.ExceededBound{Name: b.name, Requested: is - was, Used: used.int64(), Max: b.max}
 }
 
 // settle counts a version of a table that is linked now; old is the live one before it.
@@ -142,35 +130,28 @@ func (s *State) settle(t *Table, old, v *Version) {
 	if v.Deleted {
 		v = nil
 	}
-	limits, namespace := limitsOf(v), namespaceOf(key)
+	namespace := namespaceOf(key)
 	switch {
-	case namespace == "":
+	case namespace == "", v == nil && planted.On(planted.KeptUsage):
 		return
-	case v == nil && planted.On(planted.KeptUsage):
-		return
-	case s.ledger.loading:
-		if len(limits) > 0 {
-			s.ledger.found[namespace] = true
-		}
-		return
-	case len(s.ledger.of) == 0 && len(limits) == 0:
+	case old != nil && v != nil && old.charge == nil && v.charge == nil, old == nil && v == nil:
 		return
 	}
 	a := s.ledger.of[namespace]
-	if a != nil {
-		changed := false
-		for _, l := range a.limits {
-			changed = l.move(t.name, old, v) || changed
-		}
-		if changed {
+	if a == nil {
+		a = s.ledger.open(namespace)
+	}
+	if !sameUse(old, v) {
+		s.ledger.move(&a.totals, t.name, old, v)
+		if len(a.limits) > 0 && !s.ledger.loading && a.move(t.name, old, v) {
 			s.ledger.touch(a)
 		}
 	}
-	if !sameLimits(limitsOf(old), limits) {
-		if a == nil {
-			a = s.ledger.open(namespace)
-		}
-		s.relimit(a, t.name, key, limits)
+	if limits := limitsOf(v); !sameLimits(limitsOf(old), limits) {
+		s.ledger.relimit(a, t.name, key, limits)
+	}
+	if a.keys == 0 && len(a.limits) == 0 && !a.dirty {
+		delete(s.ledger.of, namespace)
 	}
 }
 
@@ -189,78 +170,95 @@ func (b *ledger) touch(a *account) {
 	}
 }
 
-// relimit replaces the limits that a key sets, and counts the new ones: a walk over all
-// keys of the namespace.
-func (s *State) relimit(a *account, table, key string, limits []limit) {
-	a.limits = slices.DeleteFunc(a.limits, func(l *counted) bool { return l.table == table && l.key == key })
+// move takes what one version of a table uses away from all bounds that it counts for, and
+// adds what another one uses; nil is none. It reports whether that made a difference.
+func (a *account) move(table string, old, v *Version) (changed bool) {
+	each := func(refs []ref) {
+		for _, r := range refs {
+			b := r.bound()
+			if was, is := r.uses(b, table, old), r.uses(b, table, v); was != is {
+				r.used[r.at] = r.used[r.at].sub(was).add(is)
+				r.show, changed = nil, true
+			}
+		}
+	}
+	each(a.byTable[table])
+	var had *charge
+	if old != nil {
+		had = old.charge
+		for i := range had.ofAmounts() {
+			each(a.byAmount[had.amounts[i].name])
+		}
+	}
+	if v != nil {
+		for i := range v.charge.ofAmounts() {
+			if name := v.charge.amounts[i].name; !had.names(name) {
+				each(a.byAmount[name])
+			}
+		}
+	}
+	return changed
+}
+
+// relimit replaces the limits that a key sets, and counts the new ones.
+func (b *ledger) relimit(a *account, table, key string, limits []limit) {
+	if len(a.limits) == 0 {
+		b.limited++
+		a.byAmount, a.byTable = map[string][]ref{}, map[string][]ref{}
+	}
+	from, _ := slices.BinarySearchFunc(a.limits, &counted{table: table, key: key}, compareLimits)
+	to := from
+	for ; to < len(a.limits) && a.limits[to].table == table && a.limits[to].key == key; to++ {
+		a.unlist(a.limits[to])
+	}
 	fresh := make([]*counted, len(limits))
 	for i := range limits {
-		fresh[i] = &counted{table: table, key: key, limit: &limits[i], used: make([]sum, len(limits[i].bounds))}
-	}
-	s.recount(a.namespace, fresh)
-	a.limits = append(a.limits, fresh...)
-	sortLimits(a.limits)
-	s.ledger.touch(a)
-}
-
-func sortLimits(limits []*counted) {
-	slices.SortStableFunc(limits, func(a, b *counted) int {
-		return cmp.Or(strings.Compare(a.table, b.table), strings.Compare(a.key, b.key))
-	})
-}
-
-// recount adds all of a namespace to limits of which nothing is counted.
-func (s *State) recount(namespace string, limits []*counted) {
-	if len(limits) == 0 {
-		return
-	}
-	s.eachLive(namespace, func(t *Table, v *Version) {
-		for _, l := range limits {
-			l.move(t.name, nil, v)
-		}
-	})
-}
-
-// eachLive calls f for the live versions of a namespace, in the order of keys in each
-// table; the tables come in none. Writer only.
-func (s *State) eachLive(namespace string, f func(*Table, *Version)) {
-	prefix := namespace + "/"
-	for _, t := range s.Tables() {
-		t.keys.Ascend(&item{key: prefix}, func(it *item) bool {
-			if !strings.HasPrefix(it.key, prefix) {
-				return false
-			}
-			if v := it.newest.Load(); !v.Deleted {
-				f(t, v)
-			}
-			return true
-		})
-	}
-}
-
-// countLoaded counts a state that was loaded.
-func (s *State) countLoaded() {
-	s.ledger.loading = false
-	for namespace := range s.ledger.found {
-		a := s.counts(namespace)
-		if len(a.limits) > 0 {
-			s.ledger.of[namespace] = a
-			s.ledger.touch(a)
+		fresh[i] = &counted{table: table, key: key, place: i, limit: &limits[i], used: make([]sum, len(limits[i].bounds))}
+		a.list(fresh[i])
+		if !b.loading {
+			a.count(fresh[i])
 		}
 	}
-	s.ledger.found = nil
+	a.limits = slices.Replace(a.limits, from, to, fresh...)
+	if len(a.limits) == 0 {
+		b.limited--
+	}
+	b.touch(a)
 }
 
-// counts makes the account of a namespace of nothing but its versions.
-func (s *State) counts(namespace string) *account {
-	a := &account{namespace: namespace}
-	s.eachLive(namespace, func(t *Table, v *Version) {
-		limits := limitsOf(v)
-		for i := range limits {
-			a.limits = append(a.limits, &counted{table: t.name, key: v.Key, limit: &limits[i], used: make([]sum, len(limits[i].bounds))})
+func (a *account) index(b *bound) (map[string][]ref, string) {
+	if b.table != "" {
+		return a.byTable, b.table
+	}
+	return a.byAmount, b.name
+}
+
+// list enters the bounds of a limit.
+func (a *account) list(l *counted) {
+	for i := range l.bounds {
+		index, name := a.index(&l.bounds[i])
+		index[name] = append(index[name], ref{l, i})
+	}
+}
+
+// unlist takes them out again.
+func (a *account) unlist(l *counted) {
+	for i := range l.bounds {
+		index, name := a.index(&l.bounds[i])
+		if rest := slices.DeleteFunc(index[name], func(r ref) bool { return r.counted == l }); len(rest) > 0 {
+			index[name] = rest
+		} else {
+			delete(index, name)
 		}
-	})
-	sortLimits(a.limits)
-	s.recount(namespace, a.limits)
-	return a
+	}
+}
+
+// countLoaded counts the limits of a state that was loaded.
+func (b *ledger) countLoaded() {
+	b.loading = false
+	for _, a := range b.changed {
+		for _, l := range a.limits {
+			a.count(l)
+		}
+	}
 }

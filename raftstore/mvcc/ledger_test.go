@@ -177,7 +177,7 @@ func TestUsageAndMark(t *testing.T) {
 	}
 	// What has gone is not shown, and not kept.
 	l.write(&proto.Write{Table: "q", Key: "n/q", Op: proto.Op_OP_DELETE})
-	if use, _ := l.s.Usage("q", "n/q"); use != nil || len(l.s.ledger.of) != 0 {
+	if use, _ := l.s.Usage("q", "n/q"); use != nil || l.s.ledger.limited != 0 {
 		t.Errorf("limits that are gone: %v", use)
 	}
 	// In one batch: gone and there again.
@@ -260,21 +260,65 @@ func BenchmarkCharge(b *testing.B) {
 	}
 }
 
-// BenchmarkRecount is what new limits cost, per key of the namespace.
-func BenchmarkRecount(b *testing.B) {
-	for _, keys := range []int{1_000, 100_000} {
-		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+// BenchmarkNewLimits is what other limits cost in a namespace of many keys: of as many different
+// facts as classes says, with one bound or two requirements too.
+func BenchmarkNewLimits(b *testing.B) {
+	for _, c := range []struct{ keys, classes int }{{1_000, 1}, {100_000, 1}, {100_000, 16}, {100_000, 10_000}} {
+		b.Run(fmt.Sprintf("keys=%d,classes=%d", c.keys, c.classes), func(b *testing.B) {
 			l := &log{TB: b, s: New()}
-			for i := range keys {
-				l.write(charged(fmt.Sprintf("n/%06d", i), 1))
+			for i := range c.keys {
+				w := charged(fmt.Sprintf("n/%06d", i), 1)
+				if c.classes > 1 {
+					w.Usage.Facts = []*proto.Attribute{{Name: "f", Value: fmt.Sprint(i % c.classes)}}
+				}
+				l.write(w)
 			}
-			c := chargeOf(nil, limiting("n/q", 1).Limits)
-			a := l.s.ledger.open("n")
+			t := l.s.table("q")
+			var old *Version
+			b.ReportAllocs()
 			b.ResetTimer()
-			for range b.N {
-				l.s.relimit(a, "q", "n/q", c.limits)
+			for i := range b.N {
+				v := &Version{Key: "n/q", charge: chargeOf(nil, limiting("n/q", int64(i+1)).Limits)}
+				l.s.settle(t, old, v)
+				old = v
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(keys), "ns/key")
+		})
+	}
+}
+
+// BenchmarkManyLimits is the write of an object that uses two things, in a namespace with a
+// thousand limits, each with a thousand bounds, of which some are about what it uses.
+func BenchmarkManyLimits(b *testing.B) {
+	for _, about := range []int{0, 1, 1000} {
+		b.Run(fmt.Sprintf("about=%d", about), func(b *testing.B) {
+			l := &log{TB: b, s: New()}
+			for i := range 1000 {
+				w := &proto.Write{Table: "q", Key: fmt.Sprintf("n/q%04d", i), Op: proto.Op_OP_PUT, Limits: []*proto.Limit{{}}}
+				if i < about {
+					w.Limits[0].Bounds = append(w.Limits[0].Bounds, &proto.Bound{Name: "cpu", Max: 1 << 40})
+				}
+				for j := len(w.Limits[0].Bounds); j < 1000; j++ {
+					w.Limits[0].Bounds = append(w.Limits[0].Bounds, &proto.Bound{Name: fmt.Sprint("other", j), Max: 1})
+				}
+				l.write(w)
+			}
+			w := charged("n/k", 1)
+			w.Usage.Amounts = []*proto.Amount{{Name: "cpu", Value: 1}, {Name: "pods", Value: 1}}
+			t := l.s.table("t")
+			v := &Version{Key: w.Key, charge: chargeOf(w.Usage, nil)}
+			gone := &Version{Key: w.Key, Deleted: true}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if l.s.exceeded(w, v.charge, nil) != nil {
+					b.Fatal("exceeded")
+				}
+				l.s.settle(t, nil, v)
+				l.s.settle(t, v, gone)
+				if i%2 == 0 {
+					l.s.Publish()
+				}
+			}
 		})
 	}
 }

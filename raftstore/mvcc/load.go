@@ -24,7 +24,7 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 		Feature: r.FeatureVersion,
 	}
 	s.floor.Store(r.Floor)
-	s.ledger.loading, s.ledger.found = true, map[string]bool{}
+	s.ledger.loading = true
 	return nil
 }
 

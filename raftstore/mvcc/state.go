@@ -188,7 +188,7 @@ func (s *State) Publish() {
 	}
 	s.touched = s.touched[:0]
 	if s.ledger.loading {
-		s.countLoaded()
+		s.ledger.countLoaded()
 	}
 	s.ledger.show(s.now.Applied)
 	m := s.now

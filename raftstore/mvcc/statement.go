@@ -1,6 +1,12 @@
 package mvcc
 
-import "github.com/quorate/quorate/proto"
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/proto"
+)
 
 // BoundUse is how much of a bound is used.
 type BoundUse struct {
@@ -19,6 +25,7 @@ type statement struct {
 	before *statement
 }
 
+// limitUse is what is used of a limit; they are in the order of tables and keys.
 type limitUse struct {
 	table, key string
 	bounds     []BoundUse
@@ -26,7 +33,7 @@ type limitUse struct {
 
 // Usage returns what is used of the limits that a key of a table sets, bound by bound as
 // its version names them, and the applied mark as of which this is so. Nil: it sets none.
-// It is safe from any goroutine.
+// The slice is shared and not to be changed. It is safe from any goroutine.
 func (s *State) Usage(table, key string) ([]BoundUse, proto.Revision) {
 	for {
 		m := s.Applied()
@@ -49,9 +56,14 @@ func (s *State) Usage(table, key string) ([]BoundUse, proto.Revision) {
 
 // of is what is used of the limits of one key.
 func (n *statement) of(table, key string) (out []BoundUse) {
-	for i := range n.limits {
-		if l := &n.limits[i]; l.table == table && l.key == key {
-			out = append(out, l.bounds...)
+	at, _ := slices.BinarySearchFunc(n.limits, limitUse{table: table, key: key}, func(a, b limitUse) int {
+		return cmp.Or(strings.Compare(a.table, b.table), strings.Compare(a.key, b.key))
+	})
+	for ; at < len(n.limits) && n.limits[at].table == table && n.limits[at].key == key; at++ {
+		if out == nil {
+			out = n.limits[at].bounds // of most keys all
+		} else {
+			out = append(slices.Clip(out), n.limits[at].bounds...)
 		}
 	}
 	return out
@@ -61,13 +73,9 @@ func (n *statement) of(table, key string) (out []BoundUse) {
 func (b *ledger) show(at proto.Revision) {
 	for _, a := range b.changed {
 		a.dirty = false
-		next := &statement{at: at}
-		for _, l := range a.limits {
-			u := limitUse{table: l.table, key: l.key, bounds: make([]BoundUse, len(l.bounds))}
-			for i := range l.bounds {
-				u.bounds[i] = BoundUse{Name: l.bounds[i].name, Used: l.used[i].int64(), Max: l.bounds[i].max}
-			}
-			next.limits = append(next.limits, u)
+		next := &statement{at: at, limits: make([]limitUse, len(a.limits))}
+		for i, l := range a.limits {
+			next.limits[i] = limitUse{l.table, l.key, l.shown()}
 		}
 		if old := a.shown.Load(); old != nil {
 			next.before = &statement{at: old.at, limits: old.limits}
@@ -76,9 +84,23 @@ func (b *ledger) show(at proto.Revision) {
 		if len(a.limits) > 0 {
 			b.shown.Store(a.namespace, a)
 		} else {
-			delete(b.of, a.namespace)
 			b.shown.Delete(a.namespace)
+			a.byAmount, a.byTable = nil, nil
+			if a.keys == 0 {
+				delete(b.of, a.namespace)
+			}
 		}
 	}
 	b.changed = b.changed[:0]
+}
+
+// shown is what is used of a limit, for readers: the same slice as long as it is the same.
+func (l *counted) shown() []BoundUse {
+	if l.show == nil {
+		l.show = make([]BoundUse, len(l.bounds))
+		for i := range l.bounds {
+			l.show[i] = BoundUse{Name: l.bounds[i].name, Used: l.used[i].int64(), Max: l.bounds[i].max}
+		}
+	}
+	return l.show
 }
