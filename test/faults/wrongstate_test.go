@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,7 +26,7 @@ const ignoredCondition = "condition-ignored"
 // must find that out, stop, keep its evidence and refuse to start again; the others go
 // on, say so, and are joined by the node that replaces it.
 func TestWrongState(t *testing.T) {
-	program := plantedProgram(t)
+	program := cluster.PlantedProgram(t)
 	c := cluster.Start(t, 3)
 	broken := c.Others(c.Leader(t))[0]
 	sound := c.Others(broken)
@@ -118,20 +117,4 @@ func race(t *testing.T, n *cluster.Node, name string) {
 		})
 	}
 	tasks.Wait()
-}
-
-// plantedProgram is a build in which bugs can be planted.
-func plantedProgram(t *testing.T) string {
-	t.Helper()
-	root, err := cluster.Repository()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(cluster.RunDir(), "quorate-planted")
-	build := exec.Command("go", "build", "-tags", "planted", "-o", program, "./cmd/node")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build with planted bugs: %v\n%s", err, out)
-	}
-	return program
 }

@@ -45,6 +45,8 @@ func configMap(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}
 // edge is a namespace with a quota on a cluster.
 type edge struct {
 	t *testing.T
+	// wrong is told what must not be. Default: the test fails.
+	wrong func(format string, args ...any)
 	// nodes are copies: where to reach a node does not change when it is started again.
 	nodes   []cluster.Node
 	clients []*http.Client
@@ -55,6 +57,22 @@ type edge struct {
 	mu                                               sync.Mutex
 	highest                                          amounts
 }
+
+// newEdge makes the namespace and its quota on a cluster.
+func newEdge(t *testing.T, c *cluster.Cluster, quota string) *edge {
+	t.Helper()
+	e := &edge{t: t, wrong: t.Errorf}
+	for _, n := range c.Nodes() {
+		e.clients, e.nodes = append(e.clients, n.HTTP(t)), append(e.nodes, *n)
+	}
+	first := c.Nodes()[0]
+	first.Must(t, http.StatusCreated, "POST", "/api/v1/namespaces", plain, `{"metadata":{"name":"edge"}}`)
+	first.Must(t, http.StatusCreated, "POST", in+"/resourcequotas", plain, quota)
+	return e
+}
+
+// wholeQuota bounds all that is counted here.
+var wholeQuota = fmt.Sprintf(`{"metadata":{"name":"edge"},"spec":{"hard":{"pods":"%d","requests.cpu":"%dm","count/configmaps":"%d"}}}`, limit.Pods, limit.CPU, limit.ConfigMaps)
 
 func (e *edge) do(node int, method, path, contentType, body string) (int, string) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
@@ -176,7 +194,7 @@ func (e *edge) observe(stop <-chan struct{}) {
 		e.highest = amounts{max(e.highest.Pods, seen.Pods), max(e.highest.CPU, seen.CPU), max(e.highest.ConfigMaps, seen.ConfigMaps)}
 		e.mu.Unlock()
 		if seen.above(limit) && e.above.Add(1) == 1 {
-			e.t.Errorf("at revision %s there is %+v, the limit is %+v", revision, seen, limit)
+			e.wrong("at revision %s there is %+v, the limit is %+v", revision, seen, limit)
 		}
 	}
 }
@@ -184,28 +202,31 @@ func (e *edge) observe(stop <-chan struct{}) {
 // settled awaits that the quota's status says what is there, which it returns.
 func (e *edge) settled() (seen amounts) {
 	e.t.Helper()
-	cluster.Await(e.t, 30*time.Second, "the status of the quota is what is there", func() string {
-		var ok bool
-		if seen, _, ok = e.look(0); !ok {
-			return "nothing can be counted"
-		}
-		code, answer := e.do(0, http.MethodGet, in+"/resourcequotas/edge", "", "")
-		var q struct {
-			Status struct{ Used map[string]resource.Quantity }
-		}
-		if err := json.Unmarshal([]byte(answer), &q); code != http.StatusOK || err != nil {
-			return fmt.Sprint(code, " ", answer)
-		}
-		if len(q.Status.Used) != 3 {
-			return "the quota counts nothing yet: " + answer
-		}
-		pods, cpu, configMaps := q.Status.Used["pods"], q.Status.Used["requests.cpu"], q.Status.Used["count/configmaps"]
-		if used := (amounts{pods.Value(), cpu.MilliValue(), configMaps.Value()}); used != seen {
-			return fmt.Sprintf("it says %+v, there is %+v", used, seen)
-		}
-		return ""
-	})
+	cluster.Await(e.t, 30*time.Second, "the status of the quota is what is there", func() string { return e.unsettled(&seen) })
 	return seen
+}
+
+// unsettled says how the quota's status differs from what is there, which it sets.
+func (e *edge) unsettled(seen *amounts) string {
+	var ok bool
+	if *seen, _, ok = e.look(0); !ok {
+		return "nothing can be counted"
+	}
+	code, answer := e.do(0, http.MethodGet, in+"/resourcequotas/edge", "", "")
+	var q struct {
+		Status struct{ Used map[string]resource.Quantity }
+	}
+	if err := json.Unmarshal([]byte(answer), &q); code != http.StatusOK || err != nil {
+		return fmt.Sprint(code, " ", answer)
+	}
+	if len(q.Status.Used) != 3 {
+		return "the quota counts nothing yet: " + answer
+	}
+	pods, cpu, configMaps := q.Status.Used["pods"], q.Status.Used["requests.cpu"], q.Status.Used["count/configmaps"]
+	if used := (amounts{pods.Value(), cpu.MilliValue(), configMaps.Value()}); used != *seen {
+		return fmt.Sprintf("it says %+v, there is %+v", used, *seen)
+	}
+	return ""
 }
 
 // all runs something for every writer, and returns when they have ended.
@@ -244,20 +265,13 @@ func TestQuotaEdge(t *testing.T) {
 		}
 	}
 	c := cluster.Start(t, 3)
-	e := &edge{t: t}
-	for _, n := range c.Nodes() {
-		e.clients, e.nodes = append(e.clients, n.HTTP(t)), append(e.nodes, *n)
-	}
-	first := c.Nodes()[0]
-	first.Must(t, http.StatusCreated, "POST", "/api/v1/namespaces", plain, `{"metadata":{"name":"edge"}}`)
+	e := newEdge(t, c, wholeQuota)
 	cluster.Await(t, 20*time.Second, "Pods have an account", func() string {
 		if code, answer := e.do(0, http.MethodGet, in+"/serviceaccounts/default", "", ""); code != http.StatusOK {
 			return answer
 		}
 		return ""
 	})
-	first.Must(t, http.StatusCreated, "POST", in+"/resourcequotas", plain, fmt.Sprintf(
-		`{"metadata":{"name":"edge"},"spec":{"hard":{"pods":"%d","requests.cpu":"%dm","count/configmaps":"%d"}}}`, limit.Pods, limit.CPU, limit.ConfigMaps))
 	for round := range 2 * rounds {
 		stop := make(chan struct{})
 		var looking, writing sync.WaitGroup
@@ -271,6 +285,7 @@ func TestQuotaEdge(t *testing.T) {
 		end()
 		t.Logf("round %d: %+v when nobody writes", round, e.settled())
 	}
+	e.empty()
 	e.inTheEnd()
 	t.Logf("%d created, %d refused, %d not decided, %d Pods ended; %d revisions looked at, %d above the limit; the most that was there: %+v",
 		e.created.Load(), e.refused.Load(), e.undecided.Load(), e.ended.Load(), e.looks.Load(), e.above.Load(), e.highest)
@@ -312,8 +327,8 @@ func (e *edge) disturb(c *cluster.Cluster, kill bool) {
 	})
 }
 
-// inTheEnd deletes what is left, and fills the namespace while nothing is deleted.
-func (e *edge) inTheEnd() {
+// empty deletes all there is.
+func (e *edge) empty() {
 	e.t.Helper()
 	cluster.Await(e.t, time.Minute, "what was left is deleted", func() string {
 		for _, plural := range []string{"pods", "configmaps"} {
@@ -323,6 +338,11 @@ func (e *edge) inTheEnd() {
 		}
 		return ""
 	})
+}
+
+// inTheEnd fills the empty namespace while nothing is deleted.
+func (e *edge) inTheEnd() {
+	e.t.Helper()
 	// 14 Pods of 200m, one of 100m and 8 of nothing are exactly the limit.
 	for _, cpu := range []int{200, 100, 0} {
 		e.fill("pods", func(name string) string { return pod(name, cpu) })

@@ -2,7 +2,6 @@ package quotas
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/quorate/quorate/test/cluster"
@@ -13,14 +12,7 @@ import (
 func TestQuotaOfNewCluster(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
-			c := cluster.Start(t, nodes)
-			e := &edge{t: t}
-			for _, n := range c.Nodes() {
-				e.clients, e.nodes = append(e.clients, n.HTTP(t)), append(e.nodes, *n)
-			}
-			first := c.Nodes()[0]
-			first.Must(t, http.StatusCreated, "POST", "/api/v1/namespaces", plain, `{"metadata":{"name":"edge"}}`)
-			first.Must(t, http.StatusCreated, "POST", in+"/resourcequotas", plain, `{"metadata":{"name":"edge"},"spec":{"hard":{"count/configmaps":"31"}}}`)
+			e := newEdge(t, cluster.Start(t, nodes), `{"metadata":{"name":"edge"},"spec":{"hard":{"count/configmaps":"31"}}}`)
 			e.fill("configmaps", configMap)
 			if there, _, ok := e.look(0); !ok || there.ConfigMaps != limit.ConfigMaps {
 				t.Errorf("%d ConfigMaps are there (%v), the limit is %d", there.ConfigMaps, ok, limit.ConfigMaps)
