@@ -94,9 +94,21 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 		q.feature = feature
 	}
 	seen := make(map[string]shownQuota, len(versions))
-	namespaces := map[string]bool{}
+	namespaces := map[string]bool{} // true: all in it carry what they use
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(q.res, v.Key)
+		if _, ok := namespaces[namespace]; !ok {
+			// Before its quotas: they get no limits as long as something in it does not.
+			err := q.recharge(ctx, namespace)
+			if ctx.Err() != nil {
+				return false, context.Cause(ctx)
+			}
+			if err != nil {
+				again = true
+				r.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
+			}
+			namespaces[namespace] = err == nil
+		}
 		used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), v.Key)
 		was, ok := q.shown[v.Key]
 		if !ok || was.version != v || !slices.Equal(was.used, used) {
@@ -109,25 +121,18 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 				continue
 			}
 		}
-		seen[v.Key] = shownQuota{v, used}
-		namespaces[namespace] = true
-	}
-	q.shown = seen
-	for namespace := range namespaces {
-		if err := q.recharge(ctx, namespace); err != nil {
-			if ctx.Err() != nil {
-				return false, context.Cause(ctx)
-			}
-			again = true
-			r.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
+		if namespaces[namespace] {
+			seen[v.Key] = shownQuota{v, used}
 		}
 	}
+	q.shown = seen
 	q.checked, q.overdue = namespaces, false
 	return again, nil
 }
 
 // show writes the status of a quota if it says something else than the state machine. The
-// write has the quota's limits, so one that was written by a release before has them then.
+// write has the quota's limits, so one that was written by a release before, or while objects
+// of that time were there, has them then.
 func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 	o := q.l.objects.System(ctx, q.res, namespace, name, "update")
 	o.Subresource, o.Info.Subresource = q.res.Subresource("status"), "status"

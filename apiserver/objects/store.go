@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,9 @@ type Store struct {
 	conversions *conversions
 	// tablesOf is of the registry that was served last.
 	tablesOf atomic.Pointer[tables]
+	// chargedIn has the namespaces of which chargedAll was found true; so many were entered.
+	chargedIn   sync.Map
+	chargedMany atomic.Int64
 }
 
 // NewStore returns a store of objects. It starts nothing.

@@ -56,6 +56,10 @@ func (r *request) check(rules []*rule) error {
 				return r.Forbidden(fmt.Errorf("failed quota: %s: %w", q.name, err))
 			}
 		}
+		if r.state.Limits() && r.state.Usage(quotas, q.namespace, q.name) == nil {
+			// It is of a time before usage was counted, or there are objects of that time.
+			return r.Forbidden(fmt.Errorf("status unknown for quota: %s, resources: %s", q.name, strings.Join(names, ",")))
+		}
 		concerned, covered = append(concerned, q), append(covered, names...)
 	}
 	if err := r.checkLimited(concerned, covered, scopes); err != nil {
@@ -99,8 +103,8 @@ func (r *request) checkRoom(q *rule) error {
 		same = q.bounds[i].is(used[i].Name, used[i].Max)
 	}
 	if !same {
-		// It was written by a release before and limits nothing until the leader writes it
-		// again, or it has changed just now: then the state machine knows.
+		// It has changed just now, and the state machine knows; or the cluster does not
+		// speak of limits yet.
 		return nil
 	}
 	counted := r.counted(q)
