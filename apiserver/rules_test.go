@@ -102,6 +102,8 @@ func TestRulesChange(t *testing.T) {
 		{name: "a right that is revoked meanwhile", table: table(proto.RuleRoleBindings), key: "default/b", changes: 1, revokes: true, decided: 1, create: 403, put: 403},
 		{name: "without an end", table: table(proto.RuleClusterRoles), key: "r", changes: 1000, decided: 16, create: 429, put: 429},
 		{name: "a refusal", refuses: 1, decided: 1, create: 403, put: 403},
+		// What is decided a second time is decided by what counted when the request was here already.
+		{name: "a refusal while rules change without an end", table: table(proto.RuleClusterRoles), key: "r", changes: 1000, refuses: 1000, decided: 2, create: 403, put: 403},
 		{name: "a refusal by a rule that goes", table: table(proto.RuleValidatingPolicies), key: "v", changes: 1, refuses: 1, decided: 2, create: 201, put: 200},
 	} {
 		for _, r := range []struct {

@@ -112,7 +112,7 @@ func (o *Op) overLimit(err error) error {
 }
 
 // usageStale reports whether what a plugin has refused may have become possible: what others
-// use changes by every write. Once this node is known to be current, what it sees is true.
+// use changes by every write. A refusal is decided again once: what this node sees then is true.
 func (o *Op) usageStale() bool {
-	return o.refusedByPlugin && o.attributes.Limited() && !o.confirmed && o.Store.Storage.State().Applied() > o.DecidedAt
+	return o.refusedByPlugin && o.attributes.Limited() && o.Store.Storage.State().Applied() > o.DecidedAt
 }

@@ -51,7 +51,8 @@ type Op struct {
 	Requester Requester
 	// behalf is the client's operation whose decision this one carries out; nil if there is none.
 	behalf *Op
-	// redecided counts how often a create was decided again because of changed rules.
+	// redecided counts how often a create was decided again because of changed rules: if at all,
+	// by a state that this node has had since the request came.
 	redecided int
 	// nameGenerated: the server has made the name of what is created.
 	nameGenerated bool
@@ -60,9 +61,8 @@ type Op struct {
 	// attributes are what plugins are asked about: a part of the operation, because a decision
 	// without any plugin must not cost an allocation.
 	attributes admission.Attributes
-	// refusedByPlugin says that a plugin has refused the last decision, confirmed that this node
-	// was known to be current before it.
-	refusedByPlugin, confirmed bool
+	// refusedByPlugin says that a plugin has refused the last decision.
+	refusedByPlugin bool
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims

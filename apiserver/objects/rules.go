@@ -16,7 +16,7 @@ import (
 // the entry says which rules those are and as of when, and the state machine refuses it if one
 // of them has changed since. Then this node has applied the change: the write is authorized
 // and decided again. A refusal is not written; it is given once this node is known to be
-// current, and decided again if a rule has changed meanwhile.
+// current, and decided again, once, if a rule has changed meanwhile.
 
 // Rules that decide on every write of a client, whatever its kind.
 const (
@@ -226,16 +226,17 @@ func (o *Op) again(cause error) error {
 }
 
 // refused is the refusal of a create. That of a plugin is given once it is known to be
-// today's; what makes an object invalid does not change.
+// today's; what makes an object invalid does not change. Who is refused a second time is
+// refused by what this node saw when the request was here already: to wait for rules that do
+// not change while plugins decide would have a slow webhook asked without an end.
 func (o *Op) refused(cause error) error {
-	if o.DecidedAt == 0 || !o.refusedByPlugin {
+	if o.DecidedAt == 0 || !o.refusedByPlugin || o.redecided > 0 {
 		return cause
 	}
 	if err := o.Store.Confirm(o.Context); err != nil {
 		return err
 	}
 	if (race{o}).RulesStale() {
-		o.confirmed = true
 		return o.again(cause)
 	}
 	return cause
