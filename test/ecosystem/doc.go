@@ -2,7 +2,7 @@
 // three nodes as real processes: Helm 4 and 3 (TestHelm), kubectl's apply sets and
 // pruning (TestApplySets, TestPrune), Flux's resource manager (TestFlux), the
 // definitions of projects that we did not write (TestDefinitions), and their webhooks:
-// a real one that fails in every way (TestCertManager), and the tests that
+// real ones that fail in every way (TestCertManager, TestGatekeeper), and the tests that
 // controller-runtime has of its own (TestWebhookSuites).
 //
 // It is a module of its own because of Flux's dependencies. The harness comes from
