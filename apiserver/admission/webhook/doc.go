@@ -7,6 +7,8 @@
 //   - source gives upstream's plugin the configurations, without an informer: before every
 //     decision it is told of what has changed. So what it keeps for each webhook (compiled match
 //     conditions, connections) lives on, and no webhook is forgotten or asked too long.
+//   - index says which writes the rules of any webhook match: upstream's plugin is asked about no
+//     others, so that webhooks of other resources cost a write a look into a table.
 //   - fromFiles are the webhooks of files, which upstream's plugin asks first.
 //   - bounded bounds what webhooks answer (package answers).
 package webhook

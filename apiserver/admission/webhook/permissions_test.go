@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/admission/webhook"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
@@ -24,9 +25,13 @@ func TestPermissions(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	registry, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := state.New(store)
 	v, err := webhook.NewValidating(webhook.Config{
-		State: s, Namespaces: upstream.NewNamespaces(s, func(context.Context) error { return nil }),
+		State: s, Kinds: upstream.NewKinds(func() *kinds.Registry { return registry }, nil), Namespaces: upstream.NewNamespaces(s, func(context.Context) error { return nil }),
 		Suspended: func(string, string) bool { return false }, Suspensions: func() int { return 0 },
 		Resolve:    func(context.Context, string, string, int32) (string, error) { return "", nil },
 		Authorizer: auth.Default(), Log: slog.New(slog.DiscardHandler),
@@ -43,7 +48,7 @@ func TestPermissions(t *testing.T) {
 			"[{roles.rbac.authorization.k8s.io } {rolebindings.rbac.authorization.k8s.io }]", 0xf},
 		{"true", "[]", 0},
 	} {
-		value := fmt.Sprintf(`{"metadata":{"name":"w"},"webhooks":[{"name":"w.example.com","matchConditions":[{"name":"c","expression":%q}]}]}`, c.condition)
+		value := fmt.Sprintf(`{"metadata":{"name":"w"},"webhooks":[{"name":"w.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["DELETE"],"resources":["configmaps"]}],"namespaceSelector":{},"objectSelector":{"matchLabels":{"a":"b"}},"matchConditions":[{"name":"c","expression":%q}]}]}`, c.condition)
 		w := &proto.Write{Table: "validatingwebhookconfigurations.admissionregistration.k8s.io", Key: "w", Op: proto.Op_OP_PUT, Value: []byte(value)}
 		if _, err := store.Propose(t.Context(), w); err != nil {
 			t.Fatal(err)

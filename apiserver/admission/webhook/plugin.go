@@ -6,8 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/admission/answers"
@@ -52,11 +50,8 @@ const (
 
 // hooks is what the two plugins have in common.
 type hooks struct {
-	// pending brings upstream's plugin up to date and reports whether there are webhooks in the
-	// API.
-	pending func() bool
-	// asks reports whether a match condition of one of them may ask for permissions.
-	asks func() bool
+	// api brings upstream's plugin up to date and returns the webhooks of the API.
+	api func() *index
 	// files are the webhooks of files, nil if there are none.
 	files *fromFiles
 }
@@ -65,7 +60,7 @@ type hooks struct {
 func (h *hooks) Handles(a *admission.Attributes) bool {
 	// Upstream exempts the configurations themselves, lest one could not be mended; not from
 	// webhooks of files, which can be.
-	return a.Resource.Group != group && h.pending() || h.files.any()
+	return a.Resource.Group != group && h.api().concerns(a) || h.files.index().concerns(a)
 }
 
 // Mutating is MutatingAdmissionWebhook.
@@ -93,10 +88,14 @@ func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
 	}
 	files := follow(cfg, p.Webhook, mutatingResource, dir, mutatingFiles)
 	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: mutatingResource}, cfg.Log)
-	s := sourceOf(cfg, mutatingResource, all.List, func(c *registration.MutatingWebhookConfiguration) bool {
-		return slices.ContainsFunc(c.Webhooks, func(w registration.MutatingWebhook) bool { return ask(w.MatchConditions) })
+	s := sourceOf(cfg, mutatingResource, all.List, func(c *registration.MutatingWebhookConfiguration) (all []hook) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			all = append(all, hook{w.Rules, w.MatchPolicy, w.MatchConditions})
+		}
+		return all
 	})
-	return &Mutating{hooks{s.update, s.asks.Load, files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+	return &Mutating{hooks{s.update, files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
 }
 
 // NewValidating is NewMutating for a Validating.
@@ -111,29 +110,27 @@ func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
 	}
 	files := follow(cfg, p.Webhook, validatingResource, dir, validatingFiles)
 	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: validatingResource}, cfg.Log)
-	s := sourceOf(cfg, validatingResource, all.List, func(c *registration.ValidatingWebhookConfiguration) bool {
-		return slices.ContainsFunc(c.Webhooks, func(w registration.ValidatingWebhook) bool { return ask(w.MatchConditions) })
+	s := sourceOf(cfg, validatingResource, all.List, func(c *registration.ValidatingWebhookConfiguration) (all []hook) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			all = append(all, hook{w.Rules, w.MatchPolicy, w.MatchConditions})
+		}
+		return all
 	})
-	return &Validating{hooks{s.update, s.asks.Load, files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+	return &Validating{hooks{s.update, files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
 }
 
 // sourceOf are the configurations of a resource.
-func sourceOf[P metav1.Object](cfg Config, resource string, list func() []P, asking func(P) bool) *source[P] {
+func sourceOf[P metav1.Object](cfg Config, resource string, list func() []P, webhooks func(P) []hook) *source[P] {
 	return &source[P]{
-		list: list, asking: asking, suspensions: cfg.Suspensions,
+		list: list, webhooks: webhooks, kinds: cfg.Kinds, suspensions: cfg.Suspensions,
 		suspended: func(p P) bool { return cfg.Suspended(resource, p.GetName()) },
 	}
 }
 
-// ask reports whether one of these conditions may ask for permissions, of anybody in any namespace:
-// upstream's plugin does not say for which decision it asks the authorizer.
-func ask(conditions []registration.MatchCondition) bool {
-	return slices.ContainsFunc(conditions, func(c registration.MatchCondition) bool { return strings.Contains(c.Expression, "authorizer") })
-}
-
 // consult notes what conditions may have asked.
 func (h *hooks) consult(a *admission.Attributes) {
-	if h.asks() || h.files.asks() {
+	if h.api().asking() || h.files.index().asking() {
 		a.ConsultedAllRoles()
 	}
 }

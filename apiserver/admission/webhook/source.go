@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	upstreams "github.com/quorate/quorate/apiserver/admission/upstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
@@ -18,9 +19,10 @@ type source[P metav1.Object] struct {
 	// suspended says which configurations are not asked at the moment, if there are suspensions.
 	suspended   func(P) bool
 	suspensions func() int
-	// asking says which configurations may ask for permissions, asks whether any of those told does.
-	asking func(P) bool
-	asks   atomic.Bool
+	// webhooks are those of a configuration, index all of those told.
+	webhooks func(P) []hook
+	kinds    *upstreams.Kinds
+	index    atomic.Pointer[index]
 
 	mu sync.Mutex // of those that bring it up to date
 	// listed is what the lister shows, told what the handlers know of. They differ while the
@@ -30,18 +32,18 @@ type source[P metav1.Object] struct {
 	handlers     []cache.ResourceEventHandler
 }
 
-// update tells the handlers of what has changed since it was called last. It reports whether
-// there is any configuration.
-func (s *source[P]) update() bool {
+// update tells the handlers of what has changed since it was called last. It returns what there is
+// now.
+func (s *source[P]) update() *index {
 	now := s.current()
 	if told := s.told.Load(); told != nil && same(*told, now) {
-		return len(now) > 0
+		return s.index.Load()
 	}
 	return s.renew()
 }
 
 // renew is update when there is something to tell. It is apart so that update allocates nothing.
-func (s *source[P]) renew() bool {
+func (s *source[P]) renew() *index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current() // another goroutine may have been first, and further
@@ -51,9 +53,14 @@ func (s *source[P]) renew() bool {
 	}
 	s.listed.Store(&now)
 	s.tell(before, now)
-	s.asks.Store(slices.ContainsFunc(now, s.asking))
+	var hooks []hook
+	for _, p := range now {
+		hooks = append(hooks, s.webhooks(p)...)
+	}
+	x := newIndex(s.kinds, hooks)
+	s.index.Store(x)
 	s.told.Store(&now)
-	return len(now) > 0
+	return x
 }
 
 // current is what counts now: those that are listed and not suspended.

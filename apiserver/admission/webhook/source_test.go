@@ -30,7 +30,7 @@ func TestSource(t *testing.T) {
 	var now []*config
 	suspended := ""
 	s := &source[*config]{
-		asking:      func(*config) bool { return false },
+		webhooks:    func(*config) []hook { return []hook{{}} },
 		list:        func() []*config { return now },
 		suspended:   func(c *config) bool { return c.Name == suspended },
 		suspensions: func() int { return len(suspended) },
@@ -63,7 +63,7 @@ func TestSource(t *testing.T) {
 	} {
 		told, now, suspended = nil, of(step.now), step.suspended
 		want := len(now) > 0
-		if got := s.update(); got != want {
+		if got := len(s.update().hooks) > 0; got != want {
 			t.Errorf("%q: %t, want %t", step.now, got, want)
 		}
 		if got := fmt.Sprint(strings.Join(told, " ")); got != step.told {

@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/admission/static"
+	"github.com/quorate/quorate/apiserver/admission/upstream"
 	registration "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -72,33 +72,35 @@ func staticDir(files *static.Files, file io.Reader) (again io.Reader, dir string
 // fromFiles are the webhooks of files, as upstream's plugin asks for them. Safe for concurrent use.
 type fromFiles struct {
 	generic.ReloadableSource
-	asked atomic.Pointer[askedOf]
+	kinds   *upstream.Kinds
+	indexed atomic.Pointer[indexed]
 }
 
-// askedOf is whether any of these webhooks may ask for permissions.
-type askedOf struct {
+// indexed is the index of these webhooks.
+type indexed struct {
 	webhooks []webhook.WebhookAccessor
-	asks     bool
+	index    *index
 }
 
 // RunReloadLoop does nothing: what follows the files is run by the node, which waits for its end.
 func (*fromFiles) RunReloadLoop(context.Context) {}
 
-// any reports whether there is a webhook. Nil: there are no files.
-func (f *fromFiles) any() bool { return f != nil && len(f.Webhooks()) > 0 }
-
-// asks reports whether a match condition of one of them may ask for permissions.
-func (f *fromFiles) asks() bool {
+// index are the webhooks that are in force. Nil: there are no files.
+func (f *fromFiles) index() *index {
 	if f == nil {
-		return false
+		return nil
 	}
 	now := f.Webhooks()
-	if a := f.asked.Load(); a != nil && len(a.webhooks) == len(now) && (len(now) == 0 || &a.webhooks[0] == &now[0]) {
-		return a.asks
+	if was := f.indexed.Load(); was != nil && len(was.webhooks) == len(now) && (len(now) == 0 || &was.webhooks[0] == &now[0]) {
+		return was.index
 	}
-	a := &askedOf{webhooks: now, asks: slices.ContainsFunc(now, func(w webhook.WebhookAccessor) bool { return ask(w.GetMatchConditions()) })}
-	f.asked.Store(a) // two at once make the same of the same
-	return a.asks
+	hooks := make([]hook, len(now))
+	for i, w := range now {
+		hooks[i] = hook{w.GetRules(), w.GetMatchPolicy(), w.GetMatchConditions()}
+	}
+	made := &indexed{now, newIndex(f.kinds, hooks)}
+	f.indexed.Store(made) // two at once make the same of the same
+	return made.index
 }
 
 // rules are the webhooks that are in force.
@@ -127,7 +129,7 @@ func follow(cfg Config, w *generic.Webhook, resource, dir string, of func(cfg Co
 		return nil
 	}
 	from := of(cfg, dir)
-	f := &fromFiles{ReloadableSource: from}
+	f := &fromFiles{ReloadableSource: from, kinds: cfg.Kinds}
 	// Upstream's plugin calls the factory in ValidateInitialization, and starts goroutines that
 	// end with this channel.
 	ended := make(chan struct{})
