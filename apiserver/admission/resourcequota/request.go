@@ -98,10 +98,8 @@ func (r *request) requested(b *bound, counted bool) (int64, resource.Quantity) {
 // checkRoom refuses what would exceed a quota.
 func (r *request) checkRoom(q *rule) error {
 	used := r.state.Usage(quotas, q.namespace, q.name)
-	same := len(used) == len(q.bounds)
-	for i := 0; same && i < len(used); i++ {
-		same = q.bounds[i].is(used[i].Name, used[i].Max)
-	}
+	at := q.of[r.gr].at
+	same := len(used) == len(q.bounds) && !slices.ContainsFunc(at, func(i int) bool { return !q.bounds[i].is(used[i].Name, used[i].Max) })
 	if !same {
 		// It has changed just now, and the state machine knows; or the cluster does not
 		// speak of limits yet.
@@ -109,11 +107,8 @@ func (r *request) checkRoom(q *rule) error {
 	}
 	counted := r.counted(q)
 	over := excess{quota: q.name}
-	for i := range q.bounds {
+	for _, i := range at {
 		b := &q.bounds[i]
-		if b.Of != r.gr {
-			continue
-		}
 		n, quantity := r.requested(b, counted)
 		if n == 0 || n <= used[i].Max-used[i].Used {
 			continue

@@ -15,6 +15,14 @@ type rule struct {
 	namespace, name string
 	scopes          []corev1.ScopedResourceSelectorRequirement
 	bounds          []bound // in the order of their names, which is that of what is used
+	// of are the bounds of each kind of object: a write looks at no others.
+	of map[schema.GroupResource]bounds
+}
+
+// bounds are those of one kind of object.
+type bounds struct {
+	names []string
+	at    []int // in rule.bounds
 }
 
 // bound is one line of a quota's spec.hard.
@@ -33,7 +41,7 @@ func (r *rule) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return err
 	}
-	*r = rule{namespace: q.Namespace, name: q.Name}
+	*r = rule{namespace: q.Namespace, name: q.Name, of: map[schema.GroupResource]bounds{}}
 	for _, s := range q.Spec.Scopes {
 		r.scopes = append(r.scopes, corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists})
 	}
@@ -41,24 +49,19 @@ func (r *rule) UnmarshalJSON(raw []byte) error {
 		r.scopes = append(r.scopes, q.Spec.ScopeSelector.MatchExpressions...)
 	}
 	for _, name := range quota.Names(q.Spec.Hard) {
-		of, _ := quota.ResourceOf(name)
-		b := bound{name: name, Resource: of, hard: q.Spec.Hard[corev1.ResourceName(name)]}
-		b.entry = cmp.Or(of.Amount, name)
+		what, _ := quota.ResourceOf(name)
+		b := bound{name: name, Resource: what, hard: q.Spec.Hard[corev1.ResourceName(name)]}
+		b.entry = cmp.Or(what.Amount, name)
 		b.most = quota.Bound(b.entry, b.hard)
+		of := r.of[b.Of]
+		r.of[b.Of] = bounds{append(of.names, name), append(of.at, len(r.bounds))}
 		r.bounds = append(r.bounds, b)
 	}
 	return nil
 }
 
-// covers are the names of what a quota bounds of a kind of object.
-func (r *rule) covers(gr schema.GroupResource) (names []string) {
-	for i := range r.bounds {
-		if r.bounds[i].Of == gr {
-			names = append(names, r.bounds[i].name)
-		}
-	}
-	return names
-}
+// covers are the names of what a quota bounds of a kind of object. They are shared.
+func (r *rule) covers(gr schema.GroupResource) []string { return r.of[gr].names }
 
 // concerns reports whether the quota counts an object with this usage.
 func (r *rule) concerns(u quota.Usage) bool {
