@@ -55,7 +55,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := kinds.Enablement{"networking.k8s.io/v1beta1": "true"}.Apply(available)
+	registry, err := kinds.Enablement{"networking.k8s.io/v1beta1": "true"}.Apply(available, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

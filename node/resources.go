@@ -11,14 +11,14 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/metrics"
+	"k8s.io/component-base/featuregate"
 )
 
 // checkResources checks what says which API is served and how it is watched.
 func (c *Config) checkResources(bad *mistakes) {
-	if _, err := c.registry(); err != nil {
-		bad.errs = append(bad.errs, err)
-	}
 	if _, err := features.New(c.FeatureGates); err != nil {
+		bad.errs = append(bad.errs, err)
+	} else if _, err := c.registry(); err != nil {
 		bad.errs = append(bad.errs, err)
 	}
 	if err := metrics.CheckShowHidden(c.ShowHidden, kinds.Minor); err != nil {
@@ -43,7 +43,11 @@ func (c *Config) registry() (*kinds.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kinds.ParseEnablement(c.RuntimeConfig).Apply(all)
+	gates, err := features.New(c.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	return kinds.ParseEnablement(c.RuntimeConfig).Apply(all, func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) })
 }
 
 // openResources decides what is served and says so.

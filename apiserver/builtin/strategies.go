@@ -74,6 +74,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
 
+		"clustertrustbundles.certificates.k8s.io": {Validate: validateTrustBundle},
+
 		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
 
 		"events.events.k8s.io": &eventV1Strategy,

@@ -173,11 +173,11 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestStrategiesFitTheData: a strategy is of a kind that is served, and what is said of a kind's
+// TestStrategiesFitTheData: a strategy is of a kind that is there, and what is said of a kind's
 // subresources here and in its data is the same. Status and scale need no code.
 func TestStrategiesFitTheData(t *testing.T) {
 	all := builtin.Strategies(builtin.Config{Tokens: testTokens{}})
-	registry, err := kinds.Builtin()
+	registry, err := kinds.Available()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 const (
 	// APIResponseCompression compresses long answers for clients that accept it.
 	APIResponseCompression featuregate.Feature = "APIResponseCompression"
+	// ClusterTrustBundle lets ClusterTrustBundles be served.
+	ClusterTrustBundle featuregate.Feature = "ClusterTrustBundle"
 	// ComponentFlagz and ComponentStatusz serve /flagz and /statusz.
 	ComponentFlagz   featuregate.Feature = "ComponentFlagz"
 	ComponentStatusz featuregate.Feature = "ComponentStatusz"
@@ -35,10 +37,12 @@ const (
 
 var alpha = featuregate.FeatureSpec{PreRelease: featuregate.Alpha}
 var beta = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
+var betaOff = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
 var locked = featuregate.FeatureSpec{Default: true, PreRelease: featuregate.GA, LockToDefault: true}
 
 var known = map[featuregate.Feature]featuregate.FeatureSpec{
 	APIResponseCompression:              beta,
+	ClusterTrustBundle:                  betaOff,
 	ComponentFlagz:                      beta,
 	ComponentStatusz:                    beta,
 	ManifestBasedAdmissionControlConfig: alpha,

@@ -55,7 +55,7 @@ func TestKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range g.All() {
-		if want := s.Stage != "ALPHA" && s.Name != "AllBeta" && s.Name != "AllAlpha"; s.Enabled != want {
+		if want := s.Stage != "ALPHA" && s.Name != "AllBeta" && s.Name != "AllAlpha" && s.Name != string(ClusterTrustBundle); s.Enabled != want {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -59,7 +59,7 @@ var builtin = sync.OnceValues(func() (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Enablement(nil).Apply(all)
+	return Enablement(nil).Apply(all, nil)
 })
 
 // Available returns all built-in resources from the embedded files, those that are

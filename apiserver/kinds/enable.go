@@ -43,17 +43,18 @@ var sorts = []versionSort{
 	{"api/alpha", regexp.MustCompile(`^v\d+alpha\d+$`).MatchString},
 }
 
-// Apply returns the resources of all that are on. A key that names nothing there
+// Apply returns the resources of all that are on, and whose feature gate is open; without open,
+// none is. A key that names nothing there
 // is, a value that is no truth value, and a choice that leaves no namespaces are
 // errors: none of them can be meant.
-func (e Enablement) Apply(all *Registry) (*Registry, error) {
+func (e Enablement) Apply(all *Registry, open func(gate string) bool) (*Registry, error) {
 	p, err := e.preferences(all)
 	if err != nil {
 		return nil, fmt.Errorf("runtime-config: %w", err)
 	}
 	var on []*Resource
 	for _, r := range all.All() {
-		if p.enabled(r) {
+		if p.enabled(r) && (r.FeatureGate == "" || open != nil && open(r.FeatureGate)) {
 			on = append(on, r)
 		}
 	}

@@ -37,7 +37,7 @@ func TestEnablement(t *testing.T) {
 		{"apps/v1/Deployments=true", "", "", "there is no such resource in apps/v1"},
 		{"a/b/c/d=true", "", "", "invalid key a/b/c/d"},
 	} {
-		got, err := ParseEnablement(strings.Split(c.config, ",")).Apply(all)
+		got, err := ParseEnablement(strings.Split(c.config, ",")).Apply(all, nil)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q: %v, want %s", c.config, err, c.err)
@@ -105,5 +105,32 @@ func TestMinor(t *testing.T) {
 	m := regexp.MustCompile(`k8s\.io/api v0\.(\d+)\.`).FindSubmatch(mod)
 	if m == nil || string(m[1]) != strconv.Itoa(Minor) {
 		t.Errorf("go.mod has k8s.io/api %q, Minor is %d", m, Minor)
+	}
+}
+
+// TestGates: what is behind a feature gate is served if it is switched on and the gate is open.
+func TestGates(t *testing.T) {
+	all, err := Available()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundles := parsed("certificates.k8s.io/v1beta1/clustertrustbundles")
+	for _, c := range []struct {
+		config string
+		open   func(string) bool
+		served bool
+	}{
+		{"", func(string) bool { return true }, false},
+		{"api/beta=true", nil, false},
+		{"certificates.k8s.io/v1beta1=true", func(string) bool { return false }, false},
+		{"certificates.k8s.io/v1beta1/clustertrustbundles=true", func(gate string) bool { return gate == "ClusterTrustBundle" }, true},
+	} {
+		got, err := ParseEnablement([]string{c.config}).Apply(all, c.open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if served := got.Lookup(bundles) != nil; served != c.served {
+			t.Errorf("%q: served: %v, want %v", c.config, served, c.served)
+		}
 	}
 }

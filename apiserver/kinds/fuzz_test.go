@@ -16,7 +16,7 @@ func FuzzEnablement(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		left, err := ParseEnablement(strings.Split(s, ",")).Apply(all)
+		left, err := ParseEnablement(strings.Split(s, ",")).Apply(all, nil)
 		if err != nil {
 			return
 		}

@@ -26,6 +26,8 @@ type Resource struct {
 	ShortNames []string `json:"shortNames,omitempty"`
 	Categories []string `json:"categories,omitempty"`
 	Namespaced bool     `json:"namespaced"`
+	// FeatureGate has to be open for the resource to be served, whatever --runtime-config says.
+	FeatureGate string `json:"featureGate,omitempty"`
 	// Verbs in discovery's words: create delete deletecollection get list patch update watch.
 	Verbs        []string      `json:"verbs"`
 	Subresources []Subresource `json:"subresources,omitempty"`

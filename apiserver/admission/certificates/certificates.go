@@ -1,6 +1,7 @@
-// Package certificates is the plugins CertificateApproval, CertificateSigning and
-// CertificateSubjectRestriction: who may approve a CertificateSigningRequest, and who may
-// write its certificate.
+// Package certificates is the plugins CertificateApproval, CertificateSigning,
+// CertificateSubjectRestriction and ClusterTrustBundleAttest: who may approve a
+// CertificateSigningRequest, who may write its certificate, and who may say by which
+// certificates a signer is trusted.
 //
 // Signers are not stored anywhere: they are names that roles speak of. Who writes the approval
 // of a request, or its certificate, needs the signer's permission besides, because signers and
@@ -63,19 +64,27 @@ func (s *signers) Validate(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	signer := tree.Text(tree.As(a.Old["spec"]), "signerName")
-	domain, _, _ := strings.Cut(signer, "/")
-	for _, name := range [...]string{signer, domain + "/*"} {
-		decision, reason, err := s.authorizer.Authorize(ctx, auth.Attributes{
-			User: a.User, Verb: s.verb, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", Name: name, ResourceRequest: true,
-		})
-		if decision == auth.Allow {
-			return nil
-		}
-		if err != nil {
-			s.log.Warn("a permission on a signer cannot be decided; the request is refused", "verb", s.verb, "signer", name, "reason", reason, "err", err)
-		}
+	if permitted(ctx, s.authorizer, s.log, a.User, s.verb, signer) {
+		return nil
 	}
 	return a.Forbidden(fmt.Errorf("user not permitted to %s requests with signerName %q", s.verb, signer))
+}
+
+// permitted reports whether a user has a permission on a signer, or on all signers of its domain.
+func permitted(ctx context.Context, authorizer auth.Authorizer, log *slog.Logger, user *auth.User, verb, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range [...]string{signer, domain + "/*"} {
+		decision, reason, err := authorizer.Authorize(ctx, auth.Attributes{
+			User: user, Verb: verb, APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", Name: name, ResourceRequest: true,
+		})
+		if decision == auth.Allow {
+			return true
+		}
+		if err != nil {
+			log.Warn("a permission on a signer cannot be decided; the request is refused", "verb", verb, "signer", name, "reason", reason, "err", err)
+		}
+	}
+	return false
 }
 
 // subject is CertificateSubjectRestriction.

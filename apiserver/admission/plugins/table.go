@@ -72,7 +72,7 @@ var table = []plugin{
 	{name: "RuntimeClass", on: true, make: simple(func(e *env) admission.Plugin { return runtimeclass.New(e.state, e.Log) })},
 	{name: "CertificateApproval", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Approval(e.Authorizer, e.Log) })},
 	{name: "CertificateSigning", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Signing(e.Authorizer, e.Log) })},
-	{name: "ClusterTrustBundleAttest", on: true, reason: "ClusterTrustBundles are not served: the feature gate is off by default in 1.36"},
+	{name: "ClusterTrustBundleAttest", on: true, make: simple(func(e *env) admission.Plugin { return certificates.Attest(e.Authorizer, e.Log) })},
 	{name: "CertificateSubjectRestriction", on: true, make: simple(func(*env) admission.Plugin { return certificates.Subject() })},
 	{name: "DefaultIngressClass", on: true, make: simple(func(e *env) admission.Plugin { return defaultclass.Ingress(e.state, e.Log) })},
 	{name: "DenyServiceExternalIPs", make: simple(func(*env) admission.Plugin { return externalips.New() })},
