@@ -156,7 +156,7 @@ var rooms = map[string]room{
 	"apiserver/admission/storageprotection": {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/claimresize":       {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
-	"apiserver/admission/answers":     {reach: both(noKubernetes, noRaft)},
+	"apiserver/admission/answers":     {reach: noRaft},
 	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/tree"}, reach: noRaft},
 	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.

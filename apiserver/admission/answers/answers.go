@@ -15,6 +15,8 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // Bounds in bytes: of one answer, of all that are read at a time, of those to one decision, and
@@ -152,7 +154,8 @@ func (c counted) Read(p []byte) (int, error) {
 }
 
 // checkPatch refuses an AdmissionReview whose patch would take too long to apply. sent are the
-// bytes of the request, of which the object is a part. What is no review is not its business.
+// bytes of the request, of which the object is a part. What is no review is not its business, but
+// if it is large it must be JSON.
 func checkPatch(raw []byte, sent int64) error {
 	size := int64(len(raw))
 	if size/minOperation*(sent+size) <= maxWork {
@@ -164,8 +167,12 @@ func checkPatch(raw []byte, sent int64) error {
 		} `json:"response"`
 	}
 	var operations []json.RawMessage
-	if json.Unmarshal(raw, &review) != nil || json.Unmarshal(review.Response.Patch, &operations) != nil {
-		return nil
+	// The library is upstream's: of fields of nearly the same name it takes the same one.
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &review); err != nil {
+		return fmt.Errorf("an answer of this size must be a review in JSON: %w", err) // upstream also reads YAML and protobuf
+	}
+	if json.Unmarshal(review.Response.Patch, &operations) != nil {
+		return nil // no patch
 	}
 	if n := int64(len(operations)); n*(sent+int64(len(review.Response.Patch))) > maxWork {
 		return fmt.Errorf("%d operations on an object of this size are too much for one JSON patch", n)

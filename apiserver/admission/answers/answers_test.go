@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // served is a transport that answers with a text, without a network.
@@ -57,12 +59,17 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"nothing", "", 10, ""},
 		{"no review", `{"a":`, 10, ""},
-		{"as much as may be", strings.Repeat(" ", maxAnswer), 10, ""},
+		{"as much as may be", `{"a":"` + strings.Repeat(" ", maxAnswer-len(`{"a":""}`)) + `"}`, 10, ""},
 		{"too much", strings.Repeat(" ", maxAnswer+1), 10, "the answer has more than 8388608 bytes"},
 		{"10,000 operations", review(operations(10_000, insert)), 1 << 10, ""},
 		{"1,000 operations on a large object", review(operations(1_000, insert)), 3 << 20, ""},
 		{"10,000 operations on a large object", review(operations(10_000, insert)), 3 << 20, "10000 operations on an object of this size are too much for one JSON patch"},
 		{"150,000 operations", review(operations(150_000, insert)), 1 << 10, "150000 operations on an object"},
+		{"many operations, and none in a field of nearly the same name",
+			strings.Replace(review(operations(150_000, insert)), `"}}`, `","Patch":"W10="}}`, 1), 1 << 10, "150000 operations on an object"},
+		{"many operations in YAML", "response:\n  patch: " + base64.StdEncoding.EncodeToString([]byte(operations(150_000, insert))), 1 << 10,
+			"an answer of this size must be a review in JSON"},
+		{"few operations in YAML", "response:\n  patch: " + base64.StdEncoding.EncodeToString([]byte(operations(100, insert))), 1 << 10, ""},
 		{"large, and nothing of a patch", `{"response":{"patch":"` + base64.StdEncoding.EncodeToString(make([]byte, 4<<20)) + `"}}`, 3 << 20, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,3 +140,37 @@ func TestCutAnswer(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// FuzzPatch: whatever a webhook answers, what is handed on is within the bound of work.
+func FuzzPatch(f *testing.F) {
+	f.Add([]byte(review(`[{"op":"add","path":"/a","value":1}]`)), int64(1000))
+	f.Add([]byte(review(operations(100, `{"op":"remove","path":"/a"}`))), int64(3<<30))
+	f.Add([]byte(`{"response":{"patch":"W10=","Patch":"W1tdXQ=="}}`), int64(1<<40))
+	f.Add([]byte(`{"response":[]}`), int64(1<<40))
+	f.Fuzz(func(t *testing.T, raw []byte, sent int64) {
+		if sent < 0 || sent > 1<<40 {
+			return
+		}
+		if checkPatch(raw, sent) != nil {
+			return
+		}
+		var answer struct {
+			Response struct {
+				Patch []byte `json:"patch"`
+			} `json:"response"`
+		}
+		var all []json.RawMessage
+		if kjson.UnmarshalCaseSensitivePreserveInts(raw, &answer) != nil || json.Unmarshal(answer.Response.Patch, &all) != nil {
+			return
+		}
+		objects := int64(0)
+		for _, o := range all {
+			if len(o) >= len(`{"op":"test","path":""}`) { // a shorter one is none
+				objects++
+			}
+		}
+		if work := objects * (sent + int64(len(answer.Response.Patch))); work > maxWork {
+			t.Errorf("%d operations, %d bytes sent", objects, sent)
+		}
+	})
+}
