@@ -3,7 +3,7 @@
 // pruning (TestApplySets, TestPrune), Flux's resource manager (TestFlux), the
 // definitions of projects that we did not write (TestDefinitions), and their webhooks:
 // real ones that fail in every way (TestCertManager, TestGatekeeper), and the tests that
-// controller-runtime has of its own (TestWebhookSuites).
+// controller-runtime and projects that build on it have of their own (TestWebhookSuites).
 //
 // It is a module of its own because of Flux's dependencies. The harness comes from
 // package test/cluster of the main module, and nothing else does. `make helms` builds

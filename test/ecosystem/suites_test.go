@@ -25,51 +25,60 @@ var likeEnvtest = []string{
 	"controllers=-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-clusterrole-aggregation-controller",
 }
 
-// suite is a package of tests of another project that start webhooks, run unchanged
-// against three nodes.
-type suite struct {
-	module, dir string
-	passes      int               // at least
-	otherwise   map[string]string // tests that fail here, and why
+// suites are the packages of tests of another project that are run unchanged against
+// three nodes.
+type suites struct {
+	module   string
+	flags    []string // of the nodes, beside likeEnvtest
+	packages []suite
 }
 
-// suitesOf reads the suites of testdata/suites.txt.
-func suitesOf(t *testing.T) []suite {
+// suite is a package of tests that use an API server, most of them with webhooks.
+type suite struct {
+	dir       string
+	passes    int               // at least
+	otherwise map[string]string // tests that fail here, and why
+	skips     []string          // tests that no server of our version lets end
+}
+
+// readSuites reads testdata/suites.txt.
+func readSuites(t *testing.T) []suites {
 	t.Helper()
-	var all []suite
+	var all []suites
 	for _, fields := range table(t, "testdata/suites.txt") {
+		if fields[0] == "module" {
+			all = append(all, suites{module: fields[1], flags: fields[2:]})
+			continue
+		}
+		packages := &all[len(all)-1].packages
 		switch fields[0] {
 		case "fails":
-			last, why := &all[len(all)-1], strings.Join(fields[2:], " ")
-			if last.otherwise == nil {
-				last.otherwise = map[string]string{}
-			}
-			last.otherwise[fields[1]] = why
+			(*packages)[len(*packages)-1].otherwise[fields[1]] = strings.Join(fields[2:], " ")
+		case "skips":
+			last := &(*packages)[len(*packages)-1]
+			last.skips = append(last.skips, fields[1])
 		default:
-			n, err := strconv.Atoi(fields[2])
+			n, err := strconv.Atoi(fields[1])
 			noError(t, err)
-			all = append(all, suite{module: fields[0], dir: fields[1], passes: n})
+			*packages = append(*packages, suite{dir: fields[0], passes: n, otherwise: map[string]string{}})
 		}
 	}
 	return all
 }
 
-// TestWebhookSuites runs the webhook tests of projects that build on
-// controller-runtime's envtest. The environment takes three nodes for a cluster that
-// exists: it installs the webhooks there, and the nodes call the test's process.
-// SUITE is an expression that chooses among the suites.
+// TestWebhookSuites runs the tests of projects that build on controller-runtime's
+// envtest. The environment takes three nodes for a cluster that exists: it installs
+// definitions and webhooks there, and the nodes call the test's process. Each package
+// is a subtest below its module, with nodes of its own.
 func TestWebhookSuites(t *testing.T) {
 	onlyInFull(t)
-	only := regexp.MustCompile(os.Getenv("SUITE"))
-	copies := map[string]string{}
-	for _, s := range suitesOf(t) {
-		if !only.MatchString(s.module + "/" + s.dir) {
-			continue
-		}
-		if copies[s.module] == "" {
-			copies[s.module] = copyOf(t, s.module)
-		}
-		t.Run(s.module+"/"+s.dir, func(t *testing.T) { s.run(t, copies[s.module]) })
+	for _, m := range readSuites(t) {
+		t.Run(m.module, func(t *testing.T) {
+			dir := copyOf(t, m.module)
+			for _, s := range m.packages {
+				t.Run(s.dir, func(t *testing.T) { s.run(t, dir, m.flags) })
+			}
+		})
 	}
 }
 
@@ -80,6 +89,11 @@ func copyOf(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	noError(t, os.CopyFS(dir, os.DirFS(moduleDir(t, name))))
+	for _, fields := range table(t, "testdata/modules.txt") {
+		if part, ok := strings.CutPrefix(fields[0], name+"/"); ok {
+			noError(t, os.CopyFS(filepath.Join(dir, part), os.DirFS(moduleDir(t, fields[0]))))
+		}
+	}
 	return dir
 }
 
@@ -96,18 +110,23 @@ func workspace(t *testing.T, dir string) string {
 	return path
 }
 
-func (s suite) run(t *testing.T, dir string) {
-	c := cluster.Start(t, 3, likeEnvtest...)
+func (s suite) run(t *testing.T, dir string, flags []string) {
+	c := cluster.Start(t, 3, slices.Concat(likeEnvtest, flags)...)
 	follower := c.Others(c.Leader(t))[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "15m", "./"+s.dir)
+	// Suites find their definitions by runtime.Caller, which -trimpath makes blind.
+	args := []string{"test", "-trimpath=false", "-vet=off", "-count=1", "-v", "-timeout", "15m"}
+	if len(s.skips) > 0 {
+		args = append(args, "-skip", "^("+strings.Join(s.skips, "|")+")$")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+s.dir)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "USE_EXISTING_CLUSTER=true", "KUBECONFIG="+kubeconfigOf(t, c, follower), "GOWORK="+workspace(t, dir))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	passed, failed := outcome(string(out))
-	t.Logf("%s %s: %d pass, %q fail", s.module, s.dir, passed, failed)
+	t.Logf("%s: %d pass, %q fail", s.dir, passed, failed)
 	if want := slices.Sorted(maps.Keys(s.otherwise)); !slices.Equal(failed, want) {
 		t.Errorf("%q fail, want %q", failed, want)
 	}
