@@ -55,6 +55,7 @@ type Resource struct {
 	// Flags, closed set.
 	UnconditionalUpdate bool `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed
 	CreateOnUpdate      bool `json:"createOnUpdate,omitempty"`      // PUT creates what is absent
+	StatusOnCreate      bool `json:"statusOnCreate,omitempty"`      // a new object may come with its status (nodes)
 	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation counts changes outside metadata and status
 	GracePeriod         bool `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
 	ReturnsDeleted      bool `json:"returnsDeleted,omitempty"`      // DELETE answers with the object

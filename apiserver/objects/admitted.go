@@ -128,8 +128,10 @@ func (o *Op) withoutStrangeParts(obj, old tree.Object) {
 		return
 	}
 	if o.Subresource == nil {
-		if tree.CopyField(obj, old, "status"); old == nil {
-			delete(obj, "status")
+		if old == nil {
+			o.dropNewStatus(obj)
+		} else {
+			tree.CopyField(obj, old, "status")
 		}
 		return
 	}

@@ -41,14 +41,20 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration, o.Store.Now()); err != nil {
 		return Written{}, err
 	}
-	if o.Resource.Subresource("status") != nil {
-		delete(obj, "status")
-	}
+	o.dropNewStatus(obj)
 	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
 		return o.createGenerated(obj)
 	}
 	o.Info.Name = tree.Text(meta, "name")
 	return o.createNamed(obj, meta)
+}
+
+// dropNewStatus takes the status out of an object that is made by a request about the object,
+// unless its kind comes with one.
+func (o *Op) dropNewStatus(obj tree.Object) {
+	if o.Resource.Subresource("status") != nil && !o.Resource.StatusOnCreate {
+		delete(obj, "status")
+	}
 }
 
 // complete makes an object what it will be, and validates all of it: what it leaves out is

@@ -127,9 +127,7 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration, o.Store.Now()); err != nil {
 		return Change{}, err
 	}
-	if o.Resource.Subresource("status") != nil {
-		delete(obj, "status")
-	}
+	o.dropNewStatus(obj)
 	if err := o.complete(obj, nil, meta, nil); err != nil {
 		return Change{}, err
 	}
