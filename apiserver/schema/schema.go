@@ -64,10 +64,11 @@ func (m *Model) Fit(obj map[string]any) (unknown []string, err error) {
 }
 
 // FitKeeping is Fit for a configuration that is applied: a manager that sets a field
-// to zero has set it, even if upstream's type leaves it out.
+// to zero has set it, even if upstream's type leaves it out. One of a form is left as it
+// is: its values have no other form, and Fit would drop what metadata leaves out.
 func (m *Model) FitKeeping(obj map[string]any) (unknown []string, err error) {
 	if m.form != nil {
-		return m.form.Fit(obj)
+		return nil, nil
 	}
 	return m.fit(obj, true)
 }
