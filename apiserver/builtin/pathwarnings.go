@@ -9,14 +9,24 @@ import (
 )
 
 // pathOf is a file in a volume, and what it comes from, if that has to be said.
-type pathOf struct{ path, source string }
+type pathOf struct{ path, source, name string }
 
 func (p pathOf) String() string {
-	if p.source != "" {
-		return fmt.Sprintf("%q (%s)", p.path, p.source)
+	switch p.source {
+	case "":
+		return fmt.Sprintf("%q", p.path)
+	case fromConfigMap, fromSecret, fromTrustBundle:
+		return fmt.Sprintf("%q (%s %q)", p.path, p.source, p.name)
 	}
-	return fmt.Sprintf("%q", p.path)
+	return fmt.Sprintf("%q (%s)", p.path, p.source)
 }
+
+// What has names among the sources of files.
+const (
+	fromConfigMap   = "ConfigMap"
+	fromSecret      = "Secret"
+	fromTrustBundle = "ClusterTrustBundle"
+)
 
 // maxPathsTold bounds what is said of one volume: files may be in each other's way in pairs, of
 // which there may be more than anybody reads.
@@ -65,14 +75,18 @@ func warningsForPaths(volumes []any) (out []string) {
 			if source == nil {
 				continue
 			}
+			paths := pathsOf(tree.List(source["items"]), "", "")
+			if len(paths) < 2 {
+				continue
+			}
 			described := kind.name
 			if kind.named != "" {
 				described = fmt.Sprintf("%s %q", kind.name, tree.Text(source, kind.named))
 			}
 			var before pathSet
-			for _, p := range pathsOf(tree.List(source["items"]), "") {
+			for _, p := range paths {
 				for _, other := range before.add(p) {
-					say("%s): overlapping paths: %s with %s", described, pathOf{strings.TrimRight(p.path, "/"), ""}, other)
+					say("%s): overlapping paths: %s with %s", described, pathOf{path: strings.TrimRight(p.path, "/")}, other)
 				}
 			}
 		}
@@ -84,7 +98,7 @@ func warningsForPaths(volumes []any) (out []string) {
 			}
 			for _, p := range projectedPaths(tree.As(source)) {
 				for _, other := range before.add(p) {
-					say("Projected): overlapping paths: %s with %s", pathOf{strings.TrimRight(p.path, "/"), p.source}, other)
+					say("Projected): overlapping paths: %s with %s", pathOf{strings.TrimRight(p.path, "/"), p.source, p.name}, other)
 				}
 			}
 		}
@@ -92,9 +106,9 @@ func warningsForPaths(volumes []any) (out []string) {
 	return out
 }
 
-func pathsOf(items []any, source string) (out []pathOf) {
+func pathsOf(items []any, source, name string) (out []pathOf) {
 	for _, item := range items {
-		out = append(out, pathOf{tree.Text(tree.As(item), "path"), source})
+		out = append(out, pathOf{tree.Text(tree.As(item), "path"), source, name})
 	}
 	return out
 }
@@ -104,25 +118,25 @@ func projectedPaths(source tree.Object) []pathOf {
 	part := func(name string) tree.Object { return tree.As(source[name]) }
 	switch {
 	case part("configMap") != nil && part("configMap")["items"] != nil:
-		return pathsOf(tree.List(part("configMap")["items"]), fmt.Sprintf("ConfigMap %q", tree.Text(part("configMap"), "name")))
+		return pathsOf(tree.List(part("configMap")["items"]), fromConfigMap, tree.Text(part("configMap"), "name"))
 	case part("secret") != nil && part("secret")["items"] != nil:
-		return pathsOf(tree.List(part("secret")["items"]), fmt.Sprintf("Secret %q", tree.Text(part("secret"), "name")))
+		return pathsOf(tree.List(part("secret")["items"]), fromSecret, tree.Text(part("secret"), "name"))
 	case part("downwardAPI") != nil && part("downwardAPI")["items"] != nil:
-		return pathsOf(tree.List(part("downwardAPI")["items"]), "DownwardAPI")
+		return pathsOf(tree.List(part("downwardAPI")["items"]), "DownwardAPI", "")
 	case part("serviceAccountToken") != nil:
-		return []pathOf{{tree.Text(part("serviceAccountToken"), "path"), "ServiceAccountToken"}}
+		return []pathOf{{tree.Text(part("serviceAccountToken"), "path"), "ServiceAccountToken", ""}}
 	case part("clusterTrustBundle") != nil:
 		bundle := part("clusterTrustBundle")
 		name, named := bundle["name"]
 		if !named {
 			name = bundle["signerName"]
 		}
-		return []pathOf{{tree.Text(bundle, "path"), fmt.Sprintf("ClusterTrustBundle %q", tree.Scalar(name))}}
+		return []pathOf{{tree.Text(bundle, "path"), fromTrustBundle, tree.Scalar(name)}}
 	case part("podCertificate") != nil:
 		all := []pathOf{
-			{tree.Text(part("podCertificate"), "certificateChainPath"), "PodCertificate chain"},
-			{tree.Text(part("podCertificate"), "keyPath"), "PodCertificate key"},
-			{tree.Text(part("podCertificate"), "credentialBundlePath"), "PodCertificate credential bundle"},
+			{tree.Text(part("podCertificate"), "certificateChainPath"), "PodCertificate chain", ""},
+			{tree.Text(part("podCertificate"), "keyPath"), "PodCertificate key", ""},
+			{tree.Text(part("podCertificate"), "credentialBundlePath"), "PodCertificate credential bundle", ""},
 		}
 		return slices.DeleteFunc(all, func(p pathOf) bool { return p.path == "" })
 	}

@@ -41,12 +41,16 @@ func (w *podWarnings) ports() {
 			all = append(all, port)
 		}
 	})
+	if len(all) == 1 {
+		w.hostIP(&all[0])
+	}
+	if len(all) < 2 {
+		return
+	}
 	places := make(map[portKey][]*containerPort, len(all))
 	for i := range all {
 		p := &all[i]
-		if p.hostIP != "" && p.hostPort == 0 {
-			w.add("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}", p.path(""), p.name, p.number, p.protocol, p.hostIP)
-		}
+		w.hostIP(p)
 		key := portKey{p.number, p.protocol}
 		for _, other := range places[key][:min(len(places[key]), maxPortsCompared)] {
 			if how := clash(p, other); how != "" {
@@ -66,6 +70,13 @@ func (w *podWarnings) ports() {
 		default:
 			names[p.name] = p
 		}
+	}
+}
+
+// hostIP finds an address of the node without a port.
+func (w *podWarnings) hostIP(p *containerPort) {
+	if p.hostIP != "" && p.hostPort == 0 {
+		w.add("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}", p.path(""), p.name, p.number, p.protocol, p.hostIP)
 	}
 }
 
