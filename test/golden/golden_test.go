@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/facts"
 	"github.com/quorate/quorate/test/cluster"
@@ -148,5 +150,41 @@ func tell(t *testing.T, s *story) ([]block, error) {
 		return nil, err
 	}
 	n := c.Nodes()[0]
+	// While a controller completes the roles, writes are decided again, and webhooks asked twice.
+	cluster.Await(t, 30*time.Second, "the roles are complete", func() string { return missingRules(t, n) })
 	return s.play(t.Context(), &server{url: n.API, client: n.HTTP(t), audit: &auditLog{path: auditPath(dir)}}, hooks)
+}
+
+// missingRules says which role does not have the rules yet of those that are aggregated to it.
+func missingRules(t *testing.T, n *cluster.Node) string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name   string
+				Labels map[string]string
+			}
+			Rules []any
+		}
+	}
+	if err := json.Unmarshal(n.MustGet(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles"), &list); err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{}
+	for _, role := range list.Items {
+		has[role.Metadata.Name] = jsonOf(role.Rules)
+	}
+	for _, to := range []string{"admin", "edit", "view"} {
+		for _, role := range list.Items {
+			if role.Metadata.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] != "true" {
+				continue
+			}
+			for _, rule := range role.Rules {
+				if !strings.Contains(has[to], strings.TrimSpace(jsonOf(rule))) {
+					return to + " has not all rules of " + role.Metadata.Name
+				}
+			}
+		}
+	}
+	return ""
 }
