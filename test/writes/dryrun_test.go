@@ -71,9 +71,8 @@ func TestDryRun(t *testing.T) {
 		}
 		return ""
 	})
-	// What nodes write by themselves after they are ready: that the cluster speaks a newer
-	// feature version, that the key is retired which all signed tokens with before, and the
-	// keys that they sign with since.
+	// What nodes write by themselves after they are ready: that the key is retired which all
+	// signed tokens with in older releases, and the keys that they sign with.
 	cluster.Await(t, 20*time.Second, "the leader has retired the cluster's token key", func() string {
 		for _, n := range c.Nodes() {
 			if log, err := os.ReadFile(n.Log); err == nil && bytes.Contains(log, []byte("older tokens are accepted for a time")) {
