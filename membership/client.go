@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -55,6 +56,13 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 			ResponseHeaderTimeout: maxChangeTime + 2*time.Second,
 		},
 	}}
+	as, err := impersonation(&k.As)
+	if err != nil {
+		return nil, fmt.Errorf("admin client: %w", err)
+	}
+	if as != nil {
+		c.http.Transport = actingAs{c.http.Transport, as}
+	}
 	c.streams = &http.Client{Transport: c.http.Transport}
 	for _, e := range k.Endpoints {
 		c.servers = append(c.servers, strings.TrimSuffix(e.Server, "/"))
@@ -63,6 +71,50 @@ func NewAdminClient(k pki.Kubeconfig) (*AdminClient, error) {
 		return nil, errors.New("admin client: the kubeconfig has no server")
 	}
 	return c, nil
+}
+
+// impersonation are the headers of a request that ask for it; nil for nobody. Errors: groups and the like
+// without a user, whom no server would accept.
+func impersonation(i *pki.Impersonation) (http.Header, error) {
+	if i.User == "" {
+		if i.UID != "" || len(i.Groups) > 0 || len(i.Extra) > 0 {
+			return nil, errors.New("the kubeconfig's user has as-uid, as-groups or as-user-extra without as")
+		}
+		return nil, nil
+	}
+	h := http.Header{"Impersonate-User": {i.User}}
+	if i.UID != "" {
+		h.Set("Impersonate-Uid", i.UID)
+	}
+	for _, g := range i.Groups {
+		h.Add("Impersonate-Group", g)
+	}
+	for name, values := range i.Extra {
+		for _, v := range values {
+			h.Add("Impersonate-Extra-"+url.PathEscape(name), v)
+		}
+	}
+	return h, nil
+}
+
+// actingAs adds headers to each request.
+type actingAs struct {
+	http.RoundTripper
+	as http.Header
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t actingAs) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	maps.Copy(r.Header, t.as)
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// CloseIdleConnections is for http.Client.
+func (t actingAs) CloseIdleConnections() {
+	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // Open reads what a path of a server gives, from the first server that answers with 200.

@@ -32,6 +32,16 @@ type Kubeconfig struct {
 	// Current is the name of the current context. Default: the first one.
 	Current       string
 	CA, Cert, Key []byte // PEM
+	// As is whom the user acts as; the zero value is nobody else.
+	As Impersonation
+}
+
+// Impersonation is whom a kubeconfig's user acts as in each request, in kubectl's words.
+type Impersonation struct {
+	User   string              `yaml:"as"`
+	UID    string              `yaml:"as-uid"`
+	Groups []string            `yaml:"as-groups"`
+	Extra  map[string][]string `yaml:"as-user-extra"`
 }
 
 // TLS returns the configuration of its clients: they trust the cluster's CA and present the
@@ -132,6 +142,8 @@ type kubeconfigFile struct {
 			CertFile string `yaml:"client-certificate"`
 			KeyData  string `yaml:"client-key-data"`
 			KeyFile  string `yaml:"client-key"`
+
+			Impersonation `yaml:",inline"`
 		} `yaml:"user"`
 	} `yaml:"users"`
 }
@@ -178,6 +190,7 @@ func parseKubeconfig(data []byte, context string, readFile fileReader) (Kubeconf
 			continue
 		}
 		var err1, err2 error
+		out.As = u.User.Impersonation
 		out.Cert, err1 = readFile.load(u.User.CertData, u.User.CertFile)
 		out.Key, err2 = readFile.load(u.User.KeyData, u.User.KeyFile)
 		return out, errors.Join(err1, err2)
