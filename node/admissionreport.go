@@ -101,7 +101,11 @@ func rulesOf(resource string, v *mvcc.Version) []AdmissionRule {
 			FailurePolicy *admissionv1.FailurePolicyType `json:"failurePolicy"`
 		} `json:"spec"`
 	}
-	if json.Unmarshal(v.Value, &obj) != nil {
+	whole := map[string]any{
+		"validatingwebhookconfigurations": &admissionv1.ValidatingWebhookConfiguration{}, "mutatingwebhookconfigurations": &admissionv1.MutatingWebhookConfiguration{},
+		"validatingadmissionpolicies": &admissionv1.ValidatingAdmissionPolicy{}, "mutatingadmissionpolicies": &admissionv1.MutatingAdmissionPolicy{},
+	}[resource]
+	if json.Unmarshal(v.Value, &obj) != nil || json.Unmarshal(v.Value, whole) != nil {
 		return []AdmissionRule{{Resource: resource, Configuration: v.Key, FailurePolicy: "cannot be read"}}
 	}
 	if strings.HasSuffix(resource, "policies") {

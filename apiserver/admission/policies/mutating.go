@@ -40,15 +40,18 @@ var _ admission.Mutator = (*Mutating)(nil)
 // NewMutating returns the plugin. config is its configuration (MutatingAdmissionPolicyConfiguration),
 // nil if there is none. Errors: it cannot be used, or one of the files that it names.
 func NewMutating(cfg Config, config io.Reader) (*Mutating, error) {
+	all := state.All[v1.MutatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicies"}, cfg.Log)
+	bindings := state.All[v1.MutatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicybindings"}, cfg.Log)
 	p := &Mutating{
 		cfg: cfg, params: newParams(cfg),
 		source: &mutatingSource{
-			kinds:    cfg.Kinds,
-			policies: suspension.Filter(cfg.Suspensions, "mutatingadmissionpolicies", state.All[v1.MutatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicies"}, cfg.Log).List),
-			bindings: state.All[v1.MutatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "mutatingadmissionpolicybindings"}, cfg.Log).List,
-			policy:   mutating.NewMutatingAdmissionPolicyAccessor,
-			binding:  mutating.NewMutatingAdmissionPolicyBindingAccessor,
-			compile:  func(p *v1.MutatingAdmissionPolicy) mutating.PolicyEvaluator { return compileMutating(cfg.Kinds, p) },
+			kinds:      cfg.Kinds,
+			policies:   suspension.Filter(cfg.Suspensions, "mutatingadmissionpolicies", all.List),
+			bindings:   bindings.List,
+			unreadable: unreadableOf(cfg, "mutatingadmissionpolicies", all, bindings),
+			policy:     mutating.NewMutatingAdmissionPolicyAccessor,
+			binding:    mutating.NewMutatingAdmissionPolicyBindingAccessor,
+			compile:    func(p *v1.MutatingAdmissionPolicy) mutating.PolicyEvaluator { return compileMutating(cfg.Kinds, p) },
 		},
 		matcher: cfg.matcher(),
 	}
@@ -57,14 +60,14 @@ func NewMutating(cfg Config, config io.Reader) (*Mutating, error) {
 
 // Handles implements admission.Plugin. There is nothing to change in a deletion.
 func (p *Mutating) Handles(a *admission.Attributes) bool {
-	return a.Operation != admission.Delete && p.source.concerns(a) != nil
+	return a.Operation != admission.Delete && (p.source.concerns(a) != nil || p.source.unread(a) != nil)
 }
 
 // Admit implements admission.Mutator.
 func (p *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
 	c := p.source.concerns(a)
-	if c == nil {
-		return nil
+	if err := p.source.unread(a); err != nil || c == nil {
+		return err
 	}
 	hooks := bind(ctx, p.params, p.source, c, a)
 	m := &mutation{Kinds: p.cfg.Kinds}

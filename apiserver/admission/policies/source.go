@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/apiserver/admission/upstream"
 	"github.com/quorate/quorate/apiserver/kinds"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -30,9 +31,11 @@ type source[P, B stored, E any] struct {
 	kinds    *upstream.Kinds
 	policies func() []P // the same slice as long as none has changed
 	bindings func() []B
-	policy   func(P) generic.PolicyAccessor
-	binding  func(B) generic.BindingAccessor
-	compile  func(P) E
+	// unreadable is the refusal of all writes while there is one of them that cannot be decoded.
+	unreadable func() error
+	policy     func(P) generic.PolicyAccessor
+	binding    func(B) generic.BindingAccessor
+	compile    func(P) E
 	// static are policies from files; nil: there are none.
 	static func() []generic.PolicyHook[P, B, E]
 
@@ -156,6 +159,27 @@ func (s *source[P, B, E]) evaluator(p P) E {
 		s.compiled[p] = e
 	}
 	return e
+}
+
+// unread is the refusal of a write while it is not known which policies there are for it. Those that
+// do not guard policies are the way to mend it.
+func (s *source[P, B, E]) unread(a *admission.Attributes) error {
+	if gr := a.Resource.GroupResource(); ofPolicies[gr] || unguarded[gr] || a.Resource.Group == group {
+		return nil
+	}
+	return s.unreadable()
+}
+
+// unreadableOf is source.unreadable for the policies of a resource and their bindings. A policy that
+// is suspended refuses nothing.
+func unreadableOf[P, B any](cfg Config, resource string, policies *state.Objects[P], bindings *state.Objects[B]) func() error {
+	suspended := func(name string) bool { return cfg.Suspensions.Suspended(resource, name) }
+	return func() error {
+		if err := policies.Unreadable(suspended); err != nil {
+			return err
+		}
+		return bindings.Unreadable(nil)
+	}
 }
 
 // concerns returns the policies whose rules match a write, nil if there are none. Whatever the

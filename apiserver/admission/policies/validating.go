@@ -35,15 +35,18 @@ var _ admission.Validator = (*Validating)(nil)
 // NewValidating returns the plugin. config is its configuration (ValidatingAdmissionPolicyConfiguration),
 // nil if there is none. Errors: it cannot be used, or one of the files that it names.
 func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
+	all := state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log)
+	bindings := state.All[v1.ValidatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicybindings"}, cfg.Log)
 	p := &Validating{
 		cfg: cfg, params: newParams(cfg),
 		source: &validatingSource{
-			kinds:    cfg.Kinds,
-			policies: suspension.Filter(cfg.Suspensions, "validatingadmissionpolicies", state.All[v1.ValidatingAdmissionPolicy](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicies"}, cfg.Log).List),
-			bindings: state.All[v1.ValidatingAdmissionPolicyBinding](cfg.State, schema.GroupResource{Group: group, Resource: "validatingadmissionpolicybindings"}, cfg.Log).List,
-			policy:   validating.NewValidatingAdmissionPolicyAccessor,
-			binding:  validating.NewValidatingAdmissionPolicyBindingAccessor,
-			compile:  compileValidating,
+			kinds:      cfg.Kinds,
+			policies:   suspension.Filter(cfg.Suspensions, "validatingadmissionpolicies", all.List),
+			bindings:   bindings.List,
+			unreadable: unreadableOf(cfg, "validatingadmissionpolicies", all, bindings),
+			policy:     validating.NewValidatingAdmissionPolicyAccessor,
+			binding:    validating.NewValidatingAdmissionPolicyBindingAccessor,
+			compile:    compileValidating,
 		},
 		matcher: generic.NewPolicyMatcher(cfg.matcher()),
 	}
@@ -51,13 +54,15 @@ func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
 }
 
 // Handles implements admission.Plugin.
-func (p *Validating) Handles(a *admission.Attributes) bool { return p.source.concerns(a) != nil }
+func (p *Validating) Handles(a *admission.Attributes) bool {
+	return p.source.concerns(a) != nil || p.source.unread(a) != nil
+}
 
 // Validate implements admission.Validator.
 func (p *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
 	c := p.source.concerns(a)
-	if c == nil {
-		return nil
+	if err := p.source.unread(a); err != nil || c == nil {
+		return err
 	}
 	hooks := bind(ctx, p.params, p.source, c, a)
 	d := validating.NewDispatcher(upstream.AuthorizerFor(p.cfg.Authorizer, a), p.matcher)

@@ -1,19 +1,24 @@
 package state
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/view"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Objects are the built-in objects of one resource, decoded. It is for tables that are small:
 // all of it is in memory, and a change costs a walk over all keys. Objects that have not
 // changed are the same pointers as before. Safe for concurrent use; asking takes no lock.
-type Objects[T any] struct{ view *view.View[*set[T]] }
+type Objects[T any] struct {
+	gr   schema.GroupResource
+	view *view.View[*set[T]]
+}
 
 // set is a table at one moment.
 type set[T any] struct {
@@ -21,6 +26,13 @@ type set[T any] struct {
 	byKey       map[string]*T
 	byNamespace map[string][]*T
 	all         []*T
+	unreadable  []unreadable
+}
+
+// unreadable is an object that cannot be decoded.
+type unreadable struct {
+	key string
+	err error
 }
 
 type entry[T any] struct {
@@ -30,10 +42,10 @@ type entry[T any] struct {
 }
 
 // All returns the objects of a resource. T is their type of k8s.io/api in the version in which
-// they are stored. An object that cannot be decoded is left out, and log is told of it.
+// they are stored. An object that cannot be decoded is left out, log is told of it, and Unreadable.
 func All[T any](s *State, gr schema.GroupResource, log *slog.Logger) *Objects[T] {
 	names := []string{kinds.BuiltinTable(gr)}
-	return &Objects[T]{view.New(s.store, names, func(now view.Reading, before *set[T]) (*set[T], error) {
+	return &Objects[T]{gr, view.New(s.store, names, func(now view.Reading, before *set[T]) (*set[T], error) {
 		return next(gr, now, before, log)
 	})}
 }
@@ -60,7 +72,8 @@ func next[T any](gr schema.GroupResource, now view.Reading, before *set[T], log 
 		if len(had) > 0 && had[0].version == v {
 			obj = had[0].object
 		} else if obj, err = decode[T](gr, v); err != nil {
-			log.Warn("an object cannot be read; it counts for nothing in admission", "resource", gr.String(), "key", v.Key, "err", err)
+			log.Warn("an object that admission goes by cannot be read", "resource", gr.String(), "key", v.Key, "err", err)
+			made.unreadable = append(made.unreadable, unreadable{v.Key, err})
 			continue
 		}
 		made.add(v, obj)
@@ -92,3 +105,14 @@ func (o *Objects[T]) In(namespace string) []*T { return o.view.Get().byNamespace
 // List returns all objects in the order of their keys. As long as none has changed it is the
 // same slice. It and the objects are shared and not to be changed.
 func (o *Objects[T]) List() []*T { return o.view.Get().all }
+
+// Unreadable is the refusal of a write that may be about an object which cannot be decoded: what
+// it asks for is not known. nil: there is none, but those that are to be passed over. pass may be nil.
+func (o *Objects[T]) Unreadable(pass func(name string) bool) error {
+	for _, x := range o.view.Get().unreadable {
+		if pass == nil || !pass(x.key) {
+			return apierrors.NewInternalError(fmt.Errorf("admission does not know what %s/%s asks for, which cannot be read: replace or delete it: %w", o.gr, x.key, x.err))
+		}
+	}
+	return nil
+}

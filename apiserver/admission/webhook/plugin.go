@@ -52,6 +52,8 @@ const (
 type hooks struct {
 	// api brings upstream's plugin up to date and returns the webhooks of the API.
 	api func() *index
+	// unreadable is the refusal of all writes while there is a configuration that cannot be decoded.
+	unreadable func() error
 	// files are the webhooks of files, nil if there are none.
 	files *fromFiles
 }
@@ -60,7 +62,22 @@ type hooks struct {
 func (h *hooks) Handles(a *admission.Attributes) bool {
 	// Upstream exempts the configurations themselves, lest one could not be mended; not from
 	// webhooks of files, which can be.
-	return a.Resource.Group != group && h.api().concerns(a) || h.files.index().concerns(a)
+	return a.Resource.Group != group && (h.api().concerns(a) || h.unreadable() != nil) || h.files.index().concerns(a)
+}
+
+// readable refuses a write that may be one for a configuration that cannot be decoded.
+func (h *hooks) readable(a *admission.Attributes) error {
+	if a.Resource.Group == group {
+		return nil // so it can be mended
+	}
+	return h.unreadable()
+}
+
+// unreadableOf is hooks.unreadable for the configurations of a resource. One that is suspended
+// refuses nothing.
+func unreadableOf[T any](cfg Config, resource string, all *state.Objects[T]) func() error {
+	suspended := func(name string) bool { return cfg.Suspended(resource, name) }
+	return func() error { return all.Unreadable(suspended) }
 }
 
 // Mutating is MutatingAdmissionWebhook.
@@ -95,7 +112,7 @@ func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
 		}
 		return all
 	})
-	return &Mutating{hooks{s.update, files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+	return &Mutating{hooks{s.update, unreadableOf(cfg, mutatingResource, all), files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
 }
 
 // NewValidating is NewMutating for a Validating.
@@ -117,7 +134,7 @@ func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
 		}
 		return all
 	})
-	return &Validating{hooks{s.update, files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+	return &Validating{hooks{s.update, unreadableOf(cfg, validatingResource, all), files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
 }
 
 // sourceOf are the configurations of a resource.
@@ -151,12 +168,18 @@ func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.Initializati
 
 // Admit implements admission.Mutator.
 func (m *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
+	if err := m.readable(a); err != nil {
+		return err
+	}
 	m.consult(a)
 	return m.plugin.Admit(inDecision(ctx, a), of(a), a.Interfaces)
 }
 
 // Validate implements admission.Validator.
 func (v *Validating) Validate(ctx context.Context, a *admission.Attributes) error {
+	if err := v.readable(a); err != nil {
+		return err
+	}
 	v.consult(a)
 	return v.plugin.Validate(inDecision(ctx, a), of(a), a.Interfaces)
 }
