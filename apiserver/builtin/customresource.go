@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/crd"
@@ -23,10 +24,39 @@ var definitionStrategy = objects.Strategy{
 		return crd.PrepareStatus(obj, old == nil)
 	},
 	ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
-		return crd.ValidateDefinition(o.Context, obj, old, o.Info.Subresource == "status")
+		check := func() (field.ErrorList, error) {
+			return crd.ValidateDefinition(o.Context, obj, old, o.Info.Subresource == "status")
+		}
+		n := countRules(obj["spec"])
+		switch {
+		case n == 0:
+			return check()
+		case n > maxRules && n > countRules(old["spec"]):
+			return field.ErrorList{field.Forbidden(field.NewPath("spec", "versions"), fmt.Sprintf("have %d rules of x-kubernetes-validations, at most %d are compiled for one definition", n, maxRules))}, nil
+		}
+		return inTurn(o.Context, check)
 	},
 	ValidatesAll: true,
 	StartDelete:  startDeleteDefinition,
+}
+
+// maxRules is how many rules the schemas of one definition may have. Upstream bounds their estimated
+// costs when they run, not what it takes to compile them: 0.3 ms and 65 KB each, on every node.
+const maxRules = 2000
+
+// countRules is how many rules of expressions the schemas within a definition have.
+func countRules(v any) (n int) {
+	for _, x := range tree.List(v) {
+		n += countRules(x)
+	}
+	for name, x := range tree.As(v) {
+		if name == "x-kubernetes-validations" {
+			n += len(tree.List(x))
+			continue
+		}
+		n += countRules(x)
+	}
+	return n
 }
 
 // Custom is that of all custom resources.

@@ -24,7 +24,10 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 			if o.Subresource != nil {
 				return validateBoth(validatePolicyStatus)(obj, old), nil
 			}
-			errs := check(obj, old)
+			errs, err := checkExpressions(o, obj, old, "spec", func() field.ErrorList { return check(obj, old) })
+			if err != nil {
+				return nil, err
+			}
 			errs = append(errs, reservedName(o, old, static)...)
 			if len(errs) == 0 && o.Client && !o.User.InGroup(auth.Masters) {
 				if err := may(o, obj, old); err != nil {

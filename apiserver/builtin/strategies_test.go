@@ -165,7 +165,12 @@ func TestLongLists(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
-			builtin.Strategies(builtin.Config{})[c.resource].Validate(c.obj, c.old)
+			if check := builtin.Strategies(builtin.Config{})[c.resource].Validate; check != nil {
+				check(c.obj, c.old)
+			} else { // as those of files are checked, which need no operation
+				resource, _, _ := strings.Cut(c.resource, ".")
+				builtin.CheckAdmission(resource, c.obj, nil)
+			}
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("took %s", took)
 			}

@@ -18,8 +18,9 @@ import (
 // webhookStrategy is that of both kinds of webhook configurations. static: names with the suffix
 // of what comes from files cannot be written; otherwise they are warned of.
 func webhookStrategy(static bool) *objects.Strategy {
-	return &objects.Strategy{Validate: validateWebhooks, ValidateWith: func(o *objects.Op, _, old tree.Object) (field.ErrorList, error) {
-		return reservedName(o, old, static), nil
+	return &objects.Strategy{ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+		errs, err := checkExpressions(o, obj, old, "webhooks", func() field.ErrorList { return validateWebhooks(obj, old) })
+		return append(errs, reservedName(o, old, static)...), err
 	}}
 }
 

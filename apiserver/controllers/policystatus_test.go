@@ -63,3 +63,47 @@ func TestPolicyStatus(t *testing.T) {
 	}
 	e.await("no warnings", says(2, ""))
 }
+
+// TestTypeChecks: the leader does not compile for minutes what one policy has.
+func TestTypeChecks(t *testing.T) {
+	rule := func(resources ...string) admissionv1.NamedRuleWithOperations {
+		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources,
+		}}}
+	}
+	twelve := strings.Split("abcdefghijkl", "")
+	for _, row := range []struct {
+		expressions, messages, variables int
+		rules                            []admissionv1.NamedRuleWithOperations
+		want                             int
+	}{
+		{1, 0, 0, []admissionv1.NamedRuleWithOperations{rule("pods")}, 1},
+		{3, 2, 4, []admissionv1.NamedRuleWithOperations{rule("pods", "services"), rule("secrets")}, 5 * 3 * 5},
+		{500, 0, 499, []admissionv1.NamedRuleWithOperations{rule(twelve...)}, 500 * 10 * 500},
+		{5, 0, 5, nil, 0},
+	} {
+		p := &admissionv1.ValidatingAdmissionPolicy{}
+		p.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: row.rules}
+		for i := range row.expressions {
+			v := admissionv1.Validation{Expression: "true"}
+			if i < row.messages {
+				v.MessageExpression = "'a'"
+			}
+			p.Spec.Validations = append(p.Spec.Validations, v)
+		}
+		for i := range row.variables {
+			p.Spec.Variables = append(p.Spec.Variables, admissionv1.Variable{Name: fmt.Sprint("v", i), Expression: "1"})
+		}
+		got := typeChecks(&p.Spec)
+		if got != row.want {
+			t.Errorf("%d, want %d", got, row.want)
+		}
+		if got <= maxTypeChecks {
+			continue
+		}
+		warnings, err := (&Loops{}).typeWarnings(t.Context(), p)
+		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Warning, "types were not checked") {
+			t.Errorf("%v %v", warnings, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// TestExpressionsAreBounded: what would take seconds and hundreds of megabytes to compile, on
+// every node, is refused without being compiled. What is stored already can be updated.
+func TestExpressionsAreBounded(t *testing.T) {
+	const rules = "/apis/admissionregistration.k8s.io/v1/"
+	e := newEnv(t, nil)
+	list := func(n int, element string) string {
+		var b strings.Builder
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(strings.ReplaceAll(element, "N", fmt.Sprint(i)))
+		}
+		return "[" + b.String() + "]"
+	}
+	validating := func(name, spec string) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"` + name + `"},"spec":{"failurePolicy":"Fail","matchConstraints":{"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},` + spec + `}}`
+	}
+	const variable, validation, condition = `{"name":"vN","expression":"1"}`, `{"expression":"true","messageExpression":"'a'"}`, `{"name":"cN","expression":"true"}`
+	webhooks := func(n int) string {
+		return `{"metadata":{"name":"w"},"webhooks":` + list(n, `{"name":"wN.example.com","clientConfig":{"url":"https://a"},"sideEffects":"None","admissionReviewVersions":["v1"],"matchConditions":`+strings.ReplaceAll(list(50, condition), "N", "x")+`}`) + `}`
+	}
+	definition := func(n int) string {
+		return `{"metadata":{"name":"xs.e.com"},"spec":{"group":"e.com","scope":"Namespaced","names":{"plural":"xs","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(n, `{"rule":"self.a >= N"}`) + `}}}}}]}}`
+	}
+	const definitions = "../../apiextensions.k8s.io/v1/customresourcedefinitions"
+	for _, x := range []struct {
+		name, path, body string
+		code             int
+		answer           string
+	}{
+		{"variables", "validatingadmissionpolicies", validating("a", `"variables":`+list(1000, variable)+`,"validations":[{"expression":"true"}]`), 422, "spec: Forbidden: has 1001 expressions, at most 1000"},
+		{"many small ones", "validatingadmissionpolicies", validating("b", `"validations":`+list(500, validation)), 201, ""},
+		{"one more", "validatingadmissionpolicies", validating("c", `"validations":`+list(501, validation)), 422, "spec: Forbidden: has 1002 expressions"},
+		{"mutations", "mutatingadmissionpolicies", strings.Replace(validating("d", `"reinvocationPolicy":"Never","mutations":`+list(1001, `{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}}`)), "ValidatingA", "MutatingA", 1), 422, "spec: Forbidden: has 1001 expressions"},
+		{"conditions of webhooks", "validatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
+		{"conditions of mutating webhooks", "mutatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
+		{"rules of a definition", definitions, definition(2001), 422, "spec.versions: Forbidden: have 2001 rules"},
+		{"fewer", definitions, definition(20), 201, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			if w, answer := e.do(http.MethodPost, path.Join(rules, x.path), nil, x.body); w.StatusCode != x.code || !strings.Contains(answer, x.answer) {
+				t.Errorf("%d %s, want %d %s", w.StatusCode, clip(answer), x.code, x.answer)
+			}
+		})
+	}
+	stored := validating("old", `"validations":`+list(600, validation))
+	if _, err := e.mem.Propose(t.Context(), &proto.Write{Table: "validatingadmissionpolicies.admissionregistration.k8s.io", Key: "old", Op: proto.Op_OP_PUT, Uid: "u", Value: []byte(strings.Replace(stored, `"name":"old"`, `"name":"old","uid":"u"`, 1))}); err != nil {
+		t.Fatal(err)
+	}
+	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
+	if w, answer := e.do(http.MethodPatch, rules+"validatingadmissionpolicies/old", merge, `{"metadata":{"labels":{"a":"b"}}}`); w.StatusCode != 200 {
+		t.Errorf("what was there before: %d %s", w.StatusCode, clip(answer))
+	}
+	if w, answer := e.do(http.MethodPatch, rules+"validatingadmissionpolicies/old", merge, `{"spec":{"variables":[{"name":"one","expression":"1"}]}}`); w.StatusCode != 422 {
+		t.Errorf("one more: %d %s", w.StatusCode, clip(answer))
+	}
+}
