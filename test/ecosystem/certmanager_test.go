@@ -36,7 +36,7 @@ func startCertManager(t *testing.T) *certManager {
 	m := &certManager{judge: &judge{
 		foreign: startForeign(t), webhook: "webhook.cert-manager.io", url: `https://localhost:\d+/validate`,
 		configurations: []string{"mutatingwebhookconfiguration/cert-manager-webhook", "validatingwebhookconfiguration/cert-manager-webhook"},
-		opens:          1, within: time.Second, elsewhere: "default", objects: issuers, object: issuer,
+		opens:          1, within: 2 * time.Second, elsewhere: "default", objects: issuers, object: issuer,
 	}}
 	m.binary = m.program(t, "CERTMANAGER", certManagerSource)
 	var err error

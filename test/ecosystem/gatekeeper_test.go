@@ -62,7 +62,7 @@ func startGatekeeper(t *testing.T) *gatekeeper {
 		foreign: startForeign(t, "enable-aggregator-routing=true"),
 		webhook: "validation.gatekeeper.sh", url: `https://gatekeeper-webhook-service.gatekeeper-system.svc:443/v1/admit`,
 		configurations: []string{keeperValidating},
-		opens:          2, within: 2 * time.Second, elsewhere: keepers, objects: configMapsOf, object: ownedConfigMap,
+		opens:          2, within: 4 * time.Second, elsewhere: keepers, objects: configMapsOf, object: ownedConfigMap,
 	}
 	g.binary = g.program(t, "GATEKEEPER", func(t *testing.T) (dir, pkg string) { return copyOf(t, "gatekeeper"), "." })
 	g.certs = filepath.Join(g.dir, "certs")
@@ -225,7 +225,8 @@ func (g *gatekeeper) awaitReady(t *testing.T, port int) {
 	})
 }
 
-// endpoint makes a port of this machine the only endpoint of the Service.
+// endpoint makes a port of this machine the only endpoint of the Service, on every node: a
+// node that lags would call where the Service was.
 func (g *gatekeeper) endpoint(t *testing.T, port int, ready bool) {
 	t.Helper()
 	g.feed(t, fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
@@ -234,6 +235,9 @@ metadata: {name: %[1]s-1, namespace: %[2]s, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: https-webhook-server, protocol: TCP, port: %[3]d}]
 endpoints: [{addresses: [%[4]q], conditions: {ready: %[5]v}}]`, keeperService, keepers, port, g.host, ready), "apply", "--server-side", "-f", "-")
+	for _, node := range g.c.Nodes() {
+		node.MustGet(t, "/apis/discovery.k8s.io/v1/namespaces/"+keepers+"/endpointslices/"+keeperService+"-1")
+	}
 }
 
 // kill ends the controller-manager as SIGKILL does, and deletes its Pod: with it goes what

@@ -25,7 +25,7 @@ type judge struct {
 	// configurations are what the project has installed, as RESOURCE/NAME.
 	configurations []string
 	// opens is how many webhooks are asked about an object, all of which fail together, and
-	// within is what calls without an answer may take.
+	// within is what calls without an answer may take: a write may be decided a second time.
 	opens  float64
 	within time.Duration
 	// elsewhere is a namespace in which ConfigMaps are not judged.
@@ -107,8 +107,8 @@ func (j *judge) fails(t *testing.T, name string, breaks, mends func(*testing.T),
 			t.Errorf("%s: with Ignore: %v", node.Name, err)
 		}
 		t.Logf("%s: let through after %v", node.Name, time.Since(began).Round(time.Millisecond))
-		if after, _ := node.LookupMetric(t, "apiserver_admission_webhook_fail_open_count"); after != before+j.opens {
-			t.Errorf("%s: %v were let through, want %v", node.Name, after, before+j.opens)
+		if after, _ := node.LookupMetric(t, "apiserver_admission_webhook_fail_open_count"); after < before+j.opens {
+			t.Errorf("%s: %v calls let a write through, want %v", node.Name, after, before+j.opens)
 		}
 		noError(t, j.objects(t, node).Delete(t.Context(), open, metav1.DeleteOptions{}))
 		j.configure(t, "failurePolicy", `"Fail"`)
