@@ -94,13 +94,14 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w, err
 	}
 	w.Header.Del("Location") // without it http.Client takes a redirect for the answer
-	w.Body = &body{from: w.Body, limits: t.limits, decision: d, sent: r.ContentLength}
+	w.Body = &body{ctx: r.Context(), from: w.Body, limits: t.limits, decision: d, sent: r.ContentLength}
 	return w, nil
 }
 
 // body is an answer that is read as a whole, and looked at, before any of it is handed on. For one
 // goroutine.
 type body struct {
+	ctx      context.Context // of the request
 	from     io.ReadCloser
 	limits   *Limits
 	decision *decision
@@ -112,10 +113,14 @@ type body struct {
 }
 
 // Read implements io.Reader. Errors: the answer is too long, or all answers are, or a patch in it
-// is too much work.
+// is too much work, or the time of the request is over.
 func (b *body) Read(p []byte) (int, error) {
 	if b.all == nil {
 		raw, err := io.ReadAll(counted{b})
+		// A server that sees the connection end may end its answer, and net/http still read that.
+		if err == nil && b.ctx.Err() != nil {
+			err = context.Cause(b.ctx)
+		}
 		if err == nil {
 			err = checkPatch(raw, b.sent)
 		}

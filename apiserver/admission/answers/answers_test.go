@@ -131,8 +131,14 @@ func TestDecision(t *testing.T) {
 // TestCutAnswer: how an answer ends that was cut is told as it is.
 func TestCutAnswer(t *testing.T) {
 	cut := errors.New("cut")
-	b := &body{from: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{cut})), limits: &Limits{}, decision: &decision{}}
+	b := &body{ctx: t.Context(), from: io.NopCloser(io.MultiReader(strings.NewReader("{"), failing{cut})), limits: &Limits{}, decision: &decision{}}
 	if _, err := io.ReadAll(b); !errors.Is(err, cut) {
+		t.Error(err)
+	}
+	// So is one that its server has ended because the time is over.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := ask(ctx, &Limits{}, " ", 10); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
