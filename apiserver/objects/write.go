@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
@@ -24,6 +25,8 @@ type Change struct {
 	Op   proto.Op
 	// Object is the decided object; nil for a delete that keeps the content.
 	Object tree.Object
+	// kept is Object in the version that is stored, if that is another one.
+	kept tree.Object
 	// value and the fields after it are obj as it will be stored.
 	value  []byte
 	offset uint32
@@ -83,8 +86,20 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 	return o.dryRun(key, ch, did.Before)
 }
 
-// dryRun is the outcome of a change that is not made.
+// dryRun is the outcome of a change that is not made: what a read would show if it had been,
+// without what conversion to the stored version leaves out.
 func (o *Op) dryRun(key string, ch Change, before *mvcc.Version) (Written, error) {
+	if ch.kept != nil {
+		own := crd.Of(o.Resource)
+		read, err := o.Store.convertTree(o.Context, ch.kept, own)
+		if err != nil {
+			return Written{}, err
+		}
+		if err := own.Complete(read); err != nil {
+			return Written{}, conversion.Internal(err)
+		}
+		ch.Object = read
+	}
 	if before == nil {
 		// The guard of the entry would have looked at the namespace.
 		if err := o.refusedHere(key); err != nil {
@@ -153,6 +168,9 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 		return Change{}, storage.Permanent{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.Store.MaxObject))}
 	}
 	ch := Change{Op: op, Object: obj, value: value, offset: offset}
+	if as != o.Resource {
+		ch.kept = kept
+	}
 	if ch.labels, ch.fields = as.Attributes(kept); o.Resource.Expires {
 		ch.fields = o.Store.withExpiry(ch.fields)
 	}
