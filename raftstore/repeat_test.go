@@ -105,6 +105,7 @@ func TestLateCopyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Since = uint64(first.Revision) - 1 // as it was proposed
 	late, err := proto.Encode(proto.KindWrite, w)
 	if err != nil {
 		t.Fatal(err)
