@@ -32,6 +32,7 @@ var httpErrors = []struct {
 	{ErrAmbiguous, http.StatusConflict, "Ambiguous"},
 	{ErrRemoved, http.StatusConflict, "Removed"},
 	{ErrNotMember, http.StatusServiceUnavailable, "NotMember"},
+	{ErrForbidden, http.StatusForbidden, "Forbidden"},
 	{ErrRefused, http.StatusConflict, "Refused"},
 	{ErrOtherCluster, http.StatusConflict, "OtherCluster"},
 	{ErrConflict, http.StatusConflict, "Conflict"},
@@ -39,6 +40,7 @@ var httpErrors = []struct {
 	{ErrNoLeader, http.StatusServiceUnavailable, "NoLeader"},
 	{ErrNotLeader, http.StatusServiceUnavailable, "NotLeader"},
 	{ErrBadRequest, http.StatusBadRequest, "BadRequest"},
+	{errMethod, http.StatusMethodNotAllowed, "MethodNotAllowed"},
 	{errBusy, http.StatusTooManyRequests, "TooManyRequests"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "Timeout"},
 }
@@ -46,7 +48,10 @@ var httpErrors = []struct {
 // ErrBadRequest is wrapped by what is wrong with a request of the admin API.
 var ErrBadRequest = errors.New("bad request")
 
-var errBusy = errors.New("too many requests")
+var (
+	errBusy   = errors.New("too many requests")
+	errMethod = errors.New("the path does not allow this method")
+)
 
 // AdminHandler serves AdminPath. It does not ask who calls: mount it behind
 // authentication and authorization.
@@ -97,8 +102,35 @@ func (m *Manager) AdminHandler(more ...AdminRoute) http.Handler {
 	for _, r := range more {
 		handle(r.Pattern, r.Serve)
 	}
-	return mux
+	return inJSON(mux)
 }
+
+// inJSON answers what a mux has no route for as the rest of the API answers: the mux itself says it
+// in plain text.
+func inJSON(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		refusal := headersOnly{}
+		h.ServeHTTP(refusal, r)
+		if allow := refusal.Header()["Allow"]; allow != nil { // it has the path, for other methods
+			w.Header()["Allow"] = allow
+			answer(w, nil, fmt.Errorf("%w: %.20q: only %s", errMethod, r.Method, strings.Join(allow, ", ")))
+			return
+		}
+		answer(w, nil, fmt.Errorf("%w: this API has no path %.120q", ErrNotFound, r.URL.Path))
+	})
+}
+
+// headersOnly is a http.ResponseWriter that keeps the headers, and nothing else.
+type headersOnly http.Header
+
+func (h headersOnly) Header() http.Header         { return http.Header(h) }
+func (h headersOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h headersOnly) WriteHeader(int)             {}
 
 // AdminRoute is a route of the admin API that somebody else serves.
 type AdminRoute struct {

@@ -47,6 +47,8 @@ var (
 	ErrAmbiguous = errors.New("several members have this name; use the id")
 	// ErrRefused is wrapped by every refusal of a guard; the text says which.
 	ErrRefused = errors.New("refused")
+	// ErrForbidden is wrapped by every refusal of a user who may not do what was asked for.
+	ErrForbidden = errors.New("forbidden")
 	// ErrToken is returned for a join token that is malformed, unknown, expired,
 	// used up or wrong. It does not say which to the one that presents it.
 	ErrToken = errors.New("the join token is not valid")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -555,7 +557,9 @@ func TestBadRequests(t *testing.T) {
 	w.formed([]string{"a"})
 	m := w.machine("a").node
 	mux := http.NewServeMux()
-	mux.Handle(AdminPath, m.AdminHandler())
+	mux.Handle(AdminPath, m.AdminHandler(AdminRoute{"POST masters", func(context.Context, *http.Request) (any, error) {
+		return nil, fmt.Errorf("%w: only masters", ErrForbidden)
+	}}))
 	mux.Handle(JoinPath, m.JoinHandler())
 	huge := `{"note":"` + strings.Repeat("x", maxAdminBody) + `"}`
 	for _, c := range []struct {
@@ -577,6 +581,9 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/quorate/v1/members", `{}`, 400},
 		{"POST", "/quorate/v1/members/a/explode", "", 404},
 		{"PUT", "/quorate/v1/members", "", 405},
+		{"PUT", "/quorate/v1/masters", "", 405},
+		{"POST", "/quorate/v1/masters", "", 403},
+		{"GET", "/quorate/v1/nosuch", "", 404},
 		{"GET", "/quorate/join", "", 400},
 		{"POST", "/quorate/join", `{}`, 400}, // without TLS
 	} {
@@ -584,6 +591,16 @@ func TestBadRequests(t *testing.T) {
 		mux.ServeHTTP(rec, httptest.NewRequestWithContext(context.Background(), c.method, c.path, strings.NewReader(c.body)))
 		if rec.Code != c.code {
 			t.Errorf("%s %s %.30s: %d, want %d: %s", c.method, c.path, c.body, rec.Code, c.code, rec.Body)
+		}
+		var e errorBody
+		if !strings.HasPrefix(c.path, AdminPath) {
+			continue
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &e); err != nil || e.Error == "" || e.Code == "" || rec.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: not an error in JSON: %s", c.method, c.path, rec.Body)
+		}
+		if c.code == 405 && rec.Header().Get("Allow") == "" {
+			t.Errorf("%s %s: it does not say which methods are allowed", c.method, c.path)
 		}
 	}
 	conf, _ := m.raft.Members()

@@ -36,11 +36,11 @@ type SuspensionRequest struct {
 	Seconds  int64  `json:"seconds"`
 }
 
-// onlyMasters refuses everybody else: who may suspend the cluster's rules has none.
+// onlyMasters refuses everybody else, with membership.ErrForbidden: who may suspend the cluster's rules has none.
 func onlyMasters(ctx context.Context) (*auth.User, error) {
 	u := auth.UserFrom(ctx)
 	if u == nil || !u.InGroup(auth.Masters) {
-		return nil, fmt.Errorf("%w: only members of the group %s may suspend admission", membership.ErrRefused, auth.Masters)
+		return nil, fmt.Errorf("%w: only members of the group %s may suspend admission", membership.ErrForbidden, auth.Masters)
 	}
 	return u, nil
 }
