@@ -68,13 +68,16 @@ func (c *call) closeAnonymous() {
 // authorize refuses what the user may not do.
 func (c *call) authorize() bool {
 	if err := c.decide(); err != nil {
+		c.Header().Set("X-Content-Type-Options", "nosniff")
 		c.fail(err)
 		return false
 	}
 	return true
 }
 
-// decide asks whether the user may do what is asked. The error is the refusal.
+// decide asks whether the user may do what is asked. The error is the refusal. Safe for
+// concurrent use: the deletion of a collection decides on several objects at once, so the
+// headers of the answer are not its own.
 func (c *call) decide() error {
 	attributes := c.Attributes()
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
@@ -87,6 +90,5 @@ func (c *call) decide() error {
 		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
 	}
 	c.audit.Annotate(annotationDecision, "forbid")
-	c.Header().Set("X-Content-Type-Options", "nosniff")
 	return auth.Forbidden(attributes, reason)
 }

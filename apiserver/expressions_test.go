@@ -32,6 +32,9 @@ func TestExpressionsAreBounded(t *testing.T) {
 	webhooks := func(n int) string {
 		return `{"metadata":{"name":"w"},"webhooks":` + list(n, `{"name":"wN.example.com","clientConfig":{"url":"https://a"},"sideEffects":"None","admissionReviewVersions":["v1"],"matchConditions":`+strings.ReplaceAll(list(50, condition), "N", "x")+`}`) + `}`
 	}
+	definitionOf := func(properties string) string {
+		return `{"metadata":{"name":"ys.e.com"},"spec":{"group":"e.com","scope":"Namespaced","names":{"plural":"ys","kind":"Y"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":` + properties + `}}}]}}`
+	}
 	definition := func(n int) string {
 		return `{"metadata":{"name":"xs.e.com"},"spec":{"group":"e.com","scope":"Namespaced","names":{"plural":"xs","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(n, `{"rule":"self.a >= N"}`) + `}}}}}]}}`
 	}
@@ -48,6 +51,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 		{"conditions of webhooks", "validatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
 		{"conditions of mutating webhooks", "mutatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
 		{"rules of a definition", definitions, definition(2001), 422, "spec.versions: Forbidden: have 2001 rules"},
+		{"rules of a property that is called like them", definitions, definitionOf(`{"x-kubernetes-validations":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(2001, `{"rule":"self.a >= N"}`) + `}}`), 422, "spec.versions: Forbidden: have 2001 rules"},
+		{"rules with messages", definitions, definitionOf(`{"spec":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(1001, `{"rule":"self.a >= N","messageExpression":"'N'"}`) + `}}`), 422, "spec.versions: Forbidden: have 2002 rules"},
 		{"fewer", definitions, definition(20), 201, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {

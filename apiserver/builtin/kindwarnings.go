@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -235,8 +234,8 @@ func warningsForQuota(obj, old tree.Object) (out []string) {
 		if _, set := hard[requested]; !set && (name == "cpu" || name == "memory") {
 			requested = name
 		}
-		request, err := resource.ParseQuantity(tree.Scalar(hard[requested]))
-		limit, err2 := resource.ParseQuantity(tree.Scalar(hard["limits."+name]))
+		request, err := tree.ParseQuantity(tree.Scalar(hard[requested]))
+		limit, err2 := tree.ParseQuantity(tree.Scalar(hard["limits."+name]))
 		if err == nil && err2 == nil && request.Cmp(limit) > 0 {
 			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than limits.%s (%s)", requested, request.String(), name, limit.String()))
 		}

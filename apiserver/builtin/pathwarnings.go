@@ -28,40 +28,57 @@ const (
 	fromTrustBundle = "ClusterTrustBundle"
 )
 
-// maxPathsTold bounds what is said of one volume: files may be in each other's way in pairs, of
-// which there may be more than anybody reads.
-const maxPathsTold = 100
+// maxPathsTold bounds what is said of one Pod: files may be in each other's way in pairs, of
+// which there may be more than anybody reads. maxPathsCompared bounds how many files of a Pod
+// are compared with those of their volume.
+const (
+	maxPathsTold     = 100
+	maxPathsCompared = 2000
+)
+
+// pathBounds is what has been told and compared of a Pod.
+type pathBounds struct{ told, compared int }
 
 // pathSet is the files of a volume that came before.
 type pathSet struct {
-	all  []pathOf
-	told int
+	all []pathOf
+	of  *pathBounds
 }
 
 // add notes a file, and returns those before it that are the same file, or its directory, or in it.
 func (s *pathSet) add(p pathOf) (clashes []pathOf) {
 	p.path = strings.TrimRight(p.path, "/")
-	if len(s.all) >= maxPathsCompared {
+	if s.of.compared++; s.of.compared > maxPathsCompared {
 		return nil
 	}
-	for _, other := range s.all {
-		if s.told >= maxPathsTold || p.path == "" {
+	for i := range s.all {
+		if s.of.told >= maxPathsTold || p.path == "" {
 			break
 		}
-		if other.path != "" && (strings.HasPrefix(other.path+"/", p.path+"/") || strings.HasPrefix(p.path+"/", other.path+"/")) {
-			clashes, s.told = append(clashes, other), s.told+1
+		if other := &s.all[i]; within(p.path, other.path) || within(other.path, p.path) {
+			clashes, s.of.told = append(clashes, *other), s.of.told+1
 		}
 	}
 	s.all = append(s.all, p)
 	return clashes
 }
 
-// maxPathsCompared bounds how many files of one volume are compared with each other.
-const maxPathsCompared = 2000
+// within reports whether a file is the same as another, or is in it, if that is a directory. An
+// empty path is no file.
+func within(file, other string) bool {
+	switch {
+	case other == "" || len(file) < len(other):
+		return false
+	case len(file) > len(other) && file[len(other)] != '/':
+		return false
+	}
+	return file[:len(other)] == other
+}
 
 // warningsForPaths finds files of one volume that are in each other's way, where the order of
 // what is mounted decides which of them is there.
 func warningsForPaths(volumes []any) (out []string) {
+	var bounds pathBounds
 	for _, v := range volumes {
 		v := tree.As(v)
 		name := tree.Text(v, "name")
@@ -83,14 +100,14 @@ func warningsForPaths(volumes []any) (out []string) {
 			if kind.named != "" {
 				described = fmt.Sprintf("%s %q", kind.name, tree.Text(source, kind.named))
 			}
-			var before pathSet
+			before := pathSet{of: &bounds}
 			for _, p := range paths {
 				for _, other := range before.add(p) {
 					say("%s): overlapping paths: %s with %s", described, pathOf{path: strings.TrimRight(p.path, "/")}, other)
 				}
 			}
 		}
-		var before pathSet
+		before := pathSet{of: &bounds}
 		for _, source := range tree.List(tree.Field(v, "projected", "sources")) {
 			if len(tree.As(source)) == 0 {
 				say("Projected) has no sources provided")

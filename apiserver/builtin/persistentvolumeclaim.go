@@ -26,6 +26,6 @@ func validateClaim(obj, old tree.Object) field.ErrorList {
 
 // storageOf is the storage of a list of resources, zero if there is none.
 func storageOf(obj tree.Object, path ...string) resource.Quantity {
-	q, _ := resource.ParseQuantity(tree.Scalar(tree.Field(tree.Field(obj, path...), "storage")))
+	q, _ := tree.ParseQuantity(tree.Scalar(tree.Field(tree.Field(obj, path...), "storage")))
 	return q
 }

@@ -58,7 +58,7 @@ func qosClass(spec tree.Object) corev1.PodQOSClass {
 // them there are.
 func addCompute(sums map[string]resource.Quantity, list any) (n int) {
 	for _, name := range [...]string{"cpu", "memory"} {
-		q, err := resource.ParseQuantity(tree.Scalar(tree.As(list)[name]))
+		q, err := tree.ParseQuantity(tree.Scalar(tree.As(list)[name]))
 		if err != nil || q.Sign() <= 0 {
 			continue
 		}

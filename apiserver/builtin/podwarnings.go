@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -26,8 +25,17 @@ type podWarnings struct {
 	warnings []string
 }
 
+// maxPodWarnings bounds what is said of one Pod: clients are sent 4 KiB at most, and a Pod may
+// have as many faults as bytes, or more where they come in pairs.
+const maxPodWarnings = 200
+
+// full reports that no more is said.
+func (w *podWarnings) full() bool { return len(w.warnings) >= maxPodWarnings }
+
 func (w *podWarnings) add(format string, args ...any) {
-	w.warnings = append(w.warnings, w.at+fmt.Sprintf(format, args...))
+	if !w.full() {
+		w.warnings = append(w.warnings, w.at+fmt.Sprintf(format, args...))
+	}
 }
 
 // warningsForPod are those of the Pod, or of the template, whose fields are those of a path, which
@@ -206,7 +214,7 @@ func fractional(list tree.Object, name string) (string, bool) {
 	if !strings.ContainsAny(text, ".numeE") {
 		return "", false
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := tree.ParseQuantity(text)
 	if err != nil || q.MilliValue()%1000 == 0 {
 		return "", false
 	}

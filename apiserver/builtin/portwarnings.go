@@ -48,19 +48,19 @@ func (w *podWarnings) ports() {
 		return
 	}
 	places := make(map[portKey][]*containerPort, len(all))
-	for i := range all {
+	for i := 0; i < len(all) && !w.full(); i++ {
 		p := &all[i]
 		w.hostIP(p)
 		key := portKey{p.number, p.protocol}
 		for _, other := range places[key][:min(len(places[key]), maxPortsCompared)] {
-			if how := clash(p, other); how != "" {
+			if how := clash(p, other); how != "" && !w.full() {
 				w.add("%s: %s port definition with %s", p.path(""), how, other.path(w.at))
 			}
 		}
 		places[key] = append(places[key], p)
 	}
 	names := make(map[string]*containerPort, len(all))
-	for i := range all {
+	for i := 0; i < len(all) && !w.full(); i++ {
 		p := &all[i]
 		switch other := names[p.name]; {
 		case p.name == "":

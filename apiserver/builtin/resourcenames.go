@@ -82,7 +82,7 @@ func validatePages(name string, q resource.Quantity, at *field.Path) field.Error
 	if !isHugePages(name) {
 		return nil
 	}
-	size, err := resource.ParseQuantity(strings.TrimPrefix(name, corev1.ResourceHugePagesPrefix))
+	size, err := tree.ParseQuantity(strings.TrimPrefix(name, corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 || size.Value() == 0 || q.Value()%size.Value() != 0 {
 		return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))}
 	}
@@ -97,7 +97,7 @@ func quantitiesOf(v any) map[string]resource.Quantity {
 	}
 	out := make(map[string]resource.Quantity, len(list))
 	for name, v := range list {
-		if q, err := resource.ParseQuantity(tree.Scalar(v)); err == nil {
+		if q, err := tree.ParseQuantity(tree.Scalar(v)); err == nil {
 			out[name] = q
 		}
 	}

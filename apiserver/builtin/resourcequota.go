@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -123,7 +122,7 @@ func validateQuotaList(list tree.Object, path *field.Path) (errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		at := path.Key(name)
 		errs = append(errs, validateQuotaResource(name, at)...)
-		q, err := resource.ParseQuantity(tree.Scalar(list[name]))
+		q, err := tree.ParseQuantity(tree.Scalar(list[name]))
 		if err != nil {
 			errs = append(errs, field.Invalid(at, list[name], err.Error()))
 			continue

@@ -90,7 +90,7 @@ func quantityOf(v any) (resource.Quantity, bool) {
 	if text == "" {
 		return resource.Quantity{}, false
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := tree.ParseQuantity(text)
 	return q, err == nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -82,7 +83,7 @@ func fitQuantity(v any) (any, bool, error) {
 		// Upstream hands the bytes to the quantity's parser as they are.
 		return nil, false, resource.ErrFormatWrong
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := tree.ParseQuantity(text)
 	if err != nil {
 		return nil, false, err
 	}

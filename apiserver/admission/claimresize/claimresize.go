@@ -56,7 +56,7 @@ func (p *plugin) Validate(_ context.Context, a *admission.Attributes) error {
 // requested is how much storage a claim asks for; zero if it does not say. Claims were
 // validated: what cannot be read is not there.
 func requested(claim tree.Object) resource.Quantity {
-	q, _ := resource.ParseQuantity(tree.Scalar(tree.Field(claim, "spec", "resources", "requests", "storage")))
+	q, _ := tree.ParseQuantity(tree.Scalar(tree.Field(claim, "spec", "resources", "requests", "storage")))
 	return q
 }
 

@@ -149,8 +149,9 @@ func (p *plugin) ask(ctx context.Context, spec v1alpha1.ImageReviewSpec) (*v1alp
 	if err := result.Into(review); err != nil {
 		return nil, err
 	}
-	p.keep(key, &review.Status)
-	return &review.Status, nil
+	status := review.Status // a copy: what is kept must not hold the images' names
+	p.keep(key, &status)
+	return &status, nil
 }
 
 // keep keeps an answer for as long as the settings say.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -147,6 +148,36 @@ func TestKept(t *testing.T) {
 	if n := b.asked.Load() - before; n != 2 {
 		t.Errorf("asked %d times although nothing is kept", n)
 	}
+}
+
+// TestKeptIsSmall: an answer of some bytes is kept without the question, which has the names of
+// the images.
+func TestKeptIsSmall(t *testing.T) {
+	b := &backend{serve: func(w http.ResponseWriter, _ *http.Request, _ string) {
+		fmt.Fprint(w, `{"apiVersion":"imagepolicy.k8s.io/v1alpha1","kind":"ImageReview","status":{"allowed":true}}`)
+	}}
+	p, _ := start(t, b, "")
+	const images = 50
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range images {
+		if err := p.Validate(t.Context(), pod(fmt.Sprint(i)+strings.Repeat("x", 1<<20))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := heap() - before; grown > images<<20/4 {
+		t.Errorf("%d MiB are held for %d answers", grown>>20, images)
+	}
+	if b.asked.Load() != images {
+		t.Errorf("asked %d times", b.asked.Load())
+	}
+	runtime.KeepAlive(p)
 }
 
 // TestFailures: what is no answer is a refusal, or is none; it is bounded in bytes and time.

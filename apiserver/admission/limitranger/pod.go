@@ -3,7 +3,6 @@ package limitranger
 import (
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // podOf is a Pod with nothing but what it asks for.
@@ -52,7 +51,7 @@ func listOf(v any) corev1.ResourceList {
 	}
 	out := make(corev1.ResourceList, len(m))
 	for name, v := range m {
-		if q, err := resource.ParseQuantity(tree.Scalar(v)); err == nil {
+		if q, err := tree.ParseQuantity(tree.Scalar(v)); err == nil {
 			out[corev1.ResourceName(name)] = q
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -125,7 +124,7 @@ func bestEffort(spec tree.Object) bool {
 func asks(resources tree.Object) bool {
 	for _, list := range [...]string{"requests", "limits"} {
 		for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			q, err := resource.ParseQuantity(tree.Scalar(tree.Field(resources, list, string(name))))
+			q, err := tree.ParseQuantity(tree.Scalar(tree.Field(resources, list, string(name))))
 			if err == nil && q.Sign() > 0 {
 				return true
 			}

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	upstream "k8s.io/apiserver/pkg/admission"
 )
 
@@ -111,7 +110,7 @@ func same(overhead tree.Object, fixed corev1.ResourceList) bool {
 		return false
 	}
 	for name, v := range overhead {
-		q, err := resource.ParseQuantity(tree.Scalar(v))
+		q, err := tree.ParseQuantity(tree.Scalar(v))
 		want, ok := fixed[corev1.ResourceName(name)]
 		if err != nil || !ok || !equality.Semantic.DeepEqual(q, want) {
 			return false
