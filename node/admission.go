@@ -57,12 +57,12 @@ func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
 	if req.Seconds < 1 || req.Seconds > int64(suspension.Max/time.Second) {
 		return nil, fmt.Errorf("%w: seconds %d: must be from 1 to %d", membership.ErrBadRequest, req.Seconds, suspension.Max/time.Second)
 	}
-	resource, err := n.suspendable(req.Resource, req.Name)
+	s, err := n.suspendable(req.Resource, req.Name)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	s := &suspension.Suspension{Resource: resource, Name: req.Name, By: u.Name, Since: now, Until: now.Add(time.Duration(req.Seconds) * time.Second)}
+	s.By = u.Name
+	s.Since, s.Until = period(time.Now(), time.Duration(req.Seconds)*time.Second)
 	value, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
@@ -70,9 +70,19 @@ func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
 	if err := (membershipKV{n.store}).Put(ctx, suspension.Table(), s.Key(), value, false); err != nil {
 		return nil, err
 	}
-	n.log.Warn("admission: "+s.String(), "resource", resource, "name", s.Name)
+	if v := suspension.ObjectOf(n.store.State(), s.Resource, s.Name); v == nil || v.UID != s.UID {
+		return nil, fmt.Errorf("%w: %s was deleted or replaced at the same time; run it again: that is safe", membership.ErrConflict, s.Key())
+	}
+	n.log.Warn("admission: "+s.String(), "resource", s.Resource, "name", s.Name)
 	n.forgetEnded(ctx)
 	return s, nil
+}
+
+// period is from when until when something is suspended that is suspended now for d: in whole
+// seconds, and never for less.
+func period(now time.Time, d time.Duration) (since, until time.Time) {
+	now = now.UTC()
+	return now.Truncate(time.Second), now.Add(d + time.Second - 1).Truncate(time.Second)
 }
 
 func (n *Node) resume(ctx context.Context, r *http.Request) (any, error) {
@@ -108,35 +118,37 @@ func (n *Node) forgetEnded(ctx context.Context) {
 	}
 }
 
-// suspendable finds what is meant by a name. Errors: membership.ErrNotFound, ErrAmbiguous.
-func (n *Node) suspendable(resource, name string) (string, error) {
+// suspendable finds what is meant by a name, with its uid. Errors: membership.ErrNotFound, ErrAmbiguous.
+func (n *Node) suspendable(resource, name string) (*suspension.Suspension, error) {
 	if resource != "" && !slices.Contains(suspension.Kinds[:], resource) {
-		return "", fmt.Errorf("%w: %.40q cannot be suspended: only %s can", membership.ErrBadRequest, resource, strings.Join(suspension.Kinds[:], ", "))
+		return nil, fmt.Errorf("%w: %.40q cannot be suspended: only %s can", membership.ErrBadRequest, resource, strings.Join(suspension.Kinds[:], ", "))
 	}
 	state := n.store.State()
-	var found []string
+	var found []*suspension.Suspension
 	for _, kind := range suspension.Kinds {
 		if resource != "" && resource != kind {
 			continue
 		}
-		if t := state.Table(kind + ".admissionregistration.k8s.io"); t != nil {
-			if v, err := t.Get(name, state.Applied()); err == nil && v != nil {
-				found = append(found, kind)
-			}
+		if v := suspension.ObjectOf(state, kind, name); v != nil {
+			found = append(found, &suspension.Suspension{Resource: kind, Name: name, UID: v.UID})
 		}
 	}
 	for _, list := range n.fromFiles {
 		if len(found) == 0 && slices.ContainsFunc(list(), func(r static.Rule) bool { return r.Configuration == name }) {
-			return "", fmt.Errorf("%w: %.80q is from a file of each node, which the API cannot suspend: move the file out of its directory", membership.ErrRefused, name)
+			return nil, fmt.Errorf("%w: %.80q is from a file of each node, which the API cannot suspend: move the file out of its directory", membership.ErrRefused, name)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("%w: there is no webhook configuration and no admission policy %.80q", membership.ErrNotFound, name)
+		return nil, fmt.Errorf("%w: there is no webhook configuration and no admission policy %.80q", membership.ErrNotFound, name)
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%w: name one of %s/%s", membership.ErrAmbiguous, strings.Join(found, "/"+name+", "), name)
+	keys := make([]string, len(found))
+	for i, s := range found {
+		keys[i] = s.Key()
+	}
+	return nil, fmt.Errorf("%w: name one of %s", membership.ErrAmbiguous, strings.Join(keys, ", "))
 }
 
 // notices are what operators are told of in the status of the cluster.

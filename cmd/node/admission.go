@@ -108,8 +108,8 @@ func admissionSuspendCommand(a *access) *cobra.Command {
 		Use: "suspend NAME", Short: "Have no node ask a webhook configuration or policy for a time", Args: exactly("NAME"),
 		Long: `For a cluster that cannot be mended because a webhook with failurePolicy Fail is dead, or a policy refuses what
 would mend it. NAME is that of the configuration or policy, or RESOURCE/NAME if several have it. It is in force on
-every node when the command returns, ends by itself, and is shown by 'quorate status' and by a warning on each
-write until then. Only members of system:masters may do this; the audit log has it.`,
+every node when the command returns, and ends by itself, or with the object: another one that gets its name is asked.
+Until then 'quorate status' and a warning on each write show it. Only members of system:masters may do this; the audit log has it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if duration < time.Second || duration > suspension.Max {
 				return fmt.Errorf("--for %s: must be from 1s to %s", duration, suspension.Max)
@@ -121,7 +121,7 @@ write until then. Only members of system:masters may do this; the audit log has 
 			defer client.Close()
 			resource, name := suspended(args[0])
 			s, err := membership.Ask[suspension.Suspension](cmd.Context(), client, http.MethodPost, "admission/suspensions",
-				node.SuspensionRequest{Resource: resource, Name: name, Seconds: int64(duration / time.Second)})
+				node.SuspensionRequest{Resource: resource, Name: name, Seconds: int64((duration + time.Second - 1) / time.Second)})
 			if err != nil {
 				return err
 			}

@@ -39,6 +39,10 @@ func TestFilter(t *testing.T) {
 			t.Error("another slice, and nothing has changed")
 		}
 	}
+	for _, name := range []string{"0", "a", "b", "c"} {
+		object(t, store, resource, name, "")
+		object(t, store, "mutatingadmissionpolicies", name, "")
+	}
 	suspend := func(resource, name string, d time.Duration) {
 		t.Helper()
 		s := suspension.Suspension{Resource: resource, Name: name, Until: now.Add(d)}

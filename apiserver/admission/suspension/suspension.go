@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -37,10 +38,14 @@ var Kinds = [...]string{
 
 // Suspension of one configuration or policy.
 type Suspension struct {
-	Resource string    `json:"resource"` // one of Kinds
-	Name     string    `json:"name"`
-	By       string    `json:"by"` // the user
-	Since    time.Time `json:"since"`
+	Resource string `json:"resource"` // one of Kinds
+	Name     string `json:"name"`
+	// UID is that of the object when it was suspended: another object of its name is not. Empty:
+	// the object that there is, if any; suspensions were stored so once.
+	UID string `json:"uid,omitempty"`
+	// By is the user, and who impersonated the user, if so.
+	By    string    `json:"by"`
+	Since time.Time `json:"since"`
 	// Until is when it ends. Each node goes by its own clock.
 	Until time.Time `json:"until"`
 }
@@ -59,13 +64,14 @@ func Table() string { return proto.Rules[bits.TrailingZeros32(proto.RuleAdmissio
 // View are the suspensions that this node's state shows. Safe for concurrent use; asking
 // without any costs a few loads. A nil View has none.
 type View struct {
+	store  view.Store
 	stored *view.View[[]*Suspension]
 	now    func() time.Time
 }
 
 // NewView returns the view of a store. log is told of rows that cannot be read.
 func NewView(store view.Store, now func() time.Time, log *slog.Logger) *View {
-	return &View{now: now, stored: view.New(store, []string{Table()}, func(r view.Reading, _ []*Suspension) ([]*Suspension, error) {
+	return &View{store: store, now: now, stored: view.New(store, []string{Table()}, func(r view.Reading, _ []*Suspension) ([]*Suspension, error) {
 		if r.Tables[0] == nil {
 			return nil, nil
 		}
@@ -86,7 +92,8 @@ func NewView(store view.Store, now func() time.Time, log *slog.Logger) *View {
 	})}
 }
 
-// Stored are all that are stored, also those that have ended. They are not to be changed.
+// Stored are all that are stored, also those that have ended or whose objects are gone. They are not
+// to be changed.
 func (v *View) Stored() []*Suspension {
 	if v == nil {
 		return nil
@@ -94,7 +101,7 @@ func (v *View) Stored() []*Suspension {
 	return v.stored.Get()
 }
 
-// Active are those in force now, sorted by what is suspended.
+// Active are those in force now, whose objects are still there, sorted by what is suspended.
 func (v *View) Active() []*Suspension {
 	stored := v.Stored()
 	if len(stored) == 0 {
@@ -103,7 +110,7 @@ func (v *View) Active() []*Suspension {
 	now := v.now()
 	var out []*Suspension
 	for _, s := range stored {
-		if now.Before(s.Until) {
+		if now.Before(s.Until) && v.stands(s) {
 			out = append(out, s)
 		}
 	}
@@ -116,11 +123,33 @@ func (v *View) Active() []*Suspension {
 // Suspended reports whether a configuration or a policy is suspended now.
 func (v *View) Suspended(resource, name string) bool {
 	for _, s := range v.Stored() {
-		if s.Resource == resource && s.Name == name && v.now().Before(s.Until) {
+		if s.Resource == resource && s.Name == name && v.now().Before(s.Until) && v.stands(s) {
 			return true
 		}
 	}
 	return false
+}
+
+// stands reports whether there is still the object that was suspended. It is looked up for each
+// question, since there are hardly ever suspensions: a view that follows the objects, too, would
+// cost every write without any.
+func (v *View) stands(s *Suspension) bool {
+	o := ObjectOf(v.store.State(), s.Resource, s.Name)
+	return o != nil && (s.UID == "" || s.UID == o.UID)
+}
+
+// ObjectOf is the configuration or policy that a state has of a name; nil if there is none.
+func ObjectOf(state *mvcc.State, resource, name string) *mvcc.Version {
+	t := state.Table(resource + ".admissionregistration.k8s.io")
+	if t == nil {
+		return nil
+	}
+	for {
+		v, err := t.Get(name, state.Applied())
+		if !errors.Is(err, mvcc.ErrCompacted) { // the history's floor has passed what was applied a moment ago
+			return v
+		}
+	}
 }
 
 // Plugin is the view as a plugin: it refuses nothing, and reminds each client that writes of
