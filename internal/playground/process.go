@@ -68,6 +68,9 @@ func (c *cluster) environment(env []string, processors int) []string {
 	return append(out, share)
 }
 
+// kernelThread is the flag in /proc/PID/stat of a thread of the kernel (PF_KTHREAD).
+const kernelThread = 0x00200000
+
 // Running reports whether the noted process is alive and a node of this
 // directory, not another program that got its pid.
 func (n *Node) Running() bool {
@@ -79,11 +82,17 @@ func (n *Node) Running() bool {
 	if err != nil || len(line) > 0 {
 		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
 	}
-	// A process that has ended and waits for its parent has no command line, nor has a thread
-	// of the kernel; and for a moment neither has one that is being started. Only that one
-	// has a program.
-	_, err = os.Readlink(filepath.Join(proc, "exe"))
-	return err == nil
+	// Without a command line is one that has ended and waits for its parent, and a thread of
+	// the kernel; but also one that is being started, and one that ends and has its ports still,
+	// until the last of its threads is gone.
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on, in proc(5)'s words
+	if err != nil || len(fields) < 18 {
+		return false
+	}
+	state, threads := fields[0], fields[17]
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&kernelThread == 0 && (state != "Z" && state != "X" || threads != "1" && threads != "0")
 }
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command

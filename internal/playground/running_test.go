@@ -1,7 +1,12 @@
 package playground
 
 import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -60,5 +65,60 @@ func TestRefreshFromTheStart(t *testing.T) {
 		if kept != pid || n.PID != 0 {
 			t.Fatalf("process %d was kept as %d, and when it had ended as %d", pid, kept, n.PID)
 		}
+	}
+}
+
+// holdsPort names the variable by which this test's program is told to listen.
+const holdsPort = "PLAYGROUND_TEST_HOLDS_PORT"
+
+// TestRunningUntilPortsAreFree: a process that was killed runs until it has let go of its ports,
+// though the kernel has no command line of it any more.
+func TestRunningUntilPortsAreFree(t *testing.T) {
+	if address := os.Getenv(holdsPort); address != "" {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Memory takes the kernel a while to free, before the sockets.
+		memory := make([]byte, 64<<20)
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		fmt.Println("holds")
+		<-t.Context().Done()
+		_ = l.Close()
+	}
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := l.Addr().String()
+		_ = l.Close()
+		n := &Node{DataDir: t.TempDir()}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestRunningUntilPortsAreFree$", n.DataDir+".yaml")
+		cmd.Env = append(os.Environ(), holdsPort+"="+address)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		n.PID = cmd.Process.Pid
+		_ = cmd.Process.Kill()
+		deadline := time.Now().Add(10 * time.Second)
+		for n.Running() && time.Now().Before(deadline) {
+			runtime.Gosched()
+		}
+		l, err = net.Listen("tcp", address)
+		_ = cmd.Wait()
+		if err != nil {
+			t.Fatalf("a process is gone whose port is taken: %v", err)
+		}
+		_ = l.Close()
 	}
 }
