@@ -41,6 +41,7 @@ var httpErrors = []struct {
 	{ErrNotLeader, http.StatusServiceUnavailable, "NotLeader"},
 	{ErrBadRequest, http.StatusBadRequest, "BadRequest"},
 	{errMethod, http.StatusMethodNotAllowed, "MethodNotAllowed"},
+	{ErrUnknownOutcome, http.StatusGatewayTimeout, "UnknownOutcome"},
 	{errBusy, http.StatusTooManyRequests, "TooManyRequests"},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout, "Timeout"},
 }

@@ -120,7 +120,7 @@ Until then 'quorate status' and a warning on each write show it. Only members of
 			}
 			defer client.Close()
 			resource, name := suspended(args[0])
-			s, err := membership.Ask[suspension.Suspension](cmd.Context(), client, http.MethodPost, "admission/suspensions",
+			s, err := membership.AskAgain[suspension.Suspension](cmd.Context(), client, http.MethodPost, "admission/suspensions",
 				node.SuspensionRequest{Resource: resource, Name: name, Seconds: int64((duration + time.Second - 1) / time.Second)})
 			if err != nil {
 				return err
@@ -148,6 +148,9 @@ func admissionResumeCommand(a *access) *cobra.Command {
 				resource = "-"
 			}
 			s, err := membership.Ask[suspension.Suspension](cmd.Context(), client, http.MethodDelete, "admission/suspensions/"+resource+"/"+url.PathEscape(name), nil)
+			if errors.Is(err, membership.ErrUnknownOutcome) {
+				return fmt.Errorf("%w; run it again: that is safe, and says that it is not suspended if it has been ended", err)
+			}
 			if err != nil {
 				return err
 			}
