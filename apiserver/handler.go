@@ -277,7 +277,11 @@ func (c *call) own() {
 	if c.Kind.LongRunning {
 		c.ticket.Release()
 	}
-	r := c.r.WithContext(auth.WithUser(c.Context, c.User))
+	ctx := auth.WithUser(c.Context, c.User)
+	if c.masked != nil {
+		ctx = auth.WithImpersonator(ctx, c.masked.by)
+	}
+	r := c.r.WithContext(ctx)
 	if r.ContentLength != 0 {
 		p := c.pacedBody(c.deadline())
 		defer p.stop()

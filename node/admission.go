@@ -37,16 +37,17 @@ type SuspensionRequest struct {
 }
 
 // onlyMasters refuses everybody else, with membership.ErrForbidden: who may suspend the cluster's rules has none.
-func onlyMasters(ctx context.Context) (*auth.User, error) {
+// It returns the caller's name, as userName does.
+func onlyMasters(ctx context.Context) (string, error) {
 	u := auth.UserFrom(ctx)
 	if u == nil || !u.InGroup(auth.Masters) {
-		return nil, fmt.Errorf("%w: only members of the group %s may suspend admission", membership.ErrForbidden, auth.Masters)
+		return "", fmt.Errorf("%w: only members of the group %s may suspend admission", membership.ErrForbidden, auth.Masters)
 	}
-	return u, nil
+	return userName(ctx), nil
 }
 
 func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
-	u, err := onlyMasters(ctx)
+	by, err := onlyMasters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (n *Node) suspend(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.By = u.Name
+	s.By = by
 	s.Since, s.Until = period(time.Now(), time.Duration(req.Seconds)*time.Second)
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -86,7 +87,7 @@ func period(now time.Time, d time.Duration) (since, until time.Time) {
 }
 
 func (n *Node) resume(ctx context.Context, r *http.Request) (any, error) {
-	u, err := onlyMasters(ctx)
+	by, err := onlyMasters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (n *Node) resume(ctx context.Context, r *http.Request) (any, error) {
 	if err := (membershipKV{n.store}).Delete(ctx, suspension.Table(), s.Key()); err != nil {
 		return nil, err
 	}
-	n.log.Info("admission: a suspension was ended", "resource", s.Resource, "name", s.Name, "user", u.Name)
+	n.log.Info("admission: a suspension was ended", "resource", s.Resource, "name", s.Name, "user", by)
 	return s, nil
 }
 

@@ -73,7 +73,8 @@ const (
 )
 
 // TestSuspensionOfAnObject: what is suspended is the object that had the name, no later one, and only
-// while it is there it is listed and clients that write are warned.
+// while it is there it is listed and clients that write are warned. It names who has suspended it, and
+// only masters may.
 func TestSuspensionOfAnObject(t *testing.T) {
 	t.Parallel()
 	ask := serving(t)
@@ -130,6 +131,23 @@ func TestSuspensionOfAnObject(t *testing.T) {
 	must("DELETE", suspensionsPath+"/-/x", "", 200)
 	check(false)
 	must("PUT", suspensionsPath, "", 405)
+
+	for _, row := range []struct {
+		name, group, want string
+		code              int
+	}{
+		{"carol", "system:masters", `"by":"carol (impersonated by `, 200},
+		{"carol", "devs", `"code":"Forbidden"`, 403},
+	} {
+		// devs may do everything else: it is not the authorizer that refuses.
+		must("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"`+strings.ReplaceAll(row.group, ":", "-")+`"},
+			"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+			"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"`+row.group+`"}]}`, 201)
+		code, answer := ask("POST", suspensionsPath, `{"name":"x","seconds":1}`, "Impersonate-User: "+row.name, "Impersonate-Group: "+row.group)
+		if code != row.code || !strings.Contains(answer, row.want) {
+			t.Errorf("%s of %s: %d: %s, want %d and %s", row.name, row.group, code, answer, row.code, row.want)
+		}
+	}
 }
 
 // TestPeriod: a suspension is never shorter than was asked for.

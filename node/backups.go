@@ -77,7 +77,7 @@ func (n *Node) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%s reaches no majority: %s", about.NodeName, about.NotConfirmed), http.StatusServiceUnavailable)
 		return
 	}
-	n.log.Info("a backup is sent: it holds everything, Secrets in clear included", "user", userName(r), "from", r.RemoteAddr, "confirmed", about.Confirmed)
+	n.log.Info("a backup is sent: it holds everything, Secrets in clear included", "user", userName(r.Context()), "from", r.RemoteAddr, "confirmed", about.Confirmed)
 	// It takes as long as it takes, if its client goes on reading.
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if _, err := n.store.SaveSnapshot(movingAnswer(w, backupStall), about); err != nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -44,14 +45,19 @@ func noted(log *slog.Logger, h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		log.Info("administration", "method", r.Method, "path", r.URL.Path, "user", userName(r), "from", r.RemoteAddr)
+		log.Info("administration", "method", r.Method, "path", r.URL.Path, "user", userName(r.Context()), "from", r.RemoteAddr)
 		h.ServeHTTP(w, r)
 	})
 }
 
-func userName(r *http.Request) string {
-	if u := auth.UserFrom(r.Context()); u != nil {
-		return u.Name
+// userName names the user of a request and, if there is one, who impersonates the user.
+func userName(ctx context.Context) string {
+	u := auth.UserFrom(ctx)
+	if u == nil {
+		return ""
 	}
-	return ""
+	if by := auth.ImpersonatorFrom(ctx); by != nil {
+		return u.Name + " (impersonated by " + by.Name + ")"
+	}
+	return u.Name
 }

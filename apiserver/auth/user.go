@@ -74,3 +74,16 @@ func UserFrom(ctx context.Context) *User {
 	u, _ := ctx.Value(userKey{}).(*User)
 	return u
 }
+
+type impersonatorKey struct{}
+
+// WithImpersonator returns a context that carries who has sent the request as its user.
+func WithImpersonator(ctx context.Context, u *User) context.Context {
+	return context.WithValue(ctx, impersonatorKey{}, u)
+}
+
+// ImpersonatorFrom returns who has sent a request as another user, or nil if its user has sent it.
+func ImpersonatorFrom(ctx context.Context) *User {
+	u, _ := ctx.Value(impersonatorKey{}).(*User)
+	return u
+}
