@@ -34,9 +34,10 @@ type AdmissionRule struct {
 	File           bool   `json:"file,omitempty"`
 	FailurePolicy  string `json:"failurePolicy"`
 	TimeoutSeconds int32  `json:"timeoutSeconds,omitempty"`
-	// Calls are evaluations of a policy. Failures are calls without an answer, or with one that
-	// is none; FailedOpen those of them that let a write through. Webhooks of the same name in
-	// several configurations are counted together.
+	// Calls of a validating policy are the checks that did not just admit a write, of a mutating one
+	// the mutations. Failures are calls without an answer, or with one that is none; FailedOpen those
+	// of them that let a write through. Webhooks of the same name in several configurations are
+	// counted together.
 	Calls      uint64 `json:"calls"`
 	Rejections uint64 `json:"rejections"`
 	Failures   uint64 `json:"failures"`

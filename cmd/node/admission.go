@@ -30,7 +30,13 @@ func admissionListCommand(a *access) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List each webhook and policy: calls, rejections, failures and times on every node", Args: noArguments,
 		Long: `Asks every node of the kubeconfig's contexts. What is counted is since the start of the node; FAILURES are
-calls without an answer, or with one that is none, and OPEN those of them that let the write through.`,
+calls without an answer, or with one that is none, and OPEN those of them that let the write through.
+
+Policies are counted otherwise. CALLS of a validating policy are the checks that did not just admit a write, one for
+each binding, parameter and action (deny, warn, audit); of a mutating one each mutation that was made or failed.
+REJECTED are those with deny, and mutations that failed; FAILURES those with an error that let the write through, or
+that did not compile or cost too much. What is refused because there is no parameter, or because a policy cannot be
+used as it is, is in no column.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
