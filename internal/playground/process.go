@@ -72,15 +72,29 @@ func (c *cluster) environment(env []string, processors int) []string {
 const kernelThread = 0x00200000
 
 // Running reports whether the noted process is alive and a node of this
-// directory, not another program that got its pid.
-func (n *Node) Running() bool {
+// directory, not another program that got its pid. One that ends runs until it is gone.
+func (n *Node) Running() bool { return n.state() != absent }
+
+// What the noted process of a node is.
+const (
+	absent = iota // there is none, or it is another program's
+	alive
+	ending // it has ports and threads still
+)
+
+func (n *Node) state() int {
 	if n.PID == 0 {
-		return false
+		return absent
 	}
 	proc := filepath.Join("/proc", strconv.Itoa(n.PID))
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-	if err != nil || len(line) > 0 {
-		return err == nil && bytes.Contains(line, []byte(n.DataDir+".yaml"))
+	switch {
+	case err != nil:
+		return absent
+	case len(line) > 0 && bytes.Contains(line, []byte(n.DataDir+".yaml")):
+		return alive
+	case len(line) > 0:
+		return absent
 	}
 	// Without a command line is one that has ended and waits for its parent, and a thread of
 	// the kernel; but also one that is being started, and one that ends and has its ports still,
@@ -88,11 +102,18 @@ func (n *Node) Running() bool {
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on, in proc(5)'s words
 	if err != nil || len(fields) < 18 {
-		return false
+		return absent
 	}
 	state, threads := fields[0], fields[17]
 	flags, err := strconv.ParseUint(fields[6], 10, 64)
-	return err == nil && flags&kernelThread == 0 && (state != "Z" && state != "X" || threads != "1" && threads != "0")
+	if err != nil || flags&kernelThread != 0 || (state == "Z" || state == "X") && (threads == "0" || threads == "1") {
+		return absent
+	}
+	// Only one that is being started has a program.
+	if _, err := os.Readlink(filepath.Join(proc, "exe")); err != nil {
+		return ending
+	}
+	return alive
 }
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command
@@ -131,8 +152,15 @@ func nodeFile(pid int) string {
 
 // refresh corrects the pids: those of processes that live, 0 for the nodes without one. One
 // that another command has just started and noted lives, too, though it cannot be found by
-// its command line yet.
+// its command line yet. One that is ending is waited for, for at most goneWithin, so that a
+// node that was killed can be started at once.
 func (c *cluster) refresh() {
+	for end := time.Now().Add(goneWithin); slices.ContainsFunc(c.Nodes, func(n *Node) bool { return n.state() == ending }); {
+		if time.Now().After(end) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 	living := c.processes()
 	for _, n := range c.Nodes {
 		pids := living[n]
