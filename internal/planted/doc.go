@@ -44,6 +44,32 @@ const (
 	OverLimit Bug = "limit-exceeded"
 	// KeptUsage does not give back what a deleted object used.
 	KeptUsage Bug = "usage-kept-after-delete"
+
+	// The others are after bugs that etcd has had: docs/chaos.md.
+
+	// MarkAhead writes a mark to state.db that covers a version which comes with the next flush.
+	MarkAhead Bug = "mark-ahead-of-data"
+	// MarkBehind takes the newest version for the mark at a start, and so applies entries again.
+	MarkBehind Bug = "mark-behind-data"
+	// ForgottenRules does not know at a start which rules changed before it, and decides otherwise
+	// than the other nodes.
+	ForgottenRules Bug = "rules-forgotten-at-start"
+	// LocalFloor drops the history at a start: what entries come to then depends on this node.
+	LocalFloor Bug = "floor-of-one-node"
+	// WatchBack has watches begin again at the floor when a snapshot replaces the state.
+	WatchBack Bug = "watch-back-after-snapshot"
+	// RepeatedEvent sends the last of several events twice.
+	RepeatedEvent Bug = "event-twice"
+	// LostEvent loses an event of a watch that is several behind.
+	LostEvent Bug = "event-lost-when-behind"
+	// MissedDelete loses a deletion that is the first event of a watch from near the floor.
+	MissedDelete Bug = "delete-missed-at-floor"
+	// SecondSnapshot ends a node that receives a second snapshot.
+	SecondSnapshot Bug = "second-snapshot-ends-node"
+	// FutureBookmark sends bookmarks below the revision that a watch asked for.
+	FutureBookmark Bug = "bookmark-before-future"
+	// FutureEvents begins a watch now that asked for a later revision.
+	FutureEvents Bug = "events-before-future"
 )
 
 // All are the bugs that can be planted.
@@ -51,4 +77,6 @@ var All = []Bug{
 	VerifyLeader, FastPath, NoOwnTerm, AckBeforeSync, EarlyBookmark, ReusedRevision, DroppedEvent, ReadBeforeWait,
 	AddressVote, LostLog, DeadEntries, AppliedCut, IgnoredCondition, StaleRules, StaleIdentity,
 	OverLimit, KeptUsage,
+	MarkAhead, MarkBehind, ForgottenRules, LocalFloor, WatchBack, RepeatedEvent, LostEvent, MissedDelete,
+	SecondSnapshot, FutureBookmark, FutureEvents,
 }

@@ -50,3 +50,19 @@ func (s *lateStore) lock() {
 }
 
 func (s *lateStore) unlock() { <-s.mu }
+
+// holdBack keeps the newest version of a flush for the next one, while the mark that is
+// written covers it: the bug that is planted as planted.MarkAhead.
+func (db *DB) holdBack(p *pending) {
+	n := len(p.added)
+	if n == 0 || p.added[n-1].Version.Revision <= db.Durable() {
+		return
+	}
+	db.mu.Lock()
+	db.pending.added = append([]Added{p.added[n-1]}, db.pending.added...)
+	if db.pending.state == nil {
+		db.pending.state = p.state
+	}
+	db.mu.Unlock()
+	p.added = p.added[:n-1]
+}

@@ -189,6 +189,12 @@ func (s *State) Publish() {
 	s.touched = s.touched[:0]
 	if s.ledger.loading {
 		s.ledger.countLoaded()
+		switch {
+		case planted.On(planted.MarkBehind):
+			s.now.Applied = s.newestVersion()
+		case planted.On(planted.LocalFloor):
+			s.floor.Store(uint64(s.now.Applied))
+		}
 	}
 	s.ledger.show(s.now.Applied)
 	m := s.now
@@ -353,7 +359,9 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		s.requests[v.RequestID] = v.Revision
 	}
-	s.rules.note(t, v.Revision)
+	if !s.ledger.loading || !planted.On(planted.ForgottenRules) {
+		s.rules.note(t, v.Revision)
+	}
 	s.touch(t)
 }
 

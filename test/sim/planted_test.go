@@ -19,6 +19,7 @@ import (
 
 var (
 	bound   = flag.Uint64("bound", 500, "how many seeds a planted bug may take")
+	enough  = flag.Int("found", 1, "how many seeds have to find a planted bug")
 	onlyBug = flag.String("bug", "", "look for this planted bug alone")
 )
 
@@ -61,6 +62,10 @@ var provoked = map[planted.Bug]string{
 	planted.LostLog:     "moved",
 	planted.DeadEntries: "behind",
 	planted.AppliedCut:  "behind",
+
+	planted.WatchBack:      "behind",
+	planted.SecondSnapshot: "behind",
+	planted.ForgottenRules: "crash",
 }
 
 // seedFor is the nth seed to look for a bug with.
@@ -79,6 +84,8 @@ func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
 		next atomic.Uint64
 		mu   sync.Mutex
 		dir  = scratch(t)
+
+		found int
 	)
 	next.Store(1)
 	// A seed that breaks may end in the middle, with tasks that nobody waits for:
@@ -91,7 +98,7 @@ func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
 					at := next.Add(1) - 1
 					n := seedFor(bug, at)
 					mu.Lock()
-					done := what != "" || at > *bound
+					done := found >= *enough || at > *bound
 					mu.Unlock()
 					if done {
 						return
@@ -101,7 +108,9 @@ func find(t *testing.T, bug planted.Bug) (seed uint64, what string) {
 					if len(r.Broken) == 0 && v.OK() {
 						continue
 					}
+					keep(t, r, fmt.Sprintf("%s-%d", bug, n))
 					mu.Lock()
+					found++
 					if what == "" || n < seed {
 						seed, what = n, first(r, &v)
 					}

@@ -27,6 +27,7 @@ var (
 	firstSeed = flag.Uint64("first", 1, "first seed")
 	seeds     = flag.Uint64("seeds", 200, "how many seeds")
 	outDir    = flag.String("out", "", "where failing seeds leave their history and report (default: a new temporary directory)")
+	keepDir   = flag.String("keep", os.Getenv("QUORATE_HISTORIES"), "keep every history in this directory, for other judges")
 	nodeLogs  = flag.Bool("logs", false, "print what the nodes log")
 )
 
@@ -102,6 +103,7 @@ func (s *suite) one(t *testing.T, seed uint64) (found []string) {
 	t.Helper()
 	r := play(t, seed, s.scratch)
 	verdict := judge(r)
+	keep(t, r, fmt.Sprintf("sim-%d", seed))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total.Counts.Add(&verdict.Counts)
@@ -150,6 +152,19 @@ func play(t *testing.T, seed uint64, scratch string) (r *Result) {
 	}()
 	synctest.Test(t, func(*testing.T) { r = Run(seed, scratch, output) })
 	return r
+}
+
+// keep saves the histories of a run for other judges: test/judges/README.md.
+func keep(t *testing.T, r *Result, name string) {
+	t.Helper()
+	if *keepDir == "" {
+		return
+	}
+	for i, h := range r.Histories {
+		if err := history.Save(fmt.Sprintf("%s/%s-%d.json.gz", *keepDir, name, i+1), h); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // stuck is how long one seed may take: hundreds of times what it does, for a machine that
