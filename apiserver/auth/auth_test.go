@@ -28,6 +28,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	pool *x509.CertPool // of cert alone
 }
 
 // newAuthority makes one that is valid a day before and after epoch. Without a parent it
@@ -42,17 +43,14 @@ func newAuthority(t testing.TB, name string, parent *authority) *authority {
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: epoch.AddDate(0, 0, -1), NotAfter: epoch.AddDate(0, 0, 1),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	if parent == nil {
-		parent = &authority{template, a.key}
+		parent = &authority{cert: template, key: a.key}
 	}
-	a.cert = parent.sign(t, template, &a.key.PublicKey)
+	a.cert, a.pool = parent.sign(t, template, &a.key.PublicKey), x509.NewCertPool()
+	a.pool.AddCert(a.cert)
 	return a
 }
 
-func (a *authority) roots() *x509.CertPool {
-	p := x509.NewCertPool()
-	p.AddCert(a.cert)
-	return p
-}
+func (a *authority) roots() *x509.CertPool { return a.pool }
 
 func (a *authority) sign(t testing.TB, template *x509.Certificate, public *ecdsa.PublicKey) *x509.Certificate {
 	t.Helper()
@@ -138,7 +136,7 @@ func TestAuthenticate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &Authentication{Tokens: []TokenAuthenticator{tokens{"good": {Name: "bob"}}},
-				Authenticators: []Authenticator{&Certificates{Roots: ca.roots(), Now: func() time.Time { return c.now }}}}
+				Authenticators: []Authenticator{&Certificates{Roots: ca.roots, Now: func() time.Time { return c.now }}}}
 			u, err := a.Authenticate(c.r)
 			if c.user == "" {
 				if !errors.Is(err, ErrUnauthorized) || u != nil {
@@ -177,7 +175,7 @@ func TestNoAnonymous(t *testing.T) {
 func TestRefusedCertificate(t *testing.T) {
 	refused := false
 	ca := newAuthority(t, "ca", nil)
-	c := &Certificates{Roots: ca.roots(), Now: func() time.Time { return epoch }, Refuse: func(leaf *x509.Certificate) error {
+	c := &Certificates{Roots: ca.roots, Now: func() time.Time { return epoch }, Refuse: func(leaf *x509.Certificate) error {
 		if refused && leaf.Subject.CommonName == "one" {
 			return errors.New("its node was removed")
 		}
@@ -205,7 +203,7 @@ func TestVerdictsOfConnections(t *testing.T) {
 	now := epoch.Add(2 * time.Hour)
 	ca := newAuthority(t, "ca", nil)
 	below := newAuthority(t, "below", ca)
-	c := &Certificates{Roots: ca.roots(), Now: func() time.Time { return now }}
+	c := &Certificates{Roots: ca.roots, Now: func() time.Time { return now }}
 	leaf := below.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)
 	whole, short := WithConnection(t.Context()), WithConnection(t.Context())
 	ask := func(ctx context.Context, chain ...*x509.Certificate) (*User, error) {
@@ -231,6 +229,23 @@ func TestVerdictsOfConnections(t *testing.T) {
 	}
 	if u, err := ask(t.Context(), leaf, below.cert); err != nil || u.Name != "one" {
 		t.Errorf("without a connection: %v %v", u, err)
+	}
+}
+
+// TestRootsChange: what a connection has shown is judged again when the authorities are others.
+func TestRootsChange(t *testing.T) {
+	before, after := newAuthority(t, "before", nil), newAuthority(t, "after", nil)
+	roots := before.roots()
+	c := &Certificates{Roots: func() *x509.CertPool { return roots }, Now: func() time.Time { return epoch }}
+	r := request(after.client(t, pkix.Name{CommonName: "one"}, x509.ExtKeyUsageClientAuth)).WithContext(WithConnection(t.Context()))
+	for _, x := range []struct {
+		roots *x509.CertPool
+		ok    bool
+	}{{roots, false}, {after.roots(), true}, {nil, false}, {after.roots(), true}, {before.roots(), false}} {
+		roots = x.roots
+		if u, ok, err := c.Authenticate(r); ok != x.ok || ok != (err == nil) || ok != (u != nil) {
+			t.Errorf("%v %v %v, want %v", u, ok, err, x.ok)
+		}
 	}
 }
 

@@ -20,8 +20,10 @@ import (
 // tell whether its request was carried out. Checked on every request are the validity of the
 // chain's certificates, and Refuse. Safe for concurrent use.
 type Certificates struct {
-	// Roots are the authorities of client certificates. Nil: none.
-	Roots *x509.CertPool
+	// Roots returns the authorities of client certificates as they are now; nil: none. While it returns
+	// the same pool, what a connection has shown is not verified again. Called on every request,
+	// concurrently.
+	Roots func() *x509.CertPool
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Observe is told how long the certificate of a request is still valid. May
@@ -32,8 +34,10 @@ type Certificates struct {
 	Refuse func(leaf *x509.Certificate) error
 }
 
-// verdict is what the certificates of a connection are worth as long as they are valid.
+// verdict is what the certificates of a connection are worth as long as they are valid, and as
+// roots are the authorities.
 type verdict struct {
+	roots  *x509.CertPool
 	chains [][]*x509.Certificate
 	user   *User
 	err    error // why they are worth nothing; then the others are nil
@@ -87,13 +91,14 @@ func (c *Certificates) Authenticate(r *http.Request) (*User, bool, error) {
 // nothing is kept as well: a client can choose a chain that is costly to verify.
 func (c *Certificates) verdict(ctx context.Context, leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) *verdict {
 	kept, _ := ctx.Value(verdictKey{}).(*atomic.Pointer[verdict])
+	roots := c.Roots()
 	if kept != nil {
-		if v := kept.Load(); v != nil {
+		if v := kept.Load(); v != nil && v.roots == roots {
 			return v
 		}
 	}
-	v := &verdict{}
-	if v.chains, v.err = c.verify(leaf, rest, at); v.err == nil {
+	v := &verdict{roots: roots}
+	if v.chains, v.err = verify(roots, leaf, rest, at); v.err == nil {
 		if v.user, v.err = certUser(leaf); v.err != nil {
 			v.chains = nil
 		}
@@ -106,8 +111,8 @@ func (c *Certificates) verdict(ctx context.Context, leaf *x509.Certificate, rest
 
 // verify returns the chains from a certificate to the roots. The leaf itself need not be
 // valid: that is asked on each request.
-func (c *Certificates) verify(leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) ([][]*x509.Certificate, error) {
-	if c.Roots == nil {
+func verify(roots *x509.CertPool, leaf *x509.Certificate, rest []*x509.Certificate, at time.Time) ([][]*x509.Certificate, error) {
+	if roots == nil {
 		return nil, errors.New("client certificate: no authority is known")
 	}
 	between := x509.NewCertPool()
@@ -121,7 +126,7 @@ func (c *Certificates) verify(leaf *x509.Certificate, rest []*x509.Certificate, 
 		at = leaf.NotAfter
 	}
 	chains, err := leaf.Verify(x509.VerifyOptions{
-		Roots: c.Roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)

@@ -47,6 +47,19 @@ func newHandshakes() *handshakes {
 // given up.
 var errLateHandshake = errors.New("the handshake has waited too long for its turn")
 
+// before returns a tls.Config.GetConfigForClient that calls begin, and then next, if there is one.
+func (h *handshakes) before(next func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	if next == nil {
+		return h.begin
+	}
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if _, err := h.begin(hello); err != nil {
+			return nil, err
+		}
+		return next(hello)
+	}
+}
+
 // begin is tls.Config.GetConfigForClient, which is called between the client's hello and
 // the answer to it. The place is given back when the answer is written, or when the
 // connection ends. An answer that asks for another hello gives it back too, and the

@@ -65,8 +65,8 @@ func (l *Listener) Guard(s *http.Server) {
 	s.Handler = l.bounded(s.Handler)
 	s.ConnState, s.ConnContext = l.state, connContext
 	s.ReadHeaderTimeout = readHeaderTimeout
-	// Waits for the handshake's turn; the configuration is the server's own.
-	s.TLSConfig.GetConfigForClient = l.handshakes.begin
+	// Waits for the handshake's turn; the configuration is the server's own, or the one that it would return itself.
+	s.TLSConfig.GetConfigForClient = l.handshakes.before(s.TLSConfig.GetConfigForClient)
 }
 
 // readHeaderTimeout is how long a client may take for a handshake and for a request's head.

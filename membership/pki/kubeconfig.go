@@ -32,6 +32,8 @@ type Kubeconfig struct {
 	// Current is the name of the current context. Default: the first one.
 	Current       string
 	CA, Cert, Key []byte // PEM
+	// ServerName is the one in the servers' certificates, and that clients ask for. Default: that of the URL.
+	ServerName string
 	// As is whom the user acts as; the zero value is nobody else.
 	As Impersonation
 }
@@ -55,7 +57,7 @@ func (k Kubeconfig) TLS() (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(k.CA) {
 		return nil, errors.New("the kubeconfig has no CA")
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{cert}, ServerName: k.ServerName}, nil
 }
 
 // Encode returns the file's content. The same value gives the same bytes.
@@ -78,6 +80,9 @@ func (k Kubeconfig) Encode() ([]byte, error) {
 	fmt.Fprintf(&b, "current-context: %s\nclusters:\n", q(current))
 	for _, e := range k.Endpoints {
 		fmt.Fprintf(&b, "- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n", q(e.Name), q(e.Server), b64(k.CA))
+		if k.ServerName != "" {
+			fmt.Fprintf(&b, "    tls-server-name: %s\n", q(k.ServerName))
+		}
 	}
 	b.WriteString("contexts:\n")
 	for _, e := range k.Endpoints {
@@ -126,6 +131,7 @@ type kubeconfigFile struct {
 			Server string `yaml:"server"`
 			CAData string `yaml:"certificate-authority-data"`
 			CAFile string `yaml:"certificate-authority"`
+			Name   string `yaml:"tls-server-name"`
 		} `yaml:"cluster"`
 	} `yaml:"clusters"`
 	Contexts []struct {
@@ -199,7 +205,7 @@ func parseKubeconfig(data []byte, context string, readFile fileReader) (Kubeconf
 }
 
 // endpoints gives k the servers of its current context, and then those of the others that have
-// the same CA and user: they are other nodes. It returns the user's name.
+// the same CA, server name and user: they are other nodes. It returns the user's name.
 func (f *kubeconfigFile) endpoints(k *Kubeconfig, readFile fileReader) (user string, err error) {
 	add := func(name, cluster, ctxUser string) error {
 		for _, c := range f.Clusters {
@@ -211,8 +217,8 @@ func (f *kubeconfigFile) endpoints(k *Kubeconfig, readFile fileReader) (user str
 				return fmt.Errorf("cluster %s: %w", c.Name, err)
 			}
 			if len(k.Endpoints) == 0 {
-				k.CA, user = ca, ctxUser
-			} else if user != ctxUser || !bytes.Equal(ca, k.CA) {
+				k.CA, k.ServerName, user = ca, c.Cluster.Name, ctxUser
+			} else if user != ctxUser || !bytes.Equal(ca, k.CA) || c.Cluster.Name != k.ServerName {
 				return nil
 			}
 			k.Endpoints = append(k.Endpoints, Endpoint{Name: name, Server: c.Cluster.Server})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/proto"
@@ -123,7 +122,7 @@ func (a *Accounts) verify(ctx context.Context, token string) (*verified, error) 
 	if !a.ours(token) {
 		return nil, nil
 	}
-	t, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{algorithm})
+	t, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
 		return nil, nil // of this issuer as it says, but with no signature of ours
 	}

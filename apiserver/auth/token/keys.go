@@ -2,7 +2,10 @@ package token
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -23,7 +26,7 @@ var errUnknownKey = errors.New("invalid signature: no member of the cluster sign
 
 // Key is one that tokens are verified with.
 type Key struct {
-	Public *ecdsa.PublicKey
+	Public crypto.PublicKey // *ecdsa.PublicKey of P-256, P-384 or P-521, or *rsa.PublicKey
 	// Until is when the tokens end that it has signed, whatever they say. Zero: when they say.
 	Until time.Time
 	// IssuedBefore refuses tokens that say to be younger, but for a minute. Zero: none.
@@ -39,10 +42,13 @@ type Keys struct {
 
 // NewKeys returns Keys. sign may be nil. Of a key that is given twice, the one counts whose
 // tokens end later.
-func NewKeys(sign *ecdsa.PrivateKey, verify ...Key) (*Keys, error) {
+func NewKeys(sign crypto.Signer, verify ...Key) (*Keys, error) {
 	k := &Keys{byID: make(map[string]Key, len(verify))}
 	for _, key := range verify {
 		id, err := keyID(key.Public)
+		if err == nil {
+			_, err = algorithmOf(key.Public)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("service account tokens: %w", err)
 		}
@@ -56,7 +62,11 @@ func NewKeys(sign *ecdsa.PrivateKey, verify ...Key) (*Keys, error) {
 	if sign == nil {
 		return k, nil
 	}
-	id, err := keyID(&sign.PublicKey)
+	id, err := keyID(sign.Public())
+	if err != nil {
+		return nil, fmt.Errorf("service account tokens: %w", err)
+	}
+	algorithm, err := algorithmOf(sign.Public())
 	if err != nil {
 		return nil, fmt.Errorf("service account tokens: %w", err)
 	}
@@ -77,13 +87,34 @@ func (k *Keys) Has(id string) bool {
 var idLength = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
 // keyID names a key by the hash of its public half.
-func keyID(key *ecdsa.PublicKey) (string, error) {
+func keyID(key crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(der)
 	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
+
+// algorithms are those that tokens may be signed with.
+var algorithms = []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.ES512, jose.RS256}
+
+// algorithmOf is the one that a key signs with.
+func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return jose.RS256, nil
+	case *ecdsa.PublicKey:
+		switch k.Curve {
+		case elliptic.P256():
+			return jose.ES256, nil
+		case elliptic.P384():
+			return jose.ES384, nil
+		case elliptic.P521():
+			return jose.ES512, nil
+		}
+	}
+	return "", fmt.Errorf("a key of %T is neither RSA nor ECDSA of P-256, P-384 or P-521", key)
 }
 
 // allows says whether a token of this key holds at a time, by what limits the key.
@@ -102,6 +133,7 @@ func (k *Keys) public(now time.Time) jose.JSONWebKeySet {
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, id := range k.order {
 		if key := k.byID[id]; key.Until.IsZero() || now.Before(key.Until) {
+			algorithm, _ := algorithmOf(key.Public) // NewKeys has checked it
 			set.Keys = append(set.Keys, jose.JSONWebKey{Algorithm: string(algorithm), Key: key.Public, KeyID: id, Use: "sig"})
 		}
 	}

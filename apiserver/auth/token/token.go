@@ -8,15 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/uuid"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
-
-// algorithm of all signatures.
-const algorithm = jose.ES256
 
 // Config of Accounts. All fields but KeyTables, Confirm, Uses and Now are required.
 type Config struct {

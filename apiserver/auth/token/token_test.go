@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -57,7 +58,7 @@ func newWorld(t testing.TB, key *ecdsa.PrivateKey, older ...*ecdsa.PublicKey) *w
 }
 
 // inForce says which keys count from now on.
-func (w *world) inForce(sign *ecdsa.PrivateKey, verify ...Key) {
+func (w *world) inForce(sign crypto.Signer, verify ...Key) {
 	w.t.Helper()
 	keys, err := NewKeys(sign, verify...)
 	if err != nil {
