@@ -1,23 +1,26 @@
 package builtin
 
 import (
-	"fmt"
-
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 var signingRequestStrategy = objects.Strategy{
-	ForUser:  requestedBy,
-	Validate: validateSigningRequest,
-	Parts:    map[string]objects.Part{"approval": copyApproval, "status": copyRequestStatus},
+	ForUser: requestedBy,
+	// What is requested stays: an update that says something else is about its metadata.
+	Prepare: func(obj, old tree.Object) {
+		if old != nil {
+			tree.CopyField(obj, old, "spec")
+		}
+	},
+	Parts: map[string]objects.Part{"approval": copyApproval, "status": copyRequestStatus},
 }
 
 // requestedBy writes who asks into a new CertificateSigningRequest, whatever it says
 // itself: signers go by it. Nobody asks and approves at once.
 func requestedBy(o *objects.Op, obj, old tree.Object) error {
 	if old != nil {
+		obj["spec"] = old["spec"] // whatever an update says
 		return nil
 	}
 	spec := tree.Clone(obj["spec"])
@@ -51,45 +54,16 @@ const (
 
 // copyApproval is the part of certificatesigningrequests/approval: the conditions.
 func copyApproval(o *objects.Op, obj, sent, old tree.Object) error {
-	list := stampConditions(o, sent, old)
 	state := tree.Clone(old["status"])
-	tree.SetList(state, "conditions", list)
+	tree.SetList(state, "conditions", stampConditions(o, sent, old))
 	obj["status"] = state
-	if has(list, approved) && has(list, denied) {
-		second := denied
-		if tree.ConditionIndex(list, approved) > tree.ConditionIndex(list, denied) {
-			second = approved
-		}
-		return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "conditions"), second, "Approved and Denied conditions are mutually exclusive")})
-	}
-	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return o.Invalid(o.Info.Name, errs)
-	}
-	return objects.CopyLabels(obj, sent)
+	return objects.CopyMeta(o, obj, sent)
 }
 
 // copyRequestStatus is the part of certificatesigningrequests/status, of which the
 // approval is not.
 func copyRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
 	list := stampConditions(o, sent, old)
-	for _, kind := range [...]string{approved, denied} {
-		if has(list, kind) && !has(conditionsOf(old), kind) {
-			return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", kind))})
-		}
-	}
-	if errs := removed(list, old, approved, denied, "Failed"); len(errs) > 0 {
-		return o.Invalid(o.Info.Name, errs)
-	}
-	state := tree.Clone(sent["status"])
-	was, now := tree.As(old["status"])["certificate"], state["certificate"]
-	if was != nil && !tree.Equal(was, now) {
-		return o.Invalid(o.Info.Name, field.ErrorList{field.Forbidden(field.NewPath("status", "certificate"), "updates may not set certificate content to a different value")})
-	}
-	if encoded, _ := now.(string); encoded != "" && was == nil {
-		if err := validateCertificate(encoded); err != nil {
-			return o.Invalid(o.Info.Name, field.ErrorList{field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error())})
-		}
-	}
 	// What approves stays as it was written there.
 	for i, x := range list {
 		if kind := tree.Text(tree.As(x), "type"); kind == approved || kind == denied {
@@ -98,26 +72,15 @@ func copyRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
 			}
 		}
 	}
+	state := tree.Clone(sent["status"])
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
-	return objects.CopyLabels(obj, sent)
+	return objects.CopyMeta(o, obj, sent)
 }
 
 func conditionsOf(obj tree.Object) []any {
 	list, _ := tree.Lookup(obj, "status.conditions").([]any)
 	return list
-}
-
-func has(list []any, kind string) bool { return tree.ConditionIndex(list, kind) >= 0 }
-
-// removed refuses to take conditions of some types away.
-func removed(list []any, old tree.Object, kinds ...string) (errs field.ErrorList) {
-	for _, kind := range kinds {
-		if has(conditionsOf(old), kind) && !has(list, kind) {
-			errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not remove a condition of type %q", kind)))
-		}
-	}
-	return errs
 }
 
 // stampConditions returns the conditions that were sent, with the times that they

@@ -3,12 +3,15 @@ package builtin
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -36,8 +39,7 @@ var definitionStrategy = objects.Strategy{
 		}
 		return inTurn(o.Context, check)
 	},
-	ValidatesAll: true,
-	StartDelete:  startDeleteDefinition,
+	StartDelete: startDeleteDefinition,
 }
 
 // maxRules is how many rules the schemas of one definition may have. Upstream bounds their estimated
@@ -82,7 +84,32 @@ var Custom = objects.Strategy{
 		}
 		return v.Validate(o.Context, obj, old)
 	},
+	Warnings: warningsForFinalizers,
 }
+
+// warningsForFinalizers tell of new finalizers that others may have, too. Those of built-in kinds
+// are refused.
+func warningsForFinalizers(obj, old tree.Object) (out []string) {
+	list, _ := tree.Strings(tree.Field(obj, "metadata", "finalizers"))
+	was, _ := tree.Strings(tree.Field(old, "metadata", "finalizers"))
+	if old != nil && slices.Equal(list, was) {
+		return nil
+	}
+	for _, name := range list {
+		if strings.Contains(name, "/") || slices.Contains(standardFinalizers, name) {
+			continue
+		}
+		path := ""
+		if strings.Contains(name, ".") {
+			path = " including a path (/)"
+		}
+		out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s to avoid accidental conflicts with other finalizer writers", name, path))
+	}
+	return out
+}
+
+// standardFinalizers are the ones without a domain that upstream knows.
+var standardFinalizers = []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}
 
 // startDeleteDefinition keeps a definition until its objects are deleted.
 func startDeleteDefinition(o *objects.Op, obj tree.Object) (held bool) {

@@ -2,16 +2,15 @@ package builtin
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var endpointSliceStrategy = objects.Strategy{Prepare: dropTopology, ValidateClients: validateEndpointSlice}
+// endpointSliceStrategy is that of EndpointSlices: as endpointsStrategy.
+var endpointSliceStrategy = objects.Strategy{Prepare: dropTopology, TrustsNode: true}
 
 const hostnameLabel = "kubernetes.io/hostname"
 
@@ -46,41 +45,4 @@ func dropTopology(obj, old tree.Object) {
 	if dropped {
 		obj["endpoints"] = endpoints
 	}
-}
-
-// validateEndpointSlice checks the addresses of an EndpointSlice, as validateEndpoints does.
-func validateEndpointSlice(obj, old tree.Object) (errs field.ErrorList) {
-	if old != nil && semanticEqual(obj["endpoints"], old["endpoints"]) {
-		return nil
-	}
-	kind := tree.Text(obj, "addressType")
-	for i, e := range tree.List(obj["endpoints"]) {
-		path := field.NewPath("endpoints").Index(i).Child("addresses")
-		for j, a := range tree.List(tree.As(e)["addresses"]) {
-			ip, _ := a.(string)
-			errs = append(errs, validateSliceAddress(kind, ip, path, path.Index(j))...)
-		}
-	}
-	return errs
-}
-
-func validateSliceAddress(kind, ip string, all, at *field.Path) (errs field.ErrorList) {
-	var family string
-	switch kind {
-	case "IPv4":
-		family, errs = "IPv4", validation.IsValidIPForLegacyField(at, ip, true, nil)
-	case "IPv6":
-		family, errs = "IPv6", validation.IsValidIP(at, ip)
-	case "FQDN":
-		return validation.IsFullyQualifiedDomainName(at, ip)
-	default:
-		return nil // the schema knows the types
-	}
-	if len(errs) > 0 {
-		return errs
-	}
-	if addr, err := netip.ParseAddr(ip); err == nil && addr.Is4() != (family == "IPv4") {
-		errs = append(errs, field.Invalid(all, ip, "must be an "+family+" address"))
-	}
-	return append(errs, validateEndpointIP(ip, at)...)
 }

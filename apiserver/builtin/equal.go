@@ -63,10 +63,3 @@ func isEmpty(v any) bool {
 	}
 	return false
 }
-
-// copyFields makes fields of obj what they are in from, or takes them out.
-func copyFields(obj, from tree.Object, names ...string) {
-	for _, name := range names {
-		tree.CopyField(obj, from, name)
-	}
-}

@@ -242,3 +242,10 @@ func warningsForQuota(obj, old tree.Object) (out []string) {
 	}
 	return out
 }
+
+// withoutFirstGeneration is for kinds whose objects have no generation until they change.
+func withoutFirstGeneration(obj, old tree.Object) {
+	if old == nil {
+		delete(tree.As(obj["metadata"]), "generation")
+	}
+}

@@ -21,6 +21,13 @@ const (
 )
 
 var namespaceStrategy = objects.Strategy{
+	// The label has an owner as what clients leave out has, if the name is the client's too.
+	Complete: func(_ *objects.Op, obj, old tree.Object) error {
+		if old != nil || tree.Text(tree.As(obj["metadata"]), "generateName") == "" {
+			labelNamespace(obj)
+		}
+		return nil
+	},
 	Prepare: func(obj, old tree.Object) {
 		labelNamespace(obj)
 		if old != nil {
@@ -96,7 +103,7 @@ func SetNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]str
 			return objects.Change{}, err
 		}
 		meta, oldMeta := tree.As(obj["metadata"]), tree.As(old["metadata"])
-		if err := o.Invalid(o.Info.Name, append(tree.ValidateMeta(meta, o.Resource.NameRule), tree.ValidateMetaUpdate(meta, oldMeta)...)); err != nil {
+		if err := o.Check(obj, old); err != nil {
 			return objects.Change{}, err
 		}
 		return o.FinishUpdate(cur, obj, old, meta, oldMeta)

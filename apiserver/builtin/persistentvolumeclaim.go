@@ -4,28 +4,48 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-var claimStrategy = objects.Strategy{Validate: validateClaim, Warnings: warningsOf(warningsForClaim), Usage: usageOf(quota.VolumeClaims)}
+var claimStrategy = objects.Strategy{Prepare: prepareClaim, Warnings: warningsOf(warningsForClaim), Usage: usageOf(quota.VolumeClaims)}
 
-// validateClaim refuses a claim that shrinks to what it has, or below: volumes do not shrink. A
-// claim whose growth has failed may ask for less than it asked for, and still for more than it has.
-func validateClaim(obj, old tree.Object) field.ErrorList {
-	if old == nil {
-		return nil
+// prepareClaim makes the two fields that say where a volume's content comes from agree: what an
+// older client sends, which knows dataSource alone, is in both. Sources in other namespaces
+// are behind a gate that is closed (CrossNamespaceVolumeDataSource).
+func prepareClaim(obj, old tree.Object) {
+	spec, was := tree.Clone(obj["spec"]), tree.As(old["spec"])
+	if tree.Text(tree.As(spec["dataSourceRef"]), "namespace") != "" && was["dataSourceRef"] == nil {
+		delete(spec, "dataSourceRef")
 	}
-	path := field.NewPath("spec", "resources", "requests", "storage")
-	now, was := storageOf(obj, "spec", "resources", "requests"), storageOf(old, "spec", "resources", "requests")
-	if now.Cmp(was) < 0 && now.Cmp(storageOf(old, "status", "capacity")) <= 0 {
-		return field.ErrorList{field.Forbidden(path, "field can not be less than status.capacity")}
+	if was["dataSource"] == nil && spec["dataSourceRef"] == nil && !fromClaimOrSnapshot(tree.As(spec["dataSource"])) {
+		delete(spec, "dataSource")
 	}
-	return nil
+	source, ref := tree.As(spec["dataSource"]), tree.As(spec["dataSourceRef"])
+	switch {
+	case source != nil && ref == nil:
+		spec["dataSourceRef"] = sourceOf(source)
+	case ref != nil && source == nil && tree.Text(ref, "namespace") == "":
+		spec["dataSource"] = sourceOf(ref)
+	}
+	obj["spec"] = spec
 }
 
-// storageOf is the storage of a list of resources, zero if there is none.
-func storageOf(obj tree.Object, path ...string) resource.Quantity {
-	q, _ := tree.ParseQuantity(tree.Scalar(tree.Field(tree.Field(obj, path...), "storage")))
-	return q
+// sourceOf has the fields that both have.
+func sourceOf(ref tree.Object) tree.Object {
+	out := tree.Object{}
+	for _, name := range [...]string{"apiGroup", "kind", "name"} {
+		tree.CopyField(out, ref, name)
+	}
+	return out
+}
+
+// fromClaimOrSnapshot: everything else in dataSource has been dropped since before there was
+// dataSourceRef.
+func fromClaimOrSnapshot(source tree.Object) bool {
+	switch group := tree.Text(source, "apiGroup"); tree.Text(source, "kind") {
+	case "PersistentVolumeClaim":
+		return group == ""
+	case "VolumeSnapshot":
+		return group == "snapshot.storage.k8s.io"
+	}
+	return false
 }

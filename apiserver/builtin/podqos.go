@@ -6,9 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// preparePod gives a new pod its quality of service, once plugins have set its resources. A
+// preparePod gives a new pod its phase, and its quality of service, once plugins have set its resources. A
 // status that does not name it leaves it as it is.
 func preparePod(obj, old tree.Object) {
+	dropFromPod(obj, old)
+	if old == nil {
+		obj["status"] = tree.Object{"phase": string(corev1.PodPending)}
+		gatePod(obj)
+	}
 	class := tree.Text(tree.As(old["status"]), "qosClass")
 	if old == nil {
 		class = string(qosClass(tree.As(obj["spec"])))
@@ -68,4 +73,18 @@ func addCompute(sums map[string]resource.Quantity, list any) (n int) {
 		n++
 	}
 	return n
+}
+
+// gatePod says of a new pod with scheduling gates that it is not scheduled because of them.
+func gatePod(obj tree.Object) {
+	if len(tree.List(tree.Field(obj, "spec", "schedulingGates"))) == 0 {
+		return
+	}
+	status := tree.Clone(obj["status"])
+	status["conditions"] = []any{tree.Object{
+		"type": string(corev1.PodScheduled), "status": string(corev1.ConditionFalse), "reason": corev1.PodReasonSchedulingGated,
+		"message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": nil,
+		"lastTransitionTime": tree.Text(tree.As(obj["metadata"]), "creationTimestamp"),
+	}}
+	obj["status"] = status
 }

@@ -19,14 +19,11 @@ import (
 // comes from files cannot be written; otherwise they are warned of.
 func policyStrategies(static bool) map[string]*objects.Strategy {
 	const validating, mutating, group = "validatingadmissionpolicies", "mutatingadmissionpolicies", ".admissionregistration.k8s.io"
-	of := func(check func(obj, old tree.Object) field.ErrorList, may func(o *objects.Op, obj, old tree.Object) *field.Error) *objects.Strategy {
-		return &objects.Strategy{ValidatesAll: true, ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
-			if o.Subresource != nil {
-				return validateBoth(validatePolicyStatus)(obj, old), nil
-			}
-			errs, err := checkExpressions(o, obj, old, "spec", func() field.ErrorList { return check(obj, old) })
-			if err != nil {
-				return nil, err
+	of := func(resource string, may func(o *objects.Op, obj, old tree.Object) *field.Error) *objects.Strategy {
+		return &objects.Strategy{Validation: validatedLater{}, ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
+			errs, err := validateCompiled(o, resource, obj, old, "spec", countExpressions)
+			if err != nil || o.Subresource != nil {
+				return errs, err
 			}
 			errs = append(errs, reservedName(o, old, static)...)
 			if len(errs) == 0 && o.Client && !o.User.InGroup(auth.Masters) {
@@ -38,10 +35,10 @@ func policyStrategies(static bool) map[string]*objects.Strategy {
 		}}
 	}
 	return map[string]*objects.Strategy{
-		validating + group: of(validateBoth(validateValidatingPolicy), mayUseParamKind),
-		mutating + group:   of(validateBoth(validateMutatingPolicy), mayUseParamKind),
-		"validatingadmissionpolicybindings" + group: of(validateBoth(validateValidatingBinding), mayUseParams(validating)),
-		"mutatingadmissionpolicybindings" + group:   of(validateBoth(validateMutatingBinding), mayUseParams(mutating)),
+		validating + group: of(validating+group, mayUseParamKind),
+		mutating + group:   of(mutating+group, mayUseParamKind),
+		"validatingadmissionpolicybindings" + group: of("validatingadmissionpolicybindings"+group, mayUseParams(validating)),
+		"mutatingadmissionpolicybindings" + group:   of("mutatingadmissionpolicybindings"+group, mayUseParams(mutating)),
 	}
 }
 
@@ -58,23 +55,6 @@ func reservedName(o *objects.Op, old tree.Object, static bool) field.ErrorList {
 	}
 	o.Warn([]string{path.String() + ": " + text})
 	return nil
-}
-
-// CheckAdmission validates a policy, a binding or a webhook configuration that is complete, as a
-// create does; who writes it does not matter. model is what the model says of it.
-func CheckAdmission(resource string, obj tree.Object, model field.ErrorList) field.ErrorList {
-	errs := tree.ValidateMeta(tree.As(obj["metadata"]), tree.NameSubdomain)
-	switch resource {
-	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
-		return append(append(errs, model...), validateWebhooks(obj, nil)...)
-	case "validatingadmissionpolicies":
-		return append(errs, validateBoth(validateValidatingPolicy)(obj, nil)...)
-	case "mutatingadmissionpolicies":
-		return append(errs, validateBoth(validateMutatingPolicy)(obj, nil)...)
-	case "validatingadmissionpolicybindings":
-		return append(errs, validateBoth(validateValidatingBinding)(obj, nil)...)
-	}
-	return append(errs, validateBoth(validateMutatingBinding)(obj, nil)...)
 }
 
 // paramKindOf is the same in policies of both kinds.

@@ -3,6 +3,7 @@ package builtin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/validation"
 	"github.com/quorate/quorate/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +45,7 @@ type serviceRanges struct {
 
 func serviceStrategy(cfg Config) *objects.Strategy {
 	ranges := &serviceRanges{blocks: cfg.ServiceBlocks, ports: cfg.ServicePorts}
-	return &objects.Strategy{Warnings: warningsOf(warningsForService), Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
+	return &objects.Strategy{Validation: validatedLater{}, Warnings: warningsOf(warningsForService), Allocate: ranges.allocate, Held: heldByService, Usage: usageOf(quota.Services)}
 }
 
 func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
@@ -57,8 +59,9 @@ func serviceSpec(obj tree.Object) (*corev1.ServiceSpec, error) {
 	return s, nil
 }
 
-// allocate completes a Service: fields that depend on each other,
-// addresses and node ports.
+// allocate completes a Service: fields that depend on each other, addresses and node ports.
+// Upstream allocates before it validates, because a valid Service has what it is given. So the
+// Service is validated with what it would be given, and only a valid one claims anything.
 func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
 	spec, err := serviceSpec(obj)
 	if err != nil {
@@ -69,15 +72,37 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 		return nil, err
 	}
 	service.Normalize(spec, was)
-	setServiceSpec(obj, spec)
-	if errs := service.Validate(spec, was); len(errs) > 0 {
+	would, trial := spec.DeepCopy(), maps.Clone(obj)
+	setServiceSpec(trial, would)
+	if errs := validation.ServiceAddresses(trial, old); len(errs) > 0 {
 		return errs, nil
 	}
-	errs, err := service.Allocate(spec, was, &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name")})
+	p := &pool{o: o, ranges: r, name: tree.Text(tree.As(obj["metadata"]), "name"), dry: true}
+	if errs, err := service.Allocate(would, was, p); len(errs) > 0 || err != nil {
+		return errs, err
+	}
+	setServiceSpec(trial, would)
+	if errs := validateService(o, trial, old); len(errs) > 0 {
+		return errs, nil
+	}
+	if o.Options.IsDryRun() {
+		obj["spec"] = trial["spec"]
+		return nil, nil
+	}
+	p.dry = false
+	errs, err := service.Allocate(spec, was, p)
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
 	}
 	return errs, err
+}
+
+func validateService(o *objects.Op, obj, old tree.Object) field.ErrorList {
+	rules := validation.Of("services")
+	if old == nil {
+		return rules.Create(obj, true)
+	}
+	return rules.Update(o.Info.Subresource, obj, old, true)
 }
 
 // setServiceSpec writes back what package service may have changed. Parts that
@@ -149,12 +174,12 @@ func canonicalAddress(s string) string {
 	return s
 }
 
-// pool is the cluster's addresses and ports as one request sees them. Dry runs
-// look, but claim nothing.
+// pool is the cluster's addresses and ports as one request sees them.
 type pool struct {
 	o      *objects.Op
 	ranges *serviceRanges
 	name   string // of the Service
+	dry    bool   // look, but claim nothing
 	blocks []netip.Prefix
 }
 
@@ -249,12 +274,8 @@ func (p *pool) wanted(want string) (string, error) {
 }
 
 func (p *pool) claimAddress(a netip.Addr) error {
-	if p.o.Options.IsDryRun() {
-		v, err := p.o.Store.Current(AddressesTable, a.String())
-		if err == nil && v != nil {
-			err = objects.ErrTaken
-		}
-		return err
+	if p.dry {
+		return nil // upstream does not look either whether somebody has it
 	}
 	res := p.o.Store.Kinds().Lookup(addressesGVR)
 	if res == nil {
@@ -286,6 +307,9 @@ func (p *pool) claimAddress(a netip.Addr) error {
 func (p *pool) Port(want int32) (int32, error) {
 	ports := p.ranges.ports
 	if want != 0 {
+		if p.dry {
+			return want, nil // nor whether it is in the range
+		}
 		if !ports.Contains(want) {
 			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
 		}
@@ -313,12 +337,8 @@ func (p *pool) Port(want int32) (int32, error) {
 }
 
 func (p *pool) claimPort(n int32) error {
-	if p.o.Options.IsDryRun() {
-		v, err := p.o.Store.Current(NodePortsTable, fmt.Sprint(n))
-		if err == nil && v != nil {
-			err = objects.ErrTaken
-		}
-		return err
+	if p.dry {
+		return nil
 	}
 	// For people who look into a snapshot; nothing reads it.
 	value := fmt.Appendf(nil, `{"service":%q}`, p.o.Info.ObjectNamespace+"/"+p.name)
@@ -328,7 +348,7 @@ func (p *pool) claimPort(n int32) error {
 // ClaimAgain makes a row that a stored Service, which the operation is for, holds without it.
 // Errors: objects.ErrTaken.
 func ClaimAgain(o *objects.Op, k objects.ClaimKey) error {
-	p := &pool{o: o, name: o.Info.Name}
+	p := &pool{o: o, name: o.Info.Name, dry: o.Options.IsDryRun()}
 	if k.Table == NodePortsTable {
 		n, err := strconv.ParseInt(k.Key, 10, 32)
 		if err != nil {

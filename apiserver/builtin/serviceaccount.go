@@ -45,11 +45,40 @@ const (
 )
 
 func serviceAccountStrategy(cfg Config) *objects.Strategy {
-	if cfg.Tokens == nil {
-		return &objects.Strategy{}
+	s := &objects.Strategy{Prepare: nameSecrets, Warnings: warningsForServiceAccount}
+	if cfg.Tokens != nil {
+		tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
+		s.Posts = map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}
 	}
-	tokens := &tokenRequests{tokens: cfg.Tokens, most: cfg.MaxToken}
-	return &objects.Strategy{Posts: map[string]*objects.Creater{"token": objects.CreaterOf(tokenRequestKind, tokens.create)}}
+	return s
+}
+
+// warningsForServiceAccount tell once that an annotation is deprecated.
+func warningsForServiceAccount(obj, old tree.Object) []string {
+	const name = "kubernetes.io/enforce-mountable-secrets"
+	has := func(obj tree.Object) bool {
+		_, ok := tree.As(tree.Field(obj, "metadata", "annotations"))[name]
+		return ok
+	}
+	if !has(obj) || old != nil && has(old) {
+		return nil
+	}
+	return []string{"metadata.annotations[" + name + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+}
+
+// nameSecrets leaves of references to secrets their names: they are of the account's namespace.
+func nameSecrets(obj, _ tree.Object) {
+	list := tree.List(obj["secrets"])
+	if len(list) == 0 {
+		return
+	}
+	named := make([]any, len(list))
+	for i, ref := range list {
+		r := tree.Object{}
+		tree.CopyField(r, tree.As(ref), "name")
+		named[i] = r
+	}
+	obj["secrets"] = named
 }
 
 // tokenRequests issue tokens.

@@ -7,6 +7,9 @@ import (
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Config is what some kinds need to know.
@@ -35,14 +38,11 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 	ask := &reviews{roles: cfg.Roles, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
 	all := map[string]*objects.Strategy{
 		"bindings":               &bindingStrategy,
-		"configmaps":             &configMapStrategy,
 		"endpoints":              &endpointsStrategy,
-		"events":                 &eventStrategy,
-		"limitranges":            &limitRangeStrategy,
 		"namespaces":             &namespaceStrategy,
-		"nodes":                  {Warnings: warningsOf(warningsForNode)},
+		"nodes":                  {Prepare: prepareNode, Warnings: warningsOf(warningsForNode)},
 		"persistentvolumeclaims": &claimStrategy,
-		"persistentvolumes":      {Warnings: warningsOf(warningsForVolume)},
+		"persistentvolumes":      &volumeStrategy,
 		"pods":                   &podStrategy,
 		"podtemplates":           &podTemplateStrategy,
 		"replicationcontrollers": &workloadStrategy,
@@ -51,8 +51,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 		"serviceaccounts":        serviceAccountStrategy(cfg),
 		"services":               serviceStrategy(cfg),
 
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   webhookStrategy(cfg.StaticAdmission),
-		"validatingwebhookconfigurations.admissionregistration.k8s.io": webhookStrategy(cfg.StaticAdmission),
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io":   webhookStrategy("mutatingwebhookconfigurations.admissionregistration.k8s.io", cfg.StaticAdmission),
+		"validatingwebhookconfigurations.admissionregistration.k8s.io": webhookStrategy("validatingwebhookconfigurations.admissionregistration.k8s.io", cfg.StaticAdmission),
 
 		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 
@@ -74,29 +74,56 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"certificatesigningrequests.certificates.k8s.io": &signingRequestStrategy,
 
-		"clustertrustbundles.certificates.k8s.io": {Validate: validateTrustBundle},
+		"leases.coordination.k8s.io": {Prepare: prepareLease},
 
 		"endpointslices.discovery.k8s.io": &endpointSliceStrategy,
-
-		"events.events.k8s.io": &eventV1Strategy,
 
 		"ingresses.networking.k8s.io":       {Warnings: warningsForIngress},
 		"networkpolicies.networking.k8s.io": {Warnings: warningsOf(warningsForNetworkPolicy)},
 
 		"runtimeclasses.node.k8s.io": {Warnings: warningsOf(warningsForRuntimeClass)},
 
+		"csidrivers.storage.k8s.io":           {Prepare: inOrder(prepareDriver, withoutFirstGeneration)},
 		"csistoragecapacities.storage.k8s.io": {Warnings: warningsOf(warningsForStorageCapacity)},
 		"storageclasses.storage.k8s.io":       {Warnings: warningsOf(warningsForStorageClass)},
 
 		"priorityclasses.scheduling.k8s.io": &priorityClassStrategy,
 
-		"clusterrolebindings.rbac.authorization.k8s.io": {ForUser: grants.storeBinding, Validate: validateClusterRoleBinding},
-		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole, Validate: validateClusterRole},
-		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding, Validate: validateRoleBinding},
-		"roles.rbac.authorization.k8s.io":               {ForUser: grants.storeRole, Validate: validateRole},
+		"clusterrolebindings.rbac.authorization.k8s.io": {ForUser: grants.storeBinding},
+		"clusterroles.rbac.authorization.k8s.io":        {ForUser: grants.storeRole},
+		"rolebindings.rbac.authorization.k8s.io":        {ForUser: grants.storeBinding},
+		"roles.rbac.authorization.k8s.io":               {ForUser: grants.storeRole},
 
-		"resourceclaims.resource.k8s.io": &resourceClaimStrategy,
+		"deviceclasses.resource.k8s.io":          compiledDevices("deviceclasses.resource.k8s.io", objects.Strategy{}),
+		"resourceclaims.resource.k8s.io":         compiledDevices("resourceclaims.resource.k8s.io", resourceClaimStrategy),
+		"resourceclaimtemplates.resource.k8s.io": compiledDevices("resourceclaimtemplates.resource.k8s.io", objects.Strategy{ValidateWith: adminAccess("spec", "spec")}),
+		"resourceslices.resource.k8s.io":         {Prepare: prepareResourceSlice},
 	}
 	maps.Copy(all, policyStrategies(cfg.StaticAdmission))
+	validated(all)
 	return all
 }
+
+// validated gives every kind that upstream validates that validation, unless its strategy
+// has one.
+func validated(all map[string]*objects.Strategy) {
+	for _, name := range validation.Kinds() {
+		s := objects.Strategy{}
+		if all[name] != nil {
+			s = *all[name]
+		}
+		if s.Validation == nil {
+			s.Validation = validation.Of(name)
+		}
+		all[name] = &s
+	}
+}
+
+// validatedLater is of the kinds whose strategies call upstream's validation themselves: those
+// whose expressions wait for their turn to be compiled (compile.go), and Services, which are
+// validated with what they are given (service.go).
+type validatedLater struct{}
+
+func (validatedLater) Create(tree.Object, bool) field.ErrorList { return nil }
+
+func (validatedLater) Update(string, tree.Object, tree.Object, bool) field.ErrorList { return nil }

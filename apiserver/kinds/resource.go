@@ -56,7 +56,8 @@ type Resource struct {
 	UnconditionalUpdate bool `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed
 	CreateOnUpdate      bool `json:"createOnUpdate,omitempty"`      // PUT creates what is absent
 	StatusOnCreate      bool `json:"statusOnCreate,omitempty"`      // a new object may come with its status (nodes)
-	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation counts changes outside metadata and status
+	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation begins with 1 and counts changes outside metadata and status
+	FirstGeneration     bool `json:"firstGeneration,omitempty"`     // it begins with 1 and counts nothing (priority classes)
 	GracePeriod         bool `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
 	ReturnsDeleted      bool `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
 	Expires             bool `json:"expires,omitempty"`             // objects go some time after their last write (events)
@@ -68,12 +69,9 @@ type Resource struct {
 	// Custom is set for resources from CustomResourceDefinitions: no protobuf,
 	// no strategic merge, list items carry kind and apiVersion.
 	Custom bool `json:"custom,omitempty"`
-	// ImmutableFields may not change in an update: dotted paths.
-	ImmutableFields []string `json:"immutableFields,omitempty"`
-	// FrozenBy is a boolean field that, once true, cannot be changed any more and
-	// makes FrozenFields immutable (immutable of ConfigMaps and Secrets).
-	FrozenBy     string   `json:"frozenBy,omitempty"`
-	FrozenFields []string `json:"frozenFields,omitempty"`
+	// Resets are the fields that writes of the object cannot set, besides a status that is a
+	// subresource: dotted paths. So nobody owns them by such a write.
+	Resets []string `json:"resets,omitempty"`
 
 	// Deprecation is nil for versions that are here to stay. Built-in kinds have it
 	// from their types.
@@ -107,6 +105,10 @@ type Subresource struct {
 	Version string   `json:"version,omitempty"`
 	Model   string   `json:"model,omitempty"`
 	Verbs   []string `json:"verbs"`
+	// Resets are the fields that writes of the subresource cannot set: dotted paths; of a status,
+	// besides the spec. So nobody owns them by such a write. What it says of metadata is not
+	// taken: "metadata" is all of it.
+	Resets []string `json:"resets,omitempty"`
 	// Scale paths, as in CustomResourceSubresourceScale.
 	SpecReplicas   string `json:"specReplicas,omitempty"`   // .spec.replicas
 	StatusReplicas string `json:"statusReplicas,omitempty"` // .status.replicas

@@ -113,13 +113,18 @@ func (a Apply) wanted(o *Op, _ Target, cur *mvcc.Version) (merged, old tree.Obje
 	if err := a.fit(o, merged); err != nil {
 		return nil, nil, err
 	}
-	return merged, old, o.checkSent(merged, cur)
+	// Another uid is an attempt to change it, which validation refuses.
+	meta, err := tree.Meta(merged)
+	if err != nil {
+		return nil, nil, err
+	}
+	return merged, old, o.checkRevision(meta, cur)
 }
 
 // fit brings what an apply has made, whose values are as the client wrote them, into the
 // form in which they are stored, and checks that it is the object that the path names.
 func (a Apply) fit(o *Op, merged tree.Object) error {
-	if _, err := a.Model.Fit(merged); err != nil {
+	if err := a.Model.FitMerged(merged); err != nil {
 		return status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
 	}
 	return o.MatchPath(merged)

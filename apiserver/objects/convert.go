@@ -9,13 +9,11 @@ import (
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
-	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Custom resources whose versions differ are converted by a webhook of their
@@ -294,21 +292,4 @@ func (o *Op) normalize(obj tree.Object) error {
 	}
 	tree.CopyField(tree.As(obj["metadata"]), tree.As(shown["metadata"]), "annotations")
 	return nil
-}
-
-// checkModel is what the schema says of an object: of what is sent, or of what
-// that is stored as.
-func (o *Op) checkModel(model *schema.Model, obj tree.Object) (field.ErrorList, error) {
-	if o.Resource.Conversion == "" {
-		return model.Validate(obj), nil
-	}
-	stored, err := schema.Lookup(o.Resource.StorageModel)
-	if err != nil {
-		return nil, err
-	}
-	inner, err := o.Resource.ToStored(obj)
-	if err != nil {
-		return nil, err
-	}
-	return stored.Validate(inner), nil
 }

@@ -38,7 +38,7 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 		// copies of objects that they have read.
 		delete(meta, "resourceVersion")
 	}
-	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration, o.Store.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
 		return Written{}, err
 	}
 	o.dropNewStatus(obj)
@@ -62,12 +62,14 @@ func (o *Op) dropNewStatus(obj tree.Object) {
 // meta and oldMeta are the metadata of obj and old, which are nil for a create. Everything
 // that is wrong is refused at once.
 func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
-	errs := o.metaErrors(meta, oldMeta)
 	model, err := o.Model()
 	if err != nil {
 		return err
 	}
 	h := o.Strategy()
+	if o.Info.Verb != "patch" {
+		o.dedupOwners(meta, sameOwners)
+	}
 	if err := o.fillIn(h, model, obj, old); err != nil {
 		return err
 	}
@@ -81,16 +83,23 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 			if err := o.afterAdmit(h, model, obj, old, oldMeta, sent); err != nil {
 				return err
 			}
-			errs = o.metaErrors(tree.As(obj["metadata"]), oldMeta)
 		}
 	}
+	o.dedupOwners(tree.As(obj["metadata"]), sameOwnersAfterMutation)
 	if err := o.prepare(h, obj, old); err != nil {
 		return err
 	}
-	if errs, err = o.validate(h, model, obj, old, errs); err != nil {
+	errs, err := o.validate(h, obj, old)
+	if err != nil {
 		return err
 	}
 	if h.Allocate != nil && len(errs) == 0 {
+		if old == nil && o.Options.IsDryRun() {
+			// What is allocated may be that of the object which is there, in the way of itself.
+			if err := o.refusedNow(); err != nil {
+				return err
+			}
+		}
 		if errs, err = h.Allocate(o, obj, old); err != nil {
 			return err
 		}
@@ -102,15 +111,6 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 		o.Warn(h.Warnings(obj, old))
 	}
 	return nil
-}
-
-// metaErrors is what is wrong with an object's metadata, before the server adds its own.
-func (o *Op) metaErrors(meta, oldMeta tree.Object) field.ErrorList {
-	errs := tree.ValidateMeta(meta, o.Resource.NameRule)
-	if oldMeta != nil {
-		errs = append(errs, tree.ValidateMetaUpdate(meta, oldMeta)...)
-	}
-	return errs
 }
 
 // fillIn adds what clients leave out, and says who owns the fields then.
@@ -148,34 +148,66 @@ func (o *Op) prepare(h *Strategy, obj, old tree.Object) error {
 	return nil
 }
 
-// validate adds what is wrong with an object that is complete to errs. The error is that
-// it could not be found out.
-func (o *Op) validate(h *Strategy, model *schema.Model, obj, old tree.Object, errs field.ErrorList) (field.ErrorList, error) {
-	if !h.ValidatesAll {
-		found, err := o.checkModel(model, obj)
-		if err != nil {
+// Check refuses an object that is complete if something is wrong with it. old is what it takes
+// the place of, nil for a new one. Errors: Invalid with all that is wrong, and that it could
+// not be found out.
+func (o *Op) Check(obj, old tree.Object) error {
+	errs, err := o.validate(o.Strategy(), obj, old)
+	if err != nil {
+		return err
+	}
+	return o.Invalid(o.Info.Name, errs)
+}
+
+// validate is what is wrong with an object that is complete. The error is that it could not
+// be found out.
+func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, err error) {
+	switch {
+	case h.Validation == nil:
+		errs = o.metaErrors(obj, old)
+	case o.Client || !h.TrustsNode:
+		if errs, err = o.validateStored(h.Validation, obj, old); err != nil {
 			return nil, err
 		}
-		errs = append(errs, found...)
 	}
+	if h.ValidateWith == nil {
+		return errs, nil
+	}
+	found, err := h.ValidateWith(o, obj, old)
+	if err != nil {
+		return nil, err
+	}
+	return append(errs, newErrors(found, errs)...), nil
+}
+
+// metaErrors is what is wrong with an object's metadata by the rules that hold for every kind.
+func (o *Op) metaErrors(obj, old tree.Object) field.ErrorList {
+	meta := tree.As(obj["metadata"])
+	errs := tree.ValidateMeta(meta, o.Resource.NameRule)
 	if old != nil {
-		errs = append(errs, immutableErrors(o.Resource, obj, old)...)
+		errs = append(errs, tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))...)
 	}
-	whole := o.whole()
-	if whole && h.Validate != nil {
-		errs = append(errs, newErrors(h.Validate(obj, old), errs)...)
-	}
-	if whole && o.Client && h.ValidateClients != nil {
-		errs = append(errs, newErrors(h.ValidateClients(obj, old), errs)...)
-	}
-	if h.ValidateWith != nil {
-		found, err := h.ValidateWith(o, obj, old)
-		if err != nil {
+	return errs
+}
+
+// validateStored holds an object against what is said of the form in which it is stored.
+func (o *Op) validateStored(v Validation, obj, old tree.Object) (field.ErrorList, error) {
+	res := o.Resource
+	if res.Conversion != "" {
+		var err error
+		if obj, err = res.ToStored(obj); err != nil {
 			return nil, err
 		}
-		errs = append(errs, newErrors(found, errs)...)
+		if old != nil {
+			if old, err = res.ToStored(old); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return errs, nil
+	if old == nil {
+		return v.Create(obj, res.Namespaced), nil
+	}
+	return v.Update(o.Info.Subresource, obj, old, res.Namespaced), nil
 }
 
 // whole reports whether the object itself is written, or its scale.
@@ -230,13 +262,8 @@ func (o *Op) insert(ch Change) (Written, error) {
 		}
 		return Written{Object: ch.Object, Created: true}, err
 	}
-	if o.refusedHere(key) != nil {
-		if err := o.Store.Confirm(o.Context); err != nil {
-			return Written{}, err
-		}
-		if err := o.refusedHere(key); err != nil {
-			return Written{}, err
-		}
+	if err := o.refusedNow(); err != nil {
+		return Written{}, err
 	}
 	w := o.entry(key, &ch)
 	w.Condition = proto.Condition_CONDITION_ABSENT
@@ -257,6 +284,18 @@ func (o *Op) insert(ch Change) (Written, error) {
 		return Written{}, o.alreadyExists(there)
 	}
 	return Written{}, o.guardError(outcome)
+}
+
+// refusedNow says why the confirmed state would refuse a create, or nil.
+func (o *Op) refusedNow() error {
+	key := o.Key()
+	if o.refusedHere(key) == nil {
+		return nil
+	}
+	if err := o.Store.Confirm(o.Context); err != nil {
+		return err
+	}
+	return o.refusedHere(key)
 }
 
 // refusedHere says why the local state would refuse a create, or nil.

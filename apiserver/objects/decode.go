@@ -1,8 +1,11 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -28,25 +31,91 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
 	}
+	if res.Custom {
+		if err := saysKind(body.Object, res); err != nil {
+			if errors.Is(err, errNoKind) {
+				err = status.Unrecognized(res.Kind, missingKind(raw), raw)
+			}
+			return nil, err
+		}
+	}
 	gvk, err := CheckKind(body.Object, res.GVK())
 	if err != nil {
-		if res.Custom && gvk.Kind != res.Kind {
-			// Upstream takes any kind of its group when it decodes, and validates it.
-			err = status.Invalid(gvk.GroupKind(), tree.Text(tree.As(body.Object["metadata"]), "name"), field.ErrorList{
-				field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+res.Kind),
-			})
-		}
 		return nil, err
 	}
 	unknown, err := model.Fit(body.Object)
 	if err != nil {
 		return nil, status.CannotBeHandled(gvk, res.Kind, err)
 	}
-	found := findings(body.Duplicates, unknown)
+	duplicates := body.Duplicates
+	if !o.Resource.Custom {
+		duplicates = knownDuplicates(duplicates, unknown)
+	}
+	found := findings(duplicates, unknown)
 	if len(found) > 1 && !o.Resource.Custom { // whose are in upstream's order
 		found = body.InOrder(found)
 	}
 	return body.Object, o.Found(found, gvk, res.Kind)
+}
+
+// errNoKind is of a body that does not say its kind.
+var errNoKind = errors.New("object has no kind")
+
+// saysKind checks that an object is one of a custom resource, which says its kind and version
+// itself: those of built-in kinds may leave it to the path. Errors: errNoKind.
+func saysKind(obj tree.Object, res *kinds.Resource) error {
+	kind := tree.Text(obj, "kind")
+	if kind == "" {
+		return errNoKind
+	}
+	if version := tree.Text(obj, "apiVersion"); version != res.GroupVersion().String() {
+		return status.VersionMismatch(version, res.GroupVersion().String())
+	}
+	if kind != res.Kind {
+		// Upstream takes any kind of its group when it decodes, and validates it.
+		return status.Invalid(res.GroupVersion().WithKind(kind).GroupKind(), tree.Text(tree.As(obj["metadata"]), "name"), field.ErrorList{
+			field.Invalid(field.NewPath("kind"), kind, "must be "+res.Kind),
+		})
+	}
+	return nil
+}
+
+// missingKind says that a body has no kind, with its beginning: all of it in upstream.
+func missingKind(raw []byte) error {
+	const most = 4096
+	//lint:ignore ST1005 the words are upstream's
+	return fmt.Errorf("Object 'Kind' is missing in '%s'", raw[:min(len(raw), most)])
+}
+
+// knownDuplicates leaves out the duplicates in JSON that are, or are within, fields which are unknown:
+// upstream's decoder steps over those.
+func knownDuplicates(duplicates, unknown []string) []string {
+	if len(duplicates) == 0 || len(unknown) == 0 {
+		return duplicates
+	}
+	at := make(map[string]bool, len(unknown))
+	for _, path := range unknown {
+		at[path] = true
+	}
+	var kept []string
+	for _, d := range duplicates {
+		quoted, ok := strings.CutPrefix(d, "duplicate field ")
+		path, err := strconv.Unquote(quoted)
+		if !ok || err != nil || !within(path, at) {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+// within reports whether a path is, or is below, one of others.
+func within(path string, others map[string]bool) bool {
+	for i := range len(path) {
+		if (path[i] == '.' || path[i] == '[') && others[path[:i]] {
+			return true
+		}
+	}
+	return others[path]
 }
 
 // DecodePut decodes a body that is to be what the path names.
@@ -70,7 +139,7 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	if len(body.Duplicates) > 0 { // fields that are unknown are the merge's to find
 		switch o.Options.Strictness() {
 		case request.StrictFields:
-			return a, status.BadRequest("error strict decoding YAML: %s", joinFindings(body.Duplicates))
+			return a, status.BadRequest("error strict decoding YAML: error converting YAML to JSON: %s", joinFindings(body.Duplicates))
 		case request.WarnFields:
 			o.Warn(body.Duplicates)
 		}

@@ -41,20 +41,28 @@ func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) 
 		}
 		cfg.Versions = append(cfg.Versions, version)
 	}
-	switch {
-	case sub == "status" && res.Custom:
-		cfg.Reset = []string{"metadata", "spec"}
-	case sub == "status":
-		cfg.Reset = []string{"spec"}
-	case sub == "" && res.Subresource("status") != nil:
-		cfg.Reset = []string{"status"}
-	}
+	cfg.Reset = resetBy(res, sub)
 	made, err := fieldmanager.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	kept, _ := res.Memo().LoadOrStore(key, made)
 	return kept.(*fieldmanager.Manager), nil
+}
+
+// resetBy are the fields that writes to a resource ("") or one of its subresources cannot set.
+func resetBy(res *kinds.Resource, sub string) (paths []string) {
+	switch part := res.Subresource(sub); {
+	case sub == "status" && res.Custom:
+		return []string{"metadata", "spec"}
+	case sub == "status":
+		return append([]string{"spec"}, part.Resets...)
+	case part != nil:
+		return part.Resets
+	case sub == "" && res.Subresource("status") != nil:
+		paths = []string{"status"}
+	}
+	return append(paths, res.Resets...)
 }
 
 // convertAmong converts objects of res to its other versions and back.
@@ -105,9 +113,10 @@ func (o *Op) Track(obj, old tree.Object) error {
 // onlyTimesDiffer reports whether two objects are the same but for the times in
 // their managedFields. An apply that changes nothing in the end, after defaulting,
 // has a new time all the same, and must not become a write: appliers repeat theirs
-// for ever.
+// for ever. The resourceVersion is not looked at: one that was sent is the present one, or
+// null, which takes it out.
 func onlyTimesDiffer(obj, old, meta, oldMeta tree.Object) bool {
-	if len(obj) != len(old) || len(meta) != len(oldMeta) {
+	if len(obj) != len(old) {
 		return false
 	}
 	for name, v := range obj {
@@ -115,10 +124,8 @@ func onlyTimesDiffer(obj, old, meta, oldMeta tree.Object) bool {
 			return false
 		}
 	}
-	for name, v := range meta {
-		if name != "managedFields" && !tree.Equal(v, oldMeta[name]) {
-			return false
-		}
+	if !sameMeta(meta, oldMeta) || !sameMeta(oldMeta, meta) {
+		return false
 	}
 	now, _ := meta["managedFields"].([]any)
 	before, _ := oldMeta["managedFields"].([]any)
@@ -138,6 +145,16 @@ func onlyTimesDiffer(obj, old, meta, oldMeta tree.Object) bool {
 		m, _ := e.(tree.Object)
 		fields, ok := known[byWho(e)]
 		if !ok || !tree.Equal(m["fieldsV1"], fields) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameMeta reports whether the metadata b has what a has, but for what every write changes.
+func sameMeta(a, b tree.Object) bool {
+	for name, v := range a {
+		if name != "managedFields" && name != "resourceVersion" && !tree.Equal(v, b[name]) {
 			return false
 		}
 	}

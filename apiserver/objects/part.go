@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"slices"
+
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -25,39 +27,39 @@ func (part) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
 }
 
 func (p part) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
-	obj, err := o.withFieldsOf(sent, old)
+	obj, meta, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return nil, err
 	}
+	// Whose the fields are counts as in a write of the whole object.
+	tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	return obj, p.copy(o, obj, sent, old)
 }
 
-// withFieldsOf is old with metadata of its own; if what was sent is the outcome of an apply,
-// that says who owns the fields.
-func (o *Op) withFieldsOf(sent, old tree.Object) (tree.Object, error) {
-	obj, meta, err := tree.WithOwnMeta(old)
-	if err == nil && o.applying {
-		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
-	}
-	return obj, err
-}
-
-// CopyStatus is the part of the status subresource. Built-in kinds take labels and
-// annotations along, as upstream's do; custom resources do not.
+// CopyStatus is the part of the status subresource. Built-in kinds take metadata along, as
+// upstream's do; custom resources do not.
 func CopyStatus(o *Op, obj, sent, _ tree.Object) error {
 	tree.CopyField(obj, sent, "status")
 	if o.Resource.Custom {
 		return nil
 	}
-	return CopyLabels(obj, sent)
+	return CopyMeta(o, obj, sent)
 }
 
-func CopyLabels(obj, sent tree.Object) error {
+// CopyMeta takes the metadata along that clients write, but for what the subresource resets.
+func CopyMeta(o *Op, obj, sent tree.Object) error {
 	sentMeta, err := tree.Meta(sent)
 	if err != nil {
 		return err
 	}
-	tree.CopyField(tree.As(obj["metadata"]), sentMeta, "labels")
-	tree.CopyField(tree.As(obj["metadata"]), sentMeta, "annotations")
+	resets := o.Subresource.Resets
+	if slices.Contains(resets, "metadata") {
+		return nil
+	}
+	for _, name := range [...]string{"labels", "annotations", "finalizers", "ownerReferences"} {
+		if !slices.Contains(resets, "metadata."+name) {
+			tree.CopyField(tree.As(obj["metadata"]), sentMeta, name)
+		}
+	}
 	return nil
 }

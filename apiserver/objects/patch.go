@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -32,14 +34,24 @@ func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Objec
 func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model) error {
 	unknown, err := model.Fit(patched)
 	if err != nil {
-		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
-			field.Invalid(field.NewPath("patch"), string(p.Raw), err.Error()),
-		})
+		why := err.Error()
+		if p.Type != types.StrategicMergePatchType {
+			return invalidPatch(string(p.Raw), why)
+		}
+		if mismatch := (*schema.MismatchError)(nil); errors.As(err, &mismatch) {
+			why = mismatch.Unstructured()
+		}
+		return invalidPatch(p.Merged(), why)
 	}
 	if err := o.patchFindings(p, unknown); err != nil {
 		return err
 	}
 	return o.MatchPath(patched)
+}
+
+// invalidPatch refuses a patch for what it makes of an object.
+func invalidPatch(shown, why string) error {
+	return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), shown, why)})
 }
 
 // patchFindings deals with unknown and duplicate fields of a patch. What is
@@ -51,9 +63,7 @@ func (o *Op) patchFindings(p *patch.Patch, unknown []string) error {
 	}
 	switch o.Options.Strictness() {
 	case request.StrictFields:
-		return status.Invalid(apischema.GroupKind{}, "", field.ErrorList{
-			field.Invalid(field.NewPath("patch"), string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(found))),
-		})
+		return invalidPatch(string(p.Raw), fmt.Sprintf("strict decoding error: %s", joinFindings(found)))
 	case request.WarnFields:
 		o.Warn(found)
 	}

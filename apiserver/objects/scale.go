@@ -127,13 +127,14 @@ func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object,
 	if err := o.checkSent(sent, cur); err != nil {
 		return nil, err
 	}
-	obj, err := o.withFieldsOf(sent, old)
+	obj, meta, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return nil, err
 	}
 	at := "spec.replicas"
-	if o.applying {
-		at = o.Subresource.SpecReplicas // what was merged is the object
+	if o.applying { // what was merged is the object, with who owns its fields
+		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
+		at = o.Subresource.SpecReplicas
 	}
 	replicas, _ := tree.Int(tree.Lookup(sent, at))
 	if replicas < 0 && !o.Resource.Custom { // whose validation looks at the field

@@ -26,17 +26,15 @@ type Strategy struct {
 	// ForUser completes or refuses an object for the user, once it is prepared and
 	// before it is validated.
 	ForUser func(o *Op, obj, old tree.Object) error
-	// Validate adds to what the model says of an object that is complete (upstream's
-	// Validate and ValidateUpdate). Writes of the object itself and of its scale come by;
-	// other subresources are checked by their Part.
-	Validate func(obj, old tree.Object) field.ErrorList
-	// ValidateClients is Validate for what clients send, and the node itself may write.
-	ValidateClients func(obj, old tree.Object) field.ErrorList
-	// ValidateWith is Validate for kinds that need the operation for it; writes of all
-	// subresources come by. The error is that it could not be found out. ValidatesAll: it
-	// says all, and the model nothing.
+	// Validation is what is wrong with an object that is complete (upstream's Validate and
+	// ValidateUpdate), metadata included; writes of all subresources come by. Nil: its metadata
+	// is checked.
+	Validation Validation
+	// TrustsNode: objects that the node itself writes are not held against Validation.
+	TrustsNode bool
+	// ValidateWith adds to Validation what is this server's own, or needs the operation;
+	// writes of all subresources come by. The error is that it could not be found out.
 	ValidateWith func(o *Op, obj, old tree.Object) (field.ErrorList, error)
-	ValidatesAll bool
 	// Warnings are what is told the client of a valid object besides the answer: what is
 	// deprecated, or probably not meant (upstream's WarningsOnCreate and WarningsOnUpdate).
 	// Writes of the object itself and of its scale come by. Only clients are told.
@@ -72,6 +70,16 @@ type Strategy struct {
 	// Updates are subresources that the whole object is put to and that change it in a way
 	// of their own, by their names.
 	Updates map[string]func(o *Op, sent tree.Object) (Written, error)
+}
+
+// Validation is what is wrong with objects of one kind, in the form in which they are
+// stored. It changes nothing, and is for any number of goroutines (package validation).
+type Validation interface {
+	// Create is about a new object. namespaced is the scope of the kind.
+	Create(obj tree.Object, namespaced bool) field.ErrorList
+	// Update is about an object that takes the place of another, by a write of the
+	// subresource; "" is the object itself.
+	Update(subresource string, obj, old tree.Object, namespaced bool) field.ErrorList
 }
 
 var noStrategy Strategy

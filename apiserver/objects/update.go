@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"errors"
+
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/schema"
@@ -9,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // MatchPath checks that a body is the object that the path names.
@@ -103,8 +106,18 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := CheckKind(obj, o.Resource.GVK()); err != nil {
-		return nil, err
+	if o.Resource.Custom {
+		if err := saysKind(obj, o.Resource); errors.Is(err, errNoKind) {
+			return nil, invalidPatch(string(p.Raw), missingKind(p.Raw).Error())
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if p.Type == types.StrategicMergePatchType {
+		// What it says of itself is not looked at, as upstream.
+		obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+	} else if _, err := CheckKind(obj, o.Resource.GVK()); err != nil {
+		return nil, invalidPatch(string(p.Raw), err.Error())
 	}
 	if err := o.fitPatched(p, obj, model); err != nil {
 		return nil, err
@@ -124,7 +137,7 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 		return Change{}, err
 	}
 	delete(meta, "resourceVersion") // "0" is no version
-	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration, o.Store.Now()); err != nil {
+	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
 		return Change{}, err
 	}
 	o.dropNewStatus(obj)

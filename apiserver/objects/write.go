@@ -154,7 +154,8 @@ func (o *Op) guard(w *proto.Write) {
 	}
 }
 
-// EncodeChange encodes a decided object, once.
+// EncodeChange encodes a decided object, once. One that is too large is stored without its
+// managedFields, which may be most of it, unless it was applied: upstream does the same.
 func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 	kept, as, err := o.forStorage(obj)
 	if err != nil {
@@ -165,6 +166,9 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 		return Change{}, fmt.Errorf("encode %s: %w", o.Resource.Kind, err)
 	}
 	if len(value) > o.Store.MaxObject {
+		if lighter := o.withoutManagedFields(obj); lighter != nil {
+			return o.EncodeChange(op, lighter)
+		}
 		return Change{}, storage.Permanent{Err: status.EntityTooLarge(fmt.Sprintf("the object has %d bytes as it is stored, the limit is %d", len(value), o.Store.MaxObject))}
 	}
 	ch := Change{Op: op, Object: obj, value: value, offset: offset}
@@ -184,6 +188,20 @@ func (o *Op) EncodeChange(op proto.Op, obj tree.Object) (Change, error) {
 		o.charge(&ch, kept)
 	}
 	return ch, nil
+}
+
+// withoutManagedFields is an object that does not say who owns its fields; nil if it says so
+// already, or must say it.
+func (o *Op) withoutManagedFields(obj tree.Object) tree.Object {
+	if o.applying || tree.As(obj["metadata"])["managedFields"] == nil {
+		return nil
+	}
+	out, meta, err := tree.WithOwnMeta(obj)
+	if err != nil {
+		return nil
+	}
+	delete(meta, "managedFields")
+	return out
 }
 
 // sameBytes reports whether an encoded object is what a version holds, but for

@@ -40,8 +40,7 @@ type node struct {
 
 	defaults *defaulting // what fills in absent fields of this very object
 	deep     bool        // this node or one below it has defaults
-	rules    *checks     // what must hold for this very object
-	checked  bool        // this node or one below it is checked
+	embedded []embedding // fields that are never absent upstream, with defaults in them
 	fills    []*property // fields that Fill has to look at, by name
 	filled   bool        // there are any, here or below
 }
@@ -50,10 +49,8 @@ type node struct {
 type property struct {
 	name     string
 	node     *node
-	required bool
 	embedded bool // an object that is not a pointer upstream: never absent there
 	written  writtenAs
-	enum     []string
 	value    any // the schema's default, nil if it is the zero value
 
 	patchStrategies []string
@@ -70,8 +67,6 @@ type document struct {
 	Properties map[string]document `json:"properties"`
 	Additional *document           `json:"additionalProperties"`
 	Items      *document           `json:"items"`
-	Required   []string            `json:"required"`
-	Enum       []string            `json:"enum"`
 	Default    any                 `json:"default"`
 
 	PatchStrategy string   `json:"x-kubernetes-patch-strategy"`
@@ -146,10 +141,7 @@ func (c *compiler) model(name string) (*node, error) {
 		return nil, err
 	}
 	var err error
-	if n.defaults, err = defaultsOf(n); err != nil {
-		return nil, err
-	}
-	n.rules, err = checksOf(n)
+	n.defaults, err = defaultsOf(n)
 	return n, err
 }
 
@@ -221,7 +213,7 @@ func (c *compiler) object(n *node, d *document) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		f := &property{
-			name: name, node: child, enum: p.Enum, value: nonZero(p.Default),
+			name: name, node: child, value: nonZero(p.Default),
 			patchMergeKey: p.PatchMergeKey, listType: p.ListType, listKeys: p.ListMapKeys,
 		}
 		_, f.embedded = p.Default.(map[string]any)
@@ -232,16 +224,11 @@ func (c *compiler) object(n *node, d *document) error {
 		n.fields[name] = f
 		n.sorted = append(n.sorted, f)
 	}
-	for _, name := range d.Required {
-		if f := n.fields[name]; f != nil {
-			f.required = true
-		}
-	}
 	sort.Slice(n.sorted, func(i, j int) bool { return n.sorted[i].name < n.sorted[j].name })
 	return nil
 }
 
-// summarize works out which of the fresh nodes have defaults, checks or parts that are
+// summarize works out which of the fresh nodes have defaults or parts that are
 // always written somewhere below them, so that a walk can leave out whole subtrees. Models may refer to
 // each other in circles, so it repeats until nothing changes.
 func (c *compiler) summarize() {
@@ -257,31 +244,35 @@ func (c *compiler) summarize() {
 
 // summarize is the step of one node; changed says that its parents are to look again.
 func (n *node) summarize() (changed bool) {
-	deep, checked, filled := n.deep || n.defaults != nil, n.checked || n.rules != nil, n.filled
+	deep, filled := n.deep || n.defaults != nil, n.filled
 	var fills []*property
+	var embedded []embedding
 	for _, f := range n.sorted {
-		d, k, w := f.node.below()
+		d, w := f.node.below()
+		if d && f.embedded && f.node.shape == shapeStruct {
+			embedded = append(embedded, embedding{f.name, n.defaults.reaches(f.name)})
+		}
 		if w = w || f.written == writtenZero || f.written == writtenNull; w {
 			fills = append(fills, f)
 		}
-		deep, checked, filled = deep || d, checked || k, filled || w
+		deep, filled = deep || d, filled || w
 	}
 	if n.elem != nil {
-		d, k, w := n.elem.below()
-		deep, checked, filled = deep || d, checked || k, filled || w
+		d, w := n.elem.below()
+		deep, filled = deep || d || n.shape == shapeMap && n.elem.shape == shapeQuantity, filled || w
 	}
-	changed = deep != n.deep || checked != n.checked || len(fills) != len(n.fills) || filled != n.filled
-	n.deep, n.checked, n.fills, n.filled = deep, checked, fills, filled
+	changed = deep != n.deep || len(fills) != len(n.fills) || len(embedded) != len(n.embedded) || filled != n.filled
+	n.deep, n.fills, n.embedded, n.filled = deep, fills, embedded, filled
 	return changed
 }
 
 // below is what a parent has of n. Nameless nodes are summarized on the way: they belong to
 // one parent only.
-func (n *node) below() (deep, checked, filled bool) {
+func (n *node) below() (deep, filled bool) {
 	if n.model == "" && n.elem != nil {
 		n.summarize()
 	}
-	return n.deep, n.checked, n.filled
+	return n.deep, n.filled
 }
 
 // nonZero drops defaults that only say that a Go field is not a pointer.

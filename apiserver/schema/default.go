@@ -3,11 +3,14 @@ package schema
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 
+	"github.com/distribution/reference"
 	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,6 +75,34 @@ func eachFile(fs embed.FS, dir string, read func([]byte) error) error {
 type defaulting struct {
 	values []assignment // the schema's own defaults
 	rules  []rule
+}
+
+// embedding is a field that is never absent upstream and has defaults in it. early: rules of the
+// object around it are about fields in it.
+type embedding struct {
+	name  string
+	early bool
+}
+
+// reaches reports whether a rule sets fields in the object that a field holds.
+func (d *defaulting) reaches(name string) bool {
+	if d == nil {
+		return false
+	}
+	for i := range d.rules {
+		r := &d.rules[i]
+		for _, a := range r.set {
+			if len(a.path) > 1 && a.path[0] == name {
+				return true
+			}
+		}
+		for _, c := range slices.Concat(r.copies, r.merges, r.images) {
+			if len(c.to) > 1 && c.to[0] == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // rule is a compiled defaultRule.
@@ -186,6 +217,17 @@ func integers(v any) any {
 
 // applyDefaults fills in an object and what is below it. The node is deep.
 func applyDefaults(n *node, obj map[string]any) {
+	// An object that is not a pointer upstream has its defaults, be it there or not.
+	var made []string
+	embed := func(early bool) {
+		for i := range n.embedded {
+			if e := &n.embedded[i]; e.early == early && obj[e.name] == nil {
+				obj[e.name] = map[string]any{}
+				made = append(made, e.name)
+			}
+		}
+	}
+	embed(true)
 	if d := n.defaults; d != nil {
 		for i := range d.rules {
 			d.rules[i].apply(obj)
@@ -194,6 +236,7 @@ func applyDefaults(n *node, obj map[string]any) {
 			d.values[i].apply(obj)
 		}
 	}
+	embed(false)
 	for key, v := range obj {
 		child := n.elem
 		if n.shape == shapeStruct {
@@ -203,8 +246,32 @@ func applyDefaults(n *node, obj map[string]any) {
 			}
 			child = f.node
 		}
+		if child.shape == shapeQuantity {
+			obj[key] = milli(v)
+			continue
+		}
 		descend(child, v)
 	}
+	for _, name := range made {
+		if len(obj[name].(map[string]any)) == 0 {
+			delete(obj, name)
+		}
+	}
+}
+
+// milli is an amount of a list of resources, which knows no less than thousandths: what is
+// smaller is rounded up. Amounts of other kinds are too, because no other maps have any.
+func milli(v any) any {
+	s, ok := v.(string)
+	if !ok || !strings.HasSuffix(s, "n") && !strings.HasSuffix(s, "u") {
+		return v
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return v
+	}
+	q.RoundUp(resource.Milli)
+	return q.String()
 }
 
 func descend(n *node, v any) {
@@ -294,8 +361,9 @@ func (r *rule) run(obj map[string]any) {
 		merge(obj, &r.merges[i])
 	}
 	for i := range r.images {
-		if image, ok := tree.Field(obj, r.images[i].from...).(string); ok {
-			put(obj, r.images[i].to, pullPolicy(image), false)
+		image, _ := tree.Field(obj, r.images[i].from...).(string)
+		if parent, name := parentOf(obj, r.images[i].to); parent != nil && absent(parent[name], false) {
+			parent[name] = pullPolicy(image)
 		}
 	}
 }
@@ -362,13 +430,17 @@ func clone(v any) any {
 	return v
 }
 
-// pullPolicy goes by the tag of an image: Always for :latest and for none.
+// pullPolicy goes by the tag of an image: Always for :latest and for none. A name that is none
+// has no tag.
 func pullPolicy(image string) string {
-	name, _, digest := strings.Cut(image, "@")
-	last := name[strings.LastIndexByte(name, '/')+1:]
-	_, tag, tagged := strings.Cut(last, ":")
-	if tagged && tag != "latest" || !tagged && digest {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
 		return "IfNotPresent"
 	}
-	return "Always"
+	tagged, tag := named.(reference.Tagged)
+	_, digest := named.(reference.Digested)
+	if tag && tagged.Tag() == "latest" || !tag && !digest {
+		return "Always"
+	}
+	return "IfNotPresent"
 }

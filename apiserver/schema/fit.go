@@ -3,6 +3,7 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sort"
 	"strconv"
 	"strings"
@@ -197,8 +198,46 @@ func (w *fitter) mismatch(n *node, v any) error {
 			break
 		}
 	}
-	return fmt.Errorf("json: cannot unmarshal %s into Go struct field %s.%s of type %s",
-		got, owner, w.text(false), n.goType)
+	return &MismatchError{
+		said: fmt.Sprintf("json: cannot unmarshal %s into Go struct field %s.%s of type %s", got, owner, w.text(false), n.goType),
+		want: n, value: v,
+	}
+}
+
+// MismatchError says that a value is not of its field's type, in the words of Go's JSON decoder.
+type MismatchError struct {
+	said  string
+	want  *node
+	value any
+}
+
+func (e *MismatchError) Error() string { return e.said }
+
+// Unstructured says it in the words of apimachinery's converter of unstructured objects, which
+// upstream decodes with what a strategic merge patch has made. It names no field.
+func (e *MismatchError) Unstructured() string {
+	got := reflect.TypeOf(e.value).Kind()
+	switch e.want.shape {
+	case shapeStruct:
+		return fmt.Sprintf("cannot restore struct from: %s", got)
+	case shapeMap:
+		return fmt.Sprintf("cannot restore map from %s", got)
+	case shapeList, shapeBytes:
+		return fmt.Sprintf("cannot restore slice from %s", got)
+	case shapeString:
+		if got == reflect.Int64 { // which Go would convert to a character
+			return "cannot convert int64 to " + e.want.goType
+		}
+		return "unrecognized type: string"
+	case shapeBool:
+		return "unrecognized type: bool"
+	case shapeInt32, shapeInt64, shapeFloat:
+		if got == reflect.Float64 {
+			return "cannot convert float64 to " + e.want.goType
+		}
+		return "unrecognized type: " + e.want.goType
+	}
+	return e.said // a type that reads JSON by itself, there too
 }
 
 // describe names a JSON value as Go's decoder does: numbers with their digits

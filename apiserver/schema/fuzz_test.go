@@ -27,7 +27,6 @@ func FuzzFit(f *testing.F) {
 			return
 		}
 		m.Default(obj)
-		m.Validate(obj)
 		if unknown, err := m.Fit(obj); err != nil || len(unknown) > 0 {
 			t.Fatalf("fitted twice: %v %v", unknown, err)
 		}

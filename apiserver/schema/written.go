@@ -82,7 +82,7 @@ func fill(n *node, obj map[string]any, top bool) {
 			if f.node.filled {
 				fillValue(f.node, v)
 			}
-			if f.written == writtenNull && isZero(v) {
+			if f.written == writtenNull && f.node.shape != shapeStruct && isZero(v) { // an empty object is not absent
 				obj[f.name] = nil
 			}
 		case f.written == writtenZero:

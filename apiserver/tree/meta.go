@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,19 +46,23 @@ func MatchName(meta Object, name string) error {
 	}
 }
 
-// PrepareCreate sets what the server alone decides; the generation if the kind has one.
+// PrepareCreate sets what the server alone decides; the generation if the kind begins with one;
+// others keep what they were sent with, as upstream's do.
 // The name may still be empty if generateName is set.
 func PrepareCreate(meta Object, generation bool, now time.Time) error {
-	if v := Text(meta, "resourceVersion"); v != "" {
+	// Upstream's storage asks whether it is a version; what is none is as good as nothing.
+	if n, err := strconv.ParseUint(Text(meta, "resourceVersion"), 10, 64); err == nil && n != 0 {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	for _, name := range [...]string{"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"} {
+	for _, name := range [...]string{"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"} {
 		delete(meta, name)
 	}
 	meta["uid"] = uuid.NewString()
 	meta["creationTimestamp"] = Timestamp(now)
 	if generation {
 		meta["generation"] = int64(1)
+	} else if n, _ := Int(meta["generation"]); n == 0 {
+		delete(meta, "generation")
 	}
 	return nil
 }
@@ -142,13 +147,13 @@ func (rule NameRule) validate() apivalidation.ValidateNameFunc {
 	case NameLabel1035:
 		return apivalidation.NameIsDNS1035Label
 	case NamePath:
-		return pathSegmentName
+		return PathSegmentName
 	}
 	return apivalidation.NameIsDNSSubdomain
 }
 
-// pathSegmentName is upstream's rule for names that only have to fit in a path.
-func pathSegmentName(name string, prefix bool) []string {
+// PathSegmentName is upstream's rule for names that only have to fit in a path.
+func PathSegmentName(name string, prefix bool) []string {
 	if !prefix && (name == "." || name == "..") {
 		return []string{fmt.Sprintf("may not be '%s'", name)}
 	}

@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Object is a decoded object: map[string]any, []any, string, bool, int64, float64, nil.
@@ -120,12 +119,6 @@ func Lookup(obj Object, path string) any {
 		at = m[part]
 	}
 	return at
-}
-
-// Path is a dotted path as errors name it.
-func Path(path string) *field.Path {
-	parts := strings.Split(strings.TrimPrefix(path, "."), ".")
-	return field.NewPath(parts[0], parts[1:]...)
 }
 
 // Set sets the value at a dotted path; the maps on the way are copied. The error says

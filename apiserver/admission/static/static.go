@@ -31,7 +31,7 @@ type Files struct {
 	Enabled bool
 	// Check validates an object of a resource of admissionregistration.k8s.io as the API does.
 	// obj is complete; model is what its model says of it.
-	Check func(resource string, obj tree.Object, model field.ErrorList) field.ErrorList
+	Check func(resource string, obj tree.Object) field.ErrorList
 	// Run runs what follows the files until its context ends. It does not wait.
 	Run func(func(ctx context.Context))
 	// Server names this server in metrics.
@@ -105,11 +105,7 @@ func complete[T any](f *Files, known *upstream.Kinds, resource string, gvk schem
 	if _, err := known.Fit(t); err != nil {
 		return fmt.Errorf("%s %q: %w", gvk.Kind, name, err)
 	}
-	model, err := known.ModelOf(gvk)
-	if err != nil {
-		return err
-	}
-	if errs := f.Check(resource, t, model.Validate(t)); len(errs) > 0 {
+	if errs := f.Check(resource, t); len(errs) > 0 {
 		return fmt.Errorf("%s %q: %w", gvk.Kind, name, errs.ToAggregate())
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(t, obj)

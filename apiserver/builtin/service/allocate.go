@@ -170,6 +170,9 @@ func addresses(s, old *corev1.ServiceSpec, pool Pool) (field.ErrorList, error) {
 		// validation says so.
 		return nil, nil
 	}
+	if old != nil && hasAddress(old) && len(s.ClusterIPs) > 0 && len(old.ClusterIPs) > 0 && s.ClusterIPs[0] != old.ClusterIPs[0] {
+		return nil, nil // nor to another one
+	}
 	for i, family := range s.IPFamilies {
 		want := ""
 		if i < len(s.ClusterIPs) {

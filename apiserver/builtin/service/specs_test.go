@@ -106,11 +106,7 @@ func runSpec(t *testing.T, body string) {
 		}
 	}
 	Normalize(s, old)
-	errs := Validate(s, old)
-	var err error
-	if len(errs) == 0 {
-		errs, err = Allocate(s, old, pool)
-	}
+	errs, err := Allocate(s, old, pool)
 	var got []string
 	for _, e := range errs {
 		got = append(got, e.Error())

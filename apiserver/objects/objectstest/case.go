@@ -65,7 +65,7 @@ type Case struct {
 func NewCase(t testing.TB, o Options) *Case {
 	t.Helper()
 	c := &Case{
-		Store: NewStore(t, o), t: t, expected: true, vars: map[string]string{"large": strings.Repeat("x", large)},
+		Store: NewStore(t, o), t: t, expected: true, vars: map[string]string{"large": strings.Repeat("x", large), "many": manyFields()},
 		user: &auth.User{Name: "admin", Groups: []string{auth.Masters, auth.Authenticated}},
 	}
 	c.Play(`create namespaces / {"metadata":{"name":"default"}}`)
@@ -247,4 +247,13 @@ func managedFields(obj tree.Object) (lines []string, err error) {
 		lines = append(lines, fmt.Sprintf("%s %s %s%s: %s", e.Manager, e.Operation, e.APIVersion, sub, strings.Join(paths, " ")))
 	}
 	return lines, nil
+}
+
+// manyFields are so many that an object which also says who owns each of them is too large.
+func manyFields() string {
+	var b strings.Builder
+	for i := range large / 100 {
+		fmt.Fprintf(&b, `"%050d":"",`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
 }

@@ -1,0 +1,181 @@
+package builtin
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/tree"
+)
+
+// Fields whose feature gates are closed here, as they are in kube-apiserver by default: what a
+// client sends is dropped, unless the object has some of it already.
+
+// dropPath is a dotted path, in parts; "[]" is each element of a list or value of a map.
+type dropPath []string
+
+func dropPaths(paths ...string) []dropPath {
+	out := make([]dropPath, len(paths))
+	for i, p := range paths {
+		out[i] = strings.Split(strings.ReplaceAll(p, "[]", ".[]"), ".")
+	}
+	return out
+}
+
+// dropping is a Prepare that takes fields out.
+func dropping(paths ...string) func(obj, old tree.Object) {
+	all := dropPaths(paths...)
+	return func(obj, old tree.Object) {
+		for _, p := range all {
+			if p.in(obj) && !p.in(old) {
+				p.drop(obj)
+			}
+		}
+	}
+}
+
+// in reports whether there is anything at the path.
+func (p dropPath) in(v any) bool {
+	if len(p) == 0 {
+		return v != nil
+	}
+	switch x := v.(type) {
+	case tree.Object:
+		if p[0] != "[]" {
+			return p[1:].in(x[p[0]])
+		}
+		for _, item := range x {
+			if p[1:].in(item) {
+				return true
+			}
+		}
+	case []any:
+		return p[0] == "[]" && slices.ContainsFunc(x, p[1:].in)
+	}
+	return false
+}
+
+// drop takes what is at the path out of v, which is the caller's own; what is below it is
+// replaced.
+func (p dropPath) drop(v any) {
+	switch x := v.(type) {
+	case tree.Object:
+		names := []string{p[0]}
+		if p[0] == "[]" {
+			names = names[:0]
+			for name := range x {
+				names = append(names, name)
+			}
+		}
+		for _, name := range names {
+			if len(p) == 1 {
+				delete(x, name)
+			} else if p[1:].in(x[name]) {
+				x[name] = own(x[name])
+				p[1:].drop(x[name])
+			}
+		}
+	case []any:
+		for i, item := range x {
+			if p[1:].in(item) {
+				x[i] = own(item)
+				p[1:].drop(x[i])
+			}
+		}
+	}
+}
+
+// own is a copy of the first level of an object or a list.
+func own(v any) any {
+	if l, ok := v.([]any); ok {
+		return slices.Clone(l)
+	}
+	return tree.Clone(v)
+}
+
+// below puts a path in front of others.
+func below(prefix string, paths []string) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = prefix + "." + p
+	}
+	return out
+}
+
+// closedInPods are below the specs of Pods and of their templates. Gates: GenericWorkload,
+// ContainerStopSignals, ClusterTrustBundleProjection, PodCertificateRequest.
+var closedInPods = []string{
+	"schedulingGroup",
+	"containers[].lifecycle.stopSignal", "initContainers[].lifecycle.stopSignal", "ephemeralContainers[].lifecycle.stopSignal",
+	"volumes[].projected.sources[].clusterTrustBundle", "volumes[].projected.sources[].podCertificate",
+}
+
+// dropFromPods takes closedInPods out of the Pod's spec at a path, and lifecycles that had
+// nothing else.
+func dropFromPods(spec string) func(obj, old tree.Object) {
+	drop := dropping(below(spec, closedInPods)...)
+	var lifecycles []dropPath
+	for _, kind := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
+		lifecycles = append(lifecycles, dropPaths(spec+"."+kind+"[].lifecycle")...)
+	}
+	signals := dropPaths(below(spec, closedInPods[1:4])...)
+	return func(obj, old tree.Object) {
+		var emptied []dropPath
+		for i, p := range signals {
+			if p.in(obj) && !p.in(old) {
+				emptied = append(emptied, lifecycles[i])
+			}
+		}
+		drop(obj, old)
+		for _, p := range emptied {
+			p.dropEmpty(obj)
+		}
+	}
+}
+
+// dropEmpty takes out what is at the path and has no fields. v is the caller's own.
+func (p dropPath) dropEmpty(v any) {
+	switch x := v.(type) {
+	case tree.Object:
+		child, ok := x[p[0]]
+		switch {
+		case !ok:
+		case len(p) > 1:
+			x[p[0]] = own(child)
+			p[1:].dropEmpty(x[p[0]])
+		case len(tree.As(child)) == 0:
+			delete(x, p[0])
+		}
+	case []any:
+		for i := range x {
+			x[i] = own(x[i])
+			p[1:].dropEmpty(x[i])
+		}
+	}
+}
+
+// inOrder runs several Prepare functions.
+func inOrder(each ...func(obj, old tree.Object)) func(obj, old tree.Object) {
+	return func(obj, old tree.Object) {
+		for _, f := range each {
+			f(obj, old)
+		}
+	}
+}
+
+// The gates CoordinatedLeaderElection, MaxUnavailableStatefulSet, DRANodeAllocatableResources,
+// DRAListTypeAttributes and VolumeLimitScaling; the configuration of kubelets has gone with its
+// gate.
+var (
+	prepareLease         = dropping("spec.strategy", "spec.preferredHolder")
+	prepareTemplate      = dropFromPods("spec.template.spec")
+	prepareStatefulSet   = inOrder(prepareTemplate, dropping("spec.updateStrategy.rollingUpdate.maxUnavailable"))
+	prepareCronJob       = dropFromPods("spec.jobTemplate.spec.template.spec")
+	preparePodTemplate   = dropFromPods("template.spec")
+	prepareNode          = dropping("spec.configSource", "status.config")
+	dropFromPod          = inOrder(dropFromPods("spec"), dropping("status.nodeAllocatableResourceClaimStatuses"))
+	prepareResourceSlice = dropping(
+		"spec.devices[].nodeAllocatableResourceMappings", "spec.devices[].attributes[].bools", "spec.devices[].attributes[].ints",
+		"spec.devices[].attributes[].strings", "spec.devices[].attributes[].versions",
+	)
+	prepareDriver = dropping("spec.preventPodSchedulingIfMissing")
+)
