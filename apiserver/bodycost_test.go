@@ -148,6 +148,18 @@ var costlyBodies = []costly{
 	{"probes", "POST", podsPath, asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"containers":[`, `{"livenessProbe":{"httpGet":{}}},`, `]}}`, nil},
 	{"arguments", "POST", podsPath, asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"a","image":"x","args":[`, `"",`, `]}]}}`, nil},
 	{"ports of a Service", "POST", "/api/v1/namespaces/default/services", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"ports":[`, `{},`, `]}}`, nil},
+	{"webhooks", "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"webhooks":[`, `{},`, `]}`, nil},
+	{"limits of a range", "POST", "/api/v1/namespaces/default/limitranges", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"limits":[`, `{},`, `]}}`, nil},
+	{"metrics of an autoscaler", "POST", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"metrics":[`, `{},`, `]}}`, nil},
+	{"subsets of Endpoints", "POST", "/api/v1/namespaces/default/endpoints", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"subsets":[`, `{},`, `]}`, nil},
+	{"rules of an Ingress", "POST", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"rules":[`, `{},`, `]}}`, nil},
+	{"rules of a network policy", "POST", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"ingress":[`, `{},`, `]}}`, nil},
+	{"rules of a role", "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"rules":[`, `{},`, `]}`, nil},
+	{"rules of a flow schema", "POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"rules":[`, `{},`, `]}}`, nil},
+	{"endpoints of a slice", "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"endpoints":[`, `{},`, `]}`, nil},
+	{"devices of a slice", "POST", "/apis/resource.k8s.io/v1/resourceslices", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"devices":[`, `{},`, `]}}`, nil},
+	{"variables of a container", "POST", "/api/v1/namespaces/default/pods", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"a","image":"x","env":[`, `{},`, `]}]}}`, nil},
+	{"projected sources", "POST", "/api/v1/namespaces/default/pods", asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"a","image":"x"}],"volumes":[{"name":"v","projected":{"sources":[`, `{},`, `]}}]}}`, nil},
 	{"properties of a definition", "POST", definitions, asJSON, codec.Whole, `{"metadata":{"name":"as.b.c"},"spec":{"group":"b.c","scope":"Cluster","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{`, `"%s":{},`, `}}}}]}}`, nil},
 	{"data", "POST", maps, asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"data":{`, `"%s":"",`, `}}`, nil},
 	{"one long string of escapes", "POST", maps, asJSON, codec.Whole, `{"metadata":{"name":"NAME"},"data":{"a":"`, `\u0001`, `"}}`, nil},
@@ -338,7 +350,11 @@ func TestBodiesCost(t *testing.T) {
 			}
 			if s.method == http.MethodPatch && s.way == codec.Merged {
 				kind := strings.TrimSuffix(s.path, "/"+name)
-				if w, answer := e.do(http.MethodPost, kind, nil, fmt.Sprintf(`{"metadata":{"name":%q}}`, name)); w.StatusCode != http.StatusCreated {
+				object := fmt.Sprintf(`{"metadata":{"name":%q}}`, name)
+				if res == custom {
+					object = fmt.Sprintf(`{"apiVersion":"x.example/v1","kind":"Widget","metadata":{"name":%q}}`, name)
+				}
+				if w, answer := e.do(http.MethodPost, kind, nil, object); w.StatusCode != http.StatusCreated {
 					t.Fatalf("%d %s", w.StatusCode, answer)
 				}
 			}

@@ -36,6 +36,10 @@ func (c *call) route() error {
 	if c.Subresource == nil && needKubelet[c.Resource.CodeName()+"/"+c.Info.Subresource] {
 		return c.connect(c.Info.Subresource)
 	}
+	if c.strangeScope() {
+		status.PlainNotFound(c, c.r)
+		return nil
+	}
 	if !c.scopeMatches() {
 		return status.NoSuchResource()
 	}
@@ -58,6 +62,19 @@ func (c *call) route() error {
 		return c.subresource()
 	}
 	return c.verb()
+}
+
+// strangeScope reports whether the path is one at which upstream looks for no custom resource: in a
+// namespace if those have none, and elsewhere, but to list them.
+func (c *call) strangeScope() bool {
+	i := &c.Info
+	switch {
+	case !c.Resource.Custom:
+		return false
+	case c.Resource.Namespaced:
+		return i.Namespace == "" && i.Verb != "list" && i.Verb != "watch"
+	}
+	return i.Namespace != ""
 }
 
 // scopeMatches reports whether the path's scope is the resource's.

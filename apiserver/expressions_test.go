@@ -39,6 +39,13 @@ func TestExpressionsAreBounded(t *testing.T) {
 		return `{"metadata":{"name":"xs.e.com"},"spec":{"group":"e.com","scope":"Namespaced","names":{"plural":"xs","kind":"X"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(n, `{"rule":"self.a >= N"}`) + `}}}}}]}}`
 	}
 	const definitions = "../../apiextensions.k8s.io/v1/customresourcedefinitions"
+	const claims = "../../resource.k8s.io/v1/namespaces/default/resourceclaims"
+	claim := func(requests, ways, selectors int) string {
+		selector := strings.ReplaceAll(list(selectors, `{"cel":{"expression":"true"}}`), "N", "0")
+		way := list(ways, `{"name":"wN",CLASS,"selectors":SELECTORS}`)
+		request := list(requests, `{"name":"rN","firstAvailable":WAYS}`)
+		return `{"metadata":{"name":"claim"},"spec":{"devices":{"requests":` + strings.NewReplacer("SELECTORS", selector, "CLASS", `"deviceClassName":"c"`).Replace(strings.ReplaceAll(request, "WAYS", way)) + `}}}`
+	}
 	for _, x := range []struct {
 		name, path, body string
 		code             int
@@ -50,6 +57,10 @@ func TestExpressionsAreBounded(t *testing.T) {
 		{"mutations", "mutatingadmissionpolicies", strings.Replace(validating("d", `"reinvocationPolicy":"Never","mutations":`+list(1001, `{"patchType":"JSONPatch","jsonPatch":{"expression":"[]"}}`)), "ValidatingA", "MutatingA", 1), 422, "spec: Forbidden: has 1001 expressions"},
 		{"conditions of webhooks", "validatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
 		{"conditions of mutating webhooks", "mutatingwebhookconfigurations", webhooks(21), 422, "webhooks: Forbidden: has 1050 expressions"},
+		{"selectors of a claim", claims, claim(32, 8, 4), 422, "spec: Forbidden: has 1024 expressions"},
+		{"selectors of a template", strings.Replace(claims, "claims", "claimtemplates", 1), strings.Replace(claim(32, 8, 4), `"spec":{`, `"spec":{"spec":{`, 1) + "}", 422, "spec: Forbidden: has 1024 expressions"},
+		{"fewer selectors", claims, claim(2, 8, 4), 201, ""},
+		{"a wrong selector", claims, strings.Replace(claim(1, 1, 1), "true", "1 +", 1), 422, "Syntax error"},
 		{"rules of a definition", definitions, definition(2001), 422, "spec.versions: Forbidden: have 2001 rules"},
 		{"rules of a property that is called like them", definitions, definitionOf(`{"x-kubernetes-validations":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(2001, `{"rule":"self.a >= N"}`) + `}}`), 422, "spec.versions: Forbidden: have 2001 rules"},
 		{"rules with messages", definitions, definitionOf(`{"spec":{"type":"object","properties":{"a":{"type":"integer"}},"x-kubernetes-validations":` + list(1001, `{"rule":"self.a >= N","messageExpression":"'N'"}`) + `}}`), 422, "spec.versions: Forbidden: have 2002 rules"},
@@ -62,7 +73,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 		})
 	}
 	stored := validating("old", `"validations":`+list(600, validation))
-	if _, err := e.mem.Propose(t.Context(), &proto.Write{Table: "validatingadmissionpolicies.admissionregistration.k8s.io", Key: "old", Op: proto.Op_OP_PUT, Uid: "u", Value: []byte(strings.Replace(stored, `"name":"old"`, `"name":"old","uid":"u"`, 1))}); err != nil {
+	before, after, _ := strings.Cut(strings.Replace(stored, `"name":"old"`, `"name":"old","uid":"u","resourceVersion":"*"`, 1), "*")
+	if _, err := e.mem.Propose(t.Context(), &proto.Write{Table: "validatingadmissionpolicies.admissionregistration.k8s.io", Key: "old", Op: proto.Op_OP_PUT, Uid: "u", Value: []byte(before + after), RevisionOffset: uint32(len(before))}); err != nil {
 		t.Fatal(err)
 	}
 	merge := http.Header{"Content-Type": {"application/merge-patch+json"}}

@@ -150,9 +150,10 @@ func TestFlowControlObjects(t *testing.T) {
 	await(t, "a spec that is kept", precedence("probes", 2))
 	// Left alone: its annotation says so.
 	patch("global-default", `{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"matchingPrecedence":9800}}`)
-	// Kept whatever it says: it is mandatory.
-	patch("catch-all", `{"metadata":{"annotations":{"apf.kubernetes.io/autoupdate-spec":"false"}},"spec":{"matchingPrecedence":9999}}`)
-	await(t, "a mandatory spec", precedence("catch-all", 10000))
+	// Nobody changes what is mandatory.
+	if w, answer := e.do(http.MethodPatch, flows+"flowschemas/catch-all", merge, `{"spec":{"matchingPrecedence":9999}}`); w.StatusCode != 422 || !strings.Contains(answer, "must equal the fixed value") {
+		t.Errorf("%d %s", w.StatusCode, answer)
+	}
 	if wrong := precedence("global-default", 9800)(); wrong != "" {
 		t.Error(wrong)
 	}

@@ -143,8 +143,10 @@ func TestAnnouncedBytesTakeNoRoom(t *testing.T) {
 // right for them takes no more of it than there is for slow bodies.
 func TestSlowBodiesLeaveRoom(t *testing.T) {
 	t.Parallel()
-	const roomOfAll, length, many = 16 << 20, 64 << 10, 400
-	e := newFairEnv(t, 1000, func(c *apiserver.Config) { c.Limits.WriteBytes, c.Limits.BodyPause = roomOfAll, time.Minute })
+	// As with the defaults, those that have seats and those that are known to be slow do not fill
+	// the room together: 100 of 64 KiB, and half of it.
+	const roomOfAll, length, many, seats = 16 << 20, 64 << 10, 400, 100
+	e := newFairEnv(t, seats, func(c *apiserver.Config) { c.Limits.WriteBytes, c.Limits.BodyPause = roomOfAll, time.Minute })
 	for range many {
 		conn, _ := e.raw(t, fmt.Sprintf("POST %s HTTP/1.1\nTest-User: mallory\nContent-Type: application/json\nContent-Length: %d", maps, length))
 		if _, err := conn.Write([]byte("{")); err != nil {

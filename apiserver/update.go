@@ -34,7 +34,11 @@ func (c *call) modify(on objects.Target) error {
 		return err
 	}
 	if kind := on.Kind(&c.Op); kind != c.Resource {
-		return codec.Respond(c, c.r, f).Tree(http.StatusOK, kind, on.Shown(&c.Op, w.Object))
+		shown := on.Shown(&c.Op, w.Object)
+		if w.Version != nil { // the object was decided when it had none yet
+			tree.As(shown["metadata"])["resourceVersion"] = w.Version.Revision.String()
+		}
+		return codec.Respond(c, c.r, f).Tree(http.StatusOK, kind, shown)
 	}
 	return c.answer(f, codeOf(w.Created), w)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -43,7 +44,7 @@ type watchStream struct {
 // the client goes, time is up, the server ends or the floor overtakes it.
 func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 	w.after = plan.StartAfter
-	if w.after == 0 {
+	if w.after == 0 || planted.On(planted.FutureEvents) && w.after > at {
 		w.after = at
 	}
 	if plan.InitialEvents {
@@ -222,6 +223,9 @@ func (w *watchStream) advance(bookmark bool) bool {
 				}
 				return false
 			}
+		}
+		if planted.On(planted.FutureBookmark) {
+			progress = min(progress, w.s.cfg.Store.State().Applied())
 		}
 		w.after = progress
 		last := n < len(batch)

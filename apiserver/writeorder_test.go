@@ -192,9 +192,11 @@ func sent(t *testing.T, e *env, w *written, path string) string {
 	_ = json.Unmarshal(answer.Body.Bytes(), &status) // not all answers are JSON
 	text := fmt.Sprintf("%d %s %s", answer.Code, status.Kind, strings.Join(answer.Header()["Warning"], " "))
 	if status.Kind == "Status" {
-		message, _, long := strings.Cut(status.Message, `"{`) // a body that is quoted
-		if long {
-			message += `"{`
+		message := status.Message
+		for _, quoted := range [...]string{`"{`, `"map[`} { // a body
+			if before, _, long := strings.Cut(message, quoted); long {
+				message = before + quoted
+			}
 		}
 		text = fmt.Sprintf("%d %.300s", answer.Code, message)
 	}

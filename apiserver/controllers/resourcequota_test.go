@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/quorate/quorate/proto"
@@ -49,16 +50,17 @@ func TestQuotaStatus(t *testing.T) {
 func TestUncountedObjects(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{SystemNamespacesController, ResourceQuotaController}})
 	for key, value := range map[string]string{
-		"resourcequotas default/old": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"old","namespace":"default"},"spec":{"hard":{"pods":"5"}},"status":{"hard":{"pods":"5"},"used":{"pods":"0"}}}`,
-		"pods default/old":           `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"old","namespace":"default"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
-		"pods default/overdue": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"overdue","namespace":"default","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":1},` +
+		"resourcequotas default/old": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"old","namespace":"default","uid":"u","resourceVersion":"*"},"spec":{"hard":{"pods":"5"}},"status":{"hard":{"pods":"5"},"used":{"pods":"0"}}}`,
+		"pods default/old":           `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"old","namespace":"default","uid":"u","resourceVersion":"*"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
+		"pods default/overdue": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"overdue","namespace":"default","uid":"u","resourceVersion":"*","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":1},` +
 			`"spec":{"containers":[{"name":"c","image":"i"}]}}`,
 	} {
 		var table, name string
 		if _, err := fmt.Sscan(key, &table, &name); err != nil {
 			t.Fatal(err)
 		}
-		e.write(&proto.Write{Table: table, Key: name, Op: proto.Op_OP_PUT, Value: []byte(value)})
+		before, after, _ := strings.Cut(value, "*")
+		e.write(&proto.Write{Table: table, Key: name, Op: proto.Op_OP_PUT, Value: []byte(before + after), RevisionOffset: uint32(len(before))})
 	}
 	e.run()
 	e.await("what was there", e.used("old", "pods=1 of 1"))

@@ -7,13 +7,19 @@ import (
 )
 
 // ensureRoles makes the roles and bindings that every cluster has, once in a term.
-func (l *Loops) ensureRoles(ctx context.Context, r *reports) error {
+func (l *Loops) ensureRoles(ctx context.Context, _ *reports) error {
+	return l.EnsureRoles(ctx)
+}
+
+// EnsureRoles makes what is missing of the roles and bindings that every cluster has. It may be
+// called at any node, once it has caught up with the leader.
+func (l *Loops) EnsureRoles(ctx context.Context) error {
 	policy, err := rbac.Bootstrap()
 	if err != nil { // no other try would read them
-		r.log.Error("the first roles cannot be read", "err", err)
+		l.cfg.Log.Error("the first roles cannot be read", "err", err)
 		return nil
 	}
-	return rbac.Ensure(ctx, l.client(), policy, r.log)
+	return rbac.Ensure(ctx, l.client(), policy, l.cfg.Log)
 }
 
 // aggregateRoles writes the rules of ClusterRoles that collect those of others, until ctx

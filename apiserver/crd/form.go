@@ -26,25 +26,35 @@ type form struct{ *compilation }
 
 // Fit prunes what the schema does not know, and reads the metadata, its own and
 // that of embedded objects, as the Go type would.
-func (f form) Fit(obj map[string]any) ([]string, error) { return f.coerce(obj, false) }
+func (f form) Fit(obj map[string]any) ([]string, error) { return f.coerce(obj, coercion{}) }
+
+// FitMerged is Fit that leaves the nulls.
+func (f form) FitMerged(obj map[string]any) ([]string, error) {
+	return f.coerce(obj, coercion{nulls: true})
+}
 
 // Default fills in the schema's defaults. Errors: ErrDefaults.
 func (f form) Default(obj map[string]any) error { return complete(obj, f.structural) }
 
-// coerce is what upstream does to each object that it decodes. lenient drops what
-// metadata cannot be, as for objects that are stored.
-func (c *compilation) coerce(obj map[string]any, lenient bool) (unknown []string, err error) {
+// coercion is how an object is read: lenient drops what metadata cannot be, as for objects that
+// are stored, and nulls leaves fields that are null and cannot be.
+type coercion struct{ lenient, nulls bool }
+
+// coerce is what upstream does to each object that it decodes.
+func (c *compilation) coerce(obj map[string]any, how coercion) (unknown []string, err error) {
 	kind, apiVersion := obj["kind"], obj["apiVersion"]
 	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(obj, objectmeta.ObjectMetaOptions{
-		DropMalformedFields: lenient, ReturnUnknownFieldPaths: true,
+		DropMalformedFields: how.lenient, ReturnUnknownFieldPaths: true,
 	})
 	if err != nil {
 		return nil, err
 	}
 	unknown = append(unknown, pruning.PruneWithOptions(obj, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
-	defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.structural)
+	if !how.nulls {
+		defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.structural)
+	}
 	refused, paths := objectmeta.CoerceWithOptions(nil, obj, c.structural, false, objectmeta.CoerceOptions{
-		DropInvalidFields: lenient, ReturnUnknownFieldPaths: true,
+		DropInvalidFields: how.lenient, ReturnUnknownFieldPaths: true,
 	})
 	if refused != nil {
 		return nil, refused
@@ -112,7 +122,7 @@ func (v *Version) pruned(obj map[string]any) (*compilation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.coerce(obj, true); err != nil {
+	if _, err := c.coerce(obj, coercion{lenient: true}); err != nil {
 		return nil, fmt.Errorf("stored object of %s: %w", v.resource.GVK(), err)
 	}
 	return c, nil

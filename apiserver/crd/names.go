@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"crypto/x509"
 	"fmt"
 	"reflect"
 	"time"
@@ -48,7 +49,7 @@ func AcceptNames(definitions []*Definition, now time.Time) []Decision {
 			conditions = append(conditions, namesAccepted(reason, err))
 			taken[d.Spec.Group] = taken[d.Spec.Group].with(&accepted)
 			if !d.Established() {
-				conditions = append(conditions, established(err))
+				conditions = append(conditions, d.established(err))
 			}
 		}
 		if c := approved(d); c != nil {
@@ -131,13 +132,18 @@ func namesAccepted(reason string, err error) apiextensions.CustomResourceDefinit
 	return c
 }
 
-func established(err error) apiextensions.CustomResourceDefinitionCondition {
+// established is the condition of a definition whose names are accepted, or err. One whose webhook
+// nobody could trust waits until that is mended; later writes of it are refused.
+func (d *Definition) established(err error) apiextensions.CustomResourceDefinitionCondition {
 	c := apiextensions.CustomResourceDefinitionCondition{
 		Type: apiextensions.Established, Status: apiextensions.ConditionTrue,
 		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.Status, c.Reason, c.Message = apiextensions.ConditionFalse, "NotAccepted", "not all names are accepted"
+	case d.webhook != nil && len(d.webhook.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(d.webhook.CABundle):
+		c.Status, c.Reason, c.Message = apiextensions.ConditionFalse, "InvalidCABundle", "The conversion webhook CABundle is invalid"
 	}
 	return c
 }

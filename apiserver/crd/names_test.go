@@ -49,6 +49,8 @@ func TestAcceptNames(t *testing.T) {
 			`as.x.org NamesAccepted=True/NoConflicts Established=True/`},
 		{"a community group says whether it is approved", map[string]string{"as.a.k8s.io": wanted("as.a.k8s.io", a, fresh)},
 			`as.a.k8s.io NamesAccepted=True/NoConflicts Established=True/InitialNamesAccepted KubernetesAPIApprovalPolicyConformant=False/MissingAnnotation`},
+		{"nobody could trust the webhook", map[string]string{"as.x.org": strings.Replace(wanted("as.x.org", a, fresh), `"scope":`, `"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://x.org","caBundle":"bm9uZQ=="}}},"scope":`, 1)},
+			`as.x.org NamesAccepted=True/NoConflicts Established=False/InvalidCABundle`},
 	} {
 		w := newWorld(t)
 		for name, value := range test.definitions {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"github.com/quorate/quorate/apiserver/kinds"
 	v2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,24 +35,28 @@ func versionDiscovery(gv groupVersion) v2.APIVersionDiscovery {
 		}
 		x := v2.APIResourceDiscovery{
 			Resource:         r.Plural,
-			ResponseKind:     &metav1.GroupVersionKind{Kind: r.Kind},
+			ResponseKind:     shownKind(r, metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}),
 			Scope:            scope,
 			SingularResource: r.Singular,
-			Verbs:            sorted(r.Verbs),
+			Verbs:            verbs(r),
 			ShortNames:       r.ShortNames,
 			Categories:       r.Categories,
 		}
 		for _, s := range subresources(r) {
-			kind := responseKind(r, s)
-			if kind.Group == r.Group && kind.Version == r.Version {
-				// As upstream: empty is that of the resource.
-				kind.Group, kind.Version = "", ""
-			}
 			x.Subresources = append(x.Subresources, v2.APISubresourceDiscovery{
-				Subresource: s.Name, ResponseKind: &kind, Verbs: sorted(s.Verbs),
+				Subresource: s.Name, ResponseKind: shownKind(r, responseKind(r, s)), Verbs: sorted(s.Verbs),
 			})
 		}
 		out.Resources = append(out.Resources, x)
 	}
 	return out
+}
+
+// shownKind is a kind as upstream shows it: without the group and version if they are the
+// resource's, but for custom ones.
+func shownKind(r *kinds.Resource, kind metav1.GroupVersionKind) *metav1.GroupVersionKind {
+	if !r.Custom && kind.Group == r.Group && kind.Version == r.Version {
+		kind.Group, kind.Version = "", ""
+	}
+	return &kind
 }

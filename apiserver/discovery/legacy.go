@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/kinds"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,7 @@ func resourceList(gv groupVersion, hashes bool) *metav1.APIResourceList {
 			SingularName: r.Singular,
 			Namespaced:   r.Namespaced,
 			Kind:         r.Kind,
-			Verbs:        sorted(r.Verbs),
+			Verbs:        verbs(r),
 			ShortNames:   r.ShortNames,
 			Categories:   r.Categories,
 		}
@@ -74,16 +75,14 @@ func resourceList(gv groupVersion, hashes bool) *metav1.APIResourceList {
 	return list
 }
 
-// subresources in alphabetical order.
+// subresources in alphabetical order; those of a custom resource in upstream's, status first.
 func subresources(r *kinds.Resource) []kinds.Subresource {
-	out := slices.Clone(r.Subresources)
-	slices.SortFunc(out, func(a, b kinds.Subresource) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
+	if r.Custom {
+		return r.Subresources
+	}
+	return slices.SortedFunc(slices.Values(r.Subresources), func(a, b kinds.Subresource) int {
+		return strings.Compare(a.Name, b.Name)
 	})
-	return out
 }
 
 // responseKind is the kind of a subresource's body: the resource's own unless the
@@ -98,6 +97,16 @@ func responseKind(r *kinds.Resource, s kinds.Subresource) metav1.GroupVersionKin
 		kind.Group, kind.Version = s.Group, s.Version
 	}
 	return kind
+}
+
+// customVerbs are in the order in which upstream lists those of every custom resource.
+var customVerbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+
+func verbs(r *kinds.Resource) metav1.Verbs {
+	if r.Custom {
+		return customVerbs
+	}
+	return sorted(r.Verbs)
 }
 
 func sorted(verbs []string) metav1.Verbs {

@@ -2,6 +2,7 @@ package fieldmanager
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,7 +53,9 @@ type Manager struct {
 	root        smdschema.TypeRef
 	apiVersion  string
 	subresource string
-	reset       map[string]bool
+	reset       map[string]bool // fields of the object
+	resetMeta   map[string]bool // fields of its metadata
+	slow        bool            // others are reset, too: it is always the library's
 	zero        map[string]any
 }
 
@@ -68,7 +71,7 @@ func New(cfg Config) (*Manager, error) {
 	if len(cfg.Reset) > 0 {
 		set := fieldpath.NewSet()
 		for _, name := range cfg.Reset {
-			set.Insert(fieldpath.MakePathOrDie(name))
+			set.Insert(pathOf(name))
 		}
 		for _, v := range cfg.Versions {
 			reset[fieldpath.APIVersion(v.GVK.GroupVersion().String())] = fieldpath.NewExcludeSetFilter(set)
@@ -89,13 +92,30 @@ func New(cfg Config) (*Manager, error) {
 	}
 	made := &Manager{
 		fields: m, empty: empty, of: of, schema: t[of].Schema, root: t[of].TypeRef,
-		apiVersion: of.GroupVersion().String(), subresource: cfg.Subresource, reset: map[string]bool{},
+		apiVersion: of.GroupVersion().String(), subresource: cfg.Subresource, reset: map[string]bool{}, resetMeta: map[string]bool{},
 	}
 	for _, name := range cfg.Reset {
-		made.reset[name] = true
+		first, rest, nested := strings.Cut(name, ".")
+		switch {
+		case !nested:
+			made.reset[first] = true
+		case first == "metadata" && !strings.Contains(rest, "."):
+			made.resetMeta[rest] = true
+		default:
+			made.slow = true
+		}
 	}
 	made.zero = made.Nothing()
 	return made, nil
+}
+
+// pathOf is a dotted path as the library has it.
+func pathOf(dotted string) fieldpath.Path {
+	var parts []any
+	for name := range strings.SplitSeq(dotted, ".") {
+		parts = append(parts, name)
+	}
+	return fieldpath.MakePathOrDie(parts...)
 }
 
 // Nothing is the live object where there is none.
@@ -108,7 +128,7 @@ func (m *Manager) Nothing() map[string]any {
 // there was none), obj the object after, complete with defaults. It returns obj with
 // new managedFields; obj's metadata is changed, live is not.
 func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]any, error) {
-	if m.quick(live, obj, manager) {
+	if !m.slow && m.quick(live, obj, manager) {
 		return obj, nil
 	}
 	out, err := m.fields.Update(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: obj}, manager)
@@ -123,8 +143,10 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 // configuration that is none. live and patch are not changed; the result shares
 // parts with live, and has its managedFields where nothing changes.
 func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) (map[string]any, error) {
-	if out, ok := m.quickApply(live, patch, manager, force); ok {
-		return out, nil
+	if !m.slow {
+		if out, ok := m.quickApply(live, patch, manager, force); ok {
+			return out, nil
+		}
 	}
 	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)
 	if err != nil {

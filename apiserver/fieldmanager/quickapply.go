@@ -55,7 +55,7 @@ func (m *Manager) mergeable(live, liveMeta, patch map[string]any) bool {
 		return false
 	}
 	for name, v := range meta {
-		if unmanaged[name] && !equal(v, liveMeta[name]) {
+		if unmanaged[name] && !equal(v, liveMeta[name]) || m.resetMeta[name] {
 			return false
 		}
 	}

@@ -63,7 +63,7 @@ func (m *Manager) ignored(at place, name string) bool {
 	case atRoot:
 		return name == "kind" || name == "apiVersion" || m.reset[name]
 	case inMetadata:
-		return unmanaged[name]
+		return unmanaged[name] || m.resetMeta[name]
 	}
 	return false
 }

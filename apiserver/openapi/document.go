@@ -144,8 +144,12 @@ func operationV3(o *operation) object {
 
 func contentV3(types []string, model string) object {
 	content := object{}
+	of := object{"$ref": refV3 + model}
+	if model == plainText {
+		of = object{"type": "string"}
+	}
 	for _, t := range types {
-		content[t] = object{"schema": object{"$ref": refV3 + model}}
+		content[t] = object{"schema": of}
 	}
 	return content
 }

@@ -115,6 +115,13 @@ func newDocuments(registry *kinds.Registry, version string, enums bool, old *doc
 			parts = append(parts, p)
 		}
 	}
+	for name, o := range others(builtin) {
+		if old != nil && old.groups[name] != nil {
+			d.groups[name] = old.groups[name]
+			continue
+		}
+		d.groups[name] = newDocument(func() ([]byte, error) { return otherDocument(builtin, &o, version, enums) }, handler3.ToV3ProtoBinary)
+	}
 	d.v2 = newDocument(func() ([]byte, error) { return wholeV2(parts, version, true) }, nil)
 	d.v2.protobuf.build = func() ([]byte, error) { return wholeProtobuf(parts, version) }
 	d.v2.name = func() (string, error) { return d.nameV2(names) }

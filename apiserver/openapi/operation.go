@@ -25,6 +25,9 @@ type operation struct {
 
 type response struct{ code, description, model string }
 
+// plainText stands for a model where an answer has none.
+const plainText = "string"
+
 const (
 	modelDeleteOptions = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 	modelStatus        = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"

@@ -1,8 +1,17 @@
 package openapi
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // param is one parameter of an operation.
 type param struct {
 	name, in, kind, description string
+}
+
+// documented is a parameter as upstream documents it, with the field of its options. Those
+// that upstream explains in a page each are in our words, because they stand in every
+// operation: continue, fieldValidation, limit, sendInitialEvents.
+func documented(fields map[string]string, name, kind string) param {
+	return param{name, "query", kind, fields[name]}
 }
 
 var (
@@ -10,35 +19,29 @@ var (
 	paramNamespace = param{"namespace", "path", "string", "object name and auth scope, such as for teams and projects"}
 	paramPretty    = param{"pretty", "query", "string", "If 'true', then the output is pretty printed."}
 
-	paramDryRun = param{"dryRun", "query", "string",
-		"When present, indicates that modifications should not be persisted. An invalid or unrecognized directive will result in an error response and no further processing of the request. Valid values are: - All: all stages will be processed"}
-	paramFieldManager = param{"fieldManager", "query", "string",
-		"A name associated with the actor that is making these changes: at most 128 printable characters. Required for apply requests."}
+	paramDryRun          = documented(metav1.UpdateOptions{}.SwaggerDoc(), "dryRun", "string")
+	paramFieldManager    = documented(metav1.UpdateOptions{}.SwaggerDoc(), "fieldManager", "string")
 	paramFieldValidation = param{"fieldValidation", "query", "string",
 		"What to do with unknown or duplicate fields in the body: Ignore drops them silently, Warn (the default) drops them and sends a warning for each, Strict refuses the request with a BadRequest error."}
-	paramForce = param{"force", "query", "boolean",
-		"Take over fields that other managers own. Must be unset for patches that are not apply patches."}
+	paramForce = documented(metav1.PatchOptions{}.SwaggerDoc(), "force", "boolean")
 
-	paramGracePeriod = param{"gracePeriodSeconds", "query", "integer",
-		"The duration in seconds before the object should be deleted; zero means at once. Default: that of the object."}
+	paramGracePeriod = documented(metav1.DeleteOptions{}.SwaggerDoc(), "gracePeriodSeconds", "integer")
 	paramIgnoreStore = param{"ignoreStoreReadErrorWithClusterBreakingPotential", "query", "boolean",
 		"Delete an object that cannot be read back from storage. An alpha feature, off here."}
-	paramOrphan = param{"orphanDependents", "query", "boolean",
-		"Deprecated: use propagationPolicy. Whether dependents are orphaned."}
-	paramPropagation = param{"propagationPolicy", "query", "string",
-		"Whether and how dependents are deleted: Orphan, Background or Foreground."}
+	paramOrphan      = documented(metav1.DeleteOptions{}.SwaggerDoc(), "orphanDependents", "boolean")
+	paramPropagation = documented(metav1.DeleteOptions{}.SwaggerDoc(), "propagationPolicy", "string")
 
-	paramBookmarks = param{"allowWatchBookmarks", "query", "boolean", "Ask for events of type BOOKMARK. Ignored if this is not a watch."}
+	paramBookmarks = documented(metav1.ListOptions{}.SwaggerDoc(), "allowWatchBookmarks", "boolean")
 	paramContinue  = param{"continue", "query", "string", "The token of an earlier, limited list, to go on where it ended."}
-	paramFields    = param{"fieldSelector", "query", "string", "Restrict the objects by their fields. Default: everything."}
-	paramLabels    = param{"labelSelector", "query", "string", "Restrict the objects by their labels. Default: everything."}
+	paramFields    = documented(metav1.ListOptions{}.SwaggerDoc(), "fieldSelector", "string")
+	paramLabels    = documented(metav1.ListOptions{}.SwaggerDoc(), "labelSelector", "string")
 	paramLimit     = param{"limit", "query", "integer", "The most items to return; more are announced by a continue token."}
-	paramVersion   = param{"resourceVersion", "query", "string", "A constraint on the resource versions that a request may be served from. Default: unset, the most recent state."}
-	paramMatch     = param{"resourceVersionMatch", "query", "string", "How resourceVersion is applied to lists: Exact or NotOlderThan."}
+	paramVersion   = documented(metav1.ListOptions{}.SwaggerDoc(), "resourceVersion", "string")
+	paramMatch     = documented(metav1.ListOptions{}.SwaggerDoc(), "resourceVersionMatch", "string")
 	paramInitial   = param{"sendInitialEvents", "query", "boolean", "Begin a watch with synthetic events for the present state, followed by a bookmark."}
 	paramShard     = param{"shardSelector", "query", "string", "Restrict the objects to a shard. An alpha feature, off here: the parameter is ignored."}
-	paramTimeout   = param{"timeoutSeconds", "query", "integer", "Timeout of the list or watch, whatever its activity."}
-	paramWatch     = param{"watch", "query", "boolean", "Watch for changes and return them as a stream of add, update and remove events."}
+	paramTimeout   = documented(metav1.ListOptions{}.SwaggerDoc(), "timeoutSeconds", "integer")
+	paramWatch     = documented(metav1.ListOptions{}.SwaggerDoc(), "watch", "boolean")
 )
 
 var (

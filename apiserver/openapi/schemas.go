@@ -67,8 +67,8 @@ func newSchemaSet(builtin, resources []*kinds.Resource, v2, enums bool) *schemaS
 		if d, ok := r.Origin.(definition); ok {
 			// The kinds of options and events are those of the built-in groups, so that
 			// their documents do not change with every definition.
-			s.own[r.Model] = func() (any, error) { return selectable(d, v2)(d.Schema(v2)) }
-			s.own[listModel(r)] = func() (any, error) { return selectable(d, v2)(d.ListSchema()) }
+			s.own[r.Model] = func() (any, error) { return selectable(d)(d.Schema(v2)) }
+			s.own[listModel(r)] = func() (any, error) { return selectable(d)(d.ListSchema()) }
 			continue
 		}
 		for _, sub := range r.Subresources {
@@ -83,6 +83,7 @@ func newSchemaSet(builtin, resources []*kinds.Resource, v2, enums bool) *schemaS
 		}
 	}
 	s.kind(modelResourceList, schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"})
+	s.otherKinds()
 	s.kind(modelStatus, schema.GroupVersionKind{Version: "v1", Kind: "Status"})
 	return s
 }
@@ -142,13 +143,13 @@ func (s *schemaSet) raw(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// selectable adds the fields that selectors may name to a schema of version 3.
-func selectable(d definition, v2 bool) func(*openapispec.Schema, error) (any, error) {
+// selectable adds the fields that selectors may name to a schema.
+func selectable(d definition) func(*openapispec.Schema, error) (any, error) {
 	return func(s *openapispec.Schema, err error) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fields := d.SelectableFields(); len(fields) > 0 && !v2 {
+		if fields := d.SelectableFields(); len(fields) > 0 {
 			s.AddExtension("x-kubernetes-selectable-fields", fields)
 		}
 		return s, nil

@@ -25,7 +25,11 @@ func TestUpstream(t *testing.T) {
 	var root struct{ Paths map[string]any }
 	read(t, h, "/openapi/v3", &root)
 	var models, operations []string
+	others := others(registry.All()) // test/golden compares these
 	for name := range root.Paths {
+		if _, other := others[name]; other {
+			continue
+		}
 		var d spec
 		read(t, h, "/openapi/v3/"+name, &d)
 		models = append(models, d.models()...)

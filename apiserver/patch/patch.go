@@ -239,6 +239,9 @@ func mergeObject(target, patch map[string]any) map[string]any {
 	return merged
 }
 
+// Merged is a patch of either merge as Go prints it, which upstream shows of strategic ones.
+func (p *Patch) Merged() string { return fmt.Sprintf("%v", p.merge) }
+
 func strategicError(err error) error {
 	switch {
 	case errors.Is(err, errDirective),

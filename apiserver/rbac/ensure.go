@@ -97,10 +97,11 @@ func inParallel(jobs []func() error) error {
 	return errors.Join(errs...)
 }
 
-// retried does a job again that somebody else's write came in between of.
+// retried does a job again that somebody else's write came in between of: each node that starts
+// makes what is missing.
 func retried(job func() error) (err error) {
 	for range 5 {
-		if err = job(); !apierrors.IsConflict(err) {
+		if err = job(); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}

@@ -28,13 +28,18 @@ func (z *Authorizer) RulesFor(u *auth.User, namespace string) ([]rbacv1.PolicyRu
 }
 
 // RulesOfRole returns the rules of the role that a binding in a namespace refers to
-// (of a ClusterRoleBinding, if that is empty). Errors: NotFound.
+// (of a ClusterRoleBinding, if that is empty). Errors: NotFound, in which the role is called
+// by the bindings' resource: so upstream's store does, which knows the request's alone, and
+// clients have come to expect it.
 func (z *Authorizer) RulesOfRole(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
-	k, resource := roleKey{name: ref.Name}, "clusterroles"
+	k, resource := roleKey{name: ref.Name}, "rolebindings"
+	if namespace == "" {
+		resource = "clusterrolebindings"
+	}
 	switch ref.Kind {
 	case "ClusterRole":
 	case "Role":
-		k.namespace, resource = namespace, "roles"
+		k.namespace = namespace
 	default:
 		return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
 	}

@@ -15,14 +15,15 @@ import (
 // /quorate/v1/snapshot and /debug/pprof/* do; or if the user is an administrator.
 //
 // Everything below the two trees is reserved but what is named here, so that a path
-// that is added is reserved too.
+// that is added is reserved too. Nothing is served at /quorate and /debug themselves: those
+// are paths of others, who ask about them in reviews.
 func reserved(path string) bool {
 	switch path {
 	case "/quorate/v1/status", "/quorate/v1/process":
 		return false
 	}
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return first == "quorate" || first == "debug"
+	first, _, below := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return below && (first == "quorate" || first == "debug")
 }
 
 // namesTree reports whether a pattern of nonResourceURLs counts for reserved paths.

@@ -31,6 +31,8 @@ func TestReservedPathsAreNotGivenAway(t *testing.T) {
 		{"get at *", "get at /quorate/*", true},
 		{"get at *; get * *", "get at /metrics /quorate/v1/snapshot", true},
 		{"get at *", "get at *", false},
+		{"get at *", "get at /debug", false},
+		{"get at /debug", "get at /debug/", true},
 		{"get at *", "get at /metrics /quorate/v1/status", false},
 		{"get at /quorate/v1/*", "get at /quorate/v1/snapshot", false},
 		{"get at /quorate/v1/snapshot", "get at /quorate/v1/snapshot", false},
@@ -41,6 +43,18 @@ func TestReservedPathsAreNotGivenAway(t *testing.T) {
 		v, err := covers(context.Background(), rules(row.own), rules(row.others))
 		if err != nil || (len(v.missing) > 0) != row.missing {
 			t.Errorf("%s gives %s: %v is missing, %v", row.own, row.others, fmt.Sprint(describeAll(v.missing)), err)
+		}
+	}
+}
+
+// TestReserved: what lies below the trees is reserved, not a path that others call as the tree.
+func TestReserved(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/debug": false, "/debug/": true, "/debug/pprof": true, "/debugger": false,
+		"/quorate": false, "/quorate/v1/snapshot": true, "/quorate/v1/status": false, "/metrics": false,
+	} {
+		if reserved(path) != want {
+			t.Errorf("%s is reserved: %v", path, !want)
 		}
 	}
 }

@@ -50,13 +50,13 @@ var queryNames = [...]string{
 	"resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector",
 	"sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness", "timeout",
 	"dryRun", "fieldManager", "fieldValidation", "force",
-	"gracePeriodSeconds", "orphanDependents", "propagationPolicy", "uid",
+	"gracePeriodSeconds", "orphanDependents", "propagationPolicy", "uid", "export",
 }
 
 // What the verbs understand, as upstream's types of options do. A parameter that
 // belongs to another verb is ignored, whatever its value.
 var (
-	getParameters    = parameters("resourceVersion", "maxStaleness", "timeout")
+	getParameters    = parameters("resourceVersion", "maxStaleness", "timeout", "export")
 	watchParameters  = parameters("resourceVersion", "resourceVersionMatch", "limit", "continue", "labelSelector", "fieldSelector", "sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "maxStaleness")
 	listParameters   = watchParameters | parameters("timeout")
 	modifyParameters = parameters("dryRun", "fieldManager", "fieldValidation", "timeout")
@@ -185,6 +185,10 @@ func (q *Options) set(name, value string) (err error) {
 		q.PropagationPolicy = &value
 	case "uid":
 		q.UID = value
+	case "export":
+		if *Truth(value) {
+			return status.BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+		}
 	}
 	return err
 }
