@@ -36,7 +36,7 @@ import (
 )
 
 func (n *Node) openMetrics(context.Context) (err error) {
-	if n.metrics, err = metrics.New(discovery.VersionInfo(n.cfg.Version), n.cfg.Version); err != nil {
+	if n.metrics, err = metrics.New(n.cfg.versionInfo(), n.cfg.Version); err != nil {
 		return err
 	}
 	if !n.cfg.WholeProcess {
@@ -60,7 +60,7 @@ func (n *Node) serveAPI(context.Context) error {
 	definitions := crd.New(n.store, n.kinds, n.log)
 	current := definitions.Current
 	n.health = health.New(n.healthChecks())
-	version := discovery.VersionInfo(n.cfg.Version)
+	version := n.cfg.versionInfo()
 	read := reads{n.reader, n.store, n.metrics}
 	accounts, err := n.newAccounts(read)
 	if err != nil {
@@ -70,9 +70,17 @@ func (n *Node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
+	tokens := []auth.TokenAuthenticator{accounts}
+	if n.cfg.TokenAuth != "" {
+		static, err := auth.ReadTokens(n.cfg.TokenAuth)
+		if err != nil {
+			return fmt.Errorf("token-auth-file: %w", err)
+		}
+		tokens = append([]auth.TokenAuthenticator{static}, tokens...) // as upstream: it knows at once whether a token is its own
+	}
 	authenticator := &auth.Authentication{
-		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.pki.APIRoots(), Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
-		Tokens:         []auth.TokenAuthenticator{accounts},
+		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.clientCAs.roots, Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
+		Tokens:         tokens,
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
 	}
@@ -84,7 +92,7 @@ func (n *Node) serveAPI(context.Context) error {
 		}
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
-	authorizer := auth.Observed(auth.Roles(n.roles, n.roles.Empty), n.metrics.Authorized)
+	authorizer := auth.Observed(n.authorizer(), n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
 	chain, err := plugins.New(plugins.Config{
@@ -146,13 +154,17 @@ func (n *Node) newLoops(definitions *crd.Registry) *controllers.Loops {
 	return controllers.NewLoops(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
-		ServiceBlocks: n.serviceBlocks, Roots: n.pki.APICAs(), Observer: n.metrics, Log: n.log,
+		ServiceBlocks: n.serviceBlocks, Roots: n.publishedRoots(), Observer: n.metrics, Log: n.log,
 	})
 }
 
 // newAccounts issues and recognizes the tokens of service accounts.
 func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
-	n.tokenKeys = &tokenKeys{store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
+	fixed, err := n.cfg.fixedTokenKeys()
+	if err != nil {
+		return nil, err
+	}
+	n.tokenKeys = &tokenKeys{fixed: fixed, store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
 	return token.New(token.Config{
 		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, KeyTables: tokenKeyTables[:], Uses: listener.NoteKey, Store: n.store,
 		Confirm: read.confirm,
@@ -200,13 +212,13 @@ func (n *Node) httpServer(h http.Handler) *http.Server {
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
-			GetCertificate: n.pki.ServingCertificate,
+			GetCertificate: n.serving.get,
 			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
 			ClientAuth:            tls.RequestClientCert,
-			ClientCAs:             n.pki.APIRoots(),
 			VerifyPeerCertificate: auth.BoundCertificates,
 			NextProtos:            []string{"h2", "http/1.1"},
 		},
 	}
+	n.clientCAs.serve(s.TLSConfig)
 	return s
 }

@@ -29,6 +29,12 @@ func (c *Config) Complete() error {
 	c.checkStore(bad)
 	c.checkLoad(bad)
 	c.checkResources(bad)
+	c.checkClientCA(bad)
+	c.checkServingCert(bad)
+	c.checkAuthorization(bad)
+	if _, err := c.fixedTokenKeys(); err != nil {
+		bad.errs = append(bad.errs, err)
+	}
 	if err := plugins.Check(c.AdmissionEnable, c.AdmissionDisable); err != nil {
 		bad.add("%w", err)
 	}

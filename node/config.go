@@ -53,6 +53,13 @@ type Config struct {
 	// TokenIssuer is the issuer of service account tokens, an https URL (service-account-issuer). The
 	// same on every node.
 	TokenIssuer string
+	// TokenSigningKey is a file with the private key that this node signs service account tokens with,
+	// instead of one of its own, and TokenKeys are files with the keys that all are verified with,
+	// in PEM: public keys, certificates or private keys, of RSA or ECDSA
+	// (service-account-signing-key-file, service-account-key-file). Either names the keys of the whole
+	// cluster: then there are no others, and both must be the same on every node.
+	TokenSigningKey string
+	TokenKeys       []string
 	// APIAudiences are the audiences of tokens for this API (api-audiences; default: the issuer).
 	APIAudiences []string
 	// TokenKeysURL is where others fetch the keys of service account tokens
@@ -113,6 +120,21 @@ type Config struct {
 	// (show-hidden-metrics-for-version).
 	ShowHidden string
 
+	// ClientCA is a file with the certificates of authorities, in PEM, beside the cluster's own: whose
+	// certificate one of them has signed is a user, its common name, of the groups that are its
+	// organizations (client-ca-file). It is read again when it changes.
+	ClientCA string
+	// ServingCert and ServingKey are files with the certificate that the API shows, with those that have
+	// signed it, and its key, in PEM (tls-cert-file, tls-private-key-file). They are read again when they
+	// change. Default: a certificate of the node's own, by the cluster's authority; who asks for the
+	// server of the name in the administrator's kubeconfig is shown that one in any case.
+	ServingCert, ServingKey string
+	// TokenAuth is a file with tokens and their users (token-auth-file): CSV of token, user, uid, and the
+	// groups in quotes. It is read once.
+	TokenAuth string
+	// Authorization are the authorizers that are asked in turn: RBAC, AlwaysAllow, AlwaysDeny
+	// (authorization-mode). Default: RBAC.
+	Authorization []string
 	// AnonymousAuth serves requests without a credential as system:anonymous, as far as roles let it
 	// (anonymous-auth).
 	AnonymousAuth bool
@@ -165,6 +187,8 @@ type Config struct {
 	// Version of the program, for /version, metrics and other nodes. Default: the version of this
 	// module in the build.
 	Version string
+	// GitVersion is what /version calls the version of Kubernetes. Default: KubernetesVersion of Version.
+	GitVersion string
 	// Log gets what operators read. Default: nothing is logged.
 	Log *slog.Logger
 	// LogBlocked says for how long nothing can be logged, 0 if it can; /livez and /readyz fail while it is

@@ -31,7 +31,7 @@ func (n *Node) healthChecks() health.Config {
 			{Name: "membership", Check: n.isMember},
 			health.Barrier("read-index", time.Second, n.readsIndex),
 			{Name: "poststarthook/start-system-namespaces", Check: n.hasNamespaces},
-			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles()},
+			{Name: "poststarthook/rbac/bootstrap-roles", Check: n.hasRoles},
 			{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", Check: n.hasPriorityClasses()},
 		},
 		Observe: n.metrics.HealthCheck,
@@ -87,20 +87,53 @@ func (n *Node) hasNamespaces(context.Context) error {
 	return errors.New("the system namespaces do not exist yet")
 }
 
-// hasRoles succeeds for good when it has once: a role that is taken away later does not make the
-// node unready.
-func (n *Node) hasRoles() func(context.Context) error {
-	var ensured atomic.Bool
-	return func(context.Context) error {
-		if ensured.Load() || n.roles.Ensured() {
-			ensured.Store(true)
-			return nil
+// hasRoles succeeds for good when ensureRoles has once: a role that is taken away later does not make
+// the node unready.
+func (n *Node) hasRoles(context.Context) error {
+	if n.rolesEnsured.Load() {
+		return nil
+	}
+	return errors.New("the bootstrap roles do not exist yet, or what is missing of them has not been made again")
+}
+
+// ensureRoles makes at each start of a node what is missing of the bootstrap roles, as upstream's
+// servers do: what was deleted is there again when the node is ready. The first time it is the
+// leader who makes them, and the others wait.
+func (n *Node) ensureRoles(ctx context.Context) error {
+	for delay := ensurePoll; ; {
+		if n.roles.Ensured() {
+			err := n.ensureRolesOnce(ctx)
+			switch {
+			case err == nil:
+				n.rolesEnsured.Store(true)
+				return nil
+			case ctx.Err() != nil:
+				return nil
+			}
+			delay = min(2*delay, time.Second)
+			n.log.Warn("cannot make the bootstrap roles that are missing, retrying", "err", err, "retry", delay)
 		}
-		return errors.New("the bootstrap roles do not exist yet")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
 	}
 }
 
-// hasPriorityClasses succeeds for good when it has once, as hasRoles does. Where the group is switched
+// ensurePoll is how often a node looks whether the leader has made the first roles.
+const ensurePoll = 10 * time.Millisecond
+
+func (n *Node) ensureRolesOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := n.readsIndex(ctx); err != nil { // what this node has may be old
+		return err
+	}
+	return n.loops.EnsureRoles(ctx)
+}
+
+// hasPriorityClasses succeeds for good when it has once, as that of roles does. Where the group is switched
 // off there is nothing to wait for.
 func (n *Node) hasPriorityClasses() func(context.Context) error {
 	gvr := schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/health"
+	"github.com/quorate/quorate/apiserver/objects"
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // TestBlockedLog: a node that cannot log is not alive, and says so without logging.
@@ -32,5 +35,38 @@ func TestBlockedLog(t *testing.T) {
 	blocked = 0
 	if code, body := livez(); code != 200 {
 		t.Fatalf("read again: %d %s", code, body)
+	}
+}
+
+// TestRolesAtTheStart: a default binding that was deleted is there again when the node is ready.
+func TestRolesAtTheStart(t *testing.T) {
+	c := alone(t)
+	ready := func() (*Node, objects.Client) {
+		n := open(t, c)
+		go func() {
+			if err := n.Run(context.Background()); err != nil { // Close ends it
+				t.Errorf("Run: %v", err)
+			}
+		}()
+		if err := n.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return n, objects.NewClient(n.api.Objects())
+	}
+	bindings := rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
+	const name = "system:public-info-viewer"
+	for round := range 3 {
+		n, client := ready()
+		var b rbacv1.ClusterRoleBinding
+		if err := client.Get(t.Context(), bindings, "", name, &b); err != nil || len(b.Subjects) == 0 {
+			t.Errorf("round %d: %v %v", round, b.Subjects, err)
+		} else if err := client.Delete(t.Context(), bindings, "", name, b.UID); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.APIListener, c.PeerListener = nil, nil
+		c.APIListen, c.PeerListen = strings.TrimPrefix(n.URL(), "https://"), n.cfg.PeerListen
 	}
 }

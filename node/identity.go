@@ -36,6 +36,9 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 			}
 		}
 	}
+	if n.cfg.ServingCert != "" {
+		hosts = append(hosts, ownServerName)
+	}
 	n.pki, err = pki.Open(pki.Options{
 		Dir: filepath.Join(n.cfg.DataDir, "pki"), Secrets: secrets, NodeID: n.identity.ID(), Name: n.identity.Name(),
 		Hosts: hosts, Logger: n.log, OnRenew: n.writeKubeconfig,
@@ -44,6 +47,12 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 		return err
 	}
 	n.writeKubeconfig()
+	if n.clientCAs, err = newClientCAs(n.pki.APIRoots(), n.cfg.ClientCA, n.log); err != nil {
+		return fmt.Errorf("client-ca-file: %w", err)
+	}
+	if n.serving, err = n.newServingCertificate(); err != nil {
+		return fmt.Errorf("tls-cert-file: %w", err)
+	}
 	return nil
 }
 
@@ -84,7 +93,7 @@ func (n *Node) kubeconfig() pki.Kubeconfig {
 	cert, key := n.pki.Admin()
 	return pki.Kubeconfig{
 		Endpoints: []pki.Endpoint{{Name: "quorate-" + n.cfg.Name, Server: n.URL()}},
-		CA:        n.pki.APICAs(), Cert: cert, Key: key,
+		CA:        n.pki.APICAs(), Cert: cert, Key: key, ServerName: n.serverName(),
 	}
 }
 

@@ -55,6 +55,8 @@ type Node struct {
 	lock        *os.File
 	identity    *membership.Identity
 	pki         *pki.Node
+	clientCAs   *clientCAs
+	serving     *servingCertificate
 	metrics     *metrics.Metrics
 	kinds       *kinds.Registry
 	features    *features.Gates
@@ -73,10 +75,12 @@ type Node struct {
 	loops       *controllers.Loops
 	tokenKeys   *tokenKeys
 	roles       *rbac.Authorizer
-	health      *health.Handler
-	suspensions *suspension.View
-	listener    *listener.Listener
-	http        *http.Server
+	// rolesEnsured says that none of the bootstrap roles was missing once since the start.
+	rolesEnsured atomic.Bool
+	health       *health.Handler
+	suspensions  *suspension.View
+	listener     *listener.Listener
+	http         *http.Server
 
 	serviceBlocks []netip.Prefix
 	servicePorts  service.PortRange
@@ -233,9 +237,16 @@ func (n *Node) serve(ctx context.Context) error {
 	})
 	run("membership", n.manager.Run)
 	run("certificates", func(ctx context.Context) error { n.pki.Run(ctx); return nil })
+	if n.cfg.ClientCA != "" {
+		run("client certificates", func(ctx context.Context) error { n.clientCAs.follow(ctx); return nil })
+	}
+	if n.cfg.ServingCert != "" {
+		run("serving certificate", func(ctx context.Context) error { n.serving.follow(ctx); return nil })
+	}
 	for _, follow := range n.followers {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
 	}
+	run("roles", n.ensureRoles)
 	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
 	if n.fairness != nil {
 		run("fairness", func(ctx context.Context) error { n.fairness.Run(ctx); return nil })

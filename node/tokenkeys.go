@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"log/slog"
 	"sync"
@@ -16,6 +17,7 @@ import (
 // package membership says. It is safe for concurrent use. A call costs some loads, unless one
 // of the tables has changed: then the first call reads them.
 type tokenKeys struct {
+	fixed  *token.Keys // by files; then there are no others
 	store  interface{ State() *mvcc.State }
 	own    *ecdsa.PrivateKey
 	shared *ecdsa.PrivateKey
@@ -68,6 +70,9 @@ func (k *tokenKeysAt) current(state *mvcc.State) bool {
 
 // Keys returns those in force now.
 func (s *tokenKeys) Keys() *token.Keys {
+	if s.fixed != nil {
+		return s.fixed
+	}
 	state := s.store.State()
 	if k := s.now.Load(); k.current(state) {
 		return k.keys
@@ -106,7 +111,7 @@ func (s *tokenKeys) renew() *token.Keys {
 // that all others verify with by now.
 func (s *tokenKeys) keysOf(in membership.TokenKeys) (*token.Keys, error) {
 	var verify []token.Key
-	var sign *ecdsa.PrivateKey
+	var sign crypto.Signer
 	if in.SignShared {
 		sign = s.shared
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 
 	"github.com/quorate/quorate/apiserver/discovery"
+	"k8s.io/apimachinery/pkg/version"
 )
 
 // modulePath is where this module is in the build of a program.
@@ -25,3 +26,12 @@ func moduleVersion() string {
 
 // KubernetesVersion is the version of Kubernetes that a node serves whose Config.Version is version.
 func KubernetesVersion(version string) string { return discovery.VersionInfo(version).GitVersion }
+
+// versionInfo is what the API says of its version.
+func (c *Config) versionInfo() version.Info {
+	info := discovery.VersionInfo(c.Version)
+	if c.GitVersion != "" {
+		info.GitVersion = c.GitVersion
+	}
+	return info
+}

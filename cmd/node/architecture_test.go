@@ -75,7 +75,7 @@ var rooms = map[string]room{
 	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "apiserver/"}, direct: map[string]string{
+	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/watch", "internal/loglimit", "internal/planted", "apiserver/"}, direct: map[string]string{
 		module + "/apiserver/controllers": "what the leader does with objects is a client of the server's, not a part of it",
 	}, reach: noRaft},
 	// What requests do with objects, and the node itself does without a request: a write that
@@ -95,8 +95,11 @@ var rooms = map[string]room{
 	"apiserver/builtin": {ours: []string{
 		"proto", "raftstore/mvcc", "apiserver/auth", "apiserver/auth/token", "apiserver/builtin/service", "apiserver/codec", "apiserver/crd",
 		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/status",
-		"apiserver/storage", "apiserver/tree",
+		"apiserver/storage", "apiserver/tree", "apiserver/validation",
 	}, direct: noHTTP, reach: noRaft},
+	// Upstream's functions on upstream's types: objects in, errors out. No other room knows
+	// k8s.io/kubernetes.
+	"apiserver/validation": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What objects use is a part of every write: trees in, entries out.
 	"apiserver/quota": {ours: []string{"proto", "raftstore/mvcc", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
@@ -223,7 +226,7 @@ var rooms = map[string]room{
 	"test/conformance": {},
 	"test/definitions": {},
 	"test/faults":      {},
-	"test/golden":      {},
+	"test/golden":      {ours: []string{"test/kubeapiserver"}},
 	"test/hostile":     {},
 	"test/quotas":      {},
 	"test/rules":       {},
@@ -232,10 +235,15 @@ var rooms = map[string]room{
 	"test/reads":       {},
 	"test/watches":     {},
 	"test/writes":      {},
+	// A peer to compare with.
+	"test/kubeapiserver":       {reach: noKubernetes},
+	"test/judges/differential": {},
 	// What happened in a run, and who judges it.
 	"test/history": {reach: noKubernetes},
 	"test/story":   {reach: noKubernetes},
-	"test/wire":    {ours: []string{"test/history"}, reach: noKubernetes},
+	// For judges in modules of their own.
+	"test/history/dense": {ours: []string{"test/history"}, reach: noKubernetes},
+	"test/wire":          {ours: []string{"test/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
 	"test/chaos":        {ours: []string{"membership/pki", "test/history", "test/wire", "test/check", "test/chaos/"}},
 	"test/chaos/clock":  {reach: noKubernetes},
@@ -276,12 +284,14 @@ var rooms = map[string]room{
 			"github.com/hashicorp/raft": "the wiring knows the store, not what is under it",
 		},
 	},
+	// Another program's flags to settings of a node.
+	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features"}},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
 	"quoratetest": {ours: []string{"node"}},
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/quorate/quorate/membership"
@@ -17,9 +18,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	c := newCommand()
+	if sub, ok := calledAs[filepath.Base(os.Args[0])]; ok {
+		c.SetArgs(append([]string{sub}, os.Args[1:]...))
+	}
 	// The first signal begins an orderly end; a second one ends the process.
 	context.AfterFunc(ctx, stop)
-	err := newCommand().ExecuteContext(ctx)
+	err := c.ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return

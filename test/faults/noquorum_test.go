@@ -151,7 +151,7 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 			return ""
 		})
 	}
-	says("waiting for n3: not ready: read-index; n1: no answer from ")
+	says("waiting for n3: not ready: read-index, poststarthook/rbac/bootstrap-roles; n1: no answer from ") // it asks for its roles with a quorum
 	if err := syscall.Kill(c.Node(t, "n1").PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
