@@ -26,7 +26,8 @@
 // Then come requests. One below a heading is recorded. One without a heading prepares what
 // others need, and must succeed. A body is YAML, sent as JSON, and ends at an empty line or
 // at the next line that begins with a mark of this list. Quote the words that YAML takes for
-// booleans, such as no, on and n.
+// booleans, such as no, on and n. If its Content-Type has a parameter, as application/json;
+// charset=utf-8 has, it is sent as it is written.
 //
 //	# a comment says why
 //	== NAME: TITLE             the heading: what the request shows

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-)
 
-// version is that of the kube-apiserver which tools/peers pins.
-const version = "1.36.3"
+	"github.com/quorate/quorate/test/kubeapiserver"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -78,15 +77,19 @@ func (s *story) record(ctx context.Context, programs string) (blocks []block, er
 		return nil, err
 	}
 	defer hooks.close()
-	k, err := startUpstream(ctx, programs, s, hooks.vars)
+	audit := &auditLog{}
+	k, err := kubeapiserver.Start(ctx, programs, "", func(dir string) ([]string, error) {
+		audit.path = auditPath(dir)
+		return s.serverFlags(dir, hooks.vars)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, k.stop()) }()
-	if blocks, err = s.play(ctx, &k.server, hooks); err != nil {
+	defer func() { err = errors.Join(err, k.Stop()) }()
+	if blocks, err = s.play(ctx, &server{url: k.URL, client: k.Client, audit: audit, upstream: true}, hooks); err != nil {
 		return nil, err
 	}
-	text, err := encode("The answers of kube-apiserver "+version+" to "+s.name+".txt: make golden writes them.", blocks)
+	text, err := encode("The answers of kube-apiserver "+kubeapiserver.Version+" to "+s.name+".txt: make golden writes them.", blocks)
 	if err != nil {
 		return nil, err
 	}

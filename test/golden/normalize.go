@@ -95,5 +95,5 @@ func managedLine(entry any) any {
 	if sub, ok := e["subresource"]; ok {
 		line += fmt.Sprintf(" %v", sub)
 	}
-	return line + " " + jsonOf(e["fieldsV1"])
+	return line + " " + normalText(jsonOf(e["fieldsV1"]))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/test/kubeapiserver"
 )
 
 // TestMistakes reads what is no story.
@@ -92,7 +94,7 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "k8s.io/kubernetes v" + version; !strings.Contains(string(mod), want) {
+	if want := "k8s.io/kubernetes v" + kubeapiserver.Version; !strings.Contains(string(mod), want) {
 		t.Errorf("tools/peers/go.mod does not have %q", want)
 	}
 }

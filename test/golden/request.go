@@ -88,7 +88,8 @@ func (q *request) send(ctx context.Context, s *server, fill func(string) (string
 		}
 	}
 	body := []byte(text)
-	if kind := header.Get("Content-Type"); strings.Contains(kind, "json") || strings.Contains(kind, "yaml") {
+	kind := header.Get("Content-Type")
+	if asWritten := strings.Contains(kind, ";"); !asWritten && (strings.Contains(kind, "json") || strings.Contains(kind, "yaml")) {
 		if body, err = yaml.YAMLToJSON(body); err != nil {
 			return nil, fmt.Errorf("the body: %w", err)
 		}

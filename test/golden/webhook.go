@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate/quorate/test/kubeapiserver"
 )
 
 // webhookSpec says how an admission webhook answers.
@@ -87,11 +89,11 @@ type call struct {
 
 // startWebhooks starts the server on a port of loopback. Its close ends it.
 func startWebhooks(specs map[string]webhookSpec) (*webhooks, error) {
-	ca, err := newAuthority()
+	ca, err := kubeapiserver.NewAuthority()
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := ca.serverCertificate()
+	certificate, err := ca.ServerCertificate()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func startWebhooks(specs map[string]webhookSpec) (*webhooks, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &webhooks{specs: specs, end: cancel, vars: map[string]string{
 		"webhook": "https://" + l.Addr().String(),
-		"ca":      base64.StdEncoding.EncodeToString(ca.pem()),
+		"ca":      base64.StdEncoding.EncodeToString(ca.PEM()),
 		"dead":    "https://127.0.0.1:1",
 	}}
 	w.http = http.Server{
