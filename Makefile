@@ -5,13 +5,15 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-# How the kubectl of a module file says which version it is.
+# How the kubectl of a module file says which version it is, and how what else is built from it does.
 kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(1)))
 kube_ldflags = -s -w -X k8s.io/component-base/version.gitVersion=$(1) \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 # Where `make run` keeps its playground.
 DATA ?= .cache/dev
+# Which servers those judge who judge servers.
+JUDGE_SERVERS ?= quorate upstream
 
 .PHONY: help
 help: ## Explain the targets
@@ -62,10 +64,13 @@ bin/helm-3: tools/helm/3.mod
 	cd tools/helm && go build -trimpath -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
 
 .PHONY: kwok
-kwok: bin/kwok ## Build KWOK, which plays kubelets, from its Go module into bin/
+kwok: bin/kwok bin/kwokctl ## Build KWOK, which plays kubelets, and its kwokctl from their Go module into bin/
 
 bin/kwok: tools/kwok/go.mod
 	cd tools/kwok && go build -trimpath -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
+
+bin/kwokctl: tools/kwok/go.mod
+	cd tools/kwok && go build -trimpath -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwokctl
 
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
@@ -84,6 +89,7 @@ check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, gen
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
 	go mod tidy -diff
 	cd test/storage && go mod tidy -diff
+	cd test/judges/etcd && go mod tidy -diff && go vet ./...
 	go vet ./...
 	cd test/clients && go mod tidy -diff && go vet ./...
 	cd test/ecosystem && go mod tidy -diff && go vet ./...
@@ -95,14 +101,15 @@ check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, gen
 .PHONY: test-deps
 test-deps:
 	@missing=; command -v systemd-analyze >/dev/null || missing=systemd; \
-	command -v npm >/dev/null || missing="$$missing npm"; \
+	for p in npm jq openssl curl; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	[ -d /usr/lib/python3/dist-packages/kubernetes ] || missing="$$missing python3-kubernetes"; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi
 
 # The tests of whole systems, a package for each subject. Those that measure times and
 # memory run one after the other, with nothing else beside them; of the others the longest
 # begin: the simulator has one processor for minutes. All run the one program that `build` has built.
-SUBJECTS := $(addprefix ./test/,sim kubectl reads access commands members writes conformance golden clientgo)
+SUBJECTS := $(addprefix ./test/,judges/differential sim kubectl reads access commands members writes conformance golden clientgo)
 MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 
 # The modules of their own do without the race detector: what they drive is tested
@@ -110,11 +117,15 @@ MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 .PHONY: test
 test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
 	go test -race -tags invariants -timeout 20m $$(go list ./... | grep -vFx "$$(go list $(SUBJECTS) $(MEASURED))")
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m $(SUBJECTS)
+	rm -rf $(KEPT)
+	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_HISTORIES=$(KEPT) go test -race -tags invariants -timeout 20m $(SUBJECTS)
+	$(call judge_storage,$(KEPT))
+	$(call judge_etcd,$(KEPT))
 	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m -p 1 $(MEASURED)
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
 	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
+	bash test/judges/testcmd/run.sh --fast
 
 # How many seeds of virtual time, and where reports go. As root: the real processes
 # get networks and disks of their own.
@@ -128,6 +139,44 @@ chaos: ## Prove it under faults: 10,000 seeds of virtual time, then real process
 	go test ./test/chaos -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -sim $(CHAOS)/sim.json -out $(CHAOS) || code=1; \
 	cat $(CHAOS)/table.txt; echo "report: $(CHAOS)/index.html"; exit $$code
 
+# Recorded runs for the judges of others: those of the simulator, made again each time, or what
+# HISTORIES=DIR names.
+KEPT := $(CURDIR)/.cache/histories
+HISTORIES ?= $(KEPT)
+# How the judges of others are run, on the histories in $(1).
+judge_storage = cd test/storage && QUORATE_HISTORIES=$(1) go run ./correctness/run -run 'TestCorrectness|TestTexts|TestPlanted|TestHistories'
+judge_etcd = cd test/judges/etcd && QUORATE_HISTORIES=$(1) go test -count=1 -timeout 15m ./...
+
+.PHONY: histories
+histories:
+	rm -rf $(KEPT)
+	go test ./test/sim -run 'TestChaos$$' -count=1 -timeout 20m -keep $(KEPT)
+
+.PHONY: judge-storage
+judge-storage: $(if $(filter $(KEPT),$(HISTORIES)),histories) ## Kubernetes' correctness suite of storage, and its model on recorded runs (a minute or two)
+	$(call judge_storage,$(abspath $(HISTORIES)))
+
+.PHONY: judge-etcd
+judge-etcd: $(if $(filter $(KEPT),$(HISTORIES)),histories) ## etcd's robustness model and validators on recorded runs (a minute or two)
+	$(call judge_etcd,$(abspath $(HISTORIES)))
+
+# Ten minutes: five runs of the simulator for each planted bug, and what the judges of others say.
+PLANTED := $(CURDIR)/.cache/planted
+.PHONY: judge-planted
+judge-planted: ## Plant known bugs in the simulator, and have all judges find them (ten minutes)
+	rm -rf $(PLANTED)
+	set -o pipefail; go test -tags planted ./test/sim -run 'TestPlanted$$' -count=1 -timeout 60m -v -found 5 -keep $(PLANTED) | grep -E '^(ok|FAIL|---)|seed +[0-9]+ '
+	cd test/storage && QUORATE_PLANTED_HISTORIES=$(PLANTED) go run ./correctness/run -run TestPlanted -v
+	cd test/judges/etcd && QUORATE_PLANTED_HISTORIES=$(PLANTED) go test -count=1 -run TestPlanted -v .
+
+# One suite of test/ecosystem/testdata/envtest.txt on one server (quorate or upstream), as its project runs it.
+SUITE ?= controller-runtime
+SERVER ?= quorate
+.PHONY: judge-envtest
+judge-envtest: build kubectl $(if $(filter upstream,$(SERVER)),peers) ## Run SUITE of another project by envtest on SERVER (quorate or upstream; minutes)
+	@mkdir -p .cache
+	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
+
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
 	@for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -140,13 +189,25 @@ peers: bin/etcd bin/kube-apiserver ## Build etcd and kube-apiserver from their G
 bin/etcd: tools/peers/go.mod
 	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
 
-bin/kube-apiserver: tools/peers/go.mod
-	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ k8s.io/kubernetes/cmd/kube-apiserver
+bin/kube-apiserver bin/kube-controller-manager bin/kubectl-convert: bin/%: tools/peers/go.mod
+	cd tools/peers && go build -trimpath -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
+
+.PHONY: judge-kubectl
+judge-kubectl: build kubectl peers bin/kube-controller-manager bin/kubectl-convert ## Run kubectl's own contract suite on Quorate and on kube-apiserver (JUDGE_SERVERS; 10 minutes each)
+	@for s in $(JUDGE_SERVERS); do bash test/judges/testcmd/run.sh --server $$s || code=1; done; exit $${code:-0}
 
 # What changed is what git diff shows: nothing, unless a story or the version of tools/peers did.
 .PHONY: golden
 golden: peers ## Record kube-apiserver's answers to the stories of test/golden again (10 minutes to build)
 	go run ./test/golden -record test/golden/testdata/*.txt
+
+# How many requests of each seed. One of them again: -one SEED:INDEX in place of -requests.
+REQUESTS ?= 10000
+JUDGE_SEEDS ?= 1,2,3
+
+.PHONY: judge-differential
+judge-differential: build kubectl peers ## Send the same objects to kube-apiserver and Quorate, and print where answers differ (10 minutes)
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test ./test/judges/differential -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -seeds $(JUDGE_SEEDS) -requests $(REQUESTS) -v
 
 .PHONY: bench-peers
 bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)

@@ -2,9 +2,9 @@
 // real processes: client-go's and controller-runtime's clients, informers and
 // caches (TestClientGo), both through restarts, directly and through a load
 // balancer (TestRollingRestart), an operator that outlives the cluster's leader and
-// its own (TestOperator) and that does not outlive its Pod (TestInCluster), and the
-// JavaScript client (TestNode, in node/). TestInCluster needs a kernel that lets the
-// user have mounts of its own (user namespaces).
+// its own (TestOperator) and that does not outlive its Pod (TestInCluster), the
+// JavaScript client (TestNode, in node/) and the Python client (TestPython, in python/). TestInCluster
+// needs a kernel that lets the user have mounts of its own (user namespaces).
 //
 // It is a module of its own because of controller-runtime's dependencies. The
 // harness comes from package test/cluster of the main module, and nothing else does.

@@ -27,5 +27,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beOperator(dir))
 		os.Exit(1)
 	}
+	if programs := os.Getenv(envtestVariable); programs != "" {
+		fmt.Fprintln(os.Stderr, beKilled(programs))
+		os.Exit(1)
+	}
 	os.Exit(cluster.Main(m))
 }

@@ -45,7 +45,12 @@ type adapter struct {
 	readers, writers []*node
 	reads, writes    atomic.Int64
 	// settled makes writes return when every node has applied them.
-	settled     bool
+	settled bool
+	// base is taken from every revision of the store, so that a suite that counts from 1
+	// can be told of a store that has written before. See revisions_test.go.
+	base uint64
+	// wrote is the newest revision that was written here.
+	wrote       atomic.Uint64
 	transformer atomic.Pointer[value.Transformer]
 }
 
@@ -152,7 +157,7 @@ func (a *adapter) decode(v *mvcc.Version, out runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return into(text, out)
+	return a.into(text, out)
 }
 
 // look shows a value that was read to the transformer, which may act on it.
@@ -163,15 +168,15 @@ func (a *adapter) look(ctx context.Context, stored []byte) (stale bool, err erro
 	return stale, err
 }
 
-// into decodes an object or a list of the suite.
-func into(text []byte, out runtime.Object) error {
+// into decodes an object of the suite.
+func (a *adapter) into(text []byte, out runtime.Object) error {
 	if err := zero(out); err != nil {
 		return err
 	}
 	if err := runtime.DecodeInto(objects, text, out); err != nil {
 		return fmt.Errorf("decode %s: %w", bytes.TrimSpace(text), err)
 	}
-	return nil
+	return a.tell(out)
 }
 
 // zero empties an object.

@@ -34,6 +34,9 @@ type cluster struct {
 	// kinds are handed out one by one, so that every test has an empty table.
 	mu    sync.Mutex
 	kinds []*kinds.Resource
+
+	registry *kinds.Registry
+	secret   []pki.Secret
 }
 
 type node struct {
@@ -55,20 +58,10 @@ const bookmarkEvery = time.Second
 // start returns a cluster that has a leader. The test's cleanup stops it.
 func start(t *testing.T, resources []*kinds.Resource) *cluster {
 	t.Helper()
-	c := &cluster{kinds: slices.Clone(resources)}
-	registry := kinds.NewRegistry(resources)
-	secret := []pki.Secret{pki.NewSecret()}
+	c := &cluster{kinds: slices.Clone(resources), registry: kinds.NewRegistry(resources), secret: []pki.Secret{pki.NewSecret()}}
 	var servers []raftstore.Server
-	for i := range 3 {
-		n := &node{id: proto.NodeID(string(rune('a' + i))), fatal: make(chan error, 1)}
-		c.nodes = append(c.nodes, n)
-		t.Cleanup(func() { n.stop(t) })
-		credentials, err := pki.Open(pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Secrets: secret, NodeID: n.id, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.openStore(t, filepath.Join(t.TempDir(), "data"), credentials)
-		n.openAPI(t, registry)
+	for range 3 {
+		n := c.open(t)
 		servers = append(servers, raftstore.Server{ID: n.id, Address: n.addr, Voter: true})
 	}
 	for _, n := range c.nodes {
@@ -78,6 +71,21 @@ func start(t *testing.T, resources []*kinds.Resource) *cluster {
 	}
 	c.leader(t)
 	return c
+}
+
+// open starts a node that is in no cluster yet. The test's cleanup stops it.
+func (c *cluster) open(t *testing.T) *node {
+	t.Helper()
+	n := &node{id: proto.NodeID(string(rune('a' + len(c.nodes)))), fatal: make(chan error, 1)}
+	c.nodes = append(c.nodes, n)
+	t.Cleanup(func() { n.stop(t) })
+	credentials, err := pki.Open(pki.Options{Dir: filepath.Join(t.TempDir(), "pki"), Secrets: c.secret, NodeID: n.id, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.openStore(t, filepath.Join(t.TempDir(), "data"), credentials)
+	n.openAPI(t, c.registry)
+	return n
 }
 
 func (n *node) openStore(t *testing.T, dir string, credentials peer.Credentials) {

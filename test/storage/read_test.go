@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -39,8 +41,21 @@ func (n *node) get(ctx context.Context, path string, query url.Values) (*http.Re
 	if err := json.NewDecoder(w.Body).Decode(&s); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", w.Status, path, err)
 	}
-	return nil, &apierrors.StatusError{ErrStatus: s}
+	refused := &apierrors.StatusError{ErrStatus: s}
+	if at, err := strconv.ParseUint(w.Header.Get(apiserver.HeaderIndex), 10, 64); err == nil {
+		return nil, refusal{refused, at}
+	}
+	return nil, refused
 }
+
+// refusal is an error that says which state it tells of.
+type refusal struct {
+	*apierrors.StatusError
+	at uint64
+}
+
+// Unwrap gives apierrors.IsNotFound and the like what they look for.
+func (r refusal) Unwrap() error { return r.StatusError }
 
 func (n *node) body(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	w, err := n.get(ctx, path, query)
@@ -58,19 +73,25 @@ func (a *adapter) Get(ctx context.Context, key string, opts storage.GetOptions, 
 		return err
 	}
 	query := url.Values{}
-	if opts.ResourceVersion != "" {
-		query.Set("resourceVersion", opts.ResourceVersion)
+	asked, err := a.ask(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	if asked != "" {
+		query.Set("resourceVersion", asked)
 	}
 	text, err := a.reader().body(ctx, a.path(p, true), query)
 	switch {
 	case apierrors.IsNotFound(err) && opts.IgnoreNotFound:
 		return zero(out)
 	case apierrors.IsNotFound(err):
-		return storage.NewKeyNotFoundError(key, 0)
+		var r refusal
+		errors.As(err, &r)
+		return a.notFound(key, r.at)
 	case err != nil:
 		return err
 	}
-	return into(text, out)
+	return a.into(text, out)
 }
 
 // GetList implements storage.Interface.
@@ -79,7 +100,10 @@ func (a *adapter) GetList(ctx context.Context, key string, opts storage.ListOpti
 	if err != nil {
 		return err
 	}
-	query := a.query(p, opts)
+	query, err := a.query(p, opts)
+	if err != nil {
+		return err
+	}
 	if opts.Predicate.Limit != 0 {
 		query.Set("limit", strconv.FormatInt(opts.Predicate.Limit, 10))
 	}
@@ -87,7 +111,7 @@ func (a *adapter) GetList(ctx context.Context, key string, opts storage.ListOpti
 		query.Set("continue", translate(opts.Predicate.Continue, func(start string) string { return a.inTable(p) + strings.TrimPrefix(start, "/") }))
 	}
 	text, err := a.reader().body(ctx, a.path(p, false), query)
-	if status, ok := err.(*apierrors.StatusError); ok {
+	if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
 		status.ErrStatus.Continue = translate(status.ErrStatus.Continue, a.relative(p))
 	}
 	if err != nil {
@@ -107,17 +131,24 @@ func (a *adapter) fill(ctx context.Context, p place, text []byte, out runtime.Ob
 		metav1.ListMeta `json:"metadata"`
 		Items           []json.RawMessage
 	}
-	if err := json.Unmarshal(text, &list); err != nil {
+	err := json.Unmarshal(text, &list)
+	if err != nil {
 		return fmt.Errorf("decode list: %w", err)
 	}
 	*pods = example.PodList{ListMeta: list.ListMeta, Items: make([]example.Pod, len(list.Items))}
 	pods.Continue = translate(list.Continue, a.relative(p))
+	if pods.ResourceVersion, err = a.told(pods.ResourceVersion); err != nil {
+		return err
+	}
 	for i, item := range list.Items {
 		if _, err := a.look(ctx, item); err != nil {
 			return err
 		}
 		if err := runtime.DecodeInto(objects, a.typed(item), &pods.Items[i]); err != nil {
 			return fmt.Errorf("decode %s: %w", item, err)
+		}
+		if err := a.tell(&pods.Items[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -141,14 +172,18 @@ func (a *adapter) relative(p place) func(string) string {
 }
 
 // query are the parameters that lists and watches have in common.
-func (a *adapter) query(p place, opts storage.ListOptions) url.Values {
+func (a *adapter) query(p place, opts storage.ListOptions) (url.Values, error) {
 	query := url.Values{}
 	set := func(name, v string) {
 		if v != "" {
 			query.Set(name, v)
 		}
 	}
-	set("resourceVersion", opts.ResourceVersion)
+	asked, err := a.ask(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	set("resourceVersion", asked)
 	set("resourceVersionMatch", string(opts.ResourceVersionMatch))
 	if s := opts.Predicate.Label; s != nil {
 		set("labelSelector", s.String())
@@ -164,5 +199,5 @@ func (a *adapter) query(p place, opts storage.ListOptions) url.Values {
 	if len(all) > 0 {
 		set("fieldSelector", fields.AndSelectors(all...).String())
 	}
-	return query
+	return query, nil
 }

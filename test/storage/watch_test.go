@@ -24,7 +24,10 @@ func (a *adapter) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, err
 	}
-	query := a.query(p, opts)
+	query, err := a.query(p, opts)
+	if err != nil {
+		return nil, err
+	}
 	query.Set("watch", "1")
 	if opts.Predicate.AllowWatchBookmarks || opts.ProgressNotify {
 		query.Set("allowWatchBookmarks", "true")
@@ -52,7 +55,7 @@ func (a *adapter) Watch(ctx context.Context, key string, opts storage.ListOption
 	}
 	// The headers come when the watch stands.
 	utilflowcontrol.WatchInitialized(ctx)
-	go w.run(ctx, answer.Body)
+	go w.run(ctx, a, answer.Body)
 	return w, nil
 }
 
@@ -70,7 +73,7 @@ func (s *stream) Stop() { s.once.Do(s.cancel) }
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 // run reads events until the stream or the context ends.
-func (s *stream) run(ctx context.Context, body io.ReadCloser) {
+func (s *stream) run(ctx context.Context, a *adapter, body io.ReadCloser) {
 	defer close(s.events)
 	defer s.Stop()
 	defer body.Close()
@@ -92,7 +95,7 @@ func (s *stream) run(ctx context.Context, body io.ReadCloser) {
 			event.Object = status
 		} else {
 			pod := &example.Pod{}
-			if err := into(frame.Object, pod); err != nil {
+			if err := a.into(frame.Object, pod); err != nil {
 				event = watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}
 			} else {
 				event.Object = pod

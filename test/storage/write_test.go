@@ -17,10 +17,25 @@ import (
 // errExists is for a create, which decides nothing but that.
 var errExists = errors.New("exists")
 
+// errNotFound is what revise replaces by upstream's error with the revision.
+var errNotFound = errors.New("not found")
+
 // revise changes the object at a key with the product's loop. The version is what
 // the key is after it; nil if nothing was there and nothing was written.
-func (a *adapter) revise(ctx context.Context, p place, decide func(cur *mvcc.Version) (*proto.Write, error)) (*mvcc.Version, error) {
+func (a *adapter) revise(ctx context.Context, key string, p place, decide func(cur *mvcc.Version) (*proto.Write, error)) (_ *mvcc.Version, err error) {
 	n := a.writer()
+	defer func() {
+		// The loop decided on a state that it had confirmed, and wrote nothing.
+		if errors.Is(err, errNotFound) {
+			err = a.notFound(key, uint64(n.store.State().Applied()))
+		}
+	}()
+	if a.base > 0 {
+		// A decision on an older state would be refused in the log, which costs a revision.
+		if err := n.store.WaitApplied(ctx, proto.Revision(a.wrote.Load())); err != nil {
+			return nil, err
+		}
+	}
 	r := ours.Updater{Store: n.store, Confirm: n.confirm}
 	did, err := r.GuaranteedUpdate(ctx, a.res.Table(), a.res.Key(p.namespace, p.name), decide)
 	if err != nil {
@@ -29,6 +44,7 @@ func (a *adapter) revise(ctx context.Context, p place, decide func(cur *mvcc.Ver
 	if did.After == nil {
 		return did.Before, nil
 	}
+	a.wrote.Store(uint64(did.After.Revision))
 	if a.settled {
 		return did.After, a.cluster.settle(ctx, did.After.Revision)
 	}
@@ -45,7 +61,7 @@ func (a *adapter) Create(ctx context.Context, key string, obj, out runtime.Objec
 	if rev, err := a.Versioner().ObjectResourceVersion(obj); err == nil && rev != 0 {
 		return storage.ErrResourceVersionSetOnCreate
 	}
-	v, err := a.revise(ctx, p, func(cur *mvcc.Version) (*proto.Write, error) {
+	v, err := a.revise(ctx, key, p, func(cur *mvcc.Version) (*proto.Write, error) {
 		if cur != nil {
 			return nil, errExists
 		}
@@ -79,8 +95,8 @@ func (a *adapter) GuaranteedUpdate(ctx context.Context, key string, out runtime.
 	if err != nil {
 		return err
 	}
-	v, err := a.revise(ctx, p, func(cur *mvcc.Version) (*proto.Write, error) {
-		obj, stale, err := a.existing(ctx, key, cur, ignoreNotFound)
+	v, err := a.revise(ctx, key, p, func(cur *mvcc.Version) (*proto.Write, error) {
+		obj, stale, err := a.existing(ctx, cur, ignoreNotFound)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +105,7 @@ func (a *adapter) GuaranteedUpdate(ctx context.Context, key string, out runtime.
 		}
 		var response storage.ResponseMeta
 		if cur != nil {
-			response.ResourceVersion = uint64(cur.Revision)
+			response.ResourceVersion = uint64(cur.Revision) - a.base
 		}
 		changed, _, err := update(obj, response)
 		if err != nil {
@@ -111,11 +127,11 @@ func (a *adapter) GuaranteedUpdate(ctx context.Context, key string, out runtime.
 }
 
 // existing is the object that an update or a delete starts from.
-func (a *adapter) existing(ctx context.Context, key string, cur *mvcc.Version, ignoreNotFound bool) (obj *example.Pod, stale bool, err error) {
+func (a *adapter) existing(ctx context.Context, cur *mvcc.Version, ignoreNotFound bool) (obj *example.Pod, stale bool, err error) {
 	obj = &example.Pod{}
 	if cur == nil {
 		if !ignoreNotFound {
-			err = storage.NewKeyNotFoundError(key, 0)
+			err = errNotFound
 		}
 		return obj, false, err
 	}
@@ -140,8 +156,8 @@ func (a *adapter) Delete(ctx context.Context, key string, out runtime.Object, pr
 	if err != nil {
 		return err
 	}
-	v, err := a.revise(ctx, p, func(cur *mvcc.Version) (*proto.Write, error) {
-		obj, _, err := a.existing(ctx, key, cur, false)
+	v, err := a.revise(ctx, key, p, func(cur *mvcc.Version) (*proto.Write, error) {
+		obj, _, err := a.existing(ctx, cur, false)
 		if err != nil {
 			return nil, err
 		}

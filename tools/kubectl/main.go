@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 
@@ -14,6 +15,8 @@ import (
 )
 
 func main() {
+	// -v counts from the start, not only once flags are parsed.
+	_, _ = logs.GlogSetter(cmd.GetLogVerbosity(os.Args)) // one that is no number is refused with the flags
 	command := cmd.NewDefaultKubectlCommand()
 	if err := cli.RunNoErrOutput(command); err != nil {
 		util.CheckErr(err)

@@ -1,0 +1,340 @@
+package differential
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// creates is the namespace that creates go to. Nothing is stored there but what others need.
+const creates = "creates"
+
+// stored is an object that both have.
+type stored struct {
+	*sample
+	collection, path string
+	posted           map[string]any
+	// there and here are what the servers have.
+	there, here map[string]any
+}
+
+// world is what requests are made of.
+type world struct {
+	resources map[string]*resource
+	samples   []*sample
+	bases     []*stored
+	byKind    [][]*sample // those of each kind, sorted
+	basesOf   [][]*stored
+	values    map[string]map[string][]any
+	forms     map[string]map[string][]string
+	bounds    int // how many namespaces have an object that bounds others
+	// unlike are objects that only one stored, or that were stored unlike.
+	unlike []difference
+}
+
+// prepare reads the objects, repairs them, and stores them in both servers.
+func prepare(ctx context.Context, b both, logf func(string, ...any)) (*world, error) {
+	w := &world{}
+	var err error
+	if w.resources, err = b.common(ctx); err != nil {
+		return nil, err
+	}
+	read, err := readSamples(w.resources)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.needs(ctx, read); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	repaired := 0
+	for _, s := range read {
+		if !s.resource.can("create") {
+			continue
+		}
+		w.samples = append(w.samples, s)
+		mended := s
+		obj := cloneObject(s.obj)
+		if s.fuzzed {
+			meta := child(obj, "metadata")
+			maps.DeleteFunc(meta, func(name string, _ any) bool { return name != "name" && name != "labels" && name != "annotations" })
+			w.samples = append(w.samples, &sample{s.origin + " (metadata left out)", s.resource, cloneObject(obj), true})
+		}
+		good, err := b.there.repair(ctx, s.resource, creates, obj)
+		if err != nil {
+			return nil, err
+		}
+		if good == nil {
+			continue
+		}
+		if string(encode(good)) != string(encode(s.obj)) {
+			mended = &sample{s.origin + " (repaired)", s.resource, good, s.fuzzed}
+			w.samples = append(w.samples, mended)
+			repaired++
+		}
+		if err := w.store(ctx, b, mended); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.read(ctx, b); err != nil {
+		return nil, err
+	}
+	w.index()
+	logf("%d objects of %d kinds, %d repaired, %d stored in both, in %.0f s", len(w.samples), len(w.byKind), repaired, len(w.bases), time.Since(begin).Seconds())
+	return w, nil
+}
+
+// index sorts objects by kind, and collects their values.
+func (w *world) index() {
+	w.values, w.forms = map[string]map[string][]any{}, map[string]map[string][]string{}
+	samples, bases := map[string][]*sample{}, map[string][]*stored{}
+	for _, s := range w.samples {
+		samples[s.resource.gvk()] = append(samples[s.resource.gvk()], s)
+	}
+	for _, s := range w.bases {
+		bases[s.resource.gvk()] = append(bases[s.resource.gvk()], s)
+	}
+	for _, gvk := range slices.Sorted(maps.Keys(samples)) {
+		w.byKind = append(w.byKind, samples[gvk])
+		var objects []map[string]any
+		for _, s := range samples[gvk] {
+			objects = append(objects, s.obj)
+		}
+		w.values[gvk], w.forms[gvk] = neighbourhood(objects)
+		if bases[gvk] != nil {
+			w.basesOf = append(w.basesOf, bases[gvk])
+		}
+	}
+}
+
+// needs makes what many objects refer to: namespaces, service accounts, classes.
+func (b both) needs(ctx context.Context, samples []*sample) error {
+	accounts, priorities, runtimes := map[string]bool{"default": true}, map[string]bool{}, map[string]bool{}
+	for _, s := range samples {
+		walk(nil, s.obj, func(p path, v any) {
+			if len(p) == 0 || text(v) == "" {
+				return
+			}
+			switch p[len(p)-1] {
+			case "serviceAccountName":
+				accounts[text(v)] = true
+			case "priorityClassName":
+				priorities[text(v)] = true
+			case "runtimeClassName":
+				runtimes[text(v)] = true
+			}
+		})
+	}
+	for _, ns := range namespaces {
+		if err := b.make(ctx, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": ns}}); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(accounts)) {
+			if err := b.make(ctx, "/api/v1/namespaces/"+ns+"/serviceaccounts", map[string]any{"metadata": map[string]any{"name": name}}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(priorities)) {
+		if err := b.make(ctx, "/apis/scheduling.k8s.io/v1/priorityclasses", map[string]any{"metadata": map[string]any{"name": name}, "value": 7}); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(runtimes)) {
+		if err := b.make(ctx, "/apis/node.k8s.io/v1/runtimeclasses", map[string]any{"metadata": map[string]any{"name": name}, "handler": "a"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// make creates an object in both. One that cannot be, by its name, or is there, is left.
+func (b both) make(ctx context.Context, path string, obj map[string]any) error {
+	for _, s := range b.all() {
+		a, err := s.send(ctx, http.MethodPost, path, "application/json", encode(obj))
+		if err != nil {
+			return err
+		}
+		if a.code >= 300 && a.code != http.StatusConflict && a.code != http.StatusUnprocessableEntity && a.code != http.StatusForbidden {
+			return fmt.Errorf("%s: POST %s: %d %s", s.name, path, a.code, a.body)
+		}
+	}
+	return nil
+}
+
+// namespaces are those in which objects are: objects of one kind and name are in different ones.
+var namespaces = []string{creates, "stored-0", "stored-1", "stored-2", "stored-3",
+	// Each has one object that bounds others.
+	"bounds-0", "bounds-1", "bounds-2", "bounds-3", "bounds-4", "bounds-5", "bounds-6", "bounds-7", "bounds-8", "bounds-9"}
+
+// store stores an object in both, if it does not change what becomes of others.
+func (w *world) store(ctx context.Context, b both, s *sample) error {
+	if !s.resource.can("get") || !s.resource.can("update") {
+		return nil
+	}
+	obj := cloneObject(s.obj)
+	name := text(field(obj, "metadata", "name"))
+	tries := []struct{ namespace, name string }{{"", name}}
+	switch kind := s.resource.Kind; {
+	case strings.HasSuffix(kind, "WebhookConfiguration") || strings.Contains(kind, "AdmissionPolicy"):
+		if !s.fuzzed {
+			return nil // it may have rules for what others send
+		}
+	case kind == "ResourceQuota" || kind == "LimitRange":
+		tries = nil
+		for _, ns := range namespaces {
+			if strings.HasPrefix(ns, "bounds") {
+				tries = append(tries, struct{ namespace, name string }{ns, name})
+			}
+		}
+		if w.bounds >= len(tries) {
+			return nil
+		}
+		tries = tries[w.bounds : w.bounds+1]
+		w.bounds++
+	case s.resource.Namespaced:
+		tries = nil
+		for _, ns := range namespaces {
+			if strings.HasPrefix(ns, "stored") {
+				tries = append(tries, struct{ namespace, name string }{ns, name})
+			}
+		}
+	case kind == "PriorityClass":
+		delete(obj, "globalDefault")
+	case kind == "StorageClass" || kind == "IngressClass" || kind == "VolumeAttributesClass":
+		delete(child(obj, "metadata"), "annotations")
+	}
+	if !s.resource.Namespaced {
+		tries = append([]struct{ namespace, name string }{{"", "stored-" + name}}, tries...)
+	}
+	for _, t := range tries {
+		meta := child(obj, "metadata")
+		if text(meta["generateName"]) != "" || t.name == "" {
+			t.name = fmt.Sprintf("stored-%d", len(w.bases))
+			delete(meta, "generateName")
+		}
+		meta["name"] = t.name
+		collection := s.resource.collection(t.namespace)
+		there, err := b.there.send(ctx, http.MethodPost, collection, "application/json", encode(obj))
+		if err != nil {
+			return err
+		}
+		if there.code >= 300 {
+			continue
+		}
+		here, err := b.here.send(ctx, http.MethodPost, collection, "application/json", encode(obj))
+		if err != nil {
+			return err
+		}
+		if here.code >= 300 {
+			w.unlike = append(w.unlike, compare(&request{resource: s.resource, verb: "create"}, there, here).example("prepare", s.origin))
+			return nil
+		}
+		w.bases = append(w.bases, &stored{sample: s, collection: collection, path: collection + "/" + url.PathEscape(t.name), posted: cloneObject(obj)})
+		return nil
+	}
+	return nil
+}
+
+// read reads what was stored, once nothing changes it any more.
+func (w *world) read(ctx context.Context, b both) error {
+	for _, s := range w.bases {
+		if s.resource.Kind == "CustomResourceDefinition" {
+			if err := b.established(ctx, s.path); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range w.bases {
+		var err error
+		if s.there, err = b.there.get(ctx, s.path); err != nil {
+			return err
+		}
+		if s.here, err = b.here.get(ctx, s.path); err != nil {
+			return err
+		}
+		if s.there == nil || s.here == nil {
+			return fmt.Errorf("%s was stored and is not there", s.path)
+		}
+		d := differ{}
+		if d.compare(nil, s.there, s.here); d.lines != nil {
+			w.unlike = append(w.unlike, difference{otherObject, s.resource.gvk(), "prepare", d.lines, "prepare", s.origin})
+		}
+	}
+	return nil
+}
+
+// established awaits that the controllers of both have written what they say of a definition.
+func (b both) established(ctx context.Context, path string) error {
+	for _, s := range b.all() {
+		for range 100 {
+			obj, err := s.get(ctx, path)
+			if err != nil {
+				return err
+			}
+			want := 2 // NamesAccepted, Established
+			if strings.HasSuffix(text(field(obj, "spec", "group")), ".k8s.io") {
+				want++ // KubernetesAPIApprovalPolicyConformant
+			}
+			if conditions, _ := field(obj, "status", "conditions").([]any); len(conditions) >= want {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// forHere is the object of kube-apiserver with the values that only Quorate's object has.
+func (s *stored) forHere() map[string]any {
+	obj := cloneObject(s.there)
+	// What is generated: the uid, which labels of Jobs have too, and the name of a Pod's token volume.
+	swap := strings.NewReplacer(pairs(generatedIn(s.there), generatedIn(s.here))...)
+	walk(nil, s.there, func(p path, v any) {
+		if len(p) == 0 {
+			return
+		}
+		if t := text(v); t != "" && swap.Replace(t) != t {
+			set(obj, p, swap.Replace(t))
+			return
+		}
+		switch p.form() {
+		case "metadata.resourceVersion", "metadata.creationTimestamp", "spec.clusterIP", "spec.clusterIPs", "spec.ports.nodePort", "spec.healthCheckNodePort":
+			if v, ok := lookup(s.here, p); ok {
+				set(obj, p, clone(v))
+			}
+		}
+	})
+	return obj
+}
+
+var tokenVolume = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
+
+// generatedIn are the names that a server has made up in an object.
+func generatedIn(obj map[string]any) []string {
+	names := []string{text(field(obj, "metadata", "uid"))}
+	walk(nil, obj, func(_ path, v any) {
+		if t := text(v); tokenVolume.MatchString(t) && !slices.Contains(names, t) {
+			names = append(names, t)
+		}
+	})
+	return names
+}
+
+// pairs are two lists as pairs.
+func pairs(a, b []string) (all []string) {
+	for i := range min(len(a), len(b)) {
+		all = append(all, a[i], b[i])
+	}
+	return all
+}
