@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -201,14 +202,41 @@ func foreground(t *testing.T, program string) (c *cluster.Cluster, terminal *os.
 	slave.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // ends with the program, at the latest with the test
-	cluster.Await(t, cluster.CommandWithin, "the playground is ready", func() string {
-		out, err := c.TryQuorate(t, "dev", "status", "--data-dir", dir)
-		if err != nil {
-			return out
+	var shown printed
+	go func() { _, _ = io.Copy(&shown, master) }() // ends when the terminal is closed
+	// What it says itself counts, on its terminal or in a file: 'dev status' sees readiness
+	// earlier than the playground does, and a signal between the two is one before it is ready.
+	cluster.Await(t, cluster.CommandWithin, "the playground says that it is ready", func() string {
+		out := shown.String()
+		if b, err := os.ReadFile(dir + ".out"); err == nil {
+			out += string(b)
+		}
+		if !strings.Contains(out, "Quorate is ready") {
+			return "it has said " + strconv.Quote(out)
 		}
 		return ""
 	})
 	return c, master, ended
+}
+
+// printed collects what a program has printed. It may be used concurrently.
+type printed struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write implements io.Writer.
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+// String returns all that was printed until now.
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.String()
 }
 
 // showState shows, of a playground whose test has failed, what its commands print and its nodes
@@ -239,7 +267,8 @@ func showState(t *testing.T, c *cluster.Cluster) {
 // openTerminal makes a pseudo-terminal. Closing the master hangs it up.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	// Not blocking, so that closing it ends a read of it.
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
