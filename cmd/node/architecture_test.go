@@ -243,6 +243,7 @@ var rooms = map[string]room{
 	"test/story":   {reach: noKubernetes},
 	// For judges in modules of their own.
 	"test/history/dense": {ours: []string{"test/history"}, reach: noKubernetes},
+	"test/judges":        {ours: []string{"test/history", "test/history/dense"}, reach: noKubernetes},
 	"test/wire":          {ours: []string{"test/history"}, reach: noKubernetes},
 	// Machines and disks for tests know nothing of what runs on them.
 	"test/chaos":        {ours: []string{"membership/pki", "test/history", "test/wire", "test/check", "test/chaos/"}},

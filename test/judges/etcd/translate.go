@@ -16,39 +16,12 @@ import (
 
 	"github.com/quorate/quorate/test/history"
 	"github.com/quorate/quorate/test/history/dense"
+	"github.com/quorate/quorate/test/judges"
 )
-
-// Counts are what was told, and what could not be.
-type Counts struct {
-	Runs, Operations, Watches, Events int
-	// Silent operations say nothing of the state.
-	Silent int
-	// Selected watches have a label selector; Cut ones ended within their initial events,
-	// Unmarked ones have initial events whose end nothing marks. etcd has none of these.
-	Selected, Cut, Unmarked int
-}
-
-// Add adds the counts of another run.
-func (c *Counts) Add(o Counts) {
-	c.Runs += o.Runs
-	c.Operations += o.Operations
-	c.Watches += o.Watches
-	c.Events += o.Events
-	c.Silent += o.Silent
-	c.Selected += o.Selected
-	c.Cut += o.Cut
-	c.Unmarked += o.Unmarked
-}
-
-// String is the counts in a line.
-func (c Counts) String() string {
-	return fmt.Sprintf("%d runs, %d operations, %d watches with %d events; left out: %d operations that say nothing, watches with a selector %d, cut within their initial events %d, with unmarked ones %d",
-		c.Runs, c.Operations, c.Watches, c.Events, c.Silent, c.Selected, c.Cut, c.Unmarked)
-}
 
 // Judge has etcd's validators judge a history: an error says what they refused. What they
 // panic at is refused as well: a revision that their replay does not have.
-func Judge(h *history.History, patience time.Duration) (counts Counts, err error) {
+func Judge(h *history.History, patience time.Duration) (counts judges.Counts, err error) {
 	d, err := dense.New(h)
 	if err != nil {
 		return counts, err
@@ -98,7 +71,7 @@ func (t *translation) stuck(l *validate.LinearizationResult) string {
 // translation is how a history is told.
 type translation struct {
 	*dense.History
-	counts Counts
+	counts judges.Counts
 	// start is added to all times: before it, what the log found there is written.
 	start  int64
 	client int

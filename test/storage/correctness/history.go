@@ -16,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/quorate/quorate/test/history"
 	"github.com/quorate/quorate/test/history/dense"
+	"github.com/quorate/quorate/test/judges"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,43 +26,14 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Counts are what was told, and what could not be.
-type Counts struct {
-	Runs, Operations, Watches, Events int
-	// Silent operations say nothing of the state, Paged ones are pages of lists: the model
-	// panics at them.
-	Silent, Paged int
-	// Cut watches ended within their initial events; Unmarked ones have initial events whose
-	// end nothing marks: the validator panics at them.
-	Cut, Unmarked int
-}
-
-// Add adds the counts of another run.
-func (c *Counts) Add(o Counts) {
-	c.Runs += o.Runs
-	c.Operations += o.Operations
-	c.Watches += o.Watches
-	c.Events += o.Events
-	c.Silent += o.Silent
-	c.Paged += o.Paged
-	c.Cut += o.Cut
-	c.Unmarked += o.Unmarked
-}
-
-// String is the counts in a line.
-func (c Counts) String() string {
-	return fmt.Sprintf("%d runs, %d operations, %d watches with %d events; left out: %d operations that say nothing, %d pages, watches cut within their initial events %d, with unmarked ones %d",
-		c.Runs, c.Operations, c.Watches, c.Events, c.Silent, c.Paged, c.Cut, c.Unmarked)
-}
-
 // Judge tells a history to upstream's model three times: porcupine looks for an order of all
 // operations that the model allows; Replay takes them in the order of their revisions, and
 // then holds every read that may be old against the state that it told of; WatchValidator
 // holds every watch against what Replay saw. An error is the first that was refused.
-func Judge(h *history.History, patience time.Duration) (Counts, error) {
+func Judge(h *history.History, patience time.Duration) (judges.Counts, error) {
 	d, err := dense.New(h)
 	if err != nil {
-		return Counts{}, err
+		return judges.Counts{}, err
 	}
 	t := &telling{History: d}
 	if err = t.operations(patience); err == nil {
@@ -76,7 +48,7 @@ func Judge(h *history.History, patience time.Duration) (Counts, error) {
 // telling is how a history is told.
 type telling struct {
 	*dense.History
-	counts Counts
+	counts judges.Counts
 	// ops are told to porcupine, places are where they stand in order.
 	ops      []porcupine.Operation
 	places   []uint64

@@ -1,0 +1,9 @@
+// Package judges holds what the judges of other projects have in common: which recorded runs they
+// read, and what they must refuse. The judges themselves stand in modules of their own
+// (test/judges/etcd, test/storage/correctness), because what they import is no dependency of the
+// product.
+//
+// The directories below are judges too: differential compares answers with those of a real
+// kube-apiserver, testcmd runs kubectl's own contract suite. planted has recorded runs with
+// planted bugs.
+package judges
