@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# What is built is built in one way, for programs as for tests: otherwise Go compiles all libraries twice.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # How the kubectl of a module file says which version it is, and how what else is built from it does.
 kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(1)))
@@ -21,7 +23,7 @@ help: ## Explain the targets
 
 .PHONY: build
 build: ## Build bin/quorate
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
+	go build -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
 
 # The date of the pages is that of the sources.
 .PHONY: man
@@ -37,13 +39,13 @@ run: build ## Build, start three nodes on loopback, write a kubeconfig, say what
 kubectl: bin/kubectl ## Build Kubernetes' own kubectl from its Go module into bin/
 
 bin/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
-	cd tools/kubectl && go build -trimpath -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+	cd tools/kubectl && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
 
 .PHONY: kubectls
 kubectls: bin/kubectl bin/kubectl-1.35 bin/kubectl-1.37 bin/kubectl-debian ## Build the kubectls of the minors around ours too, and fetch Debian's
 
 bin/kubectl-1.%: tools/kubectl/1.%.mod tools/kubectl/main.go
-	cd tools/kubectl && go build -trimpath -modfile=1.$*.mod -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+	cd tools/kubectl && go build -modfile=1.$*.mod -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
 
 # Unpacked, not installed: it would take the place of a kubectl that is there.
 bin/kubectl-debian:
@@ -58,19 +60,19 @@ helms: bin/helm bin/helm-3 ## Build Helm 4 and 3 from their Go modules into bin/
 
 # With the Kubernetes libraries of kubectl 1.37, so that they are built once.
 bin/helm: tools/helm/go.mod
-	cd tools/helm && go build -trimpath -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v4/cmd/helm
+	cd tools/helm && go build -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v4/cmd/helm
 
 bin/helm-3: tools/helm/3.mod
-	cd tools/helm && go build -trimpath -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
+	cd tools/helm && go build -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
 
 .PHONY: kwok
 kwok: bin/kwok bin/kwokctl ## Build KWOK, which plays kubelets, and its kwokctl from their Go module into bin/
 
 bin/kwok: tools/kwok/go.mod
-	cd tools/kwok && go build -trimpath -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
+	cd tools/kwok && go build -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
 
 bin/kwokctl: tools/kwok/go.mod
-	cd tools/kwok && go build -trimpath -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwokctl
+	cd tools/kwok && go build -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwokctl
 
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
@@ -122,9 +124,17 @@ test: test-deps build kubectls helms kwok ## Run every test; installs what is mi
 	$(call judge_storage,$(KEPT))
 	$(call judge_etcd,$(KEPT))
 	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m -p 1 $(MEASURED)
+	$(MAKE) --no-print-directory -O -j 2 test-modules test-contract
+
+# The last two go side by side: both wait more than they compute.
+.PHONY: test-modules
+test-modules:
 	cd test/storage && go test -tags invariants -timeout 15m ./...
 	cd test/clients && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
 	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
+
+.PHONY: test-contract
+test-contract:
 	bash test/judges/testcmd/run.sh --fast
 
 # How many seeds of virtual time, and where reports go. As root: the real processes
@@ -187,10 +197,10 @@ fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
 peers: bin/etcd bin/kube-apiserver ## Build etcd and kube-apiserver from their Go modules into bin/
 
 bin/etcd: tools/peers/go.mod
-	cd tools/peers && go build -trimpath -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
+	cd tools/peers && go build -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
 
 bin/kube-apiserver bin/kube-controller-manager bin/kubectl-convert: bin/%: tools/peers/go.mod
-	cd tools/peers && go build -trimpath -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
+	cd tools/peers && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
 
 .PHONY: judge-kubectl
 judge-kubectl: build kubectl peers bin/kube-controller-manager bin/kubectl-convert ## Run kubectl's own contract suite on Quorate and on kube-apiserver (JUDGE_SERVERS; 10 minutes each)
