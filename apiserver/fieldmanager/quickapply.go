@@ -112,8 +112,8 @@ func (m *Manager) configuredMap(t *smdschema.Map, obj map[string]any, at place) 
 		if !ok {
 			return nil, false
 		}
-		if below == nil {
-			continue
+		if below == nil || at == atRoot && key == "metadata" && len(below) == 0 {
+			continue // nobody owns the metadata as a whole
 		}
 		if fields == nil {
 			fields = make(map[string]any, len(obj)+1)
