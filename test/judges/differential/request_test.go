@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -159,17 +160,18 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 		c.apply(mutated)
 		q.changes = append(q.changes, c)
 	}
-	body := func(obj map[string]any) []byte {
+	body := func(obj map[string]any, swap *strings.Replacer) []byte {
 		before := cloneObject(obj)
 		for _, c := range q.changes {
 			c.apply(obj)
 		}
+		obj = swapped(obj, swap)
 		switch verb {
 		case "json-patch":
 			if operations == nil {
 				return []byte("[]")
 			}
-			return encode(operations)
+			return []byte(swap.Replace(string(encode(operations))))
 		case "merge-patch", "strategic-patch":
 			return encode(mergePatch(before, obj))
 		case "apply":
@@ -183,7 +185,7 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 		return encode(obj)
 	}
 	// Without its resourceVersion an update needs no server's own values, mostly.
-	q.there, q.here = body(there), body(here)
+	q.there, q.here = body(there, strings.NewReplacer()), body(here, s.swap())
 	q.method = http.MethodPatch
 	switch verb {
 	case "update":
