@@ -53,14 +53,15 @@ type Resource struct {
 	StorageModel string `json:"storageModel,omitempty"`
 
 	// Flags, closed set.
-	UnconditionalUpdate bool `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed
-	CreateOnUpdate      bool `json:"createOnUpdate,omitempty"`      // PUT creates what is absent
-	StatusOnCreate      bool `json:"statusOnCreate,omitempty"`      // a new object may come with its status (nodes)
-	HasGeneration       bool `json:"hasGeneration,omitempty"`       // metadata.generation begins with 1 and counts changes outside metadata and status
-	FirstGeneration     bool `json:"firstGeneration,omitempty"`     // it begins with 1 and counts nothing (priority classes)
-	GracePeriod         bool `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
-	ReturnsDeleted      bool `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
-	Expires             bool `json:"expires,omitempty"`             // objects go some time after their last write (events)
+	UnconditionalUpdate bool   `json:"unconditionalUpdate,omitempty"` // PUT without resourceVersion is allowed
+	CreateOnUpdate      bool   `json:"createOnUpdate,omitempty"`      // PUT creates what is absent
+	StatusOnCreate      bool   `json:"statusOnCreate,omitempty"`      // a new object may come with its status (nodes)
+	HasGeneration       bool   `json:"hasGeneration,omitempty"`       // metadata.generation begins with 1 and counts changes outside metadata and status
+	GenerationOf        string `json:"generationOf,omitempty"`        // a field of the metadata whose changes it counts, too
+	FirstGeneration     bool   `json:"firstGeneration,omitempty"`     // it begins with 1 and counts nothing (priority classes)
+	GracePeriod         bool   `json:"gracePeriod,omitempty"`         // deletion is graceful (pods)
+	ReturnsDeleted      bool   `json:"returnsDeleted,omitempty"`      // DELETE answers with the object
+	Expires             bool   `json:"expires,omitempty"`             // objects go some time after their last write (events)
 	// Dependents is what a deletion does with them if neither its options nor the
 	// object's finalizers say.
 	Dependents DependentsRule `json:"dependents,omitempty"`

@@ -1,16 +1,17 @@
 package objects
 
 import (
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/tree"
 )
 
 // countGeneration raises metadata.generation if anything outside metadata and
-// status has changed.
-func countGeneration(res *kinds.Resource, obj, old tree.Object, meta tree.Object) {
+// status has changed, or what of the metadata counts for the kind in writes of the whole object.
+func (o *Op) countGeneration(obj, old, meta, oldMeta tree.Object) {
+	res := o.Resource
 	// A status that is no subresource of a custom resource is a field like others.
 	plain := res.Custom && res.Subresource("status") == nil
-	if specEqual(obj, old) && (!plain || tree.Equal(obj["status"], old["status"])) {
+	counts := res.GenerationOf != "" && o.whole()
+	if specEqual(obj, old) && (!plain || tree.Equal(obj["status"], old["status"])) && (!counts || tree.Equal(meta[res.GenerationOf], oldMeta[res.GenerationOf])) {
 		return
 	}
 	was, _ := tree.Int(meta["generation"])

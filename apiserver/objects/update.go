@@ -172,7 +172,7 @@ func (o *Op) Replace(cur *mvcc.Version, obj, old tree.Object) (Change, error) {
 // FinishUpdate is the second half of Replace, for an object that is complete.
 func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object) (Change, error) {
 	if o.Resource.HasGeneration {
-		countGeneration(o.Resource, obj, old, meta)
+		o.countGeneration(obj, old, meta, oldMeta)
 	}
 	if err := o.admitFinal(obj, old); err != nil {
 		return Change{}, err
