@@ -193,15 +193,15 @@ func invalidReview(errs field.ErrorList) error {
 }
 
 func validateNoMeta(m metav1.ObjectMeta, text string) field.ErrorList {
-	m.ManagedFields = nil
 	if equality.Semantic.DeepEqual(metav1.ObjectMeta{}, m) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, text)}
 }
 
-// wipeSystemFields clears metadata that a client cannot set.
+// wipeSystemFields clears metadata that a client cannot set. Nobody manages the fields of a review.
 func wipeSystemFields(m *metav1.ObjectMeta) {
 	m.UID, m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = "", metav1.Time{}, nil, nil
 	m.SetSelfLink("")
+	m.ManagedFields = nil
 }

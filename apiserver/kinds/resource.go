@@ -110,6 +110,9 @@ type Subresource struct {
 	// besides the spec. So nobody owns them by such a write. What it says of metadata is not
 	// taken: "metadata" is all of it.
 	Resets []string `json:"resets,omitempty"`
+	// OwnsSent: who writes the subresource comes to own all in which the body differs from the
+	// object, also what the write leaves as it is. Upstream has a filter for it that it does not use.
+	OwnsSent bool `json:"ownsSent,omitempty"`
 	// Scale paths, as in CustomResourceSubresourceScale.
 	SpecReplicas   string `json:"specReplicas,omitempty"`   // .spec.replicas
 	StatusReplicas string `json:"statusReplicas,omitempty"` // .status.replicas

@@ -99,9 +99,10 @@ func (o *Op) afterAdmit(h *Strategy, model *schema.Model, obj, old, oldMeta tree
 	}
 	o.withoutStrangeParts(obj, old)
 	if o.attributes.Replaced() { // defaults come last: a Pod's status has one
-		if err := o.defaults(h, model, obj, old); err != nil {
+		if _, err := o.defaults(h, model, obj, old); err != nil {
 			return err
 		}
+		model.Fill(obj)
 	}
 	if old != nil {
 		tree.PrepareUpdate(meta, oldMeta)

@@ -35,6 +35,9 @@ func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
 		return sent, nil
 	}
 	addNulls(fitted, sent)
+	if meta := tree.As(fitted["metadata"]); meta != nil { // the merge looks at what was sent
+		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
+	}
 	return fitted, nil
 }
 

@@ -271,6 +271,26 @@ func (s *Store) DecodeAll(ctx context.Context, res *kinds.Resource, versions []*
 	return out, nil
 }
 
+// inStoredForm changes an object of a version that is stored in another form in that form, as
+// upstream's strategies do: what is a field there may be an annotation here. sent and old, which
+// change reads, may be nil. obj has metadata of its own, and is the result.
+func (o *Op) inStoredForm(obj, sent, old tree.Object, change func(obj, sent, old tree.Object) error) (tree.Object, error) {
+	forms := [...]tree.Object{obj, sent, old}
+	for i, x := range forms {
+		if x == nil {
+			continue
+		}
+		var err error
+		if forms[i], err = o.Resource.ToStored(x); err != nil {
+			return nil, err
+		}
+	}
+	if err := change(forms[0], forms[1], forms[2]); err != nil {
+		return nil, err
+	}
+	return o.Resource.FromStored(forms[0])
+}
+
 // normalize makes an object, in place, what it will be when it is read back: a
 // version that is stored in another form leaves out, or adds, what only that says.
 func (o *Op) normalize(obj tree.Object) error {

@@ -41,7 +41,10 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
 		return Written{}, err
 	}
-	o.dropNewStatus(obj)
+	if obj, err = o.newObject(obj); err != nil {
+		return Written{}, err
+	}
+	meta = tree.As(obj["metadata"])
 	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
 		return o.createGenerated(obj)
 	}
@@ -49,8 +52,24 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 	return o.createNamed(obj, meta)
 }
 
-// dropNewStatus takes the status out of an object that is made by a request about the object,
-// unless its kind comes with one.
+// newObject is what becomes of an object that is made by a request about the object: without a
+// status, unless its kind comes with one.
+func (o *Op) newObject(sent tree.Object) (tree.Object, error) {
+	if o.Resource.Conversion == "" {
+		o.dropNewStatus(sent)
+		return sent, nil
+	}
+	obj, err := o.ownSent(sent, nil)
+	if err != nil {
+		return nil, err
+	}
+	return o.inStoredForm(obj, nil, nil, func(obj, _, _ tree.Object) error {
+		o.dropNewStatus(obj)
+		return nil
+	})
+}
+
+// dropNewStatus takes the status out of a new object, unless its kind comes with one.
 func (o *Op) dropNewStatus(obj tree.Object) {
 	if o.Resource.Subresource("status") != nil && !o.Resource.StatusOnCreate {
 		delete(obj, "status")
@@ -113,27 +132,32 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 	return nil
 }
 
-// fillIn adds what clients leave out, and says who owns the fields then.
+// fillIn adds what clients leave out, and says who owns the fields then, if nobody has yet.
 func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
-	if err := o.defaults(h, model, obj, old); err != nil || o.applying {
-		return err
+	empty, err := o.defaults(h, model, obj, old)
+	if err == nil && !o.applying && !o.owned {
+		err = o.Track(obj, old)
 	}
-	return o.Track(obj, old)
+	if empty {
+		model.Fill(obj)
+	}
+	return err
 }
 
-// defaults adds what is left out of an object.
-func (o *Op) defaults(h *Strategy, model *schema.Model, obj, old tree.Object) error {
+// defaults adds what is left out of an object. It reports whether it has lists that are empty
+// now, and null once they are stored.
+func (o *Op) defaults(h *Strategy, model *schema.Model, obj, old tree.Object) (empty bool, err error) {
 	if err := model.Default(obj); err != nil {
-		return storage.Permanent{Err: status.EntityTooLarge(err.Error())} // no form has another error
+		return false, storage.Permanent{Err: status.EntityTooLarge(err.Error())} // no form has another error
 	}
-	model.Fill(obj)
+	empty = model.FillKeeping(obj)
 	if err := o.normalize(obj); err != nil {
-		return err
+		return empty, err
 	}
 	if h.Complete != nil {
-		return h.Complete(o, obj, old)
+		err = h.Complete(o, obj, old)
 	}
-	return nil
+	return empty, err
 }
 
 // prepare fills in what the server generates and takes out what cannot be written; it may

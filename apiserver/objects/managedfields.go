@@ -110,6 +110,31 @@ func (o *Op) Track(obj, old tree.Object) error {
 	return nil
 }
 
+// ownSent is an object as the client wants it, complete and with who owns its fields, before what
+// the write cannot set is taken out of it. Upstream works out all managedFields then. It makes a
+// difference only where somebody may own what is taken out: where another field says the same,
+// as the annotations of autoscaling/v1 do of the status, and for subresources of which
+// upstream does not say what they leave as it is (kinds.Subresource.OwnsSent). old is nil for
+// a create.
+func (o *Op) ownSent(sent, old tree.Object) (tree.Object, error) {
+	obj, meta, err := tree.WithOwnMeta(sent)
+	if err != nil || o.applying {
+		return obj, err
+	}
+	model, err := o.Model()
+	if err != nil {
+		return nil, err
+	}
+	if o.Info.Verb != "patch" {
+		o.dedupOwners(meta, sameOwners)
+	}
+	if _, err := o.defaults(o.Strategy(), model, obj, old); err != nil {
+		return nil, err
+	}
+	o.owned = true
+	return obj, o.Track(obj, old)
+}
+
 // onlyTimesDiffer reports whether two objects are the same but for the times in
 // their managedFields. An apply that changes nothing in the end, after defaulting,
 // has a new time all the same, and must not become a write: appliers repeat theirs

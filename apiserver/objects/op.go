@@ -39,6 +39,8 @@ type Op struct {
 	Client bool
 	// applying is a server-side apply, which has tracked its fields itself.
 	applying bool
+	// owned: ownSent has tracked the fields that are written.
+	owned bool
 	// DecidedAt is a revision that this node had applied before anything was decided: rules
 	// that have changed since may not have been seen. Zero: no rules count.
 	DecidedAt proto.Revision

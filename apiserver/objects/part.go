@@ -31,9 +31,17 @@ func (p part) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, 
 	if err != nil {
 		return nil, err
 	}
+	if o.Resource.Conversion != "" || o.Subresource.OwnsSent {
+		if sent, err = o.ownSent(sent, old); err != nil {
+			return nil, err
+		}
+	}
 	// Whose the fields are counts as in a write of the whole object.
 	tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
-	return obj, p.copy(o, obj, sent, old)
+	if o.Resource.Conversion == "" {
+		return obj, p.copy(o, obj, sent, old)
+	}
+	return o.inStoredForm(obj, sent, old, func(obj, sent, old tree.Object) error { return p.copy(o, obj, sent, old) })
 }
 
 // CopyStatus is the part of the status subresource. Built-in kinds take metadata along, as

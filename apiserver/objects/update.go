@@ -75,11 +75,23 @@ func (whole) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
 }
 
 func (whole) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
+	if o.Resource.Conversion != "" {
+		obj, err := o.ownSent(sent, old)
+		if err != nil {
+			return nil, err
+		}
+		return o.inStoredForm(obj, nil, old, keepStatus)
+	}
 	obj, _, err := tree.WithOwnMeta(sent)
 	if err == nil && o.Resource.Subresource("status") != nil {
 		tree.CopyField(obj, old, "status")
 	}
 	return obj, err
+}
+
+func keepStatus(obj, _, old tree.Object) error {
+	tree.CopyField(obj, old, "status")
+	return nil
 }
 
 // itself is what targets have in common that show the object as it is.
@@ -140,8 +152,11 @@ func (o *Op) decideInsert(obj, meta tree.Object) (Change, error) {
 	if err := tree.PrepareCreate(meta, o.Resource.HasGeneration || o.Resource.FirstGeneration, o.Store.Now()); err != nil {
 		return Change{}, err
 	}
-	o.dropNewStatus(obj)
-	if err := o.complete(obj, nil, meta, nil); err != nil {
+	obj, err := o.newObject(obj)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := o.complete(obj, nil, tree.As(obj["metadata"]), nil); err != nil {
 		return Change{}, err
 	}
 	if err := o.admitFinal(obj, nil); err != nil {

@@ -65,13 +65,31 @@ func isZero(v any) bool {
 // Fill adds, in place, what upstream's Go type always writes: parts that are no
 // pointers, and fields without omitempty. The object has been through Fit and
 // Default. Metadata at the top is left alone.
-func (m *Model) Fill(obj map[string]any) {
+func (m *Model) Fill(obj map[string]any) { m.fill(obj, filler{top: true}) }
+
+// FillKeeping is Fill that leaves lists and maps which are there and empty, and are null once
+// they are stored: who sends one owns the field. It reports whether there are any, and Fill is
+// what makes them null.
+func (m *Model) FillKeeping(obj map[string]any) (kept bool) {
+	m.fill(obj, filler{top: true, kept: &kept})
+	return kept
+}
+
+func (m *Model) fill(obj map[string]any, w filler) {
 	if m.form == nil && m.root.filled {
-		fill(m.root, obj, true)
+		w.fill(m.root, obj)
 	}
 }
 
-func fill(n *node, obj map[string]any, top bool) {
+// filler is a walk of Fill.
+type filler struct {
+	top  bool  // it is at the object itself
+	kept *bool // set where something empty is left as it is; nil: nothing is
+}
+
+func (w filler) fill(n *node, obj map[string]any) {
+	top := w.top
+	w.top = false
 	for _, f := range n.fills {
 		if top && f.name == "metadata" {
 			continue
@@ -80,10 +98,14 @@ func fill(n *node, obj map[string]any, top bool) {
 		switch {
 		case there && v != nil:
 			if f.node.filled {
-				fillValue(f.node, v)
+				w.value(f.node, v)
 			}
 			if f.written == writtenNull && f.node.shape != shapeStruct && isZero(v) { // an empty object is not absent
-				obj[f.name] = nil
+				if w.kept != nil {
+					*w.kept = true
+				} else {
+					obj[f.name] = nil
+				}
 			}
 		case f.written == writtenZero:
 			obj[f.name] = f.node.written()
@@ -93,19 +115,19 @@ func fill(n *node, obj map[string]any, top bool) {
 	}
 }
 
-func fillValue(n *node, v any) {
+func (w filler) value(n *node, v any) {
 	switch x := v.(type) {
 	case map[string]any:
 		if n.shape == shapeStruct {
-			fill(n, x, false)
+			w.fill(n, x)
 			return
 		}
 		for _, item := range x {
-			fillValue(n.elem, item)
+			w.value(n.elem, item)
 		}
 	case []any:
 		for _, item := range x {
-			fillValue(n.elem, item)
+			w.value(n.elem, item)
 		}
 	}
 }
@@ -115,7 +137,7 @@ func (n *node) written() any {
 	switch n.shape {
 	case shapeStruct:
 		obj := map[string]any{}
-		fill(n, obj, false)
+		filler{}.fill(n, obj)
 		return obj
 	case shapeTime, shapeMicroTime, shapeAny, shapeList, shapeMap:
 		return nil

@@ -6,7 +6,7 @@ package schema
 func (m *Model) Zero() map[string]any {
 	obj := map[string]any{}
 	if m.form == nil {
-		fill(m.root, obj, false)
+		filler{}.fill(m.root, obj)
 	}
 	return obj
 }
