@@ -185,7 +185,7 @@ SERVER ?= quorate
 .PHONY: judge-envtest
 judge-envtest: build kubectl $(if $(filter upstream,$(SERVER)),peers) ## Run SUITE of another project by envtest on SERVER (quorate or upstream; minutes)
 	@mkdir -p .cache
-	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
+	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -copy $(CURDIR)/.cache/envtest-$(SUITE) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)

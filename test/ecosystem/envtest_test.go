@@ -21,8 +21,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/quorate/quorate/test/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 var (
@@ -32,6 +34,7 @@ var (
 	packagesFlag    = flag.String("packages", "", "these of the suite's packages, `PATTERN,...` (default: all)")
 	runFlag         = flag.String("only", "", "these of its tests, as -run of go test")
 	outputFlag      = flag.String("output", "", "`FILE` for what the tests print")
+	copyFlag        = flag.String("copy", "", "`DIR` that is made again for the copy of the module: a second run there need not compile it again (default: a new one)")
 )
 
 // judged is what another project holds an API server against: packages of tests, that start
@@ -39,6 +42,7 @@ var (
 type judged struct {
 	module    string
 	workspace bool // whether it is built with the Kubernetes libraries of test/clients
+	paths     bool // whether it asks where its sources are
 	minutes   int  // that a package may take
 	steps     []goTest
 	copies    [][]string // module, directory there, directory here
@@ -73,6 +77,7 @@ func readJudged(t *testing.T, name, server string) judged {
 						j.minutes = n
 					}
 					j.workspace = j.workspace || word == "workspace"
+					j.paths = j.paths || word == "paths"
 				}
 			}
 		case !here:
@@ -116,7 +121,12 @@ func TestEnvtest(t *testing.T) {
 		t.Skip("is asked for by -suite")
 	}
 	j := readJudged(t, *suiteFlag, *serverFlag)
-	dir := copyOf(t, j.module)
+	dir := *copyFlag
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	noError(t, os.RemoveAll(dir))
+	copyTo(t, dir, j.module)
 	for _, c := range j.copies {
 		to := filepath.Join(dir, c[2])
 		entries, err := os.ReadDir(filepath.Join(moduleDir(t, c[0]), c[1]))
@@ -226,10 +236,10 @@ func (s goTest) run(t *testing.T, j judged, dir string, output io.Writer, all ta
 	if *packagesFlag != "" {
 		packages = strings.Split(*packagesFlag, ",")
 	}
-	// Suites find their definitions by runtime.Caller, which -trimpath makes blind.
-	args := []string{"test", "-json", "-trimpath=false", "-vet=off", "-count=1", "-p", "1", "-tags", s.tags, "-timeout", fmt.Sprintf("%dm", j.minutes)}
+	// -trimpath makes runtime.Caller blind, and shares what was compiled for everything else here.
+	args := []string{"test", "-json", fmt.Sprintf("-trimpath=%t", !j.paths), "-vet=off", "-count=1", "-p", "1", "-tags", s.tags, "-timeout", fmt.Sprintf("%dm", j.minutes)}
 	if len(j.without) > 0 {
-		args = append(args, "-skip", "^("+strings.Join(j.without, "|")+")$")
+		args = append(args, "-skip", skipped(j.without))
 	}
 	if *runFlag != "" {
 		args = append(args, "-run", *runFlag)
@@ -253,10 +263,25 @@ func (s goTest) run(t *testing.T, j judged, dir string, output io.Writer, all ta
 	}
 }
 
+// skipped is what -skip of go test takes for tests and parts of tests: an expression for each
+// level, as a slash inside of parentheses would be a part of a name.
+func skipped(tests []string) string {
+	var all []string
+	for _, test := range tests {
+		var levels []string
+		for level := range strings.SplitSeq(test, "/") {
+			levels = append(levels, "^"+regexp.QuoteMeta(level)+"$")
+		}
+		all = append(all, strings.Join(levels, "/"))
+	}
+	return strings.Join(all, "|")
+}
+
 // startedByEnvtest starts a server as envtest does, with definitions, and returns a kubeconfig
 // for it.
 func startedByEnvtest(t *testing.T, crds string) string {
 	t.Helper()
+	log.SetLogger(logr.Discard()) // which would print a stack otherwise
 	e := &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}
 	_, err := e.Start()
 	t.Cleanup(func() { noError(t, e.Stop()) })

@@ -88,13 +88,19 @@ func TestWebhookSuites(t *testing.T) {
 func copyOf(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
+	copyTo(t, dir, name)
+	return dir
+}
+
+// copyTo is copyOf, to a directory that may be missing.
+func copyTo(t *testing.T, dir, name string) {
+	t.Helper()
 	noError(t, os.CopyFS(dir, os.DirFS(moduleDir(t, name))))
 	for _, fields := range table(t, "testdata/modules.txt") {
 		if part, ok := strings.CutPrefix(fields[0], name+"/"); ok {
 			noError(t, os.CopyFS(filepath.Join(dir, part), os.DirFS(moduleDir(t, fields[0]))))
 		}
 	}
-	return dir
 }
 
 // workspace is a workspace of a copy and of test/clients: the newer of two versions of a
