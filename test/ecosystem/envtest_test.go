@@ -236,8 +236,12 @@ func (s goTest) run(t *testing.T, j judged, dir string, output io.Writer, all ta
 	if *packagesFlag != "" {
 		packages = strings.Split(*packagesFlag, ",")
 	}
-	// -trimpath makes runtime.Caller blind, and shares what was compiled for everything else here.
-	args := []string{"test", "-json", fmt.Sprintf("-trimpath=%t", !j.paths), "-vet=off", "-count=1", "-p", "1", "-tags", s.tags, "-timeout", fmt.Sprintf("%dm", j.minutes)}
+	// With -trimpath what others compile here is shared. It makes runtime.Caller blind: packages of
+	// a module that asks keep their paths, what they import does not.
+	args := []string{"test", "-json", "-trimpath", "-vet=off", "-count=1", "-p", "1", "-tags", s.tags, "-timeout", fmt.Sprintf("%dm", j.minutes)}
+	if j.paths {
+		args = append(args, "-gcflags="+pinned(t, j.module)[1]+"/...=-trimpath=")
+	}
 	if len(j.without) > 0 {
 		args = append(args, "-skip", skipped(j.without))
 	}

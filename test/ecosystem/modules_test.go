@@ -12,25 +12,31 @@ import (
 // it is missing and must have the hash that stands there.
 func moduleDir(t *testing.T, name string) string {
 	t.Helper()
-	for _, fields := range table(t, "testdata/modules.txt") {
-		if fields[0] != name {
-			continue
-		}
-		// Beside every module: what it requires is none of ours.
-		cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", fields[1]+"@"+fields[2])
-		cmd.Dir = t.TempDir()
-		out, err := cmd.Output()
-		var module struct{ Dir, Sum, Error string }
-		if jsonErr := json.Unmarshal(out, &module); err != nil || jsonErr != nil || module.Error != "" {
-			t.Fatalf("download %s: %v, %v %s", fields[1], err, jsonErr, module.Error)
-		}
-		if module.Sum != fields[3] {
-			t.Fatalf("%s %s has the hash %s, want %s", fields[1], fields[2], module.Sum, fields[3])
-		}
-		return module.Dir
+	fields := pinned(t, name)
+	// Beside every module: what it requires is none of ours.
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", fields[1]+"@"+fields[2])
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
+	var module struct{ Dir, Sum, Error string }
+	if jsonErr := json.Unmarshal(out, &module); err != nil || jsonErr != nil || module.Error != "" {
+		t.Fatalf("download %s: %v, %v %s", fields[1], err, jsonErr, module.Error)
 	}
-	t.Fatalf("there is no module %s", name)
-	return ""
+	if module.Sum != fields[3] {
+		t.Fatalf("%s %s has the hash %s, want %s", fields[1], fields[2], module.Sum, fields[3])
+	}
+	return module.Dir
+}
+
+// pinned is a line of testdata/modules.txt: name, module, version and hash.
+func pinned(t *testing.T, name string) []string {
+	t.Helper()
+	for _, fields := range table(t, "testdata/modules.txt") {
+		if fields[0] == name {
+			return fields
+		}
+	}
+	t.Fatalf("testdata/modules.txt has no %s", name)
+	return nil
 }
 
 // table reads lines of words; # begins a comment.
