@@ -3,6 +3,7 @@
 package loglimit
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 type Limiter struct {
 	every time.Duration
 	mu    sync.Mutex
-	last  map[string]*limited // by message; messages are constants
+	last  map[string]*limited // by message, or by what it is about; of both there are a fixed number
 }
 
 type limited struct {
@@ -28,12 +29,21 @@ func New(every time.Duration) *Limiter {
 
 // Warn logs msg, a constant, at level WARN, or counts it.
 func (l *Limiter) Warn(logger *slog.Logger, msg string, args ...any) {
+	l.log(logger, slog.LevelWarn, msg, msg, args)
+}
+
+// Error logs msg at level ERROR, or counts it, by what it is about: one of a fixed number of things.
+func (l *Limiter) Error(logger *slog.Logger, about, msg string, args ...any) {
+	l.log(logger, slog.LevelError, about, msg, args)
+}
+
+func (l *Limiter) log(logger *slog.Logger, level slog.Level, about, msg string, args []any) {
 	now := time.Now()
 	l.mu.Lock()
-	e := l.last[msg]
+	e := l.last[about]
 	if e == nil {
 		e = &limited{}
-		l.last[msg] = e
+		l.last[about] = e
 	}
 	if now.Sub(e.at) < l.every {
 		e.skipped++
@@ -43,5 +53,5 @@ func (l *Limiter) Warn(logger *slog.Logger, msg string, args ...any) {
 	skipped := e.skipped
 	e.at, e.skipped = now, 0
 	l.mu.Unlock()
-	logger.Warn(msg, append(args, "alike_since_last", skipped)...)
+	logger.Log(context.Background(), level, msg, append(args, "alike_since_last", skipped)...)
 }

@@ -30,3 +30,18 @@ func TestWarn(t *testing.T) {
 		}
 	})
 }
+
+// TestError: errors are told apart by what they are about.
+func TestError(t *testing.T) {
+	var said strings.Builder
+	log, l := slog.New(slog.NewTextHandler(&said, nil)), New(time.Hour)
+	for range 10 {
+		l.Error(log, "this", "failed", "of", "this")
+		l.Error(log, "that", "failed", "of", "that")
+	}
+	for _, of := range []string{"this", "that"} {
+		if n := strings.Count(said.String(), "level=ERROR msg=failed of="+of+" "); n != 1 {
+			t.Errorf("%d lines about %s:\n%s", n, of, &said)
+		}
+	}
+}
