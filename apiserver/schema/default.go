@@ -433,6 +433,48 @@ func clone(v any) any {
 // pullPolicy goes by the tag of an image: Always for :latest and for none. A name that is none
 // has no tag.
 func pullPolicy(image string) string {
+	tag, ok := plainTag(image)
+	switch {
+	case !ok:
+		return pullPolicyOfReference(image)
+	case tag == "" || tag == "latest":
+		return "Always"
+	}
+	return "IfNotPresent"
+}
+
+// plainTag is the tag of an ordinary name of an image; ok is false for names that the library
+// must look at: its regular expressions take longer than all other defaults together. A name that
+// is ordinary is short, in small letters, digits and single separators: what has 64 digits may be
+// no name, and a port is not told from a tag here.
+func plainTag(image string) (tag string, ok bool) {
+	name, tag, tagged := strings.Cut(image, ":")
+	if len(name) == 0 || len(name) > 63 || tagged && (tag == "" || len(tag) > 63) {
+		return "", false
+	}
+	between := true // a separator may not be here
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			between = false
+		case (c == '.' || c == '-' || c == '/') && !between:
+			between = true
+		default:
+			return "", false
+		}
+	}
+	for i, c := range []byte(tag) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_':
+		case (c == '.' || c == '-') && i > 0:
+		default:
+			return "", false
+		}
+	}
+	return tag, !between
+}
+
+func pullPolicyOfReference(image string) string {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return "IfNotPresent"
