@@ -3,6 +3,7 @@ package objects
 import (
 	"strconv"
 
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
@@ -70,7 +71,19 @@ func (o *Op) Invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
+	o.Store.logPanics(o.Resource, errs)
 	return status.Invalid(o.Resource.GVK().GroupKind(), name, errs)
+}
+
+// logPanics logs panics that became errors of a validation, one of each place a minute: whoever may
+// write such an object can write it in a loop.
+func (s *Store) logPanics(res *kinds.Resource, errs field.ErrorList) {
+	for _, e := range errs {
+		if p, ok := e.BadValue.(ValidationPanic); ok {
+			s.panics.Error(s.Log, res.CodeName()+" "+p.Where(), "the validation of an object ended with a panic, and the object was refused",
+				"resource", res.CodeName(), "err", e.Detail, "at", p.Where(), "stack", p.Stack())
+		}
+	}
 }
 
 func (o *Op) NotFound() error { return status.NotFound(o.Resource.GroupResource(), o.Info.Name) }

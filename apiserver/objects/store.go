@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -69,6 +70,7 @@ type Store struct {
 
 	updater storage.Updater // of writes, but for who is told of their retries
 	fields  fieldManagers
+	panics  *loglimit.Limiter // of validations
 	// conversions is what webhooks made.
 	conversions *conversions
 	// tablesOf is of the registry that was served last.
@@ -80,7 +82,7 @@ type Store struct {
 
 // NewStore returns a store of objects. It starts nothing.
 func NewStore(cfg Config) *Store {
-	s := &Store{Config: cfg, conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s := &Store{Config: cfg, panics: loglimit.New(time.Minute), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
 	s.fields.convert = s.Convert
 	return s

@@ -84,6 +84,13 @@ type Validation interface {
 
 var noStrategy Strategy
 
+// ValidationPanic is the BadValue of the error that a Validation makes of a panic: what the log
+// is told, and the client is not.
+type ValidationPanic interface {
+	Where() string // function and line
+	Stack() string
+}
+
 // Strategy of the operation's resource; never nil.
 func (o *Op) Strategy() *Strategy {
 	if o.Resource.Custom {

@@ -3,14 +3,17 @@ package validation
 import (
 	"fmt"
 	"maps"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/conversion"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/capabilities"
 )
@@ -89,10 +92,36 @@ func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced
 
 // contain makes a refusal of a panic: upstream's functions have some for objects that its own
 // servers end the connection for, such as a device of a ResourceSlice with an empty list of valid
-// values.
+// values. The refusal carries what is logged of it, which its words do not have.
 func contain(errs *field.ErrorList) {
 	if p := recover(); p != nil {
-		*errs = field.ErrorList{field.InternalError(nil, fmt.Errorf("the validation of Kubernetes ended with a panic: %v", p))}
+		err := field.InternalError(nil, fmt.Errorf("the validation of Kubernetes ended with a panic: %v", p))
+		err.BadValue = panicked{where: panickedAt(), stack: debug.Stack()}
+		*errs = field.ErrorList{err}
+	}
+}
+
+// panicked is an objects.ValidationPanic.
+type panicked struct {
+	where string
+	stack []byte
+}
+
+func (p panicked) Where() string { return p.where }
+func (p panicked) Stack() string { return string(p.stack) }
+
+// panickedAt is the function and the line that panicked, for the function that recovers.
+func panickedAt() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for below := false; ; {
+		f, more := frames.Next()
+		if below && !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf("%s:%d", f.Function, f.Line)
+		}
+		if below = below || f.Function == "runtime.gopanic"; !more {
+			return f.Function
+		}
 	}
 }
 
@@ -103,7 +132,7 @@ func metaOf(obj any) metav1.Object { return obj.(metav1.ObjectMetaAccessor).GetO
 
 func (r rules[V, I]) decode(obj tree.Object) (*I, error) {
 	var out V
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(withoutManagedFields(obj), &out); err != nil {
+	if err := k8sruntime.DefaultUnstructuredConverter.FromUnstructured(withoutManagedFields(obj), &out); err != nil {
 		return nil, fmt.Errorf("decode a %T: %w", out, err)
 	}
 	in := new(I)

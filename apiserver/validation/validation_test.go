@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
 	corev1 "k8s.io/api/core/v1"
@@ -210,8 +211,19 @@ func wants(t *testing.T, what string, errs field.ErrorList, want string) {
 
 // TestPanicsAreContained: a panic of upstream's functions refuses the object, and nothing else.
 func TestPanicsAreContained(t *testing.T) {
+	var nobody *core.ConfigMap
+	wants(t, "nil", ruleOf(func() { _ = nobody.Data }).Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true), "nil pointer dereference")
 	broken := ruleOf(func() { panic("as they do") })
-	wants(t, "create", broken.Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true), "ended with a panic: as they do")
+	errs := broken.Create(tree.Object{"metadata": tree.Object{"name": "a"}}, true)
+	wants(t, "create", errs, "ended with a panic: as they do")
+	// The log is told where.
+	told, ok := errs[0].BadValue.(objects.ValidationPanic)
+	if !ok {
+		t.Fatalf("the error carries %v", errs[0].BadValue)
+	}
+	if !strings.Contains(told.Where(), "TestPanicsAreContained") || !strings.Contains(told.Stack(), "validation_test.go:") {
+		t.Errorf("at %s:\n%s", told.Where(), told.Stack())
+	}
 	old := tree.Object{"metadata": tree.Object{"name": "a", "resourceVersion": "1"}}
 	wants(t, "update", broken.Update("", old, old, true), "ended with a panic: as they do")
 }

@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"apiserver/objects": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
-		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree",
+		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
 	// It puts together what operations need without a server: with a request, it would test that, too.
 	"apiserver/objects/objectstest": {ours: []string{
