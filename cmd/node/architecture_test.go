@@ -99,7 +99,9 @@ var rooms = map[string]room{
 	}, direct: noHTTP, reach: noRaft},
 	// Upstream's functions on upstream's types: objects in, errors out. No other room knows
 	// k8s.io/kubernetes.
-	"apiserver/validation": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/validation": {ours: []string{"apiserver/tree", "apiserver/typed"}, direct: noHTTP, reach: noRaft},
+	// Trees in, values of Go types out.
+	"apiserver/typed": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What objects use is a part of every write: trees in, entries out.
 	"apiserver/quota": {ours: []string{"proto", "raftstore/mvcc", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// What a Service's fields mean, and ranges: pure, so that the node reads its flags by it.
