@@ -184,6 +184,15 @@ func plainName(s string, rule NameRule) bool {
 	return true
 }
 
+// IsPlainDNSLabel accepts ordinary DNS-1123 labels, such as names of namespaces: a subset of them.
+func IsPlainDNSLabel(s string) bool { return plainName(s, NameLabel) }
+
+// IsPlainLabelKey accepts ordinary names of labels and annotations, a subset of those that are valid.
+func IsPlainLabelKey(s string) bool { return plainQualifiedName(s) }
+
+// IsPlainLabelValue accepts ordinary values of labels, a subset of those that are valid.
+func IsPlainLabelValue(s string) bool { return s == "" || plainLabel(s) }
+
 func alnum(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // plainLabel accepts ordinary label values, and label names without a prefix.

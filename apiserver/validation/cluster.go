@@ -70,6 +70,7 @@ var clusterKinds = map[string]Kind{
 	},
 	"leases.coordination.k8s.io": rules[coordinationv1.Lease, coordination.Lease]{
 		convert: upstreamcoordination.Convert_v1_Lease_To_coordination_Lease,
+		plain:   plainLease,
 		create:  coordinationvalidation.ValidateLease,
 		update:  coordinationvalidation.ValidateLeaseUpdate,
 	},

@@ -20,6 +20,7 @@ import (
 var coreKinds = map[string]Kind{
 	"configmaps": rules[corev1.ConfigMap, core.ConfigMap]{
 		convert: v1.Convert_v1_ConfigMap_To_core_ConfigMap,
+		plain:   plainConfigMap,
 		create:  validation.ValidateConfigMap,
 		update:  validation.ValidateConfigMapUpdate,
 	},
@@ -196,15 +197,15 @@ func replicationControllerUpdate(rc, old *core.ReplicationController) field.Erro
 // anything is wrong.
 func ServiceAddresses(obj, old tree.Object) field.ErrorList {
 	r := coreKinds["services"].(rules[corev1.Service, core.Service])
-	in, err := r.decode(obj)
+	var in, was *core.Service
+	var err error
+	if old == nil {
+		in, err = r.decode(obj)
+	} else {
+		in, was, err = r.decodeBoth(obj, old)
+	}
 	if err != nil {
 		return undecodable(err)
-	}
-	var was *core.Service
-	if old != nil {
-		if was, err = r.decode(old); err != nil {
-			return undecodable(err)
-		}
 	}
 	return validation.ValidateServiceClusterIPsRelatedFields(in, was)
 }
