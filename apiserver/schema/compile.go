@@ -51,7 +51,8 @@ type property struct {
 	node     *node
 	embedded bool // an object that is not a pointer upstream: never absent there
 	written  writtenAs
-	value    any // the schema's default, nil if it is the zero value
+	emptied  bool // written as null when it is empty
+	value    any  // the schema's default, nil if it is the zero value
 
 	patchStrategies []string
 	patchMergeKey   string
@@ -74,6 +75,9 @@ type document struct {
 	ListType      string   `json:"x-kubernetes-list-type"`
 	ListMapKeys   []string `json:"x-kubernetes-list-map-keys"`
 }
+
+// definitionStatus is the model of what a CustomResourceDefinition has as its status.
+const definitionStatus = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus"
 
 const refPrefix = "#/components/schemas/"
 
@@ -218,6 +222,9 @@ func (c *compiler) object(n *node, d *document) error {
 		}
 		_, f.embedded = p.Default.(map[string]any)
 		f.written = writtenFields()[n.model][name]
+		// An empty object is not absent. Upstream stores definitions in JSON, whose status keeps an empty
+		// list; its other form does not.
+		f.emptied = f.written == writtenNull && child.shape != shapeStruct && n.model != definitionStatus
 		if p.PatchStrategy != "" {
 			f.patchStrategies = strings.Split(p.PatchStrategy, ",")
 		}

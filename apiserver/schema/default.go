@@ -118,16 +118,17 @@ type rule struct {
 	images        []transfer
 }
 
-// assignment gives a field a value. zero says that 0 counts as absent.
+// assignment gives a field a value. zero says that 0 counts as absent, pointer that "" does not:
+// upstream's field is a pointer.
 type assignment struct {
-	path  []string
-	value any
-	zero  bool
+	path          []string
+	value         any
+	zero, pointer bool
 }
 
 type transfer struct {
-	to, from []string
-	zero     bool
+	to, from      []string
+	zero, pointer bool
 }
 
 // defaultsOf compiles what applies to a model.
@@ -138,11 +139,11 @@ func defaultsOf(n *node) (*defaulting, error) {
 	}
 	d := &defaulting{}
 	for _, r := range all[n.model] {
-		d.rules = append(d.rules, compileRule(&r))
+		d.rules = append(d.rules, compileRule(n, &r))
 	}
 	for _, f := range n.sorted {
 		if f.value != nil {
-			d.values = append(d.values, assignment{path: []string{f.name}, value: f.value})
+			d.values = append(d.values, assignment{path: []string{f.name}, value: f.value, pointer: f.written == writtenNot})
 		}
 	}
 	if len(d.values) == 0 && len(d.rules) == 0 {
@@ -151,7 +152,8 @@ func defaultsOf(n *node) (*defaulting, error) {
 	return d, nil
 }
 
-func compileRule(r *defaultRule) rule {
+// compileRule compiles a rule of a node.
+func compileRule(n *node, r *defaultRule) rule {
 	zero := map[string]bool{}
 	for _, name := range r.Zero {
 		zero[name] = true
@@ -163,6 +165,12 @@ func compileRule(r *defaultRule) rule {
 	if r.Each != "" {
 		out.each = strings.Split(r.Each, ".")
 	}
+	for i := range out.set {
+		out.set[i].pointer = n.pointer(slices.Concat(out.each, out.set[i].path))
+	}
+	for i := range out.copies {
+		out.copies[i].pointer = n.pointer(slices.Concat(out.each, out.copies[i].to))
+	}
 	if r.Only != nil {
 		out.only = map[string]bool{}
 		for _, name := range r.Only {
@@ -170,6 +178,25 @@ func compileRule(r *defaultRule) rule {
 		}
 	}
 	return out
+}
+
+// pointer reports whether the field at a path, which leads through the items of lists, is a
+// pointer upstream.
+func (n *node) pointer(path []string) bool {
+	for i, name := range path {
+		for n.shape == shapeList {
+			n = n.elem
+		}
+		f := n.fields[name]
+		switch {
+		case f == nil:
+			return false
+		case i == len(path)-1:
+			return f.written == writtenNot
+		}
+		n = f.node
+	}
+	return false
 }
 
 func split(paths []string) [][]string {
@@ -353,8 +380,8 @@ func (r *rule) run(obj map[string]any) {
 	}
 	for i := range r.copies {
 		c := &r.copies[i]
-		if v := tree.Field(obj, c.from...); !absent(v, false) {
-			put(obj, c.to, v, c.zero)
+		if v := tree.Field(obj, c.from...); !absent(v, false, false) {
+			put(obj, c.to, v, c.zero, c.pointer)
 		}
 	}
 	for i := range r.merges {
@@ -362,18 +389,18 @@ func (r *rule) run(obj map[string]any) {
 	}
 	for i := range r.images {
 		image, _ := tree.Field(obj, r.images[i].from...).(string)
-		if parent, name := parentOf(obj, r.images[i].to); parent != nil && absent(parent[name], false) {
+		if parent, name := parentOf(obj, r.images[i].to); parent != nil && absent(parent[name], false, false) {
 			parent[name] = pullPolicy(image)
 		}
 	}
 }
 
-func (a *assignment) apply(obj map[string]any) { put(obj, a.path, a.value, a.zero) }
+func (a *assignment) apply(obj map[string]any) { put(obj, a.path, a.value, a.zero, a.pointer) }
 
 // put gives an absent field a copy of a value.
-func put(obj map[string]any, path []string, v any, zero bool) {
+func put(obj map[string]any, path []string, v any, zero, pointer bool) {
 	parent, name := parentOf(obj, path)
-	if parent == nil || !absent(parent[name], zero) {
+	if parent == nil || !absent(parent[name], zero, pointer) {
 		return
 	}
 	parent[name] = clone(v)
@@ -401,8 +428,8 @@ func merge(obj map[string]any, t *transfer) {
 	}
 }
 
-func absent(v any, zero bool) bool {
-	return v == nil || v == "" || zero && v == int64(0)
+func absent(v any, zero, pointer bool) bool {
+	return v == nil || v == "" && !pointer || zero && v == int64(0)
 }
 
 // parentOf returns the object that holds the last field of a path, or nil.

@@ -158,10 +158,9 @@ var base64Value = func() (table [256]int8) {
 	return table
 }()
 
-// fitTime checks a time and brings it to UTC in the layout. Both layouts of the
-// API are RFC 3339 and read alike.
+// fitTime checks a time in the layout and brings it to UTC.
 func fitTime(v any, text, layout string) (any, bool, error) {
-	t, err := time.Parse(time.RFC3339, text)
+	t, err := time.Parse(layout, text)
 	if err != nil {
 		return nil, false, err
 	}

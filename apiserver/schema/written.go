@@ -100,7 +100,7 @@ func (w filler) fill(n *node, obj map[string]any) {
 			if f.node.filled {
 				w.value(f.node, v)
 			}
-			if f.written == writtenNull && f.node.shape != shapeStruct && isZero(v) { // an empty object is not absent
+			if f.emptied && isZero(v) {
 				if w.kept != nil {
 					*w.kept = true
 				} else {
