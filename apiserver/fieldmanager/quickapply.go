@@ -82,13 +82,19 @@ func (m *Manager) configured(ref smdschema.TypeRef, v any, itself bool, at place
 		return leaf, isScalar(*atom.Scalar, v)
 	case atom.List != nil:
 		if atom.List.ElementRelationship == smdschema.Atomic {
+			for _, item := range v.([]any) { // the list is one field, but what is in it must fit
+				if _, ok := m.configured(atom.List.ElementType, item, false, inside); !ok {
+					return nil, false
+				}
+			}
 			return leaf, true
 		}
 		fields, ok = m.configuredList(atom.List, v.([]any))
 	default:
 		obj := v.(map[string]any)
 		if atom.Map.ElementRelationship == smdschema.Atomic || len(obj) == 0 {
-			return leaf, true
+			_, ok := m.configuredMap(atom.Map, obj, at)
+			return leaf, ok
 		}
 		fields, ok = m.configuredMap(atom.Map, obj, at)
 	}
