@@ -138,9 +138,6 @@ func (c *call) subresource() error {
 	if p := own.Posts[name]; p != nil {
 		return c.post(p)
 	}
-	if f := own.Updates[name]; f != nil {
-		return c.put(f)
-	}
 	take := own.Parts[name]
 	switch {
 	case take != nil:

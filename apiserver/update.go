@@ -65,17 +65,3 @@ func (c *call) readWrite(options string, kind *kinds.Resource) (f codec.Format, 
 	raw, err = c.body(kind)
 	return
 }
-
-// put serves a subresource that the whole object is put to and that changes it in a way
-// of its own.
-func (c *call) put(change func(o *objects.Op, sent tree.Object) (objects.Written, error)) error {
-	f, want, err := c.readPut(objects.Whole)
-	if err != nil {
-		return err
-	}
-	w, err := change(&c.Op, want.Sent)
-	if err != nil {
-		return err
-	}
-	return c.answer(f, codeOf(false), w)
-}

@@ -57,7 +57,7 @@ func copyApproval(o *objects.Op, obj, sent, old tree.Object) error {
 	state := tree.Clone(old["status"])
 	tree.SetList(state, "conditions", stampConditions(o, sent, old))
 	obj["status"] = state
-	return objects.CopyMeta(o, obj, sent)
+	return nil
 }
 
 // copyRequestStatus is the part of certificatesigningrequests/status, of which the
@@ -75,7 +75,7 @@ func copyRequestStatus(o *objects.Op, obj, sent, old tree.Object) error {
 	state := tree.Clone(sent["status"])
 	tree.SetList(state, "conditions", list)
 	obj["status"] = state
-	return objects.CopyMeta(o, obj, sent)
+	return nil
 }
 
 func conditionsOf(obj tree.Object) []any {

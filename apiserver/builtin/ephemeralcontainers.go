@@ -11,5 +11,6 @@ func takeEphemeralContainers(_ *objects.Op, obj, sent, old tree.Object) error {
 	spec := tree.Clone(old["spec"])
 	tree.CopyField(spec, tree.As(sent["spec"]), "ephemeralContainers")
 	obj["spec"] = spec
+	objects.ResetMeta(obj, old)
 	return nil
 }

@@ -31,10 +31,6 @@ var namespaceStrategy = objects.Strategy{
 	Prepare: func(obj, old tree.Object) {
 		labelNamespace(obj)
 		if old != nil {
-			// Only the finalize subresource changes these.
-			spec := tree.Clone(obj["spec"])
-			tree.CopyField(spec, tree.As(old["spec"]), "finalizers")
-			obj["spec"] = spec
 			return
 		}
 		spec := tree.Clone(obj["spec"])
@@ -45,6 +41,16 @@ var namespaceStrategy = objects.Strategy{
 		tree.SetFinalizers(spec, list)
 		obj["spec"] = spec
 		obj["status"] = tree.Object{"phase": namespaceActive}
+	},
+	// Only the finalize subresource changes the spec's finalizers.
+	ForUser: func(o *objects.Op, obj, old tree.Object) error {
+		if old == nil || o.Info.Subresource == "finalize" {
+			return nil
+		}
+		spec := tree.Clone(obj["spec"])
+		tree.CopyField(spec, tree.As(old["spec"]), "finalizers")
+		obj["spec"] = spec
+		return nil
 	},
 	MayDelete: func(name string) error {
 		if immortalNamespaces[name] {
@@ -58,8 +64,8 @@ var namespaceStrategy = objects.Strategy{
 		obj["status"] = state
 		return tree.HasFinalizers(tree.As(obj["spec"]))
 	},
-	Holds:   func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
-	Updates: map[string]func(*objects.Op, tree.Object) (objects.Written, error){"finalize": finalizeNamespace},
+	Holds: func(obj tree.Object) bool { return tree.HasFinalizers(tree.As(obj["spec"])) },
+	Parts: map[string]objects.Part{"finalize": copyNamespaceSpec},
 }
 
 // labelNamespace sets the label that selectors of namespaces go by.
@@ -74,15 +80,15 @@ func labelNamespace(obj tree.Object) {
 	meta["labels"] = labels
 }
 
-// finalizeNamespace serves PUT namespaces/NAME/finalize: it changes spec.finalizers
-// alone. Without any, a deleting namespace is gone.
-func finalizeNamespace(o *objects.Op, sent tree.Object) (objects.Written, error) {
-	list, _ := tree.Strings(tree.Lookup(sent, "spec.finalizers"))
-	return SetNamespaceFinalizers(o, tree.As(sent["metadata"]), func([]string) []string { return list })
+// copyNamespaceSpec is the part of namespaces/finalize: the spec, which is finalizers alone. A
+// deleting namespace without any is gone.
+func copyNamespaceSpec(_ *objects.Op, obj, sent, _ tree.Object) error {
+	tree.CopyField(obj, sent, "spec")
+	return nil
 }
 
 // SetNamespaceFinalizers gives a namespace the finalizers that next makes of those
-// that it has.
+// that it has. It is for the node itself, whose writes no plugin is asked about.
 func SetNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]string) []string) (objects.Written, error) {
 	return o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 		if cur == nil {
@@ -99,9 +105,6 @@ func SetNamespaceFinalizers(o *objects.Op, identity tree.Object, next func([]str
 		has, _ := tree.Strings(spec["finalizers"])
 		tree.SetFinalizers(spec, next(has))
 		obj["spec"] = spec
-		if err := o.Admit(obj, old); err != nil {
-			return objects.Change{}, err
-		}
 		meta, oldMeta := tree.As(obj["metadata"]), tree.As(old["metadata"])
 		if err := o.Check(obj, old); err != nil {
 			return objects.Change{}, err

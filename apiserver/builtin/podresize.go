@@ -22,6 +22,7 @@ func takeResources(_ *objects.Op, obj, sent, old tree.Object) error {
 		}
 	}
 	obj["spec"] = spec
+	objects.ResetMeta(obj, old)
 	return nil
 }
 

@@ -119,7 +119,7 @@ func TestStrategiesFitTheData(t *testing.T) {
 			h = &objects.Strategy{}
 		}
 		coded := map[string]bool{"status": true, "scale": true}
-		for _, names := range [...][]string{slices.Collect(maps.Keys(h.Posts)), slices.Collect(maps.Keys(h.Parts)), slices.Collect(maps.Keys(h.Updates))} {
+		for _, names := range [...][]string{slices.Collect(maps.Keys(h.Posts)), slices.Collect(maps.Keys(h.Parts))} {
 			for _, name := range names {
 				coded[name] = true
 				if res.Subresource(name) == nil {

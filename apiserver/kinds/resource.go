@@ -108,11 +108,13 @@ type Subresource struct {
 	Verbs   []string `json:"verbs"`
 	// Resets are the fields that writes of the subresource cannot set: dotted paths; of a status,
 	// besides the spec. So nobody owns them by such a write. What it says of metadata is not
-	// taken: "metadata" is all of it.
+	// taken: "metadata" is what upstream's ResetObjectMetaForStatus resets.
 	Resets []string `json:"resets,omitempty"`
 	// OwnsSent: who writes the subresource comes to own all in which the body differs from the
 	// object, also what the write leaves as it is. Upstream has a filter for it that it does not use.
 	OwnsSent bool `json:"ownsSent,omitempty"`
+	// KeepsMetadata: nothing of what a write of the subresource says of metadata is taken.
+	KeepsMetadata bool `json:"keepsMetadata,omitempty"`
 	// Scale paths, as in CustomResourceSubresourceScale.
 	SpecReplicas   string `json:"specReplicas,omitempty"`   // .spec.replicas
 	StatusReplicas string `json:"statusReplicas,omitempty"` // .status.replicas

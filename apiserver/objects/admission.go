@@ -35,12 +35,6 @@ func (o *Op) attributesOf(operation admission.Operation, obj, old tree.Object) *
 	return a
 }
 
-// Admit is admit for updates in a way of their own, which end with FinishUpdate.
-func (o *Op) Admit(obj, old tree.Object) error {
-	_, err := o.admit(obj, old)
-	return err
-}
-
 // admit asks the mutating plugins about an object that is complete but for what is generated.
 // It reports whether any of them may have changed it.
 func (o *Op) admit(obj, old tree.Object) (asked bool, err error) {

@@ -149,12 +149,9 @@ func (o *Op) withoutStrangeParts(obj, old tree.Object) {
 			tree.CopyField(obj, old, name)
 		}
 	}
-	if o.Resource.Custom {
-		meta, fields := tree.Clone(old["metadata"]), tree.As(obj["metadata"])
-		tree.CopyField(meta, fields, "managedFields")
-		tree.CopyField(meta, fields, "resourceVersion")
-		obj["metadata"] = meta
-	}
+	meta := tree.As(obj["metadata"])
+	o.resetMetadata(obj, old)
+	tree.CopyField(tree.As(obj["metadata"]), meta, "resourceVersion")
 }
 
 // revisionAfterAdmit refuses an update that plugins have made one of another version.
@@ -163,7 +160,7 @@ func (o *Op) revisionAfterAdmit(meta, oldMeta tree.Object) error {
 	switch {
 	case err != nil:
 		return err
-	case rev == 0 && !o.Resource.UnconditionalUpdate:
+	case rev == 0 && !o.unconditional():
 		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
 	case rev != 0 && tree.Text(meta, "resourceVersion") != tree.Text(oldMeta, "resourceVersion"):
 		return storage.Permanent{Err: status.Conflict(o.Resource.GroupResource(), o.Info.Name)}

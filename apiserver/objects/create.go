@@ -206,8 +206,11 @@ func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, 
 
 // metaErrors is what is wrong with an object's metadata by the rules that hold for every kind.
 func (o *Op) metaErrors(obj, old tree.Object) field.ErrorList {
-	meta := tree.As(obj["metadata"])
-	errs := tree.ValidateMeta(meta, o.Resource.NameRule)
+	meta, rule := tree.As(obj["metadata"]), o.Resource.NameRule
+	if old != nil {
+		rule = tree.NamePath // the name cannot change, and the name to generate from has no use any more
+	}
+	errs := tree.ValidateMeta(meta, rule)
 	if old != nil {
 		errs = append(errs, tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))...)
 	}

@@ -2,13 +2,15 @@ package objects
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
 // Part is what a write of a subresource changes of an object: it takes that from
-// sent into obj, which is old with metadata of its own. Values of all three may be
+// sent into obj, which is old with the metadata that were sent, and takes back what clients
+// cannot write of these (ResetMeta, KeepMeta). Values of all three may be
 // shared and are replaced, not changed.
 type Part func(o *Op, obj, sent, old tree.Object) error
 
@@ -27,7 +29,7 @@ func (part) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
 }
 
 func (p part) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
-	obj, meta, err := tree.WithOwnMeta(old)
+	obj, _, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return nil, err
 	}
@@ -36,38 +38,66 @@ func (p part) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, 
 			return nil, err
 		}
 	}
-	// Whose the fields are counts as in a write of the whole object.
-	tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	if o.Resource.Conversion == "" {
-		return obj, p.copy(o, obj, sent, old)
+		return obj, p.takeStored(o, obj, sent, old)
 	}
-	return o.inStoredForm(obj, sent, old, func(obj, sent, old tree.Object) error { return p.copy(o, obj, sent, old) })
+	return o.inStoredForm(obj, sent, old, func(obj, sent, old tree.Object) error { return p.takeStored(o, obj, sent, old) })
 }
 
-// CopyStatus is the part of the status subresource. Built-in kinds take metadata along, as
-// upstream's do; custom resources do not.
-func CopyStatus(o *Op, obj, sent, _ tree.Object) error {
-	tree.CopyField(obj, sent, "status")
-	if o.Resource.Custom {
-		return nil
-	}
-	return CopyMeta(o, obj, sent)
-}
-
-// CopyMeta takes the metadata along that clients write, but for what the subresource resets.
-func CopyMeta(o *Op, obj, sent tree.Object) error {
+// takeStored is take of objects in the form in which they are stored.
+func (p part) takeStored(o *Op, obj, sent, old tree.Object) error {
 	sentMeta, err := tree.Meta(sent)
 	if err != nil {
 		return err
 	}
-	resets := o.Subresource.Resets
-	if slices.Contains(resets, "metadata") {
-		return nil
+	meta := tree.Clone(sentMeta)
+	obj["metadata"] = meta
+	if o.Info.Verb == "patch" { // what the part resets is looked at, too
+		o.dedupOwners(meta, sameOwnersAfterMutation)
+	} else {
+		o.dedupOwners(meta, sameOwners)
 	}
-	for _, name := range [...]string{"labels", "annotations", "finalizers", "ownerReferences"} {
-		if !slices.Contains(resets, "metadata."+name) {
-			tree.CopyField(tree.As(obj["metadata"]), sentMeta, name)
+	return p.copy(o, obj, sent, old)
+}
+
+// CopyStatus is the part of the status subresource.
+func CopyStatus(o *Op, obj, sent, old tree.Object) error {
+	tree.CopyField(obj, sent, "status")
+	o.resetMetadata(obj, old)
+	return nil
+}
+
+// resetMetadata takes back what the subresource resets of metadata. Writes of the status of
+// custom resources take nothing along.
+func (o *Op) resetMetadata(obj, old tree.Object) {
+	switch resets := o.Subresource.Resets; {
+	case o.Resource.Custom || o.Subresource.KeepsMetadata:
+		KeepMeta(obj, old)
+	case slices.Contains(resets, "metadata"):
+		ResetMeta(obj, old)
+	default:
+		meta, was := tree.As(obj["metadata"]), tree.As(old["metadata"])
+		for _, path := range resets {
+			if name, ok := strings.CutPrefix(path, "metadata."); ok {
+				tree.CopyField(meta, was, name)
+			}
 		}
 	}
-	return nil
+}
+
+// ResetMeta takes back what a write of a subresource says of metadata, as upstream's function
+// ResetObjectMetaForStatus does: what it leaves is for the checks of every update.
+func ResetMeta(obj, old tree.Object) {
+	meta, was := tree.As(obj["metadata"]), tree.As(old["metadata"])
+	for _, name := range [...]string{"deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences"} {
+		tree.CopyField(meta, was, name)
+	}
+}
+
+// KeepMeta takes back all that a write of a subresource says of metadata, but for whose the fields
+// are.
+func KeepMeta(obj, old tree.Object) {
+	meta := tree.Clone(old["metadata"])
+	tree.CopyField(meta, tree.As(obj["metadata"]), "managedFields")
+	obj["metadata"] = meta
 }

@@ -56,6 +56,8 @@ func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	switch {
 	case err != nil:
 		return err
+	case rev == 0 && !o.unconditional():
+		return storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
 	case rev == 0 || rev == cur.Revision:
 		return nil
 	case rev < cur.Revision:
@@ -66,13 +68,24 @@ func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	return status.Conflict(o.Resource.GroupResource(), o.Info.Name)
 }
 
-// Invalid is the 422 of validation.
+// unconditional reports whether a write may leave out which version it is about. A Scale may,
+// whatever it is of.
+func (o *Op) unconditional() bool {
+	return o.Resource.UnconditionalUpdate || o.Subresource != nil && o.Subresource.Name == "scale"
+}
+
+// Invalid is the 422 of validation. It names the group whose rules are not kept: an object that is
+// stored as one of another group is validated as that.
 func (o *Op) Invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
 	o.Store.logPanics(o.Resource, errs)
-	return status.Invalid(o.Resource.GVK().GroupKind(), name, errs)
+	kind := o.Resource.GVK().GroupKind()
+	if o.Resource.StorageVersion != "" {
+		kind.Group = o.Resource.StorageGroup
+	}
+	return status.Invalid(kind, name, errs)
 }
 
 // logPanics logs panics that became errors of a validation, one of each place a minute: whoever may

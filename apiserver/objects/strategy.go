@@ -16,6 +16,9 @@ import (
 // may be shared with other trees and are replaced, not changed. All of them may run several
 // times for one operation.
 type Strategy struct {
+	// Fit says that an object, which fits its model, does not have the form of its kind all the
+	// same: of what clients send, and of what their patches make.
+	Fit func(obj tree.Object) error
 	// Complete fills in what clients leave out, after the model's defaults and before
 	// anybody owns the fields.
 	Complete func(o *Op, obj, old tree.Object) error
@@ -67,9 +70,6 @@ type Strategy struct {
 	// Parts are subresources that show the whole object and change a part of it, beside
 	// status, by their names.
 	Parts map[string]Part
-	// Updates are subresources that the whole object is put to and that change it in a way
-	// of their own, by their names.
-	Updates map[string]func(o *Op, sent tree.Object) (Written, error)
 }
 
 // Validation is what is wrong with objects of one kind, in the form in which they are

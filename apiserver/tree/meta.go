@@ -87,10 +87,6 @@ func PrepareUpdate(meta, old Object) {
 	} else {
 		delete(meta, "generation")
 	}
-	// A name that was generated once stays what it is, whatever the update says.
-	if v := Text(old, "generateName"); v != "" && Text(meta, "generateName") == "" {
-		meta["generateName"] = v
-	}
 }
 
 // ValidateMeta checks metadata by apimachinery's rules, the name by the kind's.

@@ -198,12 +198,6 @@ func (c *Case) put(o *objects.Op, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if o.Subresource != nil {
-		if change := o.Strategy().Updates[o.Subresource.Name]; change != nil {
-			w, err := change(o, want.Sent)
-			return c.written(o, on, w, err)
-		}
-	}
 	return c.modify(o, want, on)
 }
 
