@@ -17,6 +17,7 @@ import (
 
 // definitionStrategy is that of CustomResourceDefinitions.
 var definitionStrategy = objects.Strategy{
+	Fit: func(obj tree.Object) error { return crd.CheckForm(obj) },
 	Complete: func(o *objects.Op, obj, old tree.Object) error {
 		if o.Info.Subresource != "" {
 			return nil
@@ -40,6 +41,22 @@ var definitionStrategy = objects.Strategy{
 		return inTurn(o.Context, check)
 	},
 	StartDelete: startDeleteDefinition,
+	Parts:       map[string]objects.Part{"status": copyDefinitionStatus},
+}
+
+// copyDefinitionStatus is the status. One without stored versions has that in which the definition
+// that was sent stores: it is a default, which comes before the spec is taken back.
+func copyDefinitionStatus(o *objects.Op, obj, sent, old tree.Object) error {
+	if err := objects.CopyStatus(o, obj, sent, old); err != nil {
+		return err
+	}
+	state := tree.As(obj["status"])
+	if version := crd.StorageVersionName(sent); version != "" && len(tree.List(state["storedVersions"])) == 0 {
+		state = tree.Clone(state)
+		state["storedVersions"] = []any{version}
+		obj["status"] = state
+	}
+	return nil
 }
 
 // maxRules is how many rules the schemas of one definition may have. Upstream bounds their estimated

@@ -119,13 +119,34 @@ func decodeJSON(text string, body []byte, res *kinds.Resource) (Body, error) {
 	if err == nil {
 		obj, err = object(tree)
 	}
+	if err == nil {
+		err = CheckType(obj)
+	}
 	if err != nil {
 		return Body{}, status.Unrecognized(kindOf(res), fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
 	}
 	return Body{Object: obj, Duplicates: duplicates}, nil
 }
 
-// object checks what upstream finds when it looks for a document's type.
+// DecodePatch decodes a merge patch, whose kind and apiVersion may be anything. Errors as
+// those of Decode.
+func DecodePatch(body []byte) (Body, error) {
+	if len(body) > MaxBody {
+		return Body{}, status.BodyTooLarge(MaxBody)
+	}
+	tree, duplicates, err := parseJSON(string(body))
+	var obj map[string]any
+	if err == nil {
+		obj, err = object(tree)
+	}
+	if err != nil {
+		return Body{}, status.Unrecognized("", fmt.Errorf("couldn't get version/kind; json parse error: %w", err), body)
+	}
+	return Body{Object: obj, Duplicates: duplicates}, nil
+}
+
+// object checks that a document is an object, in the words in which upstream says it when it looks
+// for the document's type.
 func object(tree any) (map[string]any, error) {
 	const target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }"
 	obj, ok := tree.(map[string]any)
@@ -135,14 +156,19 @@ func object(tree any) (map[string]any, error) {
 		}
 		return nil, fmt.Errorf("json: cannot unmarshal %s into Go value of type %s", jsonType(tree), target)
 	}
+	return obj, nil
+}
+
+// CheckType checks that what an object says of its type is text.
+func CheckType(obj map[string]any) error {
 	for _, name := range [...]string{"apiVersion", "kind"} {
 		switch v := obj[name].(type) {
 		case nil, string:
 		default:
-			return nil, fmt.Errorf("json: cannot unmarshal %s into Go struct field .%s of type string", jsonType(v), name)
+			return fmt.Errorf("json: cannot unmarshal %s into Go struct field .%s of type string", jsonType(v), name)
 		}
 	}
-	return obj, nil
+	return nil
 }
 
 func jsonType(v any) string {

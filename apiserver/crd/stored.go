@@ -28,6 +28,13 @@ func typedOf(obj map[string]any) (*apiextensionsv1.CustomResourceDefinition, err
 	return out, nil
 }
 
+// CheckForm says what does not fit the Go type of a definition in a decoded one: its schemas, which
+// are anything to its model.
+func CheckForm(obj map[string]any) error {
+	_, err := typedOf(obj)
+	return err
+}
+
 // treeOf is a part of a definition as a decoded tree.
 func treeOf(part any) (map[string]any, error) {
 	text, err := json.Marshal(part)
@@ -82,6 +89,19 @@ func PrepareStatus(obj map[string]any, created bool) error {
 	}
 	obj["status"] = status
 	return nil
+}
+
+// StorageVersionName is the version in which a decoded definition stores; "" if there is none.
+func StorageVersionName(obj map[string]any) string {
+	spec, _ := obj["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	for _, v := range versions {
+		if version, _ := v.(map[string]any); version["storage"] == true {
+			name, _ := version["name"].(string)
+			return name
+		}
+	}
+	return ""
 }
 
 func withVersion(list []string, name string) []string {

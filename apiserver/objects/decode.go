@@ -44,6 +44,9 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 		return nil, err
 	}
 	unknown, err := model.Fit(body.Object)
+	if err == nil && res == o.Resource {
+		err = o.fitKind(body.Object)
+	}
 	if err != nil {
 		return nil, status.CannotBeHandled(gvk, res.Kind, err)
 	}
@@ -56,6 +59,14 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 		found = body.InOrder(found)
 	}
 	return body.Object, o.Found(found, gvk, res.Kind)
+}
+
+// fitKind is Fit of the kind's strategy.
+func (o *Op) fitKind(obj tree.Object) error {
+	if h := o.Strategy(); h.Fit != nil {
+		return h.Fit(obj)
+	}
+	return nil
 }
 
 // errNoKind is of a body that does not say its kind.

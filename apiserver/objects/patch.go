@@ -3,6 +3,8 @@ package objects
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/patch"
@@ -11,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -33,6 +36,9 @@ func (p Patch) wanted(o *Op, on Target, cur *mvcc.Version) (sent, old tree.Objec
 // the path names.
 func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model) error {
 	unknown, err := model.Fit(patched)
+	if err == nil && model.Name == o.Resource.Model {
+		err = o.fitKind(patched)
+	}
 	if err != nil {
 		why := err.Error()
 		if p.Type != types.StrategicMergePatchType {
@@ -47,6 +53,37 @@ func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model
 		return err
 	}
 	return o.MatchPath(patched)
+}
+
+// saysVersion refuses what a JSON or a merge patch has made of an object that does not say of which
+// version it is: upstream takes it for one of its internal version, in which none of its fields is
+// called so, not even the metadata with the name.
+func (o *Op) saysVersion(p *patch.Patch, patched tree.Object, want apischema.GroupVersionKind) error {
+	if p.Type == types.StrategicMergePatchType || o.Resource.Custom || !internalVersion(tree.Text(patched, "apiVersion"), want.Group) {
+		return nil
+	}
+	if kind := tree.Text(patched, "kind"); kind != "" && kind != want.Kind {
+		return nil // which is refused as another kind
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(patched)) {
+		if name != "kind" && name != "apiVersion" {
+			unknown = append(unknown, name)
+		}
+	}
+	if err := o.patchFindings(p, unknown); err != nil {
+		return err
+	}
+	return tree.MatchName(tree.Object{}, o.Info.Name)
+}
+
+// internalVersion reports whether an apiVersion is that of upstream's internal objects of a group.
+func internalVersion(apiVersion, group string) bool {
+	gv, err := apischema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return false
+	}
+	return gv.Version == runtime.APIVersionInternal && gv.Group == group || gv.Version == "" && (gv.Group == "" || gv.Group == group)
 }
 
 // invalidPatch refuses a patch for what it makes of an object.

@@ -120,6 +120,9 @@ func (scale) patched(o *Op, p *patch.Patch, old tree.Object, _ *mvcc.Version) (t
 	if err != nil {
 		return nil, err
 	}
+	if err := o.saysVersion(p, sent, scaleKind.GVK()); err != nil {
+		return nil, err
+	}
 	return sent, o.fitPatched(p, sent, model)
 }
 

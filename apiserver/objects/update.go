@@ -3,11 +3,11 @@ package objects
 import (
 	"errors"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
-	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -60,18 +60,7 @@ type whole struct{ itself }
 func (whole) inserts() bool { return true }
 
 func (whole) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
-	meta, err := tree.Meta(sent)
-	if err != nil {
-		return err
-	}
-	rev, err := parseObjectRevision(meta)
-	if err == nil && rev == 0 && !o.Resource.UnconditionalUpdate {
-		err = storage.Permanent{Err: status.MustSpecifyVersion(o.Resource.GroupResource(), o.Info.Name)}
-	}
-	if err != nil {
-		return err
-	}
-	return o.CheckIdentity(meta, cur)
+	return o.checkSent(sent, cur)
 }
 
 func (whole) take(o *Op, sent, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
@@ -118,6 +107,10 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
+	strategic := p.Type == types.StrategicMergePatchType
+	if err := codec.CheckType(obj); err != nil && !strategic {
+		return nil, invalidPatch(string(p.Raw), "couldn't get version/kind; json parse error: "+err.Error())
+	}
 	if o.Resource.Custom {
 		if err := saysKind(obj, o.Resource); errors.Is(err, errNoKind) {
 			return nil, invalidPatch(string(p.Raw), missingKind(p.Raw).Error())
@@ -125,9 +118,14 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 			return nil, err
 		}
 	}
-	if p.Type == types.StrategicMergePatchType {
-		// What it says of itself is not looked at, as upstream.
-		obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+	if err := o.saysVersion(p, obj, o.Resource.GVK()); err != nil {
+		return nil, err
+	}
+	if strategic {
+		// What it says of itself is not looked at, as upstream, but that it is text.
+		if codec.CheckType(obj) == nil {
+			obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+		}
 	} else if _, err := CheckKind(obj, o.Resource.GVK()); err != nil {
 		return nil, invalidPatch(string(p.Raw), err.Error())
 	}

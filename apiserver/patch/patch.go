@@ -81,7 +81,7 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 	case p.Type == types.JSONPatchType:
 		return p, p.parseOperations()
 	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType && !custom:
-		decoded, err := codec.Decode("application/json", body, nil)
+		decoded, err := codec.DecodePatch(body)
 		if err != nil {
 			return nil, undecodable(p.Type, body, err)
 		}
