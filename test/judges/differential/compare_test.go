@@ -233,7 +233,7 @@ var (
 	index         = regexp.MustCompile(`\[\d+\]`)
 	long          = regexp.MustCompile(`(x{20,}|(a\.){20,})`)
 	object        = regexp.MustCompile(`\([^()]*; [^()]*, Kind=\w+\)|to \S+, Kind=\w+`)
-	kind          = regexp.MustCompile(`\b[A-Z][a-z]+([A-Z][a-zA-Z]*)? in version "…" cannot be handled as a \w+`)
+	kind          = regexp.MustCompile(`\b[A-Z][a-zA-Z]+ in version "…" cannot be handled as a \w+`)
 	value         = regexp.MustCompile(`"(\\.|[^"\\])*"|\b\d[\w.]*`)
 )
 

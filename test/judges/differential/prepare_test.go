@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -282,7 +283,9 @@ func (b both) established(ctx context.Context, path string) error {
 			if strings.HasSuffix(text(field(obj, "spec", "group")), ".k8s.io") {
 				want++ // KubernetesAPIApprovalPolicyConformant
 			}
-			if conditions, _ := field(obj, "status", "conditions").([]any); len(conditions) >= want {
+			conditions, _ := field(obj, "status", "conditions").([]any)
+			installing := func(c any) bool { return text(field(c, "reason")) == "Installing" }
+			if len(conditions) >= want && !slices.ContainsFunc(conditions, installing) {
 				break
 			}
 			select {
@@ -347,6 +350,34 @@ func (s *stored) timeHere(p path, v any) string {
 // Jobs have too, and the name of a Pod's token volume.
 func (s *stored) swap() *strings.Replacer {
 	return strings.NewReplacer(pairs(generatedIn(s.there), generatedIn(s.here))...)
+}
+
+// condition is where Quorate's object has the condition that kube-apiserver's has at an index; -1
+// if it has none. They come in the order in which they were found.
+func (s *stored) condition(i int) int {
+	there, _ := field(s.there, "status", "conditions").([]any)
+	here, _ := field(s.here, "status", "conditions").([]any)
+	if i < 0 || i >= len(there) {
+		return -1
+	}
+	return slices.IndexFunc(here, func(c any) bool { return text(field(c, "type")) == text(field(there[i], "type")) })
+}
+
+// operationsForHere are the operations of a JSON patch of kube-apiserver's object, for Quorate's.
+func (s *stored) operationsForHere(operations []any) (all []any) {
+	const conditions = "/status/conditions/"
+	for _, op := range operations {
+		if rest, ok := strings.CutPrefix(text(field(op, "path")), conditions); ok {
+			index, _, _ := strings.Cut(rest, "/")
+			if i, err := strconv.Atoi(index); err == nil && s.condition(i) >= 0 {
+				o := maps.Clone(op.(map[string]any))
+				o["path"] = conditions + strconv.Itoa(s.condition(i)) + strings.TrimPrefix(rest, index)
+				op = o
+			}
+		}
+		all = append(all, op)
+	}
+	return all
 }
 
 // swapped is an object with its texts replaced: values of changes come from kube-apiserver's objects.

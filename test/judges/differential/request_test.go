@@ -185,7 +185,9 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 		return encode(obj)
 	}
 	// Without its resourceVersion an update needs no server's own values, mostly.
-	q.there, q.here = body(there, strings.NewReplacer()), body(here, s.swap())
+	q.there = body(there, strings.NewReplacer())
+	operations = s.operationsForHere(operations)
+	q.here = body(here, s.swap())
 	q.method = http.MethodPatch
 	switch verb {
 	case "update":
