@@ -39,6 +39,7 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 	all := map[string]*objects.Strategy{
 		"bindings":               &bindingStrategy,
 		"endpoints":              &endpointsStrategy,
+		"limitranges":            {ForUser: nameLimitRange},
 		"namespaces":             &namespaceStrategy,
 		"nodes":                  {Prepare: prepareNode, Warnings: warningsOf(warningsForNode)},
 		"persistentvolumeclaims": &claimStrategy,

@@ -23,15 +23,15 @@ type Apply struct {
 
 // canonical is a configuration with its values in the form in which they are
 // stored, so that to apply "1000m" where there is "1" is no conflict; upstream
-// compares the texts. What does not fit is left to the merge, which names it, and
-// nulls are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
+// compares the texts. What does not fit is left to the merge, which names it, as are
+// nulls in lists; nulls of fields are left as they are: they say that a field is there. Errors: schema.ErrTooDeep.
 func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
 	fitted := runtime.DeepCopyJSON(sent)
 	dropNulls(fitted)
 	switch unknown, err := model.FitKeeping(fitted); {
 	case errors.Is(err, schema.ErrTooDeep):
 		return nil, err
-	case err != nil || len(unknown) > 0:
+	case err != nil || len(unknown) > 0 || hasNullItem(sent):
 		return sent, nil
 	}
 	addNulls(fitted, sent)
@@ -39,6 +39,25 @@ func canonical(sent tree.Object, model *schema.Model) (tree.Object, error) {
 		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
 	}
 	return fitted, nil
+}
+
+// hasNullItem reports whether a list in a value has a null.
+func hasNullItem(v any) bool {
+	switch v := v.(type) {
+	case tree.Object:
+		for _, x := range v {
+			if hasNullItem(x) {
+				return true
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if x == nil || hasNullItem(x) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dropNulls takes the fields that are null out of an object.
