@@ -76,8 +76,8 @@ type document struct {
 	ListMapKeys   []string `json:"x-kubernetes-list-map-keys"`
 }
 
-// definitionStatus is the model of what a CustomResourceDefinition has as its status.
-const definitionStatus = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus"
+// definitions begins the names of the models within a CustomResourceDefinition.
+const definitions = "io.k8s.apiextensions-apiserver."
 
 const refPrefix = "#/components/schemas/"
 
@@ -222,9 +222,9 @@ func (c *compiler) object(n *node, d *document) error {
 		}
 		_, f.embedded = p.Default.(map[string]any)
 		f.written = writtenFields()[n.model][name]
-		// An empty object is not absent. Upstream stores definitions in JSON, whose status keeps an empty
+		// An empty object is not absent. Upstream stores definitions in JSON, which knows an empty
 		// list; its other form does not.
-		f.emptied = f.written == writtenNull && child.shape != shapeStruct && n.model != definitionStatus
+		f.emptied = f.written == writtenNull && child.shape != shapeStruct && !strings.HasPrefix(n.model, definitions)
 		if p.PatchStrategy != "" {
 			f.patchStrategies = strings.Split(p.PatchStrategy, ",")
 		}
