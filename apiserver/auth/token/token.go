@@ -99,6 +99,12 @@ type private struct {
 	Kubernetes Claims `json:"kubernetes.io,omitempty"`
 }
 
+// audiences are a list also if there is one, as in upstream's tokens; the library would write a
+// text.
+type audiences struct {
+	List []string `json:"aud,omitempty"`
+}
+
 // Spec is what a token is to say.
 type Spec struct {
 	Claims    Claims // without WarnAfter
@@ -123,10 +129,10 @@ func (a *Accounts) Issue(s Spec) (string, error) {
 	}
 	issued := jwt.NewNumericDate(s.Now)
 	standard := jwt.Claims{
-		Issuer: a.cfg.Issuer, Subject: auth.ServiceAccountUser(claims.Namespace, claims.Account.Name), Audience: s.Audiences, ID: uuid.NewString(),
+		Issuer: a.cfg.Issuer, Subject: auth.ServiceAccountUser(claims.Namespace, claims.Account.Name), ID: uuid.NewString(),
 		IssuedAt: issued, NotBefore: issued, Expiry: jwt.NewNumericDate(s.Now.Add(s.ValidFor)),
 	}
-	signed, err := jwt.Signed(signer).Claims(private{claims}).Claims(standard).Serialize()
+	signed, err := jwt.Signed(signer).Claims(private{claims}).Claims(audiences{s.Audiences}).Claims(standard).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
 	}

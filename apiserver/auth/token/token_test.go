@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,6 +116,24 @@ func (w *world) expect(token, want string) {
 	w.t.Helper()
 	if got := w.refused(token); got != want {
 		w.t.Errorf("refused for %q, want %q", got, want)
+	}
+}
+
+// TestAudiences: they are a list, also if there is one.
+func TestAudiences(t *testing.T) {
+	w := newWorld(t, newKey(t))
+	for want, audiences := range map[string][]string{`["api"]`: {"api"}, `["api","b"]`: {"api", "b"}} {
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(w.issue(Claims{}, audiences...), ".")[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims map[string]json.RawMessage
+		if err := json.Unmarshal(payload, &claims); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(claims["aud"]); got != want {
+			t.Errorf("aud is %s, want %s", got, want)
+		}
 	}
 }
 
