@@ -2,6 +2,7 @@ package objects
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/schema"
@@ -125,11 +126,14 @@ func (a Apply) insert(o *Op) (Change, error) {
 }
 
 // wanted is the whole object, whatever the target shows: fields are those of objects.
-func (a Apply) wanted(o *Op, _ Target, cur *mvcc.Version) (merged, old tree.Object, err error) {
+func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Object, err error) {
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
 	if merged, err = a.Manager.Apply(old, a.Tree, o.Options.FieldManager, o.Options.Forced()); err != nil {
+		if on == Scale {
+			err = conflictOfScale(err, o.Resource.GroupVersion().String())
+		}
 		return nil, nil, applyError(err)
 	}
 	if err := a.fit(o, merged); err != nil {
@@ -141,6 +145,25 @@ func (a Apply) wanted(o *Op, _ Target, cur *mvcc.Version) (merged, old tree.Obje
 		return nil, nil, err
 	}
 	return merged, old, o.checkRevision(meta, cur)
+}
+
+// conflictOfScale names in a conflict the version of Scales, in which upstream shows the managers
+// of the object: version is the object's.
+func conflictOfScale(err error, version string) error {
+	conflict := (*apierrors.StatusError)(nil)
+	if !errors.As(err, &conflict) || conflict.ErrStatus.Details == nil {
+		return err
+	}
+	conflict = &apierrors.StatusError{ErrStatus: *conflict.ErrStatus.DeepCopy()}
+	shown := func(s string) string {
+		return strings.ReplaceAll(s, "using "+version, "using "+scaleKind.GroupVersion().String())
+	}
+	conflict.ErrStatus.Message = shown(conflict.ErrStatus.Message)
+	for i := range conflict.ErrStatus.Details.Causes {
+		c := &conflict.ErrStatus.Details.Causes[i]
+		c.Message = shown(c.Message)
+	}
+	return conflict
 }
 
 // fit brings what an apply has made, whose values are as the client wrote them, into the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -45,7 +46,8 @@ func (o *Op) Create(obj tree.Object) (Written, error) {
 		return Written{}, err
 	}
 	meta = tree.As(obj["metadata"])
-	if tree.Text(meta, "name") == "" && tree.Text(meta, "generateName") != "" {
+	o.mayBeGenerated = tree.Text(meta, "generateName") != ""
+	if tree.Text(meta, "name") == "" && o.mayBeGenerated {
 		return o.createGenerated(obj)
 	}
 	o.Info.Name = tree.Text(meta, "name")
@@ -204,17 +206,22 @@ func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, 
 	return append(errs, newErrors(found, errs)...), nil
 }
 
-// metaErrors is what is wrong with an object's metadata by the rules that hold for every kind.
+// metaErrors is what is wrong with an object's metadata by the rules that hold for every kind. The
+// rule of its name is looked at once: it cannot be changed. What is wrong with an update upstream
+// says twice, as every update is checked and as one of this kind.
 func (o *Op) metaErrors(obj, old tree.Object) field.ErrorList {
-	meta, rule := tree.As(obj["metadata"]), o.Resource.NameRule
-	if old != nil {
-		rule = tree.NamePath // the name cannot change, and the name to generate from has no use any more
+	meta := tree.As(obj["metadata"])
+	if old == nil {
+		return tree.ValidateMeta(meta, o.Resource.NameRule)
 	}
-	errs := tree.ValidateMeta(meta, rule)
-	if old != nil {
-		errs = append(errs, tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))...)
+	errs := tree.ValidateMeta(meta, tree.NamePath)
+	update := tree.ValidateMetaUpdate(meta, tree.As(old["metadata"]))
+	for _, e := range errs {
+		if at, _, _ := strings.Cut(strings.TrimPrefix(e.Field, "metadata."), "["); at == "labels" || at == "annotations" || strings.HasPrefix(at, "ownerReferences") {
+			update = append(update, e)
+		}
 	}
-	return errs
+	return append(append(errs, update...), update...)
 }
 
 // validateStored holds an object against what is said of the form in which it is stored.
@@ -361,6 +368,9 @@ func (o *Op) namespaceError() error {
 // that has gone meanwhile.
 func (o *Op) alreadyExists(there *mvcc.Version) error {
 	e := status.AlreadyExists(o.Resource.GroupResource(), o.Info.Name)
+	if o.mayBeGenerated { // also if the client has named it, as upstream
+		e = status.NoUniqueName(o.Resource.GroupResource(), o.Info.Name)
+	}
 	if there != nil && there.Flags&proto.FlagTerminating != 0 {
 		e.ErrStatus.Message = "object is being deleted: " + e.ErrStatus.Message
 	}

@@ -39,6 +39,9 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 			return nil, err
 		}
 	}
+	if _, err := apischema.ParseGroupVersion(tree.Text(body.Object, "apiVersion")); err != nil {
+		return nil, status.Unrecognized(res.Kind, err, raw)
+	}
 	gvk, err := CheckKind(body.Object, res.GVK())
 	if err != nil {
 		return nil, err
@@ -171,6 +174,9 @@ func (o *Op) DecodePosted(contentType string, raw []byte, p *Creater) (runtime.O
 	res, in := p.KindOf(o), p.New()
 	strict := o.Options.Strictness() != request.IgnoreFields
 	findings, gvk, err := codec.DecodeTyped(contentType, raw, res, in, strict, func(apiVersion, kind string) (apischema.GroupVersionKind, error) {
+		if _, err := apischema.ParseGroupVersion(apiVersion); err != nil {
+			return apischema.GroupVersionKind{}, status.Unrecognized(res.Kind, err, raw)
+		}
 		if slices.Contains(p.Also, apiVersion) {
 			apiVersion = res.GroupVersion().String()
 		}
@@ -179,7 +185,11 @@ func (o *Op) DecodePosted(contentType string, raw []byte, p *Creater) (runtime.O
 	if err != nil {
 		return nil, err
 	}
-	return in, o.Found(findings, gvk, res.Kind)
+	if err := o.Found(findings, gvk, res.Kind); err != nil {
+		return nil, err
+	}
+	o.dedupPosted(in)
+	return in, nil
 }
 
 // Found refuses or warns about what strict decoding has found, as fieldValidation asks.

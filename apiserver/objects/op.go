@@ -41,6 +41,8 @@ type Op struct {
 	applying bool
 	// owned: ownSent has tracked the fields that are written.
 	owned bool
+	// mayBeGenerated is a create with a prefix for names.
+	mayBeGenerated bool
 	// DecidedAt is a revision that this node had applied before anything was decided: rules
 	// that have changed since may not have been seen. Zero: no rules count.
 	DecidedAt proto.Revision

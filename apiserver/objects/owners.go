@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/tree"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // What upstream says of owners that are named twice, once of what was sent and once of what is
@@ -44,4 +47,37 @@ func (o *Op) dedupOwners(meta tree.Object, warning string) {
 	}
 	meta["ownerReferences"] = kept
 	o.Warn([]string{fmt.Sprintf(warning, strings.Join(uids, ", "))})
+}
+
+// dedupPosted is dedupOwners for what is posted and not stored.
+func (o *Op) dedupPosted(in runtime.Object) {
+	meta, err := apimeta.Accessor(in)
+	if err != nil {
+		return // it has no metadata, and so no owners
+	}
+	refs := meta.GetOwnerReferences()
+	if ns := meta.GetNamespace(); len(refs) < 2 || ns != "" && ns != o.Info.ObjectNamespace {
+		return // what is of another namespace is refused before
+	}
+	list := make([]any, len(refs))
+	for i := range refs {
+		ref, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&refs[i])
+		if err != nil {
+			return
+		}
+		list[i] = ref
+	}
+	fields := tree.Object{"ownerReferences": list}
+	o.dedupOwners(fields, sameOwners)
+	kept := tree.List(fields["ownerReferences"])
+	if len(kept) == len(refs) {
+		return
+	}
+	unique := make([]metav1.OwnerReference, len(kept))
+	for i, ref := range kept {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree.As(ref), &unique[i]); err != nil {
+			return
+		}
+	}
+	meta.SetOwnerReferences(unique)
 }

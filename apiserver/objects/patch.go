@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/patch"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
@@ -53,6 +54,18 @@ func (o *Op) fitPatched(p *patch.Patch, patched tree.Object, model *schema.Model
 		return err
 	}
 	return o.MatchPath(patched)
+}
+
+// saysText refuses what a JSON or a merge patch has made of an object whose kind or apiVersion is no
+// text. What a strategic merge patch has made is held against the schema.
+func saysText(p *patch.Patch, patched tree.Object) error {
+	if p.Type == types.StrategicMergePatchType {
+		return nil
+	}
+	if err := codec.CheckType(patched); err != nil {
+		return invalidPatch(string(p.Raw), "couldn't get version/kind; json parse error: "+err.Error())
+	}
+	return nil
 }
 
 // saysVersion refuses what a JSON or a merge patch has made of an object that does not say of which

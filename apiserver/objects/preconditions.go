@@ -10,12 +10,35 @@ import (
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// keyPath is how upstream names the place of an object in its messages.
+// keyPath is how upstream names the place of an object in its messages: its key in etcd, in which
+// dry runs do not look.
 func (o *Op) keyPath() string {
-	return "/registry/" + o.Resource.GroupResource().Resource + "/" + o.Key()
+	place := o.Resource.GroupResource()
+	name := oldPlaces[place]
+	switch {
+	case name != "":
+	case o.Resource.Custom || place.Group == "apiextensions.k8s.io":
+		name = place.Group + "/" + place.Resource
+	default:
+		name = place.Resource
+	}
+	if o.Options.IsDryRun() {
+		return "/" + name + "/" + o.Key()
+	}
+	return "/registry/" + name + "/" + o.Key()
+}
+
+// oldPlaces are upstream's SpecialDefaultResourcePrefixes.
+var oldPlaces = map[schema.GroupResource]string{
+	{Resource: "replicationcontrollers"}:                "controllers",
+	{Resource: "endpoints"}:                             "services/endpoints",
+	{Resource: "nodes"}:                                 "minions",
+	{Resource: "services"}:                              "services/specs",
+	{Group: "networking.k8s.io", Resource: "ingresses"}: "ingress",
 }
 
 // parseObjectRevision reads metadata.resourceVersion of a body; zero stands for
@@ -82,7 +105,7 @@ func (o *Op) Invalid(name string, errs field.ErrorList) error {
 	}
 	o.Store.logPanics(o.Resource, errs)
 	kind := o.Resource.GVK().GroupKind()
-	if o.Resource.StorageVersion != "" {
+	if o.Resource.StorageVersion != "" { // upstream calls it by the group in which it is stored
 		kind.Group = o.Resource.StorageGroup
 	}
 	return status.Invalid(kind, name, errs)

@@ -1,9 +1,12 @@
 package objects
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/patch"
-	"github.com/quorate/quorate/apiserver/schema"
+	models "github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -11,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -85,12 +90,18 @@ func (scale) Kind(*Op) *kinds.Resource { return scaleKind }
 func (scale) Shown(o *Op, obj tree.Object) tree.Object { return o.scaleOf(obj) }
 
 // configuration is the object as far as a Scale shows it.
-func (scale) configuration(o *Op, body tree.Object, _ *schema.Model) (tree.Object, error) {
-	if _, err := CheckKind(body, scaleKind.GVK()); err != nil {
+func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Object, error) {
+	if gvk := schema.FromAPIVersionAndKind(tree.Text(body, "apiVersion"), tree.Text(body, "kind")); gvk != scaleKind.GVK() {
+		return nil, status.BadRequest("invalid object type: %v", gvk)
+	}
+	if err := fitsScale(o, body); err != nil {
 		return nil, err
 	}
 	sent, err := tree.Meta(body)
 	if err != nil {
+		return nil, err
+	}
+	if err := validScale(o, body); err != nil {
 		return nil, err
 	}
 	meta := tree.Object{}
@@ -106,44 +117,126 @@ func (scale) configuration(o *Op, body tree.Object, _ *schema.Model) (tree.Objec
 	return c, err
 }
 
+// fitsScale refuses a configuration that is no Scale: the merge does not see it, but the object.
+func fitsScale(o *Op, body tree.Object) error {
+	model, err := ModelOf(scaleKind)
+	if err != nil {
+		return err
+	}
+	fitted := runtime.DeepCopyJSON(body)
+	dropNulls(fitted)
+	unknown, err := model.FitKeeping(fitted)
+	if err != nil {
+		return status.CannotBeHandled(scaleKind.GVK(), scaleKind.Kind, err)
+	}
+	if len(unknown) > 0 {
+		return status.BadRequest("failed to create typed patch object (%s; %s): .%s: field not declared in schema", o.Key(), scaleKind.GVK(), unknown[0])
+	}
+	return nil
+}
+
 func (scale) inserts() bool { return false }
 
-// match leaves it to take, which also a patch comes by.
-func (scale) match(*Op, tree.Object, *mvcc.Version) error { return nil }
+// match checks the uid of a body, which is a precondition. The rest is left to take, which also
+// a patch comes by.
+func (scale) match(o *Op, sent tree.Object, cur *mvcc.Version) error {
+	meta, err := tree.Meta(sent)
+	if err != nil {
+		return err
+	}
+	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID {
+		return status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), uid, cur.UID)
+	}
+	return nil
+}
+
+// noReplicas is what upstream shows to patches where a custom resource does not say how many
+// replicas it wants, and does not take for an answer.
+const noReplicas = int64(math.MinInt32)
 
 func (scale) patched(o *Op, p *patch.Patch, old tree.Object, _ *mvcc.Version) (tree.Object, error) {
 	model, err := ModelOf(scaleKind)
 	if err != nil {
 		return nil, err
 	}
-	sent, err := p.Apply(o.scaleOf(old), model.PatchMeta())
+	shown := o.scaleOf(old)
+	if o.Resource.Custom && tree.Lookup(old, o.Subresource.SpecReplicas) == nil {
+		shown["spec"] = tree.Object{"replicas": noReplicas}
+	}
+	sent, err := p.Apply(shown, model.PatchMeta())
 	if err != nil {
+		return nil, err
+	}
+	if err := saysText(p, sent); err != nil {
 		return nil, err
 	}
 	if err := o.saysVersion(p, sent, scaleKind.GVK()); err != nil {
 		return nil, err
 	}
+	if p.Type != types.StrategicMergePatchType {
+		if _, err := CheckKind(sent, scaleKind.GVK()); err != nil {
+			return nil, invalidPatch(string(p.Raw), err.Error())
+		}
+	}
 	return sent, o.fitPatched(p, sent, model)
 }
 
 func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object, error) {
-	if err := o.checkSent(sent, cur); err != nil {
+	at := "spec.replicas"
+	if o.applying { // what was merged is the object, with who owns its fields
+		at = o.Subresource.SpecReplicas
+	}
+	replicas, said := tree.Int(tree.Lookup(sent, at))
+	if o.Resource.Custom && (replicas == noReplicas || o.applying && !said) {
+		return nil, status.BadRequest("the spec replicas field %q cannot be empty", o.Subresource.SpecReplicas)
+	}
+	if !o.applying {
+		if err := validScale(o, sent); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.checkScaled(sent, cur); err != nil {
 		return nil, err
 	}
 	obj, meta, err := tree.WithOwnMeta(old)
 	if err != nil {
 		return nil, err
 	}
-	at := "spec.replicas"
-	if o.applying { // what was merged is the object, with who owns its fields
+	if o.applying {
 		tree.CopyField(meta, tree.As(sent["metadata"]), "managedFields")
-		at = o.Subresource.SpecReplicas
-	}
-	replicas, _ := tree.Int(tree.Lookup(sent, at))
-	if replicas < 0 && !o.Resource.Custom { // whose validation looks at the field
-		return nil, status.Invalid(scaleKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg),
-		})
 	}
 	return obj, tree.Set(obj, o.Subresource.SpecReplicas, replicas)
+}
+
+// checkScaled checks which object a Scale is of. That another uid is a conflict upstream finds
+// in the Scales of built-in kinds only, and calls them by the subresource.
+func (o *Op) checkScaled(sent tree.Object, cur *mvcc.Version) error {
+	meta, err := tree.Meta(sent)
+	if err != nil {
+		return err
+	}
+	if uid := tree.Text(meta, "uid"); uid != "" && uid != cur.UID && !o.Resource.Custom {
+		resource := o.Resource.GroupResource()
+		resource.Resource += "/scale"
+		return status.ConflictText(resource, o.Info.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, cur.UID))
+	}
+	return o.checkRevision(meta, cur)
+}
+
+// validScale is what upstream's ValidateScale checks of the Scales of built-in kinds. Custom
+// resources are validated with the field that it sets.
+func validScale(o *Op, sent tree.Object) error {
+	if o.Resource.Custom {
+		return nil
+	}
+	meta := tree.Clone(sent["metadata"])
+	meta["name"], meta["namespace"] = o.Info.Name, o.Info.ObjectNamespace
+	errs := tree.ValidateMeta(meta, tree.NameSubdomain)
+	if replicas, _ := tree.Int(tree.Lookup(sent, "spec.replicas")); replicas < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return status.Invalid(scaleKind.GVK().GroupKind(), o.Info.Name, errs)
 }

@@ -2,6 +2,8 @@ package objects
 
 import (
 	"errors"
+	"maps"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -91,11 +93,31 @@ func (itself) Kind(o *Op) *kinds.Resource { return o.Resource }
 func (itself) Shown(_ *Op, obj tree.Object) tree.Object { return obj }
 
 func (itself) configuration(o *Op, body tree.Object, model *schema.Model) (tree.Object, error) {
+	if o.Resource.Custom {
+		body = withoutBadTimes(body)
+	}
 	c, err := canonical(body, model)
 	if err != nil {
 		return nil, status.CannotBeHandled(o.Resource.GVK(), o.Resource.Kind, err)
 	}
 	return c, nil
+}
+
+// withoutBadTimes is the configuration of a custom resource without times of the server's own that
+// are none: upstream takes them, and what the server says of them.
+func withoutBadTimes(body tree.Object) tree.Object {
+	meta := tree.As(body["metadata"])
+	for _, name := range [...]string{"creationTimestamp", "deletionTimestamp"} {
+		s, ok := meta[name].(string)
+		if _, err := time.Parse(time.RFC3339, s); !ok || err == nil {
+			continue
+		}
+		meta = tree.Clone(meta)
+		delete(meta, name)
+		body = maps.Clone(body)
+		body["metadata"] = meta
+	}
+	return body
 }
 
 func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version) (tree.Object, error) {
@@ -107,9 +129,8 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err != nil {
 		return nil, err
 	}
-	strategic := p.Type == types.StrategicMergePatchType
-	if err := codec.CheckType(obj); err != nil && !strategic {
-		return nil, invalidPatch(string(p.Raw), "couldn't get version/kind; json parse error: "+err.Error())
+	if err := saysText(p, obj); err != nil {
+		return nil, err
 	}
 	if o.Resource.Custom {
 		if err := saysKind(obj, o.Resource); errors.Is(err, errNoKind) {
@@ -121,7 +142,7 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 	if err := o.saysVersion(p, obj, o.Resource.GVK()); err != nil {
 		return nil, err
 	}
-	if strategic {
+	if p.Type == types.StrategicMergePatchType {
 		// What it says of itself is not looked at, as upstream, but that it is text.
 		if codec.CheckType(obj) == nil {
 			obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
