@@ -11,15 +11,18 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	pdbhelper "k8s.io/component-helpers/apps/poddisruptionbudget"
 )
 
@@ -47,6 +50,11 @@ func evictPod(o *objects.Op, e *policyv1.Eviction) (objects.Created, error) {
 	}
 	if e.Name != o.Info.Name {
 		return objects.Created{}, status.BadRequest("name in URL does not match name in Eviction object")
+	}
+	if d := e.DeleteOptions; d != nil && d.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *d.IgnoreStoreReadErrorWithClusterBreakingPotential {
+		return objects.Created{}, status.Invalid(evictionKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
+			field.Invalid(field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option"),
+		})
 	}
 	options, err := evictionOptions(o, e)
 	if err != nil {
@@ -76,14 +84,18 @@ func evictionOptions(o *objects.Op, e *policyv1.Eviction) (*metav1.DeleteOptions
 	case len(o.Options.DryRun) > 0 && !slices.Equal(options.DryRun, o.Options.DryRun):
 		return nil, status.BadRequest("Non-matching dry-run options in request and content: %v and %v", o.Options.DryRun, options.DryRun)
 	}
-	return options, request.CheckDeleteOptions(options)
+	return options, nil
 }
 
 // evict deletes the pod that the call names, as soon as its budget allows it.
-func evict(o *objects.Op, options *metav1.DeleteOptions) error {
+func evict(o *objects.Op, options *metav1.DeleteOptions) (err error) {
 	pinned := options.Preconditions != nil && options.Preconditions.ResourceVersion != nil
 	for range evictionAttempts {
-		v, pod, err := evictedPod(o)
+		var (
+			v   *mvcc.Version
+			pod *corev1.Pod
+		)
+		v, pod, err = evictedPod(o)
 		if err != nil {
 			return err
 		}
@@ -100,7 +112,7 @@ func evict(o *objects.Op, options *metav1.DeleteOptions) error {
 			return err
 		}
 	}
-	return status.Timeout()
+	return err
 }
 
 func evictedPod(o *objects.Op) (*mvcc.Version, *corev1.Pod, error) {
@@ -156,7 +168,7 @@ func evictWithBudget(o *objects.Op, options *metav1.DeleteOptions, v *mvcc.Versi
 		}
 		return err
 	}
-	if err := spend(o, b.Name); err != nil {
+	if err := spend(o, b.Name, options); err != nil {
 		return err
 	}
 	return disrupt(o, options)
@@ -202,8 +214,8 @@ func unhealthyMayGo(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 }
 
 // spend takes one disruption from a budget and notes for whom, on the condition that
-// the budget has not changed.
-func spend(o *objects.Op, name string) error {
+// the budget has not changed, and that the delete can be.
+func spend(o *objects.Op, name string, options *metav1.DeleteOptions) error {
 	budget, err := o.Derived(budgetsGVR, name, "update")
 	if err != nil {
 		return err
@@ -223,6 +235,9 @@ func spend(o *objects.Op, name string) error {
 		}
 		if err := allowsDisruption(b); err != nil {
 			return objects.Change{}, err
+		}
+		if err := request.CheckDeleteOptions(options); err != nil {
+			return objects.Change{}, storage.Permanent{Err: err}
 		}
 		b.Status.DisruptionsAllowed--
 		if b.Status.DisruptionsAllowed == 0 {
@@ -259,9 +274,26 @@ func allowsDisruption(b *policyv1.PodDisruptionBudget) error {
 	case len(s.DisruptedPods) > maxDisrupted:
 		return apierrors.NewForbidden(budgetGR, b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0:
-		return tooMany(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+		return tooMany(0, whyNoneAllowed(b))
 	}
 	return nil
+}
+
+// whyNoneAllowed says why a budget lets no pod go.
+func whyNoneAllowed(b *policyv1.PodDisruptionBudget) string {
+	c := apimeta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	if c != nil && (c.Status != metav1.ConditionFalse || c.Message == "") {
+		c = nil
+	}
+	switch s := &b.Status; {
+	case c != nil && c.Reason == policyv1.SyncFailedReason: // the numbers are not to be trusted then
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s", b.Name, c.Message)
+	case s.CurrentHealthy <= s.DesiredHealthy:
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy)
+	case c != nil:
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently (%s): %s", b.Name, c.Reason, c.Message)
+	}
+	return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
 }
 
 func tooManyDisruptions(budget string) error {
@@ -277,6 +309,9 @@ func tooMany(retryAfterSeconds int, why string) error {
 
 // disrupt deletes the pod, and says before why it goes.
 func disrupt(o *objects.Op, options *metav1.DeleteOptions) error {
+	if err := request.CheckDeleteOptions(options); err != nil {
+		return err
+	}
 	if !o.Options.IsDryRun() {
 		w, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
 			if cur == nil {

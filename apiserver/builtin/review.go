@@ -58,7 +58,7 @@ func (v *reviews) localSubject(o *objects.Op, r *authorizationv1.LocalSubjectAcc
 		errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), a.Namespace, "must match metadata.namespace"))
 	}
 	if a := r.Spec.NonResourceAttributes; a != nil {
-		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), a, "disallowed on this kind of request"))
+		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), shownPath(a), "disallowed on this kind of request"))
 	}
 	if err := invalidReview(errs); err != nil {
 		return objects.Created{}, err

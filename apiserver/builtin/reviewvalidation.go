@@ -26,11 +26,16 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, path *authorizati
 func validateExactlyOne(r *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
 	switch spec := field.NewPath("spec"); {
 	case r != nil && path != nil:
-		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), path, "cannot be specified in combination with resourceAttributes"))
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), shownPath(path), "cannot be specified in combination with resourceAttributes"))
 	case r == nil && path == nil:
 		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), path, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}
 	return errs
+}
+
+// shownPath is a path as upstream's refusals show it: its type has no names for JSON.
+func shownPath(p *authorizationv1.NonResourceAttributes) any {
+	return struct{ Path, Verb string }{p.Path, p.Verb}
 }
 
 func validateSelectors(r *authorizationv1.ResourceAttributes) (errs field.ErrorList) {

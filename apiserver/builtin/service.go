@@ -308,7 +308,7 @@ func (p *pool) Port(want int32) (int32, error) {
 	ports := p.ranges.ports
 	if want != 0 {
 		if p.dry {
-			return want, nil // nor whether it is in the range
+			return want, p.lookAt(want)
 		}
 		if !ports.Contains(want) {
 			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
@@ -334,6 +334,19 @@ func (p *pool) Port(want int32) (int32, error) {
 			return n, err
 		}
 	}
+}
+
+// lookAt refuses a port that a dry run wants and somebody has. Whether it is in the range upstream
+// does not look. What is no dry run finds out when it claims the port.
+func (p *pool) lookAt(n int32) error {
+	if !p.o.Options.IsDryRun() {
+		return nil
+	}
+	v, err := p.o.Newest(NodePortsTable, fmt.Sprint(n))
+	if err == nil && v != nil {
+		err = errors.New("provided port is already allocated")
+	}
+	return err
 }
 
 func (p *pool) claimPort(n int32) error {

@@ -3,6 +3,7 @@ package builtin
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth/token"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -139,16 +141,15 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 // matchTokenRequest checks that a body which names a service account means the
 // path's.
 func matchTokenRequest(o *objects.Op, r *authenticationv1.TokenRequest) error {
-	var errs field.ErrorList
-	if r.Name != "" && r.Name != o.Info.Name {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"))
-	} else if r.Namespace != "" && r.Namespace != o.Info.ObjectNamespace {
+	if r.Namespace != "" && r.Namespace != o.Info.ObjectNamespace {
 		return status.NamespaceMismatch()
 	}
-	if len(errs) == 0 {
+	if r.Name == "" || r.Name == o.Info.Name {
 		return nil
 	}
-	return status.Invalid(tokenRequestKind.GVK().GroupKind(), o.Info.Name, errs)
+	return status.Invalid(tokenRequestKind.GVK().GroupKind(), o.Info.Name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"),
+	})
 }
 
 // boundExpiry checks how long the token is to be valid and shortens that to what
@@ -160,12 +161,12 @@ func (t *tokenRequests) boundExpiry(o *objects.Op, r *authenticationv1.TokenRequ
 		r.Spec.ExpirationSeconds = &seconds
 	}
 	seconds := *r.Spec.ExpirationSeconds
-	path := field.NewPath("spec", "expirationSeconds")
+	at := field.NewPath("spec", "expirationSeconds")
 	switch {
 	case seconds < leastTokenSeconds:
-		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration less than 10 minutes")})
+		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(at, seconds, "may not specify a duration less than 10 minutes")})
 	case seconds > mostTokenSeconds:
-		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")})
+		return status.Invalid(tokenRequestKind.GVK().GroupKind(), "", field.ErrorList{field.Invalid(at, seconds, "may not specify a duration larger than 2^32 seconds")})
 	}
 	if most := int64(t.most / time.Second); most > 0 && seconds > most {
 		o.Warn([]string{fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", seconds, most)})
@@ -204,6 +205,12 @@ func bindToken(o *objects.Op, claims *token.Claims, ref *authenticationv1.BoundO
 		table, key, claims.Node = "nodes", ref.Name, bound
 	default:
 		return status.BadRequest("cannot bind token to object of type %s", gvk)
+	}
+	if ref.Name == "" {
+		return status.BadRequest("Name parameter required.")
+	}
+	if msgs := path.IsValidPathSegmentName(ref.Name); len(msgs) > 0 {
+		return status.BadRequest("Name parameter invalid: %q: %s", ref.Name, strings.Join(msgs, ";"))
 	}
 	v, err := o.Newest(table, key)
 	if err != nil {
