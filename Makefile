@@ -214,10 +214,12 @@ golden: peers ## Record kube-apiserver's answers to the stories of test/golden a
 # How many requests of each seed. One of them again: -one SEED:INDEX in place of -requests.
 REQUESTS ?= 10000
 JUDGE_SEEDS ?= 1,2,3
+# Objects of Kubernetes itself, or of what people install: manifests or installed.
+POOL ?= manifests
 
 .PHONY: judge-differential
-judge-differential: build kubectl peers ## Send the same objects to kube-apiserver and Quorate, and print where answers differ (10 minutes)
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test ./test/judges/differential -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -seeds $(JUDGE_SEEDS) -requests $(REQUESTS) -v
+judge-differential: build kubectl peers bin/helm ## Send the same objects to kube-apiserver and Quorate, and print where answers differ (10 minutes)
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test ./test/judges/differential -run 'TestCampaign$$' -count=1 -timeout 2h -campaign -seeds $(JUDGE_SEEDS) -requests $(REQUESTS) -pool $(POOL) -v
 
 .PHONY: bench-peers
 bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)

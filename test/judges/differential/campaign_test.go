@@ -15,6 +15,7 @@ import (
 
 var (
 	campaign = flag.Bool("campaign", false, "compare with a real kube-apiserver ('make peers')")
+	ofPool   = flag.String("pool", manifests.name, "objects and ways of `NAME`: manifests or installed; each has requests of its own")
 	seeds    = flag.String("seeds", "1", "`SEED,...`, each of which makes other requests")
 	requests = flag.Int("requests", 30000, "requests of each seed")
 	workers  = flag.Int("workers", 4, "requests at once")
@@ -35,8 +36,12 @@ func TestCampaign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := poolOf(*ofPool)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := startBoth(t)
-	w, err := prepare(t.Context(), b, t.Logf)
+	w, err := prepare(t.Context(), b, p, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,12 @@
 //
 // The second prints one request and both answers.
 //
+// That is the pool "manifests". The pool "installed" (-pool installed) has objects of what people
+// install in clusters, with the definitions that they need (testdata/installed.txt), and writes of
+// subresources whose body is another kind than the object: /scale, evictions, bindings, requests for
+// tokens (subresources_test.go). Its charts are rendered by bin/helm (make bin/helm, or HELM). A seed
+// and an index make other requests in each pool.
+//
 // A difference is a set of lines (compare_test.go), and known.txt has those that are meant, each
 // with its reason:
 //
@@ -26,7 +32,8 @@
 // answers against recorded ones. After a change of what makes requests, record again:
 //
 //	go test ./test/judges/differential -run 'TestCampaign$' -campaign -record 2000
+//	go test ./test/judges/differential -run 'TestCampaign$' -campaign -pool installed -record 1000
 //
-// testdata/open.txt lists those of them whose answers differ and should not, yet: the test fails
-// when there is another one, and when one has gone.
+// testdata/open.txt and installed-open.txt list those of them whose answers differ and should not,
+// yet: the test fails when there is another one, and when one has gone.
 package differential

@@ -23,10 +23,13 @@ type stored struct {
 	posted           map[string]any
 	// there and here are what the servers have.
 	there, here map[string]any
+	// scale is its Scale in kube-apiserver, if it has one.
+	scale map[string]any
 }
 
 // world is what requests are made of.
 type world struct {
+	pool      *pool
 	resources map[string]*resource
 	samples   []*sample
 	bases     []*stored
@@ -37,16 +40,18 @@ type world struct {
 	bounds    int // how many namespaces have an object that bounds others
 	// unlike are objects that only one stored, or that were stored unlike.
 	unlike []difference
+
+	// What the pool of installed objects has beside those.
+	definitions []map[string]any            // that were stored first
+	bodies      map[string][]map[string]any // that are sent to subresources, by their kind
+	scalable    [][]*stored                 // by their kind
+	targets     map[string][]*stored        // of POSTs, by their kind
 }
 
 // prepare reads the objects, repairs them, and stores them in both servers.
-func prepare(ctx context.Context, b both, logf func(string, ...any)) (*world, error) {
-	w := &world{}
-	var err error
-	if w.resources, err = b.common(ctx); err != nil {
-		return nil, err
-	}
-	read, err := readSamples(w.resources)
+func prepare(ctx context.Context, b both, p *pool, logf func(string, ...any)) (*world, error) {
+	w := &world{pool: p}
+	read, err := p.read(ctx, b, w)
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +65,18 @@ func prepare(ctx context.Context, b both, logf func(string, ...any)) (*world, er
 			continue
 		}
 		w.samples = append(w.samples, s)
+		if s.target {
+			if err := w.store(ctx, b, s); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		mended := s
 		obj := cloneObject(s.obj)
 		if s.fuzzed {
 			meta := child(obj, "metadata")
 			maps.DeleteFunc(meta, func(name string, _ any) bool { return name != "name" && name != "labels" && name != "annotations" })
-			w.samples = append(w.samples, &sample{s.origin + " (metadata left out)", s.resource, cloneObject(obj), true})
+			w.samples = append(w.samples, &sample{origin: s.origin + " (metadata left out)", resource: s.resource, obj: cloneObject(obj), fuzzed: true})
 		}
 		good, err := b.there.repair(ctx, s.resource, creates, obj)
 		if err != nil {
@@ -75,7 +86,7 @@ func prepare(ctx context.Context, b both, logf func(string, ...any)) (*world, er
 			continue
 		}
 		if string(encode(good)) != string(encode(s.obj)) {
-			mended = &sample{s.origin + " (repaired)", s.resource, good, s.fuzzed}
+			mended = &sample{origin: s.origin + " (repaired)", resource: s.resource, obj: good, fuzzed: s.fuzzed}
 			w.samples = append(w.samples, mended)
 			repaired++
 		}
@@ -96,10 +107,14 @@ func (w *world) index() {
 	w.values, w.forms = map[string]map[string][]any{}, map[string]map[string][]string{}
 	samples, bases := map[string][]*sample{}, map[string][]*stored{}
 	for _, s := range w.samples {
-		samples[s.resource.gvk()] = append(samples[s.resource.gvk()], s)
+		if !s.target {
+			samples[s.resource.gvk()] = append(samples[s.resource.gvk()], s)
+		}
 	}
 	for _, s := range w.bases {
-		bases[s.resource.gvk()] = append(bases[s.resource.gvk()], s)
+		if !s.target {
+			bases[s.resource.gvk()] = append(bases[s.resource.gvk()], s)
+		}
 	}
 	for _, gvk := range slices.Sorted(maps.Keys(samples)) {
 		w.byKind = append(w.byKind, samples[gvk])
@@ -112,6 +127,7 @@ func (w *world) index() {
 			w.basesOf = append(w.basesOf, bases[gvk])
 		}
 	}
+	w.indexSubresources()
 }
 
 // needs makes what many objects refer to: namespaces, service accounts, classes.
@@ -237,8 +253,9 @@ func (w *world) store(ctx context.Context, b both, s *sample) error {
 			w.unlike = append(w.unlike, compare(&request{resource: s.resource, verb: "create"}, there, here).example("prepare", s.origin))
 			return nil
 		}
-		w.bases = append(w.bases, &stored{sample: s, collection: collection, path: collection + "/" + url.PathEscape(t.name), posted: cloneObject(obj)})
-		return nil
+		base := &stored{sample: s, collection: collection, path: collection + "/" + url.PathEscape(t.name), posted: cloneObject(obj)}
+		w.bases = append(w.bases, base)
+		return base.become(ctx, b)
 	}
 	return nil
 }
@@ -262,6 +279,11 @@ func (w *world) read(ctx context.Context, b both) error {
 		}
 		if s.there == nil || s.here == nil {
 			return fmt.Errorf("%s was stored and is not there", s.path)
+		}
+		if w.pool.subresources && s.resource.Subresources["scale"] != nil {
+			if err := s.readScale(ctx, b.there); err != nil {
+				return err
+			}
 		}
 		d := differ{}
 		if d.compare(nil, s.there, s.here); d.lines != nil {
@@ -298,10 +320,10 @@ func (b both) established(ctx context.Context, path string) error {
 	return nil
 }
 
-// forHere is the object of kube-apiserver with the values that only Quorate's object has.
-func (s *stored) forHere() map[string]any {
-	obj, swap := cloneObject(s.there), s.swap()
-	walk(nil, s.there, func(p path, v any) {
+// forHere is the object of kube-apiserver, or its Scale, with the values that only Quorate's has.
+func (s *stored) forHere(there map[string]any) map[string]any {
+	obj, swap := cloneObject(there), s.swap()
+	walk(nil, there, func(p path, v any) {
 		if len(p) == 0 {
 			return
 		}

@@ -18,24 +18,24 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// recordedFile has what kube-apiserver answered to the first requests of a seed, with all that
-// they are made of.
-const recordedFile = "testdata/recorded.json.zst"
-
-// recording is the content of the file.
+// recording is what kube-apiserver answered to the first requests of a seed, with all that they
+// are made of: the content of a pool's recorded file.
 type recording struct {
-	Seed      uint64
-	At        time.Time
-	Resources []*resource
-	Samples   []recordedSample
-	Bases     []recordedBase
-	Answers   []recordedAnswer
+	Seed        uint64
+	At          time.Time
+	Definitions []map[string]any `json:",omitempty"`
+	Resources   []*resource
+	Samples     []recordedSample
+	Bases       []recordedBase
+	Bodies      map[string][]map[string]any `json:",omitempty"`
+	Answers     []recordedAnswer
 }
 
 type recordedSample struct {
 	Origin, GVK string
 	Object      json.RawMessage
 	Fuzzed      bool
+	Target      bool `json:",omitempty"`
 }
 
 // recordedBase is an object that is stored before: what was posted, and what kube-apiserver made of it.
@@ -45,6 +45,7 @@ type recordedBase struct {
 	Path       string
 	Posted     json.RawMessage
 	Stored     json.RawMessage
+	Scale      json.RawMessage `json:",omitempty"`
 }
 
 type recordedAnswer struct {
@@ -62,17 +63,21 @@ func hashOf(q *request) uint32 {
 
 // record writes the answers to the first requests of a seed.
 func (w *world) record(ctx context.Context, b both, seed uint64, n int) error {
-	r := recording{Seed: seed, At: time.Now().UTC().Truncate(time.Second)}
+	r := recording{Seed: seed, At: time.Now().UTC().Truncate(time.Second), Definitions: w.definitions, Bodies: w.bodies}
 	for _, res := range w.resources {
 		r.Resources = append(r.Resources, res)
 	}
 	at := map[*sample]int{}
 	for i, s := range w.samples {
 		at[s] = i
-		r.Samples = append(r.Samples, recordedSample{s.origin, s.resource.gvk(), encode(s.obj), s.fuzzed})
+		r.Samples = append(r.Samples, recordedSample{s.origin, s.resource.gvk(), encode(s.obj), s.fuzzed, s.target})
 	}
 	for _, s := range w.bases {
-		r.Bases = append(r.Bases, recordedBase{at[s.sample], s.collection, s.path, encode(s.posted), encode(s.there)})
+		base := recordedBase{Sample: at[s.sample], Collection: s.collection, Path: s.path, Posted: encode(s.posted), Stored: encode(s.there)}
+		if s.scale != nil {
+			base.Scale = encode(s.scale)
+		}
+		r.Bases = append(r.Bases, base)
 	}
 	for i := range n {
 		q := w.request(seed, uint64(i))
@@ -99,14 +104,11 @@ func (w *world) record(ctx context.Context, b both, seed uint64, n int) error {
 	if err := e.Close(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll("testdata", 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(recordedFile, out.Bytes(), 0o644)
+	return os.WriteFile(w.pool.recorded, out.Bytes(), 0o644)
 }
 
-func readRecording() (*recording, error) {
-	f, err := os.Open(recordedFile)
+func (p *pool) recording() (*recording, error) {
+	f, err := os.Open(p.recorded)
 	if err != nil {
 		return nil, err
 	}
@@ -118,15 +120,17 @@ func readRecording() (*recording, error) {
 	defer d.Close()
 	raw, err := io.ReadAll(d)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", recordedFile, err)
+		return nil, fmt.Errorf("%s: %w", p.recorded, err)
 	}
 	r := &recording{}
-	return r, json.Unmarshal(raw, r)
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	return r, decoder.Decode(r)
 }
 
 // world is that of a recording, stored in Quorate.
-func (r *recording) world(ctx context.Context, here *server) (*world, error) {
-	w := &world{resources: map[string]*resource{}}
+func (r *recording) world(ctx context.Context, p *pool, here *server) (*world, error) {
+	w := &world{pool: p, resources: map[string]*resource{}, definitions: r.Definitions, bodies: r.Bodies}
 	for _, res := range r.Resources {
 		w.resources[res.gvk()] = res
 	}
@@ -135,9 +139,12 @@ func (r *recording) world(ctx context.Context, here *server) (*world, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.samples = append(w.samples, &sample{s.Origin, w.resources[s.GVK], obj, s.Fuzzed})
+		w.samples = append(w.samples, &sample{s.Origin, w.resources[s.GVK], obj, s.Fuzzed, s.Target})
 	}
 	b := both{here, here}
+	if err := b.define(ctx, w.definitions); err != nil {
+		return nil, err
+	}
 	if err := b.needs(ctx, w.samples); err != nil {
 		return nil, err
 	}
@@ -151,6 +158,14 @@ func (r *recording) world(ctx context.Context, here *server) (*world, error) {
 		}
 		s := &stored{sample: w.samples[base.Sample], collection: base.Collection, path: base.Path}
 		if s.there, err = decode(base.Stored); err != nil {
+			return nil, err
+		}
+		if base.Scale != nil {
+			if s.scale, err = decode(base.Scale); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.become(ctx, both{here: here}); err != nil {
 			return nil, err
 		}
 		w.bases = append(w.bases, s)
@@ -173,20 +188,26 @@ func (r *recording) world(ctx context.Context, here *server) (*world, error) {
 // TestRecorded holds Quorate's answers against those that kube-apiserver gave to some requests.
 // The whole is TestCampaign, which also records: -record 1000.
 func TestRecorded(t *testing.T) {
+	for _, p := range pools {
+		t.Run(p.name, p.testRecorded)
+	}
+}
+
+func (p *pool) testRecorded(t *testing.T) {
 	known, err := readKnown("known.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := readRecording()
+	rec, err := p.recording()
 	if err != nil {
 		t.Fatal(err)
 	}
 	here := startQuorate(t)
-	w, err := rec.world(t.Context(), here)
+	w, err := rec.world(t.Context(), p, here)
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, err := readOpen()
+	open, err := p.readOpen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,23 +240,21 @@ func TestRecorded(t *testing.T) {
 				}
 			}
 		case !d && open[id]:
-			t.Errorf("%s does not differ any more: take it out of %s", id, openFile)
+			t.Errorf("%s does not differ any more: take it out of %s", id, p.open)
 		}
 	}
 	if *update {
 		text := "# Requests whose answers differ and should not, yet: go test -run TestRecorded ./test/judges/differential -args -update\n" + strings.Join(differs, "\n") + "\n"
-		if err := os.WriteFile(openFile, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(p.open, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Logf("%d answers, of which %d differ and should not", len(rec.Answers), len(open))
 }
 
-// openFile lists the requests whose answers differ and should not, yet.
-const openFile = "testdata/open.txt"
-
-func readOpen() (map[string]bool, error) {
-	raw, err := os.ReadFile(openFile)
+// readOpen reads which requests have answers that differ and should not, yet.
+func (p *pool) readOpen() (map[string]bool, error) {
+	raw, err := os.ReadFile(p.open)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

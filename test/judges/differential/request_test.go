@@ -24,31 +24,34 @@ type request struct {
 	later time.Duration
 }
 
-// ways are how often what is done.
-var ways = []struct {
+// way is how often something is done.
+type way struct {
 	verb   string
 	weight int
-}{
-	{"create", 44}, {"update", 16}, {"json-patch", 6}, {"merge-patch", 6}, {"strategic-patch", 6}, {"apply", 8}, {"subresource", 14},
 }
 
 // request makes the one of a seed and an index.
 func (w *world) request(seed, index uint64) *request {
 	r := rand.New(rand.NewPCG(seed, index))
 	total := 0
-	for _, way := range ways {
+	for _, way := range w.pool.ways {
 		total += way.weight
 	}
 	n, verb := r.IntN(total), ""
-	for _, way := range ways {
+	for _, way := range w.pool.ways {
 		if n < way.weight {
 			verb = way.verb
 			break
 		}
 		n -= way.weight
 	}
-	if verb == "create" || len(w.bases) == 0 {
+	switch {
+	case verb == "create" || len(w.bases) == 0:
 		return w.create(r)
+	case verb == "scale":
+		return w.rescale(r)
+	case verb == "post":
+		return w.post(r)
 	}
 	return w.change(r, verb)
 }
@@ -138,7 +141,7 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 		}
 	}
 	m := w.mutator(r, s.resource)
-	there, here := cloneObject(s.there), s.forHere()
+	there, here := cloneObject(s.there), s.forHere(s.there)
 	if below != "" {
 		// A status as the samples have it.
 		if all := m.values["status"]; len(all) > 0 && (there["status"] == nil || r.IntN(2) == 0) {
@@ -146,6 +149,14 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 			q.changes = append(q.changes, status)
 		}
 	}
+	q.write(r, m, verb, path, below, s, there, here)
+	return q
+}
+
+// write makes the request a write of that verb: of what is there, with the changes that the
+// request has and some more. here is the same as there, with Quorate's own values, which it has where
+// s has them.
+func (q *request) write(r *rand.Rand, m *mutator, verb, path, below string, s *stored, there, here map[string]any) {
 	mutated := cloneObject(there)
 	for _, c := range q.changes {
 		c.apply(mutated)
@@ -206,7 +217,6 @@ func (w *world) change(r *rand.Rand, verb string) *request {
 	} else {
 		q.path = path + parameters(r)
 	}
-	return q
 }
 
 // send sends the request to both at once.

@@ -20,6 +20,7 @@ type sample struct {
 	resource *resource
 	obj      map[string]any
 	fuzzed   bool // has every field, with values that mean nothing
+	target   bool // is there for writes of its subresources only
 }
 
 // moduleDir is where the module cache has a module that another one of ours requires.
