@@ -79,6 +79,10 @@ type document struct {
 // definitions begins the names of the models within a CustomResourceDefinition.
 const definitions = "io.k8s.apiextensions-apiserver."
 
+// scalingRules is the model of a direction in which a HorizontalPodAutoscaler scales: the only one
+// where upstream gives a list a default if it is nil, and not if it is empty.
+const scalingRules = "io.k8s.api.autoscaling.v2.HPAScalingRules"
+
 const refPrefix = "#/components/schemas/"
 
 // named are the models whose JSON form is not what their schema's type says.
@@ -222,6 +226,9 @@ func (c *compiler) object(n *node, d *document) error {
 		}
 		_, f.embedded = p.Default.(map[string]any)
 		f.written = writtenFields()[n.model][name]
+		if n.model == scalingRules && name == "policies" {
+			f.written = writtenNot // an empty list is refused; the default is for none
+		}
 		// An empty object is not absent. Upstream stores definitions in JSON, which knows an empty
 		// list; its other form does not.
 		f.emptied = f.written == writtenNull && child.shape != shapeStruct && !strings.HasPrefix(n.model, definitions)
