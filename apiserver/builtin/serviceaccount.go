@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -209,7 +209,7 @@ func bindToken(o *objects.Op, claims *token.Claims, ref *authenticationv1.BoundO
 	if ref.Name == "" {
 		return status.BadRequest("Name parameter required.")
 	}
-	if msgs := path.IsValidPathSegmentName(ref.Name); len(msgs) > 0 {
+	if msgs := content.IsPathSegmentName(ref.Name); len(msgs) > 0 {
 		return status.BadRequest("Name parameter invalid: %q: %s", ref.Name, strings.Join(msgs, ";"))
 	}
 	v, err := o.Newest(table, key)

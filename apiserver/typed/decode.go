@@ -8,14 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Decode makes of into, a pointer to a struct, what the converter would make of it. Errors are the
-// converter's. into shares no map and no list with obj, only text.
-func Decode(obj tree.Object, into any) error {
-	return decode(&whole, obj, into, nil, nil)
-}
-
-// DecodeUnmanaged is Decode of an object without its metadata.managedFields, which are as large
-// as the rest. obj is not changed.
+// DecodeUnmanaged makes of into, a pointer to a struct, what the converter would make of an object
+// without its metadata.managedFields, which are as large as the rest. Errors are the converter's.
+// into shares no map and no list with obj, only text. obj is not changed.
 func DecodeUnmanaged(obj tree.Object, into any) error {
 	return decode(&unmanaged, obj, into, nil, nil)
 }

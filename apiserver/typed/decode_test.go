@@ -19,7 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestAsConverter: of random trees for every type that Kubernetes publishes, Decode makes what
+// decodeAll is DecodeUnmanaged with managedFields.
+func decodeAll(obj tree.Object, into any) error { return decode(&whole, obj, into, nil, nil) }
+
+// TestAsConverter: of random trees for every type that Kubernetes publishes, decode makes what
 // the converter makes, and fails where it fails, in its words. At least half of what fits takes
 // the short way, so the test is about that one.
 func TestAsConverter(t *testing.T) {
@@ -59,7 +62,7 @@ func TestAsConverter(t *testing.T) {
 	}
 }
 
-// asConverter holds Decode and DecodeUnmanaged against the converter; fits says that it had no error.
+// asConverter holds decodeAll and DecodeUnmanaged against the converter; fits says that it had no error.
 func asConverter(t *testing.T, what string, of reflect.Type, obj tree.Object) (fits bool) {
 	t.Helper()
 	before := runtime.DeepCopyJSON(obj)
@@ -71,7 +74,7 @@ func asConverter(t *testing.T, what string, of reflect.Type, obj tree.Object) (f
 		how    string
 		decode func(tree.Object, any) error
 		from   tree.Object
-	}{{"Decode", Decode, obj}, {"DecodeUnmanaged", DecodeUnmanaged, without}} {
+	}{{"decodeAll", decodeAll, obj}, {"DecodeUnmanaged", DecodeUnmanaged, without}} {
 		want, got := reflect.New(of), reflect.New(of)
 		wantErr := runtime.DefaultUnstructuredConverter.FromUnstructured(c.from, want.Interface())
 		gotErr := c.decode(obj, got.Interface())
@@ -233,14 +236,14 @@ func (g generator) fields(t reflect.Type, m tree.Object, depth int) {
 func TestDecodeReplaces(t *testing.T) {
 	for _, obj := range []tree.Object{{"data": tree.Object{"a": "b"}}, {"data": tree.Object{"a": "b"}, "immutable": nil}} {
 		cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "before"}, Data: map[string]string{"c": "d"}, Immutable: new(bool)}
-		if err := Decode(obj, &cm); err != nil {
+		if err := decodeAll(obj, &cm); err != nil {
 			t.Fatal(err)
 		}
 		if want := (corev1.ConfigMap{Data: map[string]string{"a": "b"}}); !reflect.DeepEqual(cm, want) {
 			t.Errorf("%+v", cm)
 		}
 	}
-	if err := Decode(tree.Object{}, corev1.ConfigMap{}); err == nil {
+	if err := decodeAll(tree.Object{}, corev1.ConfigMap{}); err == nil {
 		t.Error("what is no pointer was decoded")
 	}
 }
@@ -275,7 +278,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		decode func(tree.Object, any) error
-	}{{"converter", runtime.DefaultUnstructuredConverter.FromUnstructured}, {"typed", Decode}} {
+	}{{"converter", runtime.DefaultUnstructuredConverter.FromUnstructured}, {"typed", decodeAll}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -10,6 +10,6 @@
 // is none) is left to the converter, with the whole object: its answers and its words are the
 // specification.
 //
-// Functions to know: Decode, DecodeUnmanaged for rules that do not look at managedFields, and
+// Functions to know: DecodeUnmanaged, because no rule looks at managedFields, and
 // DecodeUnmanagedLike for what was there before an update.
 package typed

@@ -230,24 +230,23 @@ func (m mutator) change(obj tree.Object) {
 		now = p.of[p.i]
 	}
 	var to any
-	switch now.(type) {
+	switch now := now.(type) {
 	case string:
 		to = m.text()
 	case int64:
 		to = replacements[15+m.IntN(4)]
 	case bool:
-		to = now == false
+		to = !now
 	case tree.Object:
 		to = tree.Object{}
 		if m.IntN(2) == 0 {
-			to = maps.Clone(now.(tree.Object))
+			to = maps.Clone(now)
 			to.(tree.Object)[m.text()] = m.text()
 		}
 	case []any:
-		list := now.([]any)
 		to = []any{}
-		if len(list) > 0 && m.IntN(2) == 0 {
-			to = append(slices.Clone(list), list[m.IntN(len(list))])
+		if len(now) > 0 && m.IntN(2) == 0 {
+			to = append(slices.Clone(now), now[m.IntN(len(now))])
 		}
 	}
 	switch {
