@@ -60,11 +60,6 @@ var trial = judges.Trial{
 	Judge: Judge,
 	Root:  "../..",
 	Blind: blind,
-	Planted: []string{
-		"ack-before-fsync", "applied-entries-cut", "bookmark-before-event", "condition-ignored", "dead-entries-below-a-snapshot",
-		"event-dropped-at-compaction", "event-lost-when-behind", "event-twice", "events-before-future", "delete-missed-at-floor",
-		"lost-log-votes", "mark-ahead-of-data", "no-own-term-barrier", "read-before-wait", "verify-leader", "watch-back-after-snapshot",
-	},
 }
 
 func TestTexts(t *testing.T)     { trial.Texts(t) }
