@@ -116,6 +116,7 @@ func validated(all map[string]*objects.Strategy) {
 		if s.Validation == nil {
 			s.Validation = validation.Of(name)
 		}
+		s.ValidateScale = validation.Scale
 		all[name] = &s
 	}
 }

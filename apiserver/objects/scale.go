@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"maps"
 	"math"
 
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -10,13 +11,11 @@ import (
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // scaleKind is the Scale as a resource of its own, for decoding, negotiation
@@ -223,18 +222,18 @@ func (o *Op) checkScaled(sent tree.Object, cur *mvcc.Version) error {
 	return o.checkRevision(meta, cur)
 }
 
-// validScale is what upstream's ValidateScale checks of the Scales of built-in kinds. Custom
-// resources are validated with the field that it sets.
+// validScale refuses a Scale that is wrong. Custom resources have no rules for it: they are
+// validated with the field that it sets.
 func validScale(o *Op, sent tree.Object) error {
-	if o.Resource.Custom {
+	validate := o.Strategy().ValidateScale
+	if validate == nil {
 		return nil
 	}
 	meta := tree.Clone(sent["metadata"])
 	meta["name"], meta["namespace"] = o.Info.Name, o.Info.ObjectNamespace
-	errs := tree.ValidateMeta(meta, tree.NameSubdomain)
-	if replicas, _ := tree.Int(tree.Lookup(sent, "spec.replicas")); replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), replicas, apivalidation.IsNegativeErrorMsg))
-	}
+	obj := maps.Clone(sent)
+	obj["metadata"] = meta
+	errs := validate(obj)
 	if len(errs) == 0 {
 		return nil
 	}

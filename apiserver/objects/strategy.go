@@ -33,6 +33,9 @@ type Strategy struct {
 	// ValidateUpdate), metadata included; writes of all subresources come by. Nil: its metadata
 	// is checked.
 	Validation Validation
+	// ValidateScale is what is wrong with a Scale of such an object, which has the object's
+	// name and namespace (upstream's function of that name). Nil: nothing is.
+	ValidateScale func(scale tree.Object) field.ErrorList
 	// TrustsNode: objects that the node itself writes are not held against Validation.
 	TrustsNode bool
 	// ValidateWith adds to Validation what is this server's own, or needs the operation;

@@ -1,7 +1,11 @@
 package validation
 
 import (
+	"github.com/quorate/quorate/apiserver/tree"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/apis/autoscaling"
+	upstreamautoscalingv1 "k8s.io/kubernetes/pkg/apis/autoscaling/v1"
 	"k8s.io/kubernetes/pkg/apis/autoscaling/validation"
 	"k8s.io/utils/ptr"
 )
@@ -35,4 +39,20 @@ func autoscalerOptions(a, old *autoscaling.HorizontalPodAutoscaler) validation.H
 		}
 	}
 	return opts
+}
+
+var scales = rules[autoscalingv1.Scale, autoscaling.Scale]{
+	convert: upstreamautoscalingv1.Convert_v1_Scale_To_autoscaling_Scale,
+	create:  validation.ValidateScale,
+}
+
+// Scale is what is wrong with a Scale of a built-in kind. Its managedFields are not looked at: they
+// are those of the object, whatever a client sends.
+func Scale(obj tree.Object) (errs field.ErrorList) {
+	defer contain(&errs)
+	in, err := scales.decode(obj)
+	if err != nil {
+		return undecodable(err)
+	}
+	return scales.create(in)
 }
