@@ -20,6 +20,10 @@ type Apply struct {
 	Tree    tree.Object
 	Model   *schema.Model
 	Manager *fieldmanager.Manager
+	// body is what was sent. wrong is why nothing can be made of it, which is said only of an object
+	// that may be applied to: upstream looks into the body when it has read the object.
+	body  tree.Object
+	wrong error
 }
 
 // canonical is a configuration with its values in the form in which they are
@@ -108,6 +112,9 @@ func addNulls(v, from any) {
 
 // insert creates the object that is applied.
 func (a Apply) insert(o *Op) (Change, error) {
+	if a.wrong != nil {
+		return Change{}, storage.Permanent{Err: a.wrong}
+	}
 	merged, err := a.Manager.Apply(a.Manager.Nothing(), a.Tree, o.Options.FieldManager, o.Options.Forced())
 	if err != nil {
 		return Change{}, storage.Permanent{Err: applyError(err)}
@@ -127,17 +134,23 @@ func (a Apply) insert(o *Op) (Change, error) {
 
 // wanted is the whole object, whatever the target shows: fields are those of objects.
 func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Object, err error) {
+	if a.wrong != nil {
+		return nil, nil, a.wrong
+	}
 	if old, err = o.Decode(cur); err != nil {
 		return nil, nil, err
 	}
 	if merged, err = a.Manager.Apply(old, a.Tree, o.Options.FieldManager, o.Options.Forced()); err != nil {
 		if on == Scale {
-			err = conflictOfScale(err, o.Resource.GroupVersion().String())
+			err = conflictOfScale(err, o.Resource.GroupVersion().String(), o.Subresource.SpecReplicas)
 		}
 		return nil, nil, applyError(err)
 	}
 	if err := a.fit(o, merged); err != nil {
 		return nil, nil, err
+	}
+	if on == Scale { // take compares the rest
+		return merged, old, validScale(o, a.body)
 	}
 	// Another uid is an attempt to change it, which validation refuses.
 	meta, err := tree.Meta(merged)
@@ -148,20 +161,30 @@ func (a Apply) wanted(o *Op, on Target, cur *mvcc.Version) (merged, old tree.Obj
 }
 
 // conflictOfScale names in a conflict the version of Scales, in which upstream shows the managers
-// of the object: version is the object's.
-func conflictOfScale(err error, version string) error {
+// of the object, and their field: version and replicas are the object's.
+func conflictOfScale(err error, version, replicas string) error {
 	conflict := (*apierrors.StatusError)(nil)
 	if !errors.As(err, &conflict) || conflict.ErrStatus.Details == nil {
 		return err
 	}
 	conflict = &apierrors.StatusError{ErrStatus: *conflict.ErrStatus.DeepCopy()}
+	replicas = "." + strings.TrimPrefix(replicas, ".")
 	shown := func(s string) string {
 		return strings.ReplaceAll(s, "using "+version, "using "+scaleKind.GroupVersion().String())
 	}
-	conflict.ErrStatus.Message = shown(conflict.ErrStatus.Message)
+	lines := strings.Split(shown(conflict.ErrStatus.Message), "\n")
+	for i, l := range lines { // each ends with a field, if with any
+		if before, ok := strings.CutSuffix(l, " "+replicas); ok {
+			lines[i] = before + " .spec.replicas"
+		}
+	}
+	conflict.ErrStatus.Message = strings.Join(lines, "\n")
 	for i := range conflict.ErrStatus.Details.Causes {
 		c := &conflict.ErrStatus.Details.Causes[i]
 		c.Message = shown(c.Message)
+		if c.Field == replicas {
+			c.Field = ".spec.replicas"
+		}
 	}
 	return conflict
 }

@@ -164,8 +164,9 @@ func (o *Op) DecodeApply(raw []byte, on Target) (a Apply, err error) {
 	if a.Manager, err = o.FieldManager(); err != nil {
 		return a, err
 	}
-	a.Tree, err = on.configuration(o, body.Object, a.Model)
-	return a, err
+	a.body = body.Object
+	a.Tree, a.wrong = on.configuration(o, body.Object, a.Model)
+	return a, nil
 }
 
 // DecodePosted decodes what is posted and not stored straight into its type of k8s.io/api, as

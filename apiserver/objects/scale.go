@@ -100,9 +100,6 @@ func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Objec
 	if err != nil {
 		return nil, err
 	}
-	if err := validScale(o, body); err != nil {
-		return nil, err
-	}
 	meta := tree.Object{}
 	for _, name := range [...]string{"name", "namespace", "uid", "resourceVersion"} {
 		if v, ok := sent[name]; ok {
@@ -124,6 +121,9 @@ func fitsScale(o *Op, body tree.Object) error {
 	}
 	fitted := runtime.DeepCopyJSON(body)
 	dropNulls(fitted)
+	if replicas, ok := tree.Int(tree.Lookup(body, "spec.replicas")); ok && !o.Resource.Custom && int64(int32(replicas)) != replicas {
+		delete(tree.As(fitted["spec"]), "replicas") // of too many replicas a conflict is told first
+	}
 	unknown, err := model.FitKeeping(fitted)
 	if err != nil {
 		return status.CannotBeHandled(scaleKind.GVK(), scaleKind.Kind, err)
