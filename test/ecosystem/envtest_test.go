@@ -240,7 +240,7 @@ func (s goTest) run(t *testing.T, j judged, dir string, output io.Writer, all ta
 	// a module that asks keep their paths, what they import does not.
 	args := []string{"test", "-json", "-trimpath", "-vet=off", "-count=1", "-p", "1", "-tags", s.tags, "-timeout", fmt.Sprintf("%dm", j.minutes)}
 	if j.paths {
-		args = append(args, "-gcflags="+pinned(t, j.module)[1]+"/...=-trimpath=")
+		args = append(args, keepPaths(pinned(t, j.module)[1], dir))
 	}
 	if len(j.without) > 0 {
 		args = append(args, "-skip", skipped(j.without))
@@ -265,6 +265,13 @@ func (s goTest) run(t *testing.T, j judged, dir string, output io.Writer, all ta
 	if err := cmd.Wait(); err != nil && len(all.failed()) == 0 {
 		t.Error(err)
 	}
+}
+
+// keepPaths is a flag of go test with -trimpath by which the packages of a module in dir keep their
+// paths. It names the directory: what is compiled is cached by its flags and not by the directory,
+// and another copy of the module would be told where this one was.
+func keepPaths(module, dir string) string {
+	return fmt.Sprintf("-gcflags=%s/...=-trimpath=%s=>%s", module, dir, dir)
 }
 
 // skipped is what -skip of go test takes for tests and parts of tests: an expression for each

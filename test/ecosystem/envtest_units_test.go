@@ -1,6 +1,9 @@
 package ecosystem
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -11,6 +14,30 @@ func TestSkipped(t *testing.T) {
 	got := skipped([]string{"TestA", "TestB/part=1/of.it"})
 	if want := `^TestA$|^TestB$/^part=1$/^of\.it$`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Each copy of a module that asks where its sources are is told so, though what was compiled of
+// the one before is cached.
+func TestKeepPaths(t *testing.T) {
+	files := map[string]string{
+		"go.mod":            "module example.com/here\n\ngo 1.26.0\n",
+		"where/where.go":    "package where\n\nimport \"runtime\"\n\nfunc File() string {\n\t_, file, _, _ := runtime.Caller(0)\n\treturn file\n}\n",
+		"here/here_test.go": "package here\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n\t\"example.com/here/where\"\n)\n\nfunc TestHere(t *testing.T) {\n\tif got := where.File(); got != os.Getenv(\"WANT\") {\n\t\tt.Error(got)\n\t}\n}\n",
+	}
+	for range 2 {
+		dir := t.TempDir()
+		for name, text := range files {
+			path := filepath.Join(dir, name)
+			noError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			noError(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-trimpath", "-count=1", keepPaths("example.com/here", dir), "./...")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOWORK=off", "WANT="+filepath.Join(dir, "where", "where.go"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("go test: %v\n%s", err, out)
+		}
 	}
 }
 
