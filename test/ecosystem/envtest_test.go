@@ -47,6 +47,7 @@ type judged struct {
 	steps     []goTest
 	copies    [][]string // module, directory there, directory here
 	cuts      [][]string // file, what its first line has, what its last line has
+	skips     [][]string // file, test
 	without   []string   // tests that need more than an API server
 	fails     []string   // tests that fail, on the server that the flag names
 }
@@ -97,6 +98,8 @@ func readJudged(t *testing.T, name, server string) judged {
 			j.copies = append(j.copies, f[1:])
 		case f[0] == "cut":
 			j.cuts = append(j.cuts, f[1:])
+		case f[0] == "skip":
+			j.skips = append(j.skips, f[1:3])
 		case f[0] == "without":
 			j.without = append(j.without, f[1])
 		case f[0] == "fails":
@@ -139,6 +142,9 @@ func TestEnvtest(t *testing.T) {
 	}
 	for _, c := range j.cuts {
 		cutLines(t, filepath.Join(dir, c[0]), c[1], c[2])
+	}
+	for _, s := range j.skips {
+		skipTest(t, filepath.Join(dir, s[0]), s[1])
 	}
 	makeExecutable(t, dir)
 	output := io.Discard
@@ -190,6 +196,19 @@ func cutLines(t *testing.T, path, from, to string) {
 		t.Fatalf("%s has no line with %q behind %q", path, to, from)
 	}
 	noError(t, os.WriteFile(path, []byte(strings.Join(slices.Delete(lines, begin, begin+n+1), "\n")), 0o600))
+}
+
+// skipTest has a test of a file skip itself. -skip of go test would skip the tests of other packages
+// that have the same name.
+func skipTest(t *testing.T, path, test string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	noError(t, err)
+	line := "func " + test + "(t *testing.T) {\n"
+	if strings.Count(string(b), line) != 1 {
+		t.Fatalf("%s does not have %q once", path, line)
+	}
+	noError(t, os.WriteFile(path, []byte(strings.Replace(string(b), line, line+"\tt.SkipNow()\n", 1)), 0o600))
 }
 
 // makeExecutable lets scripts run that tests call: a module's files have lost their modes.

@@ -17,6 +17,18 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+// A test skips itself and nothing else does.
+func TestSkipTest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a_test.go")
+	noError(t, os.WriteFile(path, []byte("func TestAB(t *testing.T) {\n}\n\nfunc TestA(t *testing.T) {\n\tt.Fail()\n}\n"), 0o600))
+	skipTest(t, path, "TestA")
+	got, err := os.ReadFile(path)
+	noError(t, err)
+	if want := "func TestAB(t *testing.T) {\n}\n\nfunc TestA(t *testing.T) {\n\tt.SkipNow()\n\tt.Fail()\n}\n"; string(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Each copy of a module that asks where its sources are is told so, though what was compiled of
 // the one before is cached.
 func TestKeepPaths(t *testing.T) {
