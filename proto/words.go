@@ -30,6 +30,11 @@ const (
 	// FlagTerminating marks a version whose object is being deleted; a Guard on
 	// it refuses the write.
 	FlagTerminating uint32 = 1 << 0
+	// FlagSameRule marks a version of a rule (Rules) that says what the version before it said,
+	// for all that is decided by it: only something else of the object has changed, such as the
+	// status of a quota. Writes that were decided before it stand. It counts where the scope is
+	// RuleOfNamespace, and never for a deletion.
+	FlagSameRule uint32 = 1 << 1
 )
 
 // RequestIDSize is the length of Write.request_id.

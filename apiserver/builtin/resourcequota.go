@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	resourceQuotaStrategy = objects.Strategy{Validation: boundedQuota{validation.Of("resourcequotas")}, Warnings: warningsForQuota, Limits: quotaLimits}
+	resourceQuotaStrategy = objects.Strategy{Validation: boundedQuota{validation.Of("resourcequotas")}, Warnings: warningsForQuota, Limits: quotaLimits, SameRule: sameQuota}
 )
 
 // usageOf is what objects of a resource use of what quotas bound.
@@ -25,6 +25,10 @@ func usageOf(gr schema.GroupResource) func(tree.Object, time.Time) *proto.Usage 
 		return u.Entry()
 	}
 }
+
+// sameQuota: the plugin decides by the spec. The status changes by every object that is counted, and what
+// is used the state machine knows by itself.
+func sameQuota(obj, old tree.Object) bool { return tree.Equal(obj["spec"], old["spec"]) }
 
 func quotaLimits(obj tree.Object) []*proto.Limit { return quota.LimitsOf(obj, tableOf) }
 

@@ -91,7 +91,7 @@ func (o *Op) CredentialStale() bool {
 	state := o.Store.Storage.State()
 	for _, x := range o.Credential.Objects() {
 		if x.UID == "" {
-			if changedSince(state, x.Table, o.DecidedAt, func(key string) bool { return strings.HasPrefix(key, x.Key) }) {
+			if changedSince(state, x.Table, o.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Key) }) {
 				return true
 			}
 			continue
@@ -125,28 +125,28 @@ func (r race) RulesStale() bool {
 		if all&(1<<i) == 0 {
 			continue
 		}
-		var counts func(key string) bool
+		var counts func(v *mvcc.Version) bool
 		switch rule.Scope {
 		case proto.RuleOfNamespace:
-			counts = func(key string) bool { return strings.HasPrefix(key, namespace+"/") }
+			counts = func(v *mvcc.Version) bool { return v.ChangesRuleIn(namespace) }
 		case proto.RuleOfName:
-			counts = func(key string) bool { return key == namespace }
+			counts = func(v *mvcc.Version) bool { return v.Key == namespace }
 		}
 		if changedSince(state, rule.Table, r.DecidedAt, counts) {
 			return true
 		}
 	}
 	for _, x := range ranges {
-		if changedSince(state, x.Table, r.DecidedAt, func(key string) bool { return strings.HasPrefix(key, x.Prefix) }) {
+		if changedSince(state, x.Table, r.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Prefix) }) {
 			return true
 		}
 	}
 	return r.CredentialStale() || r.usageStale()
 }
 
-// changedSince reports whether a key of a table that counts has changed since a revision, or
+// changedSince reports whether a version of a table that counts has come since a revision, or
 // may have. counts is nil if all do.
-func changedSince(state *mvcc.State, table string, since proto.Revision, counts func(key string) bool) bool {
+func changedSince(state *mvcc.State, table string, since proto.Revision, counts func(*mvcc.Version) bool) bool {
 	t := state.Table(table)
 	if t == nil || t.Latest() <= since {
 		return false
@@ -166,7 +166,7 @@ func changedSince(state *mvcc.State, table string, since proto.Revision, counts 
 			return true
 		}
 		for _, v := range buf[:n] {
-			if counts(v.Key) {
+			if counts(v) {
 				return true
 			}
 		}

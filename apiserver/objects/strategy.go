@@ -56,6 +56,9 @@ type Strategy struct {
 	// and pure; obj is as it is stored.
 	Usage  func(obj tree.Object, now time.Time) *proto.Usage
 	Limits func(obj tree.Object) []*proto.Limit
+	// SameRule reports whether an object that other writes are decided by (proto.Rules) says for
+	// them what old says, so that they stand. Nil: it may not.
+	SameRule func(obj, old tree.Object) bool
 
 	// MayDelete refuses the deletion of some objects.
 	MayDelete func(name string) error

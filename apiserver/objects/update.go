@@ -222,6 +222,9 @@ func (o *Op) FinishUpdate(cur *mvcc.Version, obj, old, meta, oldMeta tree.Object
 	if err != nil {
 		return Change{}, err
 	}
+	if same := o.Strategy().SameRule; op == proto.Op_OP_PUT && same != nil && same(obj, old) {
+		ch.flags |= proto.FlagSameRule
+	}
 	if ch.None = op == proto.Op_OP_PUT && o.unchanged(&ch, cur); ch.None {
 		ch.Object = old // with its resourceVersion
 	}

@@ -13,18 +13,22 @@ import (
 // every entry whose parts have come with it or earlier. It grows when entries get a
 // kind, a field, an enum value or a flag that changes what Apply does, or when something
 // reads a table that older releases do not read: there, what is written has no effect.
-const FeatureVersion uint32 = 3
+const FeatureVersion uint32 = 4
 
 // FeatureOfLimits is the feature version with which entries carry rules, usage and limits, and
 // the feature version itself.
 const FeatureOfLimits uint32 = 3
+
+// featureOfSameRule is the feature version with which versions carry proto.FlagSameRule. Before
+// it each version of a rule is a change of it.
+const featureOfSameRule uint32 = 4
 
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
 // a node that does not know them stops.
 var features = featureTable{
 	Kinds: map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
-	Flags: map[uint32]uint32{proto.FlagTerminating: 1},
+	Flags: map[uint32]uint32{proto.FlagTerminating: 1, proto.FlagSameRule: featureOfSameRule},
 	// Tokens are verified by the keys in there, on every node or on none.
 	// What refuses writes must not do so through some nodes only.
 	Tables: map[string]uint32{"quorate/token-keys": 2, "quorate/admission-suspensions": 3},
@@ -66,10 +70,14 @@ type featureTable struct {
 }
 
 // For is a write as it is proposed to a cluster that speaks a feature version. It is a copy where
-// the cluster speaks less than version 3: without what that does not know and the write can do
-// without, which is by which rules it was decided, what it uses, and what it limits. What was
-// written so is not counted before it is written again.
+// the cluster speaks less than the write: without what that does not know and the write can do
+// without, which is that it changes no rule, and below version 3 by which rules it was decided, what
+// it uses, and what it limits. What was written so is not counted before it is written again.
 func For(feature uint32, w *proto.Write) *proto.Write {
+	if feature < featureOfSameRule && w.Flags&proto.FlagSameRule != 0 {
+		w = pb.CloneOf(w)
+		w.Flags &^= proto.FlagSameRule
+	}
 	if feature >= FeatureOfLimits {
 		w.FeatureVersion = feature
 		return w

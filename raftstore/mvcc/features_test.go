@@ -103,7 +103,7 @@ func TestNeeds(t *testing.T) {
 	f := featureTable{Kinds: maps.Clone(features.Kinds), Flags: maps.Clone(features.Flags), Parts: maps.Clone(features.Parts)}
 	f.Parts["quorate.v1.Write.second_guard"] = 2
 	f.Parts["quorate.v1.CONDITION_EXISTS"] = 3
-	f.Flags[2] = 4
+	f.Flags[4] = 4
 	f.Parts["quorate.v1.Attribute.value"] = 5
 	f.Kinds[9] = 3
 	f.Tables = map[string]uint32{"quorate/later": 3}
@@ -115,13 +115,13 @@ func TestNeeds(t *testing.T) {
 		"old parts only":              {proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Guard: &proto.Guard{Table: "g"}, Flags: 1}, 1},
 		"a newer field":               {proto.KindWrite, &proto.Write{SecondGuard: &proto.Guard{}}, 2},
 		"a newer value":               {proto.KindWrite, &proto.Write{Condition: proto.Condition_CONDITION_EXISTS}, 3},
-		"a newer flag":                {proto.KindWrite, &proto.Write{Flags: 3}, 4},
+		"a newer flag":                {proto.KindWrite, &proto.Write{Flags: 5}, 4},
 		"a flag that is nowhere":      {proto.KindWrite, &proto.Write{Flags: 1 << 31}, unheard},
 		"a value that is nowhere":     {proto.KindWrite, &proto.Write{Op: 77}, unheard},
 		"a newer table":               {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k"}, 3},
 		"a deletion in it":            {proto.KindWrite, &proto.Write{Table: "quorate/later", Key: "k", Op: proto.Op_OP_DELETE}, 3},
 		"inside a list":               {proto.KindWrite, &proto.Write{Labels: []*proto.Attribute{{Name: "a"}, {Value: "b"}}}, 5},
-		"the newest counts":           {proto.KindWrite, &proto.Write{SecondGuard: &proto.Guard{}, Flags: 2, Condition: proto.Condition_CONDITION_EXISTS}, 4},
+		"the newest counts":           {proto.KindWrite, &proto.Write{SecondGuard: &proto.Guard{}, Flags: 4, Condition: proto.Condition_CONDITION_EXISTS}, 4},
 		"a newer kind":                {9, &proto.Compact{Floor: 1}, 3},
 		"a kind that is nowhere":      {10, &proto.Compact{}, unheard},
 		"another kind, old parts":     {proto.KindCompact, &proto.Compact{Floor: 1}, 1},
@@ -246,6 +246,13 @@ func TestFor(t *testing.T) {
 		e := For(uint32(feature), w)
 		if got := Needs(proto.KindWrite, e); got != needs || (e == w) != (feature >= 3) || w.DecidedAt != 1 {
 			t.Errorf("for %d it needs %d: %v, of %v", feature, got, e, w)
+		}
+	}
+	w.Flags = proto.FlagTerminating | proto.FlagSameRule
+	for feature, needs := range []uint32{1, 1, 1, 3, 4, 4} {
+		e := For(uint32(feature), w)
+		if got := Needs(proto.KindWrite, e); got != needs || (e == w) != (feature >= 4) || e.Flags&proto.FlagTerminating == 0 || w.Flags&proto.FlagSameRule == 0 {
+			t.Errorf("with a flag, for %d it needs %d: %v, of %v", feature, got, e, w)
 		}
 	}
 }

@@ -222,7 +222,7 @@ func (m *model) rulesChanged(w *proto.Write, index proto.Revision) bool {
 			for bit, r := range proto.Rules {
 				of, _, slash := strings.Cut(e.key, "/")
 				counts := r.Scope == proto.RuleOfCluster || r.Scope == proto.RuleOfName && e.key == namespace ||
-					r.Scope == proto.RuleOfNamespace && slash && of == namespace
+					r.Scope == proto.RuleOfNamespace && slash && of == namespace && (e.deleted || e.flags&proto.FlagSameRule == 0)
 				if e.rev > at && w.Rules>>bit&1 == 1 && r.Table == table && counts {
 					return true
 				}
@@ -391,6 +391,9 @@ func (d *driver) write() {
 	}
 	if d.choose(8) == 0 {
 		w.Flags = proto.FlagTerminating
+	}
+	if d.choose(2) == 0 {
+		w.Flags |= proto.FlagSameRule
 	}
 	if d.choose(4) == 0 {
 		w.Guard = &proto.Guard{Table: "namespaces", Key: modelKeys[d.choose(2)]}

@@ -109,7 +109,9 @@ func parseCommand(words []string) ([]byte, error) {
 		case "guard":
 			w.Guard = &proto.Guard{Table: "t", Key: value}
 		case "terminating":
-			w.Flags = proto.FlagTerminating
+			w.Flags |= proto.FlagTerminating
+		case "same-rule":
+			w.Flags |= proto.FlagSameRule
 		case "id":
 			w.RequestId = fmt.Appendf(nil, "%016s", value)
 		default:

@@ -129,23 +129,30 @@ func (t *Table) changedSince(at proto.Revision, prefix string) bool {
 	if t.Latest() <= at || prefix == "" {
 		return t.Latest() > at
 	}
-	return t.anySince(at, func(key string) bool { return strings.HasPrefix(key, prefix) })
+	return t.anySince(at, func(v *Version) bool { return strings.HasPrefix(v.Key, prefix) })
 }
 
-// changedSinceIn is changedSince for the keys of a namespace.
+// changedSinceIn is changedSince for the rules of a namespace: of them only those versions count that
+// say something else than the one before.
 func (t *Table) changedSinceIn(at proto.Revision, namespace string) bool {
-	return t.anySince(at, func(key string) bool {
-		return len(key) > len(namespace) && key[len(namespace)] == '/' && strings.HasPrefix(key, namespace)
-	})
+	return t.anySince(at, func(v *Version) bool { return v.ChangesRuleIn(namespace) })
 }
 
-// anySince reports whether a version above at has a key that counts, or there are too
-// many of them to look at.
-func (t *Table) anySince(at proto.Revision, counts func(key string) bool) bool {
+// ChangesRuleIn reports whether decisions of before a version may be others after it, if it is one of
+// a rule with the scope proto.RuleOfNamespace, for writes in a namespace.
+func (v *Version) ChangesRuleIn(namespace string) bool {
+	if v.Flags&proto.FlagSameRule != 0 && !v.Deleted { // a deletion takes over its version's flags
+		return false
+	}
+	return len(v.Key) > len(namespace) && v.Key[len(namespace)] == '/' && strings.HasPrefix(v.Key, namespace)
+}
+
+// anySince reports whether a version above at counts, or there are too many of them to look at.
+func (t *Table) anySince(at proto.Revision, counts func(*Version) bool) bool {
 	c, next := t.hist.seek(at)
 	for walked := 0; c != nil; c, next = c.next.Load(), 0 {
 		for _, v := range c.versions[next:c.n.Load()] {
-			if walked++; walked > maxRuleWalk || counts(v.Key) {
+			if walked++; walked > maxRuleWalk || counts(v) {
 				return true
 			}
 		}

@@ -36,7 +36,7 @@ func TestRulesAfterALoad(t *testing.T) {
 	note(lived.entry(proto.Encode(proto.KindCompact, &proto.Compact{Floor: uint64(floor)})))
 	for i, r := range proto.Rules {
 		if i%4 != 0 {
-			note(lived.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: r.Table, Key: "ns/a", Op: proto.Op_OP_PUT, Uid: "u", Flags: uint32(i % 2), Value: []byte("v")})))
+			note(lived.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: r.Table, Key: "ns/a", Op: proto.Op_OP_PUT, Uid: "u", Flags: uint32(i % 4), Value: []byte("v")})))
 		}
 	}
 	loaded := load(t, lived.s, records)

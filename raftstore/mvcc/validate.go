@@ -49,7 +49,7 @@ func known(w *proto.Write) bool {
 }
 
 // knownFlags are the flags that Apply knows.
-const knownFlags = proto.FlagTerminating
+const knownFlags = proto.FlagTerminating | proto.FlagSameRule
 
 // unknownFields reports whether a message has fields that this version does not know;
 // those of messages inside it are not looked at.
