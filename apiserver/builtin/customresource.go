@@ -94,12 +94,18 @@ var Custom = objects.Strategy{
 		}
 		return nil
 	},
+	Validation: validatedLater{},
 	ValidateWith: func(o *objects.Op, obj, old tree.Object) (field.ErrorList, error) {
-		v := crd.Of(o.Resource)
-		if o.Info.Subresource == "status" {
-			return v.ValidateStatus(o.Context, obj, old)
+		validate := crd.Of(o.Resource).Validate
+		switch {
+		case o.Other != nil:
+			validate = crd.Of(o.Resource).ValidateOther
+		case o.Info.Subresource == "status":
+			validate = crd.Of(o.Resource).ValidateStatus
 		}
-		return v.Validate(o.Context, obj, old)
+		found := o.MetaErrors(obj, old)
+		errs, err := validate(o.Context, obj, old, found)
+		return append(found, errs...), err
 	},
 	Warnings: warningsForFinalizers,
 }

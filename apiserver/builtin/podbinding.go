@@ -75,7 +75,7 @@ func decideBinding(o *objects.Op, b *corev1.Binding, cur *mvcc.Version) (objects
 	if cur == nil {
 		return objects.Change{}, o.NotFound()
 	}
-	if err := o.CheckIdentity(tree.Object{"uid": string(b.UID), "resourceVersion": b.ResourceVersion}, cur); err != nil {
+	if err := o.CheckStorage(string(b.UID), b.ResourceVersion, cur); err != nil {
 		return objects.Change{}, err
 	}
 	old, obj, meta, err := o.Editable(cur)

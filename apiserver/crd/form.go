@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -35,6 +36,15 @@ func (f form) FitMerged(obj map[string]any) ([]string, error) {
 
 // Default fills in the schema's defaults. Errors: ErrDefaults.
 func (f form) Default(obj map[string]any) error { return complete(obj, f.structural) }
+
+// FitMetadata reads the metadata of an object of which nothing else is known, as the Go type would.
+func FitMetadata(obj map[string]any) error {
+	meta, found, err := objectmeta.GetObjectMeta(obj, false)
+	if err != nil || !found {
+		return err
+	}
+	return objectmeta.SetObjectMeta(obj, meta)
+}
 
 // coercion is how an object is read: lenient drops what metadata cannot be, as for objects that
 // are stored, and nulls leaves fields that are null and cannot be.
@@ -130,8 +140,8 @@ func (v *Version) pruned(obj map[string]any) (*compilation, error) {
 
 // Validate checks an object, but for its own metadata: against the schema, its list
 // types and its rules. old is nil for a create. Parts that were as they are in old
-// may be wrong as they were.
-func (v *Version) Validate(ctx context.Context, obj, old map[string]any) (field.ErrorList, error) {
+// may be wrong as they were. found is what is wrong with its metadata.
+func (v *Version) Validate(ctx context.Context, obj, old map[string]any, found field.ErrorList) (field.ErrorList, error) {
 	c, err := v.compilation()
 	if err != nil {
 		return nil, err
@@ -142,7 +152,7 @@ func (v *Version) Validate(ctx context.Context, obj, old map[string]any) (field.
 		errs = append(errs, v.scaleStatus(obj)...)
 		errs = append(errs, objectmeta.Validate(nil, obj, c.structural, false)...)
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, obj)...)
-		return c.ruled(ctx, errs, obj, nil), nil
+		return c.ruled(ctx, found, errs, obj, nil), nil
 	}
 	related := common.NewCorrelatedObject(obj, old, &model.Structural{Structural: c.structural})
 	errs := validation.ValidateCustomResourceUpdate(nil, obj, old, c.validator, validation.WithRatcheting(related))
@@ -150,11 +160,26 @@ func (v *Version) Validate(ctx context.Context, obj, old map[string]any) (field.
 	errs = append(errs, v.scaleStatus(obj)...)
 	errs = append(errs, objectmeta.Validate(nil, obj, c.structural, false)...)
 	errs = append(errs, c.newListErrors(obj, old)...)
-	return c.ruled(ctx, errs, obj, old, cel.WithRatcheting(related)), nil
+	return c.ruled(ctx, found, errs, obj, old, cel.WithRatcheting(related)), nil
 }
 
-// ValidateStatus checks an object of which only the status may have changed.
-func (v *Version) ValidateStatus(ctx context.Context, obj, old map[string]any) (field.ErrorList, error) {
+// ValidateOther checks an object that says to be of another kind: the schema is not asked.
+func (v *Version) ValidateOther(ctx context.Context, obj, old map[string]any, found field.ErrorList) (field.ErrorList, error) {
+	c, err := v.compilation()
+	if err != nil {
+		return nil, err
+	}
+	errs := objectmeta.Validate(nil, obj, c.structural, false)
+	if old == nil {
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, obj)...)
+		return c.ruled(ctx, found, errs, obj, nil), nil
+	}
+	errs = append(errs, c.newListErrors(obj, old)...)
+	return c.ruled(ctx, found, errs, obj, old, cel.WithRatcheting(common.NewCorrelatedObject(obj, old, &model.Structural{Structural: c.structural}))), nil
+}
+
+// ValidateStatus is Validate of an object of which only the status may have changed.
+func (v *Version) ValidateStatus(ctx context.Context, obj, old map[string]any, found field.ErrorList) (field.ErrorList, error) {
 	c, err := v.compilation()
 	if err != nil {
 		return nil, err
@@ -166,7 +191,7 @@ func (v *Version) ValidateStatus(ctx context.Context, obj, old map[string]any) (
 	}
 	errs = append(errs, v.scaleStatus(obj)...)
 	errs = append(errs, c.newListErrors(obj, old)...)
-	return c.ruled(ctx, errs, obj, old, cel.WithRatcheting(related)), nil
+	return c.ruled(ctx, found, errs, obj, old, cel.WithRatcheting(related)), nil
 }
 
 // newListErrors are those of lists that were right before.
@@ -178,24 +203,29 @@ func (c *compilation) newListErrors(obj, old map[string]any) field.ErrorList {
 	return errs
 }
 
-// ruled adds what the rules (x-kubernetes-validations) say, unless the object is not
-// even what they can be asked about.
-func (c *compilation) ruled(ctx context.Context, errs field.ErrorList, obj, old map[string]any, options ...cel.Option) field.ErrorList {
+// ruled adds to errs what the rules (x-kubernetes-validations) say, unless these, or what was found
+// before, say that the object is not even what they can be asked about.
+func (c *compilation) ruled(ctx context.Context, before, errs field.ErrorList, obj, old map[string]any, options ...cel.Option) field.ErrorList {
 	if c.rules == nil {
 		return errs
 	}
-	for _, err := range errs {
-		switch err.Type {
-		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
-			return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
-		}
+	if slices.ContainsFunc(before, blocksRules) || slices.ContainsFunc(errs, blocksRules) {
+		return append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"))
 	}
-	var before any
+	var was any
 	if old != nil {
-		before = old
+		was = old
 	}
-	found, _ := c.rules.Validate(ctx, nil, c.structural, obj, before, celconfig.RuntimeCELCostBudget, options...)
+	found, _ := c.rules.Validate(ctx, nil, c.structural, obj, was, celconfig.RuntimeCELCostBudget, options...)
 	return append(errs, found...)
+}
+
+func blocksRules(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		return true
+	}
+	return false
 }
 
 // scaleSpec and scaleStatus check the fields that the subresource scale shows.

@@ -90,13 +90,13 @@ func FuzzSchema(f *testing.F) {
 		if again, _ := json.Marshal(obj); string(again) != string(once) {
 			t.Fatalf("completed twice:\n%s\nonce:\n%s", again, once)
 		}
-		if _, err := v.Validate(ctx, obj, nil); err != nil {
+		if _, err := v.Validate(ctx, obj, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.Validate(ctx, obj, obj); err != nil {
+		if _, err := v.Validate(ctx, obj, obj, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.ValidateStatus(ctx, obj, obj); err != nil {
+		if _, err := v.ValidateStatus(ctx, obj, obj, nil); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -136,6 +136,9 @@ func (o *Op) complete(obj, old, meta, oldMeta tree.Object) error {
 
 // fillIn adds what clients leave out, and says who owns the fields then, if nobody has yet.
 func (o *Op) fillIn(h *Strategy, model *schema.Model, obj, old tree.Object) error {
+	if o.Other != nil {
+		return nil
+	}
 	empty, err := o.defaults(h, model, obj, old)
 	if err == nil && !o.applying && !o.owned {
 		err = o.Track(obj, old)
@@ -190,7 +193,7 @@ func (o *Op) Check(obj, old tree.Object) error {
 func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, err error) {
 	switch {
 	case h.Validation == nil:
-		errs = o.metaErrors(obj, old)
+		errs = o.MetaErrors(obj, old)
 	case o.Client || !h.TrustsNode:
 		if errs, err = o.validateStored(h.Validation, obj, old); err != nil {
 			return nil, err
@@ -206,12 +209,19 @@ func (o *Op) validate(h *Strategy, obj, old tree.Object) (errs field.ErrorList, 
 	return append(errs, newErrors(found, errs)...), nil
 }
 
-// metaErrors is what is wrong with an object's metadata by the rules that hold for every kind. The
+// MetaErrors is what is wrong with an object's metadata by the rules that hold for every kind. The
 // rule of its name is looked at once: it cannot be changed. What is wrong with an update upstream
 // says twice, as every update is checked and as one of this kind.
-func (o *Op) metaErrors(obj, old tree.Object) field.ErrorList {
+func (o *Op) MetaErrors(obj, old tree.Object) field.ErrorList {
 	meta := tree.As(obj["metadata"])
-	if old == nil {
+	var other field.ErrorList // in the place of what is said as one of this kind
+	if o.Other != nil {
+		other = o.saysOther()
+	}
+	switch {
+	case old == nil && other != nil:
+		return other
+	case old == nil:
 		return tree.ValidateMeta(meta, o.Resource.NameRule)
 	}
 	errs := tree.ValidateMeta(meta, tree.NamePath)
@@ -221,7 +231,21 @@ func (o *Op) metaErrors(obj, old tree.Object) field.ErrorList {
 			update = append(update, e)
 		}
 	}
-	return append(append(errs, update...), update...)
+	if other == nil {
+		other = update
+	}
+	return append(append(errs, update...), other...)
+}
+
+// saysOther is what is wrong with what a custom resource says to be.
+func (o *Op) saysOther() (errs field.ErrorList) {
+	if o.Other.Kind != o.Resource.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), o.Other.Kind, "must be "+o.Resource.Kind))
+	}
+	if said, want := o.Other.GroupVersion().String(), o.Resource.GroupVersion().String(); said != want {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), said, "must be "+want))
+	}
+	return errs
 }
 
 // validateStored holds an object against what is said of the form in which it is stored.

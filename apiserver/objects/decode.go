@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/apiserver/tree"
 	"k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // DecodeBody decodes a body as an object of a kind, checks that it is one, and makes it fit its
@@ -31,16 +31,26 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	if body.Object == nil {
 		return nil, status.Unrecognized(res.Kind, fmt.Errorf("the body is not an object"), raw)
 	}
-	if res.Custom {
-		if err := saysKind(body.Object, res); err != nil {
-			if errors.Is(err, errNoKind) {
-				err = status.Unrecognized(res.Kind, missingKind(raw), raw)
-			}
-			return nil, err
-		}
-	}
 	if _, err := apischema.ParseGroupVersion(tree.Text(body.Object, "apiVersion")); err != nil {
 		return nil, status.Unrecognized(res.Kind, err, raw)
+	}
+	if res.Custom {
+		switch err := saysKind(body.Object, res); {
+		case errors.Is(err, errNoKind) && o.Options.Strictness() == request.IgnoreFields:
+			return nil, status.CannotBeHandled(res.GVK(), res.Kind, missingKind(raw))
+		case errors.Is(err, errNoKind):
+			return nil, status.Unrecognized(res.Kind, missingKind(raw), raw)
+		case errors.Is(err, errOtherKind) && o.Info.Subresource == "status":
+			body.Object["kind"] = res.Kind // nobody looks at it: the status is taken into what is there
+		case errors.Is(err, errOtherKind):
+			gvk := res.GroupVersion().WithKind(tree.Text(body.Object, "kind"))
+			if err := o.takeOther(body.Object); err != nil {
+				return nil, status.CannotBeHandled(gvk, res.Kind, err)
+			}
+			return body.Object, nil
+		case err != nil:
+			return nil, err
+		}
 	}
 	gvk, err := CheckKind(body.Object, res.GVK())
 	if err != nil {
@@ -64,6 +74,18 @@ func (o *Op) DecodeBody(contentType string, raw []byte, res *kinds.Resource) (tr
 	return body.Object, o.Found(found, gvk, res.Kind)
 }
 
+// takeOther makes a custom resource that says another kind one of this, and remembers what it says:
+// only its metadata must fit.
+func (o *Op) takeOther(obj tree.Object) error {
+	if err := crd.FitMetadata(obj); err != nil {
+		return err
+	}
+	gvk := apischema.FromAPIVersionAndKind(tree.Text(obj, "apiVersion"), tree.Text(obj, "kind"))
+	o.Other = &gvk
+	obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+	return nil
+}
+
 // fitKind is Fit of the kind's strategy.
 func (o *Op) fitKind(obj tree.Object) error {
 	if h := o.Strategy(); h.Fit != nil {
@@ -72,11 +94,11 @@ func (o *Op) fitKind(obj tree.Object) error {
 	return nil
 }
 
-// errNoKind is of a body that does not say its kind.
-var errNoKind = errors.New("object has no kind")
+// errNoKind is of a body that does not say its kind, errOtherKind of one that says another.
+var errNoKind, errOtherKind = errors.New("object has no kind"), errors.New("object has another kind")
 
 // saysKind checks that an object is one of a custom resource, which says its kind and version
-// itself: those of built-in kinds may leave it to the path. Errors: errNoKind.
+// itself: those of built-in kinds may leave it to the path. Errors: errNoKind, errOtherKind.
 func saysKind(obj tree.Object, res *kinds.Resource) error {
 	kind := tree.Text(obj, "kind")
 	if kind == "" {
@@ -86,10 +108,7 @@ func saysKind(obj tree.Object, res *kinds.Resource) error {
 		return status.VersionMismatch(version, res.GroupVersion().String())
 	}
 	if kind != res.Kind {
-		// Upstream takes any kind of its group when it decodes, and validates it.
-		return status.Invalid(res.GroupVersion().WithKind(kind).GroupKind(), tree.Text(tree.As(obj["metadata"]), "name"), field.ErrorList{
-			field.Invalid(field.NewPath("kind"), kind, "must be "+res.Kind),
-		})
+		return errOtherKind
 	}
 	return nil
 }

@@ -73,6 +73,18 @@ func (o *Op) CheckIdentity(meta tree.Object, cur *mvcc.Version) error {
 	return o.checkRevision(meta, cur)
 }
 
+// CheckStorage is CheckIdentity in the words of upstream's storage, which compares texts: a version
+// that is no number is that of no object. Empty says nothing.
+func (o *Op) CheckStorage(uid, version string, cur *mvcc.Version) error {
+	if uid != "" && uid != cur.UID {
+		return status.UIDPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), uid, cur.UID)
+	}
+	if have := cur.Revision.String(); version != "" && version != have {
+		return status.VersionPrecondition(o.Resource.GroupResource(), o.Info.Name, o.keyPath(), version, have)
+	}
+	return nil
+}
+
 // checkRevision is CheckIdentity without the uid.
 func (o *Op) checkRevision(meta tree.Object, cur *mvcc.Version) error {
 	rev, err := parseObjectRevision(meta)
@@ -107,6 +119,9 @@ func (o *Op) Invalid(name string, errs field.ErrorList) error {
 	kind := o.Resource.GVK().GroupKind()
 	if o.Resource.StorageVersion != "" { // upstream calls it by the group in which it is stored
 		kind.Group = o.Resource.StorageGroup
+	}
+	if o.Other != nil {
+		kind = o.Other.GroupKind()
 	}
 	return status.Invalid(kind, name, errs)
 }

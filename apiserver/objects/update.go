@@ -13,6 +13,7 @@ import (
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -133,9 +134,23 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 		return nil, err
 	}
 	if o.Resource.Custom {
-		if err := saysKind(obj, o.Resource); errors.Is(err, errNoKind) {
+		o.Other = nil // which the patch may have made of another version
+		gv, err := apischema.ParseGroupVersion(tree.Text(obj, "apiVersion"))
+		if err != nil {
+			return nil, invalidPatch(string(p.Raw), err.Error())
+		}
+		err = saysKind(obj, o.Resource)
+		if gv.Group != o.Resource.Group && tree.Text(obj, "apiVersion") != "" && !errors.Is(err, errNoKind) {
+			err = errOtherKind // of whichever group
+		}
+		switch {
+		case errors.Is(err, errNoKind):
 			return nil, invalidPatch(string(p.Raw), missingKind(p.Raw).Error())
-		} else if err != nil {
+		case errors.Is(err, errOtherKind) && o.Info.Subresource == "status":
+			obj["kind"], obj["apiVersion"] = o.Resource.Kind, o.Resource.GroupVersion().String()
+		case errors.Is(err, errOtherKind):
+			return o.patchedOther(p, obj, cur)
+		case err != nil:
 			return nil, err
 		}
 	}
@@ -160,6 +175,17 @@ func (itself) patched(o *Op, p *patch.Patch, old tree.Object, cur *mvcc.Version)
 		return nil, err
 	}
 	return obj, o.checkRevision(meta, cur)
+}
+
+// patchedOther is what a patch has made of a custom resource if it says another kind now.
+func (o *Op) patchedOther(p *patch.Patch, obj tree.Object, cur *mvcc.Version) (tree.Object, error) {
+	if err := o.takeOther(obj); err != nil {
+		return nil, invalidPatch(string(p.Raw), err.Error())
+	}
+	if err := o.MatchPath(obj); err != nil {
+		return nil, err
+	}
+	return obj, o.checkRevision(tree.As(obj["metadata"]), cur)
 }
 
 // decideInsert creates an object that was put or applied.

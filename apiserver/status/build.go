@@ -164,6 +164,11 @@ func UIDPrecondition(resource schema.GroupResource, name, key, want, have string
 	return precondition(resource, name, key, "UID", want, have)
 }
 
+// VersionPrecondition is the 409 of a resourceVersion in a body that storage compares.
+func VersionPrecondition(resource schema.GroupResource, name, key, want, have string) *apierrors.StatusError {
+	return precondition(resource, name, key, "ResourceVersion", want, have)
+}
+
 // DeleteUIDPrecondition is the 409 of a delete that wants another uid. Upstream
 // names the kind where other conflicts name the resource.
 func DeleteUIDPrecondition(kind schema.GroupKind, name, want, have string) *apierrors.StatusError {
