@@ -112,6 +112,7 @@ func (t *tokenRequests) create(o *objects.Op, r *authenticationv1.TokenRequest) 
 	now := o.Store.Now()
 	r.Name, r.Namespace, r.UID = o.Info.Name, o.Info.ObjectNamespace, types.UID(account.UID)
 	r.CreationTimestamp, r.Status = metav1.NewTime(now), authenticationv1.TokenRequestStatus{}
+	r.ManagedFields = nil // nobody manages the fields of what is not stored
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = t.tokens.Audiences()
 	}

@@ -190,6 +190,11 @@ func (scale) take(o *Op, sent, old tree.Object, cur *mvcc.Version) (tree.Object,
 		return nil, status.BadRequest("the spec replicas field %q cannot be empty", o.Subresource.SpecReplicas)
 	}
 	if !o.applying {
+		same := sameOwners
+		if o.Info.Verb == "patch" {
+			same = sameOwnersAfterMutation
+		}
+		o.dedupOwners(tree.Clone(sent["metadata"]), same) // which only warns: a Scale's are not stored
 		if err := validScale(o, sent); err != nil {
 			return nil, err
 		}
