@@ -4,15 +4,17 @@ import (
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/quota"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/apiserver/validation"
 )
 
 var podStrategy = objects.Strategy{
-	Complete: completePod,
-	Prepare:  preparePod,
-	ForUser:  copyAppArmor,
-	Warnings: warningsForNewPod,
-	Usage:    usageOf(quota.Pods),
-	Parts:    map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
+	Complete:   completePod,
+	Prepare:    preparePod,
+	ForUser:    copyAppArmor,
+	Validation: boundedPod{validation.Of("pods")},
+	Warnings:   warningsForNewPod,
+	Usage:      usageOf(quota.Pods),
+	Parts:      map[string]objects.Part{"ephemeralcontainers": takeEphemeralContainers, "resize": takeResources},
 	Posts: map[string]*objects.Creater{
 		"binding":  createBinding,
 		"eviction": objects.CreaterOf(evictionKind, evictPod, "policy/v1beta1"),

@@ -65,7 +65,7 @@ type Case struct {
 func NewCase(t testing.TB, o Options) *Case {
 	t.Helper()
 	c := &Case{
-		Store: NewStore(t, o), t: t, expected: true, vars: map[string]string{"large": strings.Repeat("x", large), "many": manyFields()},
+		Store: NewStore(t, o), t: t, expected: true, vars: map[string]string{"large": strings.Repeat("x", large), "many": manyFields(), "resources": manyResources()},
 		user: &auth.User{Name: "admin", Groups: []string{auth.Masters, auth.Authenticated}},
 	}
 	c.Play(`create namespaces / {"metadata":{"name":"default"}}`)
@@ -254,6 +254,14 @@ func manyFields() string {
 	var b strings.Builder
 	for i := range large / 100 {
 		fmt.Fprintf(&b, `"%050d":"",`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+func manyResources() string {
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `"example.com/r%03d":"1",`, i)
 	}
 	return strings.TrimSuffix(b.String(), ",")
 }

@@ -24,7 +24,8 @@
 //	w text                         it warns, and the warning has this text
 //	$var path                      ${var} is the field of what came of it from here on; ${large}
 //	                               is more than an object may have, ${many} are fields of which
-//	                               nobody can be said to own all
+//	                               nobody can be said to own all, ${resources} are as many
+//	                               resources as a Pod may name
 //	rows TABLE KEY...              the keys of all rows of a table
 //
 // RESOURCE is a plural with its group, behind an @ a version if it is not v1, and behind a slash
