@@ -5,6 +5,7 @@
 package patch
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ type Patch struct {
 
 	operations jsonpatch.Patch
 	merge      map[string]any
+	null       bool // a merge patch that is null
 }
 
 // Accepted returns the content types that a resource takes.
@@ -86,6 +88,7 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 			return nil, undecodable(p.Type, body, err)
 		}
 		p.merge, p.Duplicates = decoded.Object, decoded.Duplicates
+		p.null = p.Type == types.MergePatchType && string(bytes.TrimSpace(body)) == "null"
 		return p, nil
 	}
 	return nil, unsupported(custom)
@@ -161,6 +164,9 @@ func (p *Patch) Apply(current map[string]any, meta strategicpatch.LookupPatchMet
 	case types.JSONPatchType:
 		return p.applyOperations(current)
 	case types.MergePatchType:
+		if p.null { // which by the RFC would replace the object; upstream says so when it has read one
+			return nil, apierrors.NewBadRequest("Invalid JSON Patch")
+		}
 		return mergeObject(current, p.merge), nil
 	}
 	if err := checkMergeWork(current, p.merge, meta); err != nil {
