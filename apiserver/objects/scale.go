@@ -93,6 +93,9 @@ func (scale) configuration(o *Op, body tree.Object, _ *models.Model) (tree.Objec
 	if gvk := schema.FromAPIVersionAndKind(tree.Text(body, "apiVersion"), tree.Text(body, "kind")); gvk != scaleKind.GVK() {
 		return nil, status.BadRequest("invalid object type: %v", gvk)
 	}
+	if _, ok := tree.Field(body, "metadata", "managedFields").([]any); ok {
+		return nil, status.BadRequest("metadata.managedFields must be nil")
+	}
 	if err := fitsScale(o, body); err != nil {
 		return nil, err
 	}
