@@ -288,7 +288,9 @@ var rooms = map[string]room{
 		},
 	},
 	// Another program's flags to settings of a node.
-	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features"}},
+	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "internal/parent"}},
+	// Whatever it imports is initialized before it, and it is to be early.
+	"internal/parent": {direct: pure, reach: both(noKubernetes, noRaft)},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
 	"quoratetest": {ours: []string{"node"}},
 	// Flags in, text out. Nobody imports it: it is package main.

@@ -79,6 +79,9 @@ func (s *Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Run serves until ctx ends or the process that started this one is gone, as [Run] does.
 func (s *Stub) Run(ctx context.Context) (err error) {
+	if look().ending() == orphan {
+		return errors.New(parentGone)
+	}
 	if s.DataDir != "" {
 		if err := s.keep(); err != nil {
 			return fmt.Errorf("--data-dir: %w", err)

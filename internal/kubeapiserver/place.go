@@ -31,7 +31,7 @@ func (o *Options) place(ctx context.Context) (*place, error) {
 		return kept, err
 	}
 	if outlives() {
-		return nil, errors.New(`where is the data to be? This process does not end with the one that started it (it leads a session, or is the child of init), so it may be started again, and must find its data then
+		return nil, errors.New(`where is the data to be? This process does not end with the one that started it (it leads a session, or is the child of a container's first process), so it may be started again, and must find its data then
   name a directory:                  --quorate-data-dir DIR
   or have a stub of etcd keep it:    quorate etcd-stub --data-dir DIR, at the address in --etcd-servers`)
 	}

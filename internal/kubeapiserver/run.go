@@ -29,6 +29,10 @@ type Process struct {
 // Run serves until ctx ends, or the process that started this one is gone, unless this one is to outlive it.
 // An error says which flags are refused, or why the server does not start or go on.
 func Run(ctx context.Context, o *Options, p Process) (err error) {
+	if look().ending() == orphan {
+		p.Log.Info(parentGone)
+		return nil
+	}
 	notes, err := o.complete()
 	for _, note := range notes {
 		p.Log.Info(note)
@@ -50,7 +54,7 @@ func Run(ctx context.Context, o *Options, p Process) (err error) {
 	if !outlives() {
 		go func() {
 			if awaitOrphaned(ctx) {
-				p.Log.Info("the process that started this one is gone")
+				p.Log.Info(parentGone)
 				end()
 			}
 		}()

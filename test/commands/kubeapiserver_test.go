@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/quorate/quorate/test/cluster"
 	"github.com/quorate/quorate/test/kubeapiserver"
+	"golang.org/x/sys/unix"
 )
 
 // drop is a process of `quorate kube-apiserver` or `quorate etcd-stub`, started by a link of the other program's name.
@@ -492,4 +494,78 @@ func TestKubeAPIServerKubeadm(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestKubeAPIServerOrphan: server and stub end at once, and leave nothing, if the process that has started them was
+// gone before their first line ran: then their parent is init or a subreaper, which is never gone.
+func TestKubeAPIServerOrphan(t *testing.T) {
+	for _, subreaper := range []int{0, 1} {
+		for _, name := range []string{"etcd", "kube-apiserver"} {
+			t.Run(fmt.Sprint(name, subreaper), func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.Symlink(cluster.Binary(), filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+				if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(subreaper), 0, 0, 0); err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+				args := "--data-dir=$TMPDIR/data --listen-client-urls=http://127.0.0.1:" + freePort(t)
+				if name == "kube-apiserver" {
+					args = "--bind-address=127.0.0.1 --secure-port=" + freePort(t)
+				}
+				// The shell leads a session and ends at once; what it leaves becomes our program a little later.
+				cmd := exec.Command("sh", "-c", "(sleep 0.3; exec $TMPDIR/"+name+" "+args+") & echo $!")
+				cmd.Env, cmd.SysProcAttr = cluster.CleanEnv("TMPDIR="+dir), &syscall.SysProcAttr{Setsid: true}
+				out, in, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer out.Close()
+				cmd.Stdout, cmd.Stderr = in, in
+				err = cmd.Run()
+				in.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The pipe ends with the last process that has it.
+				if err := out.SetReadDeadline(time.Now().Add(15 * time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				text, err := io.ReadAll(out)
+				pid, _, _ := strings.Cut(string(text), "\n")
+				if n, failed := strconv.Atoi(pid); failed != nil {
+					t.Fatalf("no pid: %q", text)
+				} else if err != nil {
+					_ = syscall.Kill(n, syscall.SIGKILL)
+					t.Errorf("it runs still: %v", err)
+				} else if subreaper == 1 {
+					_, _ = syscall.Wait4(n, nil, 0, nil)
+				}
+				if !strings.Contains(string(text), "the process that started this one is gone") {
+					t.Errorf("it says %q", text)
+				}
+				files, err := os.ReadDir(dir)
+				if err != nil || len(files) != 1 {
+					t.Errorf("it leaves %v, %v", files, err)
+				}
+			})
+		}
+	}
+}
+
+// TestParentEarly: the parent is asked for before the packages of Kubernetes are initialized, which takes a
+// tenth of a second and more.
+func TestParentEarly(t *testing.T) {
+	cmd := exec.Command(cluster.Binary(), "version")
+	cmd.Env = cluster.CleanEnv("GODEBUG=inittrace=1")
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	ours := strings.Index(string(text), "init github.com/quorate/quorate/internal/parent ")
+	theirs := strings.Index(string(text), "init k8s.io/")
+	if ours < 0 || theirs < 0 || ours > theirs {
+		t.Errorf("ours is at %d, the first of theirs at %d:\n%s", ours, theirs, text)
+	}
 }
