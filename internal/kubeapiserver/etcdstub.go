@@ -159,7 +159,7 @@ func (s *Stub) forget() error {
 			return errors.Join(err, fmt.Errorf("%s is in use still", dir))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(dir))
+	return errors.Join(err, removeLocked(dir))
 }
 
 func (s *Stub) listen(at string) (net.Listener, error) {

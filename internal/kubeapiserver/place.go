@@ -72,15 +72,37 @@ const (
 func (p *place) leave() error {
 	p.left.Do(func() {
 		if p.temporary {
-			p.err = os.RemoveAll(p.dir)
+			p.err = removeLocked(p.dir)
 		}
 		p.err = errors.Join(p.err, p.lock.Close())
 	})
 	return p.err
 }
 
-// sweepAfter is how old a directory is that is swept: one that is younger may not be locked yet.
-const sweepAfter = time.Minute
+// removeLocked removes a directory whose lock is held, the lock last: a process that is killed meanwhile leaves
+// what the next one knows as its own.
+func removeLocked(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != lockName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+// sweepAfter is how old a directory is that is swept: one that is younger may not be locked yet. One without a
+// lock is waited for longer: between the directory and its lock a server may have been stopped.
+const (
+	sweepAfter         = time.Minute
+	sweepUnlockedAfter = time.Hour
+)
 
 // sweep removes what servers have left that were killed themselves (SIGKILL): nobody else would.
 // Directories of other users, and of servers that run, stay.
@@ -94,12 +116,16 @@ func sweep() {
 		if sys, ok := st.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Geteuid() {
 			continue
 		}
-		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|syscall.O_NOFOLLOW, 0)
+		mode := os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+		if time.Since(st.ModTime()) >= sweepUnlockedAfter {
+			mode |= os.O_CREATE // what older versions left has lost it; who is late finds it locked
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, lockName), mode, 0o600)
 		if err != nil {
 			continue
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			_ = os.RemoveAll(dir)
+			_ = removeLocked(dir)
 		}
 		lock.Close()
 	}
