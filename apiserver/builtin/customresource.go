@@ -40,6 +40,7 @@ var definitionStrategy = objects.Strategy{
 		}
 		return inTurn(o.Context, check)
 	},
+	Warnings:    func(obj, old tree.Object) []string { return crd.FormatWarnings(obj, old) },
 	StartDelete: startDeleteDefinition,
 	Parts:       map[string]objects.Part{"status": copyDefinitionStatus},
 }
