@@ -76,6 +76,7 @@ var coreKinds = map[string]Kind{
 	},
 	"persistentvolumeclaims": rules[corev1.PersistentVolumeClaim, core.PersistentVolumeClaim]{
 		convert: v1.Convert_v1_PersistentVolumeClaim_To_core_PersistentVolumeClaim,
+		fixed:   fixedClaim,
 		create: func(c *core.PersistentVolumeClaim) field.ErrorList {
 			return validation.ValidatePersistentVolumeClaim(c, validation.ValidationOptionsForPersistentVolumeClaim(c, nil))
 		},
@@ -90,6 +91,7 @@ var coreKinds = map[string]Kind{
 	},
 	"persistentvolumes": rules[corev1.PersistentVolume, core.PersistentVolume]{
 		convert: v1.Convert_v1_PersistentVolume_To_core_PersistentVolume,
+		fixed:   fixedVolume,
 		create: func(pv *core.PersistentVolume) field.ErrorList {
 			return volume(pv, validation.ValidationOptionsForPersistentVolume(pv, nil))
 		},
@@ -103,14 +105,15 @@ var coreKinds = map[string]Kind{
 	},
 	"pods": rules[corev1.Pod, core.Pod]{
 		convert: v1.Convert_v1_Pod_To_core_Pod,
+		fixed:   fixedPod,
 		create: func(p *core.Pod) field.ErrorList {
 			opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, nil, &p.ObjectMeta, nil)
 			opts.ResourceIsPod = true
 			return validation.ValidatePodCreate(p, opts)
 		},
-		update: podUpdate(validation.ValidatePodUpdate),
+		update: podUpdate(withOldPod(validation.ValidatePodUpdate)),
 		parts: map[string]func(p, old *core.Pod) field.ErrorList{
-			"status":              podUpdate(validation.ValidatePodStatusUpdate),
+			"status":              podUpdate(withOldPod(validation.ValidatePodStatusUpdate)),
 			"ephemeralcontainers": podUpdate(validation.ValidatePodEphemeralContainersUpdate),
 			"resize":              podUpdate(validation.ValidatePodResize),
 		},
@@ -155,15 +158,18 @@ var coreKinds = map[string]Kind{
 	"services": rules[corev1.Service, core.Service]{
 		convert: v1.Convert_v1_Service_To_core_Service,
 		create:  validation.ValidateServiceCreate,
-		update:  validation.ValidateServiceUpdate,
+		update:  withOldService(validation.ValidateServiceUpdate),
 		parts: map[string]func(s, old *core.Service) field.ErrorList{
-			"status": validation.ValidateServiceStatusUpdate,
+			"status": withOldService(validation.ValidateServiceStatusUpdate),
 		},
 	},
 }
 
+// podValidation is what upstream's functions for updates of Pods are.
+type podValidation = func(p, old *core.Pod, opts validation.PodValidationOptions) field.ErrorList
+
 // podUpdate gives a validation of an update the options that follow from what the Pod was.
-func podUpdate(validate func(p, old *core.Pod, opts validation.PodValidationOptions) field.ErrorList) func(p, old *core.Pod) field.ErrorList {
+func podUpdate(validate podValidation) func(p, old *core.Pod) field.ErrorList {
 	return func(p, old *core.Pod) field.ErrorList {
 		opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&p.Spec, &old.Spec, &p.ObjectMeta, &old.ObjectMeta)
 		opts.ResourceIsPod = true

@@ -21,8 +21,12 @@ var networkingKinds = map[string]Kind{
 	"ingresses.networking.k8s.io": rules[networkingv1.Ingress, networking.Ingress]{
 		convert: v1.Convert_v1_Ingress_To_networking_Ingress,
 		create:  validation.ValidateIngressCreate,
-		update:  validation.ValidateIngressUpdate,
-		parts:   map[string]func(i, old *networking.Ingress) field.ErrorList{"status": validation.ValidateIngressStatusUpdate},
+		update: func(i, old *networking.Ingress) field.ErrorList {
+			return withOldIngress(i, old, validation.ValidateIngressUpdate)
+		},
+		parts: map[string]func(i, old *networking.Ingress) field.ErrorList{"status": func(i, old *networking.Ingress) field.ErrorList {
+			return withOldIngress(i, old, validation.ValidateIngressStatusUpdate)
+		}},
 	},
 	"ingressclasses.networking.k8s.io": rules[networkingv1.IngressClass, networking.IngressClass]{
 		convert: v1.Convert_v1_IngressClass_To_networking_IngressClass,
@@ -42,7 +46,8 @@ var networkingKinds = map[string]Kind{
 			return validation.ValidateNetworkPolicy(p, validation.ValidationOptionsForNetworking(p, nil))
 		},
 		update: func(p, old *networking.NetworkPolicy) field.ErrorList {
-			return validation.ValidateNetworkPolicyUpdate(p, old, validation.ValidationOptionsForNetworking(p, old))
+			was := networking.NetworkPolicy{ObjectMeta: old.ObjectMeta, Spec: refusedBlocks(&old.Spec)}
+			return validation.ValidateNetworkPolicyUpdate(p, &was, validation.ValidationOptionsForNetworking(p, old))
 		},
 	},
 	"servicecidrs.networking.k8s.io": rules[networkingv1.ServiceCIDR, networking.ServiceCIDR]{

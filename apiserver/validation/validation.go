@@ -48,6 +48,9 @@ type rules[V, I any] struct {
 	update  func(obj, old *I) field.ErrorList
 	// plain accepts what most objects are without a look of upstream; nil: nothing.
 	plain plainFunc
+	// fixed refuses changes that none of the kind can make, and that upstream would take long to
+	// refuse for what is large; nil: there are none.
+	fixed func(subresource string, obj, old *I) *field.Error
 	// parts are subresources that upstream validates in a way of their own.
 	parts map[string]func(obj, old *I) field.ErrorList
 }
@@ -83,6 +86,11 @@ func (r rules[V, I]) Update(subresource string, obj, old tree.Object, namespaced
 	// unconditional update).
 	if metaOf(in).GetResourceVersion() == "" {
 		metaOf(in).SetResourceVersion(metaOf(was).GetResourceVersion())
+	}
+	if r.fixed != nil && (crowded(obj) || crowded(old)) {
+		if err := r.fixed(subresource, in, was); err != nil {
+			return field.ErrorList{err}
+		}
 	}
 	validate := r.update
 	if part := r.parts[subresource]; part != nil {
