@@ -31,6 +31,14 @@ func TestNoQuorumIsSaid(t *testing.T) {
 			c := cluster.Start(t, 3)
 			left := c.Node(t, "n2")
 			lost := c.Others(left)
+			// From its own state, in which a member writes its name once there is a leader.
+			cluster.Await(t, 20*time.Second, "n2 knows all by name", func() string {
+				body, _, err := left.Get(t, "/quorate/v1/members")
+				if err != nil || strings.Count(string(body), `"name":"n`) < 3 {
+					return fmt.Sprint(err, string(body))
+				}
+				return ""
+			})
 			for _, n := range lost {
 				if err := syscall.Kill(n.PID, signal); err != nil {
 					t.Fatal(err)
