@@ -36,7 +36,7 @@ func kept[T any](all []T, refused func(T) bool) (out []T) {
 func withOldService(validate func(s, old *core.Service) field.ErrorList) func(s, old *core.Service) field.ErrorList {
 	return func(s, old *core.Service) field.ErrorList {
 		was := *old
-		was.Spec.ExternalIPs = kept(old.Spec.ExternalIPs, refusedIP)
+		was.Spec.ExternalIPs = kept(old.Spec.ExternalIPs, refusedIP) //lint:ignore SA1019 it is served as long as upstream serves it
 		was.Spec.LoadBalancerSourceRanges = kept(old.Spec.LoadBalancerSourceRanges, refusedCIDR)
 		was.Status.LoadBalancer.Ingress = kept(old.Status.LoadBalancer.Ingress, func(i core.LoadBalancerIngress) bool { return refusedIP(i.IP) })
 		return validate(s, &was)
