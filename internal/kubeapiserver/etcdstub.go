@@ -82,6 +82,19 @@ func (s *Stub) Run(ctx context.Context) (err error) {
 	if look().ending() == orphan {
 		return errors.New(parentGone)
 	}
+	for _, at := range s.ClientURLs {
+		if err := checkURL(at); err != nil {
+			return fmt.Errorf("--listen-client-urls: %w", err)
+		}
+	}
+	for _, at := range s.MetricsURLs {
+		if err := checkURL(at); err != nil {
+			return fmt.Errorf("--listen-metrics-urls: %w", err)
+		}
+	}
+	if len(s.ClientURLs) == 0 {
+		return errors.New("--listen-client-urls: it is empty: where to listen?")
+	}
 	if s.DataDir != "" {
 		if err := s.keep(); err != nil {
 			return fmt.Errorf("--data-dir: %w", err)
@@ -160,6 +173,22 @@ func (s *Stub) forget() error {
 		}
 	}
 	return errors.Join(err, removeLocked(dir))
+}
+
+// checkURL refuses what would listen elsewhere than it says, or nowhere.
+func checkURL(at string) error {
+	u, err := url.Parse(at)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q: must begin with http:// or https://", at)
+	case u.Hostname() == "" || u.Port() == "":
+		return fmt.Errorf("%q: must name a host and a port", at)
+	case u.Path != "" && u.Path != "/":
+		return fmt.Errorf("%q: has a path", at)
+	}
+	return nil
 }
 
 func (s *Stub) listen(at string) (net.Listener, error) {
