@@ -108,13 +108,17 @@ func keyIDs(t *testing.T, n *cluster.Node) (ids []string) {
 	return ids
 }
 
-// grantView lets the service account default/robot read.
-func grantView(t *testing.T, n *cluster.Node) {
+// grantView lets the service account default/robot read. Each node decides by its own state,
+// so it returns when those at have the binding.
+func grantView(t *testing.T, n *cluster.Node, at ...*cluster.Node) {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "view"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "robot"}}}
 	if _, err := n.Typed(t).RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, n := range at {
+		visible(t, n, "default")
 	}
 }
 
@@ -230,7 +234,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	c.Admin(t, "member", "remove", "n4", "--keep-tokens=1h")
 	check("n4's are kept", []*cluster.Node{n1, n2, n3}, nil, "of n3's own key", "of the secret's")
 
-	grantView(t, n1)
+	grantView(t, n1, n1, n2)
 	const strange = "of n3's own key"
 	watches := map[string]watch.Interface{
 		"n1's": watchWith(t, n1, tokens[n1]), "forged": watchWith(t, n1, forged[strange]), "forged, on n2": watchWith(t, n2, forged[strange]),
