@@ -22,7 +22,7 @@ func (n *Node) serverName() string {
 }
 
 // publishedRoots are the authorities that Pods are told to trust. Of a certificate from files the authority is not
-// known: whoever made it publishes that, as kube-controller-manager does of its --root-ca-file.
+// known: the one who made it publishes that, as kube-controller-manager does of its --root-ca-file.
 func (n *Node) publishedRoots() []byte {
 	if n.cfg.ServingCert != "" {
 		return nil

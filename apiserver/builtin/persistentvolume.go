@@ -9,8 +9,8 @@ var volumeStrategy = objects.Strategy{ForUser: timeOfPhase, Warnings: warningsOf
 
 const phaseTime = "lastPhaseTransitionTime"
 
-// timeOfPhase says since when a volume is in its phase, unless whoever changes the phase
-// says that too.
+// timeOfPhase says since when a volume is in its phase, unless the write that changes the
+// phase says that too.
 func timeOfPhase(o *objects.Op, obj, old tree.Object) error {
 	now, was := tree.Clone(obj["status"]), tree.As(old["status"])
 	samePhase := tree.Text(now, "phase") == tree.Text(was, "phase")

@@ -126,8 +126,8 @@ func (o *Op) Invalid(name string, errs field.ErrorList) error {
 	return status.Invalid(kind, name, errs)
 }
 
-// logPanics logs panics that became errors of a validation, one of each place a minute: whoever may
-// write such an object can write it in a loop.
+// logPanics logs panics that became errors of a validation, one of each place a minute: a client that
+// may write such an object can write it in a loop.
 func (s *Store) logPanics(res *kinds.Resource, errs field.ErrorList) {
 	for _, e := range errs {
 		if p, ok := e.BadValue.(ValidationPanic); ok {
