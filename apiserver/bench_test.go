@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/codec"
+	"github.com/quorate/quorate/internal/cputime"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -85,19 +85,6 @@ func deploymentMessage(i int) string {
 	return "k8s\x00" + string(raw)
 }
 
-// cpuPerOp reports the processor's time per operation: the clock also counts what else runs.
-func cpuPerOp(b *testing.B) {
-	b.Helper()
-	b.ReportAllocs()
-	var before, after syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	b.Cleanup(func() {
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-		used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
-		b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/op")
-	})
-}
-
 // BenchmarkServe is the whole path but for TLS, HTTP framing and Raft.
 func BenchmarkServe(b *testing.B) {
 	run := func(name string, objects, want int, method string, path func(i int) string, contentType string, body func(i int) string) {
@@ -106,7 +93,7 @@ func BenchmarkServe(b *testing.B) {
 			fill(b, e, objects)
 			serve(b, e, 201, http.MethodPost, strings.TrimSuffix(leasePath, "/l"), "application/json", lease)
 			serve(b, e, 201, http.MethodPost, podsPath, "application/json", strings.Replace(pod(0), "p-0", "p", 1))
-			cpuPerOp(b)
+			cputime.PerOp(b)
 			for i := 0; b.Loop(); i++ {
 				serve(b, e, want, method, path(i), contentType, body(i))
 			}

@@ -258,6 +258,8 @@ var rooms = map[string]room{
 	"test/sim":          {ours: []string{"proto", "raftstore", "raftstore/", "consistency", "apiserver", "apiserver/", "test/history", "test/wire"}},
 	// What we say against what upstream publishes.
 	"internal/facts": {reach: noKubernetes, tests: true},
+	// What benchmarks report beside the clock.
+	"internal/cputime": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// A network without sockets.
 	"internal/pipes": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// Without the tag "planted" it is empty.
