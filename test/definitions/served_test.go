@@ -31,8 +31,17 @@ func TestCustomResources(t *testing.T) {
 			}
 		}
 	}
+	// caughtUp makes sure that each node has what was written through the others: a list is
+	// linearizable, and what a node serves follows from the same state.
+	caughtUp := func() {
+		t.Helper()
+		for _, n := range r.Cluster.Nodes() {
+			n.MustGet(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+		}
+	}
 	r.Kubectl(t, "apply", "-f", definition)
 	r.Kubectl(t, "wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=20s")
+	caughtUp()
 	has(r.Kubectl(t, "api-resources", "--api-group=stable.example.com"), "crontabs", "ct", "CronTab")
 	has(r.Kubectl(t, "explain", "crontab.spec"), "When it runs.", "-required-")
 	has(r.Kubectl(t, "apply", "-f", object), "created")
@@ -48,6 +57,7 @@ func TestCustomResources(t *testing.T) {
 	}
 	has(r.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", object), "serverside-applied")
 	has(r.Kubectl(t, "delete", "-f", definition), "deleted")
+	caughtUp()
 	if out := r.Try(t, nil, "get", "crontabs", "-A"); out.Code == 0 {
 		t.Errorf("a resource is served after its definition was deleted: %s", out.Stdout)
 	}
