@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -168,15 +167,15 @@ func (d *drop) must(t *testing.T, want int, method, path, body string) string {
 	return text
 }
 
+// freePort is a port that the kernel gives to no connection before a server listens there, also
+// one that is started again.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := cluster.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }
 
 const dropMap = "/api/v1/namespaces/default/configmaps"
