@@ -8,12 +8,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/internal/settingfile"
 )
 
 const (
@@ -136,16 +136,8 @@ func (c *Config) checkClientCA(bad *mistakes) {
 
 // readClientCAs reads certificates in PEM.
 func readClientCAs(file string) (text []byte, certs []*x509.Certificate, err error) {
-	f, err := os.Open(file)
-	if err != nil {
+	if text, err = settingfile.Read(file, maxClientCAs); err != nil {
 		return nil, nil, err
-	}
-	defer f.Close()
-	if text, err = io.ReadAll(io.LimitReader(f, maxClientCAs+1)); err != nil {
-		return nil, nil, err
-	}
-	if len(text) > maxClientCAs {
-		return nil, nil, fmt.Errorf("%s: larger than %d bytes", file, maxClientCAs)
 	}
 	for rest := text; ; {
 		var block *pem.Block

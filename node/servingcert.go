@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/internal/settingfile"
 )
 
 // ownServerName is who asks for it is shown the node's own certificate, where all others are shown one from
@@ -105,11 +107,11 @@ func filesAt(paths ...string) (out string) {
 }
 
 func readServingCert(certFile, keyFile string) (*tls.Certificate, error) {
-	cert, err := os.ReadFile(certFile)
+	cert, err := settingfile.Read(certFile, settingfile.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(keyFile)
+	key, err := settingfile.Read(keyFile, settingfile.MaxBytes)
 	if err != nil {
 		return nil, err
 	}

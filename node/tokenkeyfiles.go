@@ -8,9 +8,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/quorate/quorate/apiserver/auth/token"
+	"github.com/quorate/quorate/internal/settingfile"
 )
 
 // fixedTokenKeys are the keys of service account tokens that files name, nil if none does: then they
@@ -55,7 +55,7 @@ func publicOf(key any) crypto.PublicKey {
 // readTokenKeys reads all keys of a file, of which there is at least one: public ones, private ones, and
 // those of certificates.
 func readTokenKeys(file string) (keys []any, err error) {
-	text, err := os.ReadFile(file)
+	text, err := settingfile.Read(file, settingfile.MaxBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -221,6 +221,9 @@ func TestPolicyErrors(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+	if _, err := Open(Config{PolicyFile: "/dev/zero", Path: filepath.Join(dir, "log")}); err == nil || err.Error() != "audit-policy-file: /dev/zero is not a file" {
+		t.Error(err)
+	}
 	if _, err := Open(Config{Path: "x"}); err == nil {
 		t.Error("no policy: no error")
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/quorate/quorate/internal/settingfile"
 	internal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
@@ -57,9 +58,13 @@ func Open(c Config) (*Log, error) {
 	if c.PolicyFile == "" || c.Path == "" {
 		return nil, errors.New("audit: a policy file and a log path are needed, both or neither")
 	}
-	p, err := policy.LoadPolicyFromFile(c.PolicyFile)
+	text, err := settingfile.ReadOnce(c.PolicyFile, settingfile.MaxBytes)
 	if err != nil {
-		return nil, fmt.Errorf("audit policy: %w", err)
+		return nil, fmt.Errorf("audit-policy-file: %w", err)
+	}
+	p, err := policy.LoadPolicyFromBytes(text)
+	if err != nil {
+		return nil, fmt.Errorf("audit-policy-file: %s: %w", c.PolicyFile, err)
 	}
 	if c.Observe == nil {
 		c.Observe = nobody{}

@@ -1,14 +1,16 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/quorate/quorate/internal/settingfile"
 )
 
 // maxTokenFile bounds a file of tokens, in bytes.
@@ -25,13 +27,12 @@ var _ TokenAuthenticator = (*StaticTokens)(nil)
 // ReadTokens reads a file in upstream's format (CSV: token, user, uid, and perhaps the groups in quotes,
 // separated by commas). Of a token that is there twice, the last line counts. The file is not read again.
 func ReadTokens(path string) (*StaticTokens, error) {
-	f, err := os.Open(path)
+	text, err := settingfile.ReadOnce(path, maxTokenFile)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	t := &StaticTokens{users: map[[sha256.Size]byte]*User{}}
-	r := csv.NewReader(io.LimitReader(f, maxTokenFile))
+	r := csv.NewReader(bytes.NewReader(text))
 	r.FieldsPerRecord = -1
 	for line := 1; ; line++ {
 		record, err := r.Read()

@@ -4,8 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
+
+// TestReadTokensFrom: a device is not read without end.
+func TestReadTokensFrom(t *testing.T) {
+	if _, err := ReadTokens("/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero is not a file") {
+		t.Error(err)
+	}
+}
 
 // TestReadTokens: files in upstream's format, and what is wrong with others.
 func TestReadTokens(t *testing.T) {

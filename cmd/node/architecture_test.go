@@ -149,7 +149,7 @@ var rooms = map[string]room{
 	},
 	"apiserver/admission/podsecurity": {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	// The table of plugins makes all of them.
-	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/plugins":         {ours: []string{"apiserver/admission", "apiserver/admission/", "apiserver/auth", "apiserver/kinds", "raftstore/view", "internal/settingfile"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/certificates":    {ours: []string{"apiserver/admission", "apiserver/auth", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/defaultclass":    {ours: []string{"proto", "apiserver/admission", "apiserver/admission/state", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/eventratelimit":  {ours: []string{"apiserver/admission", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
@@ -187,7 +187,7 @@ var rooms = map[string]room{
 	// The loop of every write: the bytes and their conditions, not what they mean.
 	"apiserver/storage": {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"apiserver/status":  {ours: []string{"consistency", "apiserver/storage", "raftstore/errors", "raftstore/mvcc"}, reach: noRaft},
-	"apiserver/auth":    {reach: noRaft},
+	"apiserver/auth":    {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
@@ -204,7 +204,7 @@ var rooms = map[string]room{
 	"apiserver/listener": {ours: []string{"apiserver/auth", "internal/loglimit"}, reach: noRaft},
 	"apiserver/features": {reach: noRaft},
 	// It knows requests and answers as bytes: what they mean is the server's.
-	"apiserver/audit": {reach: noRaft},
+	"apiserver/audit": {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// It counts requests by the words that package request has for them.
 	"apiserver/metrics": {ours: []string{"apiserver/admission", "apiserver/request", "internal/loglimit"}, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
@@ -262,6 +262,8 @@ var rooms = map[string]room{
 	"internal/cputime": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// A network without sockets.
 	"internal/pipes": {direct: noHTTP, reach: noKubernetes, tests: true},
+	// Bytes of files that settings name.
+	"internal/settingfile": {direct: noHTTP, reach: noKubernetes},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.
@@ -281,7 +283,7 @@ var rooms = map[string]room{
 	"node": {
 		ours: []string{
 			"proto", "raftstore", "raftstore/", "consistency", "membership", "membership/", "apiserver", "apiserver/",
-			"internal/backup", "internal/datadir", "internal/hostport", "internal/process",
+			"internal/backup", "internal/datadir", "internal/hostport", "internal/process", "internal/settingfile",
 		},
 		direct: map[string]string{
 			"github.com/spf13/":         "settings are fields: flags are the command line's",
@@ -290,7 +292,7 @@ var rooms = map[string]room{
 		},
 	},
 	// Another program's flags to settings of a node.
-	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "internal/parent"}},
+	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "internal/parent", "internal/settingfile"}},
 	// Whatever it imports is initialized before it, and it is to be early.
 	"internal/parent": {direct: pure, reach: both(noKubernetes, noRaft)},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.

@@ -200,7 +200,7 @@ func (s *Stub) listen(at string) (net.Listener, error) {
 	if err != nil || u.Scheme != "https" {
 		return l, err
 	}
-	cert, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+	cert, err := keyPair(s.CertFile, s.KeyFile)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: --cert-file, --key-file: %w", at, err), l.Close())
 	}

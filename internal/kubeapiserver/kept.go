@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/internal/settingfile"
 )
 
 const (
@@ -78,7 +80,7 @@ func (o *Options) etcdClient() (*http.Client, error) {
 	file := func(name string) string { return o.set.Lookup(name).Value.String() }
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if path := file("etcd-cafile"); path != "" {
-		pem, err := os.ReadFile(path)
+		pem, err := settingfile.Read(path, settingfile.MaxBytes)
 		if err != nil {
 			return nil, fmt.Errorf("--etcd-cafile: %w", err)
 		}
@@ -86,13 +88,26 @@ func (o *Options) etcdClient() (*http.Client, error) {
 		c.RootCAs.AppendCertsFromPEM(pem)
 	}
 	if path := file("etcd-certfile"); path != "" {
-		cert, err := tls.LoadX509KeyPair(path, file("etcd-keyfile"))
+		cert, err := keyPair(path, file("etcd-keyfile"))
 		if err != nil {
 			return nil, fmt.Errorf("--etcd-certfile: %w", err)
 		}
 		c.Certificates = []tls.Certificate{cert}
 	}
 	return &http.Client{Timeout: askWithin, Transport: &http.Transport{TLSClientConfig: c}}, nil
+}
+
+// keyPair reads a certificate and its key.
+func keyPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := settingfile.Read(certFile, settingfile.MaxBytes)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := settingfile.Read(keyFile, settingfile.MaxBytes)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 func askStub(ctx context.Context, client *http.Client, server string) (keeper, error) {

@@ -3,10 +3,10 @@ package plugins
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/quorate/quorate/internal/settingfile"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -30,7 +30,7 @@ func readFile(path string) (map[string][]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := settingfile.Read(path, settingfile.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func readFile(path string) (map[string][]byte, error) {
 			if !filepath.IsAbs(at) {
 				at = filepath.Join(filepath.Dir(path), at)
 			}
-			if out[p.Name], err = os.ReadFile(at); err != nil {
+			if out[p.Name], err = settingfile.Read(at, settingfile.MaxBytes); err != nil {
 				return nil, fmt.Errorf("%s: plugin %s: %w", path, p.Name, err)
 			}
 		}

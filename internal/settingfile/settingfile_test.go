@@ -1,0 +1,110 @@
+package settingfile
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestRead: each kind of thing that a path may lead to, as one that is read again and as one that is read once.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{"full": "12345678", "over": "123456789", "empty": ""} {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"link": at("full"), "link-to-zero": "/dev/zero", "loop": at("loop")} {
+		if err := os.Symlink(to, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(at("silent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, again, once string }{
+		{at("full"), "12345678", "12345678"},
+		{at("empty"), "", ""},
+		{at("over"), "! larger than 8 bytes", "! larger than 8 bytes"},
+		{at("link"), "12345678", "12345678"},
+		{at("link-to-zero"), "! is not a file", "! is not a file"},
+		{"/dev/zero", "! is not a file", "! is not a file"},
+		{at("loop"), "! too many levels", "! too many levels"},
+		{at("none"), "! no such file", "! no such file"},
+		{dir, "! is a directory", "! is a directory"},
+		{at("silent"), "! is a pipe: what is read more than once", "! nobody has written"},
+	} {
+		for want, within := range map[string]time.Duration{c.again + " ": 0, c.once: 50 * time.Millisecond} {
+			text, err := read(c.path, 8, within)
+			want = strings.TrimSpace(want)
+			message, refused := strings.CutPrefix(want, "! ")
+			switch {
+			case refused && (err == nil || !strings.Contains(err.Error(), message) || !strings.Contains(err.Error(), c.path)):
+				t.Errorf("%s within %v: %q %v, want %s", c.path, within, text, err, message)
+			case !refused && (err != nil || string(text) != want):
+				t.Errorf("%s within %v: %q %v, want %q", c.path, within, text, err, want)
+			}
+		}
+	}
+}
+
+// TestPipe: a pipe is read to its end, also by the path that a shell's <(command) has, if its writer comes late or pauses;
+// not without bound, and not for ever.
+func TestPipe(t *testing.T) {
+	const within = time.Second
+	for _, c := range []struct {
+		name  string
+		write func(w *os.File)
+		want  string
+	}{
+		{"late and with a pause", func(w *os.File) {
+			time.Sleep(50 * time.Millisecond)
+			w.WriteString("1234")
+			time.Sleep(50 * time.Millisecond)
+			w.WriteString("5678")
+			w.Close()
+		}, "12345678"},
+		{"too much", func(w *os.File) { w.WriteString(strings.Repeat("x", 20000)) }, "! larger than 8 bytes"},
+		{"not closed", func(w *os.File) { w.WriteString("1234") }, "! nobody has written all of it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan *os.File, 1)
+			go func() {
+				w, err := os.OpenFile(path, os.O_RDWR, 0) // opens at once, and keeps the pipe from its end
+				if err == nil {
+					c.write(w)
+				}
+				done <- w
+			}()
+			text, err := read(path, 8, within)
+			defer (<-done).Close()
+			is := string(text)
+			if err != nil {
+				is = "! " + err.Error()
+			}
+			if message, refused := strings.CutPrefix(c.want, "! "); is != c.want && !(refused && strings.Contains(is, message)) {
+				t.Errorf("%q, want %q", is, c.want)
+			}
+		})
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.WriteString("1234")
+	w.Close()
+	fd := "/dev/fd/" + strconv.Itoa(int(r.Fd()))
+	if text, err := ReadOnce(fd, 8); err != nil || string(text) != "1234" {
+		t.Errorf("%s: %q %v", fd, text, err)
+	}
+}

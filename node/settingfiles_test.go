@@ -1,0 +1,40 @@
+package node
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSettingFiles: a setting that leads to a pipe which nobody writes, or to a device without an end, is refused by the
+// name of its flag and the path; nothing waits for the one and reads all of the other.
+func TestSettingFiles(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, set := range map[string]func(c *Config, file string){
+		"admission-control-config-file":    func(c *Config, file string) { c.AdmissionConfig = file },
+		"client-ca-file":                   func(c *Config, file string) { c.ClientCA = file },
+		"service-account-key-file":         func(c *Config, file string) { c.TokenKeys = []string{file} },
+		"service-account-signing-key-file": func(c *Config, file string) { c.TokenSigningKey = file },
+		"tls-cert-file":                    func(c *Config, file string) { c.ServingCert, c.ServingKey = file, file },
+	} {
+		for _, file := range []string{pipe, "/dev/zero"} {
+			c := defaults()
+			set(c, file)
+			done := make(chan error, 1)
+			go func() { done <- c.Complete() }()
+			select {
+			case err := <-done:
+				if err == nil || !strings.Contains(err.Error(), name+": "+file+" is ") {
+					t.Errorf("%s=%s: %v", name, file, err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s=%s: no answer", name, file)
+			}
+		}
+	}
+}
