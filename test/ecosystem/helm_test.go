@@ -231,6 +231,7 @@ func helmDryRun(t *testing.T, h *helm) {
 	const definition = "testdata/mill/crds/stones.yaml"
 	h.kubectl(t, "apply", "-f", definition)
 	h.kubectl(t, "wait", "--for=condition=Established", "crd/stones.mill.example.com", "--timeout=20s")
+	h.caughtUp(t)
 	everything := func() string {
 		return h.kubectl(t, "get", "configmaps,secrets,deployments,stones,clusterroles", "-A", "-o", "name")
 	}

@@ -39,6 +39,7 @@ spec:
 `
 	r.feed(t, definition, "apply", "-f", "-")
 	r.kubectl(t, "wait", "--for=condition=Established", "crd/bundles.sets.example.com", "--timeout=20s")
+	r.caughtUp(t)
 	for i, x := range []struct {
 		name, parent string
 		flags        []string

@@ -64,6 +64,17 @@ func (r *turns) kubectl(t *testing.T, args ...string) string {
 	return r.node().Kubectl(t, args...)
 }
 
+// caughtUp makes sure that each node has what was written through the others: a list is
+// linearizable, and what a node serves follows from the same state.
+func (r *turns) caughtUp(t *testing.T) {
+	t.Helper()
+	for _, n := range r.c.Nodes() {
+		if n != r.dead {
+			n.MustGet(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+		}
+	}
+}
+
 // feed is kubectl with something on its standard input.
 func (r *turns) feed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
