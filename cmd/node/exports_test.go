@@ -26,6 +26,7 @@ var forOthers = map[string]string{
 	"raftstore/memstore":            "tests of what is built on the store",
 	"raftstore/storetest":           "tests of stores",
 	"apiserver/objects/objectstest": "tests of objects, of kinds and of controllers",
+	"internal/cputime":              "benchmarks",
 	"internal/facts":                "tests of what upstream publishes",
 	"internal/pipes":                "tests of transports",
 	"internal/planted":              "tests of tests",
