@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -141,8 +142,8 @@ func (l *level) String() string { return fmt.Sprint(int(*l)) }
 func (l *level) Type() string   { return "Level" }
 
 func (l *level) Set(s string) error {
-	var n int
-	if _, err := fmt.Sscanf(s, "%d", &n); err != nil {
+	n, err := strconv.ParseUint(s, 10, 31) // as upstream
+	if err != nil {
 		return fmt.Errorf("%q must be a number", s)
 	}
 	*l = level(n)

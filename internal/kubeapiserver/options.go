@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // Options are what the server is told. The zero value is not ready to use: [New].
@@ -40,6 +41,7 @@ var ofKubeAPIServer = []string{string(controllers.EventTTLController), string(co
 func New() *Options {
 	all, err := parseFlags(flagsText)
 	o := &Options{flags: all, set: pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)}
+	o.set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc) // --etcd_servers is --etcd-servers, as upstream
 	for _, f := range all {
 		if f.name == "help" { // cobra's
 			continue
