@@ -117,7 +117,7 @@ func auditEvents(t *testing.T, file string) (out []auditEvent) {
 // serves on meanwhile; then it answers new requests with 429, as long as a request is
 // not finished, and ends.
 func TestShutdownDelay(t *testing.T) {
-	const delay = 3 * time.Second
+	const delay = 6 * time.Second
 	c := cluster.Start(t, 3, "shutdown-delay-duration="+delay.String(), "shutdown-send-retry-after=true")
 	n := c.Others(c.Leader(t))[0]
 	began := time.Now()
