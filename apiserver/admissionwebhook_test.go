@@ -227,7 +227,10 @@ func TestAdmissionWebhookFailures(t *testing.T) {
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}, `failed to call webhook`},
-		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, `context deadline exceeded`},
+		{"slow", func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // and not an empty 200, which the client may still take
+		}, `context deadline exceeded`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

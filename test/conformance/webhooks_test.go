@@ -81,6 +81,8 @@ var webhookAnswers = map[string]func(r *http.Request, obj *unstructured.Unstruct
 		select {
 		case <-time.After(delay):
 		case <-r.Context().Done():
+			// An answer now might still be taken.
+			panic(http.ErrAbortHandler)
 		}
 		return "", ""
 	},
@@ -93,6 +95,7 @@ var webhookAnswers = map[string]func(r *http.Request, obj *unstructured.Unstruct
 			return "", "the pod contains unwanted label"
 		case "wait-forever":
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
 		}
 		return "", ""
 	},

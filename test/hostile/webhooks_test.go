@@ -138,8 +138,12 @@ var hostileHooks = []struct {
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
+		panic(http.ErrAbortHandler) // and not the end of an answer, which the node may still take
 	}, 500, "context deadline exceeded"},
-	{"silent", "validating", func(_ http.ResponseWriter, r *http.Request, _ hookRequest) { <-r.Context().Done() }, 500, "context deadline exceeded"},
+	{"silent", "validating", func(_ http.ResponseWriter, r *http.Request, _ hookRequest) {
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	}, 500, "context deadline exceeded"},
 	{"huge", "validating", func(w http.ResponseWriter, _ *http.Request, _ hookRequest) { _, _ = w.Write(make([]byte, 9<<20)) }, 500, "the answer has more than 8388608 bytes"},
 	{"bomb", "validating", func(w http.ResponseWriter, _ *http.Request, _ hookRequest) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -280,6 +284,7 @@ func TestManyWebhooks(t *testing.T) {
 	h.on("/slow/{i}", func(_ http.ResponseWriter, r *http.Request, _ hookRequest) {
 		defer enter()()
 		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
 	})
 	create := func(name, label, query string) (int, string, time.Duration) {
 		t.Helper()

@@ -194,10 +194,12 @@ func TestFailures(t *testing.T) {
 				w.(http.Flusher).Flush()
 				time.Sleep(time.Millisecond)
 			}
+			panic(http.ErrAbortHandler) // and not the end of an answer, which the client may still take
 		case "redirect":
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		case "slow":
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
 		}
 	}}
 	closed, _ := start(t, b, "")
