@@ -1,0 +1,53 @@
+// Package wal is Raft's log on append-only segments: one write and one sync for each
+// batch of entries, and the removal of a file where the log's beginning is cut.
+//
+// A log is a directory of segments, named by a number that only grows:
+//
+//	0000000000000001.log   closed: another one follows it
+//	0000000000000002.log   the tail: frames are appended to it
+//	0000000000000003.log   prepared: nothing but zeros, for when the tail is full
+//	*.new                  unfinished; removed when the log is opened
+//
+// A segment is filled with zeros, and synced, before it gets its name. So an append
+// changes no metadata of the file system and its sync is one flush of the disk; and what
+// a power loss has kept from the disk is zeros, by which a write that was torn is told
+// from one that was damaged later.
+//
+// Integers are little-endian, sums are CRC32C. A segment begins with a header, which
+// reaches the disk together with the first frames:
+//
+//	| "QUOWAL" 0 1 | number 8 | follows 8 | end 8 | size 4 | sum 4 |
+//
+// follows is the index of the newest entry at the time, 0 if there was none, end is where
+// the segment before it ends, and size is how long this file is at least. Behind the header stand frames, each at a multiple
+// of eight bytes:
+//
+//	| size 4 | kind 1 | type 1 | 0 (2) | extensions 4 | batch 4 | index 8 | term 8 | appended 8 |
+//	| extensions ... | data ... | zeros up to a multiple of 8 | sum 4 | mark 4 |
+//
+// size counts extensions and data; type, term, appended (nanoseconds since 1970, 0 for
+// none) and what follows are those of a raft.Log. batch is where the frames begin that
+// were written by the same write. The sum covers the segment's number, the frame's place
+// in it, and the frame up to the sum. The mark is never zero, so that the last sector of
+// a frame is not either. The kinds:
+//
+//	1  an entry: index is one more than that of the newest, unless there was none, or the
+//	   frame is the first of its segment and above it
+//	2  truncate: entries above index are no more
+//	3  cut: entries below index are no more
+//
+// # What a crash leaves
+//
+// A write is synced before the next one begins, so only the last batch can be torn. When
+// a log is opened, each frame of each segment is read. Where a frame does not hold, and
+//
+//   - what follows is zeros: the log ends there;
+//   - the file is shorter than it was made: ErrDamaged;
+//   - a later batch follows, or another segment: ErrDamaged, for what came before was synced;
+//   - none of its sectors is missing (all zeros): ErrDamaged;
+//   - otherwise the last batch was torn. Nobody was told that it is stored. What is left
+//     of it is overwritten with zeros, and the log ends there.
+//
+// Raft allows any part of an unacknowledged batch to be there, as long as it is its
+// beginning.
+package wal

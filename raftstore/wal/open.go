@@ -1,0 +1,231 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Open opens the log in a directory, or makes one in it. Errors: ErrDamaged, with what
+// does not hold, and those of files.
+func Open(dir string, o Options) (*WAL, error) {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.Commit == nil {
+		o.Commit = func(_ string, change func() error) error { return change() }
+	}
+	w := &WAL{dir: dir, o: o}
+	if err := w.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", dir, err), w.Close())
+	}
+	return w, nil
+}
+
+func (w *WAL) open() error {
+	if err := os.MkdirAll(w.dir, dirMode); err != nil {
+		return err
+	}
+	numbers, err := w.list()
+	if err != nil {
+		return err
+	}
+	if len(numbers) == 0 {
+		s, err := prepare(w.dir, 1, w.o.SegmentBytes)
+		if err != nil {
+			return err
+		}
+		w.segments = []*segment{s}
+		return nil
+	}
+	headers, err := w.begun(numbers)
+	if err != nil {
+		return err
+	}
+	for i := range headers {
+		next := header{}
+		if i+1 < len(headers) {
+			next = headers[i+1]
+		}
+		if err := w.load(w.segments[i], headers[i], next); err != nil {
+			return fmt.Errorf("%s: %w", w.segments[i].name, err)
+		}
+	}
+	w.run = w.findRun()
+	return w.spare(len(headers))
+}
+
+// list returns the numbers of the segments, and removes what is unfinished.
+func (w *WAL) list() (numbers []uint64, err error) {
+	files, err := os.ReadDir(w.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		name := f.Name()
+		number, ok := numberOf(name)
+		switch {
+		case ok:
+			numbers = append(numbers, number)
+		case strings.HasSuffix(name, suffix+newSuffix):
+			if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(numbers)
+	for i, number := range numbers {
+		if number != numbers[0]+uint64(i) {
+			return nil, fmt.Errorf("%s is missing: %w", nameOf(numbers[0]+uint64(i)), ErrDamaged)
+		}
+	}
+	return numbers, nil
+}
+
+// begun opens the segments and returns the headers of those that were begun, which are
+// the first ones.
+func (w *WAL) begun(numbers []uint64) (headers []header, err error) {
+	for i, number := range numbers {
+		s := &segment{number: number, name: nameOf(number)}
+		if s.file, err = os.OpenFile(filepath.Join(w.dir, s.name), os.O_RDWR, 0); err != nil {
+			return nil, err
+		}
+		w.segments = append(w.segments, s)
+		b := make([]byte, headerSize)
+		n, err := s.file.ReadAt(b, 0)
+		if n < len(b) {
+			return nil, fmt.Errorf("%s has no header (%w): %w", s.name, err, ErrDamaged)
+		}
+		h, begun, err := readHeader(b, number)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		if !begun {
+			continue
+		}
+		if len(headers) < i {
+			return nil, fmt.Errorf("%s was begun and %s was not: %w", s.name, nameOf(number-1), ErrDamaged)
+		}
+		headers = append(headers, h)
+	}
+	return headers, nil
+}
+
+// load reads a segment. next is the header of the one behind it; its number is 0 if none
+// was begun.
+func (w *WAL) load(s *segment, h, next header) error {
+	if s != w.segments[0] && h.follows != w.lastLocked() {
+		return fmt.Errorf("it follows entry %d, and the newest before it is %d: %w", h.follows, w.lastLocked(), ErrDamaged)
+	}
+	b, err := s.content()
+	if err != nil {
+		return err
+	}
+	if len(b) < int(h.size) {
+		return fmt.Errorf("it has %d bytes, and had %d: %w", len(b), h.size, ErrDamaged)
+	}
+	if next.number != 0 {
+		if next.end < headerSize || next.end > uint64(len(b)) {
+			return fmt.Errorf("it has %d bytes, and should have %d: %w", len(b), next.end, ErrDamaged)
+		}
+		b = b[:next.end]
+	}
+	end, err := scan(b, s.number, func(at uint32, length int, f frame) error { return w.take(s, h, at, length, f) })
+	if err != nil {
+		return err
+	}
+	s.end = int64(end)
+	if next.number != 0 {
+		if uint64(end) != next.end {
+			return fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)
+		}
+		return nil
+	}
+	dirty, err := torn(b, s.number, end)
+	if err != nil {
+		return err
+	}
+	return s.zero(end, dirty)
+}
+
+// take takes a frame in that was read.
+func (w *WAL) take(s *segment, h header, at uint32, length int, f frame) error {
+	switch f.kind {
+	case kindTruncate:
+		w.dropAbove(f.log.Index)
+	case kindCut:
+		w.first = max(w.first, f.log.Index)
+	case kindEntry:
+		last := w.lastLocked()
+		follows := last == 0 || f.log.Index == last+1 || len(s.places) == 0 && f.log.Index > last
+		if !follows || len(s.places) > 0 && f.log.Index != s.last()+1 {
+			return fmt.Errorf("entry %d at %d follows entry %d: %w", f.log.Index, at, last, ErrDamaged)
+		}
+		if len(s.places) == 0 {
+			s.base = f.log.Index
+		}
+		s.places = append(s.places, place{at, uint32(length)})
+	}
+	return nil
+}
+
+// spare looks at the segments that were not begun. The one behind the last that was begun
+// is the next one; a log that was never written to has it as its tail.
+func (w *WAL) spare(begun int) error {
+	spare := w.segments[begun:]
+	if len(spare) == 0 {
+		return nil
+	}
+	if len(spare) > 1 {
+		return fmt.Errorf("%s and %s were both not begun: %w", spare[0].name, spare[1].name, ErrDamaged)
+	}
+	if err := spare[0].clean(); err != nil {
+		return fmt.Errorf("%s: %w", spare[0].name, err)
+	}
+	if begun == 0 {
+		return nil
+	}
+	w.segments = w.segments[:begun]
+	p := &preparation{done: make(chan struct{}), segment: spare[0]}
+	close(p.done)
+	w.next = p
+	return nil
+}
+
+// clean takes what a torn first batch has left in a segment without a header out of it.
+func (s *segment) clean() error {
+	b, err := s.content()
+	if err != nil {
+		return err
+	}
+	s.size = int64(len(b))
+	dirty, err := torn(b, s.number, headerSize)
+	if err != nil {
+		return err
+	}
+	return s.zero(headerSize, dirty)
+}
+
+func (s *segment) content() ([]byte, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, info.Size())
+	_, err = s.file.ReadAt(b, 0)
+	return b, err
+}
+
+// zero overwrites what is left of a torn batch: it must not stand behind the next one.
+func (s *segment) zero(at, length int) error {
+	if length == 0 {
+		return nil
+	}
+	if _, err := s.file.WriteAt(make([]byte, length), int64(at)); err != nil {
+		return err
+	}
+	return syncData(s.file)
+}

@@ -1,0 +1,114 @@
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	suffix    = ".log"
+	newSuffix = ".new"
+	fileMode  = 0o600
+	dirMode   = 0o700
+)
+
+func nameOf(number uint64) string { return fmt.Sprintf("%016x%s", number, suffix) }
+
+// numberOf returns false for a name that no segment has.
+func numberOf(name string) (number uint64, ok bool) {
+	if _, err := fmt.Sscanf(name, "%016x", &number); err != nil || name != nameOf(number) || number == 0 {
+		return 0, false
+	}
+	return number, true
+}
+
+// preparation is a segment that is being made.
+type preparation struct {
+	done    chan struct{}
+	segment *segment
+	err     error
+}
+
+func (p *preparation) wait() (*segment, error) {
+	<-p.done
+	return p.segment, p.err
+}
+
+// prepareNext begins to prepare the segment behind the tail, unless that has begun. The
+// goroutine ends when it is done; Close waits for it.
+func (w *WAL) prepareNext() {
+	if w.next != nil {
+		return
+	}
+	p, number := &preparation{done: make(chan struct{})}, w.tail().number+1
+	w.next = p
+	go func() {
+		defer close(p.done)
+		p.segment, p.err = prepare(w.dir, number, w.o.SegmentBytes)
+	}()
+}
+
+// rotate makes the next segment the tail.
+func (w *WAL) rotate() (*segment, error) {
+	var s *segment
+	err := errors.New("not begun")
+	if w.next != nil {
+		s, err = w.next.wait()
+		w.next = nil
+	}
+	if err != nil {
+		// Also after an error: there may be room on the disk by now.
+		if s, err = prepare(w.dir, w.tail().number+1, w.o.SegmentBytes); err != nil {
+			return nil, err
+		}
+	}
+	w.mu.Lock()
+	w.segments = append(w.segments, s)
+	w.mu.Unlock()
+	return s, nil
+}
+
+// prepare makes a segment of zeros.
+func prepare(dir string, number uint64, size int) (s *segment, err error) {
+	name := nameOf(number)
+	unfinished := filepath.Join(dir, name+newSuffix)
+	f, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_RDWR, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("prepare a segment: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("prepare %s: %w", unfinished, err), f.Close(), os.Remove(unfinished))
+		}
+	}()
+	piece := make([]byte, min(size, 256<<10))
+	for at := 0; at < size; at += len(piece) {
+		if _, err := f.WriteAt(piece[:min(len(piece), size-at)], int64(at)); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(unfinished, filepath.Join(dir, name)); err != nil {
+		return nil, err
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, err
+	}
+	return &segment{number: number, name: name, file: f, size: int64(size)}, nil
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func removeFile(dir, name string) error {
+	return errors.Join(os.Remove(filepath.Join(dir, name)), syncDir(dir))
+}
