@@ -182,11 +182,11 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	}
 	// The first election must be of a later term than the snapshot, or its
 	// entries would look older than the snapshot.
-	log, err := openBackend(dir)
+	log, _, err := openStore(dir, LogOptions{})
 	if err != nil {
 		return err
 	}
-	err = summed{log}.SetUint64([]byte("CurrentTerm"), rec.AppliedTerm)
+	err = log.SetUint64(raftTerm, rec.AppliedTerm)
 	if err := errors.Join(err, log.Close()); err != nil {
 		return err
 	}

@@ -203,6 +203,17 @@ func (b *boltStore) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
+// stable returns everything that was set.
+func (b *boltStore) stable() (pairs []keyValue, err error) {
+	err = b.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(confBucket).ForEach(func(k, v []byte) error {
+			pairs = append(pairs, keyValue{bytes.Clone(k), bytes.Clone(v)})
+			return nil
+		})
+	})
+	return pairs, err
+}
+
 // SetUint64 implements raft.StableStore.
 func (b *boltStore) SetUint64(key []byte, value uint64) error { return b.Set(key, indexKey(value)) }
 

@@ -135,9 +135,9 @@ func TestAppendsPassACut(t *testing.T) {
 
 const childPieces = 4
 
-// childCut cuts the beginning of a log.
+// childCut cuts the beginning of a log in raft.db.
 func childCut(dir string) error {
-	l, err := OpenLog(dir, LogOptions{})
+	l, err := OpenLog(dir, LogOptions{Store: BoltDB})
 	if err != nil {
 		return err
 	}

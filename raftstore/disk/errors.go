@@ -1,20 +1,24 @@
 package disk
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/quorate/quorate/raftstore/wal"
+)
 
 var (
 	// ErrDamaged is returned when bytes on disk or in a stream are not what was
 	// written: a checksum, a count, an order or a format does not hold. Nothing
-	// of them has been used.
-	ErrDamaged = errors.New("damaged data")
+	// of them has been used. The log's segments have the same error.
+	ErrDamaged = wal.ErrDamaged
 	// ErrBehind is returned when state.db is older than the snapshot that the
 	// Raft log was cut behind: entries in between are gone. The node has to be
 	// wiped and joined again.
 	ErrBehind = errors.New("state.db is older than the newest snapshot")
-	// ErrLogLost is returned when raft.db is gone or an old copy: the term, the
-	// vote and entries that this node has helped to commit are forgotten. The node
+	// ErrLogLost is returned when raft.db or raft-log is gone or an old copy: the term,
+	// the vote or entries that this node has helped to commit are forgotten. The node
 	// has to be wiped and joined again as a new one.
-	ErrLogLost = errors.New("raft.db was lost or put back from an old copy")
+	ErrLogLost = errors.New("the Raft log was lost or put back from an old copy")
 	// ErrAppliedCut is passed to Fatal when entries that this node has applied are to be
 	// cut off the end of its log: what it has applied is not what the cluster committed.
 	// The node has to be wiped and joined again.

@@ -3,8 +3,6 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +25,11 @@ type LogOptions struct {
 	Observe func(d time.Duration, entries, bytes int)
 	// Commit, if set, makes each durable change; see CommitFunc.
 	Commit CommitFunc
+	// Store is where the entries shall be. If they are on another one, they are moved when
+	// the log is opened. Default: where they are, Segments for a new log.
+	Store LogStore
+	// SegmentBytes is the size of a segment. Default wal.DefaultSegmentBytes.
+	SegmentBytes int
 	// Snapshot, if set, returns the index of the newest snapshot. It must not wait.
 	Snapshot func() uint64
 	// Applied, if set, returns the index up to which entries of this log have been
@@ -88,8 +91,9 @@ type logBackend interface {
 
 type keyValue struct{ key, value []byte }
 
-// Log is the Raft log and the stable store in dir/raft.db. Writes are durable
-// when they return. All methods are safe for concurrent use.
+// Log is the Raft log, in dir/raft-log or dir/raft.db, and the stable store in
+// dir/raft.db. Writes are durable when they return. All methods are safe for concurrent
+// use.
 type Log struct {
 	backend logBackend
 	o       LogOptions
@@ -112,56 +116,16 @@ var (
 	_ raft.StableStore = (*Log)(nil)
 )
 
-// OpenLog opens dir/raft.db, or creates it.
+// OpenLog opens the log of a directory, or creates it. Errors: ErrDamaged, ErrLogLost,
+// those of files.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
-	backend, err := openBackend(dir)
+	backend, run, err := openStore(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	var run uint64
-	if err := guard(func() (err error) { run, err = backend.lastRun(); return err }); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log: %s: %w", filepath.Join(dir, logFile), err), backend.Close())
-	}
-	var stored logBackend = backend
-	if o.Commit != nil {
-		stored = committer{backend, o.Commit}
-	}
-	l := newLog(summed{stored}, o)
+	l := newLog(backend, o)
 	l.run = run
 	return l, nil
-}
-
-func openBackend(dir string) (*boltStore, error) {
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, err
-	}
-	if err := remove(dir, logFile+newSuffix); err != nil {
-		return nil, err
-	}
-	there, err := exists(dir, logFile)
-	if err != nil {
-		return nil, err
-	}
-	if !there {
-		if err := createLog(dir); err != nil {
-			return nil, err
-		}
-	}
-	return openBolt(filepath.Join(dir, logFile))
-}
-
-// createLog makes an empty log. It gets its name when it is complete.
-func createLog(dir string) error {
-	path := filepath.Join(dir, logFile+newSuffix)
-	b, err := openBolt(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(b.Close(), syncFile(path)); err != nil {
-		return err
-	}
-	failpoint("log.created")
-	return rename(dir, logFile+newSuffix, logFile)
 }
 
 func openBolt(path string) (b *boltStore, err error) {

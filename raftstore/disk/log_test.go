@@ -19,10 +19,19 @@ func logs(term, from, to uint64, size int) (out []*raft.Log) {
 	return out
 }
 
+// onEach runs a test with each store.
+func onEach(t *testing.T, test func(t *testing.T, store LogStore)) {
+	for _, store := range LogStores() {
+		t.Run(string(store), func(t *testing.T) { test(t, store) })
+	}
+}
+
 // TestLogAgainstStore runs random operations on a Log with a small cache and
 // on a plain store: they must never differ.
-func TestLogAgainstStore(t *testing.T) {
-	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000})
+func TestLogAgainstStore(t *testing.T) { onEach(t, testLogAgainstStore) }
+
+func testLogAgainstStore(t *testing.T, store LogStore) {
+	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000, Store: store, SegmentBytes: 16 << 10})
 	must(t, err)
 	defer l.Close()
 	plain := raft.NewInmemStore()
@@ -216,7 +225,9 @@ func TestLogErrorsAreFatal(t *testing.T) {
 }
 
 // What stands below a hole is told apart, and can be dropped; the stable store stays.
-func TestLogWithAHole(t *testing.T) {
+func TestLogWithAHole(t *testing.T) { onEach(t, testLogWithAHole) }
+
+func testLogWithAHole(t *testing.T, store LogStore) {
 	for _, tt := range []struct {
 		name   string
 		ranges [][2]uint64 // of entries
@@ -230,7 +241,7 @@ func TestLogWithAHole(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			l, err := OpenLog(dir, LogOptions{})
+			l, err := OpenLog(dir, LogOptions{Store: store})
 			must(t, err)
 			for _, r := range tt.ranges {
 				must(t, l.StoreLogs(logs(4, r[0], r[1], 10)))
@@ -263,9 +274,11 @@ func TestLogWithAHole(t *testing.T) {
 // Raft's compaction counts from the last entry that it remembers. In the middle of a
 // truncation that is more than there is, and what it cuts reaches the log's end. That is no
 // truncation of applied entries.
-func TestCompactionDuringTruncation(t *testing.T) {
+func TestCompactionDuringTruncation(t *testing.T) { onEach(t, testCompactionDuringTruncation) }
+
+func testCompactionDuringTruncation(t *testing.T, store LogStore) {
 	l, err := OpenLog(t.TempDir(), LogOptions{
-		Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
+		Store: store, Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
 	})
 	must(t, err)
 	must(t, l.StoreLogs(logs(1, 1, 150, 10)))
@@ -280,8 +293,11 @@ func TestCompactionDuringTruncation(t *testing.T) {
 }
 
 // Raft truncates a tail that its leader does not have. What was applied is not such a
-// tail; the beginning of the log is.
-func TestAppliedEntriesAreNotCut(t *testing.T) {
+// tail; the beginning of the log is. Raft never deletes from the middle, and segments
+// do not.
+func TestAppliedEntriesAreNotCut(t *testing.T) { onEach(t, testAppliedEntriesAreNotCut) }
+
+func testAppliedEntriesAreNotCut(t *testing.T, store LogStore) {
 	for _, tt := range []struct {
 		min, max uint64
 		fatal    bool
@@ -289,8 +305,11 @@ func TestAppliedEntriesAreNotCut(t *testing.T) {
 		{1, 50, false}, {21, 50, false}, {1, 20, false}, {30, 40, false},
 		{20, 50, false}, {1, 60, true}, {1, 99, true}, {5, 60, true}, {21, 60, false}, {60, 60, false},
 	} {
+		if store == Segments && tt.min > 1 && tt.max < 60 {
+			continue
+		}
 		var fatal error
-		l, err := OpenLog(t.TempDir(), LogOptions{Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
+		l, err := OpenLog(t.TempDir(), LogOptions{Store: store, Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
 		must(t, err)
 		must(t, l.StoreLogs(logs(1, 1, 60, 10)))
 		err = l.DeleteRange(tt.min, tt.max)

@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 
+	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
@@ -23,16 +24,24 @@ func LogLost(log *Log, snapshots *SnapshotStore, state mvcc.Mark) error {
 	if err != nil {
 		return fmt.Errorf("check log: %w", err)
 	}
+	var newest raft.Log
+	if last > 0 {
+		if err := log.GetLog(last, &newest); err != nil {
+			return fmt.Errorf("check log: %w", err)
+		}
+	}
 	// The error of a key that is absent is raft's to judge; then the term is zero.
 	term, _ := log.GetUint64(raftTerm)
 	switch {
+	case term < newest.Term:
+		return fmt.Errorf("raft.db is of term %d, the log's newest entry of term %d: %w", term, newest.Term, ErrLogLost)
 	case term < snapshotTerm:
 		return fmt.Errorf("raft.db is of term %d, the snapshot of term %d: %w", term, snapshotTerm, ErrLogLost)
 	case term < uint64(state.Term) && uint64(state.Applied) > data:
 		// What came with a snapshot may be of a later term than its message.
 		return fmt.Errorf("raft.db is of term %d, state.db of term %d: %w", term, state.Term, ErrLogLost)
 	case uint64(state.Applied) > max(last, data):
-		return fmt.Errorf("raft.db ends at %d, the snapshot at %d, and state.db has applied %d: %w",
+		return fmt.Errorf("the log ends at %d, the snapshot at %d, and state.db has applied %d: %w",
 			last, data, state.Applied, ErrLogLost)
 	}
 	return nil

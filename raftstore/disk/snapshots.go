@@ -205,7 +205,7 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	if in != nil {
 		s.incoming = in
 	}
-	return nil
+	return forgetMoved(s.dir)
 }
 
 // LocalSnapshot implements raft.FSMSnapshot for a state that is durable in

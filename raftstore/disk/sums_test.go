@@ -10,9 +10,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestFlippedLog flips single bits of what raft.db holds: an entry's data, a
-// term and a vote. Each is noticed by who reads it, and nobody gets it.
-func TestFlippedLog(t *testing.T) {
+// TestFlippedLog flips single bits of what a log holds: an entry's data, a term and a
+// vote. Each is noticed by who reads it, and nobody gets it; segments are read when the log
+// is opened.
+func TestFlippedLog(t *testing.T) { onEach(t, testFlippedLog) }
+
+func testFlippedLog(t *testing.T, store LogStore) {
 	term, vote, entry := []byte("CurrentTerm"), []byte("LastVoteCand"), bytes.Repeat([]byte("entry 7 "), 50)
 	for _, x := range []struct {
 		name   string
@@ -24,7 +27,7 @@ func TestFlippedLog(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			dir := t.TempDir()
-			l, err := OpenLog(dir, LogOptions{})
+			l, err := OpenLog(dir, LogOptions{Store: store})
 			must(t, err)
 			batch := logs(41, 1, 20, 100)
 			batch[6].Data = entry
@@ -34,7 +37,10 @@ func TestFlippedLog(t *testing.T) {
 			must(t, l.Set(vote, []byte("somebody")))
 			must(t, l.Close())
 
-			path := filepath.Join(dir, logFile)
+			path, segmented := filepath.Join(dir, logFile), store == Segments && x.name == "data"
+			if segmented {
+				path = filepath.Join(dir, segmentDir, "0000000000000001.log")
+			}
 			b, err := os.ReadFile(path)
 			must(t, err)
 			found := 0
@@ -53,6 +59,12 @@ func TestFlippedLog(t *testing.T) {
 
 			var fatal error
 			l, err = OpenLog(dir, LogOptions{Fatal: func(err error) { fatal = err }})
+			if segmented {
+				if !errors.Is(err, ErrDamaged) {
+					t.Errorf("opened: %v", err)
+				}
+				return
+			}
 			must(t, err)
 			defer l.Close()
 			damaged := 0

@@ -30,7 +30,7 @@ type Survivor struct {
 	// Dead entries are at the log's end, but were never committed: the newest
 	// snapshot has another history there.
 	Dead uint64
-	// LogLost says that raft.db is gone, or an old copy (see LogLost, the function): what
+	// LogLost says that raft.db or raft-log is gone, or an old copy (see LogLost, the function): what
 	// tail it has to offer, if any, may not be all that this node has acknowledged.
 	LogLost bool
 	// Objects is the number of live keys, with the tail.
@@ -135,6 +135,10 @@ func startingState(db *DB, snapshots *SnapshotStore) (*mvcc.State, error) {
 // readLog opens the log, says whether it is this directory's, and takes its tail in.
 func (s *Survivor) readLog(dir string, state *mvcc.State, snapshots *SnapshotStore, newest *raft.SnapshotMeta) (err error) {
 	log, err := OpenLog(dir, LogOptions{Fatal: func(error) {}})
+	if errors.Is(err, ErrLogLost) {
+		s.LogLost = true
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ func Open(dir string, o Options) (*WAL, error) {
 	if o.Commit == nil {
 		o.Commit = func(_ string, change func() error) error { return change() }
 	}
+	if o.Step == nil {
+		o.Step = func(string) {}
+	}
 	w := &WAL{dir: dir, o: o}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", dir, err), w.Close())
@@ -34,7 +37,7 @@ func (w *WAL) open() error {
 		return err
 	}
 	if len(numbers) == 0 {
-		s, err := prepare(w.dir, 1, w.o.SegmentBytes)
+		s, err := w.prepare(1)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (w *WAL) prepareNext() {
 	w.next = p
 	go func() {
 		defer close(p.done)
-		p.segment, p.err = prepare(w.dir, number, w.o.SegmentBytes)
+		p.segment, p.err = w.prepare(number)
 	}()
 }
 
@@ -60,7 +60,7 @@ func (w *WAL) rotate() (*segment, error) {
 	}
 	if err != nil {
 		// Also after an error: there may be room on the disk by now.
-		if s, err = prepare(w.dir, w.tail().number+1, w.o.SegmentBytes); err != nil {
+		if s, err = w.prepare(w.tail().number + 1); err != nil {
 			return nil, err
 		}
 	}
@@ -71,9 +71,9 @@ func (w *WAL) rotate() (*segment, error) {
 }
 
 // prepare makes a segment of zeros.
-func prepare(dir string, number uint64, size int) (s *segment, err error) {
-	name := nameOf(number)
-	unfinished := filepath.Join(dir, name+newSuffix)
+func (w *WAL) prepare(number uint64) (s *segment, err error) {
+	name, size := nameOf(number), w.o.SegmentBytes
+	unfinished := filepath.Join(w.dir, name+newSuffix)
 	f, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_RDWR, fileMode)
 	if err != nil {
 		return nil, fmt.Errorf("prepare a segment: %w", err)
@@ -92,10 +92,11 @@ func prepare(dir string, number uint64, size int) (s *segment, err error) {
 	if err := f.Sync(); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(unfinished, filepath.Join(dir, name)); err != nil {
+	w.o.Step("wal.prepared")
+	if err := os.Rename(unfinished, filepath.Join(w.dir, name)); err != nil {
 		return nil, err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := syncDir(w.dir); err != nil {
 		return nil, err
 	}
 	return &segment{number: number, name: name, file: f, size: int64(size)}, nil

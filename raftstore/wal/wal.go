@@ -22,6 +22,9 @@ type Options struct {
 	// Commit, if set, makes each durable change of entries: it calls change, once, and
 	// returns its error or another one. name is the segment's file.
 	Commit func(name string, change func() error) error
+	// Step, if set, is called between any two steps whose order matters: tests end the
+	// process there. Also by the goroutine that prepares segments.
+	Step func(name string)
 }
 
 // WAL is a log of Raft entries. Changes (StoreLogs, DeleteRange, DeleteFront, Close) are
@@ -352,6 +355,7 @@ func (w *WAL) DeleteFront(max uint64) (more bool, err error) {
 			w.mu.Lock()
 			w.first = max + 1
 			w.mu.Unlock()
+			w.o.Step("wal.cut")
 		}
 		more, err = w.removeOldest()
 		return err
