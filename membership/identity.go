@@ -21,7 +21,7 @@ const (
 )
 
 // raftFiles are those that a node makes after node.json, or together with it.
-var raftFiles = []string{"raft.db", "state.db", "snapshot.meta"}
+var raftFiles = []string{"raft.db", "raft-log", "state.db", "snapshot.meta"}
 
 // Identity is who this node is: node.json in its data directory. The node id is
 // random, made once, and goes with the directory: an operator that wipes the directory

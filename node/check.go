@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/internal/hostport"
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // Complete fills in what follows from other settings and checks all of them. The error has a line
@@ -185,6 +187,9 @@ func (c *Config) checkStore(bad *mistakes) {
 	}
 	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
 		bad.add("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
+	}
+	if !slices.Contains(disk.LogStores(), disk.LogStore(c.LogStore)) {
+		bad.add("raft-log-store: %s: want one of %q", c.LogStore, disk.LogStores())
 	}
 	if c.SnapshotLogBytes < 1 {
 		bad.add("snapshot-log-max-bytes: %d: must be positive", c.SnapshotLogBytes)

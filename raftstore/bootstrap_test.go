@@ -26,7 +26,7 @@ func TestBootstrapIsInterrupted(t *testing.T) {
 	c := &cluster{t: t, ca: newTestCA(t), nodes: map[proto.NodeID]*testNode{}, config: func(cfg *Config) {
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			err := commit()
-			if file == "raft.db" && taking.Load() {
+			if ofLog(file) && taking.Load() {
 				take()
 			}
 			return err

@@ -119,7 +119,7 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 		cfg.Timing.History = history
 		cfg.Limits.HistoryBytes = 1 // as much as may go, goes
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
-			if file == "raft.db" && stall.CompareAndSwap(true, false) {
+			if ofLog(file) && stall.CompareAndSwap(true, false) {
 				time.Sleep(hold)
 			}
 			return commit()

@@ -16,7 +16,7 @@ import (
 
 // Config is what a Store needs to know. Zero durations and sizes take defaults.
 type Config struct {
-	// Dir holds state.db, raft.db and the snapshots; made if absent.
+	// Dir holds state.db, raft.db, raft-log and the snapshots; made if absent.
 	Dir  string
 	Node proto.NodeID
 	// Name is the node's name for people.
@@ -41,6 +41,8 @@ type Config struct {
 
 	Timing Timing
 	Limits Limits
+	// LogStore is what the log's entries are put on; see disk.LogOptions.
+	LogStore disk.LogStore
 
 	// TestHooks are for tests; leave them empty.
 	TestHooks TestHooks
@@ -50,6 +52,8 @@ type Config struct {
 type TestHooks struct {
 	// Commit makes each durable change; see disk.CommitFunc.
 	Commit disk.CommitFunc
+	// SegmentBytes is the size of the log's segments; see disk.LogOptions.
+	SegmentBytes int
 	// Applied is told of each entry when it is applied, before readers see it: the
 	// entry, and an mvcc.Result unless it carries no command. It must not wait.
 	Applied func(entry *raft.Log, result mvcc.Result)

@@ -51,7 +51,7 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		node := cfg.Node
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
-			if n := m.Load(); n != nil && n.id == node && file == "raft.db" {
+			if n := m.Load(); n != nil && n.id == node && ofLog(file) {
 				goOn := make(chan struct{})
 				commits <- goOn
 				<-goOn

@@ -12,7 +12,7 @@ import (
 // raftTerm is the key under which raft keeps its term in the stable store.
 var raftTerm = []byte("CurrentTerm")
 
-// checkLog refuses a raft.db that does not belong to what lies beside it: the snapshot,
+// checkLog refuses a log that does not belong to what lies beside it: the snapshot,
 // the state, and the cluster that this node remembers to be a member of. Raft would
 // start on it: without raft.db as a voter that has forgotten its term, its vote, and
 // every entry that it has helped to commit; with a hole before the first entry it panics.
@@ -34,7 +34,7 @@ func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, clu
 	switch {
 	case cluster != "" && term == 0 && last == 0 && at == 0:
 		// The cluster's id reaches the disk after the Raft state did.
-		return fmt.Errorf("this node is a member of cluster %s, and raft.db is empty: %w", cluster, disk.ErrLogLost)
+		return fmt.Errorf("this node is a member of cluster %s, and its log is empty: %w", cluster, disk.ErrLogLost)
 	case first > at+1:
 		return fmt.Errorf("the log begins at %d and the newest snapshot is at %d: wipe this node's directory and let it join again: %w",
 			first, at, disk.ErrDamaged)

@@ -74,7 +74,7 @@ func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
 // State that this node's log never held, and no snapshot covers, shows that the log was
 // lost too, and so does an empty directory of a node that knows its cluster.
 func TestLogThatDoesNotFitTheState(t *testing.T) {
-	const logFile, stateFile = "raft.db", "state.db"
+	const logFile, segmentDir, stateFile = "raft.db", "raft-log", "state.db"
 	for _, tt := range []struct {
 		name   string
 		damage func(t *testing.T, dir, old string)
@@ -87,14 +87,32 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 		{"raft.db is an old copy", func(t *testing.T, dir, old string) {
 			copyTo(t, old, filepath.Join(dir, logFile))
 		}, false, disk.ErrLogLost},
-		{"both are gone", func(t *testing.T, dir, _ string) {
+		{"raft-log is gone", func(t *testing.T, dir, _ string) {
+			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+		}, false, disk.ErrLogLost},
+		{"raft-log is an old copy", func(t *testing.T, dir, old string) {
+			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			noError(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
+		}, false, disk.ErrLogLost},
+		{"raft.db and raft-log are old copies", func(t *testing.T, dir, old string) {
+			copyTo(t, old, filepath.Join(dir, logFile))
+			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
+			noError(t, os.CopyFS(filepath.Join(dir, segmentDir), os.DirFS(old+".entries")))
+		}, false, disk.ErrLogLost},
+		{"all are gone", func(t *testing.T, dir, _ string) {
 			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
 			noError(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, true, disk.ErrLogLost},
-		{"both are gone, of a node that never was a member", func(t *testing.T, dir, _ string) {
+		{"all are gone, of a node that never was a member", func(t *testing.T, dir, _ string) {
 			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			noError(t, os.RemoveAll(filepath.Join(dir, segmentDir)))
 			noError(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, false, nil},
+		{"state.db is gone, and so is raft.db", func(t *testing.T, dir, _ string) {
+			noError(t, os.Remove(filepath.Join(dir, logFile)))
+			noError(t, os.Remove(filepath.Join(dir, stateFile)))
+		}, false, disk.ErrLogLost},
 		{"state.db is gone: the log brings it back", func(t *testing.T, dir, _ string) {
 			noError(t, os.Remove(filepath.Join(dir, stateFile)))
 		}, true, nil},
@@ -114,6 +132,7 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 			c.close(n)
 			old := filepath.Join(t.TempDir(), "old")
 			copyTo(t, filepath.Join(n.dir, logFile), old)
+			noError(t, os.CopyFS(old+".entries", os.DirFS(filepath.Join(n.dir, segmentDir))))
 			c.open(n)
 			c.leader()
 			writeSome()
@@ -133,6 +152,9 @@ func TestLogThatDoesNotFitTheState(t *testing.T) {
 		})
 	}
 }
+
+// ofLog reports whether a durable change is one of the log or its stable store.
+func ofLog(file string) bool { return file == "raft.db" || filepath.Dir(file) == "raft-log" }
 
 func noError(t testing.TB, err error) {
 	t.Helper()

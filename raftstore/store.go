@@ -95,7 +95,7 @@ func (s *Store) open() (err error) {
 	}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.TestHooks.Commit,
-		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex,
+		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex, Store: cfg.LogStore, SegmentBytes: cfg.TestHooks.SegmentBytes,
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {
 		return err

@@ -38,7 +38,8 @@ file that --config names. A flag wins over a variable, a variable over the file.
 		note{"2", "it ended itself, because going on could have lost or invented data; start it again"})
 	files(c,
 		note{"DATA-DIR/node.json", "who the node is: its id and its cluster"},
-		note{"DATA-DIR/raft.db, DATA-DIR/state.db, DATA-DIR/snapshot.meta", "the log, the state, the newest snapshot"},
+		note{"DATA-DIR/raft-log, DATA-DIR/raft.db", "the log's entries; its term and vote"},
+		note{"DATA-DIR/state.db, DATA-DIR/snapshot.meta", "the state, the newest snapshot"},
 		note{"DATA-DIR/token", "the cluster's secret, unless --token-file names another file"},
 		note{"DATA-DIR/pki", "certificates and keys, all made from the secret"},
 		note{"DATA-DIR/admin.kubeconfig", "an administrator's kubeconfig for this node"})

@@ -165,7 +165,7 @@ func (r recovery) report(identity *membership.Identity, s disk.Survivor) (own st
 		r.say("not kept:   %d entries at the end of the log: they are of a term that lost, and were never committed\n", s.Dead)
 	}
 	if s.LogLost {
-		r.say("not there:  raft.db is gone or an old copy; writes of the last second before the end may be missing\n")
+		r.say("not there:  the log is gone or an old copy; writes of the last second before the end may be missing\n")
 	}
 	r.say("lost:       what other nodes committed behind entry %d without this one; nothing here says whether there is any\n", s.LastIndex)
 	return own, others

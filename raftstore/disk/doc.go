@@ -6,7 +6,9 @@
 //	state.db             the state machine as of its applied index; the data of every local snapshot
 //	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
 //	snapshot.meta        index, term and configuration of the newest snapshot
-//	raft.db              Raft's log, term and vote (raft-boltdb's format), each entry and value with a checksum
+//	raft.db              Raft's term and vote (raft-boltdb's format), each value with a checksum, and where the log's entries are
+//	raft-log             the log's entries, in segments (package wal); with LogStore BoltDB they are in raft.db
+//	raft.db.moved        the raft.db that the entries were moved from; removed with the next snapshot
 //	restoring            a backup is being restored here, or was: no node starts from it
 //	recovering           the files of a recovery are changing places: no node starts from it
 //	recovery.new         the new files of a recovery, until they have their places
@@ -50,6 +52,15 @@
 //
 //	| 1 | "QUOMETA" | length 4 | JSON ... | sum (4) |
 //
+// # How the log is moved to another store
+//
+// raft.db says in its stable store where the entries are, and its rename is the one step
+// that counts. To segments: raft-log.new is filled, synced and renamed; then a raft.db
+// without entries takes the place of the old one, which keeps a second name until there is
+// a snapshot. From segments: a raft.db with the entries takes the place of the one without;
+// then raft-log goes. A start finds segments that raft.db does not name only in between; if
+// they end behind raft.db's entries, that is an old copy (ErrLogLost).
+//
 // # How a snapshot is installed
 //
 //  1. The stream is parsed into state.db.receiving; it is synced and renamed to
@@ -67,7 +78,7 @@
 //
 // # Caveats
 //
-// Any error of a write or a sync of state.db or raft.db ends the process
+// Any error of a write or a sync of state.db, raft.db or raft-log ends the process
 // through Fatal: after a failed sync nobody knows what is on disk. The receipt
 // of a snapshot may fail without that; it touches neither.
 package disk

@@ -140,7 +140,7 @@ func (w *WAL) load(s *segment, h, next header) error {
 	if err != nil {
 		return err
 	}
-	s.end = int64(end)
+	s.end, s.size = int64(end), int64(h.size)
 	if next.number != 0 {
 		if uint64(end) != next.end {
 			return fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)

@@ -70,9 +70,19 @@ func (w *WAL) rotate() (*segment, error) {
 	return s, nil
 }
 
+// firstBytes bounds the first segment.
+const firstBytes = 1 << 20
+
+func (w *WAL) sizeOf(number uint64) int {
+	if number > 16 {
+		return w.o.SegmentBytes
+	}
+	return min(w.o.SegmentBytes, firstBytes<<(number-1))
+}
+
 // prepare makes a segment of zeros.
 func (w *WAL) prepare(number uint64) (s *segment, err error) {
-	name, size := nameOf(number), w.o.SegmentBytes
+	name, size := nameOf(number), w.sizeOf(number)
 	unfinished := filepath.Join(w.dir, name+newSuffix)
 	f, err := os.OpenFile(unfinished, os.O_CREATE|os.O_TRUNC|os.O_RDWR, fileMode)
 	if err != nil {

@@ -17,7 +17,8 @@ const DefaultSegmentBytes = 16 << 20
 type Options struct {
 	// SegmentBytes is how many bytes a segment has. Default DefaultSegmentBytes: some
 	// ten thousand small objects, and less than a tenth of a second of a disk's time
-	// to prepare.
+	// to prepare. The first segment has 1 MiB at most, and each one behind it twice as
+	// much, up to this: a log in which little is written takes little of the disk.
 	SegmentBytes int
 	// Commit, if set, makes each durable change of entries: it calls change, once, and
 	// returns its error or another one. name is the segment's file.
@@ -208,7 +209,7 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 		if int64(length)+at > math.MaxUint32 {
 			return 0, fmt.Errorf("entry %d has %d bytes: %w", l.Index, length, errors.ErrUnsupported)
 		}
-		if n > 0 && (l.Index != logs[n-1].Index+1 || at+int64(length) > int64(w.o.SegmentBytes)) {
+		if n > 0 && (l.Index != logs[n-1].Index+1 || at+int64(length) > s.size) {
 			break
 		}
 		w.buf = appendFrame(w.buf, s.number, uint32(at), uint32(batch), kindEntry, l)
@@ -225,7 +226,7 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 	}
 	s.places = append(s.places, places...)
 	w.mu.Unlock()
-	if s.end > int64(w.o.SegmentBytes/2) {
+	if s.end > s.size/2 {
 		w.prepareNext()
 	}
 	return n, nil
@@ -233,8 +234,8 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 
 // fits reports whether an entry's frame may go into a segment: if there is room, or
 // nothing else in it.
-func (w *WAL) fits(s *segment, l *raft.Log) bool {
-	return s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= int64(w.o.SegmentBytes)
+func (*WAL) fits(s *segment, l *raft.Log) bool {
+	return s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= s.size
 }
 
 func (w *WAL) tail() *segment { return w.segments[len(w.segments)-1] }

@@ -82,7 +82,7 @@ func (d *drive) change(p *pending) error {
 	}
 	// A file that changes in place stays under way: nobody knows what a failed
 	// sync has left.
-	if !bolt(p.file) {
+	if !inPlace(p.file) {
 		d.dropLocked(p)
 	}
 	return &os.PathError{Op: "sync", Path: filepath.Join(d.dir, p.file), Err: err}
@@ -114,6 +114,12 @@ func (d *drive) underLocked(file string) (n int) {
 
 // bolt reports whether a file is a bbolt file that changes in place.
 func bolt(file string) bool { return file == "raft.db" || file == "state.db" }
+
+// segment reports whether a file is one of the log's segments, which is appended to, and
+// removed.
+func segmentFile(file string) bool { return filepath.Dir(file) == "raft-log" }
+
+func inPlace(file string) bool { return bolt(file) || segmentFile(file) }
 
 func (d *drive) durationLocked() time.Duration {
 	t := time.Duration(d.rng.Int64N(int64(d.base) + 1))
@@ -174,7 +180,7 @@ func (d *drive) crash(to string) error {
 			p.run()
 		case 2:
 			// A second commit would write to pages that the first has freed.
-			if !bolt(p.file) || p.done || d.underLocked(p.file) > 1 {
+			if !inPlace(p.file) || p.done || d.underLocked(p.file) > 1 {
 				continue
 			}
 			before, err := os.ReadFile(filepath.Join(d.dir, p.file))
@@ -189,7 +195,11 @@ func (d *drive) crash(to string) error {
 		return fmt.Errorf("image of %s: %w", d.dir, err)
 	}
 	for name, before := range torn {
-		if err := d.tear(filepath.Join(to, name), before); err != nil {
+		tear := d.tear
+		if segmentFile(name) {
+			tear = d.tearSegment
+		}
+		if err := tear(filepath.Join(to, name), before); err != nil {
 			return err
 		}
 	}
@@ -220,6 +230,28 @@ func (d *drive) tear(path string, before []byte) error {
 	return os.WriteFile(path, out, 0o600)
 }
 
+// sector is the least that a disk writes as a whole.
+const sector = 512
+
+// tearSegment undoes an append in part: some of its sectors are there. A segment that was
+// removed is there or not.
+func (d *drive) tearSegment(path string, before []byte) error {
+	after, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	out := append(before, make([]byte, max(0, len(after)-len(before)))...)
+	for at := 0; at < len(after); at += sector {
+		if end := min(at+sector, len(after)); d.rng.IntN(2) == 0 {
+			copy(out[at:end], after[at:end])
+		}
+	}
+	return os.WriteFile(path, out, 0o600)
+}
+
 func copyDir(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -230,6 +262,9 @@ func copyDir(from, to string) error {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
+			if err := copyDir(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+				return err
+			}
 			continue
 		}
 		err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))

@@ -20,7 +20,7 @@
 //
 // # What is real
 //
-// raftstore.Store with its disk code (raft.db, state.db, snapshots, on files in
+// raftstore.Store with its disk code (raft.db, raft-log, state.db, snapshots, on files in
 // memory), peer.Transport, the Peer service over gRPC, consistency.Reader, and
 // apiserver.Server with its codecs, selectors, bookmarks and continue tokens.
 // Backups are restored by disk.RestoreBackup.

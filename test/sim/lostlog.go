@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // lostLog takes a voter's log away, or puts an old copy of it back, after it has
@@ -30,7 +32,10 @@ func (n *nemesis) lostLog() ([]string, string, func()) {
 	n.lost++
 	old := filepath.Join(n.c.dir, v.name+".old")
 	kind := []string{"gone", "all of it gone", "an old copy"}[n.rng.IntN(3)]
-	if err := v.running().disk.save("raft.db", old); err != nil {
+	if n.c.profile.store == disk.Segments {
+		kind = []string{kind, "entries gone", "an old copy of the entries"}[n.rng.IntN(3)]
+	}
+	if err := v.running().disk.save(old); err != nil {
 		n.c.fail("%v", err)
 	}
 	heal := n.cut(between([]*seat{behind}, n.c.members()))
@@ -74,11 +79,26 @@ func (c *cluster) voters(l *node) (n int) {
 	return n
 }
 
-// save copies a file of a process that runs.
-func (d *drive) save(file, to string) error {
+// save copies the log of a process that runs into a directory.
+func (d *drive) save(to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return copyFile(filepath.Join(d.dir, file), to)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	return errors.Join(copyFile(filepath.Join(d.dir, "raft.db"), filepath.Join(to, "raft.db")), copyEntries(d.dir, to))
+}
+
+// copyEntries copies the log's segments from one directory to another one, if it is on segments.
+func copyEntries(from, to string) error {
+	if err := os.RemoveAll(filepath.Join(to, "raft-log")); err != nil {
+		return err
+	}
+	err := copyDir(filepath.Join(from, "raft-log"), filepath.Join(to, "raft-log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // lose takes the log away that the next start would find.
@@ -93,8 +113,12 @@ func (s *seat) lose(kind, old string) {
 	switch kind {
 	case "gone":
 		err = os.Remove(filepath.Join(s.dir, "raft.db"))
+	case "entries gone":
+		err = os.RemoveAll(filepath.Join(s.dir, "raft-log"))
+	case "an old copy of the entries":
+		err = copyEntries(old, s.dir)
 	case "an old copy":
-		err = copyFile(old, filepath.Join(s.dir, "raft.db"))
+		err = errors.Join(copyFile(filepath.Join(old, "raft.db"), filepath.Join(s.dir, "raft.db")), copyEntries(old, s.dir))
 	default:
 		err = errors.Join(os.RemoveAll(s.dir), os.Mkdir(s.dir, 0o700))
 	}

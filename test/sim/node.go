@@ -141,7 +141,8 @@ func (n *node) open() (err error) {
 		Cluster: n.seat.cluster,
 		Fatal:   n.fatal,
 		Timing:  n.seat.timing, Limits: c.profile.limits,
-		TestHooks: raftstore.TestHooks{Commit: n.disk.commit, Applied: n.applied},
+		LogStore:  c.profile.store,
+		TestHooks: raftstore.TestHooks{Commit: n.disk.commit, Applied: n.applied, SegmentBytes: c.profile.segment},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.
 	done := make(chan error, 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/raftstore"
+	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // rpcTimeout bounds Raft's exchanges: shorter than in production, as a run is.
@@ -20,7 +21,10 @@ type profile struct {
 	// deciders make writes that are decided by rules; the first changes the rules.
 	deciders int
 	// chargers make objects that use something of which there is a limit.
-	chargers  int
+	chargers int
+	// store is where the logs' entries are, in segments of so many bytes.
+	store     disk.LogStore
+	segment   int
 	length    time.Duration // of the faults
 	think     time.Duration // mean pause of a client
 	watchLife time.Duration // 0.5 to 1.5 of it, then the client cuts a watch
@@ -116,6 +120,12 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 	}
 	if f.name == "behind" {
 		behindProfile(&p, rng)
+	}
+	// Drawn last: the same seed without it would be another run.
+	if rng.IntN(3) == 0 {
+		p.store = disk.BoltDB
+	} else {
+		p.store, p.segment = disk.Segments, 1<<(12+rng.IntN(5))
 	}
 	return p
 }
