@@ -28,6 +28,8 @@ type LogOptions struct {
 	// Store is where the entries shall be. If they are on another one, they are moved when
 	// the log is opened. Default: where they are, Segments for a new log.
 	Store LogStore
+	// Moved, if set, is told when the entries have been moved to another store.
+	Moved func(from, to LogStore)
 	// SegmentBytes is the size of a segment. Default wal.DefaultSegmentBytes.
 	SegmentBytes int
 	// Snapshot, if set, returns the index of the newest snapshot. It must not wait.

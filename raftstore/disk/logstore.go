@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,6 +32,10 @@ func LogStores() []LogStore { return []LogStore{Segments, BoltDB} }
 // nothing else.
 var storeKey = []byte("LogStore")
 
+// segmentKey is the key of raft.db's stable store that has the number of the newest segment
+// that was made: segments that end before it have lost entries.
+var segmentKey = []byte("NewestSegment")
+
 // openStore opens the log of a directory, moved to the store that is wanted, and returns
 // the first index of its last run (see Log.Run).
 func openStore(dir string, o LogOptions) (backend logBackend, run uint64, err error) {
@@ -49,7 +54,7 @@ func openStore(dir string, o LogOptions) (backend logBackend, run uint64, err er
 		stable = committer{bolt, o.Commit}
 	}
 	if o.Store == Segments {
-		entries, err := openSegments(filepath.Join(dir, segmentDir), o)
+		entries, err := openSegments(dir, summed{stable}, o)
 		if err != nil {
 			return nil, 0, errors.Join(err, bolt.Close())
 		}
@@ -61,14 +66,34 @@ func openStore(dir string, o LogOptions) (backend logBackend, run uint64, err er
 	return summed{stable}, run, nil
 }
 
-func openSegments(dir string, o LogOptions) (*wal.WAL, error) {
+// openSegments opens a directory's segments, of which the newest that was made is known to
+// a stable store.
+func openSegments(dir string, stable logBackend, o LogOptions) (*wal.WAL, error) {
+	made, err := stable.GetUint64(segmentKey)
+	if err != nil && !errors.Is(err, errNotFound) {
+		return nil, err
+	}
+	wo := segmentOptions(o)
+	wo.Prepared = func(number uint64) error { return stable.SetUint64(segmentKey, number) }
+	entries, err := wal.Open(filepath.Join(dir, segmentDir), wo)
+	if err != nil {
+		return nil, err
+	}
+	if newest := entries.Newest(); newest < made {
+		return nil, errors.Join(
+			fmt.Errorf("%s ends with segment %d, and segment %d was made: %w", segmentDir, newest, made, ErrLogLost), entries.Close())
+	}
+	return entries, nil
+}
+
+func segmentOptions(o LogOptions) wal.Options {
 	wo := wal.Options{SegmentBytes: o.SegmentBytes, Step: func(name string) { failpoint(name) }}
 	if o.Commit != nil {
 		wo.Commit = func(name string, change func() error) error {
 			return o.Commit(filepath.Join(segmentDir, name), change)
 		}
 	}
-	return wal.Open(dir, wo)
+	return wo
 }
 
 // prepareStore makes a directory's log, or moves it to the store that is wanted, and
@@ -106,13 +131,20 @@ func prepareStore(dir string, o LogOptions) (LogStore, error) {
 			return "", err
 		}
 	}
-	switch {
-	case has == o.Store:
-		return o.Store, nil
-	case has == Segments:
-		return o.Store, moveToBolt(dir, o)
+	if has == o.Store {
+		return has, nil
 	}
-	return o.Store, moveToSegments(dir, o)
+	move := moveToSegments
+	if has == Segments {
+		move = moveToBolt
+	}
+	if err := move(dir, o); err != nil {
+		return "", err
+	}
+	if o.Moved != nil {
+		o.Moved(has, o.Store)
+	}
+	return o.Store, nil
 }
 
 // dropUnused removes the segments that an interrupted move has left, to them or from them:
@@ -159,7 +191,7 @@ func createStore(dir string, o LogOptions, segments bool) error {
 		}
 	}
 	if o.Store == Segments {
-		entries, err := openSegments(filepath.Join(dir, segmentDir), o)
+		entries, err := wal.Open(filepath.Join(dir, segmentDir), segmentOptions(o))
 		if err != nil {
 			return err
 		}
@@ -195,7 +227,8 @@ func newRaftDB(dir string, store LogStore, from *boltStore, fill func(logBackend
 	return errors.Join(err, b.Close(), syncFile(path))
 }
 
-// copyStable copies the stable store as it is, checksums included, except for storeKey.
+// copyStable copies the stable store as it is, checksums included, except for what it says
+// of the segments.
 func copyStable(to, from *boltStore) error {
 	pairs, err := from.stable()
 	if err != nil {
@@ -203,7 +236,7 @@ func copyStable(to, from *boltStore) error {
 	}
 	kept := pairs[:0]
 	for _, p := range pairs {
-		if string(p.key) != string(storeKey) {
+		if !bytes.Equal(p.key, storeKey) && !bytes.Equal(p.key, segmentKey) {
 			kept = append(kept, p)
 		}
 	}
@@ -236,7 +269,11 @@ func moveToSegments(dir string, o LogOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	unnamed := filepath.Join(dir, segmentDir+newSuffix)
-	to, err := wal.Open(unnamed, wal.Options{SegmentBytes: o.SegmentBytes})
+	made := uint64(1)
+	to, err := wal.Open(unnamed, wal.Options{SegmentBytes: o.SegmentBytes, Prepared: func(number uint64) error {
+		made = number
+		return nil
+	}})
 	if err != nil {
 		return err
 	}
@@ -248,7 +285,7 @@ func moveToSegments(dir string, o LogOptions) (err error) {
 	if err := rename(dir, segmentDir+newSuffix, segmentDir); err != nil {
 		return err
 	}
-	if err := newRaftDB(dir, Segments, from, func(logBackend) error { return nil }); err != nil {
+	if err := newRaftDB(dir, Segments, from, func(to logBackend) error { return to.SetUint64(segmentKey, made) }); err != nil {
 		return err
 	}
 	if err := remove(dir, movedFile); err != nil {
@@ -264,14 +301,13 @@ func moveToSegments(dir string, o LogOptions) (err error) {
 // moveToBolt moves the entries of segments to raft.db, where releases look for them that
 // know no segments.
 func moveToBolt(dir string, o LogOptions) (err error) {
-	path := filepath.Join(dir, segmentDir)
-	entries, err := wal.Open(path, wal.Options{SegmentBytes: o.SegmentBytes})
+	from, err := openBolt(filepath.Join(dir, logFile))
 	if err != nil {
 		return err
 	}
-	from, err := openBolt(filepath.Join(dir, logFile))
+	entries, err := openSegments(dir, summed{from}, o)
 	if err != nil {
-		return errors.Join(err, entries.Close())
+		return errors.Join(err, from.Close())
 	}
 	err = newRaftDB(dir, BoltDB, from, func(to logBackend) error { return copyEntries(to.StoreLogs, segmented{nil, entries}) })
 	if err := errors.Join(err, from.Close(), entries.Close()); err != nil {
@@ -281,7 +317,7 @@ func moveToBolt(dir string, o LogOptions) (err error) {
 	if err := rename(dir, logFile+newSuffix, logFile); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(path), remove(dir, movedFile), syncDir(dir))
+	return errors.Join(os.RemoveAll(filepath.Join(dir, segmentDir)), remove(dir, movedFile), syncDir(dir))
 }
 
 // copyEntries copies a log in pieces.

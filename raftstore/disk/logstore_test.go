@@ -148,8 +148,18 @@ func TestMovedFileIsKept(t *testing.T) {
 // or has an old copy of one, has lost its log.
 func TestHalfALog(t *testing.T) {
 	for name, break_ := range map[string]func(dir, old string) error{
-		"raft.db is gone":    func(dir, _ string) error { return os.Remove(filepath.Join(dir, logFile)) },
-		"raft-log is gone":   func(dir, _ string) error { return os.RemoveAll(filepath.Join(dir, segmentDir)) },
+		"raft.db is gone":  func(dir, _ string) error { return os.Remove(filepath.Join(dir, logFile)) },
+		"raft-log is gone": func(dir, _ string) error { return os.RemoveAll(filepath.Join(dir, segmentDir)) },
+		"the end of raft-log is gone": func(dir, _ string) error {
+			files, err := os.ReadDir(filepath.Join(dir, segmentDir))
+			if err != nil || len(files) < 3 {
+				return fmt.Errorf("%d files: %w", len(files), err)
+			}
+			for _, f := range files[len(files)-2:] { // the last one may be prepared
+				err = errors.Join(err, os.Remove(filepath.Join(dir, segmentDir, f.Name())))
+			}
+			return err
+		},
 		"raft.db is emptied": func(dir, _ string) error { return os.Truncate(filepath.Join(dir, logFile), 0) },
 		"raft.db is that of an earlier release": func(dir, old string) error {
 			return os.Rename(filepath.Join(old, logFile), filepath.Join(dir, logFile))

@@ -36,6 +36,9 @@
 //	2  truncate: entries above index are no more
 //	3  cut: entries below index are no more
 //
+// Whoever opens a log should know the number of the newest segment that was made
+// (Options.Prepared): a log whose last files are gone looks like a shorter one.
+//
 // # What a crash leaves
 //
 // A write is synced before the next one begins, so only the last batch can be torn. When

@@ -18,6 +18,9 @@ func Open(dir string, o Options) (*WAL, error) {
 	if o.Commit == nil {
 		o.Commit = func(_ string, change func() error) error { return change() }
 	}
+	if o.Prepared == nil {
+		o.Prepared = func(uint64) error { return nil }
+	}
 	if o.Step == nil {
 		o.Step = func(string) {}
 	}
@@ -44,6 +47,7 @@ func (w *WAL) open() error {
 		w.segments = []*segment{s}
 		return nil
 	}
+	w.newest = numbers[len(numbers)-1]
 	headers, err := w.begun(numbers)
 	if err != nil {
 		return err

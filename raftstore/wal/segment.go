@@ -90,7 +90,8 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("prepare %s: %w", unfinished, err), f.Close(), os.Remove(unfinished))
+			_ = os.Remove(unfinished) // if it has that name still; the next start removes it
+			err = errors.Join(fmt.Errorf("prepare %s: %w", name, err), f.Close())
 		}
 	}()
 	piece := make([]byte, min(size, 256<<10))
@@ -107,6 +108,9 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 		return nil, err
 	}
 	if err := syncDir(w.dir); err != nil {
+		return nil, err
+	}
+	if err := w.o.Prepared(number); err != nil {
 		return nil, err
 	}
 	return &segment{number: number, name: name, file: f, size: int64(size)}, nil

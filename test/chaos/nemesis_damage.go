@@ -22,6 +22,11 @@ type damage struct {
 var damages = []damage{
 	{"torn raft.db", func(r *run, n *Node) (string, error) { return r.truncate(n, "raft.db") }},
 	{"flipped raft.db", func(r *run, n *Node) (string, error) { return r.flip(n, "raft.db") }},
+	{"torn raft-log", func(r *run, n *Node) (string, error) { return r.segment(n, r.truncate) }},
+	{"flipped raft-log", func(r *run, n *Node) (string, error) { return r.segment(n, r.flip) }},
+	{"deleted raft-log", func(r *run, n *Node) (string, error) {
+		return r.segment(n, func(n *Node, name string) (string, error) { return name, os.Remove(filepath.Join(n.dir, name)) })
+	}},
 	{"torn state.db", func(r *run, n *Node) (string, error) { return r.truncate(n, "state.db") }},
 	{"flipped state.db", func(r *run, n *Node) (string, error) { return r.flip(n, "state.db") }},
 	{"deleted snapshot", func(_ *run, n *Node) (string, error) {
@@ -31,6 +36,18 @@ var damages = []damage{
 	{"deleted state.db", func(_ *run, n *Node) (string, error) {
 		return "state.db", os.Remove(filepath.Join(n.dir, "state.db"))
 	}},
+}
+
+// segment damages one of the log's files.
+func (r *run) segment(n *Node, damage func(n *Node, name string) (string, error)) (string, error) {
+	files, err := os.ReadDir(filepath.Join(n.dir, "raft-log"))
+	if err != nil {
+		return "", err
+	}
+	if len(files) == 0 {
+		return "", os.ErrNotExist
+	}
+	return damage(n, filepath.Join("raft-log", files[r.rng.IntN(len(files))].Name()))
 }
 
 // truncate cuts up to 1024 bytes off the end.
