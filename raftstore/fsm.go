@@ -79,6 +79,7 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // shows the result to readers, hands it to the disk and wakes who waits. It
 // returns an mvcc.Result for each command that was applied now.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
+	came := watch.Now()
 	state := f.hub.State()
 	results := make([]any, len(logs))
 	batch := disk.Batch{Added: make([]disk.Added, 0, len(logs))}
@@ -122,7 +123,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		batch.Removed = append(batch.Removed, r.Removed...)
 	}
 	if at != state.Applied() {
-		f.publish(state, at, batch)
+		f.publish(state, at, batch, came)
 	}
 	return results
 }
@@ -137,8 +138,9 @@ func sameEntry(l *raft.Log, m mvcc.Mark) error {
 	return nil
 }
 
-// publish shows a batch, which ends at a revision, to readers, waiters, watchers and the disk, in this order.
-func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch) {
+// publish shows a batch, which ends at a revision and was handed to the state machine when it came, to readers,
+// waiters, watchers and the disk, in this order.
+func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch, came watch.Moment) {
 	f.idle = 0
 	state.Publish()
 	if mvcc.Invariants {
@@ -151,7 +153,7 @@ func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch) {
 	for i := range batch.Added {
 		f.grown = append(f.grown, batch.Added[i].Table)
 	}
-	f.hub.Published(at, f.grown)
+	f.hub.Published(at, f.grown, came)
 	f.applied()
 	batch.State = state.StateRecord()
 	f.db.Record(batch)

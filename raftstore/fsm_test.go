@@ -44,7 +44,7 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 	defer unlisten()
 	wg.Go(func() {
 		for {
-			h.Published(0, nil) // brings nothing: it only makes the hub look
+			h.Published(0, nil, watch.Now()) // brings nothing: it only makes the hub look
 			select {
 			case <-round:
 			case <-ctx.Done():

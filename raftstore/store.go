@@ -259,6 +259,10 @@ func (s *Store) Watch(table string, after proto.Revision, interest mvcc.Interest
 	return s.hub.Watch(table, after, interest)
 }
 
+// WatchesBehind reports whether watchers have not been told of everything that was applied,
+// and since when the oldest of that waits.
+func (s *Store) WatchesBehind() (since watch.Moment, behind bool) { return s.hub.Behind() }
+
 // Published returns a channel that is sent to after entries were applied, whatever
 // they changed, and a function that ends it. Capacity one: a wake-up may stand
 // for many entries. Who follows all tables reads their histories after it.

@@ -113,6 +113,7 @@ func (s *Store) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mvc
 	if s.closed {
 		return mvcc.Result{}, storeerrors.ErrClosed
 	}
+	came := watch.Now()
 	state := s.hub.State()
 	r, err := state.Apply(s.index+1, 1, entry)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Store) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mvc
 	if r.Version != nil {
 		grown = append(grown, r.Table.Name())
 	}
-	s.hub.Published(proto.Revision(s.index), grown)
+	s.hub.Published(proto.Revision(s.index), grown, came)
 	return r, nil
 }
 
@@ -143,6 +144,14 @@ func (s *Store) Applied() proto.Revision { return s.hub.State().Applied() }
 func (s *Store) Watch(table string, after proto.Revision, interest mvcc.Interest) (*watch.Watcher, error) {
 	return s.hub.Watch(table, after, interest)
 }
+
+// WatchesBehind is since when the oldest change waits that the hub has told no watcher of, if
+// one does. See raftstore.Store.WatchesBehind.
+func (s *Store) WatchesBehind() (since watch.Moment, behind bool) { return s.hub.Behind() }
+
+// HoldWatches keeps the hub from telling watchers of anything, as if it hung, until release
+// is called.
+func (s *Store) HoldWatches() (release func()) { return s.hub.Hold() }
 
 // Published tells that something was applied. See raftstore.Store.Published.
 func (s *Store) Published() (<-chan struct{}, func()) { return s.hub.Listen() }

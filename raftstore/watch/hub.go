@@ -30,6 +30,7 @@ type Hub struct {
 	grown    map[string]struct{} // tables with new versions since the last round
 	applied  proto.Revision      // up to which grown is complete
 	replaced bool                // the state was replaced: wake everybody
+	times    timeline            // of what was published; written under mu
 
 	watchersMu sync.Mutex
 	watchers   map[string]*interests // by table
@@ -50,6 +51,7 @@ func New(state *mvcc.State) *Hub {
 	h.state.Store(state)
 	h.applied = state.Applied()
 	h.routed.Store(uint64(h.applied))
+	h.times.init(h.applied, Now())
 	go h.run()
 	return h
 }
@@ -65,16 +67,18 @@ func (h *Hub) Replace(state *mvcc.State) {
 	h.state.Store(state)
 	h.mu.Lock()
 	h.replaced, h.applied = true, state.Applied()
+	h.times.note(h.applied, Now())
 	h.mu.Unlock()
 	h.wakeUp()
 }
 
-// Published notes the tables that have new versions since a batch up to at, and lets
-// the hub look. It must be called after the state's Publish: a round in between would
-// find nothing, and the next one would not look again. It keeps nothing of tables,
-// which may name one twice.
-func (h *Hub) Published(at proto.Revision, tables []string) {
+// Published notes the tables that have new versions since a batch up to at, which came to
+// be applied at a moment, and lets the hub look. It must be called after the state's
+// Publish: a round in between would find nothing, and the next one would not look again.
+// It keeps nothing of tables, which may name one twice.
+func (h *Hub) Published(at proto.Revision, tables []string, came Moment) {
 	h.mu.Lock()
+	h.times.note(at, came)
 	for _, name := range tables {
 		h.grown[name] = struct{}{}
 	}
@@ -196,4 +200,11 @@ func (h *Hub) round() {
 func (h *Hub) Close() {
 	close(h.done)
 	<-h.ended
+}
+
+// Hold keeps the hub from telling anybody of anything, as if it hung, until release is
+// called. It is for tests of what notices that.
+func (h *Hub) Hold() (release func()) {
+	h.watchersMu.Lock()
+	return h.watchersMu.Unlock
 }

@@ -23,7 +23,7 @@ func TestWatchDoesNotWaitForItself(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				h.Published(0, []string{"t"})
+				h.Published(0, []string{"t"}, Now())
 			}
 		}
 	}()
@@ -78,7 +78,7 @@ func TestRoundAfterTheTableIsGone(t *testing.T) {
 		}
 		received.Publish()
 		h.state.Store(received) // the first line of replace
-		h.Published(emptied, []string{"t"})
+		h.Published(emptied, []string{"t"}, Now())
 		h.round()
 		if n, at, err := w.Next(buf[:]); !errors.Is(err, mvcc.ErrCompacted) {
 			t.Errorf("%+v: %d events up to %d, %v, want %v", only, n, at, err, mvcc.ErrCompacted)

@@ -39,6 +39,7 @@ func (w *writer) apply(kind proto.Kind, m proto.Message) mvcc.Result {
 			write.RequestId = binary.BigEndian.AppendUint64(make([]byte, proto.RequestIDSize-8, proto.RequestIDSize), uint64(w.index))
 		}
 	}
+	came := Now()
 	entry, err := proto.Encode(kind, m)
 	if err != nil {
 		w.t.Error(err)
@@ -53,7 +54,7 @@ func (w *writer) apply(kind proto.Kind, m proto.Message) mvcc.Result {
 	if r.Version != nil {
 		grown = append(grown, r.Table.Name())
 	}
-	w.Published(proto.Revision(w.index), grown)
+	w.Published(proto.Revision(w.index), grown, came)
 	return r
 }
 
