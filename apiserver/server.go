@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/conversion"
+	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -113,6 +115,10 @@ type Config struct {
 	// Fairness decides when requests may run. Its owner runs it. Without it, Limits.Reads and Limits.Writes bound the
 	// requests in flight.
 	Fairness *fairness.Controller
+
+	// Delivery measures how long watches wait for their events; the server runs its canary,
+	// and it is this server's alone. Default: one that nobody reads.
+	Delivery *delivery.Delivery
 
 	// Observer is told what happens. Default: nobody.
 	Observer Observer
@@ -230,6 +236,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Delivery == nil {
+		cfg.Delivery = delivery.New(delivery.Config{Log: cfg.Log})
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -265,12 +274,22 @@ func New(cfg Config) (*Server, error) {
 	s.slowAnswers.limit, s.slowBodies.limit = slowAnswerBytes, cfg.Limits.WriteBytes/2
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		s.watches.janitor(s.closing, cfg.Limits.StalledWatch)
-	}()
+	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
+	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetDeliveries()) })
 	return s, nil
+}
+
+// forgetDeliveries returns what has the resources forgotten whose events are measured no more
+// because they are not served.
+func (s *Server) forgetDeliveries() func() {
+	var before *kinds.Registry
+	return func() {
+		now := s.cfg.Kinds()
+		s.cfg.Delivery.Forget(now != before, func(group, resource string) bool {
+			return slices.ContainsFunc(now.All(), func(r *kinds.Resource) bool { return r.Group == group && r.Plural == resource })
+		})
+		before = now
+	}
 }
 
 // Shutdown makes the server refuse new requests with 503 and ends all watches,

@@ -43,9 +43,12 @@ func (c *call) watch() error {
 		return err
 	}
 	c.setIndexHeader(at)
+	delivery := c.s.cfg.Delivery.Add(c.Kind.Group, c.Kind.Resource)
+	defer c.s.cfg.Delivery.Remove(delivery)
+	to := &watchConn{call: c, delivery: delivery}
 	serve := func(events *codec.EventWriter, conn deadline) {
-		w := &watchStream{call: c, sel: sel, events: events}
-		w.entry = c.s.watches.add(conn)
+		w := &watchStream{call: c, sel: sel, events: events, to: to, delivery: delivery}
+		w.entry = c.s.watches.add(conn, delivery)
 		defer c.s.watches.remove(w.entry)
 		if of, ok := watched(sel, c.Resource.Table()); ok {
 			c.s.watchers.Add(of)
@@ -59,9 +62,9 @@ func (c *call) watch() error {
 		w.run(plan, at)
 	}
 	if wantsSocket(c.r) {
-		return c.overSocket(f, serve)
+		return c.overSocket(f, to, serve)
 	}
-	events, err := codec.NewEventWriter(c, f, c.Resource)
+	events, err := codec.NewEventWriter(to, f, c.Resource)
 	if err != nil {
 		return err
 	}

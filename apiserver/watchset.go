@@ -4,6 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/delivery"
+	"github.com/quorate/quorate/raftstore/watch"
 )
 
 // watchSet knows the open watches, so that one goroutine can find the
@@ -20,19 +23,15 @@ type watchSet struct {
 // deadline is what ends a write that waits: a connection, or a response.
 type deadline interface{ SetWriteDeadline(time.Time) error }
 
-// watchEntry is the stopwatch of one watch.
+// watchEntry is what is known of one watch.
 type watchEntry struct {
 	conn deadline
-	// since is when the write that is under way began, in Unix nanoseconds;
-	// zero if there is none.
-	since atomic.Int64
+	// delivery is how long its events take, and since when its client takes none.
+	delivery *delivery.Watch
 }
 
-func (e *watchEntry) begin() { e.since.Store(time.Now().UnixNano()) }
-func (e *watchEntry) end()   { e.since.Store(0) }
-
-func (s *watchSet) add(conn deadline) *watchEntry {
-	e := &watchEntry{conn: conn}
+func (s *watchSet) add(conn deadline, d *delivery.Watch) *watchEntry {
+	e := &watchEntry{conn: conn, delivery: d}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries == nil {
@@ -70,6 +69,17 @@ func (s *watchSet) wait() {
 	<-idle
 }
 
+// deliveries are the stopwatches of the open watches.
+func (s *watchSet) deliveries(yield func(*delivery.Watch) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := range s.entries {
+		if !yield(e.delivery) {
+			return
+		}
+	}
+}
+
 // endRate is how many watches end in a second when the server does.
 const endRate = 2000
 
@@ -87,16 +97,16 @@ func (s *watchSet) janitor(done <-chan struct{}, limit time.Duration) {
 		case <-done:
 			return
 		case <-tick.C:
-			s.endStalled(time.Now().Add(-limit).UnixNano())
+			s.endStalled(watch.Now() - watch.Moment(limit))
 		}
 	}
 }
 
-func (s *watchSet) endStalled(before int64) {
+func (s *watchSet) endStalled(before watch.Moment) {
 	var stalled []*watchEntry
 	s.mu.Lock()
 	for e := range s.entries {
-		if since := e.since.Load(); since != 0 && since < before {
+		if since, writes := e.delivery.ClientSince(); writes && since < before {
 			stalled = append(stalled, e)
 		}
 	}

@@ -45,12 +45,12 @@ func wantsSocket(r *http.Request) bool {
 
 // overSocket upgrades the connection and has serve write the watch's events to it.
 // When it returns, the connection is closed.
-func (c *call) overSocket(f codec.Format, serve func(*codec.EventWriter, deadline)) error {
+func (c *call) overSocket(f codec.Format, to *watchConn, serve func(*codec.EventWriter, deadline)) error {
 	if err := checkHandshake(c.Header(), c.r); err != nil {
 		return err
 	}
 	send := func(ws *websocket.Conn, b []byte) error {
-		n, err := ws.Write(b)
+		n, err := to.timed(ws.Write, b)
 		c.written += int64(n)
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/planted"
@@ -19,9 +20,15 @@ import (
 // watchBatch is how many versions are read before they are sent.
 const watchBatch = 128
 
+// batch is what a watch has read, and when that came to this node.
+type batch struct {
+	versions [watchBatch]*mvcc.Version
+	came     [watchBatch]watch.Moment
+}
+
 // batches lends watchers a buffer while they read. Idle ones hold none: there
 // may be ten thousand.
-var batches = sync.Pool{New: func() any { return new([watchBatch]*mvcc.Version) }}
+var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // watchStream is one watch: a position in a table's history, and where its events
 // go.
@@ -29,15 +36,13 @@ type watchStream struct {
 	*call
 	sel           *objects.Selection
 	events        *codec.EventWriter
+	to            *watchConn
 	entry         *watchEntry
+	delivery      *delivery.Watch
 	cursor        *watch.Watcher
 	after         proto.Revision // everything up to here has been read
 	unsent        int            // events since the last flush
 	reportedBytes int64          // bytes that the observer was told of
-	// writing is set from the first write until the flush; sent is what had been
-	// written when the write began that is under way.
-	writing bool
-	sent    int64
 }
 
 // run sends the initial events, if asked for, and then follows the history until
@@ -60,6 +65,7 @@ func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 	}
 	w.cursor = cursor
 	defer cursor.Close()
+	w.delivery.Follow(cursor, w.s.cfg.Store.State().Applied())
 	if w.begin(plan) {
 		// From here on it costs what happens, and who makes that happen pays for it.
 		w.ticket.Release()
@@ -79,7 +85,7 @@ func (w *watchStream) begin(plan consistency.Plan) bool {
 	if w.Options.AllowWatchBookmarks && !plan.EndBookmark {
 		return w.advance(true)
 	}
-	return w.flush() == nil
+	return w.flush(nil) == nil
 }
 
 // initial sends one consistent snapshot.
@@ -92,7 +98,7 @@ func (w *watchStream) initial(plan consistency.Plan) error {
 		if err := w.emit("ADDED", v, v.Revision); err != nil {
 			return err
 		}
-		if i%watchBatch == watchBatch-1 && w.flush() != nil {
+		if i%watchBatch == watchBatch-1 && w.flush(nil) != nil {
 			return errGone
 		}
 	}
@@ -198,13 +204,13 @@ func (w *watchStream) drain() {
 // advance sends everything that there is to read, and then a bookmark if asked
 // to. It reports whether the watch goes on.
 func (w *watchStream) advance(bookmark bool) bool {
-	batch := batches.Get().(*[watchBatch]*mvcc.Version)
+	b := batches.Get().(*batch)
 	defer func() {
-		clear(batch[:])
-		batches.Put(batch)
+		clear(b.versions[:])
+		batches.Put(b)
 	}()
 	for {
-		n, progress, err := w.cursor.Next(batch[:])
+		n, progress, err := w.cursor.Next(b.versions[:])
 		if w.s.isAbandoned() { // asked after the reading: what came since must not be sent
 			return false
 		}
@@ -212,29 +218,39 @@ func (w *watchStream) advance(bookmark bool) bool {
 			w.fail(w.tooOld(err))
 			return false
 		}
-		if err := w.convert(batch[:n]); err != nil {
+		versions := b.versions[:n]
+		w.delivery.Read(versions, b.came[:])
+		if err := w.convert(versions); err != nil {
 			w.fail(err)
 			return false
 		}
-		for _, v := range batch[:n] {
+		events := 0 // that were written, with their moments in front
+		for i, v := range versions {
+			before := w.unsent
 			if err := w.version(v); err != nil {
 				if !errors.Is(err, errGone) {
 					w.fail(err)
 				}
 				return false
 			}
+			if w.unsent != before && w.delivery.News(v) {
+				b.came[events] = b.came[i]
+				events++
+			}
 		}
 		if planted.On(planted.FutureBookmark) {
 			progress = min(progress, w.s.cfg.Store.State().Applied())
 		}
 		w.after = progress
-		last := n < len(batch)
+		last := n < len(b.versions)
 		if last && bookmark {
 			if w.bookmark(progress, false) != nil {
 				return false
 			}
 		}
-		if w.unsent > 0 && w.flush() != nil {
+		if w.unsent == 0 {
+			w.delivery.Nothing()
+		} else if w.flush(b.came[:events]) != nil {
 			return false
 		}
 		if last {

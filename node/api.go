@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/crd"
+	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/discovery"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
@@ -120,13 +121,17 @@ func (n *Node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
+	delays := delivery.New(delivery.Config{Behind: n.store.WatchesBehind, Log: n.log})
+	if err := n.metrics.Registry().Register(delays); err != nil {
+		return err
+	}
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current,
 		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: authorizer, Roles: n.roles, Admission: chain,
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
-		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Observer: n.metrics, Audit: n.audit, Log: n.log,
+		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Delivery: delays, Observer: n.metrics, Audit: n.audit, Log: n.log,
 		Resolve:          resolve,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,

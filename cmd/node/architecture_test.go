@@ -208,6 +208,8 @@ var rooms = map[string]room{
 	"apiserver/audit": {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// It counts requests by the words that package request has for them.
 	"apiserver/metrics": {ours: []string{"apiserver/admission", "apiserver/request", "internal/loglimit"}, reach: noRaft},
+	// It measures between two marks of the watch hub and a connection: no requests, no objects.
+	"apiserver/delivery": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
