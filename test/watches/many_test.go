@@ -140,7 +140,8 @@ func measureWrites(t *testing.T, node *cluster.Node, n int, write func(i int)) c
 
 // TestBadReaders has clients that never read, and that read a byte a second, watch a
 // collection of large objects that changes all the time. A watch beside them must
-// not notice, and the node must not keep for them what they do not take.
+// not notice, and the node must not keep for them what they do not take, nor call it a stall
+// of its own.
 func TestBadReaders(t *testing.T) {
 	const bad, objects, size = 60, 60, 200 << 10
 	node := cluster.Start(t, 1).Nodes()[0]
@@ -228,6 +229,12 @@ func TestBadReaders(t *testing.T) {
 	t.Logf("write to event: p50 %s, p90 %s without, p50 %s, p90 %s beside %d bad readers", p(without, 50), p(without, 90), p(with, 50), p(with, 90), bad)
 	if p(with, 50) > 5*p(without, 50)+20*time.Millisecond {
 		t.Errorf("p50 is %s beside bad readers, %s without", p(with, 50), p(without, 50))
+	}
+	if n := node.Metric(t, "quorate_watch_delivery_seconds_count"); n < 4*objects { // two stages of two events each
+		t.Errorf("the node has measured %.0f deliveries, want %d at least", n, 4*objects)
+	}
+	if stalls := node.Metric(t, "quorate_watch_delivery_stalls_total"); stalls != 0 {
+		t.Errorf("the node says that it has stalled %.0f times: it was the clients", stalls)
 	}
 	// The same objects again, and what the bad readers hold: a piece of the stream each.
 	grown, again := before.Live-base.Live, u.Live-before.Live
