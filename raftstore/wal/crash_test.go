@@ -153,13 +153,13 @@ func TestDamage(t *testing.T) {
 	if len(good) < 5 {
 		t.Fatalf("%d segments", len(good))
 	}
-	try := func(what string, bad image, must bool) (refused bool) {
+	try := func(what string, bad image, noticed bool) (refused bool) {
 		t.Helper()
 		w, err := Open(bad.write(t), o)
 		if err == nil {
 			m.check(t, w)
-			err = w.Close()
-			if must {
+			must(t, w.Close())
+			if noticed {
 				t.Errorf("%s was not noticed", what)
 			}
 		} else if refused = errors.Is(err, ErrDamaged); !refused {
