@@ -109,8 +109,10 @@ func (t *translation) reports() []report.ClientReport {
 func (t *translation) atLast() {
 	var end int64
 	for i := range t.ops {
+		// What never returned may have taken effect, so its call is before the end too.
+		end = max(end, t.ops[i].Call)
 		if t.ops[i].Return < math.MaxInt64 {
-			end = max(end, t.ops[i].Return, t.ops[i].Call)
+			end = max(end, t.ops[i].Return)
 		}
 	}
 	at := uint64(len(t.Log)) + 1

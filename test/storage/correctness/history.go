@@ -103,6 +103,8 @@ func (t *telling) operations(patience time.Duration) error {
 		if !ok {
 			continue
 		}
+		// What never returned may have taken effect, so its call is before the end too.
+		end = max(end, o.Call+start)
 		returned := o.Return
 		if o.Outcome == history.Unknown {
 			returned = t.Until(o.State)
