@@ -3,6 +3,7 @@ package consistency
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -15,7 +16,8 @@ import (
 // While few callers wait, each has a round of its own at once, beside those that
 // run: it costs a call more, and waits for one call and not for the rest of
 // another as well. When many wait, one round is in flight, and everybody who
-// arrives meanwhile shares the next one.
+// arrives meanwhile shares the next one, which lets whoever is about to ask do so
+// before it starts.
 //
 // All methods are safe for concurrent use.
 type Rounds[T any] struct {
@@ -25,11 +27,13 @@ type Rounds[T any] struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
 
-	mu     sync.Mutex
-	served int       // callers of the running rounds
-	next   *round[T] // not started; nil if nobody waits for one
-	closed bool
-	wg     sync.WaitGroup
+	mu       sync.Mutex
+	served   int       // callers of the running rounds
+	next     *round[T] // not started; nil if nobody waits for one
+	starting bool      // a goroutine is about to start next
+	crowd    bool      // the newest round began with many to be served
+	closed   bool
+	wg       sync.WaitGroup
 }
 
 type round[T any] struct {
@@ -97,18 +101,44 @@ func (r *Rounds[T]) leave(mine *round[T]) {
 // startLocked starts the next round, if somebody waits for it and few wait for
 // those that run.
 func (r *Rounds[T]) startLocked() {
-	if r.next == nil || r.served >= r.few {
-		return
+	if r.mayStartLocked() {
+		r.starting = true
+		r.wg.Go(r.rounds)
 	}
-	mine := r.next
-	r.next = nil
-	if mine.callers == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeoutCause(r.ctx, r.timeout, errNoAnswer)
-	mine.cancel = cancel
-	r.served += mine.callers
-	r.wg.Go(func() {
+}
+
+func (r *Rounds[T]) mayStartLocked() bool { return r.next != nil && !r.starting && r.served < r.few }
+
+// yields is how many times a round lets others run before it takes its callers,
+// behind a round of many. Who is about to ask then shares it. That is a wait that
+// costs no timer, is as long as the processors are busy, and is nothing on a node
+// with nothing else to do.
+const yields = 3
+
+// rounds makes the next round, and those that may follow it.
+func (r *Rounds[T]) rounds() {
+	for {
+		r.mu.Lock()
+		crowd := r.crowd
+		r.mu.Unlock()
+		if crowd {
+			for range yields {
+				runtime.Gosched()
+			}
+		}
+		r.mu.Lock()
+		mine := r.next
+		r.next, r.starting = nil, false
+		if mine.callers == 0 {
+			r.mu.Unlock()
+			return
+		}
+		ctx, cancel := context.WithTimeoutCause(r.ctx, r.timeout, errNoAnswer)
+		mine.cancel = cancel
+		r.served += mine.callers
+		r.crowd = r.served > 1
+		r.mu.Unlock()
+
 		mine.value, mine.err = r.run(ctx)
 		if mine.err != nil && ctx.Err() != nil {
 			mine.err = fmt.Errorf("%w: %w", context.Cause(ctx), mine.err)
@@ -119,9 +149,13 @@ func (r *Rounds[T]) startLocked() {
 		r.served -= mine.callers
 		mine.cancel = nil
 		close(mine.done)
-		r.startLocked()
+		more := r.mayStartLocked()
+		r.starting = r.starting || more
 		r.mu.Unlock()
-	})
+		if !more {
+			return
+		}
+	}
 }
 
 // Close ends the running rounds and fails every caller. It waits for the rounds'

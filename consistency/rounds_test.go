@@ -3,6 +3,7 @@ package consistency
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,68 @@ func TestRoundsOfFew(t *testing.T) {
 			t.Errorf("%d callers are left", r.served)
 		}
 	})
+}
+
+// TestRoundsOfACrowd: behind a round of many, those who are about to ask when it ends
+// share the next one with the caller that has asked already.
+func TestRoundsOfACrowd(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const late = 10
+	var (
+		wg      sync.WaitGroup
+		r       *Rounds[int64]
+		started atomic.Int64
+		proceed = make(chan struct{})
+	)
+	ask := func(want int64) {
+		wg.Go(func() {
+			if got, err := r.Do(t.Context()); got != want || err != nil {
+				t.Errorf("round %d, %v; want round %d", got, err, want)
+			}
+		})
+	}
+	waiting := func(n int) {
+		for {
+			r.mu.Lock()
+			have := r.served
+			if r.next != nil {
+				have += r.next.callers
+			}
+			r.mu.Unlock()
+			if have == n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	r = NewRounds(time.Minute, 1, func(context.Context) (int64, error) {
+		n := started.Add(1)
+		if n < 3 {
+			<-proceed
+		}
+		if n == 2 {
+			for range late { // they have one processor, and it is this goroutine's
+				ask(3)
+			}
+		}
+		return n, nil
+	})
+	defer r.Close()
+	ask(1)
+	waiting(1)
+	for range 2 {
+		ask(2)
+	}
+	waiting(3)
+	proceed <- struct{}{} // ends the first; the second serves two
+	waiting(2)
+	ask(3)
+	waiting(3)
+	proceed <- struct{}{}
+	wg.Wait()
+	if n := started.Load(); n != 3 {
+		t.Errorf("%d rounds, want 3: the late did not share the third", n)
+	}
 }
 
 // TestRoundsLeft: a caller that leaves makes room, whenever it happens.
