@@ -91,19 +91,52 @@ var errNewerTerm = errors.New("a voter knows a newer term")
 // asker, if it is a voter, sent askerTerm after its read had begun; it counts as
 // one answer. Errors: ErrNotLeader, or why there was no majority.
 func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint64) (proto.Revision, error) {
-	term := s.leader.term.Load()
-	if term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
-		return 0, ErrNotLeader
+	c, err := s.beginConfirm(asker, askerTerm)
+	if err != nil {
+		return 0, err
+	}
+	if planted.On(planted.VerifyLeader) {
+		return c.index, s.verifyLeader(ctx)
+	}
+	if err := s.askVoters(ctx, c.term, c.others, c.need); err != nil {
+		return 0, err
+	}
+	return s.endConfirm(c)
+}
+
+// confirmAtOnce is confirm where the asker's answer and this node's are a majority, as
+// in a cluster of three. Otherwise, and where confirm would fail, ok is false.
+func (s *Store) confirmAtOnce(asker proto.NodeID, askerTerm uint64) (index proto.Revision, ok bool) {
+	c, err := s.beginConfirm(asker, askerTerm)
+	if err != nil || c.need > 0 || planted.On(planted.VerifyLeader) {
+		return 0, false
+	}
+	index, err = s.endConfirm(c)
+	return index, err == nil
+}
+
+// indexConfirm is an index that is confirmed: need of the others have to answer that they know no term
+// above this one.
+type indexConfirm struct {
+	term   uint64
+	index  proto.Revision
+	others []raft.Server
+	need   int
+}
+
+func (s *Store) beginConfirm(asker proto.NodeID, askerTerm uint64) (c indexConfirm, err error) {
+	c.term = s.leader.term.Load()
+	if c.term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != c.term {
+		return c, ErrNotLeader
 	}
 	// Since an entry of this term has committed, every index from there on is one
 	// that the state machines see: there are no no-ops or barriers behind it.
-	index := proto.Revision(s.raft.CommitIndex())
+	c.index = proto.Revision(s.raft.CommitIndex())
 
 	future := s.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
-		return 0, err
+		return c, err
 	}
-	var others []raft.Server
 	voters, answers, self := 0, 0, false
 	for _, server := range future.Configuration().Servers {
 		if server.Suffrage != raft.Voter {
@@ -115,27 +148,27 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 			self = true
 			answers++
 		case asker:
-			if askerTerm > term {
-				return 0, fmt.Errorf("%s: %w", asker, errNewerTerm)
+			if askerTerm > c.term {
+				return c, fmt.Errorf("%s: %w", asker, errNewerTerm)
 			}
 			answers++
 		default:
-			others = append(others, server)
+			c.others = append(c.others, server)
 		}
 	}
 	if !self {
-		return 0, fmt.Errorf("this node is not a voter any more: %w", ErrNotLeader)
+		return c, fmt.Errorf("this node is not a voter any more: %w", ErrNotLeader)
 	}
-	if planted.On(planted.VerifyLeader) {
-		return index, s.verifyLeader(ctx)
-	}
-	if err := s.askVoters(ctx, term, others, voters/2+1-answers); err != nil {
-		return 0, err
-	}
-	if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
+	c.need = voters/2 + 1 - answers
+	return c, nil
+}
+
+// endConfirm returns the index, now that a majority has answered.
+func (s *Store) endConfirm(c indexConfirm) (proto.Revision, error) {
+	if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != c.term {
 		return 0, ErrNotLeader
 	}
-	return index, nil
+	return c.index, nil
 }
 
 // askVoters returns nil when need of the voters have answered that they know no

@@ -156,6 +156,9 @@ func TestReadNeedsVoters(t *testing.T) {
 		if _, err := l.confirm(c.ctx(), a.asker, a.term); (err == nil) != a.ok {
 			t.Errorf("%s: %v", a.name, err)
 		}
+		if _, ok := l.confirmAtOnce(a.asker, a.term); ok != a.ok {
+			t.Errorf("%s, at once: %v", a.name, ok)
+		}
 	}
 	if _, err := l.ReadIndex(c.ctx()); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("ReadIndex without voters: %v, want %v", err, ErrNoLeader)
@@ -220,6 +223,9 @@ func TestDeposedLeaderRefusesReads(t *testing.T) {
 		if index, err := a.confirm(ctx, "", 0); err == nil {
 			t.Errorf("%s, a read at %d was confirmed; the new leader has committed %d", when, index, successor.Applied())
 		}
+	}
+	if index, ok := a.confirmAtOnce("b", successor.raft.CurrentTerm()); ok {
+		t.Errorf("a read at %d was confirmed by a voter that knows the new leader's term", index)
 	}
 	refuses("with all links cut")
 	f.part(f.calls, false, "a", "b", "c")

@@ -75,9 +75,10 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 }
 
 // exchange is one stream of another node's calls. recv reads them on the stream's own
-// goroutine. What is answered from memory is answered at once; proposals and read
-// indexes have a goroutine each, because group commit forms from the goroutines that
-// wait for raft. send writes the answers.
+// goroutine. What is answered from memory is answered at once, and written by recv unless
+// send is writing; proposals, and read indexes for which other voters are asked, have a
+// goroutine each, because group commit forms from the goroutines that wait for raft. send
+// writes their answers.
 type exchange struct {
 	*peerServer
 	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
@@ -86,6 +87,7 @@ type exchange struct {
 	room   *budget        // for calls that have a goroutine
 	tasks  sync.WaitGroup // these goroutines
 
+	sending sync.Mutex               // held for a Send
 	answers chan *proto.PeerResponse // closed when all tasks have ended
 	gone    chan struct{}            // closed when nobody takes answers any more
 }
@@ -99,7 +101,9 @@ func (x *exchange) send() {
 				return
 			}
 			// After a failed Send the stream is dead; the answers are still drained.
+			x.sending.Lock()
 			_ = x.stream.Send(a)
+			x.sending.Unlock()
 		case <-x.gone:
 			return
 		}
@@ -114,7 +118,13 @@ func (x *exchange) recv() error {
 			return err
 		}
 		if answer := x.answerAtOnce(req); answer != nil {
-			x.answers <- answer
+			if x.sending.TryLock() {
+				// From here, which saves waking send.
+				_ = x.stream.Send(answer)
+				x.sending.Unlock()
+			} else {
+				x.answers <- answer
+			}
 			continue
 		}
 		// A call counts for more than its bytes: it holds a goroutine.
@@ -150,7 +160,16 @@ func (x *exchange) answerAtOnce(req *proto.PeerRequest) *proto.PeerResponse {
 			return stranger(req, x.caller)
 		}
 	}
+	if r := req.GetReadIndex(); r != nil {
+		if index, ok := x.store.confirmAtOnce(x.caller, r.GetTerm()); ok {
+			return readIndexAnswer(req.Id, index)
+		}
+	}
 	return nil
+}
+
+func readIndexAnswer(id uint64, index proto.Revision) *proto.PeerResponse {
+	return &proto.PeerResponse{Id: id, Answer: &proto.PeerResponse_ReadIndex{ReadIndex: &proto.ReadIndexResponse{Index: uint64(index)}}}
 }
 
 // serve answers a proposal or a read index.
@@ -160,11 +179,11 @@ func (x *exchange) serve(req *proto.PeerRequest) {
 		// not be overtaken by that, and then take effect after all.
 		return
 	}
-	answer := &proto.PeerResponse{Id: req.Id}
+	var answer *proto.PeerResponse
 	if r, ok := req.Request.(*proto.PeerRequest_Propose); ok {
-		answer.Answer = &proto.PeerResponse_Propose{Propose: x.apply(r.Propose, req.Term)}
+		answer = &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Propose{Propose: x.apply(r.Propose, req.Term)}}
 	} else {
-		x.readIndex(x.stream.Context(), x.caller, req.GetReadIndex().GetTerm(), answer)
+		answer = x.readIndex(x.stream.Context(), req)
 	}
 	select {
 	case x.answers <- answer:
@@ -196,13 +215,12 @@ func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 const callCost = 4 << 10
 
 // readIndex serves a follower's or non-voter's linearizable read.
-func (p *peerServer) readIndex(ctx context.Context, caller proto.NodeID, term uint64, answer *proto.PeerResponse) {
-	index, err := p.store.confirm(ctx, caller, term)
+func (x *exchange) readIndex(ctx context.Context, req *proto.PeerRequest) *proto.PeerResponse {
+	index, err := x.store.confirm(ctx, x.caller, req.GetReadIndex().GetTerm())
 	if err != nil {
-		answer.Answer = &proto.PeerResponse_Refused{Refused: err.Error()}
-		return
+		return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: err.Error()}}
 	}
-	answer.Answer = &proto.PeerResponse_ReadIndex{ReadIndex: &proto.ReadIndexResponse{Index: uint64(index)}}
+	return readIndexAnswer(req.Id, index)
 }
 
 // apply appends an entry, if this node leads in the term that the proposer said.
