@@ -79,7 +79,9 @@ func (d *decider) step(s *seat) {
 	op := history.Decision{Client: d.id, Node: s.name, Rule: r.table, Change: d.changes, Call: d.c.now(), Outcome: history.Unknown}
 	// What it takes to decide: webhooks, for one.
 	takes := time.Duration(d.rng.Int64N(int64(60 * time.Millisecond)))
-	key, uid := fmt.Sprint("sim/", d.rng.IntN(20)), fmt.Sprint(d.rng.Uint64())
+	// No two clusters have a node of the same name. Their deciders draw the same numbers, and
+	// one cluster may be made of another one's backup: its objects must be others.
+	key, uid := fmt.Sprint("sim/", d.rng.IntN(20)), fmt.Sprint(s.name, "-", d.rng.Uint64())
 	var done history.Decision // by the node, which may outlive the client's patience
 	begun := op               // op is changed below, when the node may still be at it
 	err := s.ask(ctx, func(ctx context.Context, n *node) {
