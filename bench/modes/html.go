@@ -7,6 +7,10 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 //go:embed page.html
@@ -62,14 +66,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Colours: []colour{{"p-index", "index"}, {"p-log", "log"}, {"p-rest", "rest"}, {"p-mark", "mark"}},
 	}
 	for _, m := range AllModes {
-		p.Colours = append(p.Colours, colour{m.class(), string(m)})
+		p.Colours = append(p.Colours, colour{modeClass(m), string(m)})
 		if len(r.of(m)) > 0 {
-			p.ModeLegend = append(p.ModeLegend, colour{m.class(), titles[m]})
+			p.ModeLegend = append(p.ModeLegend, colour{modeClass(m), m.Title()})
 			p.Modes = append(p.Modes, r.card(m))
 		}
 	}
 	for _, role := range AllRoles {
-		p.Colours = append(p.Colours, colour{role.class(), string(role)})
+		p.Colours = append(p.Colours, colour{roleClass(role), string(role)})
 	}
 	for _, v := range r.Verdicts {
 		p.Verdicts = append(p.Verdicts, wordedVerdict{v, v.word()})
@@ -91,20 +95,20 @@ func (r *Report) figures(p *page) {
 			p.Curves = append(p.Curves, figure{fmt.Sprintf("%s, %s", name, verb), r.curves(n, verb)})
 			if verb == Get {
 				p.Ranges = append(p.Ranges, figure{name, r.ranges(n)})
-				p.RoleLegend = append(p.RoleLegend, colour{n.Role.class(), name})
+				p.RoleLegend = append(p.RoleLegend, colour{roleClass(n.Role), name})
 			}
 		}
-		if len(r.of(Any)) > 0 {
+		if len(r.of(probe.Any)) > 0 {
 			p.Tails = append(p.Tails, figure{string(verb), r.tails(verb)})
 		}
 	}
-	if len(r.of(Any)) > 0 {
-		p.Timelines = append(p.Timelines, figure{"Staleness of Any", r.timeline(Any, "staleness of Any over the run", func(s Slot) float64 { return s.MaxAgeMs })})
+	if len(r.of(probe.Any)) > 0 {
+		p.Timelines = append(p.Timelines, figure{"Staleness of Any", r.timeline(probe.Any, "staleness of Any over the run", func(s Slot) float64 { return s.MaxAgeMs })})
 	}
-	if len(r.of(MostRecent)) > 0 {
-		p.Timelines = append(p.Timelines, figure{"Latency of Most Recent", r.timeline(MostRecent, "latency of Most Recent over the run", func(s Slot) float64 { return s.MaxLatencyMs })})
+	if len(r.of(probe.MostRecent)) > 0 {
+		p.Timelines = append(p.Timelines, figure{"Latency of Most Recent", r.timeline(probe.MostRecent, "latency of Most Recent over the run", func(s Slot) float64 { return s.MaxLatencyMs })})
 	}
-	if len(r.of(MostRecent)) > 0 && len(r.of(Any)) > 0 {
+	if len(r.of(probe.MostRecent)) > 0 && len(r.of(probe.Any)) > 0 {
 		p.Costs = r.costs()
 	}
 }
@@ -123,10 +127,10 @@ func (r *Report) measured() []NodeReport {
 
 // card sums a mode up in a sentence, with the latencies of a follower, or of the
 // first node if none was measured.
-func (r *Report) card(m Mode) modeCard {
+func (r *Report) card(m probe.Mode) modeCard {
 	cells := r.of(m)
 	shown := cells[0]
-	for _, role := range []Role{Follower} {
+	for _, role := range []client.Role{client.Follower} {
 		for i := len(cells) - 1; i >= 0; i-- {
 			// The get, where there is one: cells have gets first.
 			if cells[i].Role == role && (shown.Role != role || cells[i].Verb == Get) {
@@ -134,7 +138,7 @@ func (r *Report) card(m Mode) modeCard {
 			}
 		}
 	}
-	card := modeCard{Class: m.class(), Title: titles[m], P50: ms(shown.Latency.P50Ms), P99: ms(shown.Latency.P99Ms)}
+	card := modeCard{Class: modeClass(m), Title: m.Title(), P50: measure.Ms(shown.Latency.P50Ms), P99: measure.Ms(shown.Latency.P99Ms)}
 	var reads, stale, versions int64
 	worst := 0.0
 	for _, c := range cells {
@@ -148,14 +152,14 @@ func (r *Report) card(m Mode) modeCard {
 	if stale == 0 {
 		card.Text += fmt.Sprintf("Never stale in %d reads on all nodes.", reads)
 	} else {
-		card.Text += fmt.Sprintf("%.2g %% of %d reads on all nodes were stale, by at most %d versions and %s ms.", 100*float64(stale)/float64(reads), reads, versions, ms(worst))
+		card.Text += fmt.Sprintf("%.2g %% of %d reads on all nodes were stale, by at most %d versions and %s ms.", 100*float64(stale)/float64(reads), reads, versions, measure.Ms(worst))
 	}
 	return card
 }
 
 func (c *CellReport) tableRow(first bool) tableRow {
 	l, s := c.Latency, c.Staleness
-	row := tableRow{First: first, Node: fmt.Sprintf("%s %s", c.Role, c.Node), Verb: string(c.Verb), Class: c.Mode.class(), Mode: titles[c.Mode]}
+	row := tableRow{First: first, Node: fmt.Sprintf("%s %s", c.Role, c.Node), Verb: string(c.Verb), Class: modeClass(c.Mode), Mode: c.Mode.Title()}
 	over50, over99, said := "", "", ""
 	if c.OverAny != nil {
 		over50, over99 = signed(c.OverAny.P50Ms), signed(c.OverAny.P99Ms)
@@ -164,8 +168,8 @@ func (c *CellReport) tableRow(first bool) tableRow {
 		said = fmt.Sprintf("≤ %.0f", s.Said.MaxMs)
 	}
 	row.Cells = []string{
-		fmt.Sprint(l.Count), ms(l.P50Ms), ms(l.P99Ms), ms(l.P999Ms), ms(l.MaxMs), over50, over99,
-		share(s), fmt.Sprint(s.VersionsP99), fmt.Sprint(s.VersionsMax), ms(s.Age.P99Ms), ms(s.Age.MaxMs), said,
+		fmt.Sprint(l.Count), measure.Ms(l.P50Ms), measure.Ms(l.P99Ms), measure.Ms(l.P999Ms), measure.Ms(l.MaxMs), over50, over99,
+		share(s), fmt.Sprint(s.VersionsP99), fmt.Sprint(s.VersionsMax), measure.Ms(s.Age.P99Ms), measure.Ms(s.Age.MaxMs), said,
 	}
 	return row
 }

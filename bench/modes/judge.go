@@ -3,6 +3,10 @@ package modes
 import (
 	"fmt"
 	"slices"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 const (
@@ -19,35 +23,35 @@ const (
 // judge draws the verdicts from the figures.
 func (r *Report) judge() {
 	r.Verdicts = []Verdict{
-		r.fresh(MostRecent, "Most Recent is never stale"),
-		r.fresh(NotOlderThan, "Not older than N has N"),
-		r.fresh(Exact, "Exact N is the state at N"),
+		r.fresh(probe.MostRecent, "Most Recent is never stale"),
+		r.fresh(probe.NotOlderThan, "Not older than N has N"),
+		r.fresh(probe.Exact, "Exact N is the state at N"),
 		r.within(),
 		r.answered(),
 	}
 	r.Verdicts = slices.DeleteFunc(r.Verdicts, func(v Verdict) bool { return v.Name == "" })
 	for _, c := range r.Costs {
-		if c.Role == Follower && c.Reads > 0 {
+		if c.Role == client.Follower && c.Reads > 0 {
 			r.Verdicts = append(r.Verdicts, c.oneTrip(r.mayAsk(c.Node)))
 		}
 	}
 	for _, c := range r.Cells {
-		if c.Mode == MostRecent && c.Role == Follower {
+		if c.Mode == probe.MostRecent && c.Role == client.Follower {
 			r.Verdicts = append(r.Verdicts, Verdict{
 				Name: fmt.Sprintf("p99 of Most Recent %s on a follower under %g ms", c.Verb, goalP99), OK: c.Latency.P99Ms < goalP99 && c.Latency.Count > 0,
-				Measured: fmt.Sprintf("%s: p50 %s, p99 %s, max %s ms", c.Node, ms(c.Latency.P50Ms), ms(c.Latency.P99Ms), ms(c.Latency.MaxMs)),
+				Measured: fmt.Sprintf("%s: p50 %s, p99 %s, max %s ms", c.Node, measure.Ms(c.Latency.P50Ms), measure.Ms(c.Latency.P99Ms), measure.Ms(c.Latency.MaxMs)),
 			})
 		}
 	}
 	r.Verdicts = append(r.Verdicts, r.kept())
 }
 
-func (r *Report) of(m Mode) []CellReport {
+func (r *Report) of(m probe.Mode) []CellReport {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c CellReport) bool { return c.Mode != m })
 }
 
 // fresh: no answer lacked anything that was acknowledged.
-func (r *Report) fresh(m Mode, name string) Verdict {
+func (r *Report) fresh(m probe.Mode, name string) Verdict {
 	var reads, broken int64
 	cells := r.of(m)
 	for _, c := range cells {
@@ -64,7 +68,7 @@ func (r *Report) fresh(m Mode, name string) Verdict {
 func (r *Report) within() Verdict {
 	var reads, broken, stale int64
 	worst, said := 0.0, 0.0
-	cells := r.of(Any)
+	cells := r.of(probe.Any)
 	for _, c := range cells {
 		reads += c.Latency.Count
 		broken += c.Violations
@@ -79,7 +83,7 @@ func (r *Report) within() Verdict {
 	}
 	return Verdict{
 		Name: "Any is no staler than its header says", Promise: true, OK: broken == 0 && reads > 0,
-		Measured: fmt.Sprintf("%d of %d reads broke it; %d were stale, by %s ms at most; the header said up to %.0f ms", broken, reads, stale, ms(worst), said),
+		Measured: fmt.Sprintf("%d of %d reads broke it; %d were stale, by %s ms at most; the header said up to %.0f ms", broken, reads, stale, measure.Ms(worst), said),
 	}
 }
 
@@ -99,7 +103,7 @@ func (r *Report) answered() Verdict {
 func (r *Report) mayAsk(node string) int64 {
 	var n int64
 	for _, c := range r.Cells {
-		if c.Node == node && c.Mode != Any {
+		if c.Node == node && c.Mode != probe.Any {
 			n += c.Latency.Count
 		}
 	}
@@ -113,7 +117,7 @@ func (c Cost) oneTrip(mayAsk int64) Verdict {
 		Name: "Most Recent on a follower costs one question to the leader, shared, and the log",
 		OK:   c.IndexCalls <= mayAsk,
 		Measured: fmt.Sprintf("%s: %d reads, %d questions; Most Recent − Any = %s ms (p50 %s); waited %s ms for the index, %s ms for the log; a question takes %s ms, a bare peer round trip %s ms",
-			c.Node, c.Reads, c.IndexCalls, ms(c.OverAnyMs), ms(c.OverAnyP50), ms(c.WaitIndexMs), ms(c.WaitLogMs), ms(c.IndexMs), ms(c.RoundTripMs)),
+			c.Node, c.Reads, c.IndexCalls, measure.Ms(c.OverAnyMs), measure.Ms(c.OverAnyP50), measure.Ms(c.WaitIndexMs), measure.Ms(c.WaitLogMs), measure.Ms(c.IndexMs), measure.Ms(c.RoundTripMs)),
 	}
 }
 
@@ -128,18 +132,6 @@ func (r *Report) kept() Verdict {
 	g := r.Generator
 	return Verdict{
 		Name: "The load was what it should be", OK: g.Unsent == 0 && got >= kept*want && r.Writes.PerSecond >= kept*r.Options.WritesPerSecond && g.Lag.P99Ms <= lagP99,
-		Measured: fmt.Sprintf("%.0f of %.0f reads/s, %.1f of %g writes/s; reads were sent %s ms late (p99), %d not at all", got, want, r.Writes.PerSecond, r.Options.WritesPerSecond, ms(g.Lag.P99Ms), g.Unsent),
-	}
-}
-
-// ms prints milliseconds with about three digits.
-func ms(f float64) string {
-	switch {
-	case f >= 100 || f <= -100:
-		return fmt.Sprintf("%.0f", f)
-	case f >= 10 || f <= -10:
-		return fmt.Sprintf("%.1f", f)
-	default:
-		return fmt.Sprintf("%.2f", f)
+		Measured: fmt.Sprintf("%.0f of %.0f reads/s, %.1f of %g writes/s; reads were sent %s ms late (p99), %d not at all", got, want, r.Writes.PerSecond, r.Options.WritesPerSecond, measure.Ms(g.Lag.P99Ms), g.Unsent),
 	}
 }

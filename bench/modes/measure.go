@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quorate/quorate/bench/measure"
 )
 
 const (
@@ -32,7 +34,7 @@ func (r *run) measure() (*Report, error) {
 	ctx, stop := context.WithCancel(r.ctx)
 	defer wg.Wait()
 	defer stop()
-	for k := range r.ledger.probes {
+	for k := range r.ledger.Len() {
 		wg.Go(func() { r.writers.write(ctx, k) })
 	}
 	report := r.newReport()
@@ -85,11 +87,11 @@ func (r *run) saturate() float64 {
 			}
 		})
 	}
-	pause(ctx, warmup)
-	begin := r.clock.now()
+	measure.Pause(ctx, warmup)
+	begin := r.clock.Now()
 	counts.Store(true)
-	pause(ctx, r.saturateFor())
-	n, took := done.Load(), r.clock.now()-begin
+	measure.Pause(ctx, r.saturateFor())
+	n, took := done.Load(), r.clock.Now()-begin
 	cancel()
 	wg.Wait()
 	return float64(n) / took.Seconds()
@@ -107,16 +109,16 @@ func (r *run) brokenAtPeak(c *cell, a answer) {
 // reads sends the reads and waits for their answers. The numbers of the nodes
 // are taken before and after.
 func (r *run) reads(report *Report, rate float64) error {
-	begin := r.clock.now() + warmup
+	begin := r.clock.Now() + warmup
 	end := begin + r.opt.Duration
 	r.say("measuring %d cells for %s, %.1f reads/s each, under %g writes/s", len(r.cells), r.opt.Duration, rate/float64(len(r.cells)), r.opt.Writes)
 	before := make(chan *usage, 1)
 	go func() {
-		pause(r.ctx, begin-r.clock.now())
+		measure.Pause(r.ctx, begin-r.clock.Now())
 		r.writers.measured(true)
 		before <- r.usage(r.ctx)
 	}()
-	pace(r.ctx, r.clock, rate, begin-warmup, end, func(due time.Duration) {
+	measure.Pace(r.ctx, r.clock, rate, begin-warmup, end, func(due time.Duration) {
 		c := r.cells[rand.IntN(len(r.cells))]
 		if r.running.Add(1) > maxInflight {
 			r.running.Add(-1)
@@ -145,13 +147,4 @@ func (r *run) reads(report *Report, rate float64) error {
 		return err
 	}
 	return report.between(r, was, is)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }

@@ -1,28 +1,19 @@
 package modes
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// Mode is how fresh a read's answer must be.
-type Mode string
-
-// The modes, from the cheapest on.
-const (
-	Any          Mode = "any"         // resourceVersion=0: what the node has
-	NotOlderThan Mode = "not-older"   // resourceVersion=N, N the newest acknowledged write
-	Exact        Mode = "exact"       // the state at N; lists only
-	MostRecent   Mode = "most-recent" // resourceVersion unset: linearizable
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 // AllModes are all modes, Any first: the others are compared with it.
-var AllModes = []Mode{Any, NotOlderThan, Exact, MostRecent}
+var AllModes = []probe.Mode{probe.Any, probe.NotOlderThan, probe.Exact, probe.MostRecent}
 
 // Verb is get or list.
 type Verb string
@@ -33,36 +24,8 @@ const (
 	List Verb = "list"
 )
 
-// Role is a node's part in the cluster, as its answers name it.
-type Role string
-
-// The roles that are measured.
-const (
-	Leader   Role = "leader"
-	Follower Role = "follower"
-	Nonvoter Role = "nonvoter"
-)
-
 // AllRoles are the roles in the order of the report.
-var AllRoles = []Role{Leader, Follower, Nonvoter}
-
-// Node is one server.
-type Node struct {
-	Name string
-	API  string // https://host:port
-	PID  int    // zero if it is on another host or unknown; then its CPU time is not counted
-}
-
-// Cluster is what is measured. Its nodes and the caller share a clock, or nothing
-// is said about the header's bound.
-type Cluster struct {
-	Nodes []Node
-	// TLS has the cluster's CA and a certificate that may read, write and see
-	// metrics.
-	TLS *tls.Config
-	// Dir is where the nodes' data lie, for the report; empty if unknown.
-	Dir string
-}
+var AllRoles = []client.Role{client.Leader, client.Follower, client.Nonvoter}
 
 // Options say what is measured. Defaults are those of DefaultOptions.
 type Options struct {
@@ -76,7 +39,7 @@ type Options struct {
 	Writes  float64
 	Objects int // in the collection that is listed, probes included
 	Size    int // bytes of each object's value
-	Modes   []Mode
+	Modes   []probe.Mode
 	// Nodes are roles or names. A role stands for the first node that has it.
 	Nodes []string
 	// Command and Commit are for the report.
@@ -87,7 +50,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Duration: 20 * time.Second, Rate: 20, Writes: 100, Objects: 100, Size: 1024,
-		Modes: AllModes, Nodes: []string{string(Leader), string(Follower), string(Nonvoter)},
+		Modes: AllModes, Nodes: []string{string(client.Leader), string(client.Follower), string(client.Nonvoter)},
 	}
 }
 

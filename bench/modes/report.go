@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/host"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 // Schema names the form of the JSON. It changes when a field changes its meaning
@@ -54,11 +56,11 @@ type OptionsReport struct {
 
 // NodeReport is one node of the cluster.
 type NodeReport struct {
-	Name     string  `json:"name"`
-	Role     Role    `json:"role"`
-	Measured bool    `json:"measured"`
-	Cores    float64 `json:"coresUsed"` // processor time per time; zero if unknown
-	FsyncMs  float64 `json:"logWriteMeanMs"`
+	Name     string      `json:"name"`
+	Role     client.Role `json:"role"`
+	Measured bool        `json:"measured"`
+	Cores    float64     `json:"coresUsed"` // processor time per time; zero if unknown
+	FsyncMs  float64     `json:"logWriteMeanMs"`
 }
 
 // Saturation is the throughput that the rate was derived from.
@@ -71,49 +73,31 @@ type Saturation struct {
 type Generator struct {
 	Cores float64 `json:"coresUsed"`
 	// Lag is how long after they were due reads were sent; it is part of their latency.
-	Lag    Latency `json:"lag"`
-	Unsent int64   `json:"readsNotSent"`
-}
-
-// Latency is a distribution of times.
-type Latency struct {
-	Count  int64   `json:"count"`
-	MeanMs float64 `json:"meanMs"`
-	P50Ms  float64 `json:"p50Ms"`
-	P90Ms  float64 `json:"p90Ms"`
-	P99Ms  float64 `json:"p99Ms"`
-	P999Ms float64 `json:"p999Ms"`
-	MaxMs  float64 `json:"maxMs"`
-	Curve  []Point `json:"curve,omitempty"`
-}
-
-// Point says that Percentile percent were at most Ms.
-type Point struct {
-	Percentile float64 `json:"percentile"`
-	Ms         float64 `json:"ms"`
+	Lag    measure.Latency `json:"lag"`
+	Unsent int64           `json:"readsNotSent"`
 }
 
 // WriteReport is the write load.
 type WriteReport struct {
-	PerSecond float64 `json:"acknowledgedPerSecond"`
-	Errors    int64   `json:"errors"`
-	Latency   Latency `json:"latency"`
+	PerSecond float64         `json:"acknowledgedPerSecond"`
+	Errors    int64           `json:"errors"`
+	Latency   measure.Latency `json:"latency"`
 }
 
 // CellReport is one mode, one verb, one node.
 type CellReport struct {
-	Mode       Mode      `json:"mode"`
-	Verb       Verb      `json:"verb"`
-	Node       string    `json:"node"`
-	Role       Role      `json:"role"`
-	PerSecond  float64   `json:"readsPerSecond"`
-	Errors     int64     `json:"errors"`
-	Error      string    `json:"firstError,omitempty"`
-	Latency    Latency   `json:"latency"`
-	OverAny    *Over     `json:"overAny,omitempty"` // absent for Any and where Any was not measured
-	Staleness  Staleness `json:"staleness"`
-	Violations int64     `json:"violations"`
-	Slots      []Slot    `json:"timeline"`
+	Mode       probe.Mode      `json:"mode"`
+	Verb       Verb            `json:"verb"`
+	Node       string          `json:"node"`
+	Role       client.Role     `json:"role"`
+	PerSecond  float64         `json:"readsPerSecond"`
+	Errors     int64           `json:"errors"`
+	Error      string          `json:"firstError,omitempty"`
+	Latency    measure.Latency `json:"latency"`
+	OverAny    *Over           `json:"overAny,omitempty"` // absent for Any and where Any was not measured
+	Staleness  Staleness       `json:"staleness"`
+	Violations int64           `json:"violations"`
+	Slots      []Slot          `json:"timeline"`
 }
 
 // Over is what a mode costs more than Any, same verb and node.
@@ -127,15 +111,15 @@ type Over struct {
 // were asked for: acknowledged writes that they lacked, and the time since the
 // first of those was acknowledged.
 type Staleness struct {
-	Stale       int64   `json:"staleReads"`
-	Share       float64 `json:"staleShare"`
-	VersionsP50 int64   `json:"versionsP50"`
-	VersionsP99 int64   `json:"versionsP99"`
-	VersionsMax int64   `json:"versionsMax"`
-	Age         Latency `json:"age"` // of all reads; current ones count as zero
+	Stale       int64           `json:"staleReads"`
+	Share       float64         `json:"staleShare"`
+	VersionsP50 int64           `json:"versionsP50"`
+	VersionsP99 int64           `json:"versionsP99"`
+	VersionsMax int64           `json:"versionsMax"`
+	Age         measure.Latency `json:"age"` // of all reads; current ones count as zero
 	// Said is the bound of the header X-Quorate-Staleness; Any only.
-	Said      *Latency `json:"headerSaid,omitempty"`
-	Unbounded int64    `json:"headerUnknown,omitempty"`
+	Said      *measure.Latency `json:"headerSaid,omitempty"`
+	Unbounded int64            `json:"headerUnknown,omitempty"`
 }
 
 // Slot is a part of the measurement's time.
@@ -150,17 +134,17 @@ type Slot struct {
 // latencies that this program measured; what the node waited for is from its
 // own histograms; all are means.
 type Cost struct {
-	Node        string  `json:"node"`
-	Role        Role    `json:"role"`
-	OverAnyMs   float64 `json:"getOverAnyMs"`
-	OverAnyP50  float64 `json:"getOverAnyP50Ms"`
-	WaitIndexMs float64 `json:"waitForIndexMs"` // per read: the running round's rest, if shared, and its own
-	WaitLogMs   float64 `json:"waitForLogMs"`   // per read
-	Reads       int64   `json:"reads"`          // that waited
-	IndexCalls  int64   `json:"indexCalls"`     // questions for an index, which reads share; also of reads that waited long for their N
-	IndexMs     float64 `json:"indexMs"`        // per question
-	QuorumAsks  int64   `json:"quorumRounds"`   // questions that this node asked voters, as leader
-	RoundTripMs float64 `json:"roundTripMs"`    // between the leader and the voters
+	Node        string      `json:"node"`
+	Role        client.Role `json:"role"`
+	OverAnyMs   float64     `json:"getOverAnyMs"`
+	OverAnyP50  float64     `json:"getOverAnyP50Ms"`
+	WaitIndexMs float64     `json:"waitForIndexMs"` // per read: the running round's rest, if shared, and its own
+	WaitLogMs   float64     `json:"waitForLogMs"`   // per read
+	Reads       int64       `json:"reads"`          // that waited
+	IndexCalls  int64       `json:"indexCalls"`     // questions for an index, which reads share; also of reads that waited long for their N
+	IndexMs     float64     `json:"indexMs"`        // per question
+	QuorumAsks  int64       `json:"quorumRounds"`   // questions that this node asked voters, as leader
+	RoundTripMs float64     `json:"roundTripMs"`    // between the leader and the voters
 }
 
 // Verdict is one promise or goal, and what was measured of it.
@@ -215,7 +199,7 @@ func (rep *Report) between(r *run, was, is *usage) error {
 			Name: n.Name, Role: n.role, FsyncMs: fsync,
 			Cores: (is.nodes[n.Name] - was.nodes[n.Name]).Seconds() / took,
 		})
-		if n.role == Leader {
+		if n.role == client.Leader {
 			_, trip = observed(a, b, seriesRoundTrip)
 		}
 	}
@@ -239,31 +223,31 @@ func (rep *Report) between(r *run, was, is *usage) error {
 func (r *run) fill(rep *Report) {
 	seconds := r.opt.Duration.Seconds()
 	r.mu.Lock()
-	rep.Generator.Lag, rep.Generator.Unsent = latencyOf(r.lag, false), r.unsent
+	rep.Generator.Lag, rep.Generator.Unsent = r.lag.Latency(), r.unsent
 	rep.Violations = r.violations
 	r.mu.Unlock()
 	r.writers.mu.Lock()
-	rep.Writes = WriteReport{PerSecond: float64(r.writers.latency.TotalCount()) / seconds, Errors: r.writers.errors, Latency: latencyOf(r.writers.latency, true)}
+	rep.Writes = WriteReport{PerSecond: float64(r.writers.latency.TotalCount()) / seconds, Errors: r.writers.errors, Latency: r.writers.latency.Curve()}
 	r.writers.mu.Unlock()
 	for _, c := range r.cells {
 		rep.Cells = append(rep.Cells, c.report(seconds))
 	}
 	for i := range rep.Cells {
 		c := &rep.Cells[i]
-		if floor := rep.cell(Any, c.Verb, c.Node); floor != nil && c.Mode != Any {
+		if floor := rep.cell(probe.Any, c.Verb, c.Node); floor != nil && c.Mode != probe.Any {
 			c.OverAny = &Over{MeanMs: c.Latency.MeanMs - floor.Latency.MeanMs, P50Ms: c.Latency.P50Ms - floor.Latency.P50Ms, P99Ms: c.Latency.P99Ms - floor.Latency.P99Ms}
 		}
 	}
 	for i := range rep.Costs {
 		k := &rep.Costs[i]
-		if c := rep.cell(MostRecent, Get, k.Node); c != nil && c.OverAny != nil {
+		if c := rep.cell(probe.MostRecent, Get, k.Node); c != nil && c.OverAny != nil {
 			k.OverAnyMs, k.OverAnyP50 = c.OverAny.MeanMs, c.OverAny.P50Ms
 		}
 	}
 	rep.judge()
 }
 
-func (rep *Report) cell(m Mode, v Verb, node string) *CellReport {
+func (rep *Report) cell(m probe.Mode, v Verb, node string) *CellReport {
 	for i := range rep.Cells {
 		if c := &rep.Cells[i]; c.Mode == m && c.Verb == v && c.Node == node {
 			return c
@@ -277,9 +261,9 @@ func (c *cell) report(seconds float64) CellReport {
 	defer c.mu.Unlock()
 	out := CellReport{
 		Mode: c.mode, Verb: c.verb, Node: c.node.Name, Role: c.node.role, Errors: c.errors, Violations: c.violations,
-		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: latencyOf(c.latency, true),
+		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: c.latency.Curve(),
 		Staleness: Staleness{
-			Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: latencyOf(c.age, true),
+			Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: c.age.Curve(),
 			VersionsP50: c.versions.ValueAtQuantile(50), VersionsP99: c.versions.ValueAtQuantile(99), VersionsMax: c.versions.Max(),
 		},
 	}
@@ -287,33 +271,13 @@ func (c *cell) report(seconds float64) CellReport {
 		out.Error = c.firstError.Error()
 	}
 	if c.bound.TotalCount() > 0 {
-		said := latencyOf(c.bound, false)
+		said := c.bound.Latency()
 		out.Staleness.Said = &said
 	}
 	for i, s := range c.slots {
-		out.Slots = append(out.Slots, Slot{AtSeconds: seconds * float64(i) / slots, Reads: s.reads, MaxLatencyMs: millis(s.maxLatency), MaxAgeMs: millis(s.maxAge)})
+		out.Slots = append(out.Slots, Slot{AtSeconds: seconds * float64(i) / slots, Reads: s.reads, MaxLatencyMs: measure.Millis(s.maxLatency), MaxAgeMs: measure.Millis(s.maxAge)})
 	}
 	return out
-}
-
-// percentiles are the points of a curve.
-var percentiles = []float64{0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 99.3, 99.5, 99.7, 99.8, 99.9, 99.95, 99.97, 99.99, 99.995, 99.999, 100}
-
-// latencyOf summarizes a histogram of microseconds. Percentiles of fewer reads
-// than they need are those of the slowest read.
-func latencyOf(h *hdrhistogram.Histogram, curve bool) Latency {
-	at := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1000 }
-	l := Latency{Count: h.TotalCount(), P50Ms: at(50), P90Ms: at(90), P99Ms: at(99), P999Ms: at(99.9), MaxMs: float64(h.Max()) / 1000}
-	if l.Count > 0 {
-		l.MeanMs = h.Mean() / 1000
-	}
-	// Beyond one in as many as there were, a curve has nothing more to say.
-	for _, p := range percentiles {
-		if curve && (p == 100 || (100-p)/100*float64(l.Count) >= 1) {
-			l.Curve = append(l.Curve, Point{Percentile: p, Ms: at(p)})
-		}
-	}
-	return l
 }
 
 func (r *Report) title() string {

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 	"golang.org/x/net/html"
 )
 
@@ -22,29 +25,29 @@ var update = flag.Bool("update", false, "rewrite testdata/schema.txt")
 // sample is a report of two nodes with everything in it.
 func sample(t *testing.T) *Report {
 	t.Helper()
-	leader, follower := target{Node{Name: "n1"}, Leader}, target{Node{Name: "n2"}, Follower}
-	r := &run{opt: DefaultOptions(), all: []target{follower, leader}, nodes: []target{leader, follower}, lag: newHistogram(), ledger: newLedger(4), writers: &writers{latency: newHistogram()}}
+	leader, follower := target{client.Node{Name: "n1"}, client.Leader}, target{client.Node{Name: "n2"}, client.Follower}
+	r := &run{opt: DefaultOptions(), all: []target{follower, leader}, nodes: []target{leader, follower}, lag: measure.NewHistogram(), ledger: probe.NewLedger(4), writers: &writers{latency: measure.NewHistogram()}}
 	r.opt.Command = `quorate bench modes --output-dir '<script>&'`
 	r.opt.Commit = "abc"
 	r.violations = []string{`most-recent get on <b>n2</b>: lacks 1`}
 	for _, n := range r.nodes {
 		for _, verb := range []Verb{Get, List} {
 			for i, mode := range AllModes {
-				if mode == Exact && verb == Get {
+				if mode == probe.Exact && verb == Get {
 					continue
 				}
 				c := &cell{mode: mode, verb: verb, node: n, run: r, tally: newTally()}
 				for k := range int64(1000) {
-					record(c.latency, 500+k+int64(i)*300)
+					c.latency.Record(500 + k + int64(i)*300)
 					age := int64(0)
-					if mode == Any && n.role == Follower && k%10 == 0 {
+					if mode == probe.Any && n.role == client.Follower && k%10 == 0 {
 						age = k
 						c.stale++
-						record(c.versions, 1+k/100)
+						c.versions.Record(1 + k/100)
 					}
-					record(c.age, age)
-					if mode == Any {
-						record(c.bound, 100_000)
+					c.age.Record(age)
+					if mode == probe.Any {
+						c.bound.Record(100_000)
 					}
 					s := &c.slots[k*slots/1000]
 					s.reads, s.maxLatency, s.maxAge = s.reads+1, time.Duration(k)*time.Millisecond, time.Duration(age)*time.Microsecond
@@ -54,14 +57,14 @@ func sample(t *testing.T) *Report {
 		}
 	}
 	r.cells[0].firstError, r.cells[0].errors = errors.New("refused"), 1
-	record(r.writers.latency, 4000)
+	r.writers.latency.Record(4000)
 	rep := r.newReport()
 	rep.Options.RatePerCell = 50
 	rep.Saturation = &Saturation{ReadsPerSecond: 1400, Workers: 32}
 	for _, n := range r.all {
 		rep.Nodes = append(rep.Nodes, NodeReport{Name: n.Name, Role: n.role, Measured: true, Cores: 0.5, FsyncMs: 1})
 	}
-	rep.Costs = []Cost{{Node: "n1", Role: Leader, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.3, RoundTripMs: 0.2}, {Node: "n2", Role: Follower, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.4, WaitLogMs: 0.3, RoundTripMs: 0.2}}
+	rep.Costs = []Cost{{Node: "n1", Role: client.Leader, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.3, RoundTripMs: 0.2}, {Node: "n2", Role: client.Follower, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.4, WaitLogMs: 0.3, RoundTripMs: 0.2}}
 	r.fill(rep)
 	return rep
 }
@@ -132,17 +135,17 @@ func TestVerdicts(t *testing.T) {
 		{"an error", "Every request", func(*Report) {}, false, true},
 		{"none", "Every request", func(r *Report) { r.Cells[0].Errors = 0 }, true, false},
 		{"a failed write", "Every request", func(r *Report) { r.Cells[0].Errors, r.Writes.Errors = 0, 1 }, false, true},
-		{"stale Most Recent", "Most Recent is never", func(r *Report) { r.cell(MostRecent, Get, "n2").Violations = 1 }, false, true},
-		{"stale beyond the header", "Any is no staler", func(r *Report) { r.cell(Any, List, "n2").Violations = 1 }, false, true},
-		{"another revision", "Exact N", func(r *Report) { r.cell(Exact, List, "n1").Violations = 1 }, false, true},
-		{"below N", "Not older", func(r *Report) { r.cell(NotOlderThan, List, "n1").Violations = 1 }, false, true},
+		{"stale Most Recent", "Most Recent is never", func(r *Report) { r.cell(probe.MostRecent, Get, "n2").Violations = 1 }, false, true},
+		{"stale beyond the header", "Any is no staler", func(r *Report) { r.cell(probe.Any, List, "n2").Violations = 1 }, false, true},
+		{"another revision", "Exact N", func(r *Report) { r.cell(probe.Exact, List, "n1").Violations = 1 }, false, true},
+		{"below N", "Not older", func(r *Report) { r.cell(probe.NotOlderThan, List, "n1").Violations = 1 }, false, true},
 		{"no reads are no proof", "Exact N", func(r *Report) {
 			r.Cells[0].Errors = 0
-			r.cell(Exact, List, "n1").Latency.Count, r.cell(Exact, List, "n2").Latency.Count = 0, 0
+			r.cell(probe.Exact, List, "n1").Latency.Count, r.cell(probe.Exact, List, "n2").Latency.Count = 0, 0
 		}, false, true},
 		{"more questions than reads", "Most Recent on a follower costs", func(r *Report) { r.Cells[0].Errors, r.Costs[1].IndexCalls = 0, 5001 }, false, false},
-		{"slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(MostRecent, Get, "n2").Latency.P99Ms = 0, 5.1 }, false, false},
-		{"the leader may be slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(MostRecent, Get, "n1").Latency.P99Ms = 0, 5.1 }, true, false},
+		{"slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(probe.MostRecent, Get, "n2").Latency.P99Ms = 0, 5.1 }, false, false},
+		{"the leader may be slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(probe.MostRecent, Get, "n1").Latency.P99Ms = 0, 5.1 }, true, false},
 		{"unsent", "The load", func(r *Report) { r.Cells[0].Errors, r.Generator.Unsent = 0, 1 }, false, false},
 	} {
 		r := sample(t)
@@ -159,10 +162,10 @@ func TestVerdicts(t *testing.T) {
 
 func TestOverAny(t *testing.T) {
 	r := sample(t)
-	if c := r.cell(MostRecent, Get, "n2"); c.OverAny == nil || c.OverAny.P50Ms < 0.89 || c.OverAny.P50Ms > 0.91 {
+	if c := r.cell(probe.MostRecent, Get, "n2"); c.OverAny == nil || c.OverAny.P50Ms < 0.89 || c.OverAny.P50Ms > 0.91 {
 		t.Errorf("Most Recent over Any: %+v, want 0.9 ms", c.OverAny)
 	}
-	if c := r.cell(Any, Get, "n2"); c.OverAny != nil || c.Staleness.Stale != 100 || c.Staleness.VersionsMax != 10 || c.Staleness.Share != 0.1 {
+	if c := r.cell(probe.Any, Get, "n2"); c.OverAny != nil || c.Staleness.Stale != 100 || c.Staleness.VersionsMax != 10 || c.Staleness.Share != 0.1 {
 		t.Errorf("Any: %+v", c.Staleness)
 	}
 	if k := r.Costs[1]; k.OverAnyMs < 0.89 || k.OverAnyMs > 0.91 {
@@ -253,10 +256,10 @@ func TestPageOfLittle(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*Report){
-		"no Any":       keep(func(c CellReport) bool { return c.Mode != Any }),
-		"only Any":     keep(func(c CellReport) bool { return c.Mode == Any }),
+		"no Any":       keep(func(c CellReport) bool { return c.Mode != probe.Any }),
+		"only Any":     keep(func(c CellReport) bool { return c.Mode == probe.Any }),
 		"one node":     keep(func(c CellReport) bool { return c.Node == "n1" }),
-		"only exact":   keep(func(c CellReport) bool { return c.Mode == Exact }),
+		"only exact":   keep(func(c CellReport) bool { return c.Mode == probe.Exact }),
 		"nothing read": func(r *Report) { empty(r) },
 	} {
 		r := sample(t)
@@ -275,34 +278,6 @@ func TestPageOfLittle(t *testing.T) {
 
 func empty(r *Report) {
 	for i := range r.Cells {
-		r.Cells[i].Latency, r.Cells[i].Staleness, r.Cells[i].OverAny = Latency{}, Staleness{}, nil
-	}
-}
-
-func TestAxes(t *testing.T) {
-	for _, c := range []struct {
-		a     axis
-		ticks string
-	}{
-		{logAxis(0.3, 17, 0, 100), "0.2 0.5 1 2 5 10 20"},
-		{logAxis(0.3, 1700, 0, 100), "0.2| 0.5| 1 2| 5| 10 20| 50| 100 200| 500| 1000 2000|"},
-		{logAxis(0, 0, 0, 100), "0.001 0.002"},
-		{linearAxis(17, 0, 100), "0 5 10 15 20"},
-		{linearAxis(0, 0, 100), "0 0.001 0.002 0.003 0.004"},
-	} {
-		var got []string
-		for _, k := range c.a.ticks {
-			s := short(k.at)
-			if k.label == "" {
-				s += "|"
-			}
-			got = append(got, s)
-		}
-		if text := strings.Join(got, " "); text != c.ticks {
-			t.Errorf("ticks %s, want %s", text, c.ticks)
-		}
-		if c.a.at(c.a.max) != 100 || c.a.at(c.a.max*10) != 100 || c.a.at(c.a.min) != 0 || c.a.at(-1) != 0 {
-			t.Errorf("%+v: ends at %g and %g", c.a, c.a.at(c.a.min), c.a.at(c.a.max))
-		}
+		r.Cells[i].Latency, r.Cells[i].Staleness, r.Cells[i].OverAny = measure.Latency{}, Staleness{}, nil
 	}
 }

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-)
 
-// titles are the modes' names for people.
-var titles = map[Mode]string{Any: "Any", NotOlderThan: "Not older than N", Exact: "Exact N", MostRecent: "Most Recent"}
+	"github.com/quorate/quorate/bench/measure"
+)
 
 // WriteTable writes the report for a terminal.
 func (r *Report) WriteTable(w io.Writer) error {
@@ -35,7 +34,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "node\tMost Recent − Any, get\twait for the index\twait for the log\treads\tquestions for an index\tms each\tquorum rounds\tpeer round trip\t")
 	for _, c := range r.Costs {
-		fmt.Fprintf(t, "%s %s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%s\t\n", c.Role, c.Node, ms(c.OverAnyMs), ms(c.WaitIndexMs), ms(c.WaitLogMs), c.Reads, c.IndexCalls, ms(c.IndexMs), c.QuorumAsks, ms(c.RoundTripMs))
+		fmt.Fprintf(t, "%s %s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%s\t\n", c.Role, c.Node, measure.Ms(c.OverAnyMs), measure.Ms(c.WaitIndexMs), measure.Ms(c.WaitLogMs), c.Reads, c.IndexCalls, measure.Ms(c.IndexMs), c.QuorumAsks, measure.Ms(c.RoundTripMs))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -54,7 +53,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (r *Report) loadLine() string {
 	o := r.Options
 	s := fmt.Sprintf("%d cells, %.1f reads/s each, for %g s; %g writes/s (p50 %s, p99 %s ms); %d objects of %d bytes", len(r.Cells), o.RatePerCell, o.DurationSeconds,
-		o.WritesPerSecond, ms(r.Writes.Latency.P50Ms), ms(r.Writes.Latency.P99Ms), o.Objects, o.Size)
+		o.WritesPerSecond, measure.Ms(r.Writes.Latency.P50Ms), measure.Ms(r.Writes.Latency.P99Ms), o.Objects, o.Size)
 	if r.Saturation != nil {
 		s += fmt.Sprintf("; %.0f %% of the %.0f reads/s that %d readers without pauses get", o.Load*100, r.Saturation.ReadsPerSecond, r.Saturation.Workers)
 	}
@@ -74,15 +73,15 @@ func (c *CellReport) row(w io.Writer) {
 	if s.Said != nil {
 		said = fmt.Sprintf("≤ %.0f", s.Said.MaxMs)
 	}
-	fmt.Fprintf(w, "%s %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n", c.Role, c.Node, titles[c.Mode], l.Count, ms(l.P50Ms), ms(l.P99Ms), ms(l.P999Ms), ms(l.MaxMs),
-		over50, over99, share(s), s.VersionsP99, s.VersionsMax, ms(s.Age.P99Ms), ms(s.Age.MaxMs), said)
+	fmt.Fprintf(w, "%s %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n", c.Role, c.Node, c.Mode.Title(), l.Count, measure.Ms(l.P50Ms), measure.Ms(l.P99Ms), measure.Ms(l.P999Ms), measure.Ms(l.MaxMs),
+		over50, over99, share(s), s.VersionsP99, s.VersionsMax, measure.Ms(s.Age.P99Ms), measure.Ms(s.Age.MaxMs), said)
 }
 
 func signed(f float64) string {
 	if f >= 0 {
-		return "+" + ms(f)
+		return "+" + measure.Ms(f)
 	}
-	return ms(f)
+	return measure.Ms(f)
 }
 
 // share prints how many reads were stale: none must not look like few.

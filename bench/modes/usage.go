@@ -33,7 +33,7 @@ type usage struct {
 }
 
 func (r *run) usage(ctx context.Context) *usage {
-	u := &usage{at: r.clock.now(), nodes: map[string]time.Duration{}, series: map[string]map[string]float64{}}
+	u := &usage{at: r.clock.Now(), nodes: map[string]time.Duration{}, series: map[string]map[string]float64{}}
 	if spent, err := host.CPUTimes([]int{os.Getpid()}); err == nil {
 		u.client = spent[0]
 	}

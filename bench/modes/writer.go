@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 // writers are the steady write load: one for each probe, over all nodes in turn.
@@ -18,7 +18,7 @@ type writers struct {
 	conns []*client.Conn
 
 	mu      sync.Mutex // guards what follows
-	latency *hdrhistogram.Histogram
+	latency measure.Histogram
 	on      bool // whether writes are noted
 	errors  int64
 }
@@ -29,26 +29,26 @@ type writers struct {
 func (w *writers) write(ctx context.Context, k int) {
 	var (
 		buf   bytes.Buffer
-		every = time.Duration(float64(time.Second) * float64(len(w.run.ledger.probes)) / w.run.opt.Writes)
+		every = time.Duration(float64(time.Second) * float64(w.run.ledger.Len()) / w.run.opt.Writes)
 		// The probes' writes are spread over the time between two of one.
-		due   = w.run.clock.now() + every*time.Duration(k)/time.Duration(len(w.run.ledger.probes))
+		due   = w.run.clock.Now() + every*time.Duration(k)/time.Duration(w.run.ledger.Len())
 		timer = time.NewTimer(0)
 	)
 	defer timer.Stop()
 	for number := int64(1); ; number++ {
-		timer.Reset(max(0, due-w.run.clock.now()))
+		timer.Reset(max(0, due-w.run.clock.Now()))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
 		revision, err := w.one(ctx, k, number, &buf)
-		now := w.run.clock.now()
+		now := w.run.clock.Now()
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			w.run.ledger.acknowledged(k, number, revision, now)
+			w.run.ledger.Acknowledged(k, number, revision, now)
 		}
 		w.note(now-due, err)
 		due += every
@@ -58,11 +58,10 @@ func (w *writers) write(ctx context.Context, k int) {
 func (w *writers) one(ctx context.Context, k int, number int64, buf *bytes.Buffer) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	r := client.Request{Method: http.MethodPatch, Path: w.run.collection() + "/" + objectName(k), Header: client.MergeBody, Body: bump(k, number)}
-	if _, err := w.conns[k%len(w.conns)].Do(ctx, r, buf); err != nil {
+	if _, err := w.conns[k%len(w.conns)].Do(ctx, w.run.space.Write(k, number), buf); err != nil {
 		return 0, fmt.Errorf("write probe %d: %w", k, err)
 	}
-	return revisionOf(buf.Bytes())
+	return probe.RevisionOf(buf.Bytes())
 }
 
 func (w *writers) note(took time.Duration, err error) {
@@ -74,7 +73,7 @@ func (w *writers) note(took time.Duration, err error) {
 	case err != nil:
 		w.errors++
 	default:
-		record(w.latency, took.Microseconds())
+		w.latency.RecordTime(took)
 	}
 }
 

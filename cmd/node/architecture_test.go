@@ -221,7 +221,11 @@ var rooms = map[string]room{
 	"bench/client":      {reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host"}},
-	"bench/modes":       {ours: []string{"bench/client", "bench/host"}, reach: noKubernetes},
+	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
+	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
+	"bench/measure": {direct: noHTTP, reach: noKubernetes},
+	"bench/plot":    {direct: noHTTP, reach: noKubernetes},
+	"bench/probe":   {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	// Whole clusters, from outside: a package per subject, and what starts clusters for them.
 	"test":             {},
 	"test/cluster":     {},
@@ -303,7 +307,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/modes", "internal/backup", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/modes", "bench/probe", "internal/backup", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

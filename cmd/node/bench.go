@@ -12,7 +12,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/modes"
+	"github.com/quorate/quorate/bench/probe"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -122,7 +124,7 @@ func (o *benchModesOptions) exclusive(f *pflag.FlagSet) error {
 	return nil
 }
 
-func names(list []modes.Mode) []string {
+func names(list []probe.Mode) []string {
 	var out []string
 	for _, m := range list {
 		out = append(out, string(m))
@@ -161,7 +163,7 @@ func (o *benchModesOptions) complete() (err error) {
 	}
 	o.Modes = nil
 	for _, m := range o.modeNames {
-		o.Modes = append(o.Modes, modes.Mode(m))
+		o.Modes = append(o.Modes, probe.Mode(m))
 	}
 	o.Command, o.Commit = strings.Join(os.Args, " "), commit
 	if o.Commit == "" {
@@ -191,7 +193,7 @@ func (o *benchModesOptions) complete() (err error) {
 
 // cluster opens the running cluster that is named, or starts one. end stops and
 // removes what was started.
-func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (out modes.Cluster, end func() error, err error) {
+func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (out client.Cluster, end func() error, err error) {
 	var t *playground.Target
 	if o.dataDir != "" {
 		t, err = playground.Running(o.dataDir)
@@ -202,9 +204,9 @@ func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (ou
 	if err != nil {
 		return out, nil, err
 	}
-	out = modes.Cluster{TLS: t.TLS, Dir: t.Dir}
+	out = client.Cluster{TLS: t.TLS, Dir: t.Dir}
 	for _, n := range t.Nodes {
-		out.Nodes = append(out.Nodes, modes.Node{Name: n.Name, API: n.API, PID: n.PID})
+		out.Nodes = append(out.Nodes, client.Node{Name: n.Name, API: n.API, PID: n.PID})
 	}
 	return out, end, nil
 }

@@ -1,4 +1,4 @@
-package modes
+package probe
 
 import (
 	"bytes"
@@ -12,7 +12,8 @@ import (
 // The objects are ConfigMaps. A probe's data has the number of its newest write
 // beside the value.
 
-func objectName(i int) string { return fmt.Sprintf("o-%05d", i) }
+// Name is that of object i.
+func Name(i int) string { return fmt.Sprintf("o-%05d", i) }
 
 // letters make values that need no escapes.
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
@@ -38,15 +39,14 @@ func newObject(i, probes, size int) []byte {
 	if i < probes {
 		data += "," + mark(i, 0)
 	}
-	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + objectName(i) + `"},"data":{` + data + `}}`)
+	return []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + Name(i) + `"},"data":{` + data + `}}`)
 }
 
-func bump(k int, number int64) []byte { return []byte(`{"data":{` + mark(k, number) + `}}`) }
+// ErrStrange is the error of an answer that no server should give.
+var ErrStrange = errors.New("an answer is not what was asked for")
 
-var errStrange = errors.New("an answer is not what was asked for")
-
-// marks calls f for each probe's mark in an encoded object or list.
-func marks(raw []byte, f func(k int, number int64)) error {
+// Marks calls f for each probe's mark in an encoded object or list.
+func Marks(raw []byte, f func(k int, number int64)) error {
 	for {
 		_, rest, ok := bytes.Cut(raw, []byte(probeKey))
 		if !ok {
@@ -58,21 +58,21 @@ func marks(raw []byte, f func(k int, number int64)) error {
 		k, err := strconv.Atoi(index)
 		n, err2 := strconv.ParseInt(number, 10, 64)
 		if !ok || !slash || err != nil || err2 != nil || k < 0 || n < 0 {
-			return fmt.Errorf("%w: the mark %.40q", errStrange, text)
+			return fmt.Errorf("%w: the mark %.40q", ErrStrange, text)
 		}
 		f(k, n)
 	}
 }
 
-// revisionOf finds the first resourceVersion in an encoded object or list; that
+// RevisionOf finds the first resourceVersion in an encoded object or list; that
 // is the object's or the list's own.
-func revisionOf(raw []byte) (uint64, error) {
+func RevisionOf(raw []byte) (uint64, error) {
 	const key = `"resourceVersion":"`
 	_, rest, ok := bytes.Cut(raw, []byte(key))
 	text, _, ok2 := bytes.Cut(rest, []byte{'"'})
 	n, err := strconv.ParseUint(string(text), 10, 64)
 	if !ok || !ok2 || err != nil {
-		return 0, fmt.Errorf("%w: no resourceVersion in %.80q", errStrange, raw)
+		return 0, fmt.Errorf("%w: no resourceVersion in %.80q", ErrStrange, raw)
 	}
 	return n, nil
 }

@@ -1,4 +1,4 @@
-package modes
+package measure
 
 import (
 	"time"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package modes
+package measure
 
 import "time"
 

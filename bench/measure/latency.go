@@ -1,0 +1,83 @@
+package measure
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// maxMicros is what a histogram has room for; what is longer is noted as that.
+const maxMicros = 60_000_000
+
+// Histogram is a distribution of microseconds, or of other whole numbers, with three
+// digits. It is not safe for concurrent use.
+type Histogram struct{ *hdrhistogram.Histogram }
+
+// NewHistogram makes an empty one.
+func NewHistogram() Histogram { return Histogram{hdrhistogram.New(1, maxMicros, 3)} }
+
+// Record notes a number.
+func (h Histogram) Record(n int64) { _ = h.RecordValue(min(max(n, 0), maxMicros)) }
+
+// RecordTime notes a time.
+func (h Histogram) RecordTime(d time.Duration) { h.Record(d.Microseconds()) }
+
+// Latency is a distribution of times.
+type Latency struct {
+	Count  int64   `json:"count"`
+	MeanMs float64 `json:"meanMs"`
+	P50Ms  float64 `json:"p50Ms"`
+	P90Ms  float64 `json:"p90Ms"`
+	P99Ms  float64 `json:"p99Ms"`
+	P999Ms float64 `json:"p999Ms"`
+	MaxMs  float64 `json:"maxMs"`
+	Curve  []Point `json:"curve,omitempty"`
+}
+
+// Point says that Percentile percent were at most Ms.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Ms         float64 `json:"ms"`
+}
+
+// percentiles are the points of a curve.
+var percentiles = []float64{0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 99.3, 99.5, 99.7, 99.8, 99.9, 99.95, 99.97, 99.99, 99.995, 99.999, 100}
+
+// Latency summarizes a histogram of microseconds. Percentiles of fewer times
+// than they need are those of the longest.
+func (h Histogram) Latency() Latency {
+	at := func(p float64) float64 { return float64(h.ValueAtQuantile(p)) / 1000 }
+	l := Latency{Count: h.TotalCount(), P50Ms: at(50), P90Ms: at(90), P99Ms: at(99), P999Ms: at(99.9), MaxMs: float64(h.Max()) / 1000}
+	if l.Count > 0 {
+		l.MeanMs = h.Mean() / 1000
+	}
+	return l
+}
+
+// Curve is Latency with points of all percentiles.
+func (h Histogram) Curve() Latency {
+	l := h.Latency()
+	// Beyond one in as many as there were, a curve has nothing more to say.
+	for _, p := range percentiles {
+		if p == 100 || (100-p)/100*float64(l.Count) >= 1 {
+			l.Curve = append(l.Curve, Point{Percentile: p, Ms: float64(h.ValueAtQuantile(p)) / 1000})
+		}
+	}
+	return l
+}
+
+// Millis are a time's milliseconds.
+func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Ms prints milliseconds with about three digits.
+func Ms(f float64) string {
+	switch {
+	case f >= 100 || f <= -100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 10 || f <= -10:
+		return fmt.Sprintf("%.1f", f)
+	default:
+		return fmt.Sprintf("%.2f", f)
+	}
+}

@@ -1,0 +1,2 @@
+// Package plot draws the figures of pages: SVG, with the colours of the page's classes.
+package plot
