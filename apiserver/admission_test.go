@@ -11,6 +11,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/raftstore/mvcc"
 	"k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -103,5 +104,47 @@ func TestAdmission(t *testing.T) {
 		}
 		p.asked = nil
 		p.mu.Unlock()
+	}
+}
+
+// closed refuses everything while there is a ConfigMap of that name, as a webhook's configuration would.
+type closed struct{ state func() *mvcc.State }
+
+func (c closed) Handles(*admission.Attributes) bool { return true }
+
+func (c closed) Admit(_ context.Context, a *admission.Attributes) error {
+	state := c.state()
+	table := state.Table("configmaps")
+	if table == nil {
+		return nil
+	}
+	if v, err := table.Get("default/closed", state.Applied()); err == nil && v != nil {
+		return errors.NewForbidden(a.Resource.GroupResource(), a.Name, fmt.Errorf("it is closed"))
+	}
+	return nil
+}
+
+func (closed) Validate(context.Context, *admission.Attributes) error { return nil }
+
+// TestAdmissionOfConnections: a connection that is asked for behind a new rule is decided by it,
+// on a node that has not heard of the rule.
+func TestAdmissionOfConnections(t *testing.T) {
+	var store *lagging
+	e := newEnv(t, func(c *apiserver.Config) {
+		store = &lagging{Store: c.Store}
+		c.Store, c.Reads = store, laggingReads{c.Reads, store}
+		c.Admission = admission.NewChain([]admission.Named{{Name: "Test", Plugin: closed{store.State}}}, nil)
+	})
+	const exec = "/api/v1/namespaces/default/pods/p/exec?command=ls"
+	if w, answer := e.do("POST", exec, nil, ""); w.StatusCode != 501 {
+		t.Fatal(w.StatusCode, answer)
+	}
+	before := copyState(t, store.Store.State())
+	if w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"closed"}}`); w.StatusCode != 201 {
+		t.Fatal(answer)
+	}
+	store.freeze(before)
+	if w, answer := e.do("POST", exec, nil, ""); w.StatusCode != 403 || !strings.Contains(answer, "it is closed") {
+		t.Error(w.StatusCode, answer)
 	}
 }

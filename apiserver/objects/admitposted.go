@@ -23,9 +23,14 @@ func (o *Op) AdmitPosted(p *Creater, in runtime.Object) error {
 }
 
 // AdmitConnect asks all plugins about a connection to what the operation names. options are
-// what the client asks for, of a kind of k8s.io/api; plugins may change them. Errors: the
-// plugins', for the client.
+// what the client asks for, of a kind of k8s.io/api; plugins may change them. A connection is
+// no entry of the log, where the rules that decided about a write are looked at again. So this
+// node first learns every rule that was there when the request came. Errors: the plugins', for
+// the client; why the newest state is not known.
 func (o *Op) AdmitConnect(kind schema.GroupVersionKind, options runtime.Object) error {
+	if err := o.Store.Confirm(o.Context); err != nil {
+		return err
+	}
 	return o.admitTyped(admission.Connect, kind, options, func(tree.Object) error { return nil })
 }
 
