@@ -124,7 +124,9 @@ func (w *WAL) begun(numbers []uint64) (headers []header, err error) {
 // load reads a segment. next is the header of the one behind it; its number is 0 if none
 // was begun.
 func (w *WAL) load(s *segment, h, next header) error {
-	if s != w.segments[0] && h.follows != w.lastLocked() {
+	// What an empty log follows may have been in a segment that was cut.
+	cut := w.lastLocked() == 0 && w.segments[0].number > 1
+	if s != w.segments[0] && h.follows != w.lastLocked() && !cut {
 		return fmt.Errorf("it follows entry %d, and the newest before it is %d: %w", h.follows, w.lastLocked(), ErrDamaged)
 	}
 	b, err := s.content()
