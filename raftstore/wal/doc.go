@@ -51,6 +51,10 @@
 //   - otherwise the last batch was torn. Nobody was told that it is stored. What is left
 //     of it is overwritten with zeros, and the log ends there.
 //
+// The newest batch is written and synced once more before anybody is told of it: the
+// process before may have ended between the write and the sync, or because the sync
+// failed, and what the page cache has then is not on the disk.
+//
 // Raft allows any part of an unacknowledged batch to be there, as long as it is its
 // beginning.
 package wal

@@ -142,7 +142,11 @@ func (w *WAL) load(s *segment, h, next header) error {
 		}
 		b = b[:next.end]
 	}
-	end, err := scan(b, s.number, func(at uint32, length int, f frame) error { return w.take(s, h, at, length, f) })
+	batch := 0 // where the newest one begins
+	end, err := scan(b, s.number, func(at uint32, length int, f frame) error {
+		batch = int(f.batch)
+		return w.take(s, h, at, length, f)
+	})
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,25 @@ func (w *WAL) load(s *segment, h, next header) error {
 	if err != nil {
 		return err
 	}
-	return s.zero(end, dirty)
+	if err := s.zero(end, dirty); err != nil {
+		return err
+	}
+	if batch <= headerSize {
+		batch = 0
+	}
+	return w.writeAgain(s, b[min(batch, end):end], int64(min(batch, end)))
+}
+
+// writeAgain makes the newest batch durable. The process that wrote it may have ended
+// before its sync, or because its sync failed: then the page cache has the batch, the disk
+// does not, and a sync alone finds nothing to do.
+func (w *WAL) writeAgain(s *segment, b []byte, at int64) error {
+	return w.o.Commit(s.name, func() error {
+		if _, err := s.file.WriteAt(b, at); err != nil {
+			return err
+		}
+		return syncData(s.file)
+	})
 }
 
 // take takes a frame in that was read.

@@ -1,11 +1,120 @@
 package wal
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/raft"
 )
+
+// mix returns what a disk may have when the power goes while a file changes: each sector as
+// it was, or as it shall be.
+func mix(rng *rand.Rand, before, after []byte) []byte {
+	out := append(bytes.Clone(before), make([]byte, max(0, len(after)-len(before)))...)
+	share := rng.IntN(6)
+	for at := 0; at < len(after); at += sector {
+		if rng.IntN(5) < share {
+			copy(out[at:min(at+sector, len(after))], after[at:])
+		}
+	}
+	return out
+}
+
+// TestUnsyncedBatch ends the process between the write of a batch and its sync, or lets
+// that sync fail. The next process reads the batch from the page cache, and the disk has
+// none of it, and maybe nothing left to write either: what is told to Raft must be written
+// once more. When that is under way, the test takes away what the disk never had.
+func TestUnsyncedBatch(t *testing.T) {
+	for _, before := range []int{0, 2} {
+		t.Run(fmt.Sprintf("behind %d batches", before), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			dir, o := t.TempDir(), Options{SegmentBytes: 8 << 10}
+			m, next := &model{logs: map[uint64]*raft.Log{}}, uint64(1)
+			store := func(w *WAL, n int) {
+				batch := entries(rng, 1, next, n, 600)
+				must(t, w.StoreLogs(batch))
+				m.store(batch)
+				next += uint64(n)
+			}
+			var durable image
+			w, err := Open(dir, o)
+			must(t, err)
+			for range before {
+				store(w, 2)
+			}
+			must(t, w.Close())
+			durable = imageOf(t, dir)
+			w, err = Open(dir, o)
+			must(t, err)
+			store(w, 3)
+			must(t, w.Close())
+			o.Commit = func(name string, change func() error) error {
+				must(t, os.WriteFile(filepath.Join(dir, name), durable[name], fileMode))
+				if err := change(); err != nil {
+					return err
+				}
+				durable = imageOf(t, dir)
+				return nil
+			}
+			w, err = Open(dir, o)
+			must(t, err)
+			m.check(t, w)
+			must(t, w.Close())
+			w, err = Open(durable.write(t), Options{SegmentBytes: o.SegmentBytes})
+			must(t, err)
+			m.check(t, w)
+			must(t, w.Close())
+		})
+	}
+}
+
+// TestPowerLossBehindAKill: a batch whose sync never came is read by the next process,
+// which appends another one and loses the power in the middle.
+func TestPowerLossBehindAKill(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	dir, o := t.TempDir(), Options{SegmentBytes: 64 << 10}
+	w, err := Open(dir, o)
+	must(t, err)
+	known := entries(rng, 1, 1, 4, 700)
+	must(t, w.StoreLogs(known))
+	must(t, w.Close())
+	durable := imageOf(t, dir)
+	unsynced := entries(rng, 1, 5, 3, 700)
+	w, err = Open(dir, o)
+	must(t, err)
+	must(t, w.StoreLogs(unsynced))
+	must(t, w.Close())
+	known = append(known, unsynced...)
+	var after image
+	o.Commit = func(_ string, change func() error) error {
+		if after != nil {
+			durable = after
+		}
+		if err := change(); err != nil {
+			return err
+		}
+		after = imageOf(t, dir)
+		return nil
+	}
+	w, err = Open(dir, o)
+	must(t, err)
+	more := entries(rng, 1, 8, 3, 700)
+	must(t, w.StoreLogs(more))
+	must(t, w.Close())
+	known = append(known, more...)
+	o.Commit = nil
+	for range 200 {
+		torn := image{}
+		for name, b := range after {
+			torn[name] = mix(rng, durable[name], b)
+		}
+		surviveTear(t, torn.write(t), o, known, 4)
+	}
+}
 
 // TestKillInACut ends the process between the removals of two segments. The entries that
 // the second one follows are in the first one.
