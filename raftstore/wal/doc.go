@@ -48,8 +48,11 @@
 //   - the file is shorter than it was made: ErrDamaged;
 //   - a later batch follows, or another segment: ErrDamaged, for what came before was synced;
 //   - none of its sectors is missing (all zeros): ErrDamaged;
-//   - otherwise the last batch was torn. Nobody was told that it is stored. What is left
-//     of it is overwritten with zeros, and the log ends there.
+//   - otherwise the last batch was torn. Nobody was told that it is stored. The log ends
+//     there, and goes on in another segment.
+//
+// What is left of a torn batch stays where it is, and nothing is written over it: the
+// recovery itself may be torn. A segment that has nothing else is replaced.
 //
 // The newest batch is written and synced once more before anybody is told of it: the
 // process before may have ended between the write and the sync, or because the sync

@@ -180,16 +180,16 @@ func scan(b []byte, number uint64, visit func(at uint32, length int, f frame) er
 }
 
 // torn says what the bytes from end on are, at which a frame of the newest segment does
-// not hold: nil if nothing was written there, or if the last batch was torn; dirty is how
-// many bytes are left of it. Errors: ErrDamaged.
-func torn(b []byte, number uint64, end int) (dirty int, err error) {
-	dirty = len(bytes.TrimRight(b[end:], "\x00"))
-	if dirty == 0 {
-		return 0, nil
+// not hold: false if nothing was written there, true if the last batch was torn. Errors:
+// ErrDamaged.
+func torn(b []byte, number uint64, end int) (bool, error) {
+	written := len(bytes.TrimRight(b[end:], "\x00"))
+	if written == 0 {
+		return false, nil
 	}
-	for at := end + 8; at < end+dirty; at += 8 {
+	for at := end + 8; at < end+written; at += 8 {
 		if f, _, ok := readFrame(b[at:], number, uint32(at)); ok && int(f.batch) > end {
-			return 0, fmt.Errorf("a frame at %d does not hold, and one behind it at %d does: %w", end, at, ErrDamaged)
+			return false, fmt.Errorf("a frame at %d does not hold, and one behind it at %d does: %w", end, at, ErrDamaged)
 		}
 	}
 	length := frameLength(b[end:])
@@ -198,19 +198,19 @@ func torn(b []byte, number uint64, end int) (dirty int, err error) {
 	}
 	if end+length > len(b) && end > headerSize {
 		// Only a frame that is alone in its segment is longer than what was prepared.
-		return 0, fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)
+		return false, fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)
 	}
 	for at := end; at < min(end+length, len(b)); {
 		next := min((at/sector+1)*sector, end+length, len(b))
 		if zeros(b[at:next]) {
-			return dirty, nil
+			return true, nil
 		}
 		at = next
 	}
 	if end+length > len(b) {
-		return dirty, nil
+		return true, nil
 	}
-	return 0, fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)
+	return false, fmt.Errorf("a frame at %d does not hold: %w", end, ErrDamaged)
 }
 
 func zeros(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }

@@ -157,11 +157,7 @@ func (w *WAL) load(s *segment, h, next header) error {
 		}
 		return nil
 	}
-	dirty, err := torn(b, s.number, end)
-	if err != nil {
-		return err
-	}
-	if err := s.zero(end, dirty); err != nil {
+	if s.full, err = torn(b, s.number, end); err != nil {
 		return err
 	}
 	if batch <= headerSize {
@@ -213,31 +209,38 @@ func (w *WAL) spare(begun int) error {
 	if len(spare) > 1 {
 		return fmt.Errorf("%s and %s were both not begun: %w", spare[0].name, spare[1].name, ErrDamaged)
 	}
-	if err := spare[0].clean(); err != nil {
+	s, err := w.unused(spare[0])
+	if err != nil {
 		return fmt.Errorf("%s: %w", spare[0].name, err)
 	}
 	if begun == 0 {
+		w.segments[0] = s
 		return nil
 	}
 	w.segments = w.segments[:begun]
-	p := &preparation{done: make(chan struct{}), segment: spare[0]}
+	p := &preparation{done: make(chan struct{}), segment: s}
 	close(p.done)
 	w.next = p
 	return nil
 }
 
-// clean takes what a torn first batch has left in a segment without a header out of it.
-func (s *segment) clean() error {
+// unused returns a segment without a header, or a new one in its place if a torn first
+// batch has left something in it.
+func (w *WAL) unused(s *segment) (*segment, error) {
 	b, err := s.content()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.size = int64(len(b))
-	dirty, err := torn(b, s.number, headerSize)
-	if err != nil {
-		return err
+	if dirty, err := torn(b, s.number, headerSize); err != nil || !dirty {
+		return s, err
 	}
-	return s.zero(headerSize, dirty)
+	err = s.file.Close()
+	s.file = nil
+	if err != nil {
+		return nil, err
+	}
+	return w.prepare(s.number)
 }
 
 func (s *segment) content() ([]byte, error) {
@@ -248,15 +251,4 @@ func (s *segment) content() ([]byte, error) {
 	b := make([]byte, info.Size())
 	_, err = s.file.ReadAt(b, 0)
 	return b, err
-}
-
-// zero overwrites what is left of a torn batch: it must not stand behind the next one.
-func (s *segment) zero(at, length int) error {
-	if length == 0 {
-		return nil
-	}
-	if _, err := s.file.WriteAt(make([]byte, length), int64(at)); err != nil {
-		return err
-	}
-	return syncData(s.file)
 }

@@ -116,6 +116,93 @@ func TestPowerLossBehindAKill(t *testing.T) {
 	}
 }
 
+// TestKillInRecovery loses the power in the middle of a batch, ends the process in the
+// recovery from that, and loses the power in the middle of the next batch: what is left
+// of the first one must not be taken for a part of the second, nor for damage.
+func TestKillInRecovery(t *testing.T) {
+	for _, first := range []int{0, 4} { // entries before the torn batch
+		t.Run(fmt.Sprintf("behind %d entries", first), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, uint64(first)))
+			o := Options{SegmentBytes: 64 << 10}
+			dir := t.TempDir()
+			w, err := Open(dir, o)
+			must(t, err)
+			known := entries(rng, 1, 1, first, 700)
+			must(t, w.StoreLogs(known))
+			before := imageOf(t, dir)
+			must(t, w.StoreLogs(entries(rng, 1, uint64(first)+1, 6, 700)))
+			must(t, w.Close())
+			after := imageOf(t, dir)
+			for range 60 {
+				torn := image{}
+				for name, b := range after {
+					torn[name] = mix(rng, before[name], b)
+				}
+				powerLossAgain(t, rng, torn, known, o)
+			}
+		})
+	}
+}
+
+// powerLossAgain opens a torn log, forgets that it did, except for what it has committed,
+// and tears the next batch.
+func powerLossAgain(t *testing.T, rng *rand.Rand, torn image, known []*raft.Log, o Options) {
+	t.Helper()
+	dir, durable := torn.write(t), image{}
+	for name, b := range torn {
+		durable[name] = b
+	}
+	synced := func(name string) {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		durable[name] = b
+	}
+	o.Prepared = func(number uint64) error {
+		synced(nameOf(number))
+		return nil
+	}
+	var before image // the last commit
+	o.Commit = func(name string, change func() error) error {
+		before = image{}
+		for name, b := range durable {
+			before[name] = b
+		}
+		defer synced(name)
+		return change()
+	}
+	w, err := Open(dir, o)
+	must(t, err)
+	must(t, w.Close())
+	// Killed: dir is the page cache, which has also what was not synced.
+	w, err = Open(dir, o)
+	must(t, err)
+	last := w.LastIndex()
+	all := bytesOf(t, w, last)
+	next := entries(rng, 2, last+1, 6, 650)
+	must(t, w.StoreLogs(next))
+	must(t, w.Close())
+	again := image{}
+	for name, b := range imageOf(t, dir) {
+		again[name] = mix(rng, before[name], b)
+	}
+	o.Commit, o.Prepared = nil, nil
+	if int(last) < len(known) {
+		t.Fatalf("the log ends at %d, %d were acknowledged", last, len(known))
+	}
+	surviveTear(t, again.write(t), o, append(all, next...), int(last))
+}
+
+// bytesOf returns the entries from 1 to last.
+func bytesOf(t *testing.T, w *WAL, last uint64) (all []*raft.Log) {
+	t.Helper()
+	for i := uint64(1); i <= last; i++ {
+		l := new(raft.Log)
+		must(t, w.GetLog(i, l))
+		all = append(all, l)
+	}
+	return all
+}
+
 // TestKillInACut ends the process between the removals of two segments. The entries that
 // the second one follows are in the first one.
 func TestKillInACut(t *testing.T) {

@@ -61,6 +61,7 @@ type segment struct {
 	name   string
 	end    int64 // where the next frame goes; 0 if there is no header yet
 	size   int64 // of the file when it was prepared
+	full   bool  // nothing is appended: a torn batch stands behind end
 
 	base   uint64  // index of places[0]
 	places []place // of the entries
@@ -246,7 +247,7 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 // fits reports whether an entry's frame may go into a segment: if there is room, or
 // nothing else in it.
 func (*WAL) fits(s *segment, l *raft.Log) bool {
-	return s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= s.size
+	return !s.full && (s.end <= headerSize || s.end+int64(frameSize(len(l.Extensions)+len(l.Data))) <= s.size)
 }
 
 func (w *WAL) tail() *segment { return w.segments[len(w.segments)-1] }
