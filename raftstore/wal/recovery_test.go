@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -238,4 +239,24 @@ func TestKillInACut(t *testing.T) {
 	must(t, err)
 	m.check(t, w)
 	must(t, w.Close())
+}
+
+// TestFailureToPublish: once a new segment has its name, an error is the last one. What
+// a failed sync of the directory, or of the file that has the number, has left is not
+// known, so the next attempt's success means nothing.
+func TestFailureToPublish(t *testing.T) {
+	broken, failures := errors.New("broken"), 0
+	o := Options{SegmentBytes: 4 << 10, Prepared: func(number uint64) error {
+		if number == 2 && failures == 0 {
+			failures++
+			return broken
+		}
+		return nil
+	}}
+	w := mustOpen(t, t.TempDir(), o)
+	rng := rand.New(rand.NewPCG(1, 1))
+	must(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
+	if err := w.StoreLogs(entries(rng, 1, 2, 1, 3000)); !errors.Is(err, broken) {
+		t.Errorf("stored in a segment that nobody may know of: %v", err)
+	}
 }

@@ -31,6 +31,11 @@ type preparation struct {
 	err     error
 }
 
+// errUnpublished is for a segment that has its name, or nearly: what a failed sync of the
+// directory has left, or of the file that has its number, nobody knows. There is no second
+// attempt.
+var errUnpublished = errors.New("not known to be on disk")
+
 func (p *preparation) wait() (*segment, error) {
 	<-p.done
 	return p.segment, p.err
@@ -57,6 +62,9 @@ func (w *WAL) rotate() (*segment, error) {
 	if w.next != nil {
 		s, err = w.next.wait()
 		w.next = nil
+	}
+	if errors.Is(err, errUnpublished) {
+		return nil, err
 	}
 	if err != nil {
 		// Also after an error: there may be room on the disk by now.
@@ -104,16 +112,21 @@ func (w *WAL) prepare(number uint64) (s *segment, err error) {
 		return nil, err
 	}
 	w.o.Step("wal.prepared")
-	if err := os.Rename(unfinished, filepath.Join(w.dir, name)); err != nil {
-		return nil, err
-	}
-	if err := syncDir(w.dir); err != nil {
-		return nil, err
-	}
-	if err := w.o.Prepared(number); err != nil {
-		return nil, err
+	if err := w.publish(unfinished, number); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnpublished, err)
 	}
 	return &segment{number: number, name: name, file: f, size: int64(size)}, nil
+}
+
+// publish gives a segment its name, and tells of it.
+func (w *WAL) publish(unfinished string, number uint64) error {
+	if err := os.Rename(unfinished, filepath.Join(w.dir, nameOf(number))); err != nil {
+		return err
+	}
+	if err := syncDir(w.dir); err != nil {
+		return err
+	}
+	return w.o.Prepared(number)
 }
 
 func syncDir(dir string) error {
