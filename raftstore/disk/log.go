@@ -121,6 +121,7 @@ var (
 // OpenLog opens the log of a directory, or creates it. Errors: ErrDamaged, ErrLogLost,
 // those of files.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
+	o.defaults()
 	backend, run, err := openStore(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/raftstore/wal"
@@ -74,7 +75,16 @@ func openSegments(dir string, stable logBackend, o LogOptions) (*wal.WAL, error)
 		return nil, err
 	}
 	wo := segmentOptions(o)
-	wo.Prepared = func(number uint64) error { return stable.SetUint64(segmentKey, number) }
+	var opened atomic.Bool // until then who opens is told
+	wo.Prepared = func(number uint64) error {
+		err := stable.SetUint64(segmentKey, number)
+		if err != nil && opened.Load() {
+			// At once: raft.db has the vote as well.
+			o.Fatal(fmt.Errorf("log: set %s: %w", segmentKey, err))
+		}
+		return err
+	}
+	defer opened.Store(true)
 	entries, err := wal.Open(filepath.Join(dir, segmentDir), wo)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,10 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -197,4 +200,32 @@ func TestUnknownLogStore(t *testing.T) {
 	if _, err := OpenLog(t.TempDir(), LogOptions{Store: "tape"}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", LogStores())) {
 		t.Error(err)
 	}
+}
+
+// TestFailedNumberIsFatal: the number of a new segment is written to raft.db behind
+// everybody's back. If that fails, nothing is written to raft.db any more.
+func TestFailedNumberIsFatal(t *testing.T) {
+	var broken atomic.Bool
+	fatal := make(chan error, 10)
+	l, err := OpenLog(t.TempDir(), LogOptions{
+		Store: Segments, SegmentBytes: movedSegment, Fatal: func(err error) { fatal <- err },
+		Commit: func(file string, commit func() error) error {
+			if file == logFile && broken.Load() {
+				return syscall.EIO
+			}
+			return commit()
+		},
+	})
+	must(t, err)
+	broken.Store(true)
+	must(t, l.StoreLogs(logs(1, 1, 1, movedSegment*2/3))) // more than half: the next segment is made
+	select {
+	case err := <-fatal:
+		if !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the process goes on")
+	}
+	must(t, l.Close())
 }
