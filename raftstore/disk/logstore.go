@@ -75,6 +75,7 @@ func openSegments(dir string, stable logBackend, o LogOptions) (*wal.WAL, error)
 		return nil, err
 	}
 	wo := segmentOptions(o)
+	wo.Made = made
 	var opened atomic.Bool // until then who opens is told
 	wo.Prepared = func(number uint64) error {
 		err := stable.SetUint64(segmentKey, number)
@@ -86,14 +87,10 @@ func openSegments(dir string, stable logBackend, o LogOptions) (*wal.WAL, error)
 	}
 	defer opened.Store(true)
 	entries, err := wal.Open(filepath.Join(dir, segmentDir), wo)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, wal.ErrEndLost) {
+		err = fmt.Errorf("%w: %w", ErrLogLost, err)
 	}
-	if newest := entries.Newest(); newest < made {
-		return nil, errors.Join(
-			fmt.Errorf("%s ends with segment %d, and segment %d was made: %w", segmentDir, newest, made, ErrLogLost), entries.Close())
-	}
-	return entries, nil
+	return entries, err
 }
 
 func segmentOptions(o LogOptions) wal.Options {

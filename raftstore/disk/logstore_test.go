@@ -153,6 +153,10 @@ func TestHalfALog(t *testing.T) {
 	for name, break_ := range map[string]func(dir, old string) error{
 		"raft.db is gone":  func(dir, _ string) error { return os.Remove(filepath.Join(dir, logFile)) },
 		"raft-log is gone": func(dir, _ string) error { return os.RemoveAll(filepath.Join(dir, segmentDir)) },
+		"raft-log is emptied": func(dir, _ string) error {
+			path := filepath.Join(dir, segmentDir)
+			return errors.Join(os.RemoveAll(path), os.Mkdir(path, dirMode))
+		},
 		"the end of raft-log is gone": func(dir, _ string) error {
 			files, err := os.ReadDir(filepath.Join(dir, segmentDir))
 			if err != nil || len(files) < 3 {

@@ -37,7 +37,7 @@
 //	3  cut: entries below index are no more
 //
 // Whoever opens a log should know the number of the newest segment that was made
-// (Options.Prepared): a log whose last files are gone looks like a shorter one.
+// (Options.Made): a log whose last files are gone looks like a shorter one.
 //
 // # What a crash leaves
 //

@@ -34,6 +34,8 @@ const (
 var (
 	// ErrDamaged is returned when the bytes of a log are not what was written.
 	ErrDamaged = errors.New("damaged data")
+	// ErrEndLost is returned for a log whose newest segments are gone.
+	ErrEndLost = errors.New("the end of the log is gone")
 
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )

@@ -10,7 +10,7 @@ import (
 )
 
 // Open opens the log in a directory, or makes one in it. Errors: ErrDamaged, with what
-// does not hold, and those of files.
+// does not hold, ErrEndLost, and those of files.
 func Open(dir string, o Options) (*WAL, error) {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = DefaultSegmentBytes
@@ -39,6 +39,13 @@ func (w *WAL) open() error {
 	if err != nil {
 		return err
 	}
+	newest := uint64(0)
+	if len(numbers) > 0 {
+		newest = numbers[len(numbers)-1]
+	}
+	if newest < w.o.Made {
+		return fmt.Errorf("it ends with segment %d, and segment %d was made: %w", newest, w.o.Made, ErrEndLost)
+	}
 	if len(numbers) == 0 {
 		s, err := w.prepare(1)
 		if err != nil {
@@ -47,7 +54,12 @@ func (w *WAL) open() error {
 		w.segments = []*segment{s}
 		return nil
 	}
-	w.newest = numbers[len(numbers)-1]
+	if newest > w.o.Made {
+		// Who made it may have ended before its name was durable, or before he told of it.
+		if err := errors.Join(syncDir(w.dir), w.o.Prepared(newest)); err != nil {
+			return err
+		}
+	}
 	headers, err := w.begun(numbers)
 	if err != nil {
 		return err

@@ -260,3 +260,44 @@ func TestFailureToPublish(t *testing.T) {
 		t.Errorf("stored in a segment that nobody may know of: %v", err)
 	}
 }
+
+// TestPreparedIsTold: the caller is told of a segment that was made, and who ended before
+// that, at the next start. A log that ends before the newest one is refused, however often
+// it is opened.
+func TestPreparedIsTold(t *testing.T) {
+	dir, made := t.TempDir(), uint64(0)
+	o := Options{SegmentBytes: 4 << 10}
+	open := func() error {
+		o.Made, o.Prepared = made, func(number uint64) error {
+			made = number
+			return nil
+		}
+		w, err := Open(dir, o)
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.StoreLogs(entries(rand.New(rand.NewPCG(1, 1)), 1, w.LastIndex()+1, 3, 3000)), w.Close())
+	}
+	must(t, open())
+	want := made
+	if want < 3 {
+		t.Fatalf("%d segments", want)
+	}
+	made-- // as if the process had ended before it could be told
+	w, err := Open(dir, Options{Made: made, Prepared: func(number uint64) error {
+		made = number
+		return nil
+	}})
+	must(t, err)
+	must(t, w.Close())
+	if made != want {
+		t.Errorf("told of segment %d, want %d", made, want)
+	}
+	must(t, os.RemoveAll(dir))
+	must(t, os.Mkdir(dir, dirMode))
+	for range 2 {
+		if err := open(); !errors.Is(err, ErrEndLost) {
+			t.Fatalf("a log without segments, of which there were %d: %v", want, err)
+		}
+	}
+}

@@ -23,9 +23,12 @@ type Options struct {
 	// Commit, if set, makes each durable change of entries: it calls change, once, and
 	// returns its error or another one. name is the segment's file.
 	Commit func(name string, change func() error) error
+	// Made is the number of the newest segment that Prepared was told of: a log that ends
+	// with an earlier one has lost its end.
+	Made uint64
 	// Prepared, if set, is told the number of each segment that was made, before anything
-	// is written to it: a log that ends with an earlier one has lost its end. Also by the
-	// goroutine that prepares segments. Its error is that of the change that needs the
+	// is written to it. Also by the goroutine that prepares segments, and by Open, of a
+	// segment that it was not told of. Its error is that of the change that needs the
 	// segment.
 	Prepared func(number uint64) error
 	// Step, if set, is called between any two steps whose order matters: tests end the
@@ -41,8 +44,6 @@ type WAL struct {
 	dir string
 	o   Options
 	run uint64 // see Run
-	// newest is for Newest.
-	newest uint64
 
 	// mu guards what follows. It is not held while a file is read or written.
 	mu       sync.RWMutex
@@ -108,10 +109,6 @@ func (w *WAL) lastLocked() uint64 {
 	}
 	return 0
 }
-
-// Newest is the number of the newest segment, as it was when the log was opened. Zero if
-// there was none.
-func (w *WAL) Newest() uint64 { return w.newest }
 
 // Run is the first index of the entries that stand, without a hole, up to the newest one,
 // as they were when the log was opened. Zero if there was none.
