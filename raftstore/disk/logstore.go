@@ -174,7 +174,27 @@ func dropUnused(dir string, o LogOptions) error {
 	if last > end {
 		return fmt.Errorf("the log in raft.db ends at %d, the one in %s at %d: %w", end, segmentDir, last, ErrLogLost)
 	}
-	return errors.Join(os.RemoveAll(path), syncDir(dir))
+	return removeSegments(dir)
+}
+
+// removeSegments takes all segments away, or none: half of them would be a damaged log.
+// The name that they get is removed at each start.
+func removeSegments(dir string) error {
+	if err := rename(dir, segmentDir, segmentDir+newSuffix); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, segmentDir+newSuffix)
+	files, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.Remove(filepath.Join(path, f.Name())); err != nil {
+			return err
+		}
+		failpoint("log.removed")
+	}
+	return errors.Join(os.Remove(path), syncDir(dir))
 }
 
 // lastSegmented returns the index of the newest entry in segments, or 0.
@@ -324,7 +344,7 @@ func moveToBolt(dir string, o LogOptions) (err error) {
 	if err := rename(dir, logFile+newSuffix, logFile); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(filepath.Join(dir, segmentDir)), remove(dir, movedFile), syncDir(dir))
+	return errors.Join(removeSegments(dir), remove(dir, movedFile), syncDir(dir))
 }
 
 // copyEntries copies a log in pieces.
