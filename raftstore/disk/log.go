@@ -273,11 +273,13 @@ func (l *Log) FirstIndex() (uint64, error) { return l.backend.FirstFrom(l.gone.L
 // LastIndex implements raft.LogStore.
 func (l *Log) LastIndex() (uint64, error) { return l.backend.LastIndex() }
 
-// Close waits for a write that runs and closes the file.
+// Close waits for a write that runs and closes the files.
 func (l *Log) Close() error {
 	if planted.On(planted.AckBeforeSync) {
 		l.late.flush()
 	}
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	if err := l.backend.Close(); err != nil {
 		return fmt.Errorf("close log: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,4 +323,34 @@ func testAppliedEntriesAreNotCut(t *testing.T, store LogStore) {
 		must(t, l.DeleteRange(1, 60)) // nothing is there
 		must(t, l.Close())
 	}
+}
+
+// TestCloseWaits: a log is not closed under a write.
+func TestCloseWaits(t *testing.T) {
+	onEach(t, func(t *testing.T, store LogStore) {
+		synctest.Test(t, func(t *testing.T) {
+			var waits atomic.Bool
+			disk := make(chan struct{}) // closed when the disk goes on
+			l, err := OpenLog(t.TempDir(), LogOptions{Store: store, Commit: func(_ string, commit func() error) error {
+				if waits.Load() {
+					<-disk
+				}
+				return commit()
+			}, Fatal: func(err error) { t.Error(err) }, Watchdog: time.Hour})
+			must(t, err)
+			waits.Store(true)
+			stored, closed := make(chan error, 1), make(chan error, 1)
+			go func() { stored <- l.StoreLogs(logs(1, 1, 3, 10)) }()
+			synctest.Wait()
+			go func() { closed <- l.Close() }()
+			synctest.Wait()
+			if len(closed) > 0 {
+				t.Error("closed under a write")
+			}
+			close(disk)
+			must(t, <-stored)
+			synctest.Wait()
+			must(t, <-closed)
+		})
+	})
 }
