@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -203,6 +204,27 @@ func TestDamage(t *testing.T) {
 			other := nameOf(1)
 			try(name+" is a copy of "+other, with(name, good[other]), true)
 		}
+	}
+}
+
+// TestDamagedLengths: a length that no segment and no frame can have is damage, and neither
+// memory is asked for nor counted beyond 32 bits.
+func TestDamagedLengths(t *testing.T) {
+	head := make([]byte, frameHead)
+	head[4] = kindEntry
+	for size, want := range map[uint32]int{
+		0: frameHead + frameTail, 5: frameHead + 8 + frameTail, maxBytes - 56: frameHead + maxBytes - 55 + frameTail, maxBytes - 55: 0, 1 << 31: 0, 1<<32 - 1: 0,
+	} {
+		binary.LittleEndian.PutUint32(head, size)
+		if got := frameLength(head); got != want {
+			t.Errorf("a frame of size %d is %d long, want %d", size, got, want)
+		}
+	}
+	dir := t.TempDir()
+	must(t, mustOpen(t, dir, Options{}).Close())
+	must(t, os.Truncate(filepath.Join(dir, nameOf(1)), 1<<40))
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,6 +23,10 @@ const (
 
 	// sector is the least that a disk writes as a whole.
 	sector = 512
+
+	// maxBytes bounds a segment, also one with a single entry: what a machine of 32 bits
+	// can count.
+	maxBytes = math.MaxInt32
 )
 
 // Kinds of frames.
@@ -89,7 +94,7 @@ func frameSize(size int) int { return frameHead + padded(size) + frameTail }
 
 func padded(n int) int { return (n + 7) &^ 7 }
 
-// appendFrame appends the frame that stands at a place of a segment. Its size must fit 32 bits.
+// appendFrame appends the frame that stands at a place of a segment, which ends below maxBytes.
 func appendFrame(b []byte, number uint64, at, batch uint32, kind byte, l *raft.Log) []byte {
 	start, size := len(b), len(l.Extensions)+len(l.Data)
 	b = binary.LittleEndian.AppendUint32(b, uint32(size))
@@ -130,7 +135,7 @@ func frameLength(b []byte) int {
 		return 0
 	}
 	size, extensions := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[8:])
-	if b[4] < kindEntry || b[4] > kindCut || b[6] != 0 || b[7] != 0 || extensions > size {
+	if b[4] < kindEntry || b[4] > kindCut || b[6] != 0 || b[7] != 0 || extensions > size || size > maxBytes-frameHead-frameTail-8 {
 		return 0
 	}
 	return frameSize(int(size))

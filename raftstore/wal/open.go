@@ -260,6 +260,9 @@ func (s *segment) content() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.Size() > maxBytes {
+		return nil, fmt.Errorf("it has %d bytes: %w", info.Size(), ErrDamaged)
+	}
 	b := make([]byte, info.Size())
 	_, err = s.file.ReadAt(b, 0)
 	return b, err

@@ -3,7 +3,6 @@ package wal
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 
@@ -215,7 +214,7 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 	var places []place
 	for _, l := range logs {
 		length := frameSize(len(l.Extensions) + len(l.Data))
-		if int64(length)+at > math.MaxUint32 {
+		if int64(length)+at > maxBytes {
 			return 0, fmt.Errorf("entry %d has %d bytes: %w", l.Index, length, errors.ErrUnsupported)
 		}
 		if n > 0 && (l.Index != logs[n-1].Index+1 || at+int64(length) > s.size) {
