@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 )
 
@@ -22,9 +25,9 @@ const (
 
 // Node is one server.
 type Node struct {
-	Name string
-	API  string // https://host:port
-	PID  int    // zero if it is on another host or unknown; then its CPU time is not counted
+	Name string `json:"name"`
+	API  string `json:"api"` // https://host:port
+	PID  int    `json:"pid"` // zero if it is on another host or unknown; then its CPU time is not counted
 }
 
 // Cluster is what is measured. Its nodes and the caller share a clock, or nothing
@@ -36,6 +39,42 @@ type Cluster struct {
 	TLS *tls.Config
 	// Dir is where the nodes' data lie, for the report; empty if unknown.
 	Dir string
+}
+
+// ReadCluster reads the cluster.json of a playground.
+func ReadCluster(file string) (Cluster, error) {
+	var c Cluster
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return c, fmt.Errorf("read the cluster: %w", err)
+	}
+	var said struct {
+		Nodes         []Node `json:"nodes"`
+		CAFile        string `json:"caFile"`
+		AdminCertFile string `json:"adminCertFile"`
+		AdminKeyFile  string `json:"adminKeyFile"`
+	}
+	if err := json.Unmarshal(raw, &said); err != nil {
+		return c, fmt.Errorf("read the cluster %s: %w", file, err)
+	}
+	if len(said.Nodes) == 0 {
+		return c, fmt.Errorf("read the cluster %s: it has no nodes", file)
+	}
+	pair, err := tls.LoadX509KeyPair(said.AdminCertFile, said.AdminKeyFile)
+	if err != nil {
+		return c, fmt.Errorf("load the administrator's certificate: %w", err)
+	}
+	pem, err := os.ReadFile(said.CAFile)
+	if err != nil {
+		return c, fmt.Errorf("load the cluster's CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return c, fmt.Errorf("load the cluster's CA: no certificate in %s", said.CAFile)
+	}
+	c.Nodes = said.Nodes
+	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	return c, nil
 }
 
 // Dial opens a connection to a node.

@@ -93,10 +93,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := readCluster(o.cluster)
+	read, err := client.ReadCluster(o.cluster)
 	if err != nil {
 		return err
 	}
+	cluster := &cluster{read}
 	var peer *report
 	if o.against != "" {
 		if peer, err = readReport(o.against); err != nil {

@@ -221,6 +221,7 @@ var rooms = map[string]room{
 	"bench/client":      {reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host"}},
+	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
 	"bench/measure": {direct: noHTTP, reach: noKubernetes},

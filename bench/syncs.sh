@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Counts, in the kernel, the syncs of a write: of one node and of three, with the log on
+# segments and on bbolt, of three members of etcd, and of kube-apiserver on these, one
+# after the other on this machine, with one client and with 32. With a delay it makes
+# each sync take so much longer, for all of them alike, and compares latencies.
+#
+#	bench/syncs.sh                        # the syncs
+#	bench/syncs.sh --delay 2000 --rounds 3    # each sync takes 2,000 µs (on a file system in memory)
+#
+# Needs strace; etcd, and kube-apiserver if it is to be compared, are built by make peers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+delay=0 rounds=1 writes=500
+while [ $# -gt 0 ]; do
+	case $1 in
+	--delay) delay=$2; shift 2 ;;
+	--rounds) rounds=$2; shift 2 ;;
+	--writes) writes=$2; shift 2 ;;
+	*) sed -n '2,10s/^# \{0,1\}//p' "$0"; [ "$1" = --help ]; exit ;;
+	esac
+done
+base=${TMPDIR:-/tmp}
+[ "$delay" -eq 0 ] || [ ! -w /dev/shm ] || base=/dev/shm # the delay is all that a sync takes
+work=$(mktemp -d "$base/quorate-syncs.XXXXXX")
+. bench/peer.sh
+finish() {
+	code=$?
+	trap - EXIT
+	stop
+	rm -rf "$work"
+	exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+mkdir -p "$work/bin"
+go build -trimpath -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -o "$work/bin/commits" ./bench/commits
+
+# traced runs a command and all that it starts under strace, which stops them at their
+# syncs and nowhere else.
+traced() {
+	local inject=()
+	[ "$delay" -eq 0 ] || inject=(-e "inject=fsync,fdatasync,msync,sync_file_range,syncfs:delay_exit=$delay")
+	exec strace -f --seccomp-bpf -qq -y -ttt -o "$work/trace" -e trace=fsync,fdatasync,msync,sync_file_range,syncfs -e signal=none "${inject[@]}" "$@" 2>"$work/strace.log"
+}
+
+stop() {
+	if [ -f "$work/cluster/cluster.json" ]; then
+		"$work/bin/quorate" dev stop --data-dir "$work/cluster" >/dev/null || true
+	fi
+	# The tracees of etcd's strace, then what is left.
+	[ ! -s "$work/pids" ] || kill -9 $(cat "$work/pids") 2>/dev/null || true
+	end_peers
+	rm -rf "$work/cluster" "$work"/e? "$work/pids" "$work/trace"
+}
+
+# measure makes writes, and prints a row. The syncs are counted by the file's place.
+measure() { # name, workers, flags of commits
+	local name=$1 workers=$2
+	shift 2
+	"$work/bin/commits" --workers "$workers" --writes $((writes * (workers > 1 ? 4 : 1))) "$@" >"$work/result.json"
+	sleep 0.3 # the trace is written behind its calls
+	python3 - "$work/result.json" "$work/trace" "$name" "$workers" "$work/rows" <<'PY'
+import collections, json, re, sys
+r = json.load(open(sys.argv[1]))
+by, nodes = collections.Counter(), collections.defaultdict(collections.Counter)
+for line in open(sys.argv[2], errors="replace"):
+    m = re.match(r"\d+ +([\d.]+) (\w+)\(\d+<([^>]*)>", line)
+    if not m or not r["beganNanos"] <= float(m[1]) * 1e9 <= r["endedNanos"]:
+        continue
+    path = m[3]
+    node = re.search(r"/(n\d+|e\d)/", path)
+    what = next((w for w in ("raft-log", "raft.db", "state.db", "member/wal", "member/snap") if w in path), "other")
+    by[what] += 1
+    nodes[node[1] if node else "?"][what] += 1
+w, b, l = r["writes"], r["batches"], r["latency"]
+log = {n: c["raft-log"] + c["raft.db"] + c["member/wal"] for n, c in nodes.items()}
+most = max(log.values(), default=0)
+row = {"name": sys.argv[3], "workers": int(sys.argv[4]), "writes": w, "perSecond": r["perSecond"], "batches": b, "logOfOne": most,
+       "all": sum(by.values()), "by": dict(by), "p50": l["p50Ms"], "p99": l["p99Ms"], "mean": l["meanMs"]}
+open(sys.argv[5], "a").write(json.dumps(row) + "\n")
+print(f"{row['name']:34} {row['workers']:3} clients  {row['perSecond']:7.0f}/s  p50 {row['p50']:6.2f}  p99 {row['p99']:6.2f} ms"
+      f"  log's syncs on one node: {most / b if b else float('nan'):.2f} a batch, {most / w:.2f} a write"
+      f"  all syncs: {row['all'] / w:.2f} a write ({', '.join(f'{k} {v / w:.2f}' for k, v in sorted(by.items()))})", flush=True)
+PY
+}
+
+quorate() { # nodes, log store
+	free_ports 3
+	traced "$work/bin/quorate" dev --data-dir "$work/cluster" --nodes "$1" --api-port "$port" --set "raft-log-store=$2" --detach >/dev/null 2>"$work/dev.log" &
+	pids+=($!)
+	wait_for "$work/bin/quorate" dev status --data-dir "$work/cluster"
+	for w in 1 32; do measure "quorate, $1 node(s), $2" $w --cluster "$work/cluster/cluster.json"; done
+	stop
+}
+
+etcd() { # members
+	free_ports 7
+	etcd_cluster "$1" $((port + 1))
+	(
+		export work members clients port
+		export -f etcd_member
+		# shellcheck disable=SC2016
+		traced bash -c 'for i in $(seq 0 $(($1 - 1))); do etcd_member $i $1 $((port + 1)); echo $! >>"$work/pids"; done; wait' etcd "$1"
+	) &
+	pids+=($!)
+	etcd_ready
+	for w in 1 32; do measure "etcd, $1 member(s)" $w --etcd "$clients"; done
+	if [ "$1" = 3 ] && [ -x bin/kube-apiserver ]; then
+		[ -d "$work/pki" ] || peer_certificates
+		apiserver 0 "$port"
+		pids+=($!)
+		wait_for ready "$port"
+		peer_json "{\"name\":\"a0\",\"pid\":$!,\"api\":\"https://127.0.0.1:$port\"}" >"$work/peer.json"
+		for w in 1 32; do measure "kube-apiserver on these" $w --cluster "$work/peer.json"; done
+	fi
+	stop
+}
+
+for _ in $(seq "$rounds"); do
+	if [ "$delay" -eq 0 ]; then
+		for store in segments boltdb; do quorate 1 $store; done
+	fi
+	etcd 3
+	for store in segments boltdb; do quorate 3 $store; done
+done
+[ "$rounds" -eq 1 ] || python3 - "$work/rows" <<'PY'
+import collections, json, statistics, sys
+rows = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    r = json.loads(line)
+    rows[r["name"], r["workers"]].append(r)
+print("\nmedians of the rounds, and the range of p50")
+for (name, workers), l in rows.items():
+    p = [r["p50"] for r in l]
+    print(f"{name:34} {workers:3} clients  {statistics.median(r['perSecond'] for r in l):7.0f}/s  p50 {statistics.median(p):6.2f} ({min(p):.2f} to {max(p):.2f})"
+          f"  p99 {statistics.median(r['p99'] for r in l):6.2f}  mean {statistics.median(r['mean'] for r in l):6.2f} ms")
+PY
