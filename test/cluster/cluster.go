@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type Cluster struct {
 	CAFile        string
 	adminCertFile string
 	adminKeyFile  string
+	// Program is what Command runs, and what nodes are started with. Default: Binary.
+	Program string
 	// FreePort is an API port for one more node (spareNodes of them follow each other); it and the port 1000 higher
 	// are held for it.
 	FreePort int
@@ -56,7 +59,22 @@ func Start(t testing.TB, nodes int, settings ...string) *Cluster {
 // TryStart is Start of a cluster that may not start.
 func TryStart(t testing.TB, nodes int, settings ...string) (*Cluster, error) {
 	t.Helper()
-	c, err := launch(nodes, settings)
+	return tryStart(t, "", nodes, settings)
+}
+
+// StartProgram is Start of nodes of another program, which Program of the cluster names.
+func StartProgram(t testing.TB, program string, nodes int, settings ...string) *Cluster {
+	t.Helper()
+	c, err := tryStart(t, program, nodes, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func tryStart(t testing.TB, program string, nodes int, settings []string) (*Cluster, error) {
+	t.Helper()
+	c, err := launch(program, nodes, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +94,11 @@ func TryStart(t testing.TB, nodes int, settings ...string) (*Cluster, error) {
 const withoutRoots = "controllers=-root-ca-certificate-publisher-controller"
 
 // launch starts a cluster that somebody else ends.
-func launch(nodes int, settings []string) (*Cluster, error) {
+func launch(program string, nodes int, settings []string) (*Cluster, error) {
 	var errs []error
 	// Another program may take a port between the look and the start.
 	for range 3 {
-		c := &Cluster{}
+		c := &Cluster{Program: program}
 		err := c.start(nodes, settings)
 		if err == nil {
 			return c, nil
@@ -309,10 +327,10 @@ func (c *Cluster) TryQuorate(t testing.TB, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Command is the binary under test with arguments, with nothing of the user's own
+// Command is the binary under test, or Program, with arguments, with nothing of the user's own
 // configuration. It ends with ctx.
 func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, theRun.quorate, args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(c.Program, theRun.quorate), args...)
 	cmd.Env = CleanEnv("HOME=" + c.Dir)
 	cmd.WaitDelay = time.Second
 	return cmd

@@ -84,7 +84,7 @@ func newReaders(t *testing.T, settings ...string) *Readers {
 	// The floor moves soon past what is more than the bytes, and leaves six MiB. That
 	// is enough for what the tests write within the retention.
 	settings = append(settings, "history-retention="+HistoryRetention.String(), "history-max-bytes=8388608")
-	c, err := launch(3, settings)
+	c, err := launch("", 3, settings)
 	if err != nil {
 		t.Fatal(err)
 	}

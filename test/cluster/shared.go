@@ -18,7 +18,7 @@ func Shared(t *testing.T) *Cluster {
 	sharedCluster.Lock()
 	defer sharedCluster.Unlock()
 	if sharedCluster.c == nil {
-		c, err := launch(3, nil)
+		c, err := launch("", 3, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,208 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/quorate/quorate/test/cluster"
+)
+
+// TestLogIsMoved takes a cluster whose log is in raft.db to segments, node by node, under
+// load, as an upgrade does. Nothing acknowledged is lost, and no watch has to list again.
+// QUORATE_OLD names a program of before the segments for the nodes to begin with; without
+// it they begin with this one and --raft-log-store=boltdb.
+func TestLogIsMoved(t *testing.T) {
+	const ns = "load"
+	c := startOnBolt(t)
+	first := c.Nodes()[0]
+	first.Kubectl(t, "create", "namespace", ns)
+	marker, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var watches []*resumed
+	for _, n := range c.Nodes() {
+		watches = append(watches, watchOn(t, n, ns, marker.ResourceVersion))
+	}
+	load := startLoad(t, ns, 8, c.Nodes())
+	load.awaitAcks(1000)
+	leader := c.Leader(t)
+	nowSegments(t, c)
+	for _, n := range append(c.Others(leader), leader) {
+		hasSegments(t, n, false)
+		c.Stop(t, n)
+		c.Restart(t, n)
+		hasSegments(t, n, true)
+		load.awaitAcks(300)
+	}
+	load.Stop()
+	last, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := first.Watch(t, ns, marker.ResourceVersion, last.ResourceVersion)
+	cluster.InOrder(t, first.Name, history)
+	seesAll(t, load, history)
+	resumptions := 0
+	for i, n := range c.Nodes() {
+		load.verify(t, n)
+		events, times := watches[i].until(t, last.ResourceVersion)
+		cluster.SameEvents(t, "the watch on "+n.Name, events, "the history", history)
+		resumptions += times
+	}
+	cluster.SameStates(t, c)
+	// Restarted once more, all at once, they read what was moved and what came behind it.
+	c.Kill(t, c.Nodes()...)
+	c.RestartAll(t)
+	for _, n := range c.Nodes() {
+		load.verify(t, n)
+	}
+	cluster.SameStates(t, c)
+	t.Logf("%d writes acknowledged, %d unknown, the slowest call took %d ms; %d events, watches resumed %d times",
+		load.acks.Load(), load.unknown.Load(), load.slowest.Milliseconds(), len(history), resumptions)
+	if resumptions < len(watches) {
+		t.Errorf("%d watches were resumed %d times: not every node was restarted under its watch", len(watches), resumptions)
+	}
+}
+
+// startOnBolt starts a cluster whose log is in raft.db.
+func startOnBolt(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	if old := os.Getenv("QUORATE_OLD"); old != "" {
+		return cluster.StartProgram(t, old, 3)
+	}
+	return cluster.Start(t, 3, "raft-log-store=boltdb")
+}
+
+// nowSegments has nodes that are started from now on run this program, on segments.
+func nowSegments(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	c.Program = ""
+	for _, n := range c.Nodes() {
+		file := filepath.Join(c.Dir, n.Name+".yaml")
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = regexp.MustCompile(`(?m)^raft-log-store:.*\n`).ReplaceAll(b, nil)
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hasSegments fails unless a node's log is on segments, or is not.
+func hasSegments(t *testing.T, n *cluster.Node, want bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(n.Cluster.Dir, n.Name, "raft-log", "*.log"))
+	if err != nil || (len(files) > 0) != want {
+		t.Errorf("%s has segments %q, %v; want some: %v", n.Name, files, err, want)
+	}
+}
+
+// resumed is a watch that goes on from its last event whenever it ends. It never lists.
+type resumed struct {
+	node *cluster.Node
+
+	mu     sync.Mutex
+	events []cluster.Event
+	times  int
+	failed error
+}
+
+func watchOn(t *testing.T, n *cluster.Node, namespace, after string) *resumed {
+	t.Helper()
+	r := &resumed{node: n}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	client := n.Typed(t)
+	running.Go(func() {
+		for ctx.Err() == nil {
+			opened, err := r.read(ctx, client, namespace, &after)
+			r.mu.Lock()
+			if opened {
+				r.times++
+			}
+			if err != nil {
+				r.failed = err
+			}
+			r.mu.Unlock()
+			if err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return r
+}
+
+// read watches until the stream ends, and reports whether there was one. after is where the
+// next one begins. Its error is one that a client must list again for.
+func (r *resumed) read(ctx context.Context, client kubernetes.Interface, namespace string, after *string) (opened bool, err error) {
+	w, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: *after, AllowWatchBookmarks: true})
+	if err != nil {
+		return false, expired(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		event, err := cluster.ToEvent(e)
+		if err != nil {
+			return true, expired(err)
+		}
+		*after = event.ResourceVersion
+		if event.Type == "BOOKMARK" {
+			continue
+		}
+		r.mu.Lock()
+		r.events = append(r.events, event)
+		r.mu.Unlock()
+	}
+	return true, nil
+}
+
+// expired returns an error that says that a position is gone, and nil for those that a
+// client tries again behind.
+func expired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return err
+	}
+	return nil
+}
+
+// until waits for an event, and returns all up to it, and how often the watch was resumed.
+func (r *resumed) until(t *testing.T, rv string) (events []cluster.Event, times int) {
+	t.Helper()
+	cluster.Await(t, 20*time.Second, "the watch on "+r.node.Name+" reaches "+rv, func() string {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		events, times = r.events, r.times
+		switch {
+		case r.failed != nil:
+			return r.failed.Error()
+		case len(events) == 0 || events[len(events)-1].ResourceVersion != rv:
+			return fmt.Sprintf("%d events", len(events))
+		}
+		return ""
+	})
+	return events, times
+}
