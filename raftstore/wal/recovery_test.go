@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -239,6 +240,28 @@ func TestKillInACut(t *testing.T) {
 	must(t, err)
 	m.check(t, w)
 	must(t, w.Close())
+}
+
+// TestPreparationThatEnds: who is told of a segment may end the process, which in tests is
+// a goroutine. Nothing is stored in that segment, and the log can be closed.
+func TestPreparationThatEnds(t *testing.T) {
+	for _, store := range []bool{false, true} {
+		w, err := Open(t.TempDir(), Options{SegmentBytes: 4 << 10, Prepared: func(number uint64) error {
+			if number > 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}})
+		must(t, err)
+		rng := rand.New(rand.NewPCG(1, 1))
+		must(t, w.StoreLogs(entries(rng, 1, 1, 1, 3000)))
+		if store {
+			if err := w.StoreLogs(entries(rng, 1, 2, 1, 3000)); !errors.Is(err, errUnpublished) {
+				t.Errorf("stored in a segment that nobody knows of: %v", err)
+			}
+		}
+		must(t, w.Close())
+	}
 }
 
 // TestFailureToPublish: once a new segment has its name, an error is the last one. What

@@ -47,7 +47,8 @@ func (w *WAL) prepareNext() {
 	if w.next != nil {
 		return
 	}
-	p, number := &preparation{done: make(chan struct{})}, w.tail().number+1
+	// It ends with this error if a callback ends the goroutine.
+	p, number := &preparation{done: make(chan struct{}), err: errUnpublished}, w.tail().number+1
 	w.next = p
 	go func() {
 		defer close(p.done)
