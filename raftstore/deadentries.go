@@ -147,6 +147,7 @@ func bounds(log *disk.Log) (first, last uint64, err error) {
 type logBehind struct {
 	*disk.Log
 	snapshots *disk.SnapshotStore
+	ahead     func(log logBehind, logs []*raft.Log) // told of entries that are about to be stored
 }
 
 // notAnEntry is the type of that entry, which no log has.
@@ -175,6 +176,9 @@ var errBelow = errors.New("these entries are below the newest snapshot")
 func (l logBehind) StoreLogs(logs []*raft.Log) error {
 	if at := l.snapshots.Index(); len(logs) > 0 && logs[0].Index <= at {
 		return fmt.Errorf("entries from %d, a snapshot at %d: %w", logs[0].Index, at, errBelow)
+	}
+	if len(logs) > 0 {
+		l.ahead(l, logs)
 	}
 	return l.Log.StoreLogs(logs)
 }

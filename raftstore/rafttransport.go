@@ -12,7 +12,7 @@ import (
 )
 
 // raftTransport is the transport that raft is given: the one of the peer port, plus
-// two things. It repeats entries to a peer that is away sooner than raft does (see
+// three things. It sends entries ahead (ahead.go). It repeats entries to a peer that is away sooner than raft does (see
 // retryAppend), and it sends one message more, the nudge: that has the commit index,
 // which raft would only mention with the next entries, or after
 // CommitTimeout (50 to 100 ms). Without it, a lone write through a follower, and
@@ -31,6 +31,7 @@ type raftTransport struct {
 	peers map[raft.ServerID]*peerProgress
 
 	beatsFailed atomic.Int64
+	wentAhead   atomic.Int64  // messages that were taken; see ahead
 	retryFor    time.Duration // retryAppendFor
 
 	poke  chan struct{}
@@ -45,6 +46,7 @@ type peerProgress struct {
 	acked  uint64 // last entry that the peer has acknowledged
 	commit uint64 // highest commit index in a message
 	busy   bool   // a nudge is under way
+	ahead  bool   // entries are on their way ahead of raft's own; see ahead
 }
 
 // nudgeDelay leaves raft the time to mention the commit with entries that

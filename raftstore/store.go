@@ -39,6 +39,7 @@ type Store struct {
 	// applying counts the proposals that this leader has given to raft and that
 	// are not applied yet.
 	applying  atomic.Int64
+	writeTime writeTime
 	stats     Stats
 	progress  progress
 	suffrage  atomic.Pointer[suffrage]
@@ -94,7 +95,7 @@ func (s *Store) open() (err error) {
 		trace: cfg.TestHooks.Applied, supports: cfg.TestHooks.Supports,
 	}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
-		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.stats.logWrite, Commit: cfg.TestHooks.Commit,
+		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
 		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex, Store: cfg.LogStore, SegmentBytes: cfg.TestHooks.SegmentBytes,
 		Moved:     func(from, to disk.LogStore) { cfg.Logger.Info("the log was moved", "from", from, "to", to) },
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
@@ -143,7 +144,7 @@ func (s *Store) startRaft() error {
 	s.leader.changed = make(chan struct{})
 	s.transport = newRaftTransport(s.cfg.Transport)
 	s.streams = newPeerStreams(s)
-	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots}, s.log, s.snapshots, s.transport); err != nil {
+	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.ahead}, s.log, s.snapshots, s.transport); err != nil {
 		return err
 	}
 	s.transport.start(s)
@@ -161,6 +162,12 @@ func (s *Store) startRaft() error {
 func (s *Store) gaveUp(index uint64, bytes int64) {
 	s.cfg.Logger.Warn("the log has grown too much to be kept for a node that was sent a snapshot: it may need another one",
 		"snapshot", index, "bytes", bytes, "limit", s.cfg.Limits.SnapshotLogBytes)
+}
+
+// logWrite is told how long each write of the log took.
+func (s *Store) logWrite(d time.Duration, entries, bytes int) {
+	s.writeTime.observe(d)
+	s.stats.logWrite(d, entries, bytes)
 }
 
 // applied is called by the state machine after each batch.

@@ -1,0 +1,126 @@
+package raftstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// slowLog makes each write of the log's entries take so much longer.
+func slowLog(by time.Duration) func(*Config) {
+	return func(cfg *Config) {
+		cfg.TestHooks.Commit = func(file string, commit func() error) error {
+			err := commit()
+			if filepath.Dir(file) == "raft-log" {
+				time.Sleep(by)
+			}
+			return err
+		}
+	}
+}
+
+// TestWritesGoAhead: a lone write waits for the slower of two disks, not for one behind the
+// other.
+func TestWritesGoAhead(t *testing.T) {
+	const disk = 100 * time.Millisecond
+	c := newCluster(t, 3, slowLog(disk))
+	leader := c.leader()
+	fastest := time.Hour
+	for i := range 8 {
+		// Everything before has been acknowledged by both.
+		for _, m := range c.nodes {
+			noError(t, m.WaitApplied(c.ctx(), leader.Applied()))
+		}
+		began := time.Now()
+		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
+		noError(t, err)
+		fastest = min(fastest, time.Since(began))
+	}
+	t.Logf("a write took %s where a disk takes %s; %d messages went ahead", fastest, disk, leader.transport.wentAhead.Load())
+	if fastest < disk || fastest >= 2*disk {
+		t.Errorf("the fastest write took %s, want less than two syncs of %s", fastest, disk)
+	}
+	if leader.transport.wentAhead.Load() == 0 {
+		t.Error("nothing went ahead")
+	}
+}
+
+// TestNothingGoesAheadOfAFastDisk: where it would not help it is not sent.
+func TestNothingGoesAheadOfAFastDisk(t *testing.T) {
+	var w writeTime
+	for range 100 {
+		w.observe(aheadFrom / 2)
+	}
+	if w.long() {
+		t.Error("half of the time is long")
+	}
+	for range 100 {
+		w.observe(2 * aheadFrom)
+	}
+	if !w.long() {
+		t.Error("twice the time is not long")
+	}
+}
+
+// TestMayGoAhead: which entries do.
+func TestMayGoAhead(t *testing.T) {
+	command := func(size int) *raft.Log { return &raft.Log{Type: raft.LogCommand, Data: make([]byte, size)} }
+	for name, row := range map[string]struct {
+		logs []*raft.Log
+		want bool
+	}{
+		"a command":            {[]*raft.Log{command(1)}, true},
+		"as much as may be":    {[]*raft.Log{command(aheadBytes / 2), command(aheadBytes / 2)}, true},
+		"one byte more":        {[]*raft.Log{command(aheadBytes), command(1)}, false},
+		"a configuration":      {[]*raft.Log{{Type: raft.LogConfiguration}}, false},
+		"a noop behind others": {[]*raft.Log{command(1), {Type: raft.LogNoop}}, false},
+	} {
+		if got := mayGoAhead(row.logs); got != row.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestNothingGoesAheadToOthers: a node that was removed had acknowledged everything until
+// then. It gets nothing more.
+func TestNothingGoesAheadToOthers(t *testing.T) {
+	c := newCluster(t, 3, slowLog(20*time.Millisecond))
+	leader := c.leader()
+	removed := c.other(leader)
+	for i := range 4 {
+		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("k", i), "v"))
+		noError(t, err)
+	}
+	index, _, err := leader.Members()
+	noError(t, err)
+	noError(t, leader.RemoveServer(c.ctx(), removed.id, index))
+	at := leader.raft.LastIndex()
+	acked := func() uint64 {
+		leader.transport.mu.Lock()
+		defer leader.transport.mu.Unlock()
+		return leader.transport.peers[raft.ServerID(removed.id)].acked
+	}
+	c.eventually("the removed node knows that it is", func() error {
+		if n := acked(); n < at {
+			return fmt.Errorf("it has %d of %d", n, at)
+		}
+		return nil
+	})
+	before := leader.transport.wentAhead.Load()
+	for i := range 4 {
+		_, err := leader.Propose(c.ctx(), write(fmt.Sprint("later", i), "v"))
+		noError(t, err)
+	}
+	c.eventually("something goes ahead to the other one", func() error {
+		if leader.transport.wentAhead.Load() == before {
+			return fmt.Errorf("nothing since %d", before)
+		}
+		return nil
+	})
+	if n := acked(); n > at {
+		t.Errorf("the removed node has entry %d, and was removed with %d", n, at)
+	}
+}
