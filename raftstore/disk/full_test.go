@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // childFull writes until the disk is full. The node must say so and end, not
@@ -111,4 +113,56 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("log on a full disk: %v", err)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, "r")))
+}
+
+// TestFullLog fills the disk with the log. What was acknowledged is there at every start on
+// the full disk, also behind an entry that was written in part, and with room the log
+// goes on.
+func TestFullLog(t *testing.T) {
+	for name, size := range map[string]int{"small entries": 3000, "entries longer than a segment": 150_000} {
+		t.Run(name, func(t *testing.T) {
+			dir, limit := smallDisk(t, 2048)
+			if limit {
+				t.Skip("mounting is not allowed here")
+			}
+			var fatal error
+			o := LogOptions{Store: Segments, SegmentBytes: 64 << 10, Fatal: func(err error) { fatal = errors.Join(fatal, err) }}
+			n := filepath.Join(dir, "n")
+			filler := filepath.Join(dir, "filler")
+			must(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))
+			l, err := OpenLog(n, o)
+			must(t, err)
+			acked := uint64(0)
+			for err == nil && acked < 10_000 {
+				if err = l.StoreLogs(logs(1, acked+1, acked+2, size)); err == nil {
+					acked += 2
+				}
+			}
+			if !enospc(err) || !enospc(fatal) || acked < 4 {
+				t.Fatalf("%d entries, then %v, fatal %v", acked, err, fatal)
+			}
+			must(t, l.Close())
+			for range 2 {
+				l, err = OpenLog(n, o)
+				must(t, err)
+				last, err := l.LastIndex()
+				must(t, err)
+				if last < acked || last > acked+2 {
+					t.Fatalf("the log ends at %d, %d were acknowledged", last, acked)
+				}
+				for i := uint64(1); i <= last; i++ {
+					var got raft.Log
+					must(t, l.GetLog(i, &got))
+				}
+				acked = last
+				must(t, l.Close())
+			}
+			must(t, os.Remove(filler))
+			l, err = OpenLog(n, o)
+			must(t, err)
+			must(t, l.DeleteRange(1, acked-1))
+			must(t, l.StoreLogs(logs(1, acked+1, acked+1, size)))
+			must(t, l.Close())
+		})
+	}
 }
