@@ -114,6 +114,9 @@ func (s *seat) start() error {
 	s.mu.Unlock()
 
 	err := n.open()
+	if errors.Is(err, errEndedOpening) {
+		<-n.end // fatal judges why, and has it started again
+	}
 	switch {
 	case n.ended():
 		return nil
@@ -123,6 +126,9 @@ func (s *seat) start() error {
 	}
 	return nil
 }
+
+// errEndedOpening is open's error if fatal was called meanwhile.
+var errEndedOpening = errors.New("ended while it opened its store")
 
 // open puts the parts together, ports first.
 func (n *node) open() (err error) {
@@ -147,7 +153,7 @@ func (n *node) open() (err error) {
 	// Fatal ends the goroutine that calls it, Open's too.
 	done := make(chan error, 1)
 	go func() {
-		err := errors.New("ended while it opened its store")
+		err := errEndedOpening
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("panic: %v", p)
