@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/plot"
 	"github.com/quorate/quorate/bench/probe"
 )
 
@@ -21,6 +22,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // page is what the template shows.
 type page struct {
 	*Report
+	Style                  template.CSS
 	Title                  string
 	LoadLines              []string
 	Colours                []colour
@@ -47,7 +49,7 @@ type modeCard struct {
 }
 
 type wordedVerdict struct {
-	Verdict
+	probe.Verdict
 	Word string
 }
 
@@ -62,7 +64,7 @@ type tableRow struct {
 // fonts, no network.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{
-		Report: r, Title: r.title(), LoadLines: strings.Split(r.loadLine(), "\n"), JSON: r,
+		Report: r, Style: plot.Style, Title: r.title(), LoadLines: strings.Split(r.loadLine(), "\n"), JSON: r,
 		Colours: []colour{{"p-index", "index"}, {"p-log", "log"}, {"p-rest", "rest"}, {"p-mark", "mark"}},
 	}
 	for _, m := range AllModes {
@@ -76,7 +78,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Colours = append(p.Colours, colour{roleClass(role), string(role)})
 	}
 	for _, v := range r.Verdicts {
-		p.Verdicts = append(p.Verdicts, wordedVerdict{v, v.word()})
+		p.Verdicts = append(p.Verdicts, wordedVerdict{v, v.Word()})
 	}
 	r.figures(&p)
 	for i, c := range r.Cells {

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
@@ -20,16 +18,11 @@ const Schema = "quorate.bench.modes/v1"
 
 // Report is one measurement. Times whose name ends in Ms are milliseconds.
 type Report struct {
-	Schema     string    `json:"schema"`
-	Date       time.Time `json:"date"`
-	Command    string    `json:"command"`
-	Commit     string    `json:"commit"`
-	Go         string    `json:"go"`
-	Kernel     string    `json:"kernel"`
-	Processor  string    `json:"processor"`
-	CPUs       int       `json:"cpus"`
-	FileSystem string    `json:"fileSystem"` // of the nodes' data
-	LoadAvg    float64   `json:"loadAverageBefore"`
+	Schema  string    `json:"schema"`
+	Date    time.Time `json:"date"`
+	Command string    `json:"command"`
+	Commit  string    `json:"commit"`
+	host.Machine
 
 	Options    OptionsReport `json:"options"`
 	Nodes      []NodeReport  `json:"nodes"`
@@ -38,9 +31,9 @@ type Report struct {
 	Writes     WriteReport   `json:"writes"`
 	Cells      []CellReport  `json:"cells"`
 	// Costs say, for each node, what Most Recent costs beside Any, and why.
-	Costs      []Cost    `json:"mostRecentCosts"`
-	Verdicts   []Verdict `json:"verdicts"`
-	Violations []string  `json:"violations,omitempty"` // the first ones
+	Costs      []Cost          `json:"mostRecentCosts"`
+	Verdicts   []probe.Verdict `json:"verdicts"`
+	Violations []string        `json:"violations,omitempty"` // the first ones
 }
 
 // OptionsReport is what was asked for.
@@ -147,22 +140,9 @@ type Cost struct {
 	RoundTripMs float64     `json:"roundTripMs"`    // between the leader and the voters
 }
 
-// Verdict is one promise or goal, and what was measured of it.
-type Verdict struct {
-	Name     string `json:"name"`
-	OK       bool   `json:"ok"`
-	Promise  bool   `json:"promise"` // if it is not OK, the run has failed
-	Measured string `json:"measured"`
-}
-
 // Failed reports whether a promise was broken or a request failed.
 func (r *Report) Failed() bool {
-	for _, v := range r.Verdicts {
-		if v.Promise && !v.OK {
-			return true
-		}
-	}
-	return false
+	return probe.AnyBroken(r.Verdicts)
 }
 
 // WriteJSON writes the report.
@@ -176,8 +156,7 @@ func (r *run) newReport() *Report {
 	o := r.opt
 	return &Report{
 		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit,
-		Go: runtime.Version(), Kernel: host.Kernel(), Processor: host.Processor(), CPUs: runtime.NumCPU(),
-		FileSystem: host.FileSystem(r.cluster.Dir), LoadAvg: host.LoadAverage(),
+		Machine: host.ThisMachine(r.cluster.Dir),
 		Options: OptionsReport{DurationSeconds: o.Duration.Seconds(), Load: o.Load, WritesPerSecond: o.Writes, Probes: o.probes(), Objects: o.Objects, Size: o.Size},
 	}
 }
@@ -281,5 +260,5 @@ func (c *cell) report(seconds float64) CellReport {
 }
 
 func (r *Report) title() string {
-	return strings.TrimSpace(fmt.Sprintf("%s · commit %s · %s · Linux %s · %d × %s · data on %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Go, r.Kernel, r.CPUs, r.Processor, r.FileSystem))
+	return fmt.Sprintf("%s · commit %s · %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Line())
 }

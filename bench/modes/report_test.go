@@ -119,13 +119,13 @@ func walk(v any, path string, out map[string]bool) {
 }
 
 func TestVerdicts(t *testing.T) {
-	verdict := func(r *Report, name string) Verdict {
+	verdict := func(r *Report, name string) probe.Verdict {
 		for _, v := range r.Verdicts {
 			if strings.HasPrefix(v.Name, name) {
 				return v
 			}
 		}
-		return Verdict{Name: "none"}
+		return probe.Verdict{Name: "none"}
 	}
 	for _, c := range []struct {
 		name, verdict string

@@ -41,7 +41,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	for _, v := range r.Verdicts {
-		fmt.Fprintf(w, "%-7s %s: %s\n", v.word(), v.Name, v.Measured)
+		fmt.Fprintf(w, "%-7s %s: %s\n", v.Word(), v.Name, v.Measured)
 	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(w, "        %s\n", v)
@@ -90,16 +90,4 @@ func share(s Staleness) string {
 		return "0"
 	}
 	return fmt.Sprintf("%d (%.2f %%)", s.Stale, s.Share*100)
-}
-
-// word is the verdict in a word.
-func (v Verdict) word() string {
-	switch {
-	case v.OK:
-		return "ok"
-	case v.Promise:
-		return "BROKEN"
-	default:
-		return "missed"
-	}
 }
