@@ -44,6 +44,13 @@ func Dial(ctx context.Context, u *url.URL, config *tls.Config) (*Conn, error) {
 	return &Conn{base: url.URL{Scheme: u.Scheme, Host: u.Host}, h2: h2}, nil
 }
 
+// Usable reports whether the connection takes requests: it is open, and the server has not
+// said that it is about to close it.
+func (c *Conn) Usable() bool {
+	s := c.h2.State()
+	return !s.Closed && !s.Closing
+}
+
 // Close closes the connection; requests under way fail.
 func (c *Conn) Close() error { return c.h2.Close() }
 

@@ -64,6 +64,9 @@ type Snapshot struct {
 // last: a write acknowledged before the snapshot is in it.
 func (l *Ledger) Now(into *Snapshot, now func() time.Duration) { l.now(into, 0, len(l.probes), now) }
 
+// NowOf takes a snapshot of one probe.
+func (l *Ledger) NowOf(into *Snapshot, k int, now func() time.Duration) { l.now(into, k, 1, now) }
+
 func (l *Ledger) now(into *Snapshot, first, n int, now func() time.Duration) {
 	into.first, into.lens = first, into.lens[:0]
 	for k := range n {

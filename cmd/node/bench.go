@@ -32,18 +32,37 @@ type benchModesOptions struct {
 	modes.Options
 	load      string
 	modeNames []string
+	cluster   benchCluster
+	output    benchOutput
+}
+
+// benchCluster are the flags that say what is measured.
+type benchCluster struct {
 	voters    int
 	nonvoters int
 	dataDir   string
 	set       []string
-	outputDir string
-	json      string
-	html      string
+}
+
+// benchOutput are the flags that say where the report goes. Empty: nowhere.
+type benchOutput struct {
+	dir  string
+	json string
+	html string
+	csv  string // not all commands have it
+}
+
+// benchReport is what a bench command has measured.
+type benchReport interface {
+	WriteTable(io.Writer) error
+	WriteJSON(io.Writer) error
+	WriteHTML(io.Writer) error
+	Failed() bool
 }
 
 func benchCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
-	c.AddCommand(benchModesCommand())
+	c.AddCommand(benchModesCommand(), benchFaultsCommand())
 	return c
 }
 
@@ -62,26 +81,13 @@ It starts a cluster of its own and removes it, unless --data-dir names one of
 		Example: `  quorate bench modes
   quorate bench modes --load half --output-dir report
   quorate bench modes --data-dir .quorate --modes any,most-recent --nodes n1,n3 --rate 200`,
-		Args: func(cmd *cobra.Command, args []string) error { return unmeasured(noArguments(cmd, args)) },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			// The terminal that goes away must not leave a cluster behind.
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-			defer stop()
-			if err := o.exclusive(cmd.Flags()); err != nil {
-				return unmeasured(err)
-			}
-			err := o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			var exit exitError
-			switch {
-			case err == nil || errors.As(err, &exit):
-				return err
-			case ctx.Err() != nil && errors.Is(err, context.Canceled):
-				return exitError{code: exitStopped, text: "stopped"}
-			}
-			return unmeasured(err)
-		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unmeasured(err) })
+	benchRuns(c, func(ctx context.Context, cmd *cobra.Command) error {
+		if err := o.exclusive(cmd.Flags()); err != nil {
+			return err
+		}
+		return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
 	exitCodes(c,
 		note{"1", "a promise was broken (a stale Most Recent read, for instance), or a request failed"},
 		note{"2", "it could not be measured"},
@@ -95,14 +101,48 @@ It starts a cluster of its own and removes it, unless --data-dir names one of
 	f.IntVar(&o.Size, "size", o.Size, "bytes of each object's value")
 	f.StringSliceVar(&o.modeNames, "modes", names(o.Modes), "modes to measure")
 	f.StringSliceVar(&o.Nodes, "nodes", o.Nodes, "nodes to measure: roles or names")
-	f.StringVar(&o.dataDir, "data-dir", "", "measure the running cluster of this directory (see 'quorate dev')")
-	f.IntVar(&o.voters, "voters", 3, "voters of the temporary cluster")
-	f.IntVar(&o.nonvoters, "nonvoters", 1, "nodes without a vote of the temporary cluster")
-	f.StringArrayVar(&o.set, "set", nil, "setting for every node of the temporary cluster, as flag=value")
-	f.StringVar(&o.outputDir, "output-dir", "", "directory for modes.json and modes.html")
-	f.StringVar(&o.json, "json", "", "file for the JSON, - for standard output instead of the table")
-	f.StringVar(&o.html, "html", "", "file for the HTML page")
+	o.cluster.flags(f, 1)
+	o.output.flags(f, "modes", false)
 	return c
+}
+
+// benchRuns lets a command run what measures, with the exit codes of all bench commands.
+func benchRuns(c *cobra.Command, run func(ctx context.Context, cmd *cobra.Command) error) {
+	c.Args = func(cmd *cobra.Command, args []string) error { return unmeasured(noArguments(cmd, args)) }
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		// The terminal that goes away must not leave a cluster behind.
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+		defer stop()
+		err := run(ctx, cmd)
+		var exit exitError
+		switch {
+		case err == nil || errors.As(err, &exit):
+			return err
+		case ctx.Err() != nil && errors.Is(err, context.Canceled):
+			return exitError{code: exitStopped, text: "stopped"}
+		}
+		return unmeasured(err)
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unmeasured(err) })
+}
+
+func (b *benchCluster) flags(f *pflag.FlagSet, nonvoters int) {
+	f.StringVar(&b.dataDir, "data-dir", "", "measure the running cluster of this directory (see 'quorate dev')")
+	f.IntVar(&b.voters, "voters", 3, "voters of the temporary cluster")
+	f.IntVar(&b.nonvoters, "nonvoters", nonvoters, "nodes without a vote of the temporary cluster")
+	f.StringArrayVar(&b.set, "set", nil, "setting for every node of the temporary cluster, as flag=value")
+}
+
+// flags adds those of the output. name is that of the files in the directory.
+func (b *benchOutput) flags(f *pflag.FlagSet, name string, csv bool) {
+	files := name + ".json and " + name + ".html"
+	if csv {
+		files = name + ".json, " + name + ".csv and " + name + ".html"
+		f.StringVar(&b.csv, "csv", "", "file for the time line as CSV")
+	}
+	f.StringVar(&b.dir, "output-dir", "", "directory for "+files)
+	f.StringVar(&b.json, "json", "", "file for the JSON, - for standard output instead of the table")
+	f.StringVar(&b.html, "html", "", "file for the HTML page")
 }
 
 // unmeasured is an error with the exit code for what could not be measured. The
@@ -116,10 +156,21 @@ func unmeasured(err error) error {
 
 // exclusive refuses flags of which one makes the other meaningless.
 func (o *benchModesOptions) exclusive(f *pflag.FlagSet) error {
-	for _, pair := range [][2]string{{"load", "rate"}, {"data-dir", "voters"}, {"data-dir", "nonvoters"}, {"data-dir", "set"}} {
-		if f.Changed(pair[0]) && f.Changed(pair[1]) {
-			return fmt.Errorf("--%s and --%s exclude each other", pair[0], pair[1])
+	return errors.Join(excludeEachOther(f, "load", "rate"), o.cluster.exclusive(f))
+}
+
+func (b *benchCluster) exclusive(f *pflag.FlagSet) error {
+	for _, other := range []string{"voters", "nonvoters", "set"} {
+		if err := excludeEachOther(f, "data-dir", other); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func excludeEachOther(f *pflag.FlagSet, one, other string) error {
+	if f.Changed(one) && f.Changed(other) {
+		return fmt.Errorf("--%s and --%s exclude each other", one, other)
 	}
 	return nil
 }
@@ -139,15 +190,15 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	// This program shares the machine with what it measures: it collects garbage
 	// seldom.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	target, end, err := o.cluster(ctx, progress)
+	target, end, err := o.cluster.open(ctx, progress)
 	if err != nil {
 		return err
 	}
-	report, err := modes.Run(ctx, target, o.Options, progress)
+	report, err := modes.Run(ctx, benchTarget(target), o.Options, progress)
 	if err := errors.Join(err, end()); err != nil {
 		return err
 	}
-	if err := o.write(report, out); err != nil {
+	if err := o.output.write(report, out); err != nil {
 		return err
 	}
 	if report.Failed() {
@@ -165,75 +216,96 @@ func (o *benchModesOptions) complete() (err error) {
 	for _, m := range o.modeNames {
 		o.Modes = append(o.Modes, probe.Mode(m))
 	}
-	o.Command, o.Commit = strings.Join(os.Args, " "), commit
-	if o.Commit == "" {
-		o.Commit = "unknown"
+	o.Command, o.Commit = provenance()
+	if err := o.output.complete("modes"); err != nil {
+		return err
 	}
-	if o.outputDir != "" {
-		if o.json == "" {
-			o.json = filepath.Join(o.outputDir, "modes.json")
+	return o.Validate()
+}
+
+// provenance is the command line and the commit, for reports.
+func provenance() (command, builtFrom string) {
+	builtFrom = commit
+	if builtFrom == "" {
+		builtFrom = "unknown"
+	}
+	return strings.Join(os.Args, " "), builtFrom
+}
+
+// complete names the files in the directory and finds out what cannot be written, before
+// anything is measured.
+func (b *benchOutput) complete(name string) error {
+	if b.dir != "" {
+		for end, file := range map[string]*string{".json": &b.json, ".html": &b.html, ".csv": &b.csv} {
+			if *file == "" {
+				*file = filepath.Join(b.dir, name+end)
+			}
 		}
-		if o.html == "" {
-			o.html = filepath.Join(o.outputDir, "modes.html")
-		}
-		if err := os.MkdirAll(o.outputDir, 0o755); err != nil {
+		if err := os.MkdirAll(b.dir, 0o755); err != nil {
 			return err
 		}
 	}
-	// What cannot be written is found out before anything is measured.
-	for _, file := range []string{o.json, o.html} {
+	for _, file := range []string{b.json, b.html, b.csv} {
 		if info, err := os.Stat(filepath.Dir(file)); err != nil {
 			return err
 		} else if !info.IsDir() {
 			return fmt.Errorf("%s is not a directory", filepath.Dir(file))
 		}
 	}
-	return o.Validate()
+	return nil
 }
 
-// cluster opens the running cluster that is named, or starts one. end stops and
-// removes what was started.
-func (o *benchModesOptions) cluster(ctx context.Context, progress io.Writer) (out client.Cluster, end func() error, err error) {
-	var t *playground.Target
-	if o.dataDir != "" {
-		t, err = playground.Running(o.dataDir)
-		end = func() error { return nil }
-	} else if err = checkSettings(o.set); err == nil {
-		t, end, err = playground.Temporary(ctx, playground.Options{Nodes: o.voters, Nonvoters: o.nonvoters, Set: o.set}, progress)
+// open opens the running cluster that is named, or starts one. end stops and removes
+// what was started.
+func (b *benchCluster) open(ctx context.Context, progress io.Writer) (t *playground.Target, end func() error, err error) {
+	if b.dataDir != "" {
+		t, err = playground.Running(b.dataDir)
+		return t, func() error { return nil }, err
 	}
-	if err != nil {
-		return out, nil, err
+	if err := checkSettings(b.set); err != nil {
+		return nil, nil, err
 	}
-	out = client.Cluster{TLS: t.TLS, Dir: t.Dir}
+	return playground.Temporary(ctx, playground.Options{Nodes: b.voters, Nonvoters: b.nonvoters, Set: b.set}, progress)
+}
+
+// benchTarget is a playground as those who measure know it.
+func benchTarget(t *playground.Target) client.Cluster {
+	out := client.Cluster{TLS: t.TLS, Dir: t.Dir}
 	for _, n := range t.Nodes {
 		out.Nodes = append(out.Nodes, client.Node{Name: n.Name, API: n.API, PID: n.PID})
 	}
-	return out, end, nil
+	return out
 }
 
-func (o *benchModesOptions) write(r *modes.Report, out io.Writer) error {
-	if o.json == "-" {
+// write writes the report in all forms that are asked for.
+func (b *benchOutput) write(r benchReport, out io.Writer) error {
+	if b.json == "-" {
 		if err := r.WriteJSON(out); err != nil {
 			return err
 		}
 	} else if err := r.WriteTable(out); err != nil {
 		return err
 	}
-	for _, x := range []struct {
+	type form struct {
 		file  string
 		write func(io.Writer) error
-	}{{o.json, r.WriteJSON}, {o.html, r.WriteHTML}} {
+	}
+	forms := []form{{b.json, r.WriteJSON}, {b.html, r.WriteHTML}}
+	if r, ok := r.(interface{ WriteCSV(io.Writer) error }); ok {
+		forms = append(forms, form{b.csv, r.WriteCSV})
+	}
+	for _, x := range forms {
 		if x.file == "" || x.file == "-" {
 			continue
 		}
 		if err := writeFile(x.file, x.write); err != nil {
 			return err
 		}
-		if o.json != "-" {
+		if b.json != "-" {
 			fmt.Fprintf(out, "\n%s", x.file)
 		}
 	}
-	if o.json != "-" {
+	if b.json != "-" {
 		fmt.Fprintln(out)
 	}
 	return nil

@@ -244,7 +244,7 @@ func (n *Node) waitGone(ctx context.Context) bool {
 			select {
 			case <-ctx.Done():
 				return false
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 		}
 	}

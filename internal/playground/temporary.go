@@ -20,6 +20,9 @@ type Target struct {
 	Nodes []*Node
 	// TLS trusts the cluster's CA and presents the administrator's certificate.
 	TLS *tls.Config
+
+	// start starts a node's process that has ended, in the way of the others.
+	start func(ctx context.Context, n *Node) error
 }
 
 // Running is the playground of a directory. All its nodes must run, but those that were removed from the cluster.
@@ -33,7 +36,22 @@ func Running(dir string) (*Target, error) {
 			return nil, fmt.Errorf("%s does not run: start it with 'quorate dev start %s --data-dir %s'", n.Name, n.Name, dir)
 		}
 	}
-	return c.target()
+	t, err := c.target()
+	if err != nil {
+		return nil, err
+	}
+	// As 'quorate dev start' does: the nodes outlive this process.
+	t.start = func(ctx context.Context, n *Node) error {
+		c, err := startNodes(ctx, dir, []string{n.Name})
+		if err != nil {
+			return err
+		}
+		started := c.node(n.Name)
+		n.PID = started.PID
+		go func() { _ = started.child.Wait() }() // reaps it, if it ends before this process
+		return nil
+	}
+	return t, nil
 }
 
 // Temporary starts a playground of its own on free ports, with the Nodes, Nonvoters and Set of o.
@@ -59,12 +77,18 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 		children.Wait()
 		return errors.Join(err, os.RemoveAll(dir))
 	}
+	start := func(_ context.Context, n *Node) error {
+		err := c.start(n)
+		if child := n.child; err == nil {
+			children.Go(func() { _ = child.Wait() }) // reaps it
+		}
+		return err
+	}
 	fmt.Fprintf(progress, "starting %d voters and %d non-voters in %s\n", o.Nodes, o.Nonvoters, dir)
 	for _, n := range c.Nodes {
-		if err := c.start(n); err != nil {
+		if err := start(ctx, n); err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
-		children.Go(func() { _ = n.child.Wait() }) // reaps it
 	}
 	if err := c.waitReady(ctx, progress, c.Nodes...); err != nil {
 		return nil, nil, errors.Join(err, end())
@@ -72,6 +96,7 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 	if t, err = c.target(); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
+	t.start = start
 	return t, end, nil
 }
 

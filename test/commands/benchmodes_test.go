@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/test/cluster"
 )
 
-// benchModes is a `quorate bench modes` whose temporary cluster lies below dir.
+// benchModes is a `quorate bench modes`, or another bench command, whose temporary cluster lies below dir.
 type benchModes struct {
 	cmd *exec.Cmd
 	dir string
@@ -41,13 +41,19 @@ func (b *benchModes) printed() string {
 
 func startBenchModes(t *testing.T, args ...string) *benchModes {
 	t.Helper()
+	return startBench(t, "modes", args...)
+}
+
+// startBench starts a bench command, `modes` or another one.
+func startBench(t *testing.T, command string, args ...string) *benchModes {
+	t.Helper()
 	dir, err := os.MkdirTemp(cluster.RunDir(), "bench-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.CommandWithin)
 	t.Cleanup(cancel)
-	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, cluster.Binary(), append([]string{"bench", "modes"}, args...)...)}
+	b := &benchModes{dir: dir, cmd: exec.CommandContext(ctx, cluster.Binary(), append([]string{"bench", command}, args...)...)}
 	b.cmd.Env = append(cluster.CleanEnv(), "TMPDIR="+dir)
 	b.cmd.Stdout, b.cmd.Stderr = b, b
 	if err := b.cmd.Start(); err != nil {

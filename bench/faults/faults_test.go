@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
+)
+
+const ms = time.Millisecond
+
+func TestParseFault(t *testing.T) {
+	for _, c := range []struct{ text, want, err string }{
+		{"pause:leader@5s+8s", "pause:leader@5s+8s", ""},
+		{"kill:n2", "kill:n2", ""},
+		{"restart:follower@1m0s", "restart:follower@1m0s", ""},
+		{"restart:follower+1s", "", "lasts as long as it takes"},
+		{"explode:leader", "", "the kind must be kill, restart, pause"},
+		{"kill", "", "which node?"},
+		{"kill:@5s", "", "which node?"},
+		{"kill:leader@5", "", "behind @"},
+		{"kill:leader@-5s", "", "behind @"},
+		{"kill:leader+0s", "", "behind +"},
+	} {
+		f, err := ParseFault(c.text)
+		switch {
+		case c.err == "" && (err != nil || f.String() != c.want):
+			t.Errorf("%s: %s, %v", c.text, f, err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s: %v, want %q in it", c.text, err, c.err)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	at := func(at, length time.Duration) Fault { return Fault{Kind: Kill, Target: "leader", At: at, For: length} }
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		want   string // "" if it is good
+	}{
+		{"defaults", func(*Options) {}, ""},
+		{"no faults", func(o *Options) { o.Faults = nil }, "no faults"},
+		{"nothing to compare with", func(o *Options) { o.Faults = []Fault{at(time.Second, time.Second)} }, "begins too early"},
+		{"in each other", func(o *Options) { o.Faults = []Fault{at(5*time.Second, 5*time.Second), at(8*time.Second, time.Second)} }, "begins too early"},
+		{"for ever", func(o *Options) { o.Faults = []Fault{at(5*time.Second, time.Hour)} }, "at most 5m0s long"},
+		{"no writes", func(o *Options) { o.Writes = 0 }, "writes 0"},
+		{"too many objects", func(o *Options) { o.Writes = 2000 }, "objects are needed"},
+		{"never", func(o *Options) { o.Repeat = 0 }, "repeat 0"},
+	} {
+		o := DefaultOptions()
+		c.change(&o)
+		if err := o.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// steady are answers each 10 ms, but those that were due in the hole failed.
+func steady(node uint8, s service, length, from, to time.Duration) (out []sample) {
+	for due := time.Duration(0); due < length; due += 10 * ms {
+		x := sample{due: due, end: due + ms, service: s, node: node}
+		if due >= from && due < to {
+			x.outcome = noWay
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func all(*sample) bool { return true }
+
+func TestWindows(t *testing.T) {
+	samples := steady(0, writes, 10*time.Second, 4*time.Second, 5500*ms)
+	if w := longestGap(samples, 4*time.Second, 10*time.Second, all); w.Length != 1501*ms || w.From != 0 || w.Open {
+		t.Errorf("the gap: %+v", w)
+	}
+	if w := longestGap(samples, 4*time.Second, 5*time.Second, all); w.Length != time.Second || !w.Open {
+		t.Errorf("a gap that does not end: %+v", w)
+	}
+	if w := longestGap(samples, time.Second, 2*time.Second, all); w.Length != 10*ms {
+		t.Errorf("no gap: %+v", w)
+	}
+	within := inTime(samples, 0, 4*time.Second, all)
+	if before, n := share(samples, 0, 4*time.Second, within, all); within != inTimeLeast || before != 1 || n != 400 {
+		t.Errorf("before: %g of %d within %s", before, n, within)
+	}
+	if d, ok := recovery(samples, 4*time.Second, 10*time.Second, within, 1, all); !ok || d < 1450*ms || d > 1500*ms {
+		t.Errorf("recovered after %s, %v", d, ok)
+	}
+	if d, ok := recovery(samples, 4*time.Second, 6*time.Second, within, 1, all); ok {
+		t.Errorf("recovered after %s, half a second before the end", d)
+	}
+	// Answers that come late are no recovery.
+	for i := range samples {
+		if samples[i].due > 5500*ms && samples[i].due < 7*time.Second {
+			samples[i].end += time.Second
+		}
+	}
+	if d, ok := recovery(samples, 4*time.Second, 10*time.Second, within, 1, all); !ok || d < 2900*ms || d > 3100*ms {
+		t.Errorf("recovered after %s, %v, though answers were late until 3 s", d, ok)
+	}
+}
+
+// TestPool: a probe of whose write nobody knows is not written again.
+func TestPool(t *testing.T) {
+	p := newPool(2)
+	a, first, _ := p.take()
+	b, _, _ := p.take()
+	if _, _, ok := p.take(); ok || a == b {
+		t.Fatal("a third of two")
+	}
+	p.acknowledged(a)
+	if k, number, ok := p.take(); !ok || k != a || number != first+1 {
+		t.Errorf("took %d, write %d, %v", k, number, ok)
+	}
+}
+
+// sampleReport is a report of two repeats of a kill and a restart.
+func sampleReport(t *testing.T) *Report {
+	t.Helper()
+	o := DefaultOptions()
+	o.Faults = Schedule([]Fault{{Kind: Kill, Target: "leader"}, {Kind: Restart, Target: "n2"}})
+	o.Repeat, o.Command, o.Commit = 2, `quorate bench faults --output-dir '<script>&'`, "abc"
+	r := &runner{opt: o, target: Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1"}, {Name: "n2"}}}}}
+	rep := r.newReport()
+	for turn := range 2 {
+		l := &load{opt: &r.opt, nodes: r.target.Nodes, length: o.length(), lag: measure.NewHistogram(), firsts: map[outcome]string{noWay: "refused by <b>n1</b>"}}
+		for s := range services {
+			l.samples = append(l.samples, steady(0, s, l.length, 5*time.Second, 11*time.Second)...)
+			l.samples = append(l.samples, steady(1, s, l.length, 5*time.Second, 5200*ms+time.Duration(turn)*100*ms)...)
+		}
+		rep.add(&round{load: l, turn: turn, played: []played{
+			{Fault: o.Faults[0], node: 0, role: client.Leader, began: 5 * time.Second, end: 10 * time.Second, back: back{ready: time.Second, wrote: 1100 * ms}},
+			{Fault: o.Faults[1], node: 1, role: client.Leader, began: 20 * time.Second, end: 20 * time.Second, back: back{gone: time.Second}},
+		}})
+	}
+	rep.finish()
+	return rep
+}
+
+func TestReport(t *testing.T) {
+	rep := sampleReport(t)
+	kill := rep.Summary[0].Services["write"]
+	if g := kill.Others.Gap; g.Median != 251 || g.Max != 301 || g.Count != 2 {
+		t.Errorf("the others' gap: %+v", g)
+	}
+	if g := kill.Node.Gap; g.Median != 6001 {
+		t.Errorf("the node's gap: %+v", g)
+	}
+	if r := kill.Node.Recovered; r.Median < 950 || r.Median > 1000 {
+		t.Errorf("the node recovered: %+v, since it was started", r)
+	}
+	if e := kill.Others.Errors; e.Max != 30 {
+		t.Errorf("errors: %+v", e)
+	}
+	if w := rep.Summary[1].Wrote; w.Never != 2 || rep.Summary[1].Gone.Median != 1000 {
+		t.Errorf("the restart: %+v", rep.Summary[1])
+	}
+	if b := rep.Repeats[0].Timeline.Services["any"]; b.OK[10] != 20 || b.Errors[51] != 20 || b.MaxMs[10] != 1 {
+		t.Errorf("bins: %d, %d, %g", b.OK[10], b.Errors[51], b.MaxMs[10])
+	}
+	if rep.Failed() {
+		t.Error("errors are no broken promise")
+	}
+	for name, change := range map[string]func(*Report){
+		"lost":                  func(r *Report) { r.Repeats[1].Lost = []string{"o-1"} },
+		"stale":                 func(r *Report) { r.Promises["most-recent"] = Kept{Answers: 5, Broken: 1} },
+		"no reads, no proof":    func(r *Report) { r.Promises["any"] = Kept{} },
+		"what nobody asked for": func(r *Report) { r.Errors["strange"] = Error{Count: 1} },
+	} {
+		r := sampleReport(t)
+		change(r)
+		if r.judge(); !r.Failed() {
+			t.Errorf("%s: it has not failed", name)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	rep := sampleReport(t)
+	var table, page, raw, csv bytes.Buffer
+	for _, err := range []error{rep.WriteTable(&table), rep.WriteHTML(&page), rep.WriteJSON(&raw), rep.WriteCSV(&csv)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"kill:leader@5s+5s (n1 leader)", "251 / 301", "never", "missed  Every node came back: 2 of 4", "ok      No acknowledged write is lost"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+	if n, want := strings.Count(csv.String(), "\n"), 1+2*4*int(DefaultOptions().After+20*time.Second)/int(binLength); n != want {
+		t.Errorf("%d lines of CSV, want %d", n, want)
+	}
+	if n := strings.Count(page.String(), "<svg"); n != 1+2*3 {
+		t.Errorf("%d figures", n)
+	}
+	for _, bad := range []string{"<b>n1</b>", "'<script>", "NaN", "ZgotmplZ", "://", " src=", " href="} {
+		if strings.Contains(page.String(), bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	_, text, _ := strings.Cut(page.String(), `id="report">`)
+	text, _, _ = strings.Cut(text, "</script>")
+	for _, x := range []string{text, raw.String()} {
+		var back Report
+		if err := json.Unmarshal([]byte(x), &back); err != nil || back.Schema != Schema || len(back.Repeats) != 2 || back.Command != rep.Command {
+			t.Errorf("the report: %v, %d repeats", err, len(back.Repeats))
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorate/quorate/bench/measure"
+)
+
+// text prints a spread of milliseconds: the median, and behind it the longest if there were several.
+func (s Spread) text() string {
+	out := "never"
+	switch {
+	case s.Count > 1:
+		out = measure.Ms(s.Median) + " / " + measure.Ms(s.Max)
+	case s.Count == 1:
+		out = measure.Ms(s.Median)
+	}
+	if s.Never > 0 && s.Count > 0 {
+		out += fmt.Sprintf(", %d× never", s.Never)
+	}
+	return out
+}
+
+// counts prints a spread of numbers.
+func (s Spread) counts() string {
+	if s.Count > 1 {
+		return fmt.Sprintf("%g / %g", s.Median, s.Max)
+	}
+	return fmt.Sprintf("%g", s.Median)
+}
+
+// each says what two figures in one place are.
+func (rep *Report) each() string {
+	if len(rep.Repeats) > 1 {
+		return fmt.Sprintf("; median / longest of %d repeats", len(rep.Repeats))
+	}
+	return ""
+}
+
+// WriteTable writes the report for a terminal.
+func (rep *Report) WriteTable(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%s\n%s\n\n%s\n", rep.title(), rep.Command, rep.loadLine())
+	fmt.Fprintf(out, "\nms%s. Gap: the longest time without a success. 95 %%: when that much of the throughput was there again,\nsince the fault began; on the node itself, since it was let come back\n", rep.each())
+	for i := range rep.Summary {
+		s := &rep.Summary[i]
+		fmt.Fprintf(out, "\n%s (%s)\n%s\n\n", s.Fault, rep.victims(i), s.came())
+		t := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "\tother nodes: gap\t95 %\terrors\tthe node: gap\t95 %\terrors\tgap before\t")
+		for service := range services {
+			x := s.Services[service.String()]
+			fmt.Fprintf(t, "%s\t", service.title())
+			if o := x.Others; o != nil {
+				fmt.Fprintf(t, "%s\t%s\t%s\t", o.Gap.text(), o.Recovered.text(), o.Errors.counts())
+			} else {
+				fmt.Fprint(t, "–\t–\t–\t")
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", x.Node.Gap.text(), x.Node.Recovered.text(), x.Node.Errors.counts(), measure.Ms(rep.quiet(service)))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out)
+	for o := late; o < outcomes; o++ {
+		if e, ok := rep.Errors[o.String()]; ok {
+			fmt.Fprintf(out, "%d errors (%s); the first: %.200s\n", e.Count, o, e.First)
+		}
+	}
+	fmt.Fprintln(out)
+	for _, v := range rep.Verdicts {
+		fmt.Fprintf(out, "%-7s %s: %s\n", v.Word(), v.Name, v.Measured)
+	}
+	for _, v := range rep.Violations {
+		fmt.Fprintf(out, "        %s\n", v)
+	}
+	for i, r := range rep.Repeats {
+		for _, l := range r.Lost {
+			fmt.Fprintf(out, "        repeat %d: %s\n", i+1, l)
+		}
+	}
+	return out.Flush()
+}
+
+// came says how a fault's node came back.
+func (s *Summary) came() string {
+	if s.Gone != nil {
+		return fmt.Sprintf("after SIGTERM: ended %s ms, ready %s ms, writes %s ms", s.Gone.text(), s.Ready.text(), s.Wrote.text())
+	}
+	return fmt.Sprintf("after the end of the fault: ready %s ms, writes %s ms", s.Ready.text(), s.Wrote.text())
+}
+
+// victims are the nodes that a fault happened to, with their roles, each once.
+func (rep *Report) victims(fault int) (out string) {
+	seen := map[string]bool{}
+	for _, r := range rep.Repeats {
+		f := r.Faults[fault]
+		name := f.Node + " " + string(f.Role)
+		if seen[name] {
+			continue
+		}
+		if seen[name] = true; out != "" {
+			out += ", "
+		}
+		out += name
+	}
+	return out
+}
+
+// quiet is the longest gap before the first fault of all repeats.
+func (rep *Report) quiet(s service) (longest float64) {
+	for _, r := range rep.Repeats {
+		longest = max(longest, r.QuietGapMs[s.String()])
+	}
+	return longest
+}
+
+// WriteCSV writes the time lines: a row for each repeat, bin and service.
+func (rep *Report) WriteCSV(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintln(out, "repeat,seconds,service,ok,errors,p50_ms,max_ms")
+	for i, r := range rep.Repeats {
+		for s := range services {
+			b := r.Timeline.Services[s.String()]
+			for k := range b.OK {
+				at := time.Duration(k) * binLength
+				fmt.Fprintf(out, "%d,%.1f,%s,%d,%d,%.3f,%.3f\n", i+1, at.Seconds(), s, b.OK[k], b.Errors[k], b.P50Ms[k], b.MaxMs[k])
+			}
+		}
+	}
+	return out.Flush()
+}
