@@ -92,7 +92,6 @@ func mayGoAhead(logs []*raft.Log) bool {
 
 func (t *raftTransport) sendAhead(id raft.ServerID, addr raft.ServerAddress, p *peerProgress, args *raft.AppendEntriesRequest) {
 	args.RPCHeader = t.header()
-	args.Leader = args.Addr
 	var resp raft.AppendEntriesResponse
 	err := t.Transport.AppendEntries(id, addr, args, &resp)
 	t.mu.Lock()
