@@ -127,7 +127,7 @@ func (s *Server) setHeaders(h http.Header, r *http.Request) {
 	h["Audit-Id"] = []string{id}
 	h["Cache-Control"] = noCache
 	if chance := s.cfg.GoawayChance; chance > 0 && r.ProtoMajor == 2 && rand.Float64() < chance {
-		h["Connection"] = []string{"close"} // net/http makes a GOAWAY of it
+		h["Connection"] = []string{"close"} // package h2 makes a GOAWAY of it
 	}
 }
 

@@ -12,7 +12,7 @@ const guestAnswers = 4096
 
 // bounded serves requests, and takes back answers to guests of which there are too many. Whether
 // a client takes an answer on HTTP/2 is up to the window that it grants: with windows of zero each
-// stream of each connection keeps an answer until answerTimeout, and net/http does not show
+// stream of each connection keeps an answer until answerTimeout, and package h2 does not show
 // which do. So all count that a guest's connection was given since it was without a stream. A stream
 // whose answer is taken back is reset, which needs no window. The first answer of a connection
 // always stays: a client of one request, as a health check is, is not hindered by those of many.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/h2"
 )
 
 // Listener is the API's listener. It bounds how many connections there are: each
@@ -67,6 +68,7 @@ func (l *Listener) Guard(s *http.Server) {
 	s.ReadHeaderTimeout = readHeaderTimeout
 	// Waits for the handshake's turn; the configuration is the server's own, or the one that it would return itself.
 	s.TLSConfig.GetConfigForClient = l.handshakes.before(s.TLSConfig.GetConfigForClient)
+	h2.Configure(s)
 }
 
 // readHeaderTimeout is how long a client may take for a handshake and for a request's head.

@@ -33,7 +33,7 @@ const (
 // untaken closes connections whose clients leave too many answers untaken. On HTTP/2 a stream
 // whose window is zero keeps its goroutine and its request until answerTimeout, though its handler
 // has ended: no limit of requests in flight knows it, and a user may have thousands of
-// connections of hundreds of streams. net/http does not show which streams wait. An upper bound
+// connections of hundreds of streams. Package h2 does not show which streams wait. An upper bound
 // for each connection, the requests since it was without a stream, would accuse those that have
 // a watch and much to do. So the goroutines say it themselves: each is labelled with its
 // connection when its handler has ended (see Listener.bounded), and a profile counts the
@@ -130,13 +130,13 @@ func (l *Listener) end(gone []*connection) {
 	}
 }
 
-// unexplained is how many goroutines are neither a handler's nor a connection's (which has two on
+// unexplained is how many goroutines are neither a handler's nor a connection's (which has one on
 // HTTP/2). Untaken answers are among them.
 func (l *Listener) unexplained() int {
 	l.mu.Lock()
 	n := l.guests.count + l.users.count
 	l.mu.Unlock()
-	return runtime.NumGoroutine() - int(l.handlers.Load()) - 2*n
+	return runtime.NumGoroutine() - int(l.handlers.Load()) - n
 }
 
 // debtor is a user, or the address of guests, that leaves answers untaken.
