@@ -9,6 +9,7 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/delivery"
+	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/internal/planted"
@@ -40,9 +41,10 @@ type watchStream struct {
 	entry         *watchEntry
 	delivery      *delivery.Watch
 	cursor        *watch.Watcher
-	after         proto.Revision // everything up to here has been read
-	unsent        int            // events since the last flush
-	reportedBytes int64          // bytes that the observer was told of
+	registry      *kinds.Registry // in which the watch was found to be served
+	after         proto.Revision  // everything up to here has been read
+	unsent        int             // events since the last flush
+	reportedBytes int64           // bytes that the observer was told of
 }
 
 // run sends the initial events, if asked for, and then follows the history until
@@ -158,12 +160,20 @@ func (w *watchStream) follow(plan consistency.Plan) {
 // again gets 404. One whose definition is another now ends before them: who asks again
 // gets them as the new definition shows them.
 func (w *watchStream) served() bool {
-	now := w.s.cfg.Kinds().Lookup(w.Info.GVR())
+	registry := w.s.cfg.Kinds()
+	if registry == w.registry {
+		return true // every wake asks
+	}
+	now := registry.Lookup(w.Info.GVR())
 	if now == nil {
 		w.advance(false)
 		return false
 	}
-	return crd.Same(now, w.Resource)
+	if !crd.Same(now, w.Resource) {
+		return false
+	}
+	w.registry = registry
+	return true
 }
 
 // nextTimer is when to look around next, also without bookmarks.
