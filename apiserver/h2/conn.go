@@ -35,6 +35,8 @@ const (
 	earlyResets = 4
 
 	readBuffer = 4 << 10
+	// maxUnanswered is how many frames are read before what they want is sent.
+	maxUnanswered = 64
 	// maxFirstBody is what a declared body is given room for at once.
 	maxFirstBody = 16 << 10
 	// returnWindow is how much of a window is kept back before it is given again.
@@ -152,7 +154,7 @@ func (c *conn) read() error {
 	c.connState(false)
 	c.beIdle()
 	c.mu.Unlock()
-	for {
+	for read := 0; ; {
 		f, err := c.framer.ReadFrame()
 		if err == nil {
 			err = c.frame(f)
@@ -174,9 +176,11 @@ func (c *conn) read() error {
 			}
 			return c.refuse(http2.ErrCode(code))
 		}
-		if c.r.Buffered() > 0 {
+		// The next frame, if it is there, may want an answer too.
+		if read++; read < maxUnanswered && c.hasFrame() {
 			continue
 		}
+		read = 0
 		c.mu.Lock()
 		tooMany := c.control > maxControl
 		c.flushAside()
@@ -185,6 +189,17 @@ func (c *conn) read() error {
 			return errGoneAway
 		}
 	}
+}
+
+// hasFrame reports whether a whole frame has been received that was not read yet. A part of one may be all
+// that ever comes.
+func (c *conn) hasFrame() bool {
+	n := c.r.Buffered()
+	if n < frameHeader {
+		return false
+	}
+	h, _ := c.r.Peek(frameHeader) // it is in the buffer
+	return n >= frameHeader+(int(h[0])<<16|int(h[1])<<8|int(h[2]))
 }
 
 // preface reads what a connection begins with.

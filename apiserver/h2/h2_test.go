@@ -558,6 +558,62 @@ func TestUnreadControls(t *testing.T) {
 	t.Error("20,000,000 pings were taken")
 }
 
+// TestUnreadAnswers: answers without a body do not pile up for a client that does not read, and takes care not to
+// have too many streams.
+func TestUnreadAnswers(t *testing.T) {
+	const enough = 1_500_000 // more than the buffers of a connection hold
+	handled := make(chan struct{}, enough)
+	s := serve(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled <- struct{}{} }), nil)
+	c := dial(t, s, 100)
+	var requests bytes.Buffer
+	f := http2.NewFramer(&requests, nil)
+	id := uint32(1)
+	for sent := 0; sent < enough; {
+		requests.Reset()
+		for range 100 {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block("GET", "/"), EndStream: true, EndHeaders: true})
+			id += 2
+		}
+		if _, err := c.conn.Write(requests.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			select {
+			case <-handled:
+				sent++
+			case <-time.After(2 * time.Second):
+				// The others wait for this client. When it reads, all are answered.
+				for left := id / 2; left > 0; left-- {
+					f, err := c.next() // headers, or a reset of what was a stream too many
+					if err != nil {
+						t.Fatalf("%d answers of %d are left: %v, %v", left, id/2, f, err)
+					}
+				}
+				return
+			}
+		}
+	}
+	t.Errorf("%d requests were handled", enough)
+}
+
+// TestHalfAFrame: what a client has asked is answered though only a part of its next frame has come.
+func TestHalfAFrame(t *testing.T) {
+	s := serve(t, true, http.NotFoundHandler(), nil)
+	c := dial(t, s, 100)
+	var pings bytes.Buffer
+	f := http2.NewFramer(&pings, nil)
+	for i := range 3 {
+		_ = f.WritePing(false, [8]byte{byte(i)})
+	}
+	_, _ = c.conn.Write(pings.Bytes()[:pings.Len()-5])
+	for i := range 2 {
+		f, err := c.next()
+		if p, ok := f.(*http2.PingFrame); !ok || !p.IsAck() || p.Data[0] != byte(i) {
+			t.Fatalf("%v, %v", f, err)
+		}
+	}
+}
+
 // TestStalledConnection: when a stream's time is over on a connection that takes nothing, the connection ends.
 func TestStalledConnection(t *testing.T) {
 	ended := make(chan struct{})

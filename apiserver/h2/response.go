@@ -123,6 +123,7 @@ func (st *stream) sendContinue() {
 	}
 	st.c.beginBlock(http.StatusContinue)
 	st.c.out = appendHeaders(st.c.out, st.c.block.Bytes(), st.c.maxFrame, st.id, false)
+	st.c.control++
 	st.c.flushAside()
 }
 
@@ -193,6 +194,10 @@ func (st *stream) send(p []byte, end bool) error {
 	head := st.request.Method == http.MethodHead
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Headers need no window, and streams without a body would pile up for who does not read.
+	for len(c.out) >= maxOut && c.writing && !st.closed {
+		st.wait()
+	}
 	if st.closed {
 		return st.closeErr
 	}
