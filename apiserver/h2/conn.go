@@ -628,7 +628,7 @@ func (c *conn) tick() {
 			st.breakBody(os.ErrDeadlineExceeded)
 		}
 		if !st.writeBy.IsZero() && !now.Before(st.writeBy) {
-			c.late1(st)
+			c.timeOut(st)
 			continue
 		}
 		for _, at := range [...]time.Time{st.readBy, st.writeBy} {

@@ -336,7 +336,7 @@ func (st *stream) SetWriteDeadline(t time.Time) error {
 	switch {
 	case st.closed:
 	case !t.IsZero() && t.Before(time.Now()):
-		st.c.late1(st)
+		st.c.timeOut(st)
 		st.c.flushAside()
 	default:
 		if st.writeBy = t; !t.IsZero() {

@@ -125,9 +125,9 @@ func (c *conn) wakeBlocked() {
 	}
 }
 
-// late1 ends a stream whose client has not taken it in time. If not even the connection takes
+// timeOut ends a stream whose client has not taken it in time. If not even the connection takes
 // anything, it will not take the reset either. mu is held.
-func (c *conn) late1(st *stream) {
+func (c *conn) timeOut(st *stream) {
 	c.reset(st.id, http2.ErrCodeInternal)
 	if !c.writing || c.stalledChecks {
 		return
