@@ -26,8 +26,8 @@ type attribute struct {
 }
 
 // Attributes returns the labels of an object and the values of its selectable
-// fields as they are stored beside it, each sorted by name. The fields always
-// include metadata.name, and metadata.namespace for namespaced resources. obj
+// fields as they are stored beside it, each sorted by name. Its name and namespace
+// are not among them: selectors find these in its key. obj
 // is in the form of r's own version. The results are fresh.
 func (r *Resource) Attributes(obj map[string]any) (labels, fields []*proto.Attribute) {
 	metadata, _ := obj["metadata"].(map[string]any)
@@ -57,10 +57,7 @@ func (r *Resource) Attributes(obj map[string]any) (labels, fields []*proto.Attri
 // attributes are the resource's selectable fields, sorted by stored name.
 func (r *Resource) attributes() []attribute {
 	r.derived.attributesOnce.Do(func() {
-		all := []attribute{{name: "metadata.name", from: [][]string{{"metadata", "name"}}}}
-		if r.Namespaced {
-			all = append(all, attribute{name: "metadata.namespace", from: [][]string{{"metadata", "namespace"}}})
-		}
+		var all []attribute
 		if r.StorageForm != "" {
 			all = append(all, attribute{name: FormAttribute, fallback: r.StorageForm})
 		}

@@ -34,7 +34,7 @@ func TestAttributes(t *testing.T) {
 	if d := cmp.Diff([]string{"b=2", "z=1"}, flat(labels)); d != "" {
 		t.Error(d)
 	}
-	want := []string{"metadata.name=a", "metadata.namespace=n", "spec.hostNetwork=true", "spec.nodeName=x", "spec.restartPolicy=", "spec.schedulerName=", "spec.serviceAccountName=", "status.nominatedNodeName=", "status.phase=Running", "status.podIP="}
+	want := []string{"spec.hostNetwork=true", "spec.nodeName=x", "spec.restartPolicy=", "spec.schedulerName=", "spec.serviceAccountName=", "status.nominatedNodeName=", "status.phase=Running", "status.podIP="}
 	if d := cmp.Diff(want, flat(fields)); d != "" {
 		t.Error(d)
 	}
