@@ -324,10 +324,10 @@ func currentCost(o *objects.Op, way codec.Way, share int64) int64 {
 		return 0
 	}
 	v, err := o.Store.Current(o.Resource.Table(), o.Key())
-	if err != nil || v == nil || len(v.Value) < smallObject {
+	if err != nil || v == nil || v.ValueSize() < smallObject {
 		return 0
 	}
 	// It is there, no matter who made it that large: it must not keep its own users from changing it, nor
 	// ask for more than a user may have.
-	return min(codec.StoredCost(way, v.Value, o.Resource), share)
+	return min(codec.StoredCost(way, v.Value(), o.Resource), share)
 }

@@ -30,7 +30,7 @@ func (e *env) stateHash() string {
 			e.t.Fatal(err)
 		}
 		for _, v := range page.Versions {
-			fmt.Fprintf(h, "%s %s %d %s\n", name, v.Key, v.Revision, v.Value)
+			fmt.Fprintf(h, "%s %s %d %s\n", name, v.Key, v.Revision, v.Value())
 		}
 	}
 	return fmt.Sprintf("%d/%x", state.Applied(), h.Sum64())

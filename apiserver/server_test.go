@@ -230,8 +230,8 @@ func copyState(t *testing.T, s *mvcc.State) *mvcc.State {
 			if e.v.Revision != at {
 				continue
 			}
-			value := append([]byte(nil), e.v.Value[:e.v.RevisionOffset]...)
-			value = append(value, e.v.Value[int(e.v.RevisionOffset)+len(at.String()):]...)
+			value := append([]byte(nil), e.v.Value()[:e.v.RevisionOffset]...)
+			value = append(value, e.v.Value()[int(e.v.RevisionOffset)+len(at.String()):]...)
 			b, err := proto.Encode(proto.KindWrite, &proto.Write{
 				Table: e.table, Key: e.v.Key, Op: proto.Op_OP_PUT, Value: value,
 				RevisionOffset: e.v.RevisionOffset, Uid: e.v.UID, Flags: e.v.Flags,

@@ -172,7 +172,7 @@ func (k membershipKV) Get(table, key string) ([]byte, bool) {
 	if err != nil || v == nil {
 		return nil, false
 	}
-	return v.Value, true
+	return v.Value(), true
 }
 
 func (k membershipKV) Delete(ctx context.Context, table, key string) error {
@@ -207,7 +207,7 @@ func listTable(state *mvcc.State, table string) (map[string][]byte, error) {
 		return nil, fmt.Errorf("list %s: %w", table, err)
 	}
 	for _, v := range page.Versions {
-		out[v.Key] = v.Value
+		out[v.Key] = v.Value()
 	}
 	return out, nil
 }

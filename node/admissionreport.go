@@ -106,7 +106,7 @@ func rulesOf(resource string, v *mvcc.Version) []AdmissionRule {
 		"validatingwebhookconfigurations": &admissionv1.ValidatingWebhookConfiguration{}, "mutatingwebhookconfigurations": &admissionv1.MutatingWebhookConfiguration{},
 		"validatingadmissionpolicies": &admissionv1.ValidatingAdmissionPolicy{}, "mutatingadmissionpolicies": &admissionv1.MutatingAdmissionPolicy{},
 	}[resource]
-	if json.Unmarshal(v.Value, &obj) != nil || json.Unmarshal(v.Value, whole) != nil {
+	if json.Unmarshal(v.Value(), &obj) != nil || json.Unmarshal(v.Value(), whole) != nil {
 		return []AdmissionRule{{Resource: resource, Configuration: v.Key, FailurePolicy: "cannot be read"}}
 	}
 	if strings.HasSuffix(resource, "policies") {

@@ -153,6 +153,7 @@ func (s *Store) startRaft() error {
 	s.start(s.failover)
 	s.start(s.offer)
 	s.start(s.compactor)
+	s.start(s.packer)
 	s.start(s.refresher)
 	return nil
 }

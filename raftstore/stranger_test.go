@@ -55,7 +55,7 @@ func TestStrangers(t *testing.T) {
 	}
 	if table := l.State().Table("t"); table != nil {
 		if v, _ := table.Get("k", l.Applied()); v != nil {
-			t.Errorf("its write is there: %s", v.Value)
+			t.Errorf("its write is there: %s", v.Value())
 		}
 	}
 }

@@ -63,10 +63,8 @@ func mayAccess(o *objects.Op, path *field.Path) (field.ErrorList, error) {
 	}
 	// Each write into a namespace is decided again when its labels change (objects/rules.go).
 	if v != nil {
-		for _, l := range v.Labels {
-			if l.Name == resourcev1.DRAAdminNamespaceLabelKey && l.Value == "true" {
-				return nil, nil
-			}
+		if value, _ := v.Labels.Get(resourcev1.DRAAdminNamespaceLabelKey); value == "true" {
+			return nil, nil
 		}
 	}
 	return field.ErrorList{field.Forbidden(path, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey))}, nil

@@ -52,7 +52,7 @@ func EncodeFor(res *kinds.Resource, obj map[string]any) (value []byte, offset ui
 // DecodeStored parses a stored value into a fresh tree, with kind and
 // apiVersion of res set and the fields of res.
 func DecodeStored(res *kinds.Resource, v *mvcc.Version) (map[string]any, error) {
-	return decodeValue(res, v, v.Value)
+	return decodeValue(res, v, v.Value())
 }
 
 // asStored reports whether a version is stored in the form that res shows it in.
@@ -159,9 +159,9 @@ func content(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, 
 		return deriveBytes(convertedJSON, res, v, rev, func() ([]byte, error) { return convertedValue(res, v, rev) })
 	}
 	if rev == v.Revision || v.RevisionOffset == 0 {
-		return v.Value, nil
+		return v.Value(), nil
 	}
-	return withRevision(v.Value, v.RevisionOffset, rev), nil
+	return withRevision(v.Value(), v.RevisionOffset, rev), nil
 }
 
 // convertedValue is a version in the stored form with the fields of res, which are not

@@ -43,10 +43,9 @@ func stored(t testing.TB, res *kinds.Resource, json string, rev proto.Revision) 
 	meta, _ := obj["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
-	return &mvcc.Version{
-		Key: res.Key(namespace, name), Revision: rev, CreateRevision: rev,
-		Value: withRevision(value, offset, rev), RevisionOffset: offset,
-	}
+	return (&mvcc.Version{
+		Key: res.Key(namespace, name), Revision: rev, CreateRevision: rev, RevisionOffset: offset,
+	}).SetValue(withRevision(value, offset, rev))
 }
 
 func readFile(t testing.TB, name string) string {

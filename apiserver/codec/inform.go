@@ -17,17 +17,17 @@ func InForm(res *kinds.Resource, v *mvcc.Version, obj map[string]any) (*mvcc.Ver
 		return nil, fmt.Errorf("convert %s %s: %w", res.Plural, v.Key, err)
 	}
 	labels, fields := res.Attributes(obj)
-	return &mvcc.Version{
+	return (&mvcc.Version{
 		Key: v.Key, Revision: v.Revision, CreateRevision: v.CreateRevision, Deleted: v.Deleted, Flags: v.Flags,
-		Value: withRevision(value, offset, v.Revision), RevisionOffset: offset,
-		UID: v.UID, Labels: pairs(labels), Fields: pairs(fields),
-	}, nil
+		RevisionOffset: offset,
+		UID:            v.UID, Labels: attributes(labels), Fields: attributes(fields),
+	}).SetValue(withRevision(value, offset, v.Revision)), nil
 }
 
-func pairs(in []*proto.Attribute) mvcc.Attributes {
-	out := make(mvcc.Attributes, len(in))
+func attributes(in []*proto.Attribute) mvcc.Attributes {
+	out := make([]mvcc.Pair, len(in))
 	for i, a := range in {
 		out[i] = mvcc.Pair{Name: a.Name, Value: a.Value}
 	}
-	return out
+	return mvcc.AttributesOf(out...)
 }

@@ -100,7 +100,7 @@ func (o *output) item(v *mvcc.Version) error {
 	case o.res.Custom:
 		o.buf, err = appendObject(o.buf, o.res, v, v.Revision)
 	case !o.res.Converts():
-		o.buf = append(o.buf, v.Value...)
+		o.buf = v.AppendValue(o.buf)
 	default:
 		var value []byte
 		value, err = content(o.res, v, v.Revision)

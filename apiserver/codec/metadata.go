@@ -8,7 +8,7 @@ import (
 
 // RawMetadata returns the part of a stored value that is the object's metadata,
 // as JSON. It must not be changed.
-func RawMetadata(v *mvcc.Version) ([]byte, error) { return metadataOf(v.Key, v.Value) }
+func RawMetadata(v *mvcc.Version) ([]byte, error) { return metadataOf(v.Key, v.Value()) }
 
 // ParseMetadata decodes what RawMetadata returned. The strings of the tree are
 // parts of raw: who keeps one keeps all of it.

@@ -88,7 +88,7 @@ func marshaled(gvk schema.GroupVersionKind, text []byte) ([]byte, error) {
 // objectMessage is a version as a protobuf message, without the envelope.
 func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
 	return deriveBytes(objectProto, res, v, rev, func() ([]byte, error) {
-		value := v.Value
+		value := v.Value()
 		switch {
 		case res.Converts(): // made on the way, not kept beside the message
 			var err error
@@ -104,7 +104,7 @@ func objectMessage(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]
 
 // revisedTree is DecodeStored with the resourceVersion of rev.
 func revisedTree(res *kinds.Resource, v *mvcc.Version, rev proto.Revision) (map[string]any, error) {
-	value := v.Value
+	value := v.Value()
 	if rev != v.Revision && v.RevisionOffset != 0 {
 		value = withRevision(value, v.RevisionOffset, rev)
 	}

@@ -94,14 +94,18 @@ func appendJSON(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, rev pr
 
 // appendObject appends an object with kind and apiVersion.
 func appendObject(b []byte, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	if len(v.Value) < len(metadataStart) {
+	if v.ValueSize() < len(metadataStart) {
 		return b, errNoMetadata(v.Key)
 	}
 	b = appendType(b, res.Kind, res.Group, res.Version)
-	if asStored(res, v) && rev != v.Revision && v.RevisionOffset != 0 {
-		b = append(b, v.Value[1:v.RevisionOffset]...)
+	if asStored(res, v) {
+		if rev == v.Revision || v.RevisionOffset == 0 {
+			return appendFields(b, v), nil
+		}
+		value := v.Value()
+		b = append(b, value[1:v.RevisionOffset]...)
 		b = strconv.AppendUint(b, uint64(rev), 10)
-		return append(b, v.Value[digitsEnd(v.Value, v.RevisionOffset):]...), nil
+		return append(b, value[digitsEnd(value, v.RevisionOffset):]...), nil
 	}
 	value, err := content(res, v, rev)
 	if err != nil {
@@ -110,8 +114,17 @@ func appendObject(b []byte, res *kinds.Resource, v *mvcc.Version, rev proto.Revi
 	return append(b, value[1:]...), nil
 }
 
+// appendFields appends the value of a version without its opening brace, in place of the comma that
+// ends b.
+func appendFields(b []byte, v *mvcc.Version) []byte {
+	last := len(b) - 1
+	b = v.AppendValue(b[:last])
+	b[last] = ','
+	return b
+}
+
 func appendPartial(b []byte, version string, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	value := v.Value
+	value := v.Value()
 	if rev != v.Revision && v.RevisionOffset != 0 {
 		value = withRevision(value, v.RevisionOffset, rev)
 	}

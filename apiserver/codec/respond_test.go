@@ -133,8 +133,8 @@ func TestObjectInJSON(t *testing.T) {
 func TestMovedFieldsAreStoredInTheOtherForm(t *testing.T) {
 	v := samples(t)[events]
 	for _, want := range []string{`"message":"hello"`, `"involvedObject":{`, `"reportingComponent":`, `"count":2`} {
-		if !bytes.Contains(v.Value, []byte(want)) {
-			t.Errorf("%s is not in %s", want, v.Value)
+		if !bytes.Contains(v.Value(), []byte(want)) {
+			t.Errorf("%s is not in %s", want, v.Value())
 		}
 	}
 	core := &kinds.Resource{Version: "v1", Kind: "Event", Plural: "events", Namespaced: true}

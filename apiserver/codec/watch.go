@@ -150,10 +150,10 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 		b, err = e.table.versionRow(b, e.f, e.res, content, rev)
 		b = append(b, tableEnd+frameEnd...)
 		e.headed = e.headed || err == nil
-	case e.f.As == AsObject && asStored(e.res, content) && rev == content.Revision && len(content.Value) > 0:
+	case e.f.As == AsObject && asStored(e.res, content) && rev == content.Revision && content.ValueSize() > 0:
 		b = appendFrameStart(b, eventType)
 		b = append(b, e.prefix...)
-		b = append(b, content.Value[1:]...)
+		b = appendFields(b, content)
 		b = append(b, frameEnd...)
 	default:
 		b = appendFrameStart(b, eventType)

@@ -54,7 +54,7 @@ func (l *Loops) checkPolicies(ctx context.Context, r *reports) error {
 
 func (l *Loops) checkPolicy(ctx context.Context, v *mvcc.Version) error {
 	var p admissionv1.ValidatingAdmissionPolicy
-	if err := json.Unmarshal(v.Value, &p); err != nil {
+	if err := json.Unmarshal(v.Value(), &p); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
 	if p.Generation <= p.Status.ObservedGeneration {

@@ -135,7 +135,7 @@ func (v *Version) schema() (*apiextensions.JSONSchemaProps, error) {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(v.definition.Stored.Value, &doc); err != nil {
+	if err := json.Unmarshal(v.definition.Stored.Value(), &doc); err != nil {
 		return nil, err
 	}
 	for _, x := range doc.Spec.Versions {

@@ -79,7 +79,7 @@ type versionDocument struct {
 // read makes a Definition of what is stored.
 func read(v *mvcc.Version, compiled *compilations) (*Definition, error) {
 	d := &Definition{Stored: v, ended: make(chan struct{})}
-	if err := json.Unmarshal(v.Value, &d.document); err != nil {
+	if err := json.Unmarshal(v.Value(), &d.document); err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", v.Key, err)
 	}
 	served, err := json.Marshal([]any{&d.Spec, &d.Status.AcceptedNames})

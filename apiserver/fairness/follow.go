@@ -54,7 +54,7 @@ func decoded[T any](now view.Reading, table int, log *slog.Logger) ([]*T, error)
 	var out []*T
 	for _, v := range page.Versions {
 		obj := new(T)
-		if err := json.Unmarshal(v.Value, obj); err != nil {
+		if err := json.Unmarshal(v.Value(), obj); err != nil {
 			resource, _, _ := strings.Cut(t.Name(), ".")
 			log.Warn("an object of flow control cannot be read", "resource", resource, "name", v.Key, "err", err)
 			continue

@@ -103,7 +103,7 @@ func (l *listConversion) flush(ctx context.Context) error {
 	}
 	for i, at := range l.batch.at {
 		l.out[at] = made[i]
-		l.total += int64(len(made[i].Value))
+		l.total += int64(made[i].ValueSize())
 	}
 	if l.total > convertedList {
 		return status.BadRequest("the objects have more than %d bytes and need conversion by a webhook: use limit", convertedList)
@@ -122,7 +122,7 @@ type stored struct {
 
 func (b *stored) add(at int, v *mvcc.Version, from *crd.Version) {
 	b.at, b.versions, b.from = append(b.at, at), append(b.versions, v), append(b.from, from)
-	b.bytes += len(v.Value)
+	b.bytes += v.ValueSize()
 }
 
 func (b *stored) full() bool { return len(b.at) >= batchObjects || b.bytes >= batchBytes }
@@ -152,7 +152,7 @@ func (s *Store) convertStored(ctx context.Context, to *crd.Version, b *stored) (
 			if out[n], err = codec.InForm(res, b.versions[i], objects[n]); err != nil {
 				return nil, nil, err
 			}
-			sizes[n] = int64(len(out[n].Value)) + 512
+			sizes[n] = int64(out[n].ValueSize()) + 512
 		}
 		return out, sizes, nil
 	})

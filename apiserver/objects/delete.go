@@ -23,7 +23,7 @@ var (
 func (o *Op) decideDelete(options *metav1.DeleteOptions, cur *mvcc.Version) (Change, error) {
 	h := o.Strategy()
 	if !o.Resource.GracePeriod && h.StartDelete == nil && !o.Options.IsDryRun() && o.wantedFinalizer(options, nil) == "" &&
-		!bytes.Contains(cur.Value, FinalizersKey) && !bytes.Contains(cur.Value, deletionTimestampKey) {
+		!bytes.Contains(cur.Value(), FinalizersKey) && !bytes.Contains(cur.Value(), deletionTimestampKey) {
 		// The ordinary case, decided on the bytes: nothing holds the object, and
 		// its tombstone keeps its last content.
 		return Change{Op: proto.Op_OP_DELETE}, nil

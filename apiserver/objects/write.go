@@ -207,14 +207,15 @@ func (o *Op) withoutManagedFields(obj tree.Object) tree.Object {
 // sameBytes reports whether an encoded object is what a version holds, but for
 // the revision.
 func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
-	if offset != v.RevisionOffset || int(offset) > len(value) || int(offset) > len(v.Value) {
+	was := v.Value()
+	if offset != v.RevisionOffset || int(offset) > len(value) || int(offset) > len(was) {
 		return false
 	}
 	end := int(offset)
-	for end < len(v.Value) && v.Value[end] >= '0' && v.Value[end] <= '9' {
+	for end < len(was) && was[end] >= '0' && was[end] <= '9' {
 		end++
 	}
-	return bytes.Equal(value[:offset], v.Value[:offset]) && bytes.Equal(value[offset:], v.Value[end:])
+	return bytes.Equal(value[:offset], was[:offset]) && bytes.Equal(value[offset:], was[end:])
 }
 
 // unchanged reports whether a change would write what is there. An object that is

@@ -69,7 +69,7 @@ func storedClusterRoles(store Store) ([]*rbacv1.ClusterRole, error) {
 		out := make([]*rbacv1.ClusterRole, 0, len(page.Versions))
 		for _, v := range page.Versions {
 			r := new(rbacv1.ClusterRole)
-			if err := json.Unmarshal(v.Value, r); err != nil {
+			if err := json.Unmarshal(v.Value(), r); err != nil {
 				return nil, fmt.Errorf("read ClusterRole %s: %w", v.Key, err)
 			}
 			out = append(out, r)

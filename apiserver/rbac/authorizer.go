@@ -139,7 +139,7 @@ func roleKeyOf(i int, key string) roleKey {
 }
 
 func (z *Authorizer) decode(i int, v *mvcc.Version, into any) {
-	if err := json.Unmarshal(v.Value, into); err != nil {
+	if err := json.Unmarshal(v.Value(), into); err != nil {
 		z.log.Error("a stored role or binding cannot be read and grants nothing", "table", tableNames[i], "key", v.Key, "err", err)
 	}
 }

@@ -101,7 +101,7 @@ func TestOutdatedState(t *testing.T) {
 			}
 			l.behind = nil
 			v, err := storage.Current(l, "t", "k")
-			if err != nil || v == nil || string(v.Value) != c.want {
+			if err != nil || v == nil || string(v.Value()) != c.want {
 				t.Errorf("the key is %v (%v), want %s", v, err, c.want)
 			}
 		})
@@ -191,7 +191,7 @@ func TestRulesChange(t *testing.T) {
 			} else if !errors.Is(err, c.err) {
 				t.Errorf("error %v, want %v", err, c.err)
 			}
-			if (v != nil) != (err == nil) || v != nil && string(v.Value) != fmt.Sprint("v", c.changes) {
+			if (v != nil) != (err == nil) || v != nil && string(v.Value()) != fmt.Sprint("v", c.changes) {
 				t.Errorf("written: %+v", v)
 			}
 			if decided != c.decided || told != c.told || retried != c.told {

@@ -39,7 +39,7 @@ func TestRestoreBackup(t *testing.T) {
 			t.Fatalf("table %s: %d keys, want %d", name, len(b.Versions), len(a.Versions))
 		}
 		for i, v := range a.Versions {
-			if w := b.Versions[i]; v.Key != w.Key || !bytes.Equal(v.Value, w.Value) || v.Revision != w.Revision || w.Prev() != nil {
+			if w := b.Versions[i]; v.Key != w.Key || !bytes.Equal(v.Value(), w.Value()) || v.Revision != w.Revision || w.Prev() != nil {
 				t.Fatalf("%s %s differs", name, v.Key)
 			}
 		}

@@ -16,11 +16,11 @@ func bigDir(b *testing.B, n int) string {
 	live := make([]Added, 0, n)
 	value := make([]byte, 1024)
 	for i := range n {
-		live = append(live, Added{"configmaps", &mvcc.Version{
+		live = append(live, Added{"configmaps", (&mvcc.Version{
 			Key: fmt.Sprintf("ns-%d/object-%d", i%100, i), Revision: proto.Revision(i + 1), CreateRevision: proto.Revision(i + 1),
-			Value: value, UID: "0b8f4e1c-1111-2222-3333-444455556666",
-			Labels: mvcc.Attributes{{Name: "app", Value: "x"}}, Fields: mvcc.Attributes{{Name: "metadata.name", Value: "y"}},
-		}})
+			UID:    "0b8f4e1c-1111-2222-3333-444455556666",
+			Labels: mvcc.AttributesOf(mvcc.Pair{Name: "app", Value: "x"}), Fields: mvcc.AttributesOf(mvcc.Pair{Name: "spec.nodeName", Value: "y"}),
+		}).SetValue(value)})
 	}
 	if err := buildState(dir, live, &proto.StateRecord{Applied: uint64(n), AppliedTerm: 1, Floor: uint64(n)}); err != nil {
 		b.Fatal(err)

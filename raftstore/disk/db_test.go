@@ -84,7 +84,7 @@ func TestFlusherFlushes(t *testing.T) {
 
 func TestWrongBatchesAreFatal(t *testing.T) {
 	version := func(r proto.Revision) Added {
-		return Added{"t", &mvcc.Version{Key: "k", Revision: r, CreateRevision: r, Value: []byte("{}")}}
+		return Added{"t", (&mvcc.Version{Key: "k", Revision: r, CreateRevision: r}).SetValue([]byte("{}"))}
 	}
 	for name, b := range map[string]Batch{
 		"state goes back":       {State: &proto.StateRecord{Applied: 5}},
@@ -93,7 +93,7 @@ func TestWrongBatchesAreFatal(t *testing.T) {
 		"removed never added":   {Removed: []proto.Revision{15}, State: &proto.StateRecord{Applied: 20}},
 		"removed is not there":  {Removed: []proto.Revision{1}, State: &proto.StateRecord{Applied: 20}},
 		"two equal revisions":   {Added: []Added{version(15), version(15)}, State: &proto.StateRecord{Applied: 20}},
-		"record beyond maximum": {Added: []Added{{"t", &mvcc.Version{Key: "k", Revision: 15, Value: make([]byte, maxRecord+1)}}}, State: &proto.StateRecord{Applied: 20}},
+		"record beyond maximum": {Added: []Added{{"t", (&mvcc.Version{Key: "k", Revision: 15}).SetValue(make([]byte, maxRecord+1))}}, State: &proto.StateRecord{Applied: 20}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fatal []error

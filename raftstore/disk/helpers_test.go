@@ -105,7 +105,7 @@ func dump(s *mvcc.State) string {
 			return err.Error()
 		}
 		for _, v := range page.Versions {
-			fmt.Fprintf(&b, "%s %s %d %d %s %v\n", name, v.Key, v.Revision, v.CreateRevision, v.Value, v.Labels)
+			fmt.Fprintf(&b, "%s %s %d %d %s %v\n", name, v.Key, v.Revision, v.CreateRevision, v.Value(), v.Labels)
 		}
 		cursor, err := t.Watch(s.Floor())
 		if err != nil {

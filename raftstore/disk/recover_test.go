@@ -62,7 +62,7 @@ func liveIn(s *mvcc.State) string {
 	}
 	var b strings.Builder
 	for _, a := range live {
-		fmt.Fprintf(&b, "%s %s %d %d %s\n", a.Table, a.Version.Key, a.Version.Revision, a.Version.CreateRevision, a.Version.Value)
+		fmt.Fprintf(&b, "%s %s %d %d %s\n", a.Table, a.Version.Key, a.Version.Revision, a.Version.CreateRevision, a.Version.Value())
 	}
 	return b.String()
 }

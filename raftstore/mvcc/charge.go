@@ -45,7 +45,8 @@ func chargeOf(usage *proto.Usage, limits []*proto.Limit) *charge {
 	if len(usage.GetFacts()) == 0 && len(usage.GetAmounts()) == 0 && len(limits) == 0 {
 		return nil
 	}
-	c := &charge{facts: attributes(usage.GetFacts())}
+	facts := usage.GetFacts()
+	c := &charge{facts: Attributes{string(appendAttributes(nil, len(facts), func(i int) (name, value string) { return facts[i].Name, facts[i].Value }))}}
 	if n := len(usage.GetAmounts()); n > 0 {
 		c.amounts = make([]amount, n)
 		for i, a := range usage.Amounts {
@@ -74,8 +75,8 @@ func (c *charge) record() (usage *proto.Usage, limits []*proto.Limit) {
 	if c == nil {
 		return nil, nil
 	}
-	if len(c.facts) > 0 || len(c.amounts) > 0 {
-		usage = &proto.Usage{Facts: pairs(c.facts)}
+	if c.facts.Len() > 0 || len(c.amounts) > 0 {
+		usage = &proto.Usage{Facts: c.facts.records()}
 		for _, a := range c.amounts {
 			usage.Amounts = append(usage.Amounts, &proto.Amount{Name: a.name, Value: a.value})
 		}
@@ -98,10 +99,7 @@ func (c *charge) size() (n int) {
 	if c == nil {
 		return 0
 	}
-	n = 72
-	for _, f := range c.facts {
-		n += 32 + len(f.Name) + len(f.Value)
-	}
+	n = 72 + len(c.facts.packed)
 	for _, a := range c.amounts {
 		n += 24 + len(a.name)
 	}
@@ -155,10 +153,18 @@ func (v *Version) Charges(usage *proto.Usage, limits []*proto.Limit) bool {
 		if v.charge == nil || c == nil {
 			return v.charge == c
 		}
-		return slices.Equal(v.charge.facts, c.facts) && slices.Equal(v.charge.amounts, c.amounts) && sameLimits(v.charge.limits, c.limits)
+		return v.charge.facts == c.facts && slices.Equal(v.charge.amounts, c.amounts) && sameLimits(v.charge.limits, c.limits)
 	}
-	return slices.EqualFunc([]Pair(v.charge.facts), usage.GetFacts(), func(a Pair, b *proto.Attribute) bool { return a.Name == b.Name && a.Value == b.Value }) &&
-		slices.EqualFunc(v.charge.amounts, usage.GetAmounts(), func(a amount, b *proto.Amount) bool { return a.name == b.Name && a.value == b.Value })
+	facts := usage.GetFacts()
+	if v.charge.facts.Len() != len(facts) {
+		return false
+	}
+	for _, f := range facts {
+		if value, ok := v.charge.facts.Get(f.Name); !ok || value != f.Value {
+			return false
+		}
+	}
+	return slices.EqualFunc(v.charge.amounts, usage.GetAmounts(), func(a amount, b *proto.Amount) bool { return a.name == b.Name && a.value == b.Value })
 }
 
 // Charged reports whether the version uses or limits anything.

@@ -95,7 +95,7 @@ func (a *account) differs(want *account) (errs []error) {
 }
 
 func (c *class) same(w *class) bool {
-	return c.keys == w.keys && slices.Equal(c.of.facts, w.of.facts) && maps.Equal(c.tables, w.tables) && maps.Equal(c.amounts, w.amounts)
+	return c.keys == w.keys && c.of.facts == w.of.facts && maps.Equal(c.tables, w.tables) && maps.Equal(c.amounts, w.amounts)
 }
 
 // sameRefs reports whether as many bounds are listed under the same names.

@@ -8,7 +8,8 @@
 //     goroutine, no configuration.
 //   - Table is one resource's keys and history. Readers use it from any
 //     goroutine, without locks.
-//   - Version is one immutable value of a key, with its Revision.
+//   - Version is one immutable value of a key, with its Revision. How its value is kept
+//     changes with its age (pack.go): Value and AppendValue say what it is.
 //   - Cursor is a position in a table's history; watching is reading forward.
 //
 // How readers and the writer meet. A key's versions form a chain, newest first,
@@ -44,7 +45,11 @@
 // go of 5. A read as of 8 finds 7 until the floor is 9. Then nothing is left that any
 // reader may see, and the key leaves the tree. (TestOneKeysLife reads these lines.)
 //
-// Caveats: a Version's slices are shared with everybody and must not be written
+// Who may touch what: the writer is one goroutine, Pack another one, readers are any. Pack
+// is no part of the state machine: what it does cannot be told from outside but by the memory
+// that is used, so that nodes need not do it at the same time, or at all.
+//
+// Caveats: a value's bytes are shared with everybody and must not be written
 // to. Memory of a version is freed by the garbage collector once the floor has
 // passed and the last reader has let go.
 package mvcc

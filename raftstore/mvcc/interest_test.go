@@ -105,7 +105,7 @@ func TestChanges(t *testing.T) {
 
 func TestConcerns(t *testing.T) {
 	on := func(key, node string, prev *Version) *Version {
-		v := &Version{Key: key, Revision: 2, CreateRevision: 2, Fields: Attributes{{"spec.nodeName", node}}}
+		v := &Version{Key: key, Revision: 2, CreateRevision: 2, Fields: AttributesOf(Pair{"spec.nodeName", node})}
 		if prev != nil {
 			v.CreateRevision = 1
 			v.prev.Store(prev)

@@ -28,7 +28,6 @@ type ledger struct {
 	limited int                 // how many of them have limits
 	changed []*account          // to be shown by the next Publish
 	loading bool                // limits are not counted before Publish
-	facts   []byte              // room to name a class
 	// shown has what readers see of each account.
 	shown sync.Map // namespace to *account
 }

@@ -42,6 +42,7 @@ func (s *State) LoadVersion(r *proto.VersionRecord) error {
 	if old != nil && old.Revision >= v.Revision {
 		return fmt.Errorf("load %s %s at %d after %d: %w", r.Table, v.Key, v.Revision, old.Revision, ErrOrder)
 	}
+	s.describe(v, r.Key, r.Uid, r.Labels, r.Fields, old)
 	if v.Revision > s.Floor() {
 		if old == nil && v.CreateRevision != v.Revision {
 			return fmt.Errorf("load %s %s at %d: the version before it is missing: %w", r.Table, v.Key, v.Revision, ErrOrder)
@@ -81,11 +82,11 @@ func (v *Version) Record(table string) *proto.VersionRecord {
 		Table:          table,
 		Key:            v.Key,
 		Deleted:        v.Deleted,
-		Value:          v.Value,
+		Value:          v.Value(),
 		RevisionOffset: v.RevisionOffset,
 		Uid:            v.UID,
-		Labels:         pairs(v.Labels),
-		Fields:         pairs(v.Fields),
+		Labels:         v.Labels.records(),
+		Fields:         v.Fields.records(),
 		Flags:          v.Flags,
 	}
 	r.Usage, r.Limits = v.charge.record()
@@ -95,6 +96,7 @@ func (v *Version) Record(table string) *proto.VersionRecord {
 	return r
 }
 
+// versionOf is what a record has but for the names of the object, which describe sets.
 func versionOf(r *proto.VersionRecord) *Version {
 	v := &Version{
 		Key:            r.Key,
@@ -102,24 +104,9 @@ func versionOf(r *proto.VersionRecord) *Version {
 		CreateRevision: proto.Revision(r.CreateRevision),
 		Deleted:        r.Deleted,
 		Flags:          r.Flags,
-		Value:          r.Value,
 		RevisionOffset: r.RevisionOffset,
-		UID:            r.Uid,
-		Labels:         attributes(r.Labels),
-		Fields:         attributes(r.Fields),
 		charge:         chargeOf(r.Usage, r.Limits),
 	}
 	copy(v.RequestID[:], r.RequestId)
-	return v
-}
-
-func pairs(a Attributes) []*proto.Attribute {
-	if len(a) == 0 {
-		return nil
-	}
-	out := make([]*proto.Attribute, len(a))
-	for i, p := range a {
-		out[i] = &proto.Attribute{Name: p.Name, Value: p.Value}
-	}
-	return out
+	return v.SetValue(r.Value)
 }

@@ -320,10 +320,20 @@ func (d *driver) step() {
 		d.s.Advance(d.index, 1)
 		d.twin.Advance(d.index, 1)
 		d.publish()
+	case n < 29:
+		d.pack()
 	default:
 		d.read()
 	}
 	d.follow()
+}
+
+// pack has each state keep some of its values in another way, which nobody may see.
+func (d *driver) pack() {
+	for _, s := range []*State{d.s, d.twin} {
+		old := proto.Revision(d.choose(int(d.m.applied) + 1))
+		s.Pack(old, old-min(old, proto.Revision(d.choose(20))))
+	}
 }
 
 func (d *driver) publish() {
@@ -399,6 +409,9 @@ func (d *driver) write() {
 		w.Guard = &proto.Guard{Table: "namespaces", Key: modelKeys[d.choose(2)]}
 	}
 	body := fmt.Sprint("v", d.index)
+	if n := d.choose(4); n > 0 { // long enough to be packed
+		body += strings.Repeat(fmt.Sprint(" what an object of ", n, " says of itself and all others do"), 4*n) + w.Uid
+	}
 	if w.Op == proto.Op_OP_PUT || d.choose(2) == 0 {
 		w.Value, w.RevisionOffset = fmt.Appendf(nil, "<%s:>", body), uint32(len(body)+2)
 	}
@@ -747,8 +760,8 @@ func (d *driver) same(what string, v *Version, e *entry) {
 	case v == nil || e == nil:
 		d.t.Fatalf("%s: got %+v, want %+v", what, v, e)
 	case v.Key != e.key || v.Revision != e.rev || v.CreateRevision != e.create || v.Deleted != e.deleted ||
-		v.UID != e.uid || v.Flags != e.flags || !bytes.Equal(v.Value, e.value()):
-		d.t.Fatalf("%s: got %+v with %s, want %+v", what, v, v.Value, e)
+		v.UID != e.uid || v.Flags != e.flags || !bytes.Equal(v.Value(), e.value()):
+		d.t.Fatalf("%s: got %+v with %s, want %+v", what, v, v.Value(), e)
 	}
 }
 

@@ -196,7 +196,7 @@ func ruleBitsOf(names string) (bits uint32, err error) {
 func describeResult(r Result) string {
 	out := fmt.Sprintf("%s %d", strings.TrimPrefix(r.Outcome.String(), "OUTCOME_"), r.Revision)
 	if v := r.Version; v != nil {
-		out += " " + string(v.Value)
+		out += " " + string(v.Value())
 		if v.CreateRevision != v.Revision {
 			out += fmt.Sprintf(" created=%d", v.CreateRevision)
 		}

@@ -39,6 +39,10 @@ type State struct {
 	requests map[[proto.RequestIDSize]byte]proto.Revision
 	rules    ruleTables
 	ledger   ledger
+	pack     packer
+
+	unpacked unpacked
+	packing  packing // of the goroutine that packs
 
 	historyVersions atomic.Int64
 	historyBytes    atomic.Int64
@@ -234,10 +238,10 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	// loads its state from records would not have it.
 	t := s.Table(w.Table)
 	var it *item
-	var live *Version
+	var old, live *Version
 	if t != nil {
-		if it, live = t.newest(w.Key); live != nil && live.Deleted {
-			live = nil
+		if it, old = t.newest(w.Key); old != nil && !old.Deleted {
+			live = old
 		}
 	}
 	if r.Outcome = s.check(w, live); r.Outcome != proto.Outcome_OUTCOME_APPLIED {
@@ -257,14 +261,10 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		return
 	}
 	v := &Version{
-		Key:            w.Key,
 		Revision:       r.Revision,
 		CreateRevision: r.Revision,
 		Flags:          w.Flags,
 		RevisionOffset: w.RevisionOffset,
-		UID:            w.Uid,
-		Labels:         attributes(w.Labels),
-		Fields:         attributes(w.Fields),
 		RequestID:      id,
 	}
 	if w.Op == proto.Op_OP_PUT {
@@ -273,22 +273,30 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 	if live != nil {
 		v.CreateRevision = live.CreateRevision
 	}
-	switch {
-	case w.Op == proto.Op_OP_PUT:
-		v.Value = insertRevision(w.Value, w.RevisionOffset, r.Revision)
-	case len(w.Value) > 0:
-		v.Deleted = true
-		v.Value = insertRevision(w.Value, w.RevisionOffset, r.Revision)
-	default:
-		v.Deleted = true
-		v.Value = replaceRevision(live.Value, live.RevisionOffset, live.Revision, r.Revision)
-		v.RevisionOffset, v.UID, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.UID, live.Labels, live.Fields, live.Flags
+	v.Deleted = w.Op != proto.Op_OP_PUT
+	if v.Deleted && len(w.Value) == 0 {
+		v.SetValue(replaceRevision(live.Value(), live.RevisionOffset, live.Revision, r.Revision))
+		v.RevisionOffset, v.Labels, v.Fields, v.Flags = live.RevisionOffset, live.Labels, live.Fields, live.Flags
+		v.identify(w.Key, live.UID, old)
+	} else {
+		v.SetValue(insertRevision(w.Value, w.RevisionOffset, r.Revision))
+		s.describe(v, w.Key, w.Uid, w.Labels, w.Fields, old)
 	}
 	if t == nil {
 		t = s.table(w.Table)
 	}
 	s.add(t, it, v)
 	r.Table, r.Version = t, v
+}
+
+// describe sets what says which object a version is of. old is the newest version before it, or nil.
+func (s *State) describe(v *Version, key, uid string, labels, fields []*proto.Attribute, old *Version) {
+	v.identify(key, uid, old)
+	var like Version
+	if old != nil {
+		like.Labels, like.Fields = old.Labels, old.Fields
+	}
+	v.Labels, v.Fields = s.pack.pack(labels, like.Labels), s.pack.pack(fields, like.Fields)
 }
 
 // check returns OUTCOME_APPLIED, or why the write is refused. live is the key's
@@ -401,6 +409,7 @@ func (s *State) compact(floor proto.Revision) []proto.Revision {
 		})
 		s.touch(t)
 	}
+	s.unpacked.drop(floor)
 	// Tables come in no order; what Apply returns must not depend on that.
 	slices.Sort(removed)
 	return removed

@@ -44,6 +44,10 @@ type Table struct {
 	latest    atomic.Uint64 // newest Revision in the table
 	// tombstones counts the keys whose newest version is one.
 	tombstones atomic.Int64
+
+	// Of the goroutine that packs: the latest used first, and how many values in a row fitted none.
+	templates []*template
+	misses    int
 }
 
 // Name returns the table's name.
@@ -112,13 +116,14 @@ func (t *Table) newest(key string) (*item, *Version) {
 
 // link makes v the newest version of its key. Writer only.
 func (t *Table) link(it *item, v *Version) {
+	var old *Version
 	if it == nil {
 		it = &item{key: v.Key}
 		it.newest.Store(v)
 		t.keys.Set(it)
 		t.dirty = true
 	} else {
-		old := it.newest.Load()
+		old = it.newest.Load()
 		v.prev.Store(old)
 		if old.Deleted {
 			t.tombstones.Add(-1)
@@ -135,6 +140,7 @@ func (t *Table) link(it *item, v *Version) {
 		t.liveBytes.Add(v.Size())
 	}
 	t.latest.Store(uint64(v.Revision))
+	t.state.wait(t, old, v)
 }
 
 // publish shows the writer's keys to readers. Writer only.

@@ -7,7 +7,7 @@ import "slices"
 type totals struct {
 	keys    int64
 	plain   class // without facts
-	classes map[string]*class
+	classes map[Attributes]*class
 }
 
 // class is the keys whose usage has the same facts.
@@ -26,7 +26,7 @@ func sameUse(a, b *Version) bool {
 	if a.charge == nil || b.charge == nil {
 		return a.charge == b.charge
 	}
-	return slices.Equal(a.charge.facts, b.charge.facts) && slices.Equal(a.charge.amounts, b.charge.amounts)
+	return a.charge.facts == b.charge.facts && slices.Equal(a.charge.amounts, b.charge.amounts)
 }
 
 // move takes what one version of a table uses away, and adds what another one uses; nil is none.
@@ -41,34 +41,24 @@ func (b *ledger) move(t *totals, table string, old, v *Version) {
 	t.keys--
 	c := b.class(t, old.charge)
 	if c.sub(table, old.charge); c.keys == 0 && c != &t.plain {
-		delete(t.classes, string(b.facts))
+		delete(t.classes, old.charge.facts)
 	}
 }
 
-// class is that of a charge; facts is its name, unless it has none.
+// class is that of a charge.
 func (b *ledger) class(t *totals, c *charge) *class {
-	if c == nil || len(c.facts) == 0 {
+	if c == nil || c.facts.Len() == 0 {
 		return &t.plain
 	}
-	b.facts = b.facts[:0]
-	for _, f := range c.facts {
-		// Neither a name nor a value can be taken for another: each comes with its length.
-		b.facts = appendText(appendText(b.facts, f.Name), f.Value)
-	}
-	if there := t.classes[string(b.facts)]; there != nil {
+	if there := t.classes[c.facts]; there != nil {
 		return there
 	}
 	if t.classes == nil {
-		t.classes = map[string]*class{}
+		t.classes = map[Attributes]*class{}
 	}
 	made := &class{of: charge{facts: c.facts}}
-	t.classes[string(b.facts)] = made
+	t.classes[c.facts] = made
 	return made
-}
-
-func appendText(to []byte, text string) []byte {
-	n := len(text)
-	return append(append(to, byte(n), byte(n>>8), byte(n>>16), byte(n>>24)), text...)
 }
 
 func (c *class) add(table string, of *charge) {

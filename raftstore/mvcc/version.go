@@ -1,82 +1,75 @@
 package mvcc
 
 import (
-	"sort"
 	"strconv"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/quorate/quorate/proto"
 )
 
-// Pair is a label or a selectable field.
-type Pair struct{ Name, Value string }
-
-// Attributes are pairs sorted by name, names unique.
-type Attributes []Pair
-
-// Get returns the value of a name.
-func (a Attributes) Get(name string) (string, bool) {
-	i := sort.Search(len(a), func(i int) bool { return a[i].Name >= name })
-	if i < len(a) && a[i].Name == name {
-		return a[i].Value, true
-	}
-	return "", false
-}
-
-// Has and Lookup make Attributes usable as k8s.io/apimachinery labels.Labels
-// (and, with Get's first result, fields.Fields) without a dependency on it.
-func (a Attributes) Has(name string) bool {
-	_, ok := a.Get(name)
-	return ok
-}
-
-// Lookup is Get under the name that selectors use.
-func (a Attributes) Lookup(name string) (string, bool) { return a.Get(name) }
-
-func attributes(in []*proto.Attribute) Attributes {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make(Attributes, len(in))
-	sorted := true
-	for i, a := range in {
-		out[i] = Pair{a.Name, a.Value}
-		sorted = sorted && (i == 0 || out[i-1].Name < a.Name)
-	}
-	if !sorted {
-		sort.SliceStable(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	}
-	return out
-}
-
-// Version is one value of one key. All fields are immutable once it is
-// published.
+// Version is one value of one key. What it says does not change once it is published; how its
+// value is kept may (pack.go).
 type Version struct {
-	Key string
+	// Key and UID share their bytes with the other versions of the key.
+	Key, UID       string
+	Labels, Fields Attributes
 	// Revision is the index of the entry that wrote this version.
 	Revision proto.Revision
 	// CreateRevision is the Revision of the first version since the key was last
 	// absent. Equal to Revision: this version created the key.
 	CreateRevision proto.Revision
-	// Deleted marks a tombstone: Value is the last content, with the
-	// delete's own revision in it.
-	Deleted bool
-	// Flags are proto.Flag bits.
-	Flags uint32
-	// Value is the encoded object, revision included.
-	Value []byte
-	// RevisionOffset is where the revision's digits begin in Value; zero if the
-	// value has none.
-	RevisionOffset uint32
-	UID            string
-	Labels, Fields Attributes
 	RequestID      [proto.RequestIDSize]byte
 
 	charge *charge // nil if it uses nothing and sets no limits
 
 	prev atomic.Pointer[Version]
 	memo atomic.Pointer[any]
+	// raw is the first byte of the value, whose length is size; nil if it has none, or if it is
+	// packed: packed is set before raw is taken away.
+	raw    atomic.Pointer[byte]
+	packed atomic.Pointer[packed]
+	size   uint32
+
+	// Flags are proto.Flag bits.
+	Flags uint32
+	// RevisionOffset is where the revision's digits begin in Value; zero if the
+	// value has none.
+	RevisionOffset uint32
+	// Deleted marks a tombstone: Value is the last content, with the
+	// delete's own revision in it.
+	Deleted bool
+	// run is how many older versions in a row can only be read by way of this one. It is of Pack.
+	run uint8
 }
+
+// SetValue gives a version that nobody else has yet its value, which must not be written to
+// after that. It returns the version.
+func (v *Version) SetValue(value []byte) *Version {
+	v.raw.Store(unsafe.SliceData(value))
+	v.size = uint32(len(value))
+	return v
+}
+
+// Value is the encoded object, revision included. The bytes are shared with others. Who needs
+// them twice keeps them: a value that is packed is put together for each call.
+func (v *Version) Value() []byte {
+	if p := v.raw.Load(); p != nil {
+		return unsafe.Slice(p, v.size)
+	}
+	return v.packed.Load().value(v)
+}
+
+// AppendValue appends Value to b.
+func (v *Version) AppendValue(b []byte) []byte {
+	if p := v.raw.Load(); p != nil {
+		return append(b, unsafe.Slice(p, v.size)...)
+	}
+	return v.packed.Load().append(b, v)
+}
+
+// ValueSize is the length of Value.
+func (v *Version) ValueSize() int { return int(v.size) }
 
 // Created reports whether this version made the key exist.
 func (v *Version) Created() bool { return v.Revision == v.CreateRevision && !v.Deleted }
@@ -105,17 +98,15 @@ func (v *Version) SetMemo(m any) {
 	v.memo.Store(&m)
 }
 
-// Size is what a version roughly costs in memory, in bytes.
+// Size is what a version costs in memory at most, in bytes, its key's place in the tree and its
+// own in the history included. It stays the same when the value is packed: a floor that follows
+// from it is where it was.
 func (v *Version) Size() int64 {
-	n := 232 + len(v.Key) + len(v.Value) + len(v.UID) + v.charge.size()
-	for _, a := range v.Labels {
-		n += 32 + len(a.Name) + len(a.Value)
-	}
-	for _, a := range v.Fields {
-		n += 32 + len(a.Name) + len(a.Value)
-	}
-	return int64(n)
+	return int64(versionSize + len(v.Key) + len(v.UID) + len(v.Labels.packed) + len(v.Fields.packed) + int(v.size) + v.charge.size())
 }
+
+// versionSize is a Version, its item, its places in tree and history, and its request id.
+const versionSize = 160 + 24 + 24 + 40
 
 // at walks the chain to the newest version <= rev, or nil.
 func (v *Version) at(rev proto.Revision) *Version {
@@ -123,6 +114,20 @@ func (v *Version) at(rev proto.Revision) *Version {
 		v = v.prev.Load()
 	}
 	return v
+}
+
+// identify sets key and uid. If old, the version before, has the same, they are old's; else they
+// are one new string: what a decoded entry has are two, each in a piece of its own.
+func (v *Version) identify(key, uid string, old *Version) {
+	switch {
+	case old == nil:
+		both := key + uid
+		v.Key, v.UID = both[:len(key)], both[len(key):]
+	case old.UID == uid:
+		v.Key, v.UID = old.Key, old.UID
+	default:
+		v.Key, v.UID = old.Key, uid
+	}
 }
 
 // insertRevision returns value with the decimal digits of rev inserted at

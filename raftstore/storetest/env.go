@@ -82,8 +82,8 @@ func (e *env) mustBe(key, name string, rev proto.Revision) {
 	switch {
 	case v == nil:
 		e.t.Fatalf("%s is absent, want revision %d", key, rev)
-	case v.Revision != rev || !bytes.Equal(v.Value, stored(name, rev)):
-		e.t.Fatalf("%s is %s at %d, want %s", key, v.Value, v.Revision, stored(name, rev))
+	case v.Revision != rev || !bytes.Equal(v.Value(), stored(name, rev)):
+		e.t.Fatalf("%s is %s at %d, want %s", key, v.Value(), v.Revision, stored(name, rev))
 	}
 }
 

@@ -40,11 +40,11 @@ func acknowledgedIsStored(t *testing.T, e *env) {
 			t.Fatalf("write %d: revision %d at index %d, after %d", i, r.Revision, r.Index, last)
 		}
 		last = r.Revision
-		if r.Version == nil || r.Version.Revision != r.Revision || !bytes.Equal(r.Version.Value, stored(name, r.Revision)) {
+		if r.Version == nil || r.Version.Revision != r.Revision || !bytes.Equal(r.Version.Value(), stored(name, r.Revision)) {
 			t.Fatalf("write %d: version %+v", i, r.Version)
 		}
 		v, err := e.s.State().Table(w.Table).Get(key, r.Revision)
-		if err != nil || v == nil || v.Revision != r.Revision || !bytes.Equal(v.Value, r.Version.Value) {
+		if err != nil || v == nil || v.Revision != r.Revision || !bytes.Equal(v.Value(), r.Version.Value()) {
 			t.Fatalf("write %d: stored %+v, %v", i, v, err)
 		}
 	}
@@ -123,8 +123,8 @@ func outcomes(t *testing.T, e *env) {
 	third := e.apply(with(e.put("a", "3"), there, 0))
 	e.mustBe("a", "3", third.Revision)
 	gone := e.apply(with(uid(e.del("a"), "uid-a"), at, third.Revision))
-	if v := gone.Version; !v.Deleted || !bytes.Equal(v.Value, stored("3", gone.Revision)) {
-		t.Errorf("the tombstone is %+v with %s: it must carry the last content and the revision of the delete", v, v.Value)
+	if v := gone.Version; !v.Deleted || !bytes.Equal(v.Value(), stored("3", gone.Revision)) {
+		t.Errorf("the tombstone is %+v with %s: it must carry the last content and the revision of the delete", v, v.Value())
 	}
 	if v := e.get("a", e.s.State().Applied()); v != nil {
 		t.Errorf("deleted, but reads %+v", v)
@@ -305,8 +305,8 @@ func compareAndSwap(t *testing.T, e *env) {
 					return
 				}
 				var n int
-				if _, err := fmt.Sscanf(string(v.Value), `{"name":"%d"`, &n); err != nil {
-					t.Errorf("value %s: %v", v.Value, err)
+				if _, err := fmt.Sscanf(string(v.Value()), `{"name":"%d"`, &n); err != nil {
+					t.Errorf("value %s: %v", v.Value(), err)
 					return
 				}
 				w := e.put("n", fmt.Sprint(n+1))
@@ -327,8 +327,8 @@ func compareAndSwap(t *testing.T, e *env) {
 	}
 	wg.Wait()
 	v := e.get("n", e.s.State().Applied())
-	if want := stored(fmt.Sprint(writers*each), v.Revision); !bytes.Equal(v.Value, want) {
-		t.Errorf("after %d increments: %s", writers*each, v.Value)
+	if want := stored(fmt.Sprint(writers*each), v.Revision); !bytes.Equal(v.Value(), want) {
+		t.Errorf("after %d increments: %s", writers*each, v.Value())
 	}
 	// Every increment is an event, and nothing else is.
 	n := 0

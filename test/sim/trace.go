@@ -178,7 +178,7 @@ func (t *trace) log() []history.Entry {
 		}
 		v := a.version
 		out = append(out, history.Entry{Deleted: v.Deleted, Item: history.Item{
-			Key: v.Key, Value: valueIn(v.Value), Revision: uint64(v.Revision),
+			Key: v.Key, Value: valueIn(v.Value()), Revision: uint64(v.Revision),
 		}})
 	}
 	return out

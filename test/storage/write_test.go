@@ -135,7 +135,7 @@ func (a *adapter) existing(ctx context.Context, cur *mvcc.Version, ignoreNotFoun
 		}
 		return obj, false, err
 	}
-	if stale, err = a.look(ctx, cur.Value); err != nil {
+	if stale, err = a.look(ctx, cur.Value()); err != nil {
 		return nil, stale, err
 	}
 	return obj, stale, a.decode(cur, obj)
@@ -144,9 +144,9 @@ func (a *adapter) existing(ctx context.Context, cur *mvcc.Version, ignoreNotFoun
 // same reports whether a write would store what is there, but for the revision.
 func same(w *proto.Write, cur *mvcc.Version) bool {
 	end := int(w.RevisionOffset) + len(cur.Revision.String())
-	return w.RevisionOffset == cur.RevisionOffset && end <= len(cur.Value) &&
-		bytes.Equal(w.Value[:w.RevisionOffset], cur.Value[:w.RevisionOffset]) &&
-		bytes.Equal(w.Value[w.RevisionOffset:], cur.Value[end:])
+	return w.RevisionOffset == cur.RevisionOffset && end <= len(cur.Value()) &&
+		bytes.Equal(w.Value[:w.RevisionOffset], cur.Value()[:w.RevisionOffset]) &&
+		bytes.Equal(w.Value[w.RevisionOffset:], cur.Value()[end:])
 }
 
 // Delete implements storage.Interface.

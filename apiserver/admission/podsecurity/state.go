@@ -61,12 +61,12 @@ func (s *namespaces) GetNamespace(_ context.Context, name string) (*corev1.Names
 // policyLabels are those of a namespace that the library reads.
 func policyLabels(v *mvcc.Version) map[string]string {
 	var out map[string]string
-	for _, l := range v.Labels {
-		if strings.HasPrefix(l.Name, "pod-security.kubernetes.io/") {
+	for name, value := range v.Labels.All() {
+		if strings.HasPrefix(name, "pod-security.kubernetes.io/") {
 			if out == nil {
 				out = map[string]string{}
 			}
-			out[l.Name] = l.Value
+			out[name] = value
 		}
 	}
 	return out
@@ -95,7 +95,7 @@ func (s pods) ListPods(ctx context.Context, namespace string) ([]*corev1.Pod, er
 			return nil, fmt.Errorf("list the Pods of %s: %w", namespace, err)
 		}
 		var p pod
-		if err := json.Unmarshal(v.Value, &p); err != nil {
+		if err := json.Unmarshal(v.Value(), &p); err != nil {
 			return nil, fmt.Errorf("decode Pod %s: %w", v.Key, err)
 		}
 		made := &corev1.Pod{Spec: p.Spec}

@@ -216,7 +216,7 @@ func (r *paramReader) find(versions []*mvcc.Version, out []runtime.Object) (miss
 			out[i] = u
 			continue
 		}
-		missing, bytes = append(missing, v), bytes+len(v.Value)
+		missing, bytes = append(missing, v), bytes+v.ValueSize()
 	}
 	return missing, bytes
 }
@@ -239,7 +239,7 @@ func (p *params) unused(key paramKey) {
 
 // keep is called with the lock.
 func (r *paramReader) keep(v *mvcc.Version, u *unstructured.Unstructured) {
-	size := len(v.Value) + len(v.Key) + 256
+	size := v.ValueSize() + len(v.Key) + 256
 	if size > maxParamBytes {
 		return
 	}

@@ -31,7 +31,7 @@ func TestParamsAreShared(t *testing.T) {
 			versions := make([]*mvcc.Version, tc.count)
 			value := []byte(strings.Repeat("x", tc.size))
 			for i := range versions {
-				versions[i] = &mvcc.Version{Key: fmt.Sprint("n/", i), Value: value}
+				versions[i] = (&mvcc.Version{Key: fmt.Sprint("n/", i)}).SetValue(value)
 			}
 			var decoded atomic.Int64
 			p := newParams(Config{Decode: func(_ context.Context, _ *kinds.Resource, all []*mvcc.Version) ([]tree.Object, error) {
@@ -85,7 +85,7 @@ func TestParamsAwaitTheirContext(t *testing.T) {
 		<-end
 		return []tree.Object{{}}, nil
 	}})
-	versions, res := []*mvcc.Version{{Key: "n/a", Value: make([]byte, maxParamBytes)}}, &kinds.Resource{}
+	versions, res := []*mvcc.Version{(&mvcc.Version{Key: "n/a"}).SetValue(make([]byte, maxParamBytes))}, &kinds.Resource{}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(end)

@@ -140,7 +140,7 @@ func (s *accounts) here(namespace, name string) (*account, error) {
 		return had.account, nil
 	}
 	made := &account{}
-	if err := json.Unmarshal(v.Value, made); err != nil {
+	if err := json.Unmarshal(v.Value(), made); err != nil {
 		return nil, fmt.Errorf("decode service account %s: %w", v.Key, err)
 	}
 	s.mu.Lock()

@@ -117,7 +117,7 @@ func (s *State) Limits() bool { return s.store.State().Mark().Feature >= mvcc.Fe
 
 func decode[T any](gr schema.GroupResource, v *mvcc.Version) (*T, error) {
 	obj := new(T)
-	if err := json.Unmarshal(v.Value, obj); err != nil {
+	if err := json.Unmarshal(v.Value(), obj); err != nil {
 		return nil, fmt.Errorf("decode %s %s: %w", gr, v.Key, err)
 	}
 	return obj, nil

@@ -82,7 +82,7 @@ func NewView(store view.Store, now func() time.Time, log *slog.Logger) *View {
 		var out []*Suspension
 		for _, v := range page.Versions {
 			s := new(Suspension)
-			if err := json.Unmarshal(v.Value, s); err != nil {
+			if err := json.Unmarshal(v.Value(), s); err != nil {
 				log.Warn("a suspension of admission cannot be read; it has no effect", "key", v.Key, "err", err)
 				continue
 			}

@@ -304,7 +304,7 @@ func (a *Accounts) deleted(v *mvcc.Version) bool {
 			DeletionTimestamp time.Time `json:"deletionTimestamp"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(v.Value, &o); err != nil {
+	if err := json.Unmarshal(v.Value(), &o); err != nil {
 		return true
 	}
 	return o.Metadata.DeletionTimestamp.Before(a.cfg.Now().Add(-jwt.DefaultLeeway))

@@ -1,0 +1,268 @@
+package mvcc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/quorate/quorate/proto"
+)
+
+func packAll(s *State) {
+	for s.Pack(s.Applied(), s.Applied()) {
+	}
+}
+
+// versions are those of a table, by revision.
+func versions(t *testing.T, s *State, table string) (out []*Version) {
+	t.Helper()
+	c, err := s.Table(table).Watch(s.Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = make([]*Version, 1_000_000)
+	n, err := c.Next(out, s.Applied())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[:n]
+}
+
+// TestPackedValues: what is packed says the same, takes less, and can be read by way of few others.
+func TestPackedValues(t *testing.T) {
+	const keys, rounds = 30, 40
+	l := &log{TB: t, s: New()}
+	for round := range rounds {
+		for i := range keys {
+			w := memoryWrite(i, round)
+			if round == rounds-1 && i < 3 {
+				w.Op, w.Value, w.Limits = proto.Op_OP_DELETE, nil, nil
+			}
+			l.entry(proto.Encode(proto.KindWrite, w))
+		}
+	}
+	l.s.Publish()
+	all := versions(t, l.s, "core/configmaps")
+	var want [][]byte
+	var size int64
+	for _, v := range all {
+		want = append(want, bytes.Clone(v.Value()))
+		size += v.Size()
+	}
+	before := all[keys].Value() // a reader that holds bytes
+	packAll(l.s)
+	var superseded, newest int
+	for i, v := range all {
+		if got := v.Value(); !bytes.Equal(got, want[i]) || v.ValueSize() != len(got) || string(v.AppendValue([]byte("x"))) != "x"+string(got) {
+			t.Fatalf("%s at %d is %s, want %s", v.Key, v.Revision, got, want[i])
+		}
+		size -= v.Size()
+		depth := 0
+		for v := v; v.packed.Load() != nil && v.packed.Load().next != nil; v = v.packed.Load().next {
+			depth++
+		}
+		switch p := v.packed.Load(); {
+		case depth > longestRun:
+			t.Errorf("%s at %d is read by way of %d others", v.Key, v.Revision, depth)
+		case p == nil: // a template, or a run's end that none fits
+		case v.raw.Load() != nil:
+			t.Errorf("%s at %d has its value twice", v.Key, v.Revision)
+		case p.next != nil && len(p.delta) < 100:
+			superseded++
+		case p.next == nil && len(p.delta) < 1150:
+			newest++
+		}
+	}
+	if size != 0 {
+		t.Errorf("the sizes differ by %d bytes", size)
+	}
+	if at := keys * (rounds - 1); superseded < at*9/10 || newest < keys-tableTemplates {
+		t.Errorf("%d of %d superseded versions are packed by their successors, %d of %d by templates", superseded, at, newest, keys)
+	}
+	if !bytes.Equal(before, want[keys]) {
+		t.Error("bytes have changed that somebody holds")
+	}
+	// Written again: the base of what is packed by it is packed in turn.
+	for i := range keys {
+		l.entry(proto.Encode(proto.KindWrite, memoryWrite(i, rounds)))
+	}
+	l.s.Publish()
+	packAll(l.s)
+	for i, v := range all {
+		if got := v.Value(); !bytes.Equal(got, want[i]) {
+			t.Fatalf("%s at %d is %s, want %s", v.Key, v.Revision, got, want[i])
+		}
+	}
+	if err := l.s.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatIsNotPacked: there is nothing to save, or each read would cost too much, or nothing is alike.
+func TestWhatIsNotPacked(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	random := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return b
+	}
+	s := New()
+	w := &batchWriter{t: t, s: s}
+	write := func(key string, value []byte) {
+		w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_PUT, Value: value}))
+	}
+	large := random(largeValue + 1)
+	for i := range 2 {
+		write("small", []byte("small"))
+		write("empty", nil)
+		write("large", large)
+		write("other", random(2000+i))
+	}
+	for i := range 10 * freshTemplate {
+		write(fmt.Sprint("unlike", i), random(2000))
+	}
+	s.Publish()
+	packAll(s)
+	for _, v := range versions(t, s, "t") {
+		if v.packed.Load() != nil {
+			t.Errorf("%s at %d is packed", v.Key, v.Revision)
+		}
+	}
+	if n := len(s.Table("t").templates); n != tableTemplates {
+		t.Errorf("the table has %d templates", n)
+	}
+}
+
+// TestNobodyPacks: what waits for a goroutine that does not run is let go with the history, and where
+// one runs it is not.
+func TestNobodyPacks(t *testing.T) {
+	for _, packs := range []bool{false, true} {
+		s := New()
+		w := &batchWriter{t: t, s: s}
+		if packs {
+			s.Pack(0, 0)
+		}
+		for i := range 3 * queuePiece {
+			w.put("k", i)
+		}
+		w.compact(2 * queuePiece)
+		s.Publish()
+		olds := s.unpacked.old.take(make([]superseded, 0, 4*queuePiece), func(superseded) bool { return false })
+		news := s.unpacked.fresh.take(make([]written, 0, 4*queuePiece), func(written) bool { return false })
+		want := queuePiece
+		if packs {
+			want = 3 * queuePiece
+		}
+		if len(olds) != min(want, 3*queuePiece-1) || len(news) != want {
+			t.Errorf("packs %v: %d and %d wait, want %d", packs, len(olds), len(news), want)
+		}
+	}
+}
+
+// TestPackConcurrently packs beside the writer and readers: what is read as of any revision is what
+// was written, whoever holds it and however it is kept.
+func TestPackConcurrently(t *testing.T) {
+	const keys, rounds = 8, 300
+	s := New()
+	w := &batchWriter{t: t, s: s}
+	body := func(key string, n int) string {
+		return strings.Repeat("what all of them say and none of them means, ", 8) + key + fmt.Sprintf(" for the %d. time", n)
+	}
+	put := func(i, n int) {
+		key := fmt.Sprint("k", i)
+		// The uid says which body the version has.
+		w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: key, Op: proto.Op_OP_PUT, Uid: fmt.Sprint(n), Value: []byte(body(key, n))}))
+	}
+	for i := range keys {
+		put(i, 0)
+	}
+	s.Publish()
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	right := func(v *Version) bool {
+		var n int
+		if _, err := fmt.Sscan(v.UID, &n); err != nil {
+			t.Error(err)
+			return false
+		}
+		if got, want := string(v.Value()), body(v.Key, n); got != want || string(v.AppendValue(nil)) != want {
+			t.Errorf("%s at %d is %q, want %q", v.Key, v.Revision, got, want)
+			return false
+		}
+		return true
+	}
+	wg.Go(func() { // packs
+		for !done.Load() {
+			at := s.Applied()
+			s.Pack(at-min(at, keys), at-min(at, 5*keys))
+		}
+	})
+	for range 2 { // reads as of some revision, and the versions before
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, 1))
+			for !done.Load() {
+				at := s.Applied()
+				page, err := s.Table("t").Range(Query{At: at - min(at, proto.Revision(rng.IntN(100)))})
+				if err != nil && !errors.Is(err, ErrCompacted) {
+					t.Error(err)
+				}
+				for _, v := range page.Versions {
+					for ; v != nil; v = v.Prev() {
+						if !right(v) || v.Record("t").Revision == 0 {
+							return
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Go(func() { // watches, and is behind
+		for c := (*Cursor)(nil); !done.Load(); {
+			var buf [7]*Version
+			if c == nil {
+				c, _ = s.Table("t").Watch(s.Floor())
+				continue
+			}
+			n, err := c.Next(buf[:], s.Applied())
+			if err != nil {
+				c = nil
+			}
+			for _, v := range buf[:n] {
+				if !right(v) {
+					return
+				}
+			}
+		}
+	})
+	for n := range rounds {
+		for i := range keys {
+			put(i, n+1)
+		}
+		if n%20 == 19 {
+			w.compact(proto.Revision(w.index) - 60*keys/2)
+		}
+		s.Publish()
+	}
+	done.Store(true)
+	wg.Wait()
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	packAll(s)
+	packed := 0
+	for _, v := range versions(t, s, "t") {
+		if right(v) && v.packed.Load() != nil {
+			packed++
+		}
+	}
+	if packed < keys {
+		t.Errorf("%d versions are packed", packed)
+	}
+}
