@@ -275,6 +275,8 @@ var rooms = map[string]room{
 	"internal/pipes": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// Bytes of files that settings name.
 	"internal/settingfile": {direct: noHTTP, reach: noKubernetes},
+	// Go's garbage collector alone.
+	"internal/collector": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.
@@ -311,7 +313,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/faults", "bench/modes", "bench/probe", "internal/backup", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/faults", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/internal/kubeapiserver"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
@@ -51,6 +52,7 @@ Controllers run as in a cluster. For tests that expect none beside kube-apiserve
 			// Who reads our log may be gone before us, and there is something to remove then.
 			signal.Ignore(syscall.SIGPIPE)
 			syscall.Umask(0o077)
+			defer collector.Start()()
 			s := &settings{LogFormat: "text", LogLevel: o.Level().String()}
 			if o.JSON() {
 				s.LogFormat = "json"

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
 )
@@ -50,6 +51,7 @@ file that --config names. A flag wins over a variable, a variable over the file.
 func runNode(ctx context.Context, s *settings) error {
 	// Secrets lie in the data directory, whichever user starts the node.
 	syscall.Umask(0o077)
+	defer collector.Start()()
 	log, watched := newLogger(s, os.Stderr)
 	libraryLogs(log)
 	c := s.Config
