@@ -66,9 +66,21 @@ func (b *bench) measure(ctx context.Context, chosen []scenario, progress io.Writ
 	if err := b.calibrateInto(ctx, r, progress); err != nil {
 		return nil, err
 	}
-	r.ResidentBytes, err = host.ResidentMemory(b.cluster.pids())
+	if r.ResidentBytes, err = host.ResidentMemory(b.cluster.pids()); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "waiting %s for memory that is given back\n", atRest)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(atRest):
+	}
+	r.RestBytes, err = host.ResidentMemory(b.cluster.pids())
 	return r, err
 }
+
+// atRest is how long after the last row memory is measured again.
+const atRest = 10 * time.Second
 
 // calibrateInto measures the bare server if that is asked for.
 func (b *bench) calibrateInto(ctx context.Context, r *report, progress io.Writer) error {

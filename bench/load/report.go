@@ -89,6 +89,7 @@ type report struct {
 	Bare          []float64 `json:"cpuPerOperationOfBareServer"` // before and after the rows
 	Rows          []row     `json:"rows"`
 	ResidentBytes int64     `json:"residentBytes"`
+	RestBytes     int64     `json:"restBytes"` // resident some seconds later
 }
 
 func newReport(b *bench) *report {
@@ -151,6 +152,9 @@ func (r *report) writeTable(w io.Writer) error {
 			number(row.CPU), strings.Join(numbers(row.ByNode), "+"), number(row.CPU/r.slower()), number(row.Peer.Goal), number(row.Peer.Limit), number(row.Peer.One), number(row.Peer.Three), row.verdict(r.slower()))
 	}
 	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
+	if r.RestBytes > 0 {
+		fmt.Fprintf(t, "%s later, MiB\t\t\t\t%d\t\t\t\t\t\t\t\t\n", atRest, r.RestBytes>>20)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
