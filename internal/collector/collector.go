@@ -39,7 +39,7 @@ const (
 	restAfter = 5
 	// worthwhile is how much must have been allocated since what was left was collected last: so
 	// much, or an eighth of what is live.
-	worthwhile = 16 << 20
+	worthwhile = 8 << 20
 )
 
 // Start begins to tune the process's collector, until stop is called.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,4 +266,42 @@ func TestPackConcurrently(t *testing.T) {
 	if packed < keys {
 		t.Errorf("%d versions are packed", packed)
 	}
+}
+
+// TestValueWhileItIsPacked reads a value in the very moment in which it is packed, many times.
+func TestValueWhileItIsPacked(t *testing.T) {
+	base := bytes.Repeat([]byte("what all of them say, "), 10)
+	like := &template{value: base, index: &deltaIndex{}}
+	like.index.reset(base)
+	delta := string(like.index.append(nil, base, len(base)))
+	var now atomic.Pointer[Version]
+	var reads atomic.Int64
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for !done.Load() {
+				if v := now.Load(); v != nil {
+					if got := v.Value(); !bytes.Equal(got, base) {
+						t.Errorf("it is %q", got)
+						return
+					}
+					if reads.Add(1)%64 == 0 {
+						runtime.Gosched()
+					}
+				}
+			}
+		})
+	}
+	for range 3000 {
+		v := (&Version{Key: "k"}).SetValue(base)
+		before := reads.Load()
+		now.Store(v)
+		for reads.Load() < before+2 && !t.Failed() {
+			runtime.Gosched()
+		}
+		v.pack(&packed{like: like, delta: delta})
+	}
+	done.Store(true)
+	wg.Wait()
 }
