@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 objects=${1:-100000}
-rest=${REST:-45} # packing begins 30 s after a write
+rest=${REST:-45} # the newest versions are packed after 30 s
 work=$(mktemp -d "${TMPDIR:-/tmp}/quorate-memory.XXXXXX")
 cluster=$work/cluster
 finish() {
