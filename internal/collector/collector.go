@@ -4,7 +4,7 @@
 // It goes by three rules. A heap may grow between two collections by as little as a third of its size, if
 // that costs little: while collections take more than a twentieth of the process's CPU time it may grow by
 // more, up to the whole of it, as by default. When a burst is over, what it has left is collected and
-// given back, and the pages of the program that it has read are let go. And a limit of the process's control
+// given back. And a limit of the process's control
 // group is the collector's limit too, less a tenth, so that it works harder before the kernel ends
 // the process.
 //
@@ -116,7 +116,6 @@ func (t *tuner) tick(u usage) {
 	if t.rests(u) {
 		t.share = least
 		debug.FreeOSMemory()
-		releaseImage()
 	}
 	t.last = u
 }

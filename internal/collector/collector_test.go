@@ -4,7 +4,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"testing"
 )
@@ -138,12 +137,4 @@ func TestStart(t *testing.T) {
 	if u := read(); u.allocated == 0 {
 		t.Error("nothing was ever allocated")
 	}
-}
-
-// TestReleaseImage: the program goes on when its pages are let go of.
-func TestReleaseImage(t *testing.T) {
-	if n := releaseImage(); runtime.GOOS == "linux" && n < 1<<20 {
-		t.Errorf("%d bytes of the program", n)
-	}
-	TestGroupLimit(t)
 }

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package collector
-
-func releaseImage() int { return 0 }
