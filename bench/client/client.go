@@ -1,5 +1,5 @@
 // Package client is the cheap HTTP client of the load programs: raw HTTP/2 over one
-// TLS connection per Conn, no pools, no retries, no compression. A program that
+// connection per Conn, no pools, no retries, no compression. A program that
 // measures a server on its own machine takes processor time from it; this one
 // takes little. An error of the connection is an error of the request: who
 // measures wants to see it.
@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"golang.org/x/net/http2"
 )
@@ -22,27 +23,52 @@ import (
 // Conn is one HTTP/2 connection to one server. It is safe for concurrent use.
 type Conn struct {
 	base url.URL
-	h2   *http2.ClientConn
+	// token, if there is one, is in each request.
+	token string
+	h2    *http2.ClientConn
 }
 
-// Dial connects to the host of u. config must offer "h2".
+// Dial connects to the host of u, with TLS if its scheme is https: then config must offer
+// "h2". The path of u stands before those of all requests.
 func Dial(ctx context.Context, u *url.URL, config *tls.Config) (*Conn, error) {
+	c, err := dial(ctx, u, config)
+	if err != nil {
+		return nil, err
+	}
+	// No compression: what is compared is the cost of the bytes themselves.
+	t := &http2.Transport{DisableCompression: true, AllowHTTP: true}
+	h2, err := t.NewClientConn(c)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Conn{base: url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(u.Path, "/")}, h2: h2}, nil
+}
+
+func dial(ctx context.Context, u *url.URL, config *tls.Config) (net.Conn, error) {
+	port := u.Port()
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%s is not the address of a server: want https://HOST:PORT", u)
+	case port == "":
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	at := net.JoinHostPort(u.Hostname(), port)
+	if u.Scheme == "http" {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", at)
+	}
 	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: config}
-	c, err := d.DialContext(ctx, "tcp", u.Host)
+	c, err := d.DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, err
 	}
 	if p := c.(*tls.Conn).ConnectionState().NegotiatedProtocol; p != "h2" {
 		return nil, errors.Join(fmt.Errorf("%s speaks %q, not HTTP/2", u.Host, p), c.Close())
 	}
-	// No compression: what is compared is the cost of the bytes themselves.
-	t := &http2.Transport{DisableCompression: true}
-	h2, err := t.NewClientConn(c)
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return &Conn{base: url.URL{Scheme: u.Scheme, Host: u.Host}, h2: h2}, nil
+	return c, nil
 }
+
+// Authorize sends a bearer token with each request from now on.
+func (c *Conn) Authorize(token string) { c.token = token }
 
 // Usable reports whether the connection takes requests: it is open, and the server has not
 // said that it is about to close it.
@@ -82,7 +108,11 @@ var (
 // other than 2xx is an error, a *Refusal.
 func (c *Conn) Open(ctx context.Context, r Request) (*http.Response, error) {
 	u := c.base
-	u.Path, u.RawQuery = r.Path, r.Query
+	u.Path, u.RawQuery = u.Path+r.Path, r.Query
+	if c.token != "" {
+		r.Header = r.Header.Clone()
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	req := (&http.Request{Method: r.Method, URL: &u, Host: u.Host, Header: r.Header}).WithContext(ctx)
 	if r.Body != nil {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.Body)), int64(len(r.Body))

@@ -37,6 +37,8 @@ type Cluster struct {
 	// TLS has the cluster's CA and a certificate that may read, write and see
 	// metrics.
 	TLS *tls.Config
+	// Token, if there is one, is a bearer token that may do the same. Only a load sends it.
+	Token string
 	// Dir is where the nodes' data lie, for the report; empty if unknown.
 	Dir string
 }

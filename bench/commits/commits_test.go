@@ -3,17 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 )
-
-func TestPutIsProtobuf(t *testing.T) {
-	long := strings.Repeat("v", 300)
-	got := string(field(field(nil, 1, []byte("key")), 2, []byte(long)))
-	if want := "\x0a\x03key\x12\xac\x02" + long; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
 
 func TestBatchesIn(t *testing.T) {
 	for metrics, want := range map[string]int64{

@@ -3,22 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 
-	"golang.org/x/net/http2"
+	"github.com/quorate/quorate/bench/client"
 )
 
 // etcd is a cluster of etcd, by its leader.
 type etcd struct {
 	url  string
-	conn *http2.ClientConn
+	conn *client.Conn
 	size int
 }
 
@@ -36,12 +34,8 @@ func findEtcd(ctx context.Context, urls []string, size int) (*etcd, error) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.Host)
-		if err != nil {
-			return nil, err
-		}
-		h2, err := (&http2.Transport{AllowHTTP: true, DisableCompression: true}).NewClientConn(c)
-		return &etcd{u, h2, size}, err
+		c, err := client.Dial(ctx, at, nil)
+		return &etcd{u, c, size}, err
 	}
 	return nil, errors.New("no member of etcd leads")
 }
@@ -85,39 +79,11 @@ func (e *etcd) batches(ctx context.Context) (int64, error) {
 	return batchesIn(string(b)), err
 }
 
-// open returns what puts a key: gRPC's /etcdserverpb.KV/Put, whose message has the key
-// in field 1 and the value in field 2.
+// open returns what puts a key.
 func (e *etcd) open(context.Context) (func(context.Context, int64) error, error) {
-	at, err := url.Parse(e.url + "/etcdserverpb.KV/Put")
-	if err != nil {
-		return nil, err
-	}
-	header := http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
 	name := names()
 	return func(ctx context.Context, i int64) error {
-		key := []byte("/registry/configmaps/default/" + name(i))
-		m := field(field(make([]byte, 5, 2048), 1, key), 2, body(name(i), e.size))
-		binary.BigEndian.PutUint32(m[1:5], uint32(len(m)-5))
-		r := (&http.Request{
-			Method: "POST", URL: at, Host: at.Host, Header: header, Body: io.NopCloser(bytes.NewReader(m)), ContentLength: int64(len(m)),
-		}).WithContext(ctx)
-		answer, err := e.conn.RoundTrip(r)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
-			return err
-		}
-		if status := answer.Trailer.Get("Grpc-Status") + answer.Header.Get("Grpc-Status"); status != "0" {
-			return fmt.Errorf("put: status %s, %s", status, answer.Trailer.Get("Grpc-Message")+answer.Header.Get("Grpc-Message"))
-		}
-		return nil
+		var answer bytes.Buffer
+		return e.conn.Etcd(ctx, "Put", client.EtcdPut([]byte("/registry/configmaps/default/"+name(i)), body(name(i), e.size)), &answer)
 	}, nil
-}
-
-// field appends a field of bytes to a protobuf message.
-func field(m []byte, number byte, b []byte) []byte {
-	m = binary.AppendUvarint(append(m, number<<3|2), uint64(len(b)))
-	return append(m, b...)
 }
