@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures kube-apiserver with etcd, three of each, and three nodes of Quorate, one
 # after the other on this machine with the same load, and prints both side by side.
-# The peer is built from its Go modules (make peers). Arguments go to bench/load;
+# The peer is built from its Go modules (make peers). Arguments go to `quorate bench load`;
 # the exit code is that of Quorate's run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,8 +20,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -o "$work/bin/load" ./bench/load
-case " $* " in *" --help "* | *" -h "*) "$work/bin/load" --help; exit ;; esac
+go build -trimpath -o "$work/bin/quorate" ./cmd/node
+case " $* " in *" --help "* | *" -h "*) "$work/bin/quorate" bench load --help; exit ;; esac
 
 free_ports 9
 peer_certificates
@@ -41,6 +41,6 @@ for i in 0 1 2; do
 done
 for i in 0 1 2; do wait_for ready $((port + i)); done
 peer_json "${nodes%,}" >"$work/peer.json"
-"$work/bin/load" --cluster "$work/peer.json" --keep "$@" -o json >"$work/result.json" || [ $? -eq 1 ]
+"$work/bin/quorate" bench load --goals --calibrate --cluster "$work/peer.json" --keep "$@" -o json >"$work/result.json" || [ $? -eq 1 ]
 end_peers
 bench/run.sh --against "$work/result.json" "$@"

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"bytes"
@@ -30,22 +30,23 @@ const (
 func (b *bench) ruled(rule string) string { return b.namespace + "-" + rule }
 
 // createRuled creates as many objects as create does, in the namespace of a rule.
-func createRuled(rule string) func(context.Context, *bench) (outcome, error) {
-	return func(ctx context.Context, b *bench) (outcome, error) {
-		path := "/api/v1/namespaces/" + b.ruled(rule) + "/configmaps"
-		bodies := make([][]byte, b.objects)
+func createRuled(rule string) func(context.Context, *bench, *tally) error {
+	return func(ctx context.Context, b *bench, t *tally) error {
+		path := b.collectionOf(b.ruled(rule))
+		bodies := make([][]byte, b.Objects)
 		for i := range bodies {
 			bodies[i] = object(b.ruled(rule), i, b.round, "")
 		}
-		bufs := make([]bytes.Buffer, b.workers)
-		return closedLoop(ctx, b.workers, 0, func(ctx context.Context, w, n int) error {
-			i := n*b.workers + w
-			if i >= b.objects {
-				return errDone
+		bufs := make([]bytes.Buffer, b.Workers)
+		closedLoop(ctx, b.Workers, 0, t, func(ctx context.Context, w, n int) (int, error) {
+			i := n*b.Workers + w
+			if i >= b.Objects {
+				return 0, errDone
 			}
 			_, err := b.conn(w).Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: bodies[i]}, &bufs[w])
-			return err
-		}), nil
+			return 0, err
+		})
+		return nil
 	}
 }
 
@@ -88,7 +89,14 @@ func (b *bench) inForce(ctx context.Context, rule, name string, ok func(err erro
 }
 
 func (b *bench) namespaceFor(ctx context.Context, rule string) error {
-	return b.post(ctx, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": b.ruled(rule)}})
+	_, err := b.makeNamespace(ctx, b.ruled(rule))
+	return err
+}
+
+// postRule makes a rule, which is not in a namespace, and remembers to delete it.
+func (b *bench) postRule(ctx context.Context, kind, name string, body any) error {
+	b.leave(rulesPath + kind + "/" + name)
+	return b.post(ctx, rulesPath+kind, body)
 }
 
 // selects is what a rule matches: ConfigMaps that are created in its namespace.
@@ -105,8 +113,9 @@ func preparePolicies(ctx context.Context, b *bench) error {
 	}
 	namespaces, rules := b.selects(rule)
 	for i := range policies {
-		name := map[string]any{"name": fmt.Sprintf("%s-%d", b.ruled(rule), i)}
-		if err := b.post(ctx, rulesPath+"validatingadmissionpolicies", map[string]any{"metadata": name, "spec": map[string]any{
+		id := fmt.Sprintf("%s-%d", b.ruled(rule), i)
+		name := map[string]any{"name": id}
+		if err := b.postRule(ctx, "validatingadmissionpolicies", id, map[string]any{"metadata": name, "spec": map[string]any{
 			"matchConstraints": map[string]any{"namespaceSelector": namespaces, "resourceRules": rules},
 			"validations": []any{
 				map[string]any{"expression": "!object.metadata.name.startsWith('refused')"},
@@ -115,8 +124,8 @@ func preparePolicies(ctx context.Context, b *bench) error {
 		}}); err != nil {
 			return err
 		}
-		if err := b.post(ctx, rulesPath+"validatingadmissionpolicybindings", map[string]any{"metadata": name, "spec": map[string]any{
-			"policyName": name["name"], "validationActions": []any{"Deny"},
+		if err := b.postRule(ctx, "validatingadmissionpolicybindings", id, map[string]any{"metadata": name, "spec": map[string]any{
+			"policyName": id, "validationActions": []any{"Deny"},
 		}}); err != nil {
 			return err
 		}
@@ -149,7 +158,8 @@ func prepareWebhooks(ctx context.Context, b *bench) error {
 	}))
 	hook.EnableHTTP2 = true
 	hook.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	hook.StartTLS() // it ends with the process
+	hook.StartTLS()
+	b.atEnd = append(b.atEnd, hook.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
 	namespaces, rules := b.selects(rule)
 	for i := range webhooks {
@@ -158,7 +168,7 @@ func prepareWebhooks(ctx context.Context, b *bench) error {
 			kind = "mutatingwebhookconfigurations"
 		}
 		name := fmt.Sprintf("%s-%d", b.ruled(rule), i)
-		if err := b.post(ctx, rulesPath+kind, map[string]any{"metadata": map[string]any{"name": name}, "webhooks": []any{map[string]any{
+		if err := b.postRule(ctx, kind, name, map[string]any{"metadata": map[string]any{"name": name}, "webhooks": []any{map[string]any{
 			"name": name + ".example.com", "clientConfig": map[string]any{"url": hook.URL, "caBundle": base64.StdEncoding.EncodeToString(ca)},
 			"rules": rules, "namespaceSelector": namespaces, "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
 		}}}); err != nil {

@@ -1,28 +1,13 @@
-package main
+package load
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 )
 
-// readReport reads what -o json has written.
-func readReport(file string) (*report, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the report to compare with: %w", err)
-	}
-	r := &report{}
-	if err := json.Unmarshal(raw, r); err != nil {
-		return nil, fmt.Errorf("read the report to compare with, %s: %w", file, err)
-	}
-	return r, nil
-}
-
-// against is a row beside the peer's of the same scenario.
-type against struct{ ours, peer row }
+// against is a row beside the peer's of the same name.
+type against struct{ ours, peer Row }
 
 // share is what an operation costs, in percent of what it costs the peer.
 func (a against) share() float64 { return 100 * a.ours.CPU / a.peer.CPU }
@@ -31,20 +16,20 @@ func (a against) share() float64 { return 100 * a.ours.CPU / a.peer.CPU }
 func (a against) verdict() string {
 	switch share := a.share(); {
 	case a.ours.Errors > 0 || a.ours.Ops == 0:
-		return "ERRORS"
+		return wordErrors
 	case share > 50:
-		return "ABOVE LIMIT"
+		return wordAbove
 	case share > 20:
-		return "within limit"
+		return wordWithin
 	}
-	return "goal"
+	return wordGoal
 }
 
 // beside pairs the rows that two reports have.
-func (r *report) beside(peer *report) (pairs []against) {
+func (r *Report) beside(peer *Report) (pairs []against) {
 	for _, row := range r.Rows {
 		for _, other := range peer.Rows {
-			if other.Scenario == row.Scenario {
+			if other.Name == row.Name {
 				pairs = append(pairs, against{row, other})
 			}
 		}
@@ -52,11 +37,11 @@ func (r *report) beside(peer *report) (pairs []against) {
 	return pairs
 }
 
-// writeAgainst prints the rows beside those of another report of the same machine, a
+// WriteAgainst prints the rows beside those of another report of the same machine, a
 // peer's. Nothing is adjusted: both were measured here.
-func (r *report) writeAgainst(w io.Writer, peer *report) error {
-	fmt.Fprintf(w, "\nThe peer (%s), just before, with the same load; CPU is not adjusted.", peer.Date.Format("15:04:05"))
-	if len(peer.Bare) > 0 {
+func (r *Report) WriteAgainst(w io.Writer, peer *Report) error {
+	fmt.Fprintf(w, "\nThe peer (%s), just before, with the same load; CPU is not adjusted.", at(peer.Date))
+	if len(peer.bare()) > 0 {
 		fmt.Fprintf(w, " Its factor was %.2f.", peer.slower())
 	}
 	fmt.Fprint(w, "\n\n")
@@ -64,16 +49,15 @@ func (r *report) writeAgainst(w io.Writer, peer *report) error {
 	fmt.Fprintln(t, "scenario\tpeer ops/s\tops/s\tpeer p99 ms\tp99 ms\tpeer CPU µs/op\tCPU µs/op\tshare\tverdict\t")
 	for _, a := range r.beside(peer) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%.0f %%\t%s\t\n", a.ours.Title, number(a.peer.PerSecond), number(a.ours.PerSecond),
-			float64(a.peer.P99)/1000, float64(a.ours.P99)/1000, number(a.peer.CPU), number(a.ours.CPU), a.share(), a.verdict())
+			a.peer.Latency.P99Ms, a.ours.Latency.P99Ms, number(a.peer.CPU), number(a.ours.CPU), a.share(), a.verdict())
 	}
 	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", peer.ResidentBytes>>20, r.ResidentBytes>>20, 100*float64(r.ResidentBytes)/float64(max(peer.ResidentBytes, 1)))
-	fmt.Fprintf(t, "%s later, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", atRest, peer.RestBytes>>20, r.RestBytes>>20, 100*float64(r.RestBytes)/float64(max(peer.RestBytes, 1)))
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, row := range peer.Rows {
 		if row.Errors > 0 {
-			fmt.Fprintf(w, "\nthe peer's %s: %d errors, the first: %s\n", row.Scenario, row.Errors, row.Error)
+			fmt.Fprintf(w, "\nthe peer's %s: %d errors, the first: %s\n", row.Name, row.Errors, row.Error)
 		}
 	}
 	return nil

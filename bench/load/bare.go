@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"context"
@@ -23,14 +23,14 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// bareArgument makes this program a bare server instead of a load generator.
-const bareArgument = "bare-server"
+// BareArguments make `quorate` a bare server, which [ServeBare] is.
+var BareArguments = []string{"bench", "bare-server"}
 
-// serveBare is the least that a Go HTTPS server can do: it answers every request
+// ServeBare is the least that a Go HTTPS server can do: it answers every request
 // with the same object. What it costs is the floor of every row, and its cost
 // here compared with the peer's machine tells how slow this machine is now.
 // It writes its address and certificate to out, and ends when in does.
-func serveBare(in io.Reader, out io.Writer) error {
+func ServeBare(in io.Reader, out io.Writer) error {
 	certificate, err := selfSigned()
 	if err != nil {
 		return fmt.Errorf("bare server: %w", err)
@@ -80,6 +80,9 @@ func selfSigned() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
+// bareConnections are those of a cluster's load.
+const bareConnections = 8
+
 // bareServer is the running child.
 type bareServer struct {
 	child *exec.Cmd
@@ -92,7 +95,7 @@ func startBare(ctx context.Context) (*bareServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the bare server: %w", err)
 	}
-	s := &bareServer{child: exec.CommandContext(ctx, self, bareArgument)}
+	s := &bareServer{child: exec.CommandContext(ctx, self, BareArguments...)}
 	s.child.Stderr = os.Stderr
 	if s.stdin, err = s.child.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start the bare server: %w", err)
@@ -125,7 +128,7 @@ func (s *bareServer) connect(ctx context.Context, stdout io.Reader) error {
 		return fmt.Errorf("it said %q: no certificate", said)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, NextProtos: []string{"h2"}}
-	for range connections {
+	for range bareConnections {
 		c, err := client.Dial(ctx, &url.URL{Scheme: "https", Host: addr}, config)
 		if err != nil {
 			return err

@@ -1,7 +1,8 @@
-package main
+package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,23 +20,20 @@ func (b *bench) bareCost(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	defer s.stop()
-	bare := *b
-	bare.conns, bare.duration = s.conns, calibrationTime
+	bare := &bench{Options: b.Options, namespace: b.namespace, target: &Target{}, conns: s.conns}
 	pid := []int{s.child.Process.Pid}
 	before, err := host.CPUTimes(pid)
 	if err != nil {
 		return 0, err
 	}
-	out, err := getter("")(ctx, &bare)
-	if err == nil && out.errors > 0 {
-		err = out.first
-	}
-	if err != nil {
+	t := newTally(1)
+	closedLoop(ctx, b.Workers, calibrationTime, t, bare.closed(&row{verb: get}, b.Workers))
+	if err := errors.Join(t.first, ctx.Err()); err != nil {
 		return 0, fmt.Errorf("calibrate: %w", err)
 	}
 	after, err := host.CPUTimes(pid)
 	if err != nil {
 		return 0, err
 	}
-	return float64((after[0] - before[0]).Microseconds()) / float64(out.latency.TotalCount()), nil
+	return float64((after[0] - before[0]).Microseconds()) / float64(t.all().TotalCount()), nil
 }

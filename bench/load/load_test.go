@@ -1,19 +1,24 @@
-package main
+package load
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
 )
 
 // TestMain lets the test binary be the bare server, as the program itself can be.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == bareArgument {
-		if err := serveBare(os.Stdin, os.Stdout); err != nil {
+	if slices.Equal(os.Args[1:], BareArguments) {
+		if err := ServeBare(os.Stdin, os.Stdout); err != nil {
 			os.Exit(2)
 		}
 		return
@@ -22,20 +27,31 @@ func TestMain(m *testing.M) {
 }
 
 func TestBareServer(t *testing.T) {
-	b := newBench(options{workers: 8, objects: 100, namespace: "n"}, &cluster{}, nil)
 	s, err := startBare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.conns, b.duration = s.conns, 50*time.Millisecond
-	out, err := getter("")(t.Context(), b)
-	if err != nil || out.errors > 0 || out.latency.TotalCount() < 8 {
-		t.Errorf("%d calls, %d errors, %v, %v", out.latency.TotalCount(), out.errors, out.first, err)
+	b := newBench(Options{Workers: 8, Objects: 100, Namespace: "n"}, &Target{}, s.conns)
+	got := newTally(1)
+	closedLoop(t.Context(), 8, 50*time.Millisecond, got, b.closed(&row{verb: get}, 8))
+	if n := got.all().TotalCount(); got.errors > 0 || n < 8 || got.cut {
+		t.Errorf("%d calls, %d errors, %v", n, got.errors, got.first)
 	}
-	// An object is too short an answer to a list.
-	out, err = lister("", whole)(t.Context(), b)
-	if err != nil || out.errors == 0 || out.latency.TotalCount() > 0 {
-		t.Errorf("lists: %d calls, %d errors, %v", out.latency.TotalCount(), out.errors, err)
+	// An object is too short an answer to a list, and no first event of a watch.
+	for _, v := range []verb{list, watch} {
+		got = newTally(1)
+		closedLoop(t.Context(), 2, 50*time.Millisecond, got, b.closed(&row{verb: v}, 2))
+		if got.errors == 0 || got.all().TotalCount() > 0 {
+			t.Errorf("%s: %d calls, %d errors, %v", v, got.all().TotalCount(), got.errors, got.first)
+		}
+	}
+	// A row whose context ends is cut short, and what was under way is no error.
+	ctx, cancel := context.WithCancel(t.Context())
+	got = newTally(1)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	closedLoop(ctx, 8, time.Hour, got, b.closed(&row{verb: get}, 8))
+	if !got.cut || got.errors > 0 {
+		t.Errorf("cut %v, %d errors: %v", got.cut, got.errors, got.first)
 	}
 	s.stop()
 	if !s.child.ProcessState.Success() {
@@ -92,11 +108,11 @@ func TestObject(t *testing.T) {
 // Every object belongs to exactly one worker, which comes by all of its own.
 func TestMine(t *testing.T) {
 	for _, c := range []struct{ objects, workers int }{{10, 3}, {32, 32}, {33, 32}, {7, 1}} {
-		b := newBench(options{objects: c.objects, workers: c.workers}, &cluster{}, nil)
+		b := newBench(Options{Objects: c.objects}, &Target{}, nil)
 		owner := make([]int, c.objects)
 		for w := range c.workers {
 			for n := range 2 * c.objects {
-				i := b.mine(w, n)
+				i := b.mine(w, n, c.workers)
 				if owner[i] != 0 && owner[i] != w+1 {
 					t.Fatalf("%+v: object %d belongs to workers %d and %d", c, i, owner[i]-1, w)
 				}
@@ -113,76 +129,187 @@ func TestFollow(t *testing.T) {
 	event := func(round string) string {
 		return `{"type":"MODIFIED","object":{"metadata":{"labels":{"app":"a","round":"` + round + `"}}}}` + "\n"
 	}
-	latency := newLatency()
+	latency := measure.NewHistogram()
 	if err := follow(strings.NewReader(event("1")+event("2")), 2, latency); err != nil || latency.TotalCount() != 2 {
 		t.Errorf("%d events, %v", latency.TotalCount(), err)
 	}
 	for _, bad := range []string{"", event("1"), event("1") + event("x"), event("1") + `{"type":"ERROR"}` + "\n"} {
-		if err := follow(strings.NewReader(bad), 2, newLatency()); err == nil {
+		if err := follow(strings.NewReader(bad), 2, measure.NewHistogram()); err == nil {
 			t.Errorf("no error from %q", bad)
 		}
 	}
 }
 
-func TestFlags(t *testing.T) {
-	for _, args := range []string{"-o yaml", "--workers 0", "--objects 3", "extra", "--nonsense"} {
-		var discard bytes.Buffer
-		if _, err := parse(strings.Fields(args), &discard); err == nil {
-			t.Errorf("%s is accepted", args)
+func TestValidate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		want   string // "" if it is good
+	}{
+		{"defaults", func(*Options) {}, ""},
+		{"too short", func(o *Options) { o.Duration = time.Millisecond }, "duration 1ms"},
+		{"nobody works", func(o *Options) { o.Workers = 0 }, "workers 0"},
+		{"less objects than workers", func(o *Options) { o.Objects = 3 }, "objects 3: must be 32"},
+		{"no connection", func(o *Options) { o.Connections = 0 }, "connections 0"},
+		{"no rate", func(o *Options) { o.Rate = math.NaN() }, "rate NaN"},
+		{"too many objects made", func(o *Options) { o.Rate, o.Duration = 100_000, time.Hour }, "at most 5000000 operations"},
+		{"a row that is none", func(o *Options) { o.Rows = []string{"get", "nonsense"} }, `there is no row "nonsense"`},
+		{"no row", func(o *Options) { o.Rows = nil }, "choose from"},
+		{"a row that has no rate", func(o *Options) { o.Rows, o.Rate = []string{"get", "watch"}, 10 }, "watch cannot be sent at a rate"},
+		{"all that have one", func(o *Options) { o.Rate = 10 }, ""},
+		{"a sweep of one that has none", func(o *Options) { o.Rows, o.Sweep = []string{"create-quota"}, true }, "create-quota cannot be sent at a rate"},
+		{"a watch in a mix", func(o *Options) { o.Rows, o.Mix, o.Rate = nil, Mix{{"watch", 1}}, 10 }, ""},
+		{"for ever", func(o *Options) { o.Repeat = 1000 }, "repeat 1000"},
+		{"again and again in one namespace", func(o *Options) { o.Repeat, o.Namespace = 2, "n" }, "exclude each other"},
+	} {
+		o := DefaultOptions()
+		c.change(&o)
+		if err := o.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
-	if _, err := choose("get,nonsense"); err == nil {
-		t.Error("an unknown scenario is accepted")
+	o := DefaultOptions()
+	o.Rows = []string{"patch", "get"}
+	chosen, err := o.chosen()
+	if err != nil || !slices.Equal(namesOf(chosen), []string{"get", "patch"}) {
+		t.Errorf("chosen %v, %v", namesOf(chosen), err)
 	}
-	chosen, err := choose("patch,get")
-	if err != nil || !slices.Equal(names(chosen), []string{"get", "patch"}) {
-		t.Errorf("chosen %v, %v", names(chosen), err)
-	}
-	for _, s := range scenarios {
-		if p := peers[s.name]; p == (figures{}) && strings.HasPrefix(s.name, "create-") {
+	for _, r := range rows {
+		if p := peers[r.name]; p == (figures{}) && strings.HasPrefix(r.name, "create-") {
 			continue // measured beside a peer only
 		} else if p.Limit == 0 || p.Goal > p.Limit || p.Limit > p.Three {
-			t.Errorf("%s has unlikely figures %+v", s.name, p)
+			t.Errorf("%s has unlikely figures %+v", r.name, p)
+		}
+		if r.verb != "" == (r.run != nil) {
+			t.Errorf("%s has a verb and what runs it, or neither", r.name)
 		}
 	}
 }
 
-func TestReport(t *testing.T) {
-	done := func(micros ...int64) outcome {
-		o := outcome{latency: newLatency(), elapsed: time.Second}
-		for _, m := range micros {
-			_ = o.latency.RecordValue(m)
+func TestMix(t *testing.T) {
+	for _, bad := range []string{"", "get", "get=", "get=0", "get=-1", "get=NaN", "delete=1", "get=1,get=2", "get=1,,list=1"} {
+		if m, err := ParseMix(bad); err == nil {
+			t.Errorf("%q is %v", bad, m)
 		}
-		return o
 	}
-	zero, spent := []time.Duration{0, 0}, []time.Duration{100 * time.Microsecond, 60 * time.Microsecond}
-	create := scenarios[0]
+	m, err := ParseMix("get=60,update=30,list=10")
+	if err != nil || m.String() != "get=60,update=30,list=10" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for x, want := range map[float64]int{0: 0, 0.59: 0, 0.61: 1, 0.89: 1, 0.91: 2, 0.9999999: 2, 1: 2} {
+		if got := m.at(x); got != want {
+			t.Errorf("%g falls on %d, want %d", x, got, want)
+		}
+	}
+}
+
+// FuzzMix: what is taken is written as it is read.
+func FuzzMix(f *testing.F) {
+	f.Add("get=80,update=15,list=5")
+	f.Add("watch=1e3")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := ParseMix(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseMix(m.String())
+		if err != nil || again.String() != m.String() {
+			t.Errorf("%q: %s, %v", text, again, err)
+		}
+		if i := m.at(0.5); i < 0 || i >= len(m) {
+			t.Errorf("%q: %d", text, i)
+		}
+	})
+}
+
+// TestEtcdRefuses: what etcd has not is refused by name, and left out of all.
+func TestEtcdRefuses(t *testing.T) {
+	etcd := &Target{Etcd: true}
+	for _, c := range []struct{ rows, mix, want string }{
+		{"get,patch", "", "rows: etcd has no patch"}, {"create-quota", "", "rows: etcd has no create-quota"}, {"", "get=1,watch=1", "mix: etcd has no watch"}, {"get,update", "", ""}, {"all", "", ""},
+	} {
+		o := DefaultOptions()
+		o.Rows = strings.Split(c.rows, ",")
+		if c.mix != "" {
+			o.Mix, _ = ParseMix(c.mix)
+		}
+		chosen, err := o.chosen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		can, err := etcd.check(chosen, c.rows == "all")
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s%s: %v, want %q", c.rows, c.mix, err, c.want)
+		}
+		if c.rows == "all" && !slices.Equal(namesOf(can), []string{"create", "get", "get0", "list0", "list", "page", "update"}) {
+			t.Errorf("all of etcd: %v", namesOf(can))
+		}
+	}
+}
+
+// done is a tally of times, within a second.
+func done(micros ...int64) *tally {
+	t := newTally(1)
+	for _, m := range micros {
+		t.parts[0].latency.Record(m)
+	}
+	t.elapsed = time.Second
+	return t
+}
+
+// reportOf is a report of rows that two processes were measured with.
+func reportOf(o Options, bare []float64, made ...Row) *Report {
+	r := newReport(&o, &Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1", PID: 1, API: "a"}, {Name: "n2", PID: 2}}}})
+	r.Runs = []RunReport{{Bare: bare, Rows: made, ResidentBytes: 1 << 30}}
+	r.finish()
+	return r
+}
+
+func TestVerdict(t *testing.T) {
+	broken := done(1000)
+	broken.errors, broken.first = 1, errNoVersion
 	for _, c := range []struct {
 		what    string
-		ops     outcome
-		spent   []time.Duration
+		ops     *tally
+		spent   [2]time.Duration
 		bare    []float64
 		verdict string
-		passed  bool
+		failed  bool
 	}{
-		{"160 µs", done(1000), spent, nil, "goal", true},
-		{"320 µs", done(1000), []time.Duration{200 * time.Microsecond, 120 * time.Microsecond}, nil, "within limit", true},
-		{"640 µs", done(1000), []time.Duration{400 * time.Microsecond, 240 * time.Microsecond}, nil, "ABOVE LIMIT", false},
-		{"640 µs on a machine of half the speed", done(1000), []time.Duration{400 * time.Microsecond, 240 * time.Microsecond}, []float64{40, 58}, "within limit", true},
-		{"nothing done", done(), spent, nil, "ERRORS", false},
-		{"errors", outcome{latency: done(1000).latency, elapsed: time.Second, errors: 1, first: errNoVersion}, spent, nil, "ERRORS", false},
+		{"160 µs", done(1000), [2]time.Duration{100, 60}, nil, "goal", false},
+		{"320 µs", done(1000), [2]time.Duration{200, 120}, nil, "within limit", false},
+		{"640 µs", done(1000), [2]time.Duration{400, 240}, nil, "ABOVE LIMIT", true},
+		{"640 µs on a machine of half the speed", done(1000), [2]time.Duration{400, 240}, []float64{40, 58}, "within limit", false},
+		{"nothing done", done(), [2]time.Duration{100, 60}, nil, "ERRORS", true},
+		{"errors", broken, [2]time.Duration{100, 60}, nil, "ERRORS", true},
 	} {
-		r := &report{Nodes: []string{"n1", "n2"}, Bare: c.bare, Rows: []row{newRow(create, c.ops, zero, c.spent)}}
-		if got := r.Rows[0].verdict(r.slower()); got != c.verdict || r.passed(nil) != c.passed {
-			t.Errorf("%s: %s, passed %t", c.what, got, r.passed(nil))
+		b := &bench{Options: DefaultOptions()}
+		b.Goals = true
+		one := b.newRow(&rows[0], c.ops, []time.Duration{0, 0}, []time.Duration{c.spent[0] * time.Microsecond, c.spent[1] * time.Microsecond})
+		r := reportOf(b.Options, c.bare, one)
+		if got := r.Rows[0].verdict(r.slower()); got != c.verdict || r.Failed() != c.failed {
+			t.Errorf("%s: %s, failed %t", c.what, got, r.Failed())
 		}
 		var table, raw bytes.Buffer
-		if err := r.writeTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
+		if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), c.verdict) {
 			t.Errorf("%s: %v in\n%s", c.what, err, table.String())
 		}
-		var back report
-		if err := r.writeJSON(&raw); err != nil || json.Unmarshal(raw.Bytes(), &back) != nil || back.Rows[0].CPU != r.Rows[0].CPU {
+		if err := r.WriteJSON(&raw); err != nil {
+			t.Fatal(err)
+		}
+		if back, err := parseReport("x", raw.Bytes()); err != nil || back.Rows[0].CPU != r.Rows[0].CPU {
 			t.Errorf("%s: %v in %s", c.what, err, raw.String())
+		}
+		// Without goals only errors count.
+		b.Goals = false
+		one = b.newRow(&rows[0], c.ops, []time.Duration{0, 0}, []time.Duration{c.spent[0] * time.Microsecond, c.spent[1] * time.Microsecond})
+		if r := reportOf(b.Options, nil, one); r.Failed() != (c.verdict == "ERRORS") {
+			t.Errorf("%s, without goals: failed %t", c.what, r.Failed())
+		}
+	}
+	for _, bad := range []string{"", "{}", "[]", `{"schema":"quorate.bench.modes/v1"}`} {
+		if _, err := parseReport("x", []byte(bad)); err == nil {
+			t.Errorf("%q is a report", bad)
 		}
 	}
 }
@@ -190,24 +317,24 @@ func TestReport(t *testing.T) {
 // TestAgainst: beside a peer that was measured here the share decides, not the
 // figures of another machine.
 func TestAgainst(t *testing.T) {
-	peer := &report{Rows: []row{{Scenario: "update", Ops: 10, CPU: 1000}, {Scenario: "get", Ops: 10, CPU: 1000}, {Scenario: "list", Ops: 10, CPU: 1000}}}
-	ours := func(cpu float64, errors int64) *report {
-		return &report{Rows: []row{{Scenario: "update", Title: "update", Ops: 10, CPU: cpu, Errors: errors, Peer: figures{Limit: 1}}, {Scenario: "watch", Ops: 10, CPU: 1e9}}}
+	peer := &Report{Rows: []Row{{Name: "update", Ops: 10, CPU: 1000}, {Name: "get", Ops: 10, CPU: 1000}, {Name: "list", Ops: 10, CPU: 1000}}}
+	ours := func(cpu float64, errors int64) *Report {
+		return &Report{Rows: []Row{{Name: "update", Title: "update", Ops: 10, CPU: cpu, Errors: errors, Peer: &figures{Limit: 1}}, {Name: "watch", Ops: 10, CPU: 1e9}}}
 	}
 	for _, c := range []struct {
-		ours   *report
+		ours   *Report
 		want   string
-		passed bool
+		failed bool
 	}{
-		{ours(200, 0), "goal", true}, {ours(201, 0), "within limit", true}, {ours(500, 0), "within limit", true},
-		{ours(501, 0), "ABOVE LIMIT", false}, {ours(100, 1), "ERRORS", false},
+		{ours(200, 0), "goal", false}, {ours(201, 0), "within limit", false}, {ours(500, 0), "within limit", false},
+		{ours(501, 0), "ABOVE LIMIT", true}, {ours(100, 1), "ERRORS", true},
 	} {
 		var b strings.Builder
-		if err := c.ours.writeAgainst(&b, peer); err != nil {
+		if err := c.ours.WriteAgainst(&b, peer); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.ours.passed(peer); got != c.passed || !strings.Contains(b.String(), c.want) {
-			t.Errorf("passed %v, want %v and %q in\n%s", got, c.passed, c.want, b.String())
+		if got := c.ours.FailedBeside(peer); got != c.failed || !strings.Contains(b.String(), c.want) {
+			t.Errorf("failed %v, want %v and %q in\n%s", got, c.failed, c.want, b.String())
 		}
 		if strings.Contains(b.String(), "watch") {
 			t.Errorf("a row that the peer lacks:\n%s", b.String())

@@ -1,4 +1,4 @@
-package main
+package load
 
 // figures are what kube-apiserver v1.36.3 with etcd v3.7.3 needed for a
 // scenario, and what Quorate is allowed, in microseconds of CPU per operation.

@@ -1,187 +1,352 @@
-package main
+package load
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"strings"
-	"text/tabwriter"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/bench/host"
+	"github.com/quorate/quorate/bench/measure"
 )
 
-// row is what one scenario measured. Times are in microseconds.
-type row struct {
-	Scenario  string    `json:"scenario"`
-	Title     string    `json:"title"`
-	Ops       int64     `json:"operations"`
-	Errors    int64     `json:"errors"`
-	Error     string    `json:"firstError,omitempty"`
-	PerSecond float64   `json:"operationsPerSecond"`
-	P50       int64     `json:"p50"`
-	P99       int64     `json:"p99"`
-	CPU       float64   `json:"cpuPerOperation"`       // of all servers
-	ByNode    []float64 `json:"cpuPerOperationByNode"` // in the order of cluster.json
-	Peer      figures   `json:"cpuOfPeer"`
+// Schema names the form of the JSON. It changes when a field changes its meaning
+// or goes; new fields may come.
+const Schema = "quorate.bench.load/v1"
+
+// Report is one measurement. Times whose name ends in Ms are milliseconds.
+type Report struct {
+	Schema  string    `json:"schema"`
+	Date    time.Time `json:"date"`
+	Command string    `json:"command"`
+	Commit  string    `json:"commit"` // of this program
+	host.Machine
+
+	Options OptionsReport `json:"options"`
+	// Nodes are the processes whose CPU time is counted, in the order of cpuPerOperationByNode.
+	Nodes []string `json:"nodes"`
+	// Rows are over all runs: the latencies of all together, of the other figures the medians.
+	Rows          []Row       `json:"rows"`
+	ResidentBytes int64       `json:"residentBytes,omitempty"` // median
+	Runs          []RunReport `json:"runs"`
+	Stopped       bool        `json:"stopped,omitempty"` // before its end: it has what was measured until then
+	Goals         bool        `json:"judgedByGoals,omitempty"`
 }
 
-func newRow(s scenario, out outcome, before, after []time.Duration) row {
-	r := row{
-		Scenario: s.name, Title: s.title, Peer: peers[s.name],
-		Ops: out.latency.TotalCount(), Errors: out.errors,
-		P50: out.latency.ValueAtQuantile(50), P99: out.latency.ValueAtQuantile(99),
+// OptionsReport is what was asked for.
+type OptionsReport struct {
+	Target          string   `json:"target"` // kubernetes or etcd
+	Servers         []string `json:"servers"`
+	DurationSeconds float64  `json:"durationSeconds"`
+	Workers         int      `json:"workers"`
+	Connections     int      `json:"connections"`
+	Objects         int      `json:"objects"`
+	Size            int      `json:"valueBytes"`
+	Rate            float64  `json:"ratePerSecond,omitempty"`
+	Mix             string   `json:"mix,omitempty"`
+	Repeat          int      `json:"repeat"`
+}
+
+// RunReport is all rows, measured once.
+type RunReport struct {
+	Date          time.Time `json:"date"`
+	Bare          []float64 `json:"cpuPerOperationOfBareServer,omitempty"` // before and after the rows
+	Rows          []Row     `json:"rows,omitempty"`
+	Sweeps        []Sweep   `json:"sweeps,omitempty"`
+	ResidentBytes int64     `json:"residentBytes,omitempty"`
+}
+
+// Row is what one row measured. CPU times are in microseconds.
+type Row struct {
+	Name      string          `json:"scenario"`
+	Title     string          `json:"title"`
+	Ops       int64           `json:"operations"`
+	Errors    int64           `json:"errors"`
+	Error     string          `json:"firstError,omitempty"`
+	PerSecond float64         `json:"operationsPerSecond"` // that succeeded; in an open loop before its end
+	Latency   measure.Latency `json:"latency"`             // in an open loop from when they were due
+	CPU       float64         `json:"cpuPerOperation,omitempty"`
+	ByNode    []float64       `json:"cpuPerOperationByNode,omitempty"`
+	Peer      *figures        `json:"cpuOfPeer,omitempty"`
+	// Of an open loop: the rate, how late operations were sent, and how many were not.
+	Rate   float64          `json:"ratePerSecond,omitempty"`
+	Late   *measure.Latency `json:"sentLate,omitempty"`
+	Unsent int64            `json:"notSent,omitempty"`
+	Parts  []Part           `json:"parts,omitempty"` // of a mix
+	Cut    bool             `json:"cutShort,omitempty"`
+
+	latency measure.Histogram
+}
+
+// Part is one verb of a mix.
+type Part struct {
+	Verb    string          `json:"verb"`
+	Share   float64         `json:"share"` // of the operations that were asked for
+	Errors  int64           `json:"errors"`
+	Latency measure.Latency `json:"latency"`
+
+	latency measure.Histogram
+}
+
+func (b *bench) newRow(r *row, t *tally, before, after []time.Duration) Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.all()
+	out := Row{Name: r.name, Title: r.title, Ops: h.TotalCount(), Errors: t.errors, Unsent: t.unsent, Latency: h.Curve(), Cut: t.cut, latency: h}
+	if t.first != nil {
+		out.Error = t.first.Error()
 	}
-	if out.first != nil {
-		r.Error = out.first.Error()
+	out.PerSecond = float64(out.Ops) / t.elapsed.Seconds()
+	if t.open {
+		late := t.late.Latency()
+		out.Rate, out.Late, out.PerSecond = b.Rate, &late, float64(t.within)/t.elapsed.Seconds()
 	}
-	r.PerSecond = float64(r.Ops) / out.elapsed.Seconds()
 	for i := range after {
-		one := float64((after[i] - before[i]).Microseconds()) / float64(max(r.Ops, 1))
-		r.ByNode = append(r.ByNode, one)
-		r.CPU += one
+		one := float64((after[i] - before[i]).Microseconds()) / float64(max(out.Ops, 1))
+		out.ByNode = append(out.ByNode, one)
+		out.CPU += one
+	}
+	if p, ok := peers[r.name]; ok && b.Goals {
+		out.Peer = &p
+	}
+	total := 0.0
+	for _, w := range r.mix {
+		total += w.Weight
+	}
+	for i, w := range r.mix {
+		p := t.parts[i]
+		out.Parts = append(out.Parts, Part{Verb: w.Verb, Share: w.Weight / total, Errors: p.errors, Latency: p.latency.Curve(), latency: p.latency})
+	}
+	return out
+}
+
+func newReport(o *Options, t *Target) *Report {
+	_, nodes := t.pids()
+	r := &Report{
+		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit, Machine: host.ThisMachine(t.Dir), Nodes: nodes, Goals: o.Goals,
+		Options: OptionsReport{
+			Target: "kubernetes", DurationSeconds: o.Duration.Seconds(), Workers: o.Workers, Connections: o.Connections, Objects: o.Objects, Size: valueSize,
+			Rate: o.Rate, Mix: o.Mix.String(), Repeat: o.Repeat,
+		},
+	}
+	if t.Etcd {
+		r.Options.Target = "etcd"
+	}
+	for _, n := range t.servers() {
+		r.Options.Servers = append(r.Options.Servers, n.Name)
 	}
 	return r
 }
+
+// finish sums the runs up.
+func (r *Report) finish() {
+	r.Rows = nil
+	var resident []float64
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.ResidentBytes > 0 {
+			resident = append(resident, float64(run.ResidentBytes))
+		}
+		for k := range run.Rows {
+			if at := slices.IndexFunc(r.Rows, func(x Row) bool { return x.Name == run.Rows[k].Name }); at < 0 {
+				r.Rows = append(r.Rows, r.sum(run.Rows[k].Name))
+			}
+		}
+	}
+	r.ResidentBytes = int64(median(resident))
+	if len(r.Runs) > 1 {
+		for i := range r.Runs {
+			for k := range r.Runs[i].Rows {
+				r.Runs[i].Rows[k].Latency.Curve = nil // that of all runs says more
+			}
+		}
+	}
+}
+
+// sum is a row over all runs.
+func (r *Report) sum(name string) (out Row) {
+	var perSecond, cpu []float64
+	byNode := make([][]float64, len(r.Nodes))
+	merged := measure.NewHistogram()
+	for i := range r.Runs {
+		for _, x := range r.Runs[i].Rows {
+			if x.Name != name {
+				continue
+			}
+			ops, errs, unsent, first, cut, parts := out.Ops, out.Errors, out.Unsent, out.Error, out.Cut, out.Parts
+			out = x
+			out.Ops, out.Errors, out.Unsent, out.Cut = ops+x.Ops, errs+x.Errors, unsent+x.Unsent, cut || x.Cut
+			if first != "" {
+				out.Error = first
+			}
+			perSecond, cpu = append(perSecond, x.PerSecond), append(cpu, x.CPU)
+			for k, c := range x.ByNode {
+				byNode[k] = append(byNode[k], c)
+			}
+			merged.Merge(x.latency.Histogram)
+			out.Parts = mergeParts(parts, x.Parts)
+		}
+	}
+	out.PerSecond, out.CPU, out.ByNode = median(perSecond), median(cpu), nil
+	for _, c := range byNode {
+		out.ByNode = append(out.ByNode, median(c))
+	}
+	out.latency, out.Latency = merged, merged.Curve()
+	return out
+}
+
+// mergeParts adds those of a run to those of the runs before.
+func mergeParts(all, more []Part) (out []Part) {
+	for i, p := range more {
+		h := measure.NewHistogram()
+		h.Merge(p.latency.Histogram)
+		if i < len(all) {
+			h.Merge(all[i].latency.Histogram)
+			p.Errors += all[i].Errors
+		}
+		p.latency, p.Latency = h, h.Curve()
+		out = append(out, p)
+	}
+	return out
+}
+
+// median of none is zero.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	values = slices.Sorted(slices.Values(values))
+	mid := len(values) / 2
+	return (values[mid] + values[(len(values)-1)/2]) / 2
+}
+
+// sweeps are those of all runs.
+func (r *Report) sweeps() (all []Sweep) {
+	for _, run := range r.Runs {
+		all = append(all, run.Sweeps...)
+	}
+	return all
+}
+
+// Failed reports whether an operation failed or, if goals count, a row is above its limit.
+// In a sweep, errors are what is looked for.
+func (r *Report) Failed() bool { return r.failed(nil) }
+
+// FailedBeside is Failed, but the limit is that of the peer beside it.
+func (r *Report) FailedBeside(peer *Report) bool { return r.failed(peer) }
+
+func (r *Report) failed(peer *Report) bool {
+	bad := func(verdict string) bool { return verdict == wordErrors || verdict == wordAbove }
+	if peer != nil {
+		return slices.ContainsFunc(r.beside(peer), func(a against) bool { return bad(a.verdict()) })
+	}
+	return slices.ContainsFunc(r.Rows, func(x Row) bool { return bad(x.verdict(r.slower())) })
+}
+
+// The words of verdicts.
+const (
+	wordErrors = "ERRORS"
+	wordAbove  = "ABOVE LIMIT"
+	wordWithin = "within limit"
+	wordGoal   = "goal"
+)
 
 // slower is how many times as much an operation of the bare server costs here as on
 // the peer's machine; 1 if that was not measured.
-func (r *report) slower() float64 {
-	sum := 0.0
-	for _, b := range r.Bare {
-		sum += b
+func (r *Report) slower() float64 {
+	var all []float64
+	for _, run := range r.Runs {
+		all = append(all, run.Bare...)
 	}
-	if sum == 0 {
+	if len(all) == 0 {
 		return 1
 	}
-	return sum / float64(len(r.Bare)) / peerBare
+	sum := 0.0
+	for _, b := range all {
+		sum += b
+	}
+	return sum / float64(len(all)) / peerBare
+}
+
+// bare are the bare server's figures of all runs.
+func (r *Report) bare() (all []float64) {
+	for _, run := range r.Runs {
+		all = append(all, run.Bare...)
+	}
+	return all
 }
 
 // verdict says in a word how the row stands to its limit and its goal.
-func (r row) verdict(slower float64) string {
+func (r *Row) verdict(slower float64) string {
 	switch cpu := r.CPU / slower; {
-	case r.Errors > 0 || r.Ops == 0:
-		return "ERRORS"
-	case r.Peer == figures{}:
+	case r.Errors > 0 || r.Ops == 0 && !r.Cut:
+		return wordErrors
+	case r.Peer == nil || r.CPU == 0:
 		return "-" // it is only compared with a peer in the same run
 	case cpu > r.Peer.Limit:
-		return "ABOVE LIMIT"
+		return wordAbove
 	case cpu > r.Peer.Goal:
-		return "within limit"
+		return wordWithin
 	default:
-		return "goal"
+		return wordGoal
 	}
 }
 
-// report is a whole run.
-type report struct {
-	Date          time.Time `json:"date"`
-	Command       string    `json:"command"`
-	Commit        string    `json:"commit"`
-	Go            string    `json:"go"`
-	Kernel        string    `json:"kernel"`
-	Processor     string    `json:"processor"`
-	CPUs          int       `json:"cpus"`
-	Nodes         []string  `json:"nodes"`
-	Objects       int       `json:"objects"`
-	Bare          []float64 `json:"cpuPerOperationOfBareServer"` // before and after the rows
-	Rows          []row     `json:"rows"`
-	ResidentBytes int64     `json:"residentBytes"`
-	RestBytes     int64     `json:"restBytes"` // resident some seconds later
+// maxReport bounds a report that is read.
+const maxReport = 256 << 20
+
+// ReadReport reads what WriteJSON has written.
+func ReadReport(file string) (*Report, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the report to compare with: %w", err)
+	}
+	return parseReport(file, raw)
 }
 
-func newReport(b *bench) *report {
-	r := &report{
-		Date: time.Now().UTC().Truncate(time.Second), Command: command(), Commit: revision,
-		Go: runtime.Version(), Kernel: host.Kernel(), Processor: host.Processor(), CPUs: runtime.NumCPU(), Objects: b.objects,
+func parseReport(file string, raw []byte) (*Report, error) {
+	r := &Report{}
+	if err := json.NewDecoder(io.LimitReader(bytes.NewReader(raw), maxReport)).Decode(r); err != nil {
+		return nil, fmt.Errorf("read the report to compare with, %s: %w", file, err)
 	}
-	for _, n := range b.cluster.Nodes {
-		r.Nodes = append(r.Nodes, n.Name)
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("read the report to compare with, %s: its schema is %q, not %q", file, r.Schema, Schema)
 	}
-	return r
+	return r, nil
 }
 
-// revision is the commit that servers and generator were built from. bench/run.sh sets it.
-var revision = "unknown"
-
-// command is what a person types to get this report again.
-func command() string {
-	if c := os.Getenv("BENCH_COMMAND"); c != "" {
-		return strings.TrimSpace(c)
-	}
-	return strings.Join(os.Args, " ")
-}
-
-// passed says whether every row is free of errors and within its limit: that of the
-// peer beside it, if there is one.
-func (r *report) passed(peer *report) bool {
-	if peer != nil {
-		for _, a := range r.beside(peer) {
-			if v := a.verdict(); v == "ERRORS" || v == "ABOVE LIMIT" {
-				return false
-			}
-		}
-		return true
-	}
-	for _, row := range r.Rows {
-		if v := row.verdict(r.slower()); v == "ERRORS" || v == "ABOVE LIMIT" {
-			return false
-		}
-	}
-	return true
-}
-
-func (r *report) writeJSON(w io.Writer) error {
+// WriteJSON writes the report.
+func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
-func (r *report) writeTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s · commit %s · %s · Linux %s · %d × %s\n%s\n\n", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Go, r.Kernel, r.CPUs, r.Processor, r.Command)
-	if len(r.Bare) > 0 {
-		fmt.Fprintf(w, "A bare Go HTTPS server needs %s µs of CPU per object here, %s µs on the peer's machine: \"adjusted\" is CPU ÷ %.2f.\n\n",
-			strings.Join(numbers(r.Bare), " and "), number(peerBare), r.slower())
-	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tops/s\tp50 ms\tp99 ms\tCPU µs/op\t"+strings.Join(r.Nodes, "+")+"\tadjusted\tgoal\tlimit\tpeer 1+1\tpeer 3+3\tverdict\t")
-	for _, row := range r.Rows {
-		fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.Title, number(row.PerSecond), float64(row.P50)/1000, float64(row.P99)/1000,
-			number(row.CPU), strings.Join(numbers(row.ByNode), "+"), number(row.CPU/r.slower()), number(row.Peer.Goal), number(row.Peer.Limit), number(row.Peer.One), number(row.Peer.Three), row.verdict(r.slower()))
-	}
-	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
-	if r.RestBytes > 0 {
-		fmt.Fprintf(t, "%s later, MiB\t\t\t\t%d\t\t\t\t\t\t\t\t\n", atRest, r.RestBytes>>20)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, row := range r.Rows {
-		if row.Errors > 0 {
-			fmt.Fprintf(w, "\n%s: %d errors, the first: %s\n", row.Scenario, row.Errors, row.Error)
-		}
-	}
-	return nil
+func (r *Report) title() string {
+	return fmt.Sprintf("%s · commit %s · %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Line())
 }
 
-func numbers(f []float64) []string {
-	var s []string
-	for _, n := range f {
-		s = append(s, number(n))
+// loadLine says what was asked for.
+func (r *Report) loadLine() string {
+	o := r.Options
+	s := fmt.Sprintf("%s, %d servers; %d objects of %d bytes; ", o.Target, len(o.Servers), o.Objects, o.Size)
+	if o.Mix != "" {
+		s += "mix " + o.Mix + "; "
+	}
+	switch {
+	case len(r.sweeps()) > 0:
+		s += fmt.Sprintf("rising rates, %g s each", o.DurationSeconds)
+	case o.Rate > 0:
+		s += fmt.Sprintf("%g operations/s are due at random times, for %g s", o.Rate, o.DurationSeconds)
+	default:
+		s += fmt.Sprintf("%d workers without pauses, %g s per row", o.Workers, o.DurationSeconds)
+	}
+	s += fmt.Sprintf("; %d connections; load average before %.1f", o.Connections, r.LoadAvg)
+	if len(r.Runs) > 1 {
+		s += fmt.Sprintf("; %d runs: latencies of all together, of the rest the medians", len(r.Runs))
 	}
 	return s
-}
-
-// number prints about three digits.
-func number(f float64) string {
-	switch {
-	case f == 0:
-		return "-"
-	case f < 100:
-		return fmt.Sprintf("%.1f", f)
-	default:
-		return fmt.Sprintf("%.0f", f)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"bufio"
@@ -11,22 +11,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/measure"
 )
 
 const (
-	watchers     = 200
+	watcherCount = 200
 	watchPatches = 1000
-	// watchPatience bounds the wait for the last event.
-	watchPatience = 2 * time.Minute
 )
 
-// watch patches objects under the eyes of many watchers. An operation is one
+// watchers patches objects under the eyes of many watchers. An operation is one
 // event delivered to one watcher; its latency is the time since the patch was
 // sent. The CPU time is that of patches and deliveries together.
-func watch(ctx context.Context, b *bench) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+func watchers(ctx context.Context, b *bench, t *tally) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	streams, err := b.openWatches(ctx)
 	defer func() {
@@ -35,45 +33,42 @@ func watch(ctx context.Context, b *bench) (outcome, error) {
 		}
 	}()
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 
-	var (
-		out   = outcome{latency: newLatency()}
-		wg    sync.WaitGroup
-		mu    sync.Mutex // guards out
-		begin = time.Now()
-	)
+	var wg sync.WaitGroup
+	begin := time.Now()
 	for _, s := range streams {
 		wg.Go(func() {
-			latency := newLatency()
+			latency := measure.NewHistogram()
 			err := follow(s, watchPatches, latency)
-			mu.Lock()
-			defer mu.Unlock()
-			out.latency.Merge(latency)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.parts[0].latency.Merge(latency.Histogram)
 			if err != nil {
-				out.errors++
-				out.first = err
+				t.errors++
+				t.parts[0].errors++
+				t.first = err
 			}
 		})
 	}
-	bufs := make([]bytes.Buffer, b.workers)
-	one := b.patcher(bufs)
-	patches := closedLoop(ctx, b.workers, 0, func(ctx context.Context, w, n int) error {
-		if n*b.workers+w >= watchPatches {
-			return errDone
+	bufs := make([]bytes.Buffer, b.Workers)
+	patches := newTally(1)
+	closedLoop(ctx, b.Workers, 0, patches, func(ctx context.Context, w, n int) (int, error) {
+		if n*b.Workers+w >= watchPatches {
+			return 0, errDone
 		}
-		return one(ctx, w, n)
+		return 0, b.operate(ctx, patch, w, b.mine(w, n, b.Workers), &bufs[w])
 	})
 	if patches.errors > 0 {
 		cancel() // the watchers would wait in vain
 	}
 	wg.Wait()
-	out.elapsed = time.Since(begin)
+	t.elapsed, t.cut = time.Since(begin), errors.Is(ctx.Err(), context.Canceled)
 	if patches.errors > 0 {
-		return out, fmt.Errorf("patch under watch: %w", patches.first)
+		return fmt.Errorf("patch under watch: %w", patches.first)
 	}
-	return out, nil
+	return nil
 }
 
 // openWatches starts all watches from now on, spread over the connections.
@@ -90,7 +85,7 @@ func (b *bench) openWatches(ctx context.Context) ([]io.ReadCloser, error) {
 		return nil, err
 	}
 	query := "watch=true&resourceVersion=" + string(v)
-	for i := range watchers {
+	for i := range watcherCount {
 		s, err := b.conn(i).Open(ctx, client.Request{Method: http.MethodGet, Path: b.collection(), Query: query, Header: client.Plain})
 		if err != nil {
 			return streams, fmt.Errorf("start watch %d: %w", i, err)
@@ -103,7 +98,7 @@ func (b *bench) openWatches(ctx context.Context) ([]io.ReadCloser, error) {
 var errNoRound = errors.New("an event has no round label")
 
 // follow reads n events from a watch and records how old each one is.
-func follow(stream io.Reader, n int, latency *hdrhistogram.Histogram) error {
+func follow(stream io.Reader, n int, latency measure.Histogram) error {
 	r := bufio.NewReaderSize(stream, 64<<10)
 	for range n {
 		line, err := r.ReadSlice('\n')
@@ -114,10 +109,7 @@ func follow(stream io.Reader, n int, latency *hdrhistogram.Histogram) error {
 		if !ok {
 			return fmt.Errorf("%w: %.200s", errNoRound, line)
 		}
-		age := time.Duration(time.Now().UnixNano() - sent)
-		if err := latency.RecordValue(min(age.Microseconds(), 60_000_000)); err != nil {
-			return err
-		}
+		latency.RecordTime(time.Duration(time.Now().UnixNano() - sent))
 	}
 	return nil
 }

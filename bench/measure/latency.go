@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -80,4 +81,11 @@ func Ms(f float64) string {
 	default:
 		return fmt.Sprintf("%.2f", f)
 	}
+}
+
+// WritePercentiles writes a histogram of microseconds as a percentile file of HdrHistogram
+// (.hgrm), in milliseconds, for its plotter and others that read it.
+func (h Histogram) WritePercentiles(w io.Writer) error {
+	_, err := h.PercentilesPrint(w, 5, 1000)
+	return err
 }

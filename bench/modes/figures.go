@@ -77,29 +77,21 @@ func (r *Report) ranges(node NodeReport) template.HTML {
 	return d.Done()
 }
 
-// nines maps a percentile to a length in which each nine is as long as the last.
-func nines(p float64) float64 { return -math.Log10(max(1-p/100, 1e-9)) }
-
 // curves shows the latency of every percentile.
 func (r *Report) curves(node NodeReport, verb Verb) template.HTML {
 	const left, right, top, bottom = 42.0, 350.0, 20.0, 196.0
 	low, high := r.latencyRange()
 	d := plot.New(360, 232, fmt.Sprintf("latency by percentile: %s on %s", verb, node.Name))
 	y := plot.LogAxis(low, high, bottom, top)
-	most := nines(99)
+	highest := 0.0
 	for _, c := range r.Cells {
 		for _, p := range c.Latency.Curve {
 			if p.Percentile < 100 {
-				most = max(most, nines(p.Percentile))
+				highest = max(highest, p.Percentile)
 			}
 		}
 	}
-	x := plot.Axis{Max: most * 1.04, From: left, To: right}
-	for _, p := range []float64{0, 50, 90, 99, 99.9, 99.99, 99.999} {
-		if nines(p) <= x.Max {
-			x.Ticks = append(x.Ticks, plot.Tick{At: nines(p), Label: fmt.Sprintf("%g", p)})
-		}
-	}
+	x := plot.NinesAxis(highest, left, right)
 	d.YAxis(y, left, right, "ms")
 	d.XAxis(x, top, bottom, "percentile")
 	for _, c := range r.Cells {
@@ -109,7 +101,7 @@ func (r *Report) curves(node NodeReport, verb Verb) template.HTML {
 		var points []plot.Point
 		for _, p := range c.Latency.Curve {
 			if p.Percentile < 100 {
-				points = append(points, plot.Point{X: x.At(nines(p.Percentile)), Y: y.At(p.Ms), Tip: fmt.Sprintf("%s: %g %% within %s ms", c.Mode.Title(), p.Percentile, measure.Ms(p.Ms))})
+				points = append(points, plot.Point{X: x.At(plot.Nines(p.Percentile)), Y: y.At(p.Ms), Tip: fmt.Sprintf("%s: %g %% within %s ms", c.Mode.Title(), p.Percentile, measure.Ms(p.Ms))})
 			}
 		}
 		points = append(points, plot.Point{X: x.At(x.Max), Y: y.At(c.Latency.MaxMs), Tip: fmt.Sprintf("%s: all within %s ms", c.Mode.Title(), measure.Ms(c.Latency.MaxMs))})

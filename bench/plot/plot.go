@@ -79,6 +79,21 @@ func LinearAxis(high, from, to float64) Axis {
 	return a
 }
 
+// Nines maps a percentile to a length in which each nine is as long as the last.
+func Nines(p float64) float64 { return -math.Log10(math.Max(1-p/100, 1e-9)) }
+
+// NinesAxis covers percentiles, by Nines, up to the highest one below 100 that is drawn; what
+// is at Max is the 100th.
+func NinesAxis(highest, from, to float64) Axis {
+	a := Axis{Max: math.Max(Nines(99), Nines(highest)) * 1.04, From: from, To: to}
+	for _, p := range []float64{0, 50, 90, 99, 99.9, 99.99, 99.999} {
+		if Nines(p) <= a.Max {
+			a.Ticks = append(a.Ticks, Tick{At: Nines(p), Label: strconv.FormatFloat(p, 'g', -1, 64)})
+		}
+	}
+	return a
+}
+
 // At is a value's place; values outside are drawn at the edge.
 func (a Axis) At(v float64) float64 {
 	v = math.Min(math.Max(v, a.Min), a.Max)

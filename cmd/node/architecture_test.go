@@ -223,7 +223,7 @@ var rooms = map[string]room{
 	"bench/client":      {reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
-	"bench/load":        {ours: []string{"bench/client", "bench/host"}},
+	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot"}, reach: noKubernetes},
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
@@ -313,7 +313,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/faults", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/faults", "bench/load", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

@@ -62,7 +62,7 @@ type benchReport interface {
 
 func benchCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
-	c.AddCommand(benchModesCommand(), benchFaultsCommand())
+	c.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), bareServerCommand())
 	return c
 }
 
