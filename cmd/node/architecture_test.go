@@ -221,6 +221,7 @@ var rooms = map[string]room{
 	"deploy":            {},
 	"bench":             {},
 	"bench/client":      {reach: noKubernetes},
+	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot"}, reach: noKubernetes},
@@ -313,7 +314,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/faults", "bench/load", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

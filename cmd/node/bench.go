@@ -62,7 +62,7 @@ type benchReport interface {
 
 func benchCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
-	c.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), bareServerCommand())
+	c.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchCompareCommand(), bareServerCommand())
 	return c
 }
 
@@ -108,7 +108,9 @@ It starts a cluster of its own and removes it, unless --data-dir names one of
 
 // benchRuns lets a command run what measures, with the exit codes of all bench commands.
 func benchRuns(c *cobra.Command, run func(ctx context.Context, cmd *cobra.Command) error) {
-	c.Args = func(cmd *cobra.Command, args []string) error { return unmeasured(noArguments(cmd, args)) }
+	if c.Args == nil {
+		c.Args = func(cmd *cobra.Command, args []string) error { return unmeasured(noArguments(cmd, args)) }
+	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		// The terminal that goes away must not leave a cluster behind.
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
