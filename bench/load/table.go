@@ -2,9 +2,9 @@ package load
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -166,30 +166,17 @@ func (r *Report) WriteCSV(w io.Writer) error {
 // all runs together: DIR/load-ROW.hgrm, and for each verb of a mix DIR/load-mix-VERB.hgrm.
 // It returns the files.
 func (r *Report) WriteHistograms(dir string) (files []string, err error) {
-	write := func(name string, h measure.Histogram) error {
-		file := filepath.Join(dir, name+".hgrm")
-		f, err := os.Create(file)
-		if err != nil {
-			return err
-		}
-		files = append(files, file)
-		err = h.WritePercentiles(f)
-		if closed := f.Close(); err == nil {
-			err = closed
-		}
-		return err
+	write := func(name string, h measure.Histogram) {
+		file := filepath.Join(dir, "load-"+name+".hgrm")
+		files, err = append(files, file), errors.Join(err, h.WriteFile(file))
 	}
 	for _, x := range r.Rows {
-		if err := write("load-"+x.Name, x.latency); err != nil {
-			return files, err
-		}
+		write(x.Name, x.latency)
 		for _, p := range x.Parts {
-			if err := write("load-"+x.Name+"-"+p.Verb, p.latency); err != nil {
-				return files, err
-			}
+			write(x.Name+"-"+p.Verb, p.latency)
 		}
 	}
-	return files, nil
+	return files, err
 }
 
 func numbers(f []float64) []string {

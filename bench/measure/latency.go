@@ -1,8 +1,9 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -83,9 +84,13 @@ func Ms(f float64) string {
 	}
 }
 
-// WritePercentiles writes a histogram of microseconds as a percentile file of HdrHistogram
-// (.hgrm), in milliseconds, for its plotter and others that read it.
-func (h Histogram) WritePercentiles(w io.Writer) error {
-	_, err := h.PercentilesPrint(w, 5, 1000)
-	return err
+// WriteFile writes a histogram of microseconds as a percentile file of HdrHistogram (.hgrm),
+// in milliseconds, for its plotter and others that read it.
+func (h Histogram) WriteFile(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = h.PercentilesPrint(f, 5, 1000)
+	return errors.Join(err, f.Close())
 }

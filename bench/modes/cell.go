@@ -75,16 +75,22 @@ var scratches = sync.Pool{New: func() any { return &scratch{} }}
 type answer struct {
 	probe.Answer
 	violation string
+	number    int64 // of the probe's newest write that it has; gets only
 }
 
-// read does one read and checks its answer.
+// read does one read, of a list or of a probe at random, and checks its answer.
 func (c *cell) read(ctx context.Context) (answer, error) {
+	return c.readOf(ctx, rand.IntN(c.run.ledger.Len()), 0)
+}
+
+// readOf reads probe k. seen is a revision that the client has seen, and may ask for.
+func (c *cell) readOf(ctx context.Context, k int, seen uint64) (answer, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	k := rand.IntN(c.run.ledger.Len())
 	c.run.ledger.Now(&s.snap, c.run.clock.Now)
+	s.snap.Revision = max(s.snap.Revision, seen)
 	header, err := c.conn.Do(ctx, c.request(k, s.snap.Revision), &s.body)
 	if err != nil {
 		return answer{}, err
@@ -125,7 +131,7 @@ func (c *cell) check(s *scratch, k int, header http.Header) (answer, error) {
 	err := probe.Marks(s.body.Bytes(), func(i int, number int64) {
 		count++
 		if i < probes {
-			s.seen[i] = true
+			s.seen[i], a.number = true, number
 			a.Staleness = a.Staleness.Add(c.run.ledger.Behind(&s.snap, i, number))
 		}
 	})

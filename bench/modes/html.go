@@ -33,6 +33,7 @@ type page struct {
 	Tails, Timelines       []figure
 	Costs                  template.HTML
 	Rows                   []tableRow
+	Staleness, Monotonic   table
 	JSON                   *Report
 }
 
@@ -51,6 +52,12 @@ type modeCard struct {
 type wordedVerdict struct {
 	probe.Verdict
 	Word string
+}
+
+// table is one of texts.
+type table struct {
+	Head  []string
+	Lines [][]string
 }
 
 type tableRow struct {
@@ -79,6 +86,10 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}
 	for _, v := range r.Verdicts {
 		p.Verdicts = append(p.Verdicts, wordedVerdict{v, v.Word()})
+	}
+	p.Staleness.Head, p.Monotonic.Head, p.Monotonic.Lines = stalenessHead, monotonicHead, r.monotonicLines()
+	for _, c := range r.staleness() {
+		p.Staleness.Lines = append(p.Staleness.Lines, c.line())
 	}
 	r.figures(&p)
 	for i, c := range r.Cells {

@@ -27,6 +27,7 @@ func (r *Report) judge() {
 		r.fresh(probe.NotOlderThan, "Not older than N has N"),
 		r.fresh(probe.Exact, "Exact N is the state at N"),
 		r.within(),
+		r.monotonic(),
 		r.answered(),
 	}
 	r.Verdicts = slices.DeleteFunc(r.Verdicts, func(v probe.Verdict) bool { return v.Name == "" })
@@ -89,6 +90,9 @@ func (r *Report) within() probe.Verdict {
 
 func (r *Report) answered() probe.Verdict {
 	errors, first := r.Writes.Errors, ""
+	for _, m := range r.Monotonic {
+		errors += m.Errors
+	}
 	for _, c := range r.Cells {
 		errors += c.Errors
 		if first == "" && c.Error != "" {
@@ -107,7 +111,34 @@ func (r *Report) mayAsk(node string) int64 {
 			n += c.Latency.Count
 		}
 	}
+	for _, m := range r.Monotonic {
+		if m.Mode != probe.Any {
+			n += m.reads[node]
+		}
+	}
 	return n
+}
+
+// monotonic: whoever reads at one node and then at another never goes back, but for Any.
+func (r *Report) monotonic() probe.Verdict {
+	var pairs, older, broken int64
+	text := ""
+	for _, m := range r.Monotonic {
+		broken += m.Violations
+		if m.Mode == probe.Any {
+			text = fmt.Sprintf("; Any, which may, went back in %d of %d", m.Older, m.Pairs)
+			continue
+		}
+		pairs += m.Pairs
+		older += m.Older
+	}
+	if !slices.ContainsFunc(r.Monotonic, func(m Monotonic) bool { return m.Mode != probe.Any }) {
+		return probe.Verdict{}
+	}
+	return probe.Verdict{
+		Name: "Most Recent and Not older never go back from node to node", Promise: true, OK: older == 0 && broken == 0 && pairs > 0,
+		Measured: fmt.Sprintf("%d of %d pairs of reads did, %d answers broke another promise%s", older, pairs, broken, text),
+	}
 }
 
 // oneTrip: reads share their questions, and what they wait for is one round trip,

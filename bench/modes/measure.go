@@ -3,7 +3,6 @@ package modes
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,19 +36,33 @@ func (r *run) measure() (*Report, error) {
 	for k := range r.ledger.Len() {
 		wg.Go(func() { r.writers.write(ctx, k) })
 	}
-	report := r.newReport()
-	rate := r.opt.Rate * float64(len(r.cells))
-	if r.opt.Load > 0 {
-		r.say("finding the throughput: %d readers without pauses for %s", saturationWorkers, r.saturateFor())
-		peak := r.saturate()
-		if peak == 0 {
-			return nil, fmt.Errorf("no read was answered while the throughput was looked for")
-		}
-		report.Saturation = &Saturation{ReadsPerSecond: peak, Workers: saturationWorkers}
-		rate = peak * r.opt.Load
-		r.say("%.0f reads/s; measuring at %.0f", peak, rate)
+	if len(r.opt.Loads) == 0 {
+		return r.at(0, r.opt.Rate*float64(r.units()), nil)
 	}
-	report.Options.RatePerCell = rate / float64(len(r.cells))
+	r.say("finding the throughput: %d readers without pauses for %s", saturationWorkers, r.saturateFor())
+	peak := r.saturate()
+	if peak == 0 {
+		return nil, fmt.Errorf("no read was answered while the throughput was looked for")
+	}
+	var all []*Report
+	for _, load := range r.opt.Loads {
+		r.say("%.0f reads/s; measuring at %.0f", peak, peak*load)
+		one, err := r.at(load, peak*load, &Saturation{ReadsPerSecond: peak, Workers: saturationWorkers})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+		r.reset()
+		measure.Pause(r.ctx, settle)
+	}
+	return joined(all), nil
+}
+
+// at measures at one rate of all reads together.
+func (r *run) at(load, rate float64, peak *Saturation) (*Report, error) {
+	report := r.newReport()
+	report.Options.Load, report.Saturation = load, peak
+	report.Options.RatePerCell = r.perCell(rate)
 	if err := r.reads(report, rate); err != nil {
 		return nil, err
 	}
@@ -69,7 +82,13 @@ func (r *run) saturate() float64 {
 	for range saturationWorkers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				c := r.cells[rand.IntN(len(r.cells))]
+				c, p := r.unit()
+				if c == nil {
+					if p != nil && p.read(ctx, false) == nil && counts.Load() {
+						done.Add(2)
+					}
+					continue
+				}
 				a, err := c.read(ctx)
 				if ctx.Err() != nil {
 					return
@@ -111,7 +130,7 @@ func (r *run) brokenAtPeak(c *cell, a answer) {
 func (r *run) reads(report *Report, rate float64) error {
 	begin := r.clock.Now() + warmup
 	end := begin + r.opt.Duration
-	r.say("measuring %d cells for %s, %.1f reads/s each, under %g writes/s", len(r.cells), r.opt.Duration, rate/float64(len(r.cells)), r.opt.Writes)
+	r.say("measuring %d cells for %s, %.1f reads/s each, under %g writes/s", len(r.cells), r.opt.Duration, r.perCell(rate), r.opt.Writes)
 	before := make(chan *usage, 1)
 	go func() {
 		measure.Pause(r.ctx, begin-r.clock.Now())
@@ -119,7 +138,10 @@ func (r *run) reads(report *Report, rate float64) error {
 		before <- r.usage(r.ctx)
 	}()
 	measure.Pace(r.ctx, r.clock, rate, begin-warmup, end, func(due time.Duration) {
-		c := r.cells[rand.IntN(len(r.cells))]
+		c, p := r.unit()
+		if c == nil && p == nil {
+			return
+		}
 		if r.running.Add(1) > maxInflight {
 			r.running.Add(-1)
 			r.mu.Lock()
@@ -129,6 +151,10 @@ func (r *run) reads(report *Report, rate float64) error {
 		}
 		r.inflight.Go(func() {
 			defer r.running.Add(-1)
+			if c == nil {
+				_ = p.read(r.ctx, due >= begin)
+				return
+			}
 			if due < begin {
 				_, err := c.read(r.ctx)
 				if r.ctx.Err() == nil {

@@ -2,6 +2,7 @@ package modes
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -20,12 +21,12 @@ func TestValidate(t *testing.T) {
 		want   string // "" if it is good
 	}{
 		{"defaults", func(*Options) {}, ""},
-		{"half load needs no rate", func(o *Options) { o.Load, o.Rate = 0.5, 0 }, ""},
+		{"half load needs no rate", func(o *Options) { o.Loads, o.Rate = []float64{0.5}, 0 }, ""},
 		{"too short", func(o *Options) { o.Duration = time.Millisecond }, "duration 1ms"},
 		{"for ever", func(o *Options) { o.Duration = 2 * time.Hour }, "duration 2h"},
 		{"no rate", func(o *Options) { o.Rate = 0 }, "rate 0"},
 		{"not a rate", func(o *Options) { o.Rate = math.NaN() }, "rate NaN"},
-		{"full load", func(o *Options) { o.Load = 1 }, "load 1"},
+		{"full load", func(o *Options) { o.Loads = []float64{0.1, 1} }, "load 1"},
 		{"no writes", func(o *Options) { o.Writes = 0 }, "writes 0"},
 		{"more writers than objects", func(o *Options) { o.Writes, o.Objects = 1000, 10 }, "objects 10: must be 40"},
 		{"too many objects", func(o *Options) { o.Objects = 1e6 }, "objects 1000000"},
@@ -47,11 +48,11 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestParseLoad(t *testing.T) {
-	for text, want := range map[string]float64{"": 0, "half": 0.5, "0.25": 0.25, "0": -1, "1": -1, "-0.5": -1, "NaN": -1, "quarter": -1} {
-		got, err := ParseLoad(text)
-		if (err != nil) != (want < 0) || err == nil && got != want {
-			t.Errorf("%q: %g, %v, want %g", text, got, err, want)
+func TestParseLoads(t *testing.T) {
+	for text, want := range map[string]string{"": "[]", "half": "[0.5]", "0.25": "[0.25]", "0.1,half,0.9": "[0.1 0.5 0.9]", "0": "", "1": "", "-0.5": "", "NaN": "", "quarter": "", "0.5,": ""} {
+		got, err := ParseLoads(text)
+		if (err != nil) != (want == "") || err == nil && fmt.Sprint(got) != want {
+			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
 		}
 	}
 }

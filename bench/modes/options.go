@@ -30,11 +30,12 @@ var AllRoles = []client.Role{client.Leader, client.Follower, client.Nonvoter}
 // Options say what is measured. Defaults are those of DefaultOptions.
 type Options struct {
 	Duration time.Duration // of the measurement, at least a second
-	// Rate is how many reads per second each cell is sent. Ignored with Load.
+	// Rate is how many reads per second each cell is sent. Ignored with Loads.
 	Rate float64
-	// Load is the share, above 0 and below 1, of the throughput that the cluster
-	// has under the same mix of reads; it is found first. Zero: Rate counts.
-	Load float64
+	// Loads are shares, above 0 and below 1, of the throughput that the cluster has under
+	// the same mix of reads, which is found first. Each is measured, one after the other.
+	// None: Rate counts.
+	Loads []float64
 	// Writes is how many writes per second the probes get together.
 	Writes  float64
 	Objects int // in the collection that is listed, probes included
@@ -61,6 +62,7 @@ const (
 	maxWrites   = 10_000
 	maxObjects  = 10_000
 	maxSize     = 512 << 10
+	maxLoads    = 20
 	// maxCollection bounds what one list returns.
 	maxCollection = 256 << 20
 	// probeRate is how many writes per second one probe gets: one after the other,
@@ -80,8 +82,11 @@ func (o *Options) Validate() error {
 		}
 	}
 	bad(o.Duration >= time.Second && o.Duration <= maxDuration, "duration %s: must be 1s to %s", o.Duration, maxDuration)
-	bad(o.Load >= 0 && o.Load < 1, "load %g: must be above 0 and below 1", o.Load)
-	bad(o.Load > 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d reads per second and cell", o.Rate, maxRate)
+	for _, l := range o.Loads {
+		bad(l > 0 && l < 1, "load %g: must be above 0 and below 1", l)
+	}
+	bad(len(o.Loads) <= maxLoads, "%d loads: at most %d", len(o.Loads), maxLoads)
+	bad(len(o.Loads) > 0 || o.Rate >= 1 && o.Rate <= maxRate, "rate %g: must be 1 to %d reads per second and cell", o.Rate, maxRate)
 	bad(o.Writes >= 1 && o.Writes <= maxWrites, "writes %g: must be 1 to %d per second", o.Writes, maxWrites)
 	bad(o.Objects >= o.probes() && o.Objects <= maxObjects, "objects %d: must be %d (one per %d writes/s) to %d", o.Objects, o.probes(), probeRate, maxObjects)
 	bad(o.Size >= 1 && o.Size <= maxSize, "size %d: must be 1 to %d bytes", o.Size, maxSize)
@@ -102,18 +107,21 @@ func join[T ~string](list []T) string {
 	return strings.Join(s, ", ")
 }
 
-// ParseLoad reads a share of the throughput: "half", or a number above 0 and
-// below 1. Empty is zero: no share.
-func ParseLoad(s string) (float64, error) {
-	switch s {
-	case "":
-		return 0, nil
-	case "half":
-		return 0.5, nil
+// ParseLoads reads shares of the throughput, separated by commas: "half", or a number above
+// 0 and below 1. Empty is none.
+func ParseLoads(text string) (out []float64, err error) {
+	if text == "" {
+		return nil, nil
 	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(f > 0 && f < 1) {
-		return 0, fmt.Errorf("load %q: must be half, or a number above 0 and below 1", s)
+	for s := range strings.SplitSeq(text, ",") {
+		f, err := strconv.ParseFloat(s, 64)
+		if s == "half" {
+			f, err = 0.5, nil
+		}
+		if err != nil || !(f > 0 && f < 1) {
+			return nil, fmt.Errorf("load %q: must be half, or a number above 0 and below 1", s)
+		}
+		out = append(out, f)
 	}
-	return f, nil
+	return out, nil
 }

@@ -30,6 +30,10 @@ type Report struct {
 	Generator  Generator     `json:"generator"`
 	Writes     WriteReport   `json:"writes"`
 	Cells      []CellReport  `json:"cells"`
+	// Monotonic is absent if one node was measured.
+	Monotonic []Monotonic `json:"monotonicReads,omitempty"`
+	// ByLoad has every load if there were several; the rest of the report is of the last.
+	ByLoad []LoadReport `json:"byLoad,omitempty"`
 	// Costs say, for each node, what Most Recent costs beside Any, and why.
 	Costs      []Cost          `json:"mostRecentCosts"`
 	Verdicts   []probe.Verdict `json:"verdicts"`
@@ -91,6 +95,27 @@ type CellReport struct {
 	Staleness  Staleness       `json:"staleness"`
 	Violations int64           `json:"violations"`
 	Slots      []Slot          `json:"timeline"`
+
+	latency, age measure.Histogram
+}
+
+// LoadReport is one load of several.
+type LoadReport struct {
+	Load        float64     `json:"load"`
+	RatePerCell float64     `json:"readsPerSecondAndCell"`
+	Cells       []LoadCell  `json:"cells"`
+	Monotonic   []Monotonic `json:"monotonicReads,omitempty"`
+}
+
+// LoadCell is a cell at one load.
+type LoadCell struct {
+	Mode       probe.Mode      `json:"mode"`
+	Verb       Verb            `json:"verb"`
+	Node       string          `json:"node"`
+	Role       client.Role     `json:"role"`
+	Latency    measure.Latency `json:"latency"`
+	Staleness  Staleness       `json:"staleness"`
+	Violations int64           `json:"violations"`
 }
 
 // Over is what a mode costs more than Any, same verb and node.
@@ -106,6 +131,7 @@ type Over struct {
 type Staleness struct {
 	Stale       int64           `json:"staleReads"`
 	Share       float64         `json:"staleShare"`
+	Versions    Versions        `json:"versions"` // of all reads; current ones count as zero
 	VersionsP50 int64           `json:"versionsP50"`
 	VersionsP99 int64           `json:"versionsP99"`
 	VersionsMax int64           `json:"versionsMax"`
@@ -157,8 +183,31 @@ func (r *run) newReport() *Report {
 	return &Report{
 		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit,
 		Machine: host.ThisMachine(r.cluster.Dir),
-		Options: OptionsReport{DurationSeconds: o.Duration.Seconds(), Load: o.Load, WritesPerSecond: o.Writes, Probes: o.probes(), Objects: o.Objects, Size: o.Size},
+		Options: OptionsReport{DurationSeconds: o.Duration.Seconds(), WritesPerSecond: o.Writes, Probes: o.probes(), Objects: o.Objects, Size: o.Size},
 	}
+}
+
+// joined is the report of several loads: the last one's, with all of them in ByLoad. A
+// promise that was broken at any load is broken.
+func joined(all []*Report) *Report {
+	last := all[len(all)-1]
+	if len(all) == 1 {
+		return last
+	}
+	for _, r := range all {
+		l := LoadReport{Load: r.Options.Load, RatePerCell: r.Options.RatePerCell, Monotonic: r.Monotonic}
+		for _, c := range r.Cells {
+			l.Cells = append(l.Cells, LoadCell{Mode: c.Mode, Verb: c.Verb, Node: c.Node, Role: c.Role, Latency: c.Latency, Staleness: c.Staleness, Violations: c.Violations})
+		}
+		last.ByLoad = append(last.ByLoad, l)
+		for _, v := range r.Verdicts {
+			if r != last && !v.OK {
+				v.Name = fmt.Sprintf("%s (at load %g)", v.Name, r.Options.Load)
+				last.Verdicts = append(last.Verdicts, v)
+			}
+		}
+	}
+	return last
 }
 
 // between adds what nodes and this process counted during the measurement.
@@ -211,6 +260,9 @@ func (r *run) fill(rep *Report) {
 	for _, c := range r.cells {
 		rep.Cells = append(rep.Cells, c.report(seconds))
 	}
+	for _, p := range r.pairs {
+		rep.Monotonic = append(rep.Monotonic, p.report())
+	}
 	for i := range rep.Cells {
 		c := &rep.Cells[i]
 		if floor := rep.cell(probe.Any, c.Verb, c.Node); floor != nil && c.Mode != probe.Any {
@@ -240,9 +292,10 @@ func (c *cell) report(seconds float64) CellReport {
 	defer c.mu.Unlock()
 	out := CellReport{
 		Mode: c.mode, Verb: c.verb, Node: c.node.Name, Role: c.node.role, Errors: c.errors, Violations: c.violations,
-		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: c.latency.Curve(),
+		PerSecond: float64(c.latency.TotalCount()) / seconds, Latency: c.latency.Curve(), latency: c.latency, age: c.age,
 		Staleness: Staleness{
 			Stale: c.stale, Share: float64(c.stale) / float64(max(c.latency.TotalCount(), 1)), Unbounded: c.unbounded, Age: c.age.Curve(),
+			Versions:    versionsOf(c.versions),
 			VersionsP50: c.versions.ValueAtQuantile(50), VersionsP99: c.versions.ValueAtQuantile(99), VersionsMax: c.versions.Max(),
 		},
 	}

@@ -56,6 +56,17 @@ func sample(t *testing.T) *Report {
 			}
 		}
 	}
+	for _, mode := range []probe.Mode{probe.Any, probe.MostRecent} {
+		p := &pair{mode: mode, run: r, pairTally: newPairTally()}
+		for k := range int64(100) {
+			second := answer{number: 50}
+			if mode == probe.Any && k%20 == 0 {
+				second.number -= 3
+			}
+			p.note(leader, follower, answer{number: 50}, second, nil)
+		}
+		r.pairs = append(r.pairs, p)
+	}
 	r.cells[0].firstError, r.cells[0].errors = errors.New("refused"), 1
 	r.writers.latency.Record(4000)
 	rep := r.newReport()
@@ -66,7 +77,11 @@ func sample(t *testing.T) *Report {
 	}
 	rep.Costs = []Cost{{Node: "n1", Role: client.Leader, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.3, RoundTripMs: 0.2}, {Node: "n2", Role: client.Follower, Reads: 2000, IndexCalls: 1900, WaitIndexMs: 0.4, WaitLogMs: 0.3, RoundTripMs: 0.2}}
 	r.fill(rep)
-	return rep
+	half := *rep
+	half.Options.Load, rep.Options.Load = 0.5, 0.9
+	rep.Saturation = &Saturation{ReadsPerSecond: 1400, Workers: 32}
+	half.ByLoad, half.Verdicts = nil, nil
+	return joined([]*Report{&half, rep})
 }
 
 // TestSchema: readers of the JSON find what they found before. A field that is
@@ -143,9 +158,14 @@ func TestVerdicts(t *testing.T) {
 			r.Cells[0].Errors = 0
 			r.cell(probe.Exact, List, "n1").Latency.Count, r.cell(probe.Exact, List, "n2").Latency.Count = 0, 0
 		}, false, true},
-		{"more questions than reads", "Most Recent on a follower costs", func(r *Report) { r.Cells[0].Errors, r.Costs[1].IndexCalls = 0, 5001 }, false, false},
+		{"more questions than reads", "Most Recent on a follower costs", func(r *Report) { r.Cells[0].Errors, r.Costs[1].IndexCalls = 0, 5101 }, false, false},
 		{"slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(probe.MostRecent, Get, "n2").Latency.P99Ms = 0, 5.1 }, false, false},
 		{"the leader may be slow", "p99 of Most Recent get", func(r *Report) { r.Cells[0].Errors, r.cell(probe.MostRecent, Get, "n1").Latency.P99Ms = 0, 5.1 }, true, false},
+		{"back in time", "Most Recent and Not older never go back", func(r *Report) { r.Monotonic[1].Older = 1 }, false, true},
+		{"Any may go back", "Most Recent and Not older never go back", func(r *Report) { r.Cells[0].Errors, r.Monotonic[0].Older = 0, 50 }, true, false},
+		{"stale on the way", "Most Recent and Not older never go back", func(r *Report) { r.Monotonic[0].Violations = 1 }, false, true},
+		{"no pairs are no proof", "Most Recent and Not older never go back", func(r *Report) { r.Monotonic[1].Pairs = 0 }, false, true},
+		{"a pair without an answer", "Every request", func(r *Report) { r.Cells[0].Errors, r.Monotonic[0].Errors = 0, 1 }, false, true},
 		{"unsent", "The load", func(r *Report) { r.Cells[0].Errors, r.Generator.Unsent = 0, 1 }, false, false},
 	} {
 		r := sample(t)
@@ -173,15 +193,109 @@ func TestOverAny(t *testing.T) {
 	}
 }
 
+// TestMonotonic: pairs are counted by mode and way, and what goes back although it must not is
+// told.
+func TestMonotonic(t *testing.T) {
+	r := sample(t)
+	any, recent := r.Monotonic[0], r.Monotonic[1]
+	if any.Pairs != 100 || any.Older != 5 || any.Share != 0.05 || any.Versions.Max != 3 || any.Versions.P90 != 0 || any.Versions.P99 != 3 || recent.Pairs != 100 || recent.Older != 0 {
+		t.Errorf("%+v, %+v", any, recent)
+	}
+	if len(any.Ways) != 1 || any.Ways[0] != (Way{client.Leader, client.Follower, 100, 5}) || any.reads["n1"] != 100 || any.reads["n2"] != 100 {
+		t.Errorf("%+v, %v", any.Ways, any.reads)
+	}
+	run := &run{}
+	p := &pair{mode: probe.MostRecent, run: run, pairTally: newPairTally()}
+	from, to := target{client.Node{Name: "n1"}, client.Leader}, target{client.Node{Name: "n2"}, client.Follower}
+	p.note(from, to, answer{number: 7}, answer{number: 6}, nil)
+	p.note(from, to, answer{number: 7}, answer{number: 9, violation: "stale"}, nil)
+	p.note(from, to, answer{}, answer{}, io.EOF)
+	if m := p.report(); m.Pairs != 2 || m.Older != 1 || m.Errors != 1 || m.Violations != 1 || len(run.violations) != 2 || !strings.Contains(run.violations[0], "n1 had write 7, and n2, asked after that, write 6") {
+		t.Errorf("%+v, %q", m, run.violations)
+	}
+}
+
+// TestLoads: of several loads the last is the report, the others are beside it; a promise
+// that one of them broke is broken.
+func TestLoads(t *testing.T) {
+	one, two := sample(t), sample(t)
+	one.ByLoad, two.ByLoad = nil, nil
+	one.Options.Load, two.Options.Load = 0.1, 0.5
+	one.cell(probe.MostRecent, Get, "n2").Violations = 1
+	for _, r := range []*Report{one, two} {
+		r.Cells[0].Errors = 0
+		r.judge()
+	}
+	if two.Failed() {
+		t.Fatal("the second has failed")
+	}
+	r := joined([]*Report{one, two})
+	if !r.Failed() || len(r.ByLoad) != 2 || r.ByLoad[0].Load != 0.1 || len(r.ByLoad[1].Cells) != len(two.Cells) || r.Options.Load != 0.5 {
+		t.Errorf("failed %v, %d loads", r.Failed(), len(r.ByLoad))
+	}
+	if !slices.ContainsFunc(r.Verdicts, func(v probe.Verdict) bool { return v.Name == "Most Recent is never stale (at load 0.1)" && !v.OK }) {
+		t.Errorf("%+v", r.Verdicts)
+	}
+	if alone := joined([]*Report{two}); len(alone.ByLoad) != 0 && alone != two {
+		t.Error("one load is not by itself")
+	}
+}
+
+// TestUnits: of all reads that are due each cell has a share, and each pair two.
+func TestUnits(t *testing.T) {
+	r := &run{cells: []*cell{{}, {}, {}}, pairs: []*pair{{}}}
+	cells, pairs, none := 0, 0, 0
+	for range 10_000 {
+		switch c, p := r.unit(); {
+		case c != nil:
+			cells++
+		case p != nil:
+			pairs++
+		default:
+			none++
+		}
+	}
+	if r.perCell(100) != 20 || cells < 5700 || cells > 6300 || pairs < 1800 || pairs > 2200 || none < 1800 || none > 2200 {
+		t.Errorf("%g; %d cells, %d pairs, %d times nothing", r.perCell(100), cells, pairs, none)
+	}
+}
+
 func TestTable(t *testing.T) {
 	var buf bytes.Buffer
 	if err := sample(t).WriteTable(&buf); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "BROKEN  Every request was answered: 1 errors; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
+	for _, want := range []string{"follower n2", "Not older than N", "100 (10.00 %)", "+0.90", "≤ 100", "follower n2   get  50 %", "follower n2   get  90 %", "5 %", "BROKEN  Every request was answered: 1 errors; the first: refused", "ok      Most Recent is never stale: 0 of 4000 reads broke it"} {
 		if !strings.Contains(buf.String(), want) {
 			t.Errorf("no %q in\n%s", want, buf.String())
 		}
+	}
+}
+
+// TestFiles: a line of CSV for each cell and load, and percentile files of each cell.
+func TestFiles(t *testing.T) {
+	r := sample(t)
+	var csv bytes.Buffer
+	if err := r.WriteCSV(&csv); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(csv.String()), "\n")
+	if len(lines) != 1+2*len(r.Cells) {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if strings.Count(line, ",") != strings.Count(lines[0], ",") {
+			t.Errorf("%s", line)
+		}
+	}
+	dir := t.TempDir()
+	files, err := r.WriteHistograms(dir)
+	if err != nil || len(files) != len(r.Cells)+4 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	raw, err := os.ReadFile(dir + "/modes-get-any-n2-staleness.hgrm")
+	if err != nil || !strings.Contains(string(raw), "Total count    =         1000") {
+		t.Errorf("%s, %v", raw, err)
 	}
 }
 

@@ -25,6 +25,7 @@ type run struct {
 	clock    *measure.Stopwatch
 	ledger   *probe.Ledger
 	cells    []*cell
+	pairs    []*pair
 	writers  *writers
 	progress io.Writer
 
@@ -123,7 +124,7 @@ func (r *run) connect() (err error) {
 			}
 		}
 	}
-	return nil
+	return r.connectPairs(ctx)
 }
 
 func contains(modes []probe.Mode, m probe.Mode) bool {
@@ -138,6 +139,11 @@ func contains(modes []probe.Mode, m probe.Mode) bool {
 func (r *run) disconnect() {
 	for _, c := range r.cells {
 		_ = c.conn.Close()
+	}
+	for _, p := range r.pairs {
+		for _, c := range p.nodes {
+			_ = c.conn.Close()
+		}
 	}
 	_ = client.CloseAll(r.writers.conns)
 }

@@ -73,8 +73,9 @@ func benchModesCommand() *cobra.Command {
 		Short: "Measure what each read mode costs and how stale its answers are",
 		Long: `Measures Any, Not older than N, Exact N and Most Recent, get and list, on a leader,
 a follower and a non-voter, all at once and under writes: latency from when each
-read was due, and how far its answer was behind what had been acknowledged.
-Prints a table; --output-dir also writes modes.json and modes.html.
+read was due, and how far its answer was behind what had been acknowledged; and how
+often a client that reads at one node and then at another goes back in time. Prints a
+table; --output-dir also writes JSON, CSV, an HTML page and percentile files.
 
 It starts a cluster of its own and removes it, unless --data-dir names one of
 'quorate dev' that runs.`,
@@ -95,14 +96,16 @@ It starts a cluster of its own and removes it, unless --data-dir names one of
 	f := c.Flags()
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure")
 	f.Float64Var(&o.Rate, "rate", o.Rate, "reads per second of each cell (mode, verb and node)")
-	f.StringVar(&o.load, "load", "", "instead of --rate, a share of the throughput, which is found first: half, or a number below 1")
+	f.StringVar(&o.load, "load", "", "instead of --rate, shares of the throughput, which is found first: half, or numbers below 1, separated by commas")
 	f.Float64Var(&o.Writes, "writes", o.Writes, "writes per second meanwhile")
 	f.IntVar(&o.Objects, "objects", o.Objects, "objects in the collection that is listed")
 	f.IntVar(&o.Size, "size", o.Size, "bytes of each object's value")
 	f.StringSliceVar(&o.modeNames, "modes", names(o.Modes), "modes to measure")
 	f.StringSliceVar(&o.Nodes, "nodes", o.Nodes, "nodes to measure: roles or names")
 	o.cluster.flags(f, 1)
-	o.output.flags(f, "modes", false)
+	o.output.flags(f, "modes", true)
+	f.Lookup("csv").Usage = "file for the cells as CSV"
+	f.Lookup("output-dir").Usage = "directory for modes.json, modes.csv, modes.html and percentile files (.hgrm) of each cell"
 	return c
 }
 
@@ -203,6 +206,9 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 	if err := o.output.write(report, out); err != nil {
 		return err
 	}
+	if err := o.output.histograms(report, "modes", out); err != nil {
+		return err
+	}
 	if report.Failed() {
 		return exitError{code: exitBroken, text: "error: a promise was broken or a request failed: see above"}
 	}
@@ -211,7 +217,7 @@ func (o *benchModesOptions) run(ctx context.Context, out, progress io.Writer) (e
 
 // complete checks the flags and resolves what they say together.
 func (o *benchModesOptions) complete() (err error) {
-	if o.Load, err = modes.ParseLoad(o.load); err != nil {
+	if o.Loads, err = modes.ParseLoads(o.load); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	o.Modes = nil
@@ -311,6 +317,20 @@ func (b *benchOutput) write(r benchReport, out io.Writer) error {
 		fmt.Fprintln(out)
 	}
 	return nil
+}
+
+// histograms writes the percentile files into the directory, if there is one.
+func (b *benchOutput) histograms(r interface {
+	WriteHistograms(string) ([]string, error)
+}, name string, out io.Writer) error {
+	if b.dir == "" {
+		return nil
+	}
+	files, err := r.WriteHistograms(b.dir)
+	if err == nil && b.json != "-" && len(files) > 0 {
+		fmt.Fprintln(out, filepath.Join(b.dir, name+"-*.hgrm"))
+	}
+	return err
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -244,14 +243,8 @@ func (o *benchLoadOptions) write(r *load.Report, peer *load.Report, out io.Write
 	if err := o.output.write(r, out); err != nil {
 		return err
 	}
-	if o.output.dir != "" {
-		files, err := r.WriteHistograms(o.output.dir)
-		if err != nil {
-			return err
-		}
-		if o.output.json != "-" && len(files) > 0 {
-			fmt.Fprintf(out, "%s\n", filepath.Join(o.output.dir, "load-*.hgrm"))
-		}
+	if err := o.output.histograms(r, "load", out); err != nil {
+		return err
 	}
 	if o.svg != "" {
 		if err := writeFile(o.svg, r.WriteSVG); err != nil {

@@ -46,10 +46,7 @@ func TestBenchFaults(t *testing.T) {
 	if restart.Role != "follower" || restart.GoneMs <= 0 || restart.ReadyMs < restart.GoneMs {
 		t.Errorf("%+v", restart)
 	}
-	page, err := os.ReadFile(filepath.Join(report, "faults.html"))
-	if err != nil || !bytes.Contains(page, []byte("</html>")) {
-		t.Errorf("the page: %d bytes, %v", len(page), err)
-	}
+	readsPage(t, filepath.Join(report, "faults.html"), 1+3)
 	if lines, err := os.ReadFile(filepath.Join(report, "faults.csv")); err != nil || bytes.Count(lines, []byte("\n")) != 1+4*130 {
 		t.Errorf("the CSV: %d lines, %v", bytes.Count(lines, []byte("\n")), err)
 	}

@@ -105,7 +105,7 @@ func TestBenchModes(t *testing.T) {
 	report := t.TempDir()
 	b := startBenchModes(t, "--duration", "2s", "--rate", "10", "--writes", "40", "--objects", "20", "--output-dir", report)
 	out := b.ends(t, 0)
-	for _, want := range []string{"Most Recent − Any", "ok      Most Recent is never stale", "ok      Any is no staler", "ok      Every request was answered", "ok      Most Recent on a follower costs one question to the leader", "leader n", "follower n", "nonvoter n4"} {
+	for _, want := range []string{"Most Recent − Any", "ok      Most Recent is never stale", "ok      Any is no staler", "ok      Every request was answered", "ok      Most Recent and Not older never go back from node to node", "ok      Most Recent on a follower costs one question to the leader", "leader n", "follower n", "nonvoter n4"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -119,6 +119,11 @@ func TestBenchModes(t *testing.T) {
 				P50Ms, MaxMs float64
 			}
 			Staleness struct{ StaleReads int64 }
+		}
+		MonotonicReads []struct {
+			Mode                   string
+			Pairs, OlderThanBefore int64
+			Ways                   []struct{ From, To string }
 		}
 		Writes          struct{ AcknowledgedPerSecond float64 }
 		MostRecentCosts []struct {
@@ -142,6 +147,14 @@ func TestBenchModes(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
+	if len(r.MonotonicReads) != 3 {
+		t.Errorf("%+v", r.MonotonicReads)
+	}
+	for _, m := range r.MonotonicReads {
+		if m.Pairs == 0 || len(m.Ways) == 0 || m.Mode != "any" && m.OlderThanBefore > 0 {
+			t.Errorf("%+v", m)
+		}
+	}
 	for _, c := range r.MostRecentCosts {
 		if c.Reads == 0 || c.IndexCalls == 0 || c.WaitForIndexMs <= 0 || c.IndexMs <= 0 || c.RoundTripMs <= 0 {
 			t.Errorf("%+v", c)
@@ -150,10 +163,14 @@ func TestBenchModes(t *testing.T) {
 			t.Errorf("the %s asked voters %d times", c.Role, c.QuorumRounds)
 		}
 	}
-	page, err := os.ReadFile(filepath.Join(report, "modes.html"))
-	if err != nil || !bytes.Contains(page, []byte("</html>")) || bytes.Contains(page, []byte("://")) {
-		t.Errorf("the page: %d bytes, %v", len(page), err)
+	if lines, err := os.ReadFile(filepath.Join(report, "modes.csv")); err != nil || bytes.Count(lines, []byte("\n")) != 1+21 {
+		t.Errorf("the CSV: %d lines, %v", bytes.Count(lines, []byte("\n")), err)
 	}
+	if _, err := os.Stat(filepath.Join(report, "modes-get-any-n4-staleness.hgrm")); err != nil {
+		t.Error(err)
+	}
+	// Three of ranges, six of percentiles, the costs, two of staleness, two over the run.
+	readsPage(t, filepath.Join(report, "modes.html"), 3+6+1+2+2)
 }
 
 // TestBenchModesStops: Ctrl-C while it measures ends everything at once.
