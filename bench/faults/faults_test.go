@@ -85,6 +85,19 @@ func TestWindows(t *testing.T) {
 	if w := longestGap(samples, time.Second, 2*time.Second, all); w.Length != 10*ms {
 		t.Errorf("no gap: %+v", w)
 	}
+	// Two holes are two windows; what is shorter is none.
+	two := append(steady(0, writes, 5*time.Second, time.Second, 2*time.Second), steady(1, writes, time.Second, 0, 0)...)
+	for i := range two {
+		if two[i].due >= 3*time.Second && two[i].due < 3300*ms || two[i].due >= 4*time.Second && two[i].due < 4200*ms {
+			two[i].outcome = noWay
+		}
+	}
+	if w := longerThan(250*ms, two, 0, 5*time.Second, all); len(w) != 2 || w[0].From != 991*ms || w[0].Length != 1010*ms || w[1].From != 2991*ms || w[1].Length != 310*ms || w[1].Open {
+		t.Errorf("windows %+v", w)
+	}
+	if w := longerThan(250*ms, two, 0, 1500*ms, all); len(w) != 1 || !w[0].Open || w[0].Length != 509*ms {
+		t.Errorf("a window that does not end: %+v", w)
+	}
 	within := inTime(samples, 0, 4*time.Second, all)
 	if before, n := share(samples, 0, 4*time.Second, within, all); within != inTimeLeast || before != 1 || n != 400 {
 		t.Errorf("before: %g of %d within %s", before, n, within)
@@ -189,7 +202,7 @@ func TestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"kill:leader@5s+5s (n1 leader)", "251 / 301", "never", "missed  Every node came back: 2 of 4", "ok      No acknowledged write is lost"} {
+	for _, want := range []string{"kill:leader@5s+5s (n1 leader)", "251 / 301", "never", "missed  Every node came back: 2 of 4", "in the first repeat:", "nothing served on the node: Writes: 6001 ms from 0.00 on", "ok      No acknowledged write is lost"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}

@@ -39,6 +39,7 @@ type shownService struct{ Class, Title, Colour string }
 // faultCard is a fault with its table.
 type faultCard struct {
 	Fault, Victims, Came string
+	Windows              []string
 	Rows                 []faultRow
 }
 
@@ -114,7 +115,7 @@ func (rep *Report) WriteHTML(w io.Writer) error {
 
 func (rep *Report) card(i int) faultCard {
 	s := &rep.Summary[i]
-	card := faultCard{Fault: s.Fault, Victims: rep.victims(i), Came: s.came()}
+	card := faultCard{Fault: s.Fault, Victims: rep.victims(i), Came: s.came(), Windows: rep.windows(i)}
 	for service := range services {
 		x := s.Services[service.String()]
 		row := faultRow{shownService: service.shown(), Cells: []string{"–", "–", "–"}}

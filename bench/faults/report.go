@@ -107,6 +107,16 @@ type Seen struct {
 	// for a second: since the fault began; on the node itself, since it was let come back.
 	RecoveredMs *float64         `json:"recoveredMs,omitempty"`
 	Errors      map[string]int64 `json:"errors,omitempty"` // by kind
+	// Windows are those in which nothing succeeded, the first ones: three times as long as
+	// the longest gap before the first fault, and 250 ms.
+	Windows []Window `json:"windowsOfUnavailability,omitempty"`
+}
+
+// Window is a time without a success.
+type Window struct {
+	FromMs   float64 `json:"fromMs"` // since the fault began
+	LengthMs float64 `json:"lengthMs"`
+	Open     bool    `json:"open,omitempty"` // it had not ended when the next fault came
 }
 
 // Timeline is what came of the requests, in bins of BinMs. Lists have an element per bin.
@@ -257,6 +267,12 @@ func (one *round) report() Repeat {
 func (one *round) seen(quiet, began, let, next time.Duration, pick func(*sample) bool) Seen {
 	gap := longestGap(one.samples, began, next, pick)
 	s := Seen{GapMs: measure.Millis(gap.Length), GapFromMs: measure.Millis(gap.From), GapOpen: gap.Open, Errors: map[string]int64{}}
+	least := max(windowLeast, windowFactor*longestGap(one.samples, 0, quiet, pick).Length)
+	for _, w := range longerThan(least, one.samples, began, next, pick) {
+		if len(s.Windows) < maxWindows {
+			s.Windows = append(s.Windows, Window{measure.Millis(w.From), measure.Millis(w.Length), w.Open})
+		}
+	}
 	within := inTime(one.samples, 0, quiet, pick)
 	before, _ := share(one.samples, 0, quiet, within, pick)
 	if d, ok := recovery(one.samples, let, next, within, before, pick); ok {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -64,6 +65,9 @@ func (rep *Report) WriteTable(w io.Writer) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		for _, text := range rep.windows(i) {
+			fmt.Fprintf(out, "%s\n", text)
+		}
 	}
 	fmt.Fprintln(out)
 	for o := late; o < outcomes; o++ {
@@ -84,6 +88,42 @@ func (rep *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// shownWindows is how many windows of a fault a line has.
+const shownWindows = 5
+
+// windows are a fault's windows of unavailability, a line for each service that had some. Of
+// several repeats the first is told; the JSON has all.
+func (rep *Report) windows(fault int) (out []string) {
+	line := func(service service, where string, s *Seen) {
+		if s == nil || len(s.Windows) == 0 {
+			return
+		}
+		var parts []string
+		for i, w := range s.Windows {
+			if i == shownWindows {
+				parts = append(parts, fmt.Sprintf("and %d more", len(s.Windows)-i))
+				break
+			}
+			text := fmt.Sprintf("%s ms from %s on", measure.Ms(w.LengthMs), measure.Ms(w.FromMs))
+			if w.Open {
+				text += ", not over when the next fault came"
+			}
+			parts = append(parts, text)
+		}
+		out = append(out, fmt.Sprintf("nothing served %s: %s: %s", where, service.title(), strings.Join(parts, "; ")))
+	}
+	f := &rep.Repeats[0].Faults[fault]
+	for s := range services {
+		x := f.Services[s.String()]
+		line(s, "on the other nodes", x.Others)
+		line(s, "on the node", &x.Node)
+	}
+	if len(rep.Repeats) > 1 && len(out) > 0 {
+		out = append([]string{"in the first repeat:"}, out...)
+	}
+	return out
 }
 
 // came says how a fault's node came back.

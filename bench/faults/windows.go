@@ -15,6 +15,17 @@ type window struct {
 // in samples of which pick says yes. A success is at the time of its answer; the first gap
 // begins at begin.
 func longestGap(samples []sample, begin, end time.Duration, pick func(*sample) bool) window {
+	w := window{Length: -1}
+	for _, one := range longerThan(-1, samples, begin, end, pick) {
+		if one.Length > w.Length {
+			w = one
+		}
+	}
+	return w
+}
+
+// longerThan finds all times without a success that are longer than some time, in order.
+func longerThan(least time.Duration, samples []sample, begin, end time.Duration, pick func(*sample) bool) (out []window) {
 	var moments []time.Duration
 	for i := range samples {
 		if s := &samples[i]; s.outcome == good && s.end >= begin && s.end < end && pick(s) {
@@ -22,16 +33,23 @@ func longestGap(samples []sample, begin, end time.Duration, pick func(*sample) b
 		}
 	}
 	slices.Sort(moments)
-	w := window{Length: -1}
 	last := begin
 	for i, m := range append(moments, end) {
-		if m-last > w.Length {
-			w = window{From: last - begin, Length: m - last, Open: i == len(moments)}
+		if m-last > least {
+			out = append(out, window{From: last - begin, Length: m - last, Open: i == len(moments)})
 		}
 		last = m
 	}
-	return w
+	return out
 }
+
+const (
+	// A window of unavailability is windowFactor times the longest gap before the first
+	// fault, and at least windowLeast: shorter ones are what random times make.
+	windowFactor = 3
+	windowLeast  = 250 * time.Millisecond
+	maxWindows   = 50 // of one fault and service
+)
 
 // What recovery means.
 const (
