@@ -178,7 +178,7 @@ func (r *Report) curve(title string, l measure.Latency) template.HTML {
 
 // The size of a sweep's figures.
 const (
-	sweepLeft, sweepRight = 50.0, 540.0
+	sweepLeft, sweepRight = 50.0, 526.0
 	sweepTop, sweepBottom = 20.0, 216.0
 )
 
