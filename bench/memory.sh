@@ -23,13 +23,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 if [ -n "${QUORATE_BIN:-}" ]; then cp "$QUORATE_BIN" "$work/quorate"; else go build -trimpath -ldflags '-s -w' -o "$work/quorate" ./cmd/node; fi
-go build -trimpath -o "$work/load" ./bench/load
 
 port=$((20000 + RANDOM % 10000))
 "$work/quorate" dev --data-dir "$cluster" --nodes 1 --api-port "$port" --detach >/dev/null
 pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$cluster/cluster.json" | head -1)
 api() { curl -s --cacert "$cluster/pki/api-ca.crt" --cert "$cluster/pki/admin.crt" --key "$cluster/pki/admin.key" "https://127.0.0.1:$port$1"; }
-load() { "$work/load" --cluster "$cluster/cluster.json" --keep --namespace memory --objects "$objects" --calibrate=false "$@" >/dev/null 2>&1 || [ $? = 1 ]; } # 1: a row above its limit, as a list of so many is
+load() { "$work/quorate" bench load --data-dir "$cluster" --keep --namespace memory --objects "$objects" "$@" >/dev/null 2>&1; }
 list=0
 say() {
 	awk -v what="$1" -v bytes="$list" '/^VmRSS/ {rss=$2} /^RssAnon/ {anon=$2} /^RssFile/ {file=$2} END {
@@ -47,20 +46,20 @@ before=($(idle))
 sleep 60
 after=($(idle))
 echo "idle: $(((after[0] - before[0]) * 10000 / 60 / $(getconf CLK_TCK))) hundredths of a percent of a core, $(((after[1] - before[1]) * 60 / 1024)) KiB written an hour"
-load --scenarios create
+load --rows create
 list=$(api "/api/v1/namespaces/memory/configmaps?limit=1000&pretty=false" | wc -c)
 list=$((list * objects / (objects < 1000 ? objects : 1000)))
 say "objects just made"
 sleep "$rest"
 say "objects, ${rest} s later"
-load --scenarios get0,list0
+load --rows get0,list0
 say "listed"
 sleep 12
 say "12 s after the lists"
 versions() { api /metrics | awk '/^quorate_history_versions/ {v=$2} /^quorate_history_bytes/ {b=$2} END {printf "%d %d\n", v, b}'; }
 had=($(versions))
 was=$(awk '/^VmRSS/ {print $2}' "/proc/$pid/status")
-load --scenarios update --duration "${HISTORY:-30s}"
+load --rows update --duration "${HISTORY:-30s}"
 sleep "$rest"
 has=($(versions))
 now=$(awk '/^VmRSS/ {print $2}' "/proc/$pid/status")

@@ -200,6 +200,9 @@ func (s *Set) load(raw []byte) error {
 		if run.ResidentBytes > 0 {
 			s.note("memory", "MiB", lower, float64(run.ResidentBytes)/(1<<20))
 		}
+		if run.RestBytes > 0 {
+			s.note("memory at rest", "MiB", lower, float64(run.RestBytes)/(1<<20))
+		}
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ func (r *Report) WriteAgainst(w io.Writer, peer *Report) error {
 			a.peer.Latency.P99Ms, a.ours.Latency.P99Ms, number(a.peer.CPU), number(a.ours.CPU), a.share(), a.verdict())
 	}
 	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", peer.ResidentBytes>>20, r.ResidentBytes>>20, 100*float64(r.ResidentBytes)/float64(max(peer.ResidentBytes, 1)))
+	fmt.Fprintf(t, "%s later, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", atRest, peer.RestBytes>>20, r.RestBytes>>20, 100*float64(r.RestBytes)/float64(max(peer.RestBytes, 1)))
 	if err := t.Flush(); err != nil {
 		return err
 	}

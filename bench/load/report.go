@@ -31,6 +31,7 @@ type Report struct {
 	// Rows are over all runs: the latencies of all together, of the other figures the medians.
 	Rows          []Row       `json:"rows"`
 	ResidentBytes int64       `json:"residentBytes,omitempty"` // median
+	RestBytes     int64       `json:"restBytes,omitempty"`     // the same, some seconds later
 	Runs          []RunReport `json:"runs"`
 	Stopped       bool        `json:"stopped,omitempty"` // before its end: it has what was measured until then
 	Goals         bool        `json:"judgedByGoals,omitempty"`
@@ -57,6 +58,7 @@ type RunReport struct {
 	Rows          []Row     `json:"rows,omitempty"`
 	Sweeps        []Sweep   `json:"sweeps,omitempty"`
 	ResidentBytes int64     `json:"residentBytes,omitempty"`
+	RestBytes     int64     `json:"restBytes,omitempty"`
 }
 
 // Row is what one row measured. CPU times are in microseconds.
@@ -144,11 +146,14 @@ func newReport(o *Options, t *Target) *Report {
 // finish sums the runs up.
 func (r *Report) finish() {
 	r.Rows = nil
-	var resident []float64
+	var resident, rest []float64
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		if run.ResidentBytes > 0 {
 			resident = append(resident, float64(run.ResidentBytes))
+		}
+		if run.RestBytes > 0 {
+			rest = append(rest, float64(run.RestBytes))
 		}
 		for k := range run.Rows {
 			if at := slices.IndexFunc(r.Rows, func(x Row) bool { return x.Name == run.Rows[k].Name }); at < 0 {
@@ -156,7 +161,7 @@ func (r *Report) finish() {
 			}
 		}
 	}
-	r.ResidentBytes = int64(median(resident))
+	r.ResidentBytes, r.RestBytes = int64(median(resident)), int64(median(rest))
 	if len(r.Runs) > 1 {
 		for i := range r.Runs {
 			for k := range r.Runs[i].Rows {

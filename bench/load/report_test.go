@@ -43,7 +43,7 @@ func everything(t *testing.T) *Report {
 		}
 		points[1].Broken = s.broken(&points[1])
 		return RunReport{
-			Bare: []float64{40, 44}, ResidentBytes: 1 << 30,
+			Bare: []float64{40, 44}, ResidentBytes: 1 << 30, RestBytes: 1 << 29,
 			Rows:   []Row{b.newRow(&row{name: "mix", title: "mix", mix: o.Mix}, mixed, zero, spent), b.newRow(&rows[1], plain, zero, spent)},
 			Sweeps: []Sweep{{Row: "get", Title: "get, resourceVersion unset", P99Ms: 100, Errors: 0.01, Points: points, Knee: 100, Why: "200/s: " + points[1].Broken, Cut: false}},
 		}

@@ -195,9 +195,20 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 		return r, err
 	}
 	pids, _ := b.target.pids()
-	r.ResidentBytes, err = host.ResidentMemory(pids)
+	if r.ResidentBytes, err = host.ResidentMemory(pids); err != nil || !b.Goals {
+		return r, err
+	}
+	select { // for memory that is given back
+	case <-ctx.Done():
+		return r, ErrStopped
+	case <-time.After(atRest):
+	}
+	r.RestBytes, err = host.ResidentMemory(pids)
 	return r, err
 }
+
+// atRest is how long after the last row memory is measured again.
+const atRest = 10 * time.Second
 
 // calibrateInto measures the bare server if that is asked for.
 func (b *bench) calibrateInto(ctx context.Context, r *RunReport) error {

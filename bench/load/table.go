@@ -114,6 +114,9 @@ func (r *Report) writeGoals(w io.Writer) error {
 			number(x.CPU), strings.Join(numbers(x.ByNode), "+"), number(x.CPU/r.slower()), number(peer.Goal), number(peer.Limit), number(peer.One), number(peer.Three), x.verdict(r.slower()))
 	}
 	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
+	if r.RestBytes > 0 {
+		fmt.Fprintf(t, "%s later, MiB\t\t\t\t%d\t\t\t\t\t\t\t\t\n", atRest, r.RestBytes>>20)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
