@@ -218,7 +218,7 @@ func Defaults() Config {
 		ServiceClusterIPRange: "10.0.0.0/24", ServiceNodePortRange: service.DefaultPorts.String(),
 		TokenIssuer: "https://kubernetes.default.svc.cluster.local",
 
-		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: time.Second,
+		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: 2 * time.Second,
 		NoLeaderTimeout: 1500 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,

@@ -80,9 +80,10 @@ type Peers interface {
 
 // Timing are the durations of a store.
 type Timing struct {
-	// Heartbeat and Election (default 2 s) and Lease (default 1 s) must exceed the
+	// Heartbeat, Election and Lease (default 2 s) must exceed the
 	// worst stall of a disk: heartbeats wait behind its writes, because the
-	// transport has no fast path for them.
+	// transport has no fast path for them. A leader that does not answer a question which
+	// waits for no disk is silent after half of Heartbeat: see silence.
 	Heartbeat, Election, Lease time.Duration
 	// NoLeader is how long proposals and reads wait for a leader, and for one that
 	// sends no heartbeats any more. Default 1.5 s.
@@ -133,7 +134,7 @@ func (c *Config) defaults() error {
 		p *time.Duration
 		v time.Duration
 	}{
-		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second}, {&t.Lease, time.Second},
+		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second}, {&t.Lease, 2 * time.Second},
 		{&t.NoLeader, 1500 * time.Millisecond}, {&t.History, 5 * time.Minute},
 		{&t.SnapshotInterval, 30 * time.Second}, {&t.HungDisk, 10 * time.Second},
 	} {

@@ -12,13 +12,16 @@ import (
 // Fast failover. Raft alone notices a dead leader by silence, after the election
 // timeout, which must be long enough for the worst stall of a disk. But a leader
 // whose PROCESS has died shows at once: its connections end, and its port
-// refuses new ones. A voter that sees this asks the other voters. If a majority
+// refuses new ones. One that is paused or cut off does not answer: see silence.go.
+// A voter that sees either asks the other voters. If a majority
 // (itself included) sees the same, and none of them has a longer log, it campaigns
 // immediately, as if the leader had told it to (TimeoutNow).
 //
 // Safety does not depend on any of this: a campaign is always allowed in Raft, the
-// votes decide. The conditions only avoid elections that nobody needs: a cut
-// link refuses nothing, it is silent, and a paused leader still accepts.
+// votes decide. The conditions only avoid elections that nobody needs.
+//
+// Store.failover may wait for others and for Raft's main loop meanwhile. What this node
+// knows of the leader does not wait for it, nor does the answer to other voters.
 
 const (
 	// campaignAgain is how long a node waits after a campaign, or after another voter
@@ -29,6 +32,10 @@ const (
 	firstPause = 2 * time.Millisecond
 	// answerWithin is how long the other voters have to say what they see.
 	answerWithin = 400 * time.Millisecond
+	// answerAfter is how long those have of it that answer when a majority has.
+	answerAfter = 20 * time.Millisecond
+	// surveyAgain is how long a node waits when the others do not see yet what it sees.
+	surveyAgain = 50 * time.Millisecond
 )
 
 // failover campaigns when nobody is known to lead, and when the leader has died.
@@ -125,15 +132,19 @@ func (s *Store) watchLeader(id raft.ServerID, addr raft.ServerAddress, change <-
 				return
 			}
 		case <-lost:
-			s.campaignIfDead(id, addr)
+			s.campaignIfLost(id, addr)
+		case <-s.silence.found:
+			if s.silence.silent(id) {
+				s.campaignIfLost(id, addr)
+			}
 		}
 	}
 }
 
-// campaignIfDead campaigns while the leader's port refuses connections
-// and nobody else has taken over.
-func (s *Store) campaignIfDead(leader raft.ServerID, addr raft.ServerAddress) {
-	term, lost := s.raft.CurrentTerm(), time.Now()
+// campaignIfLost campaigns while the leader's port refuses connections, or the leader is
+// silent, and nobody else has taken over.
+func (s *Store) campaignIfLost(leader raft.ServerID, addr raft.ServerAddress) {
+	term, began := s.raft.CurrentTerm(), time.Now()
 	for try := 0; s.ctx.Err() == nil && try < 20; try++ {
 		if a, id := s.raft.LeaderWithID(); id != "" && (id != leader || a != addr) {
 			return
@@ -143,17 +154,19 @@ func (s *Store) campaignIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 		}
 		// A dying process may hold its port for a while after its connections: as long
 		// as the leader sends nothing, it is asked again.
-		refused := s.cfg.Peers.Refused(s.ctx, string(addr))
-		if !refused && s.raft.LastContact().After(lost) {
+		silent := s.silence.silent(leader)
+		refused := !silent && s.refuses(s.ctx, addr)
+		if !silent && !refused && s.raft.LastContact().After(began) {
 			return
 		}
-		if refused && s.bestCandidate(leader, term) {
-			s.campaign(leader, term)
+		campaigned := false
+		if (silent || refused) && s.bestCandidate(leader, term) {
+			campaigned = s.campaign(leader, term, func() bool { return refused || s.silence.silent(leader) })
 		}
 		// Two that campaigned at once must not do so in step.
-		pause := campaignAgain + rand.N(campaignAgain)
-		if !refused {
-			pause /= 4
+		pause := surveyAgain + rand.N(surveyAgain)
+		if campaigned || refused {
+			pause = campaignAgain + rand.N(campaignAgain)
 		}
 		select {
 		case <-s.ctx.Done():
@@ -163,11 +176,19 @@ func (s *Store) campaignIfDead(leader raft.ServerID, addr raft.ServerAddress) {
 	}
 }
 
+// refuses asks an address for as long as other voters have for their answers: where a link is
+// cut, a dial is answered by nobody.
+func (s *Store) refuses(ctx context.Context, addr raft.ServerAddress) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return s.cfg.Peers.Refused(ctx, string(addr))
+}
+
 // campaignIfNobodyLeads campaigns if a majority of the voters knows no
 // leader and none of those is a better candidate.
 func (s *Store) campaignIfNobodyLeads() {
 	if term := s.raft.CurrentTerm(); s.bestCandidate("", term) {
-		s.campaign("", term)
+		s.campaign("", term, func() bool { return true })
 	}
 }
 
@@ -181,26 +202,31 @@ type deliverer interface {
 // whatever it is when it comes to it, also as the leader of a later term, or the
 // follower of one: on a machine that is short of processors or behind a slow disk,
 // each election would be followed by the next. So it is taken back as soon as this
-// node's term or leader is another one.
-func (s *Store) campaign(leader raft.ServerID, term uint64) {
+// node's term or leader is another one, or the leader is lost no more. It reports whether
+// Raft has begun.
+func (s *Store) campaign(leader raft.ServerID, term uint64, lost func() bool) bool {
 	own, ok := s.transport.Transport.(deliverer)
 	wanted := func() bool {
 		_, id := s.raft.LeaderWithID()
 		// A candidate campaigns already; it would not begin again.
-		return s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader)
+		return s.raft.State() == raft.Follower && s.raft.CurrentTerm() == term && (id == "" || id == leader) && lost()
 	}
 	if !ok || !wanted() || s.ctx.Err() != nil {
-		return
+		return false
 	}
 	s.cfg.Logger.Info("no leader: campaigning", "term", term, "lost", leader)
 	req := &raft.TimeoutNowRequest{RPCHeader: s.transport.header()}
-	if own.Deliver(s.ctx, req, wanted) {
-		s.stats.campaigns.Add(1)
+	if !own.Deliver(s.ctx, req, wanted) {
+		return false
 	}
+	s.stats.campaigns.Add(1)
+	return true
 }
 
 // bestCandidate reports whether a majority of voters has lost the leader and
-// none of those that answered would be a better leader than this node.
+// none of those would be a better leader than this node. Voters that have not lost it
+// do not count against that: with a minority a leader cannot do anything. But where no leader
+// is named, one that some know may be new, and not known to the others yet.
 func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 	myTerm, myIndex := s.lastLog()
 	ctx, cancel := context.WithTimeout(s.ctx, answerWithin)
@@ -210,20 +236,30 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 		return false
 	}
 	lost := 1
+	enough := time.NewTimer(answerWithin)
+	defer enough.Stop()
 	for range v.asked {
-		r := <-v.answers
-		if r.LeaderLostResponse == nil {
-			continue
+		var r voterAnswer
+		select {
+		case r = <-v.answers:
+		case <-enough.C:
+			return lost > v.voters/2
 		}
-		if !r.Lost || r.Term > term {
-			return false
-		}
-		lost++
 		switch {
+		case r.LeaderLostResponse == nil:
+			continue
+		case r.Term > term, !r.Lost && leader == "":
+			return false
+		case !r.Lost:
+			continue
 		case r.LastLogTerm > myTerm, r.LastLogTerm == myTerm && r.LastLogIndex > myIndex:
 			return false
 		case r.LastLogTerm == myTerm && r.LastLogIndex == myIndex && r.from > raft.ServerID(s.cfg.Node):
 			return false
+		}
+		if lost++; lost == v.voters/2+1 {
+			// One that cannot be reached is not waited for.
+			enough.Reset(answerAfter)
 		}
 	}
 	return lost > v.voters/2
@@ -283,7 +319,7 @@ func (s *Store) askOneLeaderLost(ctx context.Context, server raft.Server, leader
 }
 
 // leaderLost is this node's answer to another that has lost the leader.
-func (s *Store) leaderLost(_ context.Context, req *proto.LeaderLostRequest) *proto.LeaderLostResponse {
+func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *proto.LeaderLostResponse {
 	r := &proto.LeaderLostResponse{Term: s.raft.CurrentTerm()}
 	r.LastLogTerm, r.LastLogIndex = s.lastLog()
 	addr, id := s.raft.LeaderWithID()
@@ -292,7 +328,7 @@ func (s *Store) leaderLost(_ context.Context, req *proto.LeaderLostRequest) *pro
 	case id == "":
 		r.Lost = true
 	case id == raft.ServerID(req.LeaderId):
-		r.Lost = s.cfg.Peers.Refused(s.ctx, string(addr))
+		r.Lost = s.silence.silent(id) || s.refuses(ctx, addr)
 	}
 	return r
 }

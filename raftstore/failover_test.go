@@ -80,7 +80,7 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	campaigned := make(chan struct{})
 	go func() {
 		defer close(campaigned)
-		slow.campaign("", term)
+		slow.campaign("", term, func() bool { return true })
 	}()
 	c.eventually("the other leads", func() error {
 		if !next.IsLeader() {

@@ -97,7 +97,7 @@ func (s *Store) refresher() {
 			}
 			ctx, cancel := context.WithTimeout(s.ctx, refreshIdle)
 			began := time.Now()
-			if index, err := s.readIndexOnce(ctx); err == nil {
+			if index, err := s.readIndexOnce(ctx, s.leader.watch()); err == nil {
 				s.fresh.confirmed(began, index)
 				last = now
 			}

@@ -45,14 +45,18 @@ type peerStream struct {
 
 // peerCall is one request to a peer, and its answer.
 type peerCall struct {
-	req  proto.PeerRequest
-	done chan struct{}
-	resp *proto.PeerResponse
-	err  error
+	req   proto.PeerRequest
+	until <-chan struct{} // the answer is not waited for when this is closed; nil: it is
+	done  chan struct{}
+	resp  *proto.PeerResponse
+	err   error
 }
 
 // errCallNotSent means that the call was certainly not written to the stream.
 var errCallNotSent = errors.New("not asked")
+
+// errLeaderChanged ends the wait of a call that only the leader of its time can answer.
+var errLeaderChanged = errors.New("the leader has changed")
 
 func newPeerStreams(s *Store) *peerStreams {
 	return &peerStreams{store: s, peers: map[proto.NodeID]*peerStream{}}
@@ -80,6 +84,9 @@ func (s *peerStreams) send(ctx context.Context, id proto.NodeID, addr string, ca
 	}
 	select {
 	case <-call.done:
+	case <-call.until:
+		to.forget(call)
+		return fmt.Errorf("%s: %w", id, errLeaderChanged)
 	case <-ctx.Done():
 		to.forget(call)
 		return context.Cause(ctx)

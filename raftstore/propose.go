@@ -235,7 +235,7 @@ func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64,
 	if id == "" || id == raft.ServerID(s.cfg.Node) || s.raft.CurrentTerm() != term {
 		return mvcc.Result{}, term, errNotSent
 	}
-	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader {
+	if time.Since(s.raft.LastContact()) > s.cfg.Timing.NoLeader || s.silence.unheard(id) {
 		return mvcc.Result{}, term, errNotSent // it would only wait on: see peerStream.watch
 	}
 	s.stats.forwarded.Add(1)

@@ -25,7 +25,7 @@ func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) {
 			return 0, fmt.Errorf("read index: %w", context.Cause(ctx))
 		}
 		change := s.leader.watch()
-		index, err := s.readIndexOnce(ctx)
+		index, err := s.readIndexOnce(ctx, change)
 		if err == nil {
 			s.stats.readIndexWait(time.Since(began))
 			s.fresh.confirmed(began, index)
@@ -46,17 +46,19 @@ func (s *Store) ReadIndex(ctx context.Context) (proto.Revision, error) {
 	}
 }
 
-func (s *Store) readIndexOnce(ctx context.Context) (proto.Revision, error) {
+// readIndexOnce asks once. The answer is not waited for when the leader changes: a silent one
+// is replaced long before askTimeout.
+func (s *Store) readIndexOnce(ctx context.Context, change <-chan struct{}) (proto.Revision, error) {
 	if s.leader.ready() {
 		return s.confirm(ctx, "", 0)
 	}
 	addr, id := s.raft.LeaderWithID()
-	if id == "" || id == raft.ServerID(s.cfg.Node) {
+	if id == "" || id == raft.ServerID(s.cfg.Node) || s.silence.unheard(id) {
 		return 0, ErrNotLeader
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	call := peerCall{req: proto.PeerRequest{Request: &proto.PeerRequest_ReadIndex{
+	call := peerCall{until: change, req: proto.PeerRequest{Request: &proto.PeerRequest_ReadIndex{
 		ReadIndex: &proto.ReadIndexRequest{Term: s.raft.CurrentTerm()},
 	}}}
 	if err := s.streams.send(ctx, proto.NodeID(id), string(addr), &call); err != nil {

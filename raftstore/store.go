@@ -32,6 +32,7 @@ type Store struct {
 	waiters waiters
 	leader  leadership
 	streams *peerStreams
+	silence *silence
 	// transport is what raft was given: cfg.Transport, and the nudge.
 	transport *raftTransport
 	fresh     freshness
@@ -147,9 +148,11 @@ func (s *Store) startRaft() error {
 	if s.raft, err = raft.NewRaft(rc, s.fsm, logBehind{s.log, s.snapshots, s.transport.ahead}, s.log, s.snapshots, s.transport); err != nil {
 		return err
 	}
+	s.silence = newSilence(s.cfg.Timing.Heartbeat/2, s.raft.LastContact)
 	s.transport.start(s)
 	s.start(func() { s.lead(notify) })
 	s.start(s.observe)
+	s.start(s.listen)
 	s.start(s.failover)
 	s.start(s.offer)
 	s.start(s.compactor)

@@ -1,0 +1,251 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/proto"
+)
+
+// A leader that is paused, cut off, or whose machine has vanished refuses nothing: it is
+// silent. Raft alone notices that by its election timeout, which must be long, because its
+// messages wait behind writes of the disk. So each voter asks the leader a question that
+// waits for no disk, several times a second: the one of the quorum rounds, for the term, on
+// a stream of its own, answered from memory by the goroutine that reads the stream. A leader
+// whose disk stalls answers. One that hears nothing, or whose answers do not arrive, does
+// not, whatever else it sends.
+//
+// A voter that finds the leader silent asks the others, as it does when the leader has died
+// (failover.go). See DESIGN.md, "Silence".
+
+const (
+	// silenceLooks is how many looks there are in the time after which a leader is silent.
+	silenceLooks = 10
+	// looksPerQuestion is how many of them there are from an answer to the next question.
+	looksPerQuestion = 2
+	// missedLooks in a row mean that this process stood still.
+	missedLooks = 3
+)
+
+// silence is whether the leader answers this node. It is told by the goroutines of
+// Store.listen, and may be asked by any.
+type silence struct {
+	after time.Duration // without an answer, and without contact of Raft
+	// contact is when Raft last had contact with the leader.
+	contact func() time.Time
+	// found is sent to at each look that finds the leader silent.
+	found chan struct{}
+
+	mu     sync.Mutex
+	leader raft.ServerID // that is asked, or ""
+	heard  time.Time     // its last answer, or when it was first asked
+	put    time.Time     // since when questions on open streams have no answer, or zero
+	looked time.Time     // when this process last looked
+}
+
+func newSilence(after time.Duration, contact func() time.Time) *silence {
+	return &silence{after: after, contact: contact, found: make(chan struct{}, 1)}
+}
+
+func (q *silence) every() time.Duration { return q.after / silenceLooks }
+
+// ask begins with a leader, or ends with "".
+func (q *silence) ask(leader raft.ServerID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.leader, q.heard, q.put = leader, time.Now(), time.Time{}
+}
+
+// asked notes that a question was put to the leader on a stream that is open.
+func (q *silence) asked(leader raft.ServerID) {
+	q.note(leader, func(now time.Time) {
+		if q.put.IsZero() {
+			q.put = now
+		}
+	})
+}
+
+// answered notes the leader's answer.
+func (q *silence) answered(leader raft.ServerID) {
+	q.note(leader, func(now time.Time) { q.heard, q.put = now, time.Time{} })
+}
+
+// interrupted notes that the stream with the question was ended, and not by this node.
+func (q *silence) interrupted(leader raft.ServerID) {
+	q.note(leader, func(time.Time) { q.put = time.Time{} })
+}
+
+func (q *silence) note(leader raft.ServerID, f func(now time.Time)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.leader == leader {
+		f(time.Now())
+	}
+}
+
+// look is called every so often. After a pause of this process it begins to listen again:
+// what has arrived meanwhile was not read yet.
+func (q *silence) look() {
+	q.mu.Lock()
+	now := time.Now()
+	if q.stoodStill(now) {
+		q.heard = now
+		if !q.put.IsZero() {
+			q.put = now
+		}
+	}
+	q.looked = now
+	leader := q.leader
+	q.mu.Unlock()
+	if q.silent(leader) {
+		select {
+		case q.found <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stoodStill reports whether looks were missed. q.mu is held.
+func (q *silence) stoodStill(now time.Time) bool { return now.Sub(q.looked) > missedLooks*q.every() }
+
+// silent reports whether a leader is asked and is silent: see unheard. Contact of Raft alone
+// counts for half as long again: this
+// node may still be writing what the leader has sent before, and the leader may go on
+// sending and hear nothing. A question that could not even be put says nothing.
+func (q *silence) silent(leader raft.ServerID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	return q.unanswered(leader, now) && (now.Sub(q.contact()) >= q.after || !q.put.IsZero() && now.Sub(q.put) >= q.after*3/2)
+}
+
+// unheard reports whether a leader is asked and has answered nothing for a while, and Raft
+// has had no contact with it.
+func (q *silence) unheard(leader raft.ServerID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	return q.unanswered(leader, now) && now.Sub(q.contact()) >= q.after
+}
+
+// unanswered is about questions alone. q.mu is held.
+func (q *silence) unanswered(leader raft.ServerID, now time.Time) bool {
+	return leader != "" && q.leader == leader && !q.stoodStill(now) && now.Sub(q.heard) >= q.after
+}
+
+// listen keeps asking the leader while this node is a voter and another node leads.
+func (s *Store) listen() {
+	tick := time.NewTicker(s.silence.every())
+	defer tick.Stop()
+	var id raft.ServerID
+	var addr raft.ServerAddress
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		s.silence.look()
+		if a, i := s.leaderToAsk(); i != id || a != addr {
+			stop()
+			stop = func() {}
+			id, addr = i, a
+			s.silence.ask(id)
+			if id != "" {
+				stop = s.keepAsking(id, addr)
+			}
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// leaderToAsk is the leader if this node is a voter that follows it, or nobody.
+func (s *Store) leaderToAsk() (raft.ServerAddress, raft.ServerID) {
+	addr, id := s.raft.LeaderWithID()
+	if id == "" || id == raft.ServerID(s.cfg.Node) {
+		return "", ""
+	}
+	for _, m := range s.raft.GetConfiguration().Configuration().Servers {
+		if m.ID == raft.ServerID(s.cfg.Node) && m.Suffrage == raft.Voter {
+			return addr, id
+		}
+	}
+	return "", ""
+}
+
+// keepAsking asks a leader until stop is called, which waits for the end.
+func (s *Store) keepAsking(id raft.ServerID, addr raft.ServerAddress) (stop func()) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		pause := time.NewTimer(0)
+		defer pause.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pause.C:
+			}
+			if err := s.askOnStream(ctx, id, addr); !errors.Is(err, errUnanswered) {
+				s.silence.interrupted(id)
+			}
+			pause.Reset(s.silence.every())
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// errUnanswered ends a stream whose question was not answered for long: the next one is on the
+// connection that is the leader's by then.
+var errUnanswered = errors.New("no answer")
+
+// askOnStream asks a leader for its term, one question at a time, until the stream ends.
+func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error {
+	conn, err := s.cfg.Peers.Conn(proto.NodeID(id), string(addr))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stream, err := proto.NewPeerClient(conn).Exchange(ctx, noRetry)
+	if err != nil {
+		return err
+	}
+	limit := 2 * s.silence.after
+	unanswered := time.AfterFunc(limit, func() { cancel(errUnanswered) })
+	defer unanswered.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for n := uint64(1); ; n++ {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-pause.C:
+		}
+		s.silence.asked(id)
+		unanswered.Reset(limit)
+		if err := stream.Send(&proto.PeerRequest{Id: n, Request: &proto.PeerRequest_CurrentTerm{
+			CurrentTerm: &proto.CurrentTermRequest{Round: n},
+		}}); err != nil {
+			return err
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if r.Id != n {
+			return fmt.Errorf("%s answers question %d, asked was %d", id, r.Id, n)
+		}
+		s.silence.answered(id)
+		pause.Reset(looksPerQuestion * s.silence.every())
+	}
+}
