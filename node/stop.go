@@ -34,16 +34,29 @@ func (n *Node) stop() {
 			n.log.Warn("not all requests have ended", "err", err)
 		}
 	}
-	// Clients learn that their connections end (GOAWAY) before their watches do. In the other
-	// order they would ask for the next watch here, be refused, and lose a second.
+	n.endConnections(ctx)
+}
+
+// endConnections ends the requests and the connections of the API. Clients learn that their
+// connections end (GOAWAY) before their watches do. In the other
+// order they would ask for the next watch here, be refused, and lose a second.
+func (n *Node) endConnections(ctx context.Context) {
+	shutdown, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- n.http.Shutdown(ctx) }()
+	go func() {
+		ended <- n.http.Shutdown(shutdown)
+		stop()
+	}()
 	pause(ctx, goingAway)
 	n.endRequests(ctx)
-	if err := <-ended; err != nil {
+	if n.listener.End(shutdown) == nil {
+		stop() // there is nothing to wait for; Shutdown would see that later
+		<-ended
+	} else if err := <-ended; err != nil {
 		n.log.Warn("not all requests have ended", "err", err)
-		_ = n.http.Close()
 	}
+	_ = n.http.Close()
 }
 
 // endRequests refuses new requests and ends the watches.

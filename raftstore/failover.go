@@ -154,13 +154,13 @@ func (s *Store) campaignIfLost(leader raft.ServerID, addr raft.ServerAddress) {
 		}
 		// A dying process may hold its port for a while after its connections: as long
 		// as the leader sends nothing, it is asked again.
-		silent := s.silence.silent(leader)
-		refused := !silent && s.refuses(s.ctx, addr)
-		if !silent && !refused && s.raft.LastContact().After(began) {
+		lost := s.lost(s.ctx, leader, addr)
+		refused := lost && !s.silence.silent(leader)
+		if !lost && s.raft.LastContact().After(began) {
 			return
 		}
 		campaigned := false
-		if (silent || refused) && s.bestCandidate(leader, term) {
+		if lost && s.bestCandidate(leader, term) {
 			campaigned = s.campaign(leader, term, func() bool { return refused || s.silence.silent(leader) })
 		}
 		// Two that campaigned at once must not do so in step.
@@ -328,9 +328,31 @@ func (s *Store) leaderLost(ctx context.Context, req *proto.LeaderLostRequest) *p
 	case id == "":
 		r.Lost = true
 	case id == raft.ServerID(req.LeaderId):
-		r.Lost = s.silence.silent(id) || s.refuses(ctx, addr)
+		r.Lost = s.lost(ctx, id, addr)
 	}
 	return r
+}
+
+// lost reports whether the leader is silent or refuses connections. A dial may be answered by
+// nobody: lost returns as soon as the leader is silent.
+func (s *Store) lost(ctx context.Context, leader raft.ServerID, addr raft.ServerAddress) bool {
+	if s.silence.silent(leader) {
+		return true
+	}
+	refused := make(chan bool, 1)
+	go func() { refused <- s.refuses(ctx, addr) }() // ends after answerWithin
+	tick := time.NewTicker(s.silence.every() / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-refused:
+			return r || s.silence.silent(leader)
+		case <-tick.C:
+			if s.silence.silent(leader) {
+				return true
+			}
+		}
+	}
 }
 
 func (s *Store) lastLog() (term, index uint64) { return lastEntry(s.log, s.snapshots) }

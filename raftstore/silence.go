@@ -113,14 +113,14 @@ func (q *silence) look() {
 func (q *silence) stoodStill(now time.Time) bool { return now.Sub(q.looked) > missedLooks*q.every() }
 
 // silent reports whether a leader is asked and is silent: see unheard. Contact of Raft alone
-// counts for half as long again: this
+// counts for a quarter longer: this
 // node may still be writing what the leader has sent before, and the leader may go on
 // sending and hear nothing. A question that could not even be put says nothing.
 func (q *silence) silent(leader raft.ServerID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	return q.unanswered(leader, now) && (now.Sub(q.contact()) >= q.after || !q.put.IsZero() && now.Sub(q.put) >= q.after*3/2)
+	return q.unanswered(leader, now) && (now.Sub(q.contact()) >= q.after || !q.put.IsZero() && now.Sub(q.put) >= q.after*5/4)
 }
 
 // unheard reports whether a leader is asked and has answered nothing for a while, and Raft

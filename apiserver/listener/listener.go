@@ -218,21 +218,26 @@ func (l *Listener) forget(c *connection) {
 // state is the server's ConnState.
 func (l *Listener) state(conn net.Conn, s http.ConnState) {
 	c := connectionOf(conn)
+	if c == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s == http.StateIdle {
+		c.noteIdle(conn.(*tls.Conn))
+	} else {
+		c.noteIdle(nil)
+	}
 	switch {
-	case c == nil:
 	case c.user.Load():
 		l.moved(c, s)
 	case s == http.StateIdle:
-		l.mu.Lock()
 		l.taken(c)
-		l.mu.Unlock()
 	}
 }
 
-// moved notes whether a user's connection is idle.
+// moved notes whether a user's connection is idle. It needs l.mu.
 func (l *Listener) moved(c *connection, s http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case c.holder == nil:
 	case s == http.StateIdle && c.idle == nil:
@@ -339,6 +344,11 @@ type connection struct {
 	untaken context.Context // of goroutines whose answers wait; written before there are requests
 	// broken: a write has failed, and perhaps half of it is out.
 	broken atomic.Bool
+	writes atomic.Int32 // under way
+
+	outer      *tls.Conn // while it has no request; guarded by in.mu
+	idleSince  time.Time // guarded by in.mu
+	halfClosed bool      // by End; guarded by in.mu
 	// user: a request on it was authenticated. Written under in.mu.
 	user atomic.Bool
 
@@ -387,7 +397,9 @@ func (c *connection) Write(b []byte) (int, error) {
 	if c.broken.Load() {
 		return 0, net.ErrClosed
 	}
+	c.writes.Add(1)
 	n, err := c.Conn.Write(b)
+	c.writes.Add(-1)
 	if err != nil {
 		c.broken.Store(true)
 	}
