@@ -3,6 +3,8 @@ package raftstore
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -34,6 +36,9 @@ const (
 	answerWithin = 400 * time.Millisecond
 	// answerAfter is how long those have of it that answer when a majority has.
 	answerAfter = 20 * time.Millisecond
+	// answerLate is when one that asks this node itself is counted without its answer: what
+	// a connection has to deliver after a cut comes when TCP tries again, seconds later.
+	answerLate = 100 * time.Millisecond
 	// surveyAgain is how long a node waits when the others do not see yet what it sees.
 	surveyAgain = 50 * time.Millisecond
 )
@@ -235,43 +240,100 @@ func (s *Store) bestCandidate(leader raft.ServerID, term uint64) bool {
 	if !v.self {
 		return false
 	}
-	lost := 1
-	enough := time.NewTimer(answerWithin)
+	lost := map[raft.ServerID]bool{raft.ServerID(s.cfg.Node): true}
+	enough, late := time.NewTimer(answerWithin), time.NewTimer(answerLate)
 	defer enough.Stop()
-	for range v.asked {
-		var r voterAnswer
+	defer late.Stop()
+	for answered := 0; answered < v.asked; {
+		before := len(lost)
 		select {
-		case r = <-v.answers:
+		case r := <-v.answers:
+			answered++
+			switch {
+			case r.LeaderLostResponse == nil:
+			case r.Term > term, !r.Lost && leader == "", r.Lost && s.better(r, myTerm, myIndex):
+				return false
+			case r.Lost:
+				lost[r.from] = true
+			default:
+				delete(lost, r.from) // it has heard the leader since it asked
+			}
+		case <-late.C:
+			for _, id := range s.askers.of(leader, term) {
+				if v.asks(id) {
+					lost[id] = true
+				}
+			}
 		case <-enough.C:
-			return lost > v.voters/2
+			answered = v.asked
 		}
-		switch {
-		case r.LeaderLostResponse == nil:
-			continue
-		case r.Term > term, !r.Lost && leader == "":
-			return false
-		case !r.Lost:
-			continue
-		case r.LastLogTerm > myTerm, r.LastLogTerm == myTerm && r.LastLogIndex > myIndex:
-			return false
-		case r.LastLogTerm == myTerm && r.LastLogIndex == myIndex && r.from > raft.ServerID(s.cfg.Node):
-			return false
-		}
-		if lost++; lost == v.voters/2+1 {
+		if before <= v.voters/2 && len(lost) > v.voters/2 {
 			// One that cannot be reached is not waited for.
 			enough.Reset(answerAfter)
 		}
 	}
-	return lost > v.voters/2
+	return len(lost) > v.voters/2
+}
+
+// better reports whether a voter is a better candidate than this node, whose log ends at
+// term and index.
+func (s *Store) better(r voterAnswer, term, index uint64) bool {
+	switch {
+	case r.LastLogTerm != term:
+		return r.LastLogTerm > term
+	case r.LastLogIndex != index:
+		return r.LastLogIndex > index
+	}
+	return r.from > raft.ServerID(s.cfg.Node)
+}
+
+// askers are the nodes that have asked this one whether it has lost the leader: who asks has.
+type askers struct {
+	mu   sync.Mutex
+	last map[raft.ServerID]asked
+}
+
+type asked struct {
+	leader raft.ServerID
+	term   uint64
+	at     time.Time
+}
+
+// note is told of a question; from must be a member.
+func (a *askers) note(from, leader raft.ServerID, term uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.last == nil {
+		a.last = map[raft.ServerID]asked{}
+	}
+	a.last[from] = asked{leader, term, time.Now()}
+}
+
+// of returns who has asked about a leader in a term within answerWithin.
+func (a *askers) of(leader raft.ServerID, term uint64) (out []raft.ServerID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for from, q := range a.last {
+		switch {
+		case time.Since(q.at) > answerWithin:
+			delete(a.last, from)
+		case leader != "" && q.leader == leader && q.term == term:
+			out = append(out, from)
+		}
+	}
+	return out
 }
 
 // survey is what this node asks the other voters when it has lost the leader.
 type survey struct {
-	voters  int  // in the configuration
-	self    bool // this node is one of them
-	asked   int  // all but this node and the lost leader
+	voters  int             // in the configuration
+	self    bool            // this node is one of them
+	asked   int             // all but this node and the lost leader
+	ids     []raft.ServerID // of those
 	answers <-chan voterAnswer
 }
+
+func (v *survey) asks(id raft.ServerID) bool { return slices.Contains(v.ids, id) }
 
 // voterAnswer is a voter's answer, or nil if it did not come in time.
 type voterAnswer struct {
@@ -300,6 +362,7 @@ func (s *Store) askLeaderLost(ctx context.Context, leader raft.ServerID, term ui
 		case leader:
 		default:
 			v.asked++
+			v.ids = append(v.ids, server.ID)
 			go func() { answers <- voterAnswer{server.ID, s.askOneLeaderLost(ctx, server, leader, term)} }()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"google.golang.org/grpc"
@@ -255,6 +256,9 @@ func (p *peerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 
 // LeaderLost answers a voter that has lost its connection to the leader.
 func (p *peerServer) LeaderLost(ctx context.Context, req *proto.LeaderLostRequest) (*proto.LeaderLostResponse, error) {
+	if from, ok := p.caller(ctx); ok && p.isMember(from) {
+		p.store.askers.note(raft.ServerID(from), raft.ServerID(req.LeaderId), req.Term)
+	}
 	return p.store.leaderLost(ctx, req), nil
 }
 

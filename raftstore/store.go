@@ -33,6 +33,7 @@ type Store struct {
 	leader  leadership
 	streams *peerStreams
 	silence *silence
+	askers  askers
 	// transport is what raft was given: cfg.Transport, and the nudge.
 	transport *raftTransport
 	fresh     freshness

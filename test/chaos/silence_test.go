@@ -1,0 +1,157 @@
+//go:build linux && amd64
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/test/chaos/host"
+	"github.com/quorate/quorate/test/wire"
+)
+
+// silenceWithin bounds the time without writes and without Most Recent reads on the other nodes.
+const silenceWithin = 2 * time.Second
+
+// TestSilence cuts the network of a leader at default settings, in both directions and in each of
+// them, and measures for how long the others acknowledge no write and serve no Most Recent read.
+// -rounds says how often.
+func TestSilence(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("namespaces and devices need root")
+	}
+	c, err := NewCluster(workDir(t), newBinaries(t).plain(), Shape{Voters: 3, Network: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range []struct {
+		name    string
+		out, in host.Link
+	}{
+		{"cut off", cutLink, cutLink},
+		{"hears nothing", host.Link{}, cutLink},
+		{"is not heard", cutLink, host.Link{}},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			var writes, reads []time.Duration
+			for range max(1, *rounds) {
+				w, r := silenceOnce(t, c, fault.out, fault.in)
+				writes, reads = append(writes, w), append(reads, r)
+			}
+			slices.Sort(writes)
+			slices.Sort(reads)
+			last := len(writes) - 1
+			t.Logf("of %d: without writes %v (median), %v (longest); without Most Recent reads %v, %v",
+				last+1, writes[last/2], writes[last], reads[last/2], reads[last])
+			if longest := max(writes[last], reads[last]); longest > silenceWithin {
+				t.Errorf("%v without service, allowed are %v", longest, silenceWithin)
+			}
+		})
+	}
+}
+
+// silenceOnce cuts the leader off for a while, and returns the longest time without an answer
+// on any of the others.
+func silenceOnce(t *testing.T, c *Cluster, out, in host.Link) (writes, reads time.Duration) {
+	t.Helper()
+	var leader *Node
+	var others []*Node
+	if err := await(t.Context(), time.Minute, "all are ready, and know the leader", func() error {
+		leader, others = nil, nil
+		for _, n := range c.Nodes() {
+			if err := n.AwaitReady(t.Context(), time.Minute); err != nil {
+				return err
+			}
+		}
+		st, err := c.Nodes()[0].Status(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, n := range c.Nodes() {
+			leads := false
+			for _, m := range st.Members {
+				leads = leads || m.Name == n.Name && m.Role == "leader"
+			}
+			if leads {
+				leader = n
+			} else {
+				others = append(others, n)
+			}
+		}
+		if leader == nil {
+			return fmt.Errorf("nobody leads: %+v", st.Members)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	gaps := map[string]time.Duration{}
+	answered := make(chan struct{}, 1024)
+	for i, n := range others {
+		key := fmt.Sprintf("silence-%d", i)
+		const path = "/api/v1/namespaces/default/configmaps"
+		put := wire.Request{Method: http.MethodPut, Path: path + "/" + key, Body: encode(key, "v", "", 0)}
+		get := wire.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default"}
+		k := newClient(c)
+		if _, err := k.call(ctx, n, wire.Request{Method: http.MethodPost, Path: path, Body: encode(key, "v", "", 0)}); err != nil {
+			t.Fatal(err)
+		}
+		k.close()
+		for what, q := range map[string]wire.Request{"write": put, "read": get} {
+			wg.Go(func() {
+				k := newClient(c)
+				defer k.close()
+				for last := time.Now(); ctx.Err() == nil; {
+					a, err := k.call(ctx, n, q)
+					if ctx.Err() != nil {
+						return
+					}
+					if err != nil || a.Code != http.StatusOK {
+						t.Errorf("a %s on %s failed %v after the last one: %d %.200s %v", what, n.Name, time.Since(last), a.Code, a.Body, err)
+					} else {
+						now := time.Now()
+						mu.Lock()
+						gaps[what] = max(gaps[what], now.Sub(last))
+						mu.Unlock()
+						last = now
+						select {
+						case answered <- struct{}{}:
+						default:
+						}
+					}
+					rest(ctx, 5*time.Millisecond)
+				}
+			})
+		}
+	}
+	for range 100 { // all is well
+		<-answered
+	}
+	for _, n := range others {
+		c.Switch.Set(leader.addr, n.addr, out)
+		c.Switch.Set(n.addr, leader.addr, in)
+	}
+	rest(ctx, 2*silenceWithin)
+	stop()
+	wg.Wait()
+	c.Switch.Heal()
+	return gaps["write"], gaps["read"]
+}
