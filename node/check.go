@@ -73,6 +73,9 @@ func (c *Config) fillIn() {
 	if c.PeerListener != nil {
 		c.PeerListen = c.PeerListener.Addr().String()
 	}
+	if c.LeaseTimeout == 0 {
+		c.LeaseTimeout = c.HeartbeatTimeout
+	}
 }
 
 // advertise fills in the addresses for others, and returns the settings whose mistake is said of what

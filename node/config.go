@@ -70,10 +70,11 @@ type Config struct {
 	// (service-account-max-token-expiration).
 	MaxTokenExpiry time.Duration
 
-	// HeartbeatTimeout is the silence of the leader that starts an election, ElectionTimeout how long
-	// that may take, LeaseTimeout how long a leader goes on without hearing from a majority
-	// (heartbeat-timeout, election-timeout, leader-lease-timeout). All must exceed the worst stall
-	// of the disk. LeaseTimeout <= HeartbeatTimeout <= ElectionTimeout.
+	// HeartbeatTimeout is how long a voter gets no heartbeat before it campaigns, half of it how long the
+	// leader answers no question before a majority does. ElectionTimeout is how long an election may
+	// take, LeaseTimeout how long a leader goes on without hearing from a majority (heartbeat-timeout,
+	// election-timeout, leader-lease-timeout; 0: as HeartbeatTimeout). All must exceed the worst stall
+	// of the disk, behind which heartbeats wait. LeaseTimeout <= HeartbeatTimeout <= ElectionTimeout.
 	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration
 	// NoLeaderTimeout is how long requests wait for a leader before they fail (no-leader-timeout).
 	NoLeaderTimeout time.Duration
@@ -218,7 +219,7 @@ func Defaults() Config {
 		ServiceClusterIPRange: "10.0.0.0/24", ServiceNodePortRange: service.DefaultPorts.String(),
 		TokenIssuer: "https://kubernetes.default.svc.cluster.local",
 
-		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second, LeaseTimeout: 2 * time.Second,
+		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
 		NoLeaderTimeout: 2 * time.Second, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,

@@ -80,7 +80,7 @@ type Peers interface {
 
 // Timing are the durations of a store.
 type Timing struct {
-	// Heartbeat, Election and Lease (default 2 s) must exceed the
+	// Heartbeat, Election (default 2 s) and Lease (as Heartbeat) must exceed the
 	// worst stall of a disk: heartbeats wait behind its writes, because the
 	// transport has no fast path for them. A leader that does not answer a question which
 	// waits for no disk is silent after half of Heartbeat: see silence.
@@ -134,13 +134,16 @@ func (c *Config) defaults() error {
 		p *time.Duration
 		v time.Duration
 	}{
-		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second}, {&t.Lease, 2 * time.Second},
+		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second},
 		{&t.NoLeader, 2 * time.Second}, {&t.History, 5 * time.Minute},
 		{&t.SnapshotInterval, 30 * time.Second}, {&t.HungDisk, 10 * time.Second},
 	} {
 		if *d.p == 0 {
 			*d.p = d.v
 		}
+	}
+	if t.Lease == 0 {
+		t.Lease = t.Heartbeat
 	}
 	if l.InFlightBytes == 0 {
 		l.InFlightBytes = 128 << 20

@@ -29,6 +29,8 @@ const (
 	looksPerQuestion = 2
 	// missedLooks in a row mean that this process stood still.
 	missedLooks = 3
+	// leastSilence is for timeouts that tests have: Raft's own are short enough then.
+	leastSilence = 200 * time.Millisecond
 )
 
 // silence is whether the leader answers this node. It is told by the goroutines of
@@ -48,7 +50,7 @@ type silence struct {
 }
 
 func newSilence(after time.Duration, contact func() time.Time) *silence {
-	return &silence{after: after, contact: contact, found: make(chan struct{}, 1)}
+	return &silence{after: max(after, leastSilence), contact: contact, found: make(chan struct{}, 1)}
 }
 
 func (q *silence) every() time.Duration { return q.after / silenceLooks }
@@ -57,7 +59,8 @@ func (q *silence) every() time.Duration { return q.after / silenceLooks }
 func (q *silence) ask(leader raft.ServerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.leader, q.heard, q.put = leader, time.Now(), time.Time{}
+	now := time.Now()
+	q.leader, q.heard, q.put, q.looked = leader, now, time.Time{}, now
 }
 
 // asked notes that a question was put to the leader on a stream that is open.
@@ -139,14 +142,14 @@ func (q *silence) unanswered(leader raft.ServerID, now time.Time) bool {
 
 // listen keeps asking the leader while this node is a voter and another node leads.
 func (s *Store) listen() {
-	tick := time.NewTicker(s.silence.every())
-	defer tick.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	var id raft.ServerID
 	var addr raft.ServerAddress
 	stop := func() {}
 	defer func() { stop() }()
 	for {
-		s.silence.look()
+		change := s.leader.watch()
 		if a, i := s.leaderToAsk(); i != id || a != addr {
 			stop()
 			stop = func() {}
@@ -156,10 +159,17 @@ func (s *Store) listen() {
 				stop = s.keepAsking(id, addr)
 			}
 		}
+		s.silence.look()
+		next := s.silence.every()
+		if id == "" {
+			next = s.silence.after // this node may become a voter
+		}
+		pause.Reset(next)
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-tick.C:
+		case <-change:
+		case <-pause.C:
 		}
 	}
 }
