@@ -14,7 +14,7 @@ import (
 // A leader that is paused, cut off, or whose machine has vanished refuses nothing: it is
 // silent. Raft alone notices that by its election timeout, which must be long, because its
 // messages wait behind writes of the disk. So each voter asks the leader a question that
-// waits for no disk, several times a second: the one of the quorum rounds, for the term, on
+// waits for no disk, several times a second while Raft hears nothing: the one of the quorum rounds, for the term, on
 // a stream of its own, answered from memory by the goroutine that reads the stream. A leader
 // whose disk stalls answers. One that hears nothing, or whose answers do not arrive, does
 // not, whatever else it sends.
@@ -25,7 +25,8 @@ import (
 const (
 	// silenceLooks is how many looks there are in the time after which a leader is silent.
 	silenceLooks = 10
-	// looksPerQuestion is how many of them there are from an answer to the next question.
+	// looksPerQuestion is how many of them there are from an answer to the next question
+	// while Raft has no contact. With contact there is a question in the time of all looks.
 	looksPerQuestion = 2
 	// missedLooks in a row mean that this process stood still.
 	missedLooks = 3
@@ -39,28 +40,34 @@ type silence struct {
 	after time.Duration // without an answer, and without contact of Raft
 	// contact is when Raft last had contact with the leader.
 	contact func() time.Time
-	// found is sent to at each look that finds the leader silent.
-	found chan struct{}
+	// found is sent to at each look that finds the leader silent, hurry when a question is
+	// wanted at once.
+	found, hurry chan struct{}
 
 	mu     sync.Mutex
 	leader raft.ServerID // that is asked, or ""
 	heard  time.Time     // its last answer, or when it was first asked
 	put    time.Time     // since when questions on open streams have no answer, or zero
-	looked time.Time     // when this process last looked
+	wanted time.Time     // since when Raft has had no contact for a while, or zero
+	due    time.Time     // when this process looks again
 }
 
 func newSilence(after time.Duration, contact func() time.Time) *silence {
-	return &silence{after: max(after, leastSilence), contact: contact, found: make(chan struct{}, 1)}
+	return &silence{after: max(after, leastSilence), contact: contact, found: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
 func (q *silence) every() time.Duration { return q.after / silenceLooks }
+
+// fresh is how old Raft's contact may be without a question at once: heartbeats come within a
+// fifth of their timeout, which is two fifths of after.
+func (q *silence) fresh() time.Duration { return q.after * 9 / 20 }
 
 // ask begins with a leader, or ends with "".
 func (q *silence) ask(leader raft.ServerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	q.leader, q.heard, q.put, q.looked = leader, now, time.Time{}, now
+	q.leader, q.heard, q.put, q.wanted, q.due = leader, now, time.Time{}, time.Time{}, now
 }
 
 // asked notes that a question was put to the leader on a stream that is open.
@@ -90,9 +97,9 @@ func (q *silence) note(leader raft.ServerID, f func(now time.Time)) {
 	}
 }
 
-// look is called every so often. After a pause of this process it begins to listen again:
-// what has arrived meanwhile was not read yet.
-func (q *silence) look() {
+// look is called every so often; it returns when to call it again. After a pause of this
+// process it begins to listen again: what has arrived meanwhile was not read yet.
+func (q *silence) look() time.Duration {
 	q.mu.Lock()
 	now := time.Now()
 	if q.stoodStill(now) {
@@ -101,19 +108,45 @@ func (q *silence) look() {
 			q.put = now
 		}
 	}
-	q.looked = now
+	next := q.every()
+	switch age := now.Sub(q.contact()); {
+	case q.leader == "":
+		next = q.after // this node may become a voter
+	case age < q.fresh():
+		q.wanted = time.Time{}
+		next = max(next, q.fresh()-age)
+	case q.wanted.IsZero():
+		q.wanted = now
+		wake(q.hurry)
+	}
+	q.due = now.Add(next)
 	leader := q.leader
 	q.mu.Unlock()
 	if q.silent(leader) {
-		select {
-		case q.found <- struct{}{}:
-		default:
-		}
+		wake(q.found)
+	}
+	return next
+}
+
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
+// pause is how long to wait from an answer to the next question.
+func (q *silence) pause() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.wanted.IsZero() {
+		return q.after
+	}
+	return looksPerQuestion * q.every()
+}
+
 // stoodStill reports whether looks were missed. q.mu is held.
-func (q *silence) stoodStill(now time.Time) bool { return now.Sub(q.looked) > missedLooks*q.every() }
+func (q *silence) stoodStill(now time.Time) bool { return now.Sub(q.due) > missedLooks*q.every() }
 
 // silent reports whether a leader is asked and is silent: see unheard. Contact of Raft alone
 // counts for a quarter longer: this
@@ -123,7 +156,7 @@ func (q *silence) silent(leader raft.ServerID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	return q.unanswered(leader, now) && (now.Sub(q.contact()) >= q.after || !q.put.IsZero() && now.Sub(q.put) >= q.after*5/4)
+	return q.quiet(leader, now) || q.unanswered(leader, now) && !q.put.IsZero() && now.Sub(q.put) >= q.after*5/4
 }
 
 // unheard reports whether a leader is asked and has answered nothing for a while, and Raft
@@ -132,7 +165,13 @@ func (q *silence) unheard(leader raft.ServerID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	return q.unanswered(leader, now) && now.Sub(q.contact()) >= q.after
+	return q.quiet(leader, now)
+}
+
+// quiet is neither answers nor contact, after questions were wanted for half of the time.
+// q.mu is held.
+func (q *silence) quiet(leader raft.ServerID, now time.Time) bool {
+	return q.unanswered(leader, now) && now.Sub(q.contact()) >= q.after && !q.wanted.IsZero() && now.Sub(q.wanted) >= q.after/2
 }
 
 // unanswered is about questions alone. q.mu is held.
@@ -159,12 +198,7 @@ func (s *Store) listen() {
 				stop = s.keepAsking(id, addr)
 			}
 		}
-		s.silence.look()
-		next := s.silence.every()
-		if id == "" {
-			next = s.silence.after // this node may become a voter
-		}
-		pause.Reset(next)
+		pause.Reset(s.silence.look())
 		select {
 		case <-s.ctx.Done():
 			return
@@ -239,6 +273,7 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-s.silence.hurry:
 		case <-pause.C:
 		}
 		s.silence.asked(id)
@@ -256,6 +291,6 @@ func (s *Store) askOnStream(ctx context.Context, id raft.ServerID, addr raft.Ser
 			return fmt.Errorf("%s answers question %d, asked was %d", id, r.Id, n)
 		}
 		s.silence.answered(id)
-		pause.Reset(looksPerQuestion * s.silence.every())
+		pause.Reset(s.silence.pause())
 	}
 }

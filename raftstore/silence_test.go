@@ -161,7 +161,7 @@ func TestLooksDuringACampaign(t *testing.T) {
 	c.eventually("it goes on looking, and hears the leader", func() error {
 		n.silence.mu.Lock()
 		defer n.silence.mu.Unlock()
-		if n.silence.looked.Sub(began) < 5*n.silence.every() || !n.silence.heard.After(began) {
+		if n.silence.due.Sub(began) < 5*n.silence.every() || !n.silence.heard.After(began) {
 			return errors.New("it does not")
 		}
 		return nil
