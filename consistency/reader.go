@@ -30,7 +30,7 @@ type Options struct {
 	// MostRecentTimeout bounds the wait of a Most Recent read for its index, each
 	// shared round, and how long a node that catches up to the index may stand
 	// still: a node that is behind is waited for, one that is cut off is not.
-	// Default 2 s.
+	// Default 1.6 s.
 	MostRecentTimeout time.Duration
 	// UnconfirmedTimeout bounds the wait for a revision that no quorum has
 	// confirmed to exist. Default 3 s, as upstream.
@@ -47,7 +47,7 @@ type Options struct {
 
 func (o *Options) defaults() {
 	if o.MostRecentTimeout == 0 {
-		o.MostRecentTimeout = 2 * time.Second
+		o.MostRecentTimeout = 1600 * time.Millisecond
 	}
 	if o.UnconfirmedTimeout == 0 {
 		o.UnconfirmedTimeout = 3 * time.Second

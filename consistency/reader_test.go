@@ -150,12 +150,12 @@ func TestAwait(t *testing.T) {
 			err: as(func(e *UnavailableError) bool {
 				return errors.Is(e, ErrUnavailable) && errors.Is(e, errNoQuorum) && e.RetryAfter == 1
 			})},
-		{name: "most recent without an answer", source: &source{applied: 5, hang: true}, plan: mostRecent, rounds: 1, after: 2 * time.Second, err: is(ErrUnavailable)},
-		{name: "most recent on a node that does not catch up", source: &source{applied: 5, commit: 9}, plan: mostRecent, rounds: 1, after: 2 * time.Second, err: is(ErrUnavailable)},
+		{name: "most recent without an answer", source: &source{applied: 5, hang: true}, plan: mostRecent, rounds: 1, after: 1600 * time.Millisecond, err: is(ErrUnavailable)},
+		{name: "most recent on a node that does not catch up", source: &source{applied: 5, commit: 9}, plan: mostRecent, rounds: 1, after: 1600 * time.Millisecond, err: is(ErrUnavailable)},
 		{name: "most recent on a node that is far behind and catches up", source: &source{applied: 5, commit: 9}, plan: mostRecent, rounds: 1,
 			events: []event{{time.Second, 6}, {2 * time.Second, 7}, {4 * time.Second, 9}}, want: 9, after: 4 * time.Second},
 		{name: "most recent on a node that is cut off while it catches up", source: &source{applied: 5, commit: 9}, plan: mostRecent, rounds: 1,
-			events: []event{{time.Second, 6}, {2500 * time.Millisecond, 7}}, after: 6 * time.Second, err: is(ErrUnavailable)},
+			events: []event{{time.Second, 6}, {2500 * time.Millisecond, 7}}, after: 4800 * time.Millisecond, err: is(ErrUnavailable)},
 
 		{name: "not older, already there", source: &source{applied: 5, noQuorum: true}, plan: notOlder(5), want: 5},
 		{name: "not older, arrives before a quorum is asked", source: &source{applied: 5, commit: 9}, plan: notOlder(7),

@@ -220,7 +220,7 @@ func Defaults() Config {
 		TokenIssuer: "https://kubernetes.default.svc.cluster.local",
 
 		HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
-		NoLeaderTimeout: 2 * time.Second, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
+		NoLeaderTimeout: 1600 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, LogStore: string(disk.Segments), SnapshotLogBytes: 1 << 30,

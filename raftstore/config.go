@@ -86,7 +86,7 @@ type Timing struct {
 	// waits for no disk is silent after half of Heartbeat: see silence.
 	Heartbeat, Election, Lease time.Duration
 	// NoLeader is how long proposals and reads wait for a leader, and for one that
-	// sends no heartbeats any more. Default 2 s.
+	// sends no heartbeats any more. Default 1.6 s.
 	NoLeader time.Duration
 	// History is how long the history is kept. Default 5 min.
 	History time.Duration
@@ -135,7 +135,7 @@ func (c *Config) defaults() error {
 		v time.Duration
 	}{
 		{&t.Heartbeat, 2 * time.Second}, {&t.Election, 2 * time.Second},
-		{&t.NoLeader, 2 * time.Second}, {&t.History, 5 * time.Minute},
+		{&t.NoLeader, 1600 * time.Millisecond}, {&t.History, 5 * time.Minute},
 		{&t.SnapshotInterval, 30 * time.Second}, {&t.HungDisk, 10 * time.Second},
 	} {
 		if *d.p == 0 {
