@@ -204,7 +204,7 @@ var rooms = map[string]room{
 	// Connections and whose they are: no requests, no objects.
 	"apiserver/listener": {ours: []string{"apiserver/auth", "apiserver/h2", "internal/loglimit"}, reach: noRaft},
 	// Frames and streams: what is asked is the handler's.
-	"apiserver/h2": {reach: both(noKubernetes, noRaft)},
+	"apiserver/h2":       {reach: both(noKubernetes, noRaft)},
 	"apiserver/features": {reach: noRaft},
 	// It knows requests and answers as bytes: what they mean is the server's.
 	"apiserver/audit": {ours: []string{"internal/settingfile"}, reach: noRaft},
