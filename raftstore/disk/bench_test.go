@@ -3,6 +3,7 @@ package disk
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"testing"
 
 	"github.com/quorate/quorate/proto"
@@ -28,23 +29,27 @@ func bigDir(b *testing.B, n int) string {
 	return dir
 }
 
+// A start: the file is checked, opened, and loaded.
 func BenchmarkOpenAndLoad(b *testing.B) {
-	const n = 100_000
-	dir := bigDir(b, n)
-	b.SetBytes(n * 1024)
-	for b.Loop() {
-		db, err := Open(dir, Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := db.Load(); err != nil {
-			b.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			b.Fatal(err)
-		}
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			dir := bigDir(b, n)
+			b.SetBytes(int64(n) * 1024)
+			for b.Loop() {
+				db, err := Open(dir, Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := db.Load(); err != nil {
+					b.Fatal(err)
+				}
+				if err := db.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
+		})
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
 }
 
 func BenchmarkWriteSnapshot(b *testing.B) {

@@ -32,6 +32,7 @@ type Table struct {
 	// keys belongs to the writer; root is the copy that readers use. Copying is
 	// O(1), the tree is copy-on-write.
 	keys    *tree
+	hint    btree.PathHint // where in keys the writer was last
 	root    atomic.Pointer[tree]
 	dirty   bool // keys has changed since root was copied
 	touched bool // the table is in State.touched
@@ -107,7 +108,11 @@ func (t *Table) Watch(after proto.Revision) (*Cursor, error) {
 
 // newest returns the newest version of key, tombstones included. Writer only.
 func (t *Table) newest(key string) (*item, *Version) {
-	it, ok := t.keys.Get(&item{key: key})
+	probe := probes.Get().(*item)
+	probe.key = key
+	it, ok := t.keys.GetHint(probe, &t.hint)
+	probe.key = ""
+	probes.Put(probe)
 	if !ok {
 		return nil, nil
 	}
@@ -120,7 +125,7 @@ func (t *Table) link(it *item, v *Version) {
 	if it == nil {
 		it = &item{key: v.Key}
 		it.newest.Store(v)
-		t.keys.Set(it)
+		t.keys.SetHint(it, &t.hint)
 		t.dirty = true
 	} else {
 		old = it.newest.Load()
