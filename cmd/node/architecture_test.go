@@ -227,6 +227,8 @@ var rooms = map[string]room{
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot"}, reach: noKubernetes},
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
+	// It fills clusters by a backup that is multiplied, which is the disk's format.
+	"bench/scale": {ours: []string{"bench/client", "bench/host", "bench/measure", "raftstore/disk"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
 	"bench/measure": {direct: noHTTP, reach: noKubernetes},
 	"bench/plot":    {direct: noHTTP, reach: noKubernetes},
@@ -314,7 +316,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

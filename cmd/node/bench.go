@@ -56,13 +56,12 @@ type benchOutput struct {
 type benchReport interface {
 	WriteTable(io.Writer) error
 	WriteJSON(io.Writer) error
-	WriteHTML(io.Writer) error
 	Failed() bool
 }
 
 func benchCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
-	c.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchCompareCommand(), bareServerCommand())
+	c.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchScaleCommand(), benchCompareCommand(), bareServerCommand())
 	return c
 }
 
@@ -298,7 +297,10 @@ func (b *benchOutput) write(r benchReport, out io.Writer) error {
 		file  string
 		write func(io.Writer) error
 	}
-	forms := []form{{b.json, r.WriteJSON}, {b.html, r.WriteHTML}}
+	forms := []form{{b.json, r.WriteJSON}}
+	if r, ok := r.(interface{ WriteHTML(io.Writer) error }); ok {
+		forms = append(forms, form{b.html, r.WriteHTML})
+	}
 	if r, ok := r.(interface{ WriteCSV(io.Writer) error }); ok {
 		forms = append(forms, form{b.csv, r.WriteCSV})
 	}

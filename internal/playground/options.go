@@ -22,6 +22,10 @@ type Options struct {
 	// Set are settings for every node, as flag=value. The caller has checked that a node would take them.
 	Set []string
 
+	// Backup, if set, is a file of 'quorate snapshot save' with which a Temporary playground
+	// begins: in its first node, which starts alone.
+	Backup string
+
 	// Given are the flags on the command line. An existing playground has its own
 	// layout, and a message says so when the flags ask for another.
 	Given map[string]bool

@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,10 +9,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // Target is a playground that runs, for programs that measure it.
@@ -55,7 +59,8 @@ func Running(dir string) (*Target, error) {
 }
 
 // Temporary starts a playground of its own on free ports, with the Nodes, Nonvoters and Set of o.
-// Its nodes end with this process, however that ends. end stops and removes it.
+// Its nodes end with this process, however that ends. end stops and removes it. Of one that begins
+// with a backup the first node runs; the others join when they are started, one after the other.
 func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "quorate-bench-")
 	if err != nil {
@@ -84,13 +89,20 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 		}
 		return err
 	}
+	first := c.Nodes
+	if o.Backup != "" {
+		if err := c.restore(ctx, o.Backup); err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		first = first[:1]
+	}
 	fmt.Fprintf(progress, "starting %d voters and %d non-voters in %s\n", o.Nodes, o.Nonvoters, dir)
-	for _, n := range c.Nodes {
+	for _, n := range first {
 		if err := start(ctx, n); err != nil {
 			return nil, nil, errors.Join(err, end())
 		}
 	}
-	if err := c.waitReady(ctx, progress, c.Nodes...); err != nil {
+	if err := c.waitReady(ctx, progress, first...); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
 	if t, err = c.target(); err != nil {
@@ -98,6 +110,61 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 	}
 	t.start = start
 	return t, end, nil
+}
+
+// restore makes the first node's directory from a backup, as an operator would.
+func (c *cluster) restore(ctx context.Context, backup string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, self, "snapshot", "restore", backup, "--config", c.settingsFile(c.Nodes[0])).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("restore %s: %w: %s", backup, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// Save writes a backup of the playground to a file.
+func (t *Target) Save(ctx context.Context, file string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, self, "snapshot", "save", file, "--kubeconfig", filepath.Join(t.Dir, "kubeconfig")).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("save %s: %w: %s", file, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// Ready waits until a node is ready, for as long as ctx lasts.
+func (t *Target) Ready(ctx context.Context, name string) error {
+	n := t.node(name)
+	if n == nil {
+		return fmt.Errorf("there is no node %q", name)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: t.TLS.Clone(), DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := client.Do(req); err == nil {
+			if err := resp.Body.Close(); err == nil && resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		} else if !n.Running() {
+			return fmt.Errorf("%s has ended before it was ready: see %s", name, n.Log)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w", name, ctx.Err())
+		case <-tick.C:
+		}
+	}
 }
 
 func (c *cluster) target() (*Target, error) {

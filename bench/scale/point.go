@@ -1,0 +1,103 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Point is a size that others have published figures for.
+type Point struct {
+	Name string
+	What string
+	// Full is how many there are of what is counted at full size, Unit what that is.
+	Full int
+	Unit string
+	// Published is what others have said of it.
+	Published []Published
+	// fills are made for n of the unit.
+	fills func(n int) []fill
+	// rows measures.
+	rows func(ctx context.Context, r *run, n int) error
+}
+
+// Published is a figure of others.
+type Published struct {
+	Who  string `json:"who"`
+	Says string `json:"says"`
+	Link string `json:"link"`
+}
+
+// fill is a number of objects that are copies of one.
+type fill struct {
+	table string
+	// key is that of the template in the table, collection where it is created.
+	key, collection string
+	body            string
+	n               int
+	// texts are replaced in copies, beside the uid.
+	texts []string
+	with  func(i int, text string) string
+}
+
+const namespace = "scale"
+
+// template is the name of what is copied; copies have numbers of the same length.
+const template = "object-template"
+
+func name(i int) string { return fmt.Sprintf("object-%08d", i) }
+
+// named copies an object whose only text is its name.
+func named(table, collection, body string, n int) fill {
+	key := template
+	if strings.Contains(collection, "/namespaces/"+namespace) {
+		key = namespace + "/" + template
+	}
+	return fill{table: table, key: key, collection: collection, body: body, n: n, texts: []string{template}, with: func(i int, _ string) string { return name(i) }}
+}
+
+// value is text that does not compress to nothing.
+func value(bytes int) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	out := make([]byte, bytes)
+	x := uint64(0x9E3779B97F4A7C15)
+	for i := range out {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		out[i] = letters[x%64]
+	}
+	return string(out)
+}
+
+func configMaps(n, bytes int) fill {
+	return named("configmaps", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+template+`","labels":{"app":"scale","group":"one"}},"data":{"value":"`+value(bytes)+`"}}`, n)
+}
+
+const configMapsPath = "/api/v1/namespaces/" + namespace + "/configmaps"
+
+func find(name string) *Point {
+	for i := range points {
+		if points[i].Name == name {
+			return &points[i]
+		}
+	}
+	return nil
+}
+
+// Names of all points.
+func Names() (out []string) {
+	for _, p := range points {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+// Describe is a line for each point.
+func Describe() string {
+	var b strings.Builder
+	for _, p := range points {
+		fmt.Fprintf(&b, "  %-12s %s\n", p.Name, p.What)
+	}
+	return b.String()
+}

@@ -1,0 +1,367 @@
+package scale
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorate/quorate/bench/client"
+	"github.com/quorate/quorate/bench/host"
+	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/raftstore/disk"
+)
+
+// Lab starts clusters.
+type Lab func(ctx context.Context, nodes int, backup string) (Machines, error)
+
+// Machines is a cluster of a Lab. Of one that begins with a backup only the first node runs.
+type Machines interface {
+	Cluster() client.Cluster
+	Start(ctx context.Context, name string) error
+	Stop(ctx context.Context, name string) error
+	// Ready waits until a node says that it is.
+	Ready(ctx context.Context, name string) error
+	Save(ctx context.Context, file string) error
+	End() error
+}
+
+// nodes of a cluster that is measured.
+const nodes = 3
+
+// readyWithin bounds how long a node may take to be ready.
+const readyWithin = 3 * time.Minute
+
+// run is one size of a point.
+type run struct {
+	o       Options
+	m       Machines
+	cluster client.Cluster
+	conns   []*client.Conn // one per node
+	clock   *measure.Stopwatch
+	size    *Size
+	say     func(string, ...any)
+}
+
+// Run measures a point at all sizes.
+func Run(ctx context.Context, lab Lab, o Options, progress io.Writer) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	p := find(o.Point)
+	dir, err := os.MkdirTemp("", "quorate-scale-")
+	if err != nil {
+		return nil, err
+	}
+	rep := newReport(o, p, dir)
+	for _, share := range o.Sizes {
+		n := max(1, int(float64(p.Full)*share+0.5))
+		say := func(format string, args ...any) {
+			fmt.Fprintf(progress, "%d %s: %s\n", n, p.Unit, fmt.Sprintf(format, args...))
+		}
+		s, err := one(ctx, lab, o, p, n, dir, say)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%d %s: %w", n, p.Unit, err), os.RemoveAll(dir))
+		}
+		rep.Sizes = append(rep.Sizes, *s)
+	}
+	rep.grow()
+	return rep, os.RemoveAll(dir)
+}
+
+// one measures one size.
+func one(ctx context.Context, lab Lab, o Options, p *Point, n int, dir string, say func(string, ...any)) (s *Size, err error) {
+	small, big := filepath.Join(dir, "small"), filepath.Join(dir, "big")
+	if err := makeBackup(ctx, lab, p.fills(n), small, big); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(big)) }()
+	m, err := lab(ctx, nodes, big)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{o: o, m: m, clock: measure.NewStopwatch(), size: &Size{N: n}, say: say}
+	defer func() { err = errors.Join(err, client.CloseAll(r.conns), m.End()) }()
+	if err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.rows(ctx, r, n); err != nil {
+		return nil, err
+	}
+	return r.size, nil
+}
+
+// makeBackup writes the backup with which the cluster begins.
+func makeBackup(ctx context.Context, lab Lab, fills []fill, small, big string) (err error) {
+	m, err := lab(ctx, 1, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.End()) }()
+	c := m.Cluster()
+	conn, err := c.Nodes[0].Dial(ctx, c.TLS)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	var buf bytes.Buffer
+	post := func(path, body string) error {
+		_, err := conn.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: []byte(body)}, &buf)
+		return err
+	}
+	if err := post("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`"}}`); err != nil {
+		return err
+	}
+	var copies []disk.Copies
+	for _, f := range fills {
+		if err := post(f.collection, f.body); err != nil {
+			return err
+		}
+		uid, err := uidOf(buf.Bytes())
+		if err != nil {
+			return err
+		}
+		copies = append(copies, disk.Copies{Table: f.table, Key: f.key, N: f.n, Texts: append([]string{uid}, f.texts...), With: func(i int, text string) string {
+			if text == uid {
+				return fmt.Sprintf("%08x%s", i, uid[8:])
+			}
+			return f.with(i, text)
+		}})
+	}
+	// The other client's object.
+	if err := post("/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"other"},"data":{"value":"`+value(1024)+`"}}`); err != nil {
+		return err
+	}
+	if err := m.Save(ctx, small); err != nil {
+		return err
+	}
+	return errors.Join(multiply(small, big, copies), os.Remove(small))
+}
+
+func multiply(small, big string, copies []disk.Copies) (err error) {
+	in, err := os.Open(small)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(big, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	err = disk.Multiply(w, in, copies...)
+	return errors.Join(err, w.Flush(), out.Close())
+}
+
+// uidOf finds the uid in an object's JSON.
+func uidOf(object []byte) (string, error) {
+	_, rest, ok := strings.Cut(string(object), `"uid":"`)
+	if !ok {
+		_, rest, ok = strings.Cut(string(object), `"uid": "`)
+	}
+	uid, _, end := strings.Cut(rest, `"`)
+	if !ok || !end || len(uid) < 8 {
+		return "", fmt.Errorf("no uid in %.200q", object)
+	}
+	return uid, nil
+}
+
+// start has the other nodes join, and the first one start again.
+func (r *run) start(ctx context.Context) error {
+	all := r.m.Cluster()
+	ready := func(what, name string) error {
+		ctx, cancel := context.WithTimeout(ctx, readyWithin)
+		defer cancel()
+		began := time.Now()
+		if err := r.m.Start(ctx, name); err != nil {
+			return err
+		}
+		if err := r.m.Ready(ctx, name); err != nil {
+			return err
+		}
+		return r.once(what, name, time.Since(began))
+	}
+	for _, n := range all.Nodes[1:] {
+		if err := ready("join: "+n.Name+" is ready with the first one's snapshot", n.Name); err != nil {
+			return err
+		}
+	}
+	last := all.Nodes[len(all.Nodes)-1].Name
+	if err := r.m.Stop(ctx, last); err != nil {
+		return err
+	}
+	if err := ready("start: "+last+" is ready with its own state", last); err != nil {
+		return err
+	}
+	r.cluster = r.m.Cluster()
+	for _, n := range r.cluster.Nodes {
+		conn, err := n.Dial(ctx, r.cluster.TLS)
+		if err != nil {
+			return err
+		}
+		r.conns = append(r.conns, conn)
+	}
+	return nil
+}
+
+// once notes what happened once, and what the node that it happened to has taken for it.
+func (r *run) once(what, name string, took time.Duration) error {
+	for _, n := range r.m.Cluster().Nodes {
+		if n.Name != name {
+			continue
+		}
+		cpu, err := host.CPUTimes([]int{n.PID})
+		if err != nil {
+			return err
+		}
+		memory, err := host.ResidentMemory([]int{n.PID})
+		if err != nil {
+			return err
+		}
+		row := Row{Name: what, Count: 1, Seconds: took.Seconds(), CPUSeconds: cpu[0].Seconds(), MemoryMiB: []float64{mib(memory)}}
+		r.size.Rows = append(r.size.Rows, row)
+		r.say("%s: %.2f s, %.2f s of CPU, %.0f MiB", what, row.Seconds, row.CPUSeconds, row.MemoryMiB[0])
+	}
+	return nil
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+func (r *run) pids() (out []int) {
+	for _, n := range r.cluster.Nodes {
+		out = append(out, n.PID)
+	}
+	return out
+}
+
+// timed is told how long each operation took; it is safe for concurrent use.
+type timed struct {
+	mu     sync.Mutex
+	times  measure.Histogram
+	bytes  atomic.Int64
+	errors atomic.Int64
+	first  atomic.Pointer[error]
+}
+
+func (t *timed) done(took time.Duration, bytes int, err error) {
+	if err != nil {
+		t.errors.Add(1)
+		t.first.CompareAndSwap(nil, &err)
+		return
+	}
+	t.bytes.Add(int64(bytes))
+	t.mu.Lock()
+	t.times.RecordTime(took)
+	t.mu.Unlock()
+}
+
+// row measures what work does, while another client gets its object.
+func (r *run) row(ctx context.Context, what string, work func(ctx context.Context, t *timed) error) error {
+	before, err := host.CPUTimes(r.pids())
+	if err != nil {
+		return err
+	}
+	t, other := &timed{times: measure.NewHistogram()}, &timed{times: measure.NewHistogram()}
+	began := time.Now()
+	otherCtx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.other(otherCtx, other) })
+	err = work(ctx, t)
+	took := time.Since(began)
+	stop()
+	wg.Wait()
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	after, err := host.CPUTimes(r.pids())
+	if err != nil {
+		return err
+	}
+	row := Row{Name: what, Count: t.times.TotalCount(), Seconds: took.Seconds(), Bytes: t.bytes.Load(), Errors: t.errors.Load(), OtherErrors: other.errors.Load(), Latency: t.times.Latency(), Other: other.times.Latency()}
+	for i, pid := range r.pids() {
+		row.CPUSeconds += (after[i] - before[i]).Seconds()
+		memory, err := host.ResidentMemory([]int{pid})
+		if err != nil {
+			return err
+		}
+		row.MemoryMiB = append(row.MemoryMiB, mib(memory))
+	}
+	if e := t.first.Load(); e != nil {
+		row.FirstError = (*e).Error()
+	}
+	r.size.Rows = append(r.size.Rows, row)
+	r.say("%s", row.line())
+	return nil
+}
+
+// other is the other client: it gets one object at random times until ctx ends.
+func (r *run) other(ctx context.Context, t *timed) {
+	var wg sync.WaitGroup
+	conn := r.conns[len(r.conns)-1]
+	measure.Pace(ctx, r.clock, r.o.Gets, r.clock.Now(), time.Hour, func(due time.Duration) {
+		wg.Go(func() {
+			var buf bytes.Buffer
+			_, err := conn.Do(context.WithoutCancel(ctx), client.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/configmaps/other", Header: client.Plain}, &buf)
+			t.done(r.clock.Now()-due, buf.Len(), err)
+		})
+	})
+	wg.Wait()
+}
+
+// paced sends requests at random times for the time of a row; their latency counts from when
+// they were due. make must not block.
+func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*client.Conn, client.Request)) {
+	var wg sync.WaitGroup
+	begin := r.clock.Now()
+	i := 0
+	measure.Pace(ctx, r.clock, rate, begin, begin+r.o.Duration, func(due time.Duration) {
+		conn, req := make(i)
+		i++
+		wg.Go(func() {
+			n, err := read(ctx, conn, req)
+			t.done(r.clock.Now()-due, n, err)
+		})
+	})
+	wg.Wait()
+}
+
+// closed sends requests from some workers without pauses for the time of a row.
+func (r *run) closed(ctx context.Context, t *timed, workers int, make func(i int) (*client.Conn, client.Request)) {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	end := r.clock.Now() + r.o.Duration
+	for range workers {
+		wg.Go(func() {
+			for r.clock.Now() < end && ctx.Err() == nil {
+				conn, req := make(int(next.Add(1) - 1))
+				began := r.clock.Now()
+				n, err := read(ctx, conn, req)
+				t.done(r.clock.Now()-began, n, err)
+				if err != nil {
+					measure.Pause(ctx, 100*time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// read sends a request and reads the answer without keeping it: some are of a gigabyte.
+func read(ctx context.Context, conn *client.Conn, req client.Request) (int, error) {
+	resp, err := conn.Open(ctx, req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	return int(n), err
+}
