@@ -38,6 +38,10 @@ type Machines interface {
 // nodes of a cluster that is measured.
 const nodes = 3
 
+// connsPerNode: a connection takes 250 requests at a time, and in an open loop those wait that a
+// slow moment leaves unanswered.
+const connsPerNode = 8
+
 // readyWithin bounds how long a node may take to be ready.
 const readyWithin = 3 * time.Minute
 
@@ -46,7 +50,8 @@ type run struct {
 	o       Options
 	m       Machines
 	cluster client.Cluster
-	conns   []*client.Conn // one per node
+	conns   []*client.Conn // to the nodes in turn
+	alone   *client.Conn   // the other client's
 	clock   *measure.Stopwatch
 	size    *Size
 	say     func(string, ...any)
@@ -90,7 +95,7 @@ func one(ctx context.Context, lab Lab, o Options, p *Point, n int, dir string, s
 		return nil, err
 	}
 	r := &run{o: o, m: m, clock: measure.NewStopwatch(), size: &Size{N: n}, say: say}
-	defer func() { err = errors.Join(err, client.CloseAll(r.conns), m.End()) }()
+	defer func() { err = errors.Join(err, r.hangUp(), m.End()) }()
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
@@ -203,14 +208,23 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.cluster = r.m.Cluster()
-	for _, n := range r.cluster.Nodes {
-		conn, err := n.Dial(ctx, r.cluster.TLS)
+	for i := range connsPerNode * len(r.cluster.Nodes) {
+		conn, err := r.cluster.Nodes[i%len(r.cluster.Nodes)].Dial(ctx, r.cluster.TLS)
 		if err != nil {
 			return err
 		}
 		r.conns = append(r.conns, conn)
 	}
+	r.alone = r.conns[len(r.conns)-1]
+	r.conns = r.conns[:len(r.conns)-1]
 	return nil
+}
+
+func (r *run) hangUp() error {
+	if r.alone == nil {
+		return client.CloseAll(r.conns)
+	}
+	return errors.Join(client.CloseAll(r.conns), r.alone.Close())
 }
 
 // once notes what happened once, and what the node that it happened to has taken for it.
@@ -306,11 +320,10 @@ func (r *run) row(ctx context.Context, what string, work func(ctx context.Contex
 // other is the other client: it gets one object at random times until ctx ends.
 func (r *run) other(ctx context.Context, t *timed) {
 	var wg sync.WaitGroup
-	conn := r.conns[len(r.conns)-1]
 	measure.Pace(ctx, r.clock, r.o.Gets, r.clock.Now(), time.Hour, func(due time.Duration) {
 		wg.Go(func() {
 			var buf bytes.Buffer
-			_, err := conn.Do(context.WithoutCancel(ctx), client.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/configmaps/other", Header: client.Plain}, &buf)
+			_, err := r.alone.Do(context.WithoutCancel(ctx), client.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/default/configmaps/other", Header: client.Plain}, &buf)
 			t.done(r.clock.Now()-due, buf.Len(), err)
 		})
 	})

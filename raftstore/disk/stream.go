@@ -73,6 +73,8 @@ type parser struct {
 	state  *proto.StateRecord
 	about  *proto.Backup // nil: not a backup, or one from before there was that record
 	buf    []byte
+
+	versions versionParser
 }
 
 // newParser reads up to the end of the header.
@@ -146,7 +148,7 @@ func (p *parser) frame() (payload []byte, sum uint32, err error) {
 	return payload, sum, nil
 }
 
-// next parses the next version into rec and returns its payload, which is valid
+// next parses the next version into rec, which may have been used before, and returns its payload, which is valid
 // until the next call. At the end, when everything has been verified, it
 // returns io.EOF.
 func (p *parser) next(rec *proto.VersionRecord) (payload []byte, sum uint32, err error) {
@@ -167,8 +169,7 @@ func (p *parser) next(rec *proto.VersionRecord) (payload []byte, sum uint32, err
 		}
 		return nil, 0, io.EOF
 	}
-	rec.Reset()
-	if err := decodeVersion(payload, rec); err != nil {
+	if err := p.versions.parse(payload, rec); err != nil {
 		return nil, 0, fmt.Errorf("record %d: %w", p.count, err)
 	}
 	if rec.Revision <= p.last || rec.Revision > p.state.Applied {
