@@ -14,7 +14,6 @@ import (
 
 // Load fills a new state from the file. Errors: ErrDamaged, mvcc.ErrOrder.
 func (db *DB) Load() (*mvcc.State, error) {
-	defer collectLess()()
 	f, err := db.acquire()
 	if err != nil {
 		return nil, fmt.Errorf("load state: %w", err)
