@@ -59,6 +59,8 @@ type conn struct {
 	r       *bufio.Reader
 	framer  *http2.Framer
 	settled bool // the client's first settings have come
+	// startsAway: it begins with a GOAWAY.
+	startsAway bool
 
 	mu       sync.Mutex
 	streams  map[uint32]*stream
@@ -79,8 +81,11 @@ type conn struct {
 	out           []byte       // frames that wait
 	control       int          // frames among them that clients can cause without reading
 	writing       bool
-	writes        uint64 // that have ended
-	blocked       int    // streams that wait for a window or for room
+	writes        uint64    // that have ended
+	writeBy       time.Time // when the write under way must have ended; zero: there is none, or no such time
+	forRoom       queue     // streams that wait for room in out
+	forWindow     queue     // streams that wait for sendWindow
+	wakes         int       // of streams that have waited for one of these or for their own window
 	timer         *time.Timer
 	timerAt       time.Time // zero: it stands still
 	idleSince     time.Time // zero: there are streams
@@ -153,6 +158,10 @@ func (c *conn) read() error {
 	c.connState(true)
 	c.connState(false)
 	c.beIdle()
+	if c.startsAway {
+		c.goAway()
+		c.flushAside()
+	}
 	c.mu.Unlock()
 	for read := 0; ; {
 		f, err := c.framer.ReadFrame()
@@ -286,8 +295,12 @@ func (c *conn) frame(f http2.Frame) error {
 // known returns a stream. idle says that the client has not opened it yet: no frame but HEADERS and
 // PRIORITY may name it. mu is held.
 func (c *conn) known(id uint32) (st *stream, idle bool) {
-	return c.streams[id], id > c.lastID || id%2 == 0
+	return c.streams[id], !c.ignores(id) && (id > c.lastID || id%2 == 0)
 }
+
+// ignores reports whether a stream is one that the client has opened before it knew of our GOAWAY. What it has
+// sent on it since is no mistake, and no reason to end the streams that are still served. mu is held.
+func (c *conn) ignores(id uint32) bool { return c.away && id > c.lastID }
 
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
@@ -301,6 +314,8 @@ func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 		case st.remoteDone:
 			return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
 		case !f.StreamEnded():
+			return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+		case len(f.PseudoFields()) > 0:
 			return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 		}
 		st.endBody() // with trailers, which nobody reads
@@ -356,6 +371,7 @@ func (c *conn) open(st *stream) error {
 	c.idleSince = time.Time{}
 	if c.handlers < c.max {
 		c.handlers++
+		st.started = true
 		c.mu.Unlock()
 		c.s.run(st)
 		return nil
@@ -377,6 +393,7 @@ func (c *conn) handled() {
 		c.late = c.late[1:]
 		if !st.closed {
 			c.handlers++
+			st.started = true
 			c.s.run(st)
 		}
 	}
@@ -395,6 +412,9 @@ func (c *conn) data(f *http2.DataFrame) error {
 	}
 	c.received -= n
 	switch {
+	case c.ignores(id):
+		c.giveBack(n)
+		return nil
 	case st == nil || st.remoteDone:
 		c.giveBack(n)
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
@@ -417,7 +437,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 		if st.body == nil && st.declared > 0 {
 			st.body = make([]byte, 0, min(st.declared, maxFirstBody))
 		}
-		st.body = append(st.body, data...)
+		st.addToBody(data)
 		c.giveBack(padding)
 		st.giveBack(padding)
 	}
@@ -433,6 +453,7 @@ func (c *conn) giveBack(n int64) {
 	c.kept += n
 	if c.kept >= returnWindow {
 		c.out = appendWindowUpdate(c.out, 0, uint32(c.kept))
+		c.control++
 		c.received += c.kept
 		c.kept = 0
 	}
@@ -445,7 +466,7 @@ func (c *conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 		if c.sendWindow += int64(f.Increment); c.sendWindow > math.MaxInt32 {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		c.wakeBlocked()
+		c.wakeNext()
 		return nil
 	}
 	st, idle := c.known(f.StreamID)
@@ -458,7 +479,7 @@ func (c *conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 	if st.sendWindow += int64(f.Increment); st.sendWindow > math.MaxInt32 {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	st.changed.Broadcast()
+	st.wakeForWindow()
 	return nil
 }
 
@@ -499,8 +520,8 @@ func (c *conn) setting(s http2.Setting) error {
 			if st.sendWindow += grown; st.sendWindow > math.MaxInt32 {
 				return http2.ConnectionError(http2.ErrCodeFlowControl)
 			}
+			st.wakeForWindow()
 		}
-		c.wakeBlocked()
 	}
 	return nil
 }
@@ -549,6 +570,10 @@ func (c *conn) close(st *stream, why error) {
 	}
 	st.changed.Broadcast()
 	st.cancel()
+	if !st.started {
+		// It may stay among the late ones until handlers have ended; its headers need not.
+		st.request, st.header, st.handler = nil, nil, nil
+	}
 	if len(c.streams) == 0 && c.closed == nil {
 		c.connState(false)
 		c.beIdle()
@@ -621,6 +646,13 @@ func (c *conn) tick() {
 	if !c.closeAt.IsZero() && len(c.streams) == 0 && !now.Before(c.closeAt) {
 		c.fail(errGoneAway)
 		return
+	}
+	if !c.writeBy.IsZero() {
+		if !now.Before(c.writeBy) {
+			c.fail(errClientGone)
+			return
+		}
+		c.wakeAt(c.writeBy)
 	}
 	for _, st := range c.streams {
 		if !st.readBy.IsZero() && !now.Before(st.readBy) {

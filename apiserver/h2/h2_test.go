@@ -194,10 +194,14 @@ func (c *raw) beside() *raw { return &raw{http2.NewFramer(c.conn, nil), c.t, c.c
 
 // block is headers of a request, and others behind them.
 func block(method, path string, more ...string) []byte {
+	return fields(append([]string{":method", method, ":scheme", "https", ":authority", "host", ":path", path}, more...)...)
+}
+
+// fields is names and values as they are.
+func fields(fields ...string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSizeLimit(0)
-	fields := append([]string{":method", method, ":scheme", "https", ":authority", "host", ":path", path}, more...)
 	for i := 0; i < len(fields); i += 2 {
 		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
@@ -321,6 +325,60 @@ func TestFramesAsNetHTTP(t *testing.T) {
 		{"a name in capitals", func(c *raw) { headers(c, 1, true, block("GET", "/small", "Accept", "x")) }},
 		{"a header of connections", func(c *raw) { headers(c, 1, true, block("GET", "/small", "connection", "close")) }},
 		{"te", func(c *raw) { headers(c, 1, true, block("GET", "/small", "te", "gzip")) }},
+		{"CONNECT", func(c *raw) { headers(c, 1, true, fields(":method", "CONNECT", ":authority", "host:1")) }},
+		{"CONNECT to nowhere", func(c *raw) { headers(c, 1, true, fields(":method", "CONNECT")) }},
+		{"a user in the authority", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", ":path", "/about", ":authority", "me@host"))
+		}},
+		{"a user in the host", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", ":path", "/about", "host", "me@host"))
+		}},
+		{"a host beside the authority", func(c *raw) { headers(c, 1, true, block("GET", "/about", "host", "other")) }},
+		{"a host and no authority", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", ":path", "/about", "host", "other"))
+		}},
+		{"two paths", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", ":path", "/about", ":path", "/small"))
+		}},
+		{"a pseudo header behind others", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", "a", "b", ":path", "/about"))
+		}},
+		{"an unknown pseudo header", func(c *raw) {
+			headers(c, 1, true, fields(":method", "GET", ":scheme", "https", ":path", "/about", ":x", "y"))
+		}},
+		{"a status", func(c *raw) { headers(c, 1, true, fields(":status", "200")) }},
+		{"a path with a host", func(c *raw) { headers(c, 1, true, block("GET", "http://other/about")) }},
+		{"a path of all", func(c *raw) { headers(c, 1, true, block("OPTIONS", "*")) }},
+		{"a path with spaces", func(c *raw) { headers(c, 1, true, block("GET", "/a b")) }},
+		{"a path with a line's end", func(c *raw) { headers(c, 1, true, block("GET", "/a\r\nb")) }},
+		{"a method with spaces", func(c *raw) { headers(c, 1, true, block("GET /x", "/about")) }},
+		{"a value with a line's end", func(c *raw) { headers(c, 1, true, block("GET", "/about", "a", "b\r\nc: d")) }},
+		{"a value with a zero", func(c *raw) { headers(c, 1, true, block("GET", "/about", "a", "b\x00")) }},
+		{"a name with a colon", func(c *raw) { headers(c, 1, true, block("GET", "/about", "a:b", "c")) }},
+		{"a name with a space", func(c *raw) { headers(c, 1, true, block("GET", "/about", "a ", "c")) }},
+		{"no name", func(c *raw) { headers(c, 1, true, block("GET", "/about", "", "c")) }},
+		{"transfer-encoding", func(c *raw) { headers(c, 1, true, block("GET", "/about", "transfer-encoding", "chunked")) }},
+		{"two lengths", func(c *raw) {
+			headers(c, 1, false, block("POST", "/echo", "content-length", "3", "content-length", "5"))
+			_ = c.WriteData(1, true, []byte("abc"))
+		}},
+		{"a length that is none", func(c *raw) {
+			headers(c, 1, false, block("POST", "/echo", "content-length", "+3"))
+			_ = c.WriteData(1, true, []byte("abc"))
+		}},
+		{"a length that is negative", func(c *raw) {
+			headers(c, 1, false, block("POST", "/echo", "content-length", "-1"))
+			_ = c.WriteData(1, true, []byte("abc"))
+		}},
+		{"a length without a body", func(c *raw) { headers(c, 1, true, block("POST", "/echo", "content-length", "3")) }},
+		{"expect among others", func(c *raw) {
+			headers(c, 1, false, block("POST", "/echo", "expect", "a, 100-continue"))
+			_ = c.WriteData(1, true, []byte("abc"))
+		}},
+		{"a pseudo header among trailers", func(c *raw) {
+			headers(c, 1, false, block("POST", "/echo"))
+			headers(c, 1, true, fields(":path", "/other"))
+		}},
 		{"CONNECT with a path", func(c *raw) { headers(c, 1, true, block("CONNECT", "/small")) }},
 		{"a protocol", func(c *raw) { headers(c, 1, true, block("CONNECT", "/small", ":protocol", "websocket")) }},
 		{"less than declared", func(c *raw) {

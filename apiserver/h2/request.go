@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
 
@@ -66,16 +67,21 @@ func (st *stream) readRequest(f *http2.MetaHeadersFrame) error {
 	if scheme == "https" {
 		r.TLS = st.c.state
 	}
+	if httpguts.HeaderValuesContainsToken(header["Expect"], "100-continue") {
+		delete(header, "Expect")
+		st.continues = true
+	}
 	if !st.remoteDone {
 		if err := st.expectBody(r); err != nil {
 			return err
 		}
 	}
 	st.handler = st.c.handler
+	// These answers are none of the server's Handler, which may bound how many wait for their clients.
 	if f.Truncated {
-		st.handler = http.HandlerFunc(headersTooLong)
+		st.handler, st.refused = http.HandlerFunc(headersTooLong), true
 	} else if err := checkHeader(header); err != nil {
-		st.handler = refusing(err)
+		st.handler, st.refused = refusing(err), true
 	}
 	ctx, cancel := context.WithCancel(st.c.base)
 	st.cancel = cancel
@@ -91,6 +97,10 @@ func targetOf(method, scheme, authority, path string) (*url.URL, error) {
 			return nil, fmt.Errorf("CONNECT %q", authority)
 		}
 		return &url.URL{Host: authority}, nil
+	}
+	// The authority must not name a user (RFC 9113, 8.3.1).
+	if strings.Contains(authority, "@") {
+		return nil, fmt.Errorf("authority %q", authority)
 	}
 	if method == "" || path == "" || scheme != "https" && scheme != "http" {
 		return nil, fmt.Errorf("%q %q %q", method, scheme, path)
@@ -109,10 +119,6 @@ func (st *stream) expectBody(r *http.Request) error {
 		r.ContentLength = int64(n)
 	}
 	st.declared = r.ContentLength
-	if strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-		delete(r.Header, "Expect")
-		st.continues = true
-	}
 	r.Body = body{st}
 	return nil
 }

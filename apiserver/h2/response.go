@@ -97,12 +97,14 @@ func first(values []string) string {
 
 // inform sends an answer before the answer.
 func (st *stream) inform(code int) {
-	st.c.mu.Lock()
-	defer st.c.mu.Unlock()
+	c := st.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st.awaitRoom()
+	defer c.wakeNext()
 	if st.closed {
 		return
 	}
-	c := st.c
 	c.beginBlock(code)
 	for name, values := range st.header {
 		if name == "Content-Length" || name == "Transfer-Encoding" {
@@ -118,7 +120,7 @@ func (st *stream) inform(code int) {
 
 // sendContinue says that the body may come. The connection's mu is held.
 func (st *stream) sendContinue() {
-	if st.closed {
+	if st.closed || st.sent {
 		return
 	}
 	st.c.beginBlock(http.StatusContinue)
@@ -194,9 +196,9 @@ func (st *stream) send(p []byte, end bool) error {
 	head := st.request.Method == http.MethodHead
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Headers need no window, and streams without a body would pile up for who does not read.
-	for len(c.out) >= maxOut && c.writing && !st.closed {
-		st.wait()
+	defer c.wakeNext()
+	if !st.sent {
+		st.awaitRoom()
 	}
 	if st.closed {
 		return st.closeErr
@@ -267,14 +269,21 @@ func (st *stream) data(p []byte, end bool) error {
 		switch {
 		case st.closed:
 			return st.closeErr
+		case st.refused && (len(p) > 0 && n == 0 || c.outFull()):
+			c.reset(st.id, http2.ErrCodeEnhanceYourCalm)
+			continue
 		case len(p) > 0 && n == 0:
 			c.flush() // the client gives no window for what it does not have; this releases mu
-			if !st.closed && min(c.sendWindow, st.sendWindow) <= 0 {
-				st.wait()
+			switch {
+			case st.closed:
+			case st.sendWindow <= 0:
+				st.awaitWindow()
+			case c.sendWindow <= 0:
+				c.forWindow.wait(st)
 			}
 			continue
-		case len(c.out) >= maxOut && c.writing:
-			st.wait()
+		case c.outFull():
+			c.forRoom.wait(st)
 			continue
 		case len(c.out) >= maxOut:
 			c.flush()
@@ -294,13 +303,6 @@ func (st *stream) data(p []byte, end bool) error {
 		}
 	}
 	return nil
-}
-
-// wait waits until something has changed. The connection's mu is held, and is released meanwhile.
-func (st *stream) wait() {
-	st.c.blocked++
-	st.changed.Wait()
-	st.c.blocked--
 }
 
 // finished ends the stream, when its last frame is on its way. The connection's mu is held.
@@ -333,9 +335,12 @@ func (st *stream) SetReadDeadline(t time.Time) error {
 func (st *stream) SetWriteDeadline(t time.Time) error {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
+	past := !t.IsZero() && t.Before(time.Now())
 	switch {
+	case st.closed && past:
+		st.c.checkStalled() // the handler may be the one that writes for the connection
 	case st.closed:
-	case !t.IsZero() && t.Before(time.Now()):
+	case past:
 		st.c.timeOut(st)
 		st.c.flushAside()
 	default:

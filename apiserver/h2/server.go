@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log"
 	"net/http"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -29,7 +28,11 @@ const (
 // WriteTimeout, IdleTimeout, ConnState and ErrorLog from s as they are when a connection begins.
 // s must have its TLSConfig.
 func Configure(s *http.Server) {
-	h := &server{http: s, conns: map[*conn]struct{}{}}
+	(&server{http: s, conns: map[*conn]struct{}{}}).configure()
+}
+
+func (h *server) configure() {
+	s := h.http
 	s.RegisterOnShutdown(h.shutDown)
 	if s.TLSNextProto == nil {
 		s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
@@ -45,6 +48,7 @@ type server struct {
 	http *http.Server
 
 	mu    sync.Mutex
+	down  bool // no connection is to take more streams
 	conns map[*conn]struct{}
 	idle  []chan *stream // workers without a request; none without connections
 	least int            // workers that were idle all the time since endUnused has looked
@@ -90,6 +94,7 @@ func (s *server) serve(t *tls.Conn, handler http.Handler) {
 	c := newConn(s, t, &state, base, handler)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
+	c.startsAway = s.down // its handshake may have taken until after Shutdown
 	s.mu.Unlock()
 	defer s.forget(c)
 	c.serve()
@@ -137,6 +142,7 @@ func (s *server) endUnused() {
 // shutDown asks the clients of all connections to open no more streams.
 func (s *server) shutDown() {
 	s.mu.Lock()
+	s.down = true
 	conns := make([]*conn, 0, len(s.conns))
 	for c := range s.conns {
 		conns = append(conns, c)
@@ -173,7 +179,6 @@ func (s *server) work(st *stream) {
 	for st != nil {
 		st.handle()
 		st = nil
-		pprof.SetGoroutineLabels(context.Background())
 		s.mu.Lock()
 		if len(s.conns) == 0 || len(s.idle) >= maxIdleWorkers {
 			s.mu.Unlock()

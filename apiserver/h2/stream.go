@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -26,7 +27,11 @@ type stream struct {
 	closed     bool      // nothing more is sent
 	closeErr   error
 	remoteDone bool // the client sends no more
+	started    bool // the handler
+	refused    bool // the handler is one that refuses the request: its answer waits for nothing
 	sendWindow int64
+	windowless bool  // the handler waits for sendWindow
+	queued     bool  // the handler waits in a queue of the connection
 	received   int64 // what is left of the client's window
 	kept       int64 // of it that can be given again
 	body       []byte
@@ -49,6 +54,8 @@ func (st *stream) handle() {
 			st.panicked(recover())
 		}
 		st.cancel()
+		// Before it starts the next handler, which would inherit a label of this one.
+		pprof.SetGoroutineLabels(context.Background())
 		st.c.mu.Lock()
 		st.c.handled()
 		st.c.mu.Unlock()
@@ -87,6 +94,16 @@ func (st *stream) endBody() {
 	st.changed.Broadcast()
 }
 
+// addToBody adds what has come. What was read is dropped before the buffer grows beyond twice what was not:
+// it may be long before a reader that is always behind has read all there is. The connection's mu is held.
+func (st *stream) addToBody(data []byte) {
+	if len(st.body)+len(data) > cap(st.body) && st.bodyRead >= len(st.body)/2 {
+		st.body = st.body[:copy(st.body, st.body[st.bodyRead:])]
+		st.bodyRead = 0
+	}
+	st.body = append(st.body, data...)
+}
+
 // breakBody makes reading the body fail. The connection's mu is held.
 func (st *stream) breakBody(err error) {
 	st.c.giveBack(int64(len(st.body) - st.bodyRead))
@@ -106,6 +123,7 @@ func (st *stream) giveBack(n int64) {
 	st.kept += n
 	if st.kept >= returnWindow {
 		st.c.out = appendWindowUpdate(st.c.out, st.id, uint32(st.kept))
+		st.c.control++
 		st.received += st.kept
 		st.kept = 0
 	}

@@ -95,15 +95,22 @@ func (c *conn) takeOver() {
 func (c *conn) write() {
 	buf := c.out
 	c.out, c.control = nil, 0
+	// Streams have their own time. But if they are all reset, nothing but this ends a write that
+	// the client does not take, and the handler which happens to do it.
+	if t := c.s.http.WriteTimeout; t > 0 {
+		c.writeBy = time.Now().Add(t)
+		c.wakeAt(c.writeBy)
+	}
 	c.mu.Unlock()
 	_, err := c.tls.Write(buf)
 	giveBuffer(buf)
 	c.mu.Lock()
 	c.writes++
+	c.writeBy = time.Time{}
 	if err != nil {
 		c.fail(err)
 	}
-	c.wakeBlocked()
+	c.wakeNext()
 }
 
 // flushAside is flush for who must not wait for the client. mu is held.
@@ -115,20 +122,15 @@ func (c *conn) flushAside() {
 	go c.takeOver()
 }
 
-// wakeBlocked wakes streams that wait for the connection. mu is held.
-func (c *conn) wakeBlocked() {
-	if c.blocked == 0 {
-		return
-	}
-	for _, st := range c.streams {
-		st.changed.Broadcast()
-	}
-}
-
-// timeOut ends a stream whose client has not taken it in time. If not even the connection takes
-// anything, it will not take the reset either. mu is held.
+// timeOut ends a stream whose client has not taken it in time. mu is held.
 func (c *conn) timeOut(st *stream) {
 	c.reset(st.id, http2.ErrCodeInternal)
+	c.checkStalled()
+}
+
+// checkStalled ends the connection if the write that is under way does not end soon: a client that takes
+// nothing will not take a reset either. mu is held.
+func (c *conn) checkStalled() {
 	if !c.writing || c.stalledChecks {
 		return
 	}
