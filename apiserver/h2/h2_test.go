@@ -24,7 +24,13 @@ import (
 )
 
 // serve starts a server, by this package or by net/http.
-func serve(t *testing.T, own bool, h http.Handler, configure func(*http.Server)) *httptest.Server {
+func serve(t testing.TB, own bool, h http.Handler, configure func(*http.Server)) *httptest.Server {
+	t.Helper()
+	return serveOn(t, nil, own, h, configure)
+}
+
+// serveOn is serve on a listener; nil: one of its own.
+func serveOn(t testing.TB, l net.Listener, own bool, h http.Handler, configure func(*http.Server)) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
@@ -36,6 +42,10 @@ func serve(t *testing.T, own bool, h http.Handler, configure func(*http.Server))
 	}
 	if own {
 		Configure(s.Config)
+	}
+	if l != nil {
+		_ = s.Listener.Close()
+		s.Listener = l
 	}
 	s.StartTLS()
 	t.Cleanup(func() {
