@@ -515,3 +515,38 @@ func disorderly(t *testing.T, s *httptest.Server, stop chan struct{}) {
 }
 
 var disorder = flag.Duration("disorder", 0, "how long TestDisorder goes on")
+
+// TestGoAwayBehindAnswer: an answer that ends its connection comes first, and is whole; a client that does not wait for it
+// gets the GOAWAY nevertheless.
+func TestGoAwayBehindAnswer(t *testing.T) {
+	s := serve(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/reset" {
+			<-r.Context().Done()
+		}
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte("no"))
+		if r.URL.Path == "/panic" {
+			panic(http.ErrAbortHandler)
+		}
+	}), nil)
+	c := dial(t, s, 100)
+	c.get(1, "/")
+	if got := c.outcome(); got != "headers 1 403 false, data 1 2 true" {
+		t.Errorf("%s", got)
+	}
+	if got := c.outcome(); got != "goaway NO_ERROR" {
+		t.Errorf("%s", got)
+	}
+	c = dial(t, s, 100)
+	c.get(1, "/reset")
+	_ = c.WriteRSTStream(1, http2.ErrCodeCancel)
+	if got := c.outcome(); got != "goaway NO_ERROR" {
+		t.Errorf("reset: %s", got)
+	}
+	c = dial(t, s, 100)
+	c.get(1, "/panic")
+	if got := c.outcome(); got != "goaway NO_ERROR" {
+		t.Errorf("panic: %s", got)
+	}
+}

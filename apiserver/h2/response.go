@@ -33,6 +33,7 @@ type response struct {
 	written   int64 // bytes of the body
 	length    int64 // that the handler has declared; -1: not
 	hasLength bool  // the header has a Content-Length
+	goesAway  bool  // a GOAWAY is to follow the answer, or its beginning
 }
 
 type field struct{ name, value string }
@@ -66,9 +67,7 @@ func (st *stream) WriteHeader(code int) {
 		switch name {
 		case "Connection":
 			if len(values) > 0 && values[0] == "close" {
-				st.c.mu.Lock()
-				st.c.goAway()
-				st.c.mu.Unlock()
+				st.goesAway = true
 			}
 			continue
 		case "Transfer-Encoding", "Trailer":
@@ -201,6 +200,8 @@ func (st *stream) send(p []byte, end bool) error {
 		st.awaitRoom()
 	}
 	if st.closed {
+		st.sayGoAway()
+		c.flushAside()
 		return st.closeErr
 	}
 	if !st.sent {
@@ -212,6 +213,7 @@ func (st *stream) send(p []byte, end bool) error {
 		st.sendHeaders(body, end, last)
 		if last {
 			st.finished()
+			st.sayGoAway()
 			c.flush()
 			return nil
 		}
@@ -223,8 +225,18 @@ func (st *stream) send(p []byte, end bool) error {
 	if err == nil && len(p) > 0 {
 		err = st.data(p, end)
 	}
+	st.sayGoAway()
 	c.flush()
 	return err
+}
+
+// sayGoAway sends the GOAWAY that the answer asks for. It comes behind what there is of the answer: some clients
+// give up a stream without an answer when they read a GOAWAY. The connection's mu is held.
+func (st *stream) sayGoAway() {
+	if st.goesAway {
+		st.goesAway = false
+		st.c.goAway()
+	}
 }
 
 // sendHeaders appends the headers of an answer. body is its beginning, and with end the whole. The connection's

@@ -76,10 +76,11 @@ func (st *stream) panicked(p any) {
 	st.giveBuffer()
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()
+	st.sayGoAway()
 	if !st.closed {
 		st.c.reset(st.id, http2.ErrCodeInternal)
-		st.c.flush()
 	}
+	st.c.flush()
 }
 
 // endBody notes that the client has sent everything. The connection's mu is held.
