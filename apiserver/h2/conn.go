@@ -79,6 +79,7 @@ type conn struct {
 	encoder       *hpack.Encoder
 	block         bytes.Buffer // of headers
 	out           []byte       // frames that wait
+	behind        []byte       // and those that go into a write of their own, behind these
 	control       int          // frames among them that clients can cause without reading
 	writing       bool
 	writes        uint64    // that have ended
@@ -616,14 +617,20 @@ func (c *conn) idleTimeout() time.Duration {
 // goAway asks the client to open no more streams; the connection ends behind those that there are.
 // mu is held.
 func (c *conn) goAway() {
+	c.out = c.appendGoAway(c.out)
+}
+
+// appendGoAway appends the GOAWAY to out or behind, unless it was before. mu is held.
+func (c *conn) appendGoAway(b []byte) []byte {
 	if c.away || c.closed != nil {
-		return
+		return b
 	}
 	c.away = true
-	c.out = appendGoAway(c.out, c.lastID, http2.ErrCodeNo)
+	b = appendGoAway(b, c.lastID, http2.ErrCodeNo)
 	if len(c.streams) == 0 {
 		c.beIdle()
 	}
+	return b
 }
 
 // wakeAt has tick called at a time. mu is held.

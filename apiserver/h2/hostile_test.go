@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -546,7 +547,33 @@ func TestGoAwayBehindAnswer(t *testing.T) {
 	}
 	c = dial(t, s, 100)
 	c.get(1, "/panic")
-	if got := c.outcome(); got != "goaway NO_ERROR" {
+	if got := c.outcome() + ", " + c.outcome(); got != "reset 1 INTERNAL_ERROR, goaway NO_ERROR" {
 		t.Errorf("panic: %s", got)
+	}
+}
+
+// TestResetBehindAnswer: what tells the client to send no more of its body comes in a record behind the answer's. curl
+// 7.88 loses the answer otherwise.
+func TestResetBehindAnswer(t *testing.T) {
+	s := serve(t, true, http.HandlerFunc(ask), nil)
+	c := dial(t, s, 1<<20)
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block("POST", "/unread", "content-length", "9"), EndHeaders: true})
+	for {
+		var b [16 << 10]byte
+		n, err := c.conn.Read(b[:]) // of one record
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []http2.FrameType
+		f := http2.NewFramer(nil, bytes.NewReader(b[:n]))
+		for frame, err := f.ReadFrame(); err == nil; frame, err = f.ReadFrame() {
+			kinds = append(kinds, frame.Header().Type)
+		}
+		if slices.Contains(kinds, http2.FrameRSTStream) {
+			if slices.Contains(kinds, http2.FrameHeaders) {
+				t.Errorf("%v in one record", kinds)
+			}
+			return
+		}
 	}
 }

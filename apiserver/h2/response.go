@@ -235,7 +235,7 @@ func (st *stream) send(p []byte, end bool) error {
 func (st *stream) sayGoAway() {
 	if st.goesAway {
 		st.goesAway = false
-		st.c.goAway()
+		st.c.behind = st.c.appendGoAway(st.c.behind)
 	}
 }
 
@@ -320,8 +320,9 @@ func (st *stream) data(p []byte, end bool) error {
 // finished ends the stream, when its last frame is on its way. The connection's mu is held.
 func (st *stream) finished() {
 	if !st.remoteDone {
-		// The client need not send the rest of its body: nobody reads it (RFC 9113, 8.1).
-		st.c.out = appendReset(st.c.out, st.id, http2.ErrCodeNo)
+		// The client need not send the rest of its body: nobody reads it (RFC 9113, 8.1). Some clients
+		// lose the answer if they read this with it.
+		st.c.behind = appendReset(st.c.behind, st.id, http2.ErrCodeNo)
 		st.c.control++
 	}
 	st.c.close(st, errReset)

@@ -62,7 +62,7 @@ func giveBuffer(b []byte) {
 // yields the processor first: answers that are ready to be added share the write. mu is held, and is
 // released meanwhile.
 func (c *conn) flush() {
-	if c.writing || len(c.out) == 0 || c.closed != nil {
+	if c.writing || !c.waits() || c.closed != nil {
 		return
 	}
 	c.writing = true
@@ -71,7 +71,7 @@ func (c *conn) flush() {
 		runtime.Gosched()
 		c.mu.Lock()
 	}
-	for n := 0; len(c.out) > 0 && c.closed == nil; n++ {
+	for n := 0; c.waits() && c.closed == nil; n++ {
 		if n == writesForOthers {
 			go c.takeOver()
 			return
@@ -85,16 +85,22 @@ func (c *conn) flush() {
 func (c *conn) takeOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out) > 0 && c.closed == nil {
+	for c.waits() && c.closed == nil {
 		c.write()
 	}
 	c.writing = false
 }
 
+// waits reports whether there is something to write. mu is held.
+func (c *conn) waits() bool { return len(c.out)+len(c.behind) > 0 }
+
 // write writes what waits now. mu is held, and is released meanwhile.
 func (c *conn) write() {
-	buf := c.out
-	c.out, c.control = nil, 0
+	if len(c.out) == 0 {
+		c.out, c.behind = append(c.out, c.behind...), nil
+	}
+	buf, behind := c.out, c.behind
+	c.out, c.behind, c.control = nil, nil, 0
 	// Streams have their own time. But if they are all reset, nothing but this ends a write that
 	// the client does not take, and the handler which happens to do it.
 	if t := c.s.http.WriteTimeout; t > 0 {
@@ -107,6 +113,10 @@ func (c *conn) write() {
 	c.mu.Lock()
 	c.writes++
 	c.writeBy = time.Time{}
+	if len(behind) > 0 {
+		c.room(len(behind))
+		c.out = append(c.out, behind...)
+	}
 	if err != nil {
 		c.fail(err)
 	}
@@ -115,7 +125,7 @@ func (c *conn) write() {
 
 // flushAside is flush for who must not wait for the client. mu is held.
 func (c *conn) flushAside() {
-	if c.writing || len(c.out) == 0 || c.closed != nil {
+	if c.writing || !c.waits() || c.closed != nil {
 		return
 	}
 	c.writing = true
