@@ -280,7 +280,7 @@ func (c *conn) frame(f http2.Frame) error {
 	case *http2.RSTStreamFrame:
 		return c.rst(f)
 	case *http2.PriorityFrame:
-		if f.StreamDep == f.StreamID {
+		if f.StreamDep == f.StreamID && !c.ignored(f.StreamID) {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 		}
 	case *http2.GoAwayFrame:
@@ -288,7 +288,9 @@ func (c *conn) frame(f http2.Frame) error {
 		c.goAway()
 		c.mu.Unlock()
 	case *http2.PushPromiseFrame:
-		return http2.ConnectionError(http2.ErrCodeProtocol)
+		if !c.ignored(f.StreamID) {
+			return http2.ConnectionError(http2.ErrCodeProtocol)
+		}
 	}
 	return nil
 }
@@ -303,12 +305,23 @@ func (c *conn) known(id uint32) (st *stream, idle bool) {
 // sent on it since is no mistake, and no reason to end the streams that are still served. mu is held.
 func (c *conn) ignores(id uint32) bool { return c.away && id > c.lastID }
 
+// ignored is ignores without mu.
+func (c *conn) ignored(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ignores(id)
+}
+
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
-	if id%2 != 1 {
+	c.mu.Lock()
+	if c.ignores(id) || id%2 != 1 {
+		defer c.mu.Unlock()
+		if c.ignores(id) {
+			return nil
+		}
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	c.mu.Lock()
 	if st := c.streams[id]; st != nil {
 		defer c.mu.Unlock()
 		switch {
