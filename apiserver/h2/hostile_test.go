@@ -144,13 +144,16 @@ func TestTurnsAreHandedOn(t *testing.T) {
 	out := http2.NewFramer(&b, nil)
 	for range streams / 2 {
 		// The first one is woken, and reset before it does anything.
-		c.look(func() bool {
-			return out.WriteWindowUpdate(0, 1) == nil && out.WriteRSTStream(c.forWindow[0].id, http2.ErrCodeCancel) == nil
-		})
+		var first uint32
+		c.look(func() bool { first = c.forWindow[0].id; return true })
+		_ = out.WriteWindowUpdate(0, 1)
+		_ = out.WriteRSTStream(first, http2.ErrCodeCancel)
 		_, _ = client.conn.Write(b.Bytes())
 		b.Reset()
 		await(t, "stream that takes the window", func() bool {
-			return c.look(func() bool { return c.sendWindow == 0 && len(c.forWindow) == len(c.streams) })
+			return c.look(func() bool {
+				return c.streams[first] == nil && c.sendWindow == 0 && len(c.forWindow) == len(c.streams)
+			})
 		})
 	}
 	_ = client.beside().WriteWindowUpdate(0, 10_000*streams)
