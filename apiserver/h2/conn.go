@@ -24,7 +24,9 @@ const (
 	// goAwayTimeout is how long a client has to read that the connection ends.
 	goAwayTimeout = time.Second
 	headerTable   = 4096
-	maxReadFrame  = 1 << 20
+	// maxReadFrame is less than net/http's 1 MiB: each connection keeps a buffer as large as the largest frame that has
+	// begun, and nine bytes begin one.
+	maxReadFrame  = 64 << 10
 	initialWindow = 65535 // of the protocol
 	// receiveWindow of a stream, and of a connection.
 	receiveWindow = 1 << 20

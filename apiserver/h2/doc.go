@@ -16,5 +16,5 @@
 // CONNECT with a protocol.
 //
 // Types to know: [Configure], conn (reading, and the lock over everything that two goroutines of
-// a connection share) and stream, which is also the http.ResponseWriter.
+// a connection share), queue (streams that wait for what they share take turns) and stream, which is also the http.ResponseWriter.
 package h2

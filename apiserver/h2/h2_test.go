@@ -410,9 +410,11 @@ func TestFramesAsNetHTTP(t *testing.T) {
 		}},
 		{"headers that are too long", func(c *raw) {
 			b := block("GET", "/small", "long", strings.Repeat("x", 1<<20+1<<16))
-			half := len(b) / 2
-			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:half], EndStream: true})
-			_ = c.WriteContinuation(1, true, b[half:])
+			_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: b[:maxReadFrame], EndStream: true})
+			for b = b[maxReadFrame:]; len(b) > maxReadFrame; b = b[maxReadFrame:] {
+				_ = c.WriteContinuation(1, false, b[:maxReadFrame])
+			}
+			_ = c.WriteContinuation(1, true, b)
 		}},
 		{"a body for nobody", func(c *raw) { headers(c, 1, false, block("POST", "/unread", "content-length", "9")) }},
 		{"GOAWAY", func(c *raw) { _ = c.WriteGoAway(0, http2.ErrCodeNo, nil) }},

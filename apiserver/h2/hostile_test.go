@@ -580,3 +580,22 @@ func TestResetBehindAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestFramesAreSmall: what a connection reads a frame into is small, whatever length the frame says it has.
+func TestFramesAreSmall(t *testing.T) {
+	s := serve(t, true, http.NotFoundHandler(), nil)
+	c := dial(t, s, 100)
+	f, err := c.ReadFrame()
+	settings, ok := f.(*http2.SettingsFrame)
+	if !ok {
+		t.Fatalf("%v, %v", f, err)
+	}
+	if most, _ := settings.Value(http2.SettingMaxFrameSize); most > 64<<10 {
+		t.Errorf("frames of %d bytes", most)
+	}
+	_ = c.WriteSettingsAck()
+	_, _ = c.conn.Write([]byte{1, 0, 1, byte(http2.FrameHeaders), 5, 0, 0, 0, 1}) // the head of 64 KiB and a byte
+	if got := c.outcome(); got != "goaway FRAME_SIZE_ERROR" {
+		t.Errorf("%s", got)
+	}
+}
