@@ -9,8 +9,8 @@
 // Goroutines of handlers are used again, with the stacks that they have grown.
 //
 // Frames are read, checked and decoded by golang.org/x/net/http2 and its hpack. What is here is the state
-// of streams, both flow controls, and what clients may not do: the bounds are those of net/http, by the
-// same numbers.
+// of streams, both flow controls, and what clients may not do: the bounds are those of net/http, by the same
+// numbers, but for frames (64 KiB) and refusals by this package, which wait for no client: no handler counts them.
 //
 // Not served, because nobody here asks for it: push, trailers (those of requests are dropped), and
 // CONNECT with a protocol.

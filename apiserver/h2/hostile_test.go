@@ -263,7 +263,11 @@ func TestStalledWriteEnds(t *testing.T) {
 	}
 	await(t, "a write that does not end", stalled)
 	_ = client.WriteRSTStream(1, http2.ErrCodeCancel)
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the handler waits for ever")
+	}
 	await(t, "end of the connection", func() bool { own.mu.Lock(); defer own.mu.Unlock(); return len(own.conns) == 0 })
 }
 
