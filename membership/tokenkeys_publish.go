@@ -21,10 +21,15 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 	if m.tokenKey == nil {
 		return
 	}
+	key, err := x509.MarshalPKIXPublicKey(m.tokenKey)
+	if err != nil {
+		m.log.Error("the key that this node signs service account tokens with cannot be published: no token will be signed", "err", err)
+		return
+	}
 	var reason, same string
 	// Requests for tokens wait for the key: at first it is tried often.
 	for tick := firstTick; sleep(ctx, tick, nil) == nil; tick = min(2*tick, placeEvery, m.opt.Tick) {
-		err := m.publishTokenKeyOnce(ctx)
+		err := m.publishTokenKeyOnce(ctx, key)
 		switch {
 		case err == nil:
 			reason = ""
@@ -43,16 +48,12 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 }
 
 // publishTokenKeyOnce writes only what differs: an idle round is two look-ups.
-func (m *Manager) publishTokenKeyOnce(ctx context.Context) error {
+func (m *Manager) publishTokenKeyOnce(ctx context.Context, key []byte) error {
 	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
 		return nil
 	}
 	cluster := m.raft.Cluster()
-	der, err := x509.MarshalPKIXPublicKey(m.tokenKey)
-	if err != nil {
-		return err
-	}
-	want, err := json.Marshal(tokenKeyRecord{Cluster: cluster, Key: der})
+	want, err := json.Marshal(tokenKeyRecord{Cluster: cluster, Key: key})
 	if err != nil {
 		return err
 	}
