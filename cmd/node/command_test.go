@@ -94,7 +94,8 @@ func TestUnknownSubcommands(t *testing.T) {
 		if !c.HasSubCommands() {
 			return
 		}
-		name := c.Commands()[0].Name()
+		// Of hidden ones nobody is told.
+		name := c.Commands()[slices.IndexFunc(c.Commands(), func(sub *cobra.Command) bool { return !sub.Hidden })].Name()
 		for _, args := range [][]string{append(slices.Clone(path), name+"x"), append([]string{"help"}, append(slices.Clone(path), name+"x")...)} {
 			if _, err := tryCommand(t, args...); err == nil || !strings.Contains(err.Error(), `did you mean "`+name+`"?`) {
 				t.Errorf("quorate %s: %v", strings.Join(args, " "), err)
