@@ -166,10 +166,6 @@ func (c *Config) defaults() error {
 	return nil
 }
 
-// commitTimeout is after how long Raft mentions a commit, up to twice as long, where nothing else
-// has told a follower of it.
-const commitTimeout = 200 * time.Millisecond
-
 // raftConfig is the library's configuration for ours.
 func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
 	r := raft.DefaultConfig()
@@ -180,10 +176,6 @@ func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
 	// commit forms from the goroutines that are parked on it.
 	r.BatchApplyCh = false
 	r.MaxAppendEntries = c.Limits.MaxAppendEntries
-	// Followers learn of a commit by the nudge (rafttransport.go). This is for nudges that fail, and
-	// Raft sends a message to each follower every time, also when nothing happens: at its
-	// default, 50 ms, these were a third of an idle leader's CPU time.
-	r.CommitTimeout = commitTimeout
 	r.TrailingLogs = c.Limits.TrailingLogs
 	r.SnapshotThreshold = c.Limits.SnapshotThreshold
 	r.SnapshotInterval = c.Timing.SnapshotInterval

@@ -15,7 +15,7 @@ import (
 // three things. It sends entries ahead (ahead.go). It repeats entries to a peer that is away sooner than raft does (see
 // retryAppend), and it sends one message more, the nudge: that has the commit index,
 // which raft would only mention with the next entries, or after
-// CommitTimeout (200 to 400 ms). Without it, a lone write through a follower, and
+// CommitTimeout (50 to 100 ms). Without it, a lone write through a follower, and
 // a linearizable read on a follower behind a lone write, wait that long.
 //
 // The nudge is an ordinary AppendEntries without entries whose previous entry
