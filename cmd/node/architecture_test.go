@@ -285,10 +285,13 @@ var rooms = map[string]room{
 	// Says which process answers at a port, to those who have started one.
 	"internal/process":  {reach: noKubernetes},
 	"internal/hostport": {direct: noHTTP, reach: noKubernetes},
+	// Between processes, and between them and the kernel: neither knows what these are.
+	"internal/relay":    {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"internal/slowsync": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"internal/words":    {direct: noHTTP, reach: noKubernetes},
 	// It knows processes, ports and files, and asks nodes as any client does.
 	"internal/playground": {
-		ours:  []string{"internal/process", "internal/words", "membership", "membership/pki", "proto", "raftstore/disk"},
+		ours:  []string{"internal/process", "internal/relay", "internal/slowsync", "internal/words", "membership", "membership/pki", "proto", "raftstore/disk"},
 		reach: map[string]string{"k8s.io/": "it runs programs, and serves nothing"},
 	},
 	// Backups as files: it reads what package disk has written.

@@ -32,6 +32,7 @@ type cluster struct {
 	dir string
 	// tied nodes end with this process, however it ends.
 	tied bool
+	means
 	// note says which flags a playground that exists has not heeded.
 	note string
 	// fresh is a cluster that is not on disk yet, replaced are the nodes in whose place
@@ -48,6 +49,8 @@ type Node struct {
 	Peer    string `json:"peer"`
 	DataDir string `json:"dataDir"`
 	Log     string `json:"log"`
+
+	advertised string // where the others reach it, if that is not Peer
 
 	child    *exec.Cmd
 	logStart int64 // where this run's lines begin in the log
@@ -227,7 +230,7 @@ func (c *cluster) commit(o Options) error {
 	}
 	var voters []string
 	for _, n := range c.Nodes[:o.Nodes] {
-		voters = append(voters, n.Peer)
+		voters = append(voters, n.peerForOthers())
 	}
 	for i, n := range c.Nodes {
 		if err := c.writeSettings(n, voters, i >= o.Nodes, set); err != nil {
@@ -251,6 +254,9 @@ func (o Options) checkLayout() error {
 	return nil
 }
 
+// nameOf is the name of a playground's node.
+func nameOf(i int) string { return fmt.Sprintf("n%d", i+1) }
+
 // newCluster is a cluster that is to be made.
 func newCluster(dir string, o Options) (*cluster, error) {
 	if err := o.checkLayout(); err != nil {
@@ -258,7 +264,7 @@ func newCluster(dir string, o Options) (*cluster, error) {
 	}
 	c := &cluster{dir: dir, fresh: true}
 	for i := range o.Nodes + o.Nonvoters {
-		name := fmt.Sprintf("n%d", i+1)
+		name := nameOf(i)
 		c.Nodes = append(c.Nodes, &Node{
 			Name:    name,
 			API:     fmt.Sprintf("https://127.0.0.1:%d", o.APIPort+i),
@@ -266,6 +272,9 @@ func newCluster(dir string, o Options) (*cluster, error) {
 			DataDir: filepath.Join(dir, name),
 			Log:     filepath.Join(dir, name+".log"),
 		})
+		if o.Partitions {
+			c.Nodes[i].advertised = fmt.Sprintf("127.0.0.1:%d", o.APIPort+2*peerOffset+i)
+		}
 	}
 	return c, nil
 }

@@ -6,6 +6,9 @@
 // outlive the command that has started them. What runs is read from /proc each time: a pid that was
 // noted may be another program's by now.
 //
+// Of a temporary one, nodes can be cut off from each other and have their syncs delayed, by the means of
+// packages relay and slowsync.
+//
 // Types to know: [Options], what a playground is asked for; [Node], one of its nodes; [Status] and
 // [Target], what programs want to know of one that runs. The functions are the subcommands: they
 // print what people read, since most of their errors say which command is next.

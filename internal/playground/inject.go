@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 )
 
 // What programs that measure do to the nodes of a Target. One goroutine does it, one thing after
@@ -33,7 +34,7 @@ func (t *Target) end(ctx context.Context, name string, s syscall.Signal) error {
 	if !n.waitGone(ctx) {
 		return fmt.Errorf("%s has not ended after %s", name, s)
 	}
-	return nil
+	return t.means.ended(n)
 }
 
 // Pause stops a node's process without its knowing, until Resume.
@@ -66,9 +67,37 @@ func (t *Target) Start(ctx context.Context, name string) error {
 	return t.start(ctx, n)
 }
 
-// Mend lets everything go on that Kill, Stop and Pause have ended.
+// Cut cuts a node off from the others until Heal: in is what they send to it, out what it sends.
+func (t *Target) Cut(name string, in, out bool) error {
+	if t.network == nil || t.node(name) == nil {
+		return fmt.Errorf("%s is none that can be cut off", name)
+	}
+	t.network.Cut(name, in, out)
+	return nil
+}
+
+// Heal ends what Cut began.
+func (t *Target) Heal(name string) error {
+	if t.network == nil || t.node(name) == nil {
+		return fmt.Errorf("%s is none that can be cut off", name)
+	}
+	t.network.Heal(name)
+	return nil
+}
+
+// Slow makes each sync of a node take so much longer, until it is called with zero. It returns how
+// many did since it was called last.
+func (t *Target) Slow(name string, delay time.Duration) (delayed int64, err error) {
+	d := t.disks[name]
+	if d == nil {
+		return 0, fmt.Errorf("%s is none whose disk can be slow", name)
+	}
+	return d.Delay(delay)
+}
+
+// Mend lets everything go on that Kill, Stop and Pause have ended, and ends what Cut and Slow began.
 func (t *Target) Mend(ctx context.Context) error {
-	var errs []error
+	errs := []error{t.means.mend()}
 	for _, n := range t.Nodes {
 		if n.Running() {
 			errs = append(errs, n.signal(syscall.SIGCONT))

@@ -26,6 +26,11 @@ type Options struct {
 	// begins: in its first node, which starts alone.
 	Backup string
 
+	// Partitions and SlowDisks make a Temporary playground one whose nodes can be cut off (Cut)
+	// and slowed (Slow): their connections to each other go through this process, and their syncs
+	// are asked about.
+	Partitions, SlowDisks bool
+
 	// Given are the flags on the command line. An existing playground has its own
 	// layout, and a message says so when the flags ask for another.
 	Given map[string]bool

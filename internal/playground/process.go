@@ -39,10 +39,9 @@ func (c *cluster) start(n *Node) error {
 	if c.tied {
 		dieWithParent(n.child.SysProcAttr)
 	}
-	if err := n.child.Start(); err != nil {
+	if err := c.means.start(n); err != nil {
 		return fmt.Errorf("start %s: %w", n.Name, err)
 	}
-	n.PID = n.child.Process.Pid
 	return c.write()
 }
 

@@ -14,7 +14,7 @@ import (
 func (c *cluster) settingsFile(n *Node) string { return filepath.Join(c.dir, n.Name+".yaml") }
 
 // writeSettings writes a node's configuration file: what an operator would write
-// for a node of a real cluster. voters are the peer addresses of the first voters.
+// for a node of a real cluster. voters are the peer addresses of the first voters, as others dial them.
 func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map[string]string) error {
 	settings := map[string]any{
 		"name":             n.Name,
@@ -24,6 +24,9 @@ func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 		"bootstrap-expect": len(voters),
 		"token-file":       filepath.Join(c.dir, "token"),
 		"log-format":       "text",
+	}
+	if n.advertised != "" {
+		settings["peer-advertise-address"] = n.advertised
 	}
 	if len(voters) > 1 || nonvoter {
 		settings["join"] = voters

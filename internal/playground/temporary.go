@@ -27,6 +27,7 @@ type Target struct {
 
 	// start starts a node's process that has ended, in the way of the others.
 	start func(ctx context.Context, n *Node) error
+	means
 }
 
 // Running is the playground of a directory. All its nodes must run, but those that were removed from the cluster.
@@ -62,25 +63,23 @@ func Running(dir string) (*Target, error) {
 // Its nodes end with this process, however that ends. end stops and removes it. Of one that begins
 // with a backup the first node runs; the others join when they are started, one after the other.
 func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, end func() error, err error) {
-	dir, err := os.MkdirTemp("", "quorate-bench-")
+	m, err := newMeans(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	var c *cluster
-	port, err := freePorts(o.Nodes + o.Nonvoters)
-	if err == nil {
-		o.DataDir, o.Kubeconfig, o.APIPort = dir, filepath.Join(dir, "kubeconfig"), port
-		c, err = openCluster(o)
-	}
+	dir, err := os.MkdirTemp("", "quorate-bench-")
 	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, nil, errors.Join(err, m.close())
 	}
-	c.tied = true
+	c, err := temporaryCluster(o, dir, m)
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close(), os.RemoveAll(dir))
+	}
 	var children sync.WaitGroup
 	end = func() error {
 		err := c.stop(context.WithoutCancel(ctx), io.Discard)
 		children.Wait()
-		return errors.Join(err, os.RemoveAll(dir))
+		return errors.Join(err, m.close(), os.RemoveAll(dir))
 	}
 	start := func(_ context.Context, n *Node) error {
 		err := c.start(n)
@@ -108,8 +107,27 @@ func Temporary(ctx context.Context, o Options, progress io.Writer) (t *Target, e
 	if t, err = c.target(); err != nil {
 		return nil, nil, errors.Join(err, end())
 	}
-	t.start = start
+	t.start, t.means = start, m
 	return t, end, nil
+}
+
+// temporaryCluster makes the files of a cluster in a directory, on free ports.
+func temporaryCluster(o Options, dir string, m means) (*cluster, error) {
+	blocks := 2
+	if o.Partitions {
+		blocks = 3
+	}
+	port, err := freePorts(o.Nodes+o.Nonvoters, blocks)
+	if err != nil {
+		return nil, err
+	}
+	o.DataDir, o.Kubeconfig, o.APIPort = dir, filepath.Join(dir, "kubeconfig"), port
+	c, err := openCluster(o)
+	if err != nil {
+		return nil, err
+	}
+	c.tied, c.means = true, m
+	return c, m.listen(c.Nodes)
 }
 
 // restore makes the first node's directory from a backup, as an operator would.
@@ -180,16 +198,20 @@ func (c *cluster) target() (*Target, error) {
 }
 
 // freePorts returns the first of n ports of loopback that nobody has, and of which
-// nobody has the ones 1000 higher either. They lie below those that the kernel
-// gives to connections, so that they stay free.
-func freePorts(n int) (int, error) {
+// nobody has the ones peerOffset higher either, as often as there are blocks. They lie
+// below those that the kernel gives to connections, so that they stay free.
+func freePorts(n, blocks int) (int, error) {
+next:
 	for range 100 {
 		first := 20000 + rand.IntN(10000)
-		if portsAreFree(first, n) && portsAreFree(first+1000, n) {
-			return first, nil
+		for block := range blocks {
+			if !portsAreFree(first+block*peerOffset, n) {
+				continue next
+			}
 		}
+		return first, nil
 	}
-	return 0, errors.New("no free ports between 20000 and 31000")
+	return 0, errors.New("no free ports between 20000 and 32000")
 }
 
 func portsAreFree(first, n int) bool {
