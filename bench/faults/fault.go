@@ -15,13 +15,28 @@ type Kind string
 
 // The kinds of faults.
 const (
-	Kill    Kind = "kill"    // SIGKILL; started again at the end
-	Restart Kind = "restart" // SIGTERM, and started again as soon as it is gone
-	Pause   Kind = "pause"   // SIGSTOP; SIGCONT at the end
+	Kill      Kind = "kill"      // SIGKILL; started again at the end
+	Restart   Kind = "restart"   // SIGTERM, and started again as soon as it is gone
+	Pause     Kind = "pause"     // SIGSTOP; SIGCONT at the end
+	Partition Kind = "partition" // cut off from the other nodes, not from clients; healed at the end
+	SlowDisk  Kind = "slow-disk" // each sync takes longer, until the end
 )
 
 // kinds are all of them.
-var kinds = []string{string(Kill), string(Restart), string(Pause)}
+var kinds = []string{string(Kill), string(Restart), string(Pause), string(Partition), string(SlowDisk)}
+
+// What a Partition cuts, if it is not both.
+const (
+	In  = "in"  // what the others send to the node: it hears nothing
+	Out = "out" // what it sends to them: it is not heard
+)
+
+// Bounds of the delay of a slow disk's syncs. A sync that takes a minute is one that hangs.
+const (
+	defaultDelay = 20 * time.Millisecond
+	leastDelay   = 100 * time.Microsecond
+	mostDelay    = time.Minute
+)
 
 // lasts reports whether a fault of the kind lasts as long as it is told to.
 func (k Kind) lasts() bool { return k != Restart }
@@ -29,6 +44,10 @@ func (k Kind) lasts() bool { return k != Restart }
 // Fault is one thing that happens to one node.
 type Fault struct {
 	Kind Kind
+	// Cut is In or Out, or empty for both ways of a Partition; Delay is how much longer a sync of a
+	// SlowDisk takes.
+	Cut   string
+	Delay time.Duration
 	// Target is the name of a node, or a role: a node that has it when the fault begins.
 	Target string
 	At     time.Duration // since the measurement began; zero: Schedule decides
@@ -37,7 +56,7 @@ type Fault struct {
 
 // String is the fault as ParseFault reads it.
 func (f Fault) String() string {
-	s := string(f.Kind) + ":" + f.Target
+	s := f.Kind.with(f.how()) + ":" + f.Target
 	if f.At > 0 {
 		s += "@" + f.At.String()
 	}
@@ -45,6 +64,31 @@ func (f Fault) String() string {
 		s += "+" + f.For.String()
 	}
 	return s
+}
+
+// how is what stands behind the kind, or empty.
+func (f Fault) how() string {
+	if f.Delay > 0 {
+		return f.Delay.String()
+	}
+	return f.Cut
+}
+
+// with is the kind with what stands behind it.
+func (k Kind) with(how string) string {
+	if how == "" {
+		return string(k)
+	}
+	return string(k) + "=" + how
+}
+
+// Needs says what the machines must be able to do besides what signals do.
+func Needs(faults []Fault) (partitions, slowDisks bool) {
+	for _, f := range faults {
+		partitions = partitions || f.Kind == Partition
+		slowDisks = slowDisks || f.Kind == SlowDisk
+	}
+	return partitions, slowDisks
 }
 
 // end is when the fault is over, as planned.
@@ -64,15 +108,20 @@ func DefaultFaults() []Fault {
 	return []Fault{{Kind: Kill, Target: leader}, {Kind: Pause, Target: leader}, {Kind: Restart, Target: leader}, {Kind: Restart, Target: follower}}
 }
 
-// ParseFault reads KIND:TARGET@AT+FOR, as in pause:leader@5s+8s. AT and FOR may be left out.
+// ParseFault reads KIND=HOW:TARGET@AT+FOR, as in pause:leader@5s+8s and slow-disk=50ms:n2. All but KIND
+// and TARGET may be left out.
 func ParseFault(text string) (Fault, error) {
 	bad := func(why string) (Fault, error) {
 		return Fault{}, fmt.Errorf("fault %q: %s; it is KIND:TARGET@AT+FOR, for example pause:leader@5s+8s", text, why)
 	}
 	kind, rest, ok := strings.Cut(text, ":")
+	kind, how, hasHow := strings.Cut(kind, "=")
 	f := Fault{Kind: Kind(kind)}
 	if !slices.Contains(kinds, kind) {
 		return bad("the kind must be " + strings.Join(kinds, ", "))
+	}
+	if why := f.setHow(how, hasHow); why != "" {
+		return bad(why)
 	}
 	rest, length, hasFor := strings.Cut(rest, "+")
 	target, at, hasAt := strings.Cut(rest, "@")
@@ -94,6 +143,28 @@ func ParseFault(text string) (Fault, error) {
 		}
 	}
 	return f, nil
+}
+
+// setHow takes what stands behind the kind, and says what is wrong with it.
+func (f *Fault) setHow(how string, given bool) (wrong string) {
+	switch {
+	case f.Kind == SlowDisk:
+		if f.Delay = defaultDelay; !given {
+			return ""
+		}
+		var err error
+		if f.Delay, err = time.ParseDuration(how); err != nil || f.Delay < leastDelay || f.Delay > mostDelay {
+			return fmt.Sprintf("what a sync takes longer, behind =, must be %s to %s", leastDelay, mostDelay)
+		}
+	case !given:
+	case f.Kind != Partition:
+		return "a " + string(f.Kind) + " has no = behind it"
+	case how != In && how != Out:
+		return "what is cut, behind =, must be in (the node hears nothing) or out (it is not heard); without it, both"
+	default:
+		f.Cut = how
+	}
+	return ""
 }
 
 // Schedule gives faults the times that they were not told, so that each begins when the

@@ -2,13 +2,17 @@ package faults
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/probe"
 )
 
 const ms = time.Millisecond
@@ -19,7 +23,19 @@ func TestParseFault(t *testing.T) {
 		{"kill:n2", "kill:n2", ""},
 		{"restart:follower@1m0s", "restart:follower@1m0s", ""},
 		{"restart:follower+1s", "", "lasts as long as it takes"},
-		{"explode:leader", "", "the kind must be kill, restart, pause"},
+		{"partition:leader@2s+6s", "partition:leader@2s+6s", ""},
+		{"partition=in:n1@2s+6s", "partition=in:n1@2s+6s", ""},
+		{"partition=out:follower", "partition=out:follower", ""},
+		{"slow-disk:leader", "slow-disk=20ms:leader", ""},
+		{"slow-disk=1.5ms:n2@2s+6s", "slow-disk=1.5ms:n2@2s+6s", ""},
+		{"partition=both:leader", "", "must be in (the node hears nothing) or out"},
+		{"partition=:leader", "", "must be in (the node hears nothing) or out"},
+		{"slow-disk=20:leader", "", "must be 100µs to 1m0s"},
+		{"slow-disk=-1ms:leader", "", "must be 100µs to 1m0s"},
+		{"slow-disk=2m:leader", "", "must be 100µs to 1m0s"},
+		{"slow-disk=1ms", "", "which node?"},
+		{"kill=hard:leader", "", "a kill has no = behind it"},
+		{"explode:leader", "", "the kind must be kill, restart, pause, partition, slow-disk"},
 		{"kill", "", "which node?"},
 		{"kill:@5s", "", "which node?"},
 		{"kill:leader@5", "", "behind @"},
@@ -56,6 +72,71 @@ func TestValidate(t *testing.T) {
 		c.change(&o)
 		if err := o.Validate(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	for _, c := range []struct {
+		kinds                 []Kind
+		partitions, slowDisks bool
+	}{{[]Kind{Kill, Restart, Pause}, false, false}, {[]Kind{Kill, Partition}, true, false}, {[]Kind{SlowDisk, Pause}, false, true}, {[]Kind{SlowDisk, Partition}, true, true}} {
+		var all []Fault
+		for _, k := range c.kinds {
+			all = append(all, Fault{Kind: k, Target: "leader"})
+		}
+		if p, s := Needs(all); p != c.partitions || s != c.slowDisks {
+			t.Errorf("%v needs partitions %v, slow disks %v", c.kinds, p, s)
+		}
+	}
+}
+
+// machines notes what is done to nodes.
+type machines struct {
+	Machines
+	done []string
+}
+
+func (m *machines) note(format string, args ...any) error {
+	m.done = append(m.done, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (m *machines) Pause(node string) error             { return m.note("pause %s", node) }
+func (m *machines) Resume(node string) error            { return m.note("resume %s", node) }
+func (m *machines) Cut(node string, in, out bool) error { return m.note("cut %s %v %v", node, in, out) }
+func (m *machines) Heal(node string) error              { return m.note("heal %s", node) }
+func (m *machines) Slow(node string, d time.Duration) (int64, error) {
+	return 7, m.note("slow %s %s", node, d)
+}
+
+// TestOne: what is begun is ended, on the same node, after its time.
+func TestOne(t *testing.T) {
+	for _, c := range []struct{ fault, want string }{
+		{"pause:n1@1ms+30ms", "pause n1, resume n1"},
+		{"partition:n1@1ms+30ms", "cut n1 true true, heal n1"},
+		{"partition=in:n1@1ms+30ms", "cut n1 true false, heal n1"},
+		{"partition=out:n1@1ms+30ms", "cut n1 false true, heal n1"},
+		{"slow-disk=5ms:n1@1ms+30ms", "slow n1 5ms, slow n1 0s"},
+	} {
+		f, err := ParseFault(c.fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := DefaultOptions()
+		space := &probe.Space{Namespace: "x", Ledger: probe.NewLedger(1)}
+		target := Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1", API: "https://127.0.0.1:1"}}, TLS: &tls.Config{}}}
+		l := newLoad(&o, &target, space, measure.NewStopwatch(), []client.Role{client.Leader})
+		m := &machines{}
+		p, err := l.one(t.Context(), m, f, 0, 0)
+		if err != nil || strings.Join(m.done, ", ") != c.want {
+			t.Errorf("%s: it did %q (%v)", f, m.done, err)
+		}
+		if length := p.end - p.began; length < 30*time.Millisecond || p.role != client.Leader {
+			t.Errorf("%s: %s long, to a %s", f, length, p.role)
+		}
+		if (p.delayed == 7) != (f.Kind == SlowDisk) {
+			t.Errorf("%s: %d syncs were delayed", f, p.delayed)
 		}
 	}
 }
@@ -191,6 +272,56 @@ func TestReport(t *testing.T) {
 		if r.judge(); !r.Failed() {
 			t.Errorf("%s: it has not failed", name)
 		}
+	}
+}
+
+// TestSlowDisk: of a slow disk the latencies are told, and how many syncs it was that took longer.
+func TestSlowDisk(t *testing.T) {
+	o := DefaultOptions()
+	o.Faults = Schedule([]Fault{{Kind: SlowDisk, Target: "leader", Delay: 20 * ms}})
+	r := &runner{opt: o, target: Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1"}, {Name: "n2"}}}}}
+	rep := r.newReport()
+	for turn := range 2 {
+		l := &load{opt: &r.opt, nodes: r.target.Nodes, length: o.length(), lag: measure.NewHistogram()}
+		for s := range services {
+			for node := range uint8(2) {
+				one := steady(node, s, l.length, 0, 0)
+				for i := range one {
+					if x := &one[i]; s == writes && x.due >= 5*time.Second && x.due < 10*time.Second {
+						x.end += 20*ms + time.Duration(node)*10*ms
+					}
+				}
+				l.samples = append(l.samples, one...)
+			}
+		}
+		rep.add(&round{load: l, turn: turn, played: []played{
+			{Fault: o.Faults[0], node: 0, role: client.Leader, began: 5 * time.Second, end: 10 * time.Second, back: back{ready: ms, wrote: ms}, delayed: int64(40 + turn)},
+		}})
+	}
+	rep.finish()
+	x := rep.Summary[0].Services["write"]
+	if x.Node.While.P50.Median != 21 || x.Others.While.P99.Max != 31 || x.Node.Before.P99.Median != 1 || x.Node.While.P50.Count != 2 {
+		t.Errorf("writes: %+v, %+v before; on the others %+v", x.Node.While, x.Node.Before, x.Others.While)
+	}
+	if d := rep.Summary[0].Delayed; d == nil || d.Median != 40.5 || rep.Repeats[1].Faults[0].How != "20ms" || *rep.Repeats[1].Faults[0].SyncsDelayed != 41 {
+		t.Errorf("delayed: %+v of %+v", d, rep.Repeats[1].Faults[0])
+	}
+	var table, page bytes.Buffer
+	if err := errors.Join(rep.WriteTable(&table), rep.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"slow-disk=20ms:leader@5s+5s (n1 leader)", "40.5 / 41 syncs took longer", "latency meanwhile", "31.0 / 31.0", "; the kernel asks this program before each sync\n"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+	for _, want := range []string{"<th>latency meanwhile</th>", "<td>21.0 / 21.0</td>", "slow-disk=20ms n1"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	if kill := sampleReport(t); kill.Summary[0].Delayed != nil || kill.Summary[1].Services["write"].Node.While != nil || kill.Summary[0].Services["write"].Node.While == nil {
+		t.Errorf("of a kill and of a restart: %+v", kill.Summary)
 	}
 }
 

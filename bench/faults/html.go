@@ -41,6 +41,7 @@ type faultCard struct {
 	Fault, Victims, Came string
 	Windows              []string
 	Rows                 []faultRow
+	Latencies            []faultRow // of a slow disk
 }
 
 type faultRow struct {
@@ -124,6 +125,9 @@ func (rep *Report) card(i int) faultCard {
 		}
 		row.Cells = append(row.Cells, x.Node.Gap.text(), x.Node.Recovered.text(), x.Node.Errors.counts(), measure.Ms(rep.quiet(service)))
 		card.Rows = append(card.Rows, row)
+		if s.Delayed != nil {
+			card.Latencies = append(card.Latencies, faultRow{shownService: service.shown(), Cells: s.latencies(service)})
+		}
 	}
 	return card
 }
@@ -144,9 +148,9 @@ func (rep *Report) timelineOf(repeat int, title, unit string, y plot.Axis, value
 	x.Max = max(rep.Options.LengthSeconds, 1)
 	for _, f := range r.Faults {
 		from, to := x.At(f.AtSeconds), x.At(f.EndSeconds)
-		tip := fmt.Sprintf("%s %s (%s) at %.1f s", f.Kind, f.Node, f.Role, f.AtSeconds)
+		tip := fmt.Sprintf("%s %s (%s) at %.1f s", f.Kind.with(f.How), f.Node, f.Role, f.AtSeconds)
 		d.Add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="fault"><title>%s</title></rect>`, from, lineTop, max(2, to-from), lineBottom-lineTop, template.HTMLEscapeString(tip))
-		d.Text(from+3, lineTop-6, "tick", fmt.Sprintf("%s %s", f.Kind, f.Node))
+		d.Text(from+3, lineTop-6, "tick", fmt.Sprintf("%s %s", f.Kind.with(f.How), f.Node))
 	}
 	d.YAxis(y, lineLeft, lineRight, unit)
 	d.XAxis(x, lineTop, lineBottom, "seconds")

@@ -20,6 +20,12 @@ type Machines interface {
 	// Pause lets a process stand still, Resume lets it go on.
 	Pause(node string) error
 	Resume(node string) error
+	// Cut cuts a node off from the others until Heal: in is what they send to it, out what it sends.
+	Cut(node string, in, out bool) error
+	Heal(node string) error
+	// Slow makes each sync of a node take so much longer, until it is called with zero. It returns
+	// how many did since it was called last.
+	Slow(node string, delay time.Duration) (delayed int64, err error)
 	// Mend makes everything as it was before the first of these calls, whatever has happened.
 	Mend(ctx context.Context) error
 }

@@ -18,10 +18,11 @@ type played struct {
 	role       client.Role // that the node had
 	began, end time.Duration
 	back       back
+	delayed    int64 // syncs, of a slow disk
 }
 
 // back is how a node came back, from when it was let: from SIGTERM of a restart, from the
-// start of a node that was killed, from SIGCONT. A zero is a time that never came.
+// start of a node that was killed, from SIGCONT, from the end of a partition or of a slow disk. A zero is a time that never came.
 type back struct {
 	gone  time.Duration // the process had ended; restarts only
 	ready time.Duration // /readyz said yes
@@ -44,7 +45,11 @@ func (l *load) play(ctx context.Context, m Machines, turn int, say func(format s
 		if err != nil {
 			return all, fmt.Errorf("fault %s: %w", f, err)
 		}
-		say("%s: %s %s (%s), back after %s", f, p.Kind, l.nodes[p.node].Name, p.role, seconds(p.back.wrote))
+		delayed := ""
+		if p.Kind == SlowDisk {
+			delayed = fmt.Sprintf(", %d syncs took longer", p.delayed)
+		}
+		say("%s: %s %s (%s)%s, back after %s", f, p.Kind, l.nodes[p.node].Name, p.role, delayed, seconds(p.back.wrote))
 		all = append(all, p)
 	}
 	return all, nil
@@ -88,6 +93,10 @@ func (l *load) one(ctx context.Context, m Machines, f Fault, turn int, next time
 		}
 	case Pause:
 		err = m.Pause(name)
+	case Partition:
+		err = m.Cut(name, f.Cut != Out, f.Cut != In)
+	case SlowDisk:
+		_, err = m.Slow(name, f.Delay)
 	}
 	if err != nil {
 		return p, err
@@ -100,6 +109,10 @@ func (l *load) one(ctx context.Context, m Machines, f Fault, turn int, next time
 			err = m.Start(ctx, name)
 		case Pause:
 			err = m.Resume(name)
+		case Partition:
+			err = m.Heal(name)
+		case SlowDisk:
+			p.delayed, err = m.Slow(name, 0)
 		}
 	}
 	p.end = let

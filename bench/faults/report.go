@@ -50,6 +50,10 @@ type OptionsReport struct {
 	TimeoutSeconds float64  `json:"timeoutSeconds"`
 	Size           int      `json:"valueBytes"`
 	Objects        int      `json:"objects"`
+	// What nodes send to each other goes through this program, and the kernel asks it about their
+	// syncs: what there is to be for partitions and slow disks, from the beginning.
+	Relayed bool `json:"peersThroughThisProgram,omitempty"`
+	Asked   bool `json:"syncsAskedAbout,omitempty"`
 }
 
 // Error is one way in which requests failed.
@@ -77,17 +81,19 @@ type Repeat struct {
 // FaultReport is one fault that has happened. What it did is looked for until the next one.
 type FaultReport struct {
 	Kind      Kind        `json:"kind"`
+	How       string      `json:"how,omitempty"` // what a partition cuts, if it is not both; how much longer a sync takes
 	Node      string      `json:"node"`
 	Role      client.Role `json:"role"` // that the node had
 	AtSeconds float64     `json:"atSeconds"`
-	// EndSeconds is when the node was let come back: the start of its process or SIGCONT; of
-	// a restart SIGTERM.
+	// EndSeconds is when the node was let come back: the start of its process, SIGCONT, or the end of
+	// its partition or slow disk; of a restart SIGTERM.
 	EndSeconds float64 `json:"endSeconds"`
 	// Since EndSeconds; absent if it did not happen.
-	GoneMs   *float64                 `json:"goneMs,omitempty"`  // the process had ended; restarts only
-	ReadyMs  *float64                 `json:"readyMs,omitempty"` // /readyz said yes
-	WroteMs  *float64                 `json:"wroteMs,omitempty"` // a write through the node was acknowledged
-	Services map[string]ServiceReport `json:"services"`
+	GoneMs       *float64                 `json:"goneMs,omitempty"`       // the process had ended; restarts only
+	ReadyMs      *float64                 `json:"readyMs,omitempty"`      // /readyz said yes
+	WroteMs      *float64                 `json:"wroteMs,omitempty"`      // a write through the node was acknowledged
+	SyncsDelayed *int64                   `json:"syncsDelayed,omitempty"` // of a slow disk
+	Services     map[string]ServiceReport `json:"services"`
 }
 
 // ServiceReport is what clients of a service saw of a fault: those of the other nodes, and
@@ -107,9 +113,21 @@ type Seen struct {
 	// for a second: since the fault began; on the node itself, since it was let come back.
 	RecoveredMs *float64         `json:"recoveredMs,omitempty"`
 	Errors      map[string]int64 `json:"errors,omitempty"` // by kind
+	// Before and While are the latencies of the requests that were due before the first fault, and
+	// while this one lasted, as far as they succeeded.
+	Before Took  `json:"before"`
+	While  *Took `json:"while,omitempty"` // not of a restart
 	// Windows are those in which nothing succeeded, the first ones: three times as long as
 	// the longest gap before the first fault, and 250 ms.
 	Windows []Window `json:"windowsOfUnavailability,omitempty"`
+}
+
+// Took is how long successes took.
+type Took struct {
+	Count int     `json:"count"`
+	P50Ms float64 `json:"p50Ms"`
+	P99Ms float64 `json:"p99Ms"`
+	MaxMs float64 `json:"maxMs"`
 }
 
 // Window is a time without a success.
@@ -139,6 +157,7 @@ type Summary struct {
 	Gone     *Spread                   `json:"gone,omitempty"`
 	Ready    Spread                    `json:"ready"`
 	Wrote    Spread                    `json:"wrote"`
+	Delayed  *Spread                   `json:"syncsDelayed,omitempty"` // of a slow disk
 	Services map[string]ServiceSummary `json:"services"`
 }
 
@@ -153,6 +172,15 @@ type SeenSummary struct {
 	Gap       Spread `json:"gap"`
 	Recovered Spread `json:"recovered"`
 	Errors    Spread `json:"errors"` // of one repeat
+	// Latencies before the first fault and while this one lasted.
+	Before LatencySummary  `json:"before"`
+	While  *LatencySummary `json:"while,omitempty"`
+}
+
+// LatencySummary is a Took over all repeats.
+type LatencySummary struct {
+	P50 Spread `json:"p50"`
+	P99 Spread `json:"p99"`
 }
 
 // Spread is one figure of all repeats.
@@ -193,6 +221,7 @@ func (r *runner) newReport() *Report {
 		},
 		Promises: map[string]Kept{}, Errors: map[string]Error{}, lag: measure.NewHistogram(),
 	}
+	rep.Options.Relayed, rep.Options.Asked = Needs(o.Faults)
 	for _, f := range o.Faults {
 		rep.Options.Faults = append(rep.Options.Faults, f.String())
 	}
@@ -246,14 +275,17 @@ func (one *round) report() Repeat {
 			next = one.played[i+1].began
 		}
 		f := FaultReport{
-			Kind: p.Kind, Node: one.nodes[p.node].Name, Role: p.role, AtSeconds: p.began.Seconds(), EndSeconds: p.end.Seconds(),
+			Kind: p.Kind, How: p.how(), Node: one.nodes[p.node].Name, Role: p.role, AtSeconds: p.began.Seconds(), EndSeconds: p.end.Seconds(),
 			GoneMs: unlessZero(p.back.gone), ReadyMs: unlessZero(p.back.ready), WroteMs: unlessZero(p.back.wrote), Services: map[string]ServiceReport{},
+		}
+		if p.Kind == SlowDisk {
+			f.SyncsDelayed = &p.delayed
 		}
 		for s := range services {
 			itself := func(x *sample) bool { return x.service == s && int(x.node) == p.node }
-			report := ServiceReport{Node: one.seen(quiet, p.began, p.end, next, itself)}
+			report := ServiceReport{Node: one.seen(quiet, &p, p.end, next, itself)}
 			if len(one.nodes) > 1 {
-				others := one.seen(quiet, p.began, p.began, next, func(x *sample) bool { return x.service == s && int(x.node) != p.node })
+				others := one.seen(quiet, &p, p.began, next, func(x *sample) bool { return x.service == s && int(x.node) != p.node })
 				report.Others = &others
 			}
 			f.Services[s.String()] = report
@@ -263,10 +295,15 @@ func (one *round) report() Repeat {
 	return out
 }
 
-// seen is what some requests say of a fault between began and next; recovery counts from let on.
-func (one *round) seen(quiet, began, let, next time.Duration, pick func(*sample) bool) Seen {
+// seen is what some requests say of a fault until the next; recovery counts from let on.
+func (one *round) seen(quiet time.Duration, p *played, let, next time.Duration, pick func(*sample) bool) Seen {
+	began := p.began
 	gap := longestGap(one.samples, began, next, pick)
-	s := Seen{GapMs: measure.Millis(gap.Length), GapFromMs: measure.Millis(gap.From), GapOpen: gap.Open, Errors: map[string]int64{}}
+	s := Seen{GapMs: measure.Millis(gap.Length), GapFromMs: measure.Millis(gap.From), GapOpen: gap.Open, Errors: map[string]int64{}, Before: took(one.samples, 0, quiet, pick)}
+	if p.Kind.lasts() {
+		while := took(one.samples, began, p.end, pick)
+		s.While = &while
+	}
 	least := max(windowLeast, windowFactor*longestGap(one.samples, 0, quiet, pick).Length)
 	for _, w := range longerThan(least, one.samples, began, next, pick) {
 		if len(s.Windows) < maxWindows {
@@ -285,6 +322,23 @@ func (one *round) seen(quiet, began, let, next time.Duration, pick func(*sample)
 		}
 	}
 	return s
+}
+
+// took is how long those requests took that were due between begin and end, and succeeded.
+func took(samples []sample, begin, end time.Duration, pick func(*sample) bool) (t Took) {
+	var all []time.Duration
+	for i := range samples {
+		if s := &samples[i]; s.outcome == good && s.due >= begin && s.due < end && pick(s) {
+			all = append(all, s.end-s.due)
+		}
+	}
+	if t.Count = len(all); t.Count == 0 {
+		return t
+	}
+	slices.Sort(all)
+	last := len(all) - 1
+	t.P50Ms, t.P99Ms, t.MaxMs = measure.Millis(all[last*50/100]), measure.Millis(all[last*99/100]), measure.Millis(all[last])
+	return t
 }
 
 func unlessZero(d time.Duration) *float64 {
@@ -339,16 +393,37 @@ func (rep *Report) finish() {
 		if gone := collect(func(f *FaultReport) *float64 { return f.GoneMs }); gone.Count > 0 {
 			sum.Gone = &gone
 		}
+		if delayed := collect(func(f *FaultReport) *float64 { return f.delayed() }); delayed.Count > 0 {
+			sum.Delayed = &delayed
+		}
 		sum.Ready = collect(func(f *FaultReport) *float64 { return f.ReadyMs })
 		sum.Wrote = collect(func(f *FaultReport) *float64 { return f.WroteMs })
 		for s := range services {
 			of := func(pick func(ServiceReport) *Seen) SeenSummary {
 				seen := func(f *FaultReport) *Seen { return pick(f.Services[s.String()]) }
-				return SeenSummary{
+				latency := func(pick func(*Seen) *Took) LatencySummary {
+					figure := func(f *FaultReport, of func(*Took) *float64) *float64 {
+						if t := pick(seen(f)); t != nil && t.Count > 0 {
+							return of(t)
+						}
+						return nil
+					}
+					return LatencySummary{
+						P50: collect(func(f *FaultReport) *float64 { return figure(f, func(t *Took) *float64 { return &t.P50Ms }) }),
+						P99: collect(func(f *FaultReport) *float64 { return figure(f, func(t *Took) *float64 { return &t.P99Ms }) }),
+					}
+				}
+				sum := SeenSummary{
 					Gap:       collect(func(f *FaultReport) *float64 { return &seen(f).GapMs }),
 					Recovered: collect(func(f *FaultReport) *float64 { return seen(f).RecoveredMs }),
 					Errors:    collect(func(f *FaultReport) *float64 { n := float64(seen(f).errors()); return &n }),
+					Before:    latency(func(s *Seen) *Took { return &s.Before }),
 				}
+				if seen(&rep.Repeats[0].Faults[i]).While != nil {
+					while := latency(func(s *Seen) *Took { return s.While })
+					sum.While = &while
+				}
+				return sum
 			}
 			service := ServiceSummary{Node: of(func(r ServiceReport) *Seen { return &r.Node })}
 			if len(rep.Nodes) > 1 {
@@ -360,6 +435,15 @@ func (rep *Report) finish() {
 		rep.Summary = append(rep.Summary, sum)
 	}
 	rep.judge()
+}
+
+// delayed is how many syncs a slow disk has delayed; nil of another fault.
+func (f *FaultReport) delayed() *float64 {
+	if f.SyncsDelayed == nil {
+		return nil
+	}
+	n := float64(*f.SyncsDelayed)
+	return &n
 }
 
 // errors are all of them.
@@ -413,6 +497,13 @@ func (rep *Report) title() string {
 // loadLine says under which load it was measured.
 func (rep *Report) loadLine() string {
 	o := rep.Options
-	return fmt.Sprintf("%d nodes; %g writes/s over all, %g reads/s of each mode on each node, given up after %g s; %d objects of %d bytes; load average before %.1f",
+	text := fmt.Sprintf("%d nodes; %g writes/s over all, %g reads/s of each mode on each node, given up after %g s; %d objects of %d bytes; load average before %.1f",
 		len(rep.Nodes), o.Writes, o.Reads, o.TimeoutSeconds, o.Objects, o.Size, rep.LoadAvg)
+	if o.Relayed {
+		text += "; what nodes send to each other goes through this program"
+	}
+	if o.Asked {
+		text += "; the kernel asks this program before each sync"
+	}
+	return text
 }

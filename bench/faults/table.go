@@ -65,6 +65,11 @@ func (rep *Report) WriteTable(w io.Writer) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		if s.Delayed != nil {
+			if err := rep.writeLatencies(out, s); err != nil {
+				return err
+			}
+		}
 		for _, text := range rep.windows(i) {
 			fmt.Fprintf(out, "%s\n", text)
 		}
@@ -88,6 +93,35 @@ func (rep *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// writeLatencies shows what a slow disk made of latencies.
+func (rep *Report) writeLatencies(w io.Writer, s *Summary) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\t\t\t\t\t\t\t\t\t")
+	fmt.Fprintln(t, "latency meanwhile\tother nodes: p50\tp99\tbefore: p50\tp99\tthe node: p50\tp99\tbefore: p50\tp99\t")
+	for service := range services {
+		fmt.Fprintf(t, "%s\t", service.title())
+		for _, cell := range s.latencies(service) {
+			fmt.Fprintf(t, "%s\t", cell)
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+// latencies are the cells of a service: p50 and p99 while the fault lasted and before, on the
+// other nodes and on the node itself.
+func (s *Summary) latencies(service service) (cells []string) {
+	x := s.Services[service.String()]
+	for _, seen := range []*SeenSummary{x.Others, &x.Node} {
+		if seen == nil || seen.While == nil {
+			cells = append(cells, "–", "–", "–", "–")
+			continue
+		}
+		cells = append(cells, seen.While.P50.text(), seen.While.P99.text(), seen.Before.P50.text(), seen.Before.P99.text())
+	}
+	return cells
 }
 
 // shownWindows is how many windows of a fault a line has.
@@ -131,7 +165,11 @@ func (s *Summary) came() string {
 	if s.Gone != nil {
 		return fmt.Sprintf("after SIGTERM: ended %s ms, ready %s ms, writes %s ms", s.Gone.text(), s.Ready.text(), s.Wrote.text())
 	}
-	return fmt.Sprintf("after the end of the fault: ready %s ms, writes %s ms", s.Ready.text(), s.Wrote.text())
+	text := fmt.Sprintf("after the end of the fault: ready %s ms, writes %s ms", s.Ready.text(), s.Wrote.text())
+	if s.Delayed != nil {
+		text += fmt.Sprintf("; %s syncs took longer", s.Delayed.counts())
+	}
+	return text
 }
 
 // victims are the nodes that a fault happened to, with their roles, each once.

@@ -42,6 +42,8 @@ type benchCluster struct {
 	nonvoters int
 	dataDir   string
 	set       []string
+	// What is done to nodes needs these of a temporary cluster: see playground.Options.
+	partitions, slowDisks bool
 }
 
 // benchOutput are the flags that say where the report goes. Empty: nowhere.
@@ -272,7 +274,9 @@ func (b *benchCluster) open(ctx context.Context, progress io.Writer) (t *playgro
 	if err := checkSettings(b.set); err != nil {
 		return nil, nil, err
 	}
-	return playground.Temporary(ctx, playground.Options{Nodes: b.voters, Nonvoters: b.nonvoters, Set: b.set}, progress)
+	return playground.Temporary(ctx, playground.Options{
+		Nodes: b.voters, Nonvoters: b.nonvoters, Set: b.set, Partitions: b.partitions, SlowDisks: b.slowDisks,
+	}, progress)
 }
 
 // benchTarget is a playground as those who measure know it.

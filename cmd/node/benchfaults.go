@@ -27,22 +27,34 @@ func benchFaultsCommand() *cobra.Command {
 		Use:   "faults",
 		Short: "Measure for how long writes and reads are not served when nodes fail",
 		Long: `Sends writes and reads of each mode to all nodes at random times while nodes are
-killed, paused and restarted. Prints, for each fault and mode, the longest time
-without a success, when 95 % of the throughput was there again, and when the node
-itself served again; --output-dir also writes faults.json, faults.csv and faults.html
-with the time line in bins of 100 ms. It checks meanwhile that no acknowledged write
-is lost and that reads keep what their mode promises.
+killed, paused, restarted and cut off, or their disks are slow. Prints, for each fault
+and mode, the longest time without a success, when 95 % of the throughput was there
+again, and when the node itself served again; of slow disks also the latencies
+meanwhile. --output-dir also writes faults.json, faults.csv and faults.html with the
+time line in bins of 100 ms. It checks meanwhile that no acknowledged write is lost
+and that reads keep what their mode promises.
 
-A fault is KIND:TARGET@AT+FOR. KIND: kill (SIGKILL), pause (SIGSTOP) or restart
-(SIGTERM, and started again at once). TARGET: a role (leader, follower, nonvoter) or a
+A fault is KIND:TARGET@AT+FOR. TARGET: a role (leader, follower, nonvoter) or a
 node's name. AT is when, since the measurement began, FOR how long; without them a
-fault lasts 5s and the next one begins 10s later.
+fault lasts 5s and the next one begins 10s later. The kinds:
+
+  kill            SIGKILL, and started again at the end
+  pause           SIGSTOP, SIGCONT at the end
+  restart         SIGTERM, and started again at once
+  partition       cut off from the other nodes, not from clients
+  partition=in    it hears nothing of them
+  partition=out   they hear nothing of it
+  slow-disk=20ms  each sync of its disk takes so much longer
 
 It starts a cluster of its own and removes it, unless --data-dir names one of
-'quorate dev' that runs: that one's nodes are killed and started again.`,
+'quorate dev' that runs: that one's nodes are killed and started again. For a partition
+what nodes send to each other goes through this program, for a slow disk the kernel
+asks it about each sync (Linux 5.5; no privileges): both only in a cluster of its own.`,
 		Example: `  quorate bench faults
   quorate bench faults --fault kill:leader --repeat 20 --output-dir report
-  quorate bench faults --fault pause:follower@5s+8s --fault restart:n2 --writes 300`,
+  quorate bench faults --fault pause:follower@5s+8s --fault restart:n2 --writes 300
+  quorate bench faults --fault partition:leader@2s+6s --after 3s --repeat 3
+  quorate bench faults --fault slow-disk=20ms:leader --fault slow-disk=20ms:follower`,
 	}
 	benchRuns(c, func(ctx context.Context, cmd *cobra.Command) error {
 		if err := o.cluster.exclusive(cmd.Flags()); err != nil {
@@ -103,6 +115,10 @@ func (o *benchFaultsOptions) complete() error {
 		all = append(all, f)
 	}
 	o.Faults = faults.Schedule(all)
+	o.cluster.partitions, o.cluster.slowDisks = faults.Needs(all)
+	if o.cluster.dataDir != "" && (o.cluster.partitions || o.cluster.slowDisks) {
+		return errors.New("the nodes of a running cluster cannot be cut off, nor their disks slowed: their connections and syncs would have to go through this program from the start. Leave out --data-dir, or partition and slow-disk")
+	}
 	o.Command, o.Commit = provenance()
 	if err := o.output.complete("faults"); err != nil {
 		return err
