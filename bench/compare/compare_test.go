@@ -210,6 +210,7 @@ func TestFaultsAndModes(t *testing.T) {
 	for _, raw := range []string{
 		`{"schema":"quorate.bench.modes/v1","saturation":{"readsPerSecond":5},"writes":{"latency":{"count":1,"p50Ms":3}},"cells":[{"mode":"any","verb":"get","node":"n2","role":"follower","latency":{"count":2,"p99Ms":4},"staleness":{"staleShare":0.5,"age":{"count":2,"p99Ms":9}}},{"mode":"any","verb":"get","node":"n3","role":"follower","latency":{"count":2,"p99Ms":4}}]}`,
 		`{"schema":"quorate.bench.faults/v1","options":{"faults":["kill:leader@5s+5s"]},"repeats":[{"faults":[{"kind":"kill","node":"n1","role":"leader","readyMs":7,"services":{"write":{"otherNodes":{"gapMs":250,"recoveredMs":300},"node":{"gapMs":6000}}}}]},{"faults":[{"kind":"kill","services":{"write":{"node":{"gapMs":7000}}}}]}]}`,
+		`{"schema":"quorate.bench.faults/v1","options":{"faults":["slow-disk=20ms:n1@5s+5s"]},"repeats":[{"faults":[{"kind":"slow-disk","node":"n1","services":{"write":{"otherNodes":{"gapMs":25,"while":{"count":0}},"node":{"gapMs":60,"while":{"count":9,"p50Ms":31,"p99Ms":40}}}}}]}]}`,
 	} {
 		if err := s.add([]byte(raw)); err != nil {
 			t.Fatal(err)
@@ -221,6 +222,7 @@ func TestFaultsAndModes(t *testing.T) {
 	}{
 		{"throughput", "reads/s", "[5]"}, {"writes", "p50 ms", "[3]"}, {"get any follower", "p99 ms", "[4]"}, {"get any follower n3", "p99 ms", "[4]"}, {"get any follower", "stale p99 ms", "[9]"},
 		{"kill:leader@5s+5s", "ready ms", "[7]"}, {"kill:leader@5s+5s", "write gap elsewhere ms", "[250]"}, {"kill:leader@5s+5s", "write gap on it ms", "[6000 7000]"},
+		{"slow-disk=20ms:n1@5s+5s", "write p50 on it ms", "[31]"}, {"slow-disk=20ms:n1@5s+5s", "write p99 on it ms", "[40]"},
 	} {
 		x := s.find(&series{row: c.row, figure: c.figure})
 		if x == nil || fmt.Sprint(x.values) != c.want {

@@ -251,6 +251,13 @@ func (s *Set) faults(raw []byte) error {
 			s.note(row, figure, lower, *v)
 		}
 	}
+	// What a slow disk does is no gap, but latency.
+	meanwhile := func(row, service, where string, f *faults.FaultReport, seen *faults.Seen) {
+		if w := seen.While; f.Kind == faults.SlowDisk && w != nil && w.Count > 0 {
+			s.note(row, service+" p50 "+where+" ms", lower, w.P50Ms)
+			s.note(row, service+" p99 "+where+" ms", lower, w.P99Ms)
+		}
+	}
 	for _, repeat := range r.Repeats {
 		for i, f := range repeat.Faults {
 			row := fmt.Sprintf("%d %s %s", i+1, f.Kind, f.Role)
@@ -264,9 +271,11 @@ func (s *Set) faults(raw []byte) error {
 				if x.Others != nil {
 					s.note(row, name+" gap elsewhere ms", lower, x.Others.GapMs)
 					optional(row, name+" recovered elsewhere ms", x.Others.RecoveredMs)
+					meanwhile(row, name, "elsewhere", &f, x.Others)
 				}
 				s.note(row, name+" gap on it ms", lower, x.Node.GapMs)
 				optional(row, name+" recovered on it ms", x.Node.RecoveredMs)
+				meanwhile(row, name, "on it", &f, &x.Node)
 			}
 		}
 	}
