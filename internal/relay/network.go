@@ -39,8 +39,12 @@ const (
 	maxConnections = 8192
 	bufferSize     = 64 << 10
 	dialWithin     = 5 * time.Second
+	acceptAgain    = 5 * time.Millisecond
 	// A node is known as soon as who has started it says so: a little after its beginning.
-	knownWithin, knownEvery = 2 * time.Second, 5 * time.Millisecond
+	knownWithin, knownFirst, knownEvery = 2 * time.Second, time.Millisecond, 100 * time.Millisecond
+	// tableTries is how often the kernel's table is read for a socket: while it changes, a reading
+	// may miss one.
+	tableTries = 3
 )
 
 // New makes a network without nodes.
@@ -163,7 +167,7 @@ func (n *Network) accept(l net.Listener, node, target string) {
 			return
 		default: // out of file descriptors, mostly: that passes
 			select {
-			case <-time.After(knownEvery):
+			case <-time.After(acceptAgain):
 			case <-n.ctx.Done():
 				return
 			}
@@ -209,22 +213,34 @@ func (n *Network) carry(conn net.Conn, node, target string) {
 
 // caller is the node that has opened a connection.
 func (n *Network) caller(conn net.Conn) (string, bool) {
+	socket := ""
+	for range tableTries {
+		var err error
+		if socket, err = otherEnd(conn); err != nil {
+			return "", false
+		}
+		if socket != "" {
+			break
+		}
+	}
+	// Nodes look whether an address refuses, and close at once: those need no owner.
+	if socket == "" || socket == noProcess {
+		return "", false
+	}
 	ctx, cancel := context.WithTimeout(n.ctx, knownWithin)
 	defer cancel()
-	tick := time.NewTicker(knownEvery)
-	defer tick.Stop()
-	for {
+	for pause := knownFirst; ; pause = min(2*pause, knownEvery) {
 		n.mu.Lock()
 		pids := make(map[string]int, len(n.doors))
 		for node, d := range n.doors {
 			pids[node] = d.pid
 		}
 		n.mu.Unlock()
-		if node, ok := ownerOf(conn, pids); ok {
+		if node, ok := ownerOf(socket, pids); ok {
 			return node, true
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return "", false
 		}

@@ -23,25 +23,28 @@ func Check() error {
 // connectionTable has a line for each socket of TCP over IPv4.
 const connectionTable = "/proc/net/tcp"
 
-// ownerOf is whose process has the other end of a connection on loopback.
-func ownerOf(conn net.Conn, pids map[string]int) (string, bool) {
+// noProcess is the socket that the kernel goes on with after its process has closed it.
+const noProcess = "socket:[0]"
+
+// otherEnd is how /proc/PID/fd names the socket at the other end of a connection on loopback, or
+// empty if the table does not have it.
+func otherEnd(conn net.Conn) (socket string, err error) {
 	ours, err1 := netip.ParseAddrPort(conn.LocalAddr().String())
 	theirs, err2 := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if errors.Join(err1, err2) != nil {
-		return "", false
-	}
-	f, err := os.Open(connectionTable)
-	if err != nil {
-		return "", false
+	f, err3 := os.Open(connectionTable)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return "", err
 	}
 	defer f.Close()
-	socket := ""
-	for lines := bufio.NewScanner(f); socket == "" && lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for socket == "" && lines.Scan() {
 		socket = socketOf(lines.Text(), theirs, ours)
 	}
-	if socket == "" {
-		return "", false
-	}
+	return socket, lines.Err()
+}
+
+// ownerOf is whose process has a socket.
+func ownerOf(socket string, pids map[string]int) (string, bool) {
 	for node, pid := range pids {
 		// The directory changes while it is read; what is not there was not the one.
 		dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
