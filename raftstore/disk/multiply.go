@@ -22,6 +22,8 @@ type Copies struct {
 	// copy i, each by a text of the same length that With returns; the uid must be among them.
 	Texts []string
 	With  func(i int, text string) string
+	// Fields are other values of fields, by their names. The template must have them.
+	Fields map[string]func(i int) string
 }
 
 // Multiply writes a backup that has what the backup r has, and copies of some of its
@@ -115,6 +117,13 @@ func (c *Copies) record(of *proto.VersionRecord, i int, revision uint64) (*proto
 		for _, a := range slices.Concat(made.Labels, made.Fields) {
 			a.Value = replace(a.Value)
 		}
+	}
+	for field, with := range c.Fields {
+		at := slices.IndexFunc(made.Fields, func(a *proto.Attribute) bool { return a.Name == field })
+		if at < 0 {
+			return nil, fmt.Errorf("%s %s has no field %q", c.Table, c.Key, field)
+		}
+		made.Fields[at].Value = with(i)
 	}
 	// The value has its revision in it, in decimal digits.
 	if at := int(made.RevisionOffset); at > 0 {
