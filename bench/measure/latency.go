@@ -10,7 +10,7 @@ import (
 )
 
 // maxMicros is what a histogram has room for; what is longer is noted as that.
-const maxMicros = 60_000_000
+const maxMicros = 1_800_000_000
 
 // Histogram is a distribution of microseconds, or of other whole numbers, with three
 // digits. It is not safe for concurrent use.

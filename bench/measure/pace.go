@@ -27,14 +27,23 @@ func Pace(ctx context.Context, clock *Stopwatch, rate float64, begin, end time.D
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for due := begin + gap(rate); due < end && ctx.Err() == nil; due += gap(rate) {
-		for wait := due - clock.Now(); wait > 0; wait = due - clock.Now() {
-			sleepExactly(min(wait, 50*time.Millisecond)) // in pieces: ctx may end
-			if ctx.Err() != nil {
-				return
-			}
+		if !clock.Await(ctx, due) {
+			return
 		}
 		fire(due)
 	}
+}
+
+// Await waits until a time, to about 50 microseconds, and blocks its thread meanwhile. It reports
+// false if ctx ended before.
+func (s *Stopwatch) Await(ctx context.Context, at time.Duration) bool {
+	for wait := at - s.Now(); wait > 0; wait = at - s.Now() {
+		sleepExactly(min(wait, 50*time.Millisecond)) // in pieces: ctx may end
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // gap is the random time between two arrivals.

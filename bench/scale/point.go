@@ -13,10 +13,18 @@ type Point struct {
 	// Full is how many there are of what is counted at full size, Unit what that is.
 	Full int
 	Unit string
+	// Sizes are the shares of it that are measured unless others are named; nil: usualSizes.
+	Sizes []float64
+	// Most is the largest share that can be measured; zero: maxSize.
+	Most float64
+	// Settings of all nodes, as flag=value.
+	Settings []string
 	// Published is what others have said of it.
 	Published []Published
-	// fills are made for n of the unit.
-	fills func(n int) []fill
+	// webhook says that there is a conversion webhook.
+	webhook bool
+	// fills are made for n of the unit, with the webhook if there is one.
+	fills func(n int, hook *converter) []fill
 	// rows measures.
 	rows func(ctx context.Context, r *run, n int) error
 }
@@ -28,16 +36,23 @@ type Published struct {
 	Link string `json:"link"`
 }
 
+// usualSizes are a tenth, a third and all.
+var usualSizes = []float64{0.1, 0.3, 1}
+
 // fill is a number of objects that are copies of one.
 type fill struct {
 	table string
-	// key is that of the template in the table, collection where it is created.
+	// key is that of the template in the table, collection where it is created; without a body
+	// it is there already, at collection.
 	key, collection string
 	body            string
-	n               int
+	// n is how many copies there are to be.
+	n int
 	// texts are replaced in copies, beside the uid.
 	texts []string
 	with  func(i int, text string) string
+	// fields have other values in copies (disk.Copies).
+	fields map[string]func(i int) string
 }
 
 const namespace = "scale"

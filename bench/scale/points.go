@@ -21,7 +21,7 @@ const kepsLink = "https://github.com/kubernetes/enhancements/tree/master/keps/si
 var points = []Point{
 	{
 		Name: "configmaps", What: "1,000,000 ConfigMaps of 1 KiB on three nodes", Full: 1_000_000, Unit: "ConfigMaps",
-		fills: func(n int) []fill { return []fill{configMaps(n, 1024)} },
+		fills: func(n int, _ *converter) []fill { return []fill{configMaps(n, 1024)} },
 		rows: func(ctx context.Context, r *run, n int) error {
 			return errors.Join(r.idle(ctx), r.gets(ctx, n), r.updates(ctx, n), r.pages(ctx), r.list(ctx, 1))
 		},
@@ -32,9 +32,9 @@ var points = []Point{
 			{"kube-apiserver without consistent reads from cache", "a list takes 10.5 s in the median, with 6.9 cores for kube-apiserver and 3.6 for etcd", kepsLink + "2340-Consistent-reads-from-cache"},
 			{"kube-apiserver with them", "0.5 s, 0.63 and 0.23 cores", kepsLink + "2340-Consistent-reads-from-cache"},
 		},
-		fills: func(n int) []fill { return []fill{configMaps(n, 1000)} },
+		fills: func(n int, _ *converter) []fill { return []fill{configMaps(n, 1000)} },
 		rows: func(ctx context.Context, r *run, n int) error {
-			return errors.Join(r.idle(ctx), r.list(ctx, 1), r.row(ctx, "consistent list of all that a label selects: none, 1/s", func(ctx context.Context, t *timed) error {
+			return errors.Join(r.idle(ctx), r.list(ctx, 1), r.row(ctx, "selected", "consistent list of all that a label selects: none, 1/s", func(ctx context.Context, t *timed) error {
 				r.paced(ctx, t, 1, func(i int) (*client.Conn, client.Request) {
 					return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: configMapsPath, Query: "labelSelector=group%3Dtwo", Header: client.Plain}
 				})
@@ -43,13 +43,14 @@ var points = []Point{
 		},
 	},
 	{
-		Name: "kep3157", What: "400 Secrets of 1 MB, followed by 64 informers with watch lists (KEP-3157; 1,024 there)", Full: 64, Unit: "informers",
+		Name: "kep3157", What: "400 Secrets of 1 MB, followed by 16 to 256 informers with watch lists (KEP-3157; 1,024 there, which --size 4 measures)", Full: 256, Unit: "informers",
+		Sizes: []float64{0.0625, 0.25, 1},
 		Published: []Published{
 			{"kube-apiserver with lists", "16 informers end it for want of memory", kepsLink + "3157-watch-list"},
-			{"kube-apiserver with watch lists", "about 2 GB instead of 20", "https://kubernetes.io/blog/2024/12/17/kube-apiserver-api-streaming/"},
+			{"kube-apiserver with watch lists", "1,024 informers in about 2 GB instead of 20; 400 GB are sent in 25 minutes", "https://kubernetes.io/blog/2024/12/17/kube-apiserver-api-streaming/"},
 		},
-		fills: func(int) []fill {
-			return []fill{named("secrets", "/api/v1/namespaces/"+namespace+"/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+template+`"},"data":{"value":"`+value(1_000_000)+`"}}`, 399)}
+		fills: func(int, *converter) []fill {
+			return []fill{named("secrets", secretsPath, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+template+`"},"data":{"value":"`+value(1_000_000)+`"}}`, 399)}
 		},
 		rows: func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.informers(ctx, n)) },
 	},
@@ -59,17 +60,17 @@ var points = []Point{
 			{"kube-apiserver before streaming encoding", "70 to 80 GB of memory", "https://kubernetes.io/blog/2025/05/09/kubernetes-v1-33-streaming-list-responses/"},
 			{"kube-apiserver with it", "3 GB", "https://kubernetes.io/blog/2025/05/09/kubernetes-v1-33-streaming-list-responses/"},
 		},
-		fills: func(n int) []fill { return []fill{configMaps(n, 100_000)} },
+		fills: func(n int, _ *converter) []fill { return []fill{configMaps(n, 100_000)} },
 		rows:  func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.list(ctx, 4)) },
 	},
 	{
 		Name: "watchers", What: "10,000 watches of one object each, 1,000 events/s", Full: 10_000, Unit: "watches",
-		fills: func(n int) []fill { return []fill{configMaps(n, 256)} },
+		fills: func(n int, _ *converter) []fill { return []fill{configMaps(n, 256)} },
 		rows:  func(ctx context.Context, r *run, n int) error { return r.watchers(ctx, n) },
 	},
 	{
 		Name: "heartbeats", What: "the heartbeats of 5,000 nodes: a lease every 10 s, a status every 5 min, and Events at 200/s", Full: 5_000, Unit: "nodes",
-		fills: func(n int) []fill {
+		fills: func(n int, _ *converter) []fill {
 			return []fill{
 				named("leases.coordination.k8s.io", leasesPath, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+template+`"},"spec":{"holderIdentity":"`+template+`","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.000000Z"}}`, n),
 				named("nodes", "/api/v1/nodes", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+template+`"},"status":{"capacity":{"cpu":"8","memory":"32Gi","pods":"110"}}}`, n),
@@ -78,166 +79,84 @@ var points = []Point{
 		rows: func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.heartbeats(ctx, n)) },
 	},
 	{
-		Name: "sig", What: "150,000 Pods in 50 namespaces (SIG Scalability's thresholds)", Full: 150_000, Unit: "Pods",
-		Published: []Published{{"SIG Scalability", "a cluster may have 150,000 Pods, 3,000 in a namespace; lists of a namespace and of a cluster are to take 30 s at most at the 99th percentile, other reads 1 s", "https://github.com/kubernetes/community/tree/master/sig-scalability"}},
-		fills:     sigFills,
-		rows: func(ctx context.Context, r *run, n int) error {
-			return errors.Join(r.idle(ctx), r.row(ctx, "list of a namespace, 4 clients", func(ctx context.Context, t *timed) error {
-				r.closed(ctx, t, 4, func(i int) (*client.Conn, client.Request) {
-					return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/" + sigNamespace(i%sigNamespaces) + "/pods", Header: client.Plain}
-				})
-				return nil
-			}), r.row(ctx, "list of the Pods of one node, by field selector, 4 clients", func(ctx context.Context, t *timed) error {
-				r.closed(ctx, t, 4, func(i int) (*client.Conn, client.Request) {
-					return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: "/api/v1/pods", Query: "fieldSelector=spec.nodeName%3D" + name(i%5000), Header: client.Plain}
-				})
-				return nil
-			}), r.row(ctx, "list of all Pods", func(ctx context.Context, t *timed) error {
-				r.closed(ctx, t, 1, func(i int) (*client.Conn, client.Request) {
-					return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: "/api/v1/pods", Header: client.Plain}
-				})
-				return nil
-			}))
+		Name: "sig", What: "150,000 Pods and 10,000 Services in 50 namespaces (SIG Scalability's thresholds; Events: events)", Full: 150_000, Unit: "Pods", Most: 2,
+		Settings: []string{"service-cluster-ip-range=" + serviceRange},
+		Published: []Published{
+			{"SIG Scalability's thresholds", "a cluster may have 150,000 Pods, 3,000 in a namespace, and 10,000 Services, 5,000 in a namespace", thresholdsLink},
+			{"SIG Scalability's objectives", "lists of a namespace and of a cluster take 30 s at most at the 99th percentile, other reads and writes 1 s", objectivesLink},
 		},
+		fills: sigFills,
+		rows:  func(ctx context.Context, r *run, n int) error { return r.sig(ctx, n) },
+	},
+	{
+		Name: "events", What: "1,000,000 Events, of which as many expire as are written: 278/s (SIG Scalability's thresholds)", Full: 1_000_000, Unit: "Events",
+		Published: []Published{
+			{"SIG Scalability's thresholds", "a cluster may have 1,000,000 Events", thresholdsLink},
+			{"kube-apiserver with etcd, a load test of 50,000 Pods", "145,259 Events in 5 minutes, 484/s, and requests refused by priority and fairness", "https://github.com/kubernetes/kubernetes/issues/141022"},
+		},
+		fills: eventFills,
+		rows:  func(ctx context.Context, r *run, n int) error { return r.events(ctx, n) },
+	},
+	{
+		Name: "conversion", What: "100,000 custom resources of 1 KB, read and written in a version that a webhook converts to in 5 ms a request", Full: 100_000, Unit: "custom resources",
+		Published: []Published{
+			{"kube-apiserver", "its cache of a large custom resource took 8 minutes to fill, object by object, longer than history is kept (5): it never filled, and every list failed", "https://github.com/kubernetes/enhancements/pull/6179"},
+			{"KEP-95's targets", "10,000 custom resources of 10 KB with conversion, listed within 30 s at the 99th percentile; the webhook takes 50 ms for one and 6 s for all", kepsLink + "95-custom-resource-definitions"},
+		},
+		webhook: true,
+		fills:   routeFills,
+		rows:    func(ctx context.Context, r *run, n int) error { return r.conversions(ctx, n) },
 	},
 }
 
-const leasesPath = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
+const (
+	thresholdsLink = "https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md"
+	objectivesLink = "https://github.com/kubernetes/community/blob/master/sig-scalability/slos/slos.md"
+)
 
-const sigNamespaces = 50
-
-// sigNamespace has a name as long as the template's, which is what its copies are named by.
-func sigNamespace(i int) string { return fmt.Sprintf("scale-%02d", i) }
-
-// sigFills are namespaces, and Pods in all of them that are bound to 5,000 nodes.
-func sigFills(n int) []fill {
-	const node = "node-of-the-pod"
-	of := "scale-tt"
-	return []fill{
-		{
-			table: "namespaces", key: of, collection: "/api/v1/namespaces", n: sigNamespaces, texts: []string{of},
-			body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + of + `"}}`,
-			with: func(i int, _ string) string { return sigNamespace(i) },
-		},
-		{
-			table: "pods", key: of + "/" + template, collection: "/api/v1/namespaces/" + of + "/pods", n: n, texts: []string{of, template, node},
-			body: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + template + `","labels":{"app":"scale"}},"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"nodeName":"` + node + `","containers":[{"name":"c","image":"registry.example/app:1","resources":{"requests":{"cpu":"10m","memory":"32Mi"}}}]}}`,
-			with: func(i int, text string) string {
-				switch text {
-				case of:
-					return sigNamespace(i % sigNamespaces)
-				case node:
-					return name(i % 5000)
-				}
-				return name(i)
-			},
-		},
-	}
-}
+const (
+	leasesPath  = "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases"
+	secretsPath = "/api/v1/namespaces/" + namespace + "/secrets"
+)
 
 // idle measures what the nodes do when nobody but the other client asks them for anything.
 func (r *run) idle(ctx context.Context) error {
-	return r.row(ctx, "idle", func(ctx context.Context, _ *timed) error {
+	return r.row(ctx, "idle", "idle", func(ctx context.Context, _ *timed) error {
 		measure.Pause(ctx, r.o.Duration/2)
 		return nil
 	})
 }
 
 func (r *run) gets(ctx context.Context, n int) error {
-	return r.row(ctx, "get of a random one, Most Recent, 32 clients", func(ctx context.Context, t *timed) error {
-		r.closed(ctx, t, 32, func(i int) (*client.Conn, client.Request) {
-			return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: configMapsPath + "/" + name(rand.IntN(n)), Header: client.Plain}
-		})
-		return nil
+	return r.closed(ctx, "get", "get of a random one, Most Recent, 32 clients", 32, func(int) client.Request {
+		return client.Request{Method: http.MethodGet, Path: configMapsPath + "/" + name(rand.IntN(n)), Header: client.Plain}
 	})
 }
 
 func (r *run) updates(ctx context.Context, n int) error {
-	return r.row(ctx, "patch of a label of a random one, 32 clients", func(ctx context.Context, t *timed) error {
-		r.closed(ctx, t, 32, func(i int) (*client.Conn, client.Request) {
-			return r.conns[i%len(r.conns)], client.Request{
-				Method: http.MethodPatch, Path: configMapsPath + "/" + name(rand.IntN(n)), Header: client.MergeBody,
-				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"turn":"%d"}}}`, i),
-			}
-		})
-		return nil
+	return r.closed(ctx, "patch", "patch of a label of a random one, 32 clients", 32, func(i int) client.Request {
+		return client.Request{
+			Method: http.MethodPatch, Path: configMapsPath + "/" + name(rand.IntN(n)), Header: client.MergeBody,
+			Body: fmt.Appendf(nil, `{"metadata":{"labels":{"turn":"%d"}}}`, i),
+		}
 	})
 }
 
 func (r *run) pages(ctx context.Context) error {
-	return r.row(ctx, "list of the first 500, 4 clients", func(ctx context.Context, t *timed) error {
-		r.closed(ctx, t, 4, func(i int) (*client.Conn, client.Request) {
-			return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: configMapsPath, Query: "limit=500", Header: client.Plain}
-		})
-		return nil
+	return r.closed(ctx, "page", "list of the first 500, 4 clients", 4, func(int) client.Request {
+		return client.Request{Method: http.MethodGet, Path: configMapsPath, Query: "limit=500", Header: client.Plain}
 	})
 }
 
-// list lists all of them, Most Recent: with one client once a second, with more without pauses.
+// list lists all of them, Most Recent, without pauses.
 func (r *run) list(ctx context.Context, clients int) error {
-	all := func(i int) (*client.Conn, client.Request) {
-		return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: configMapsPath, Header: client.Plain}
+	who := "one client"
+	if clients > 1 {
+		who = fmt.Sprintf("%d clients", clients)
 	}
-	if clients == 1 {
-		return r.row(ctx, "consistent list of all, one client", func(ctx context.Context, t *timed) error {
-			r.closed(ctx, t, 1, all)
-			return nil
-		})
-	}
-	return r.row(ctx, fmt.Sprintf("consistent list of all, %d clients", clients), func(ctx context.Context, t *timed) error {
-		r.closed(ctx, t, clients, all)
-		return nil
+	return r.closed(ctx, "list", "consistent list of all, "+who, clients, func(int) client.Request {
+		return client.Request{Method: http.MethodGet, Path: configMapsPath, Header: client.Plain}
 	})
-}
-
-// informers follow all Secrets from one node: each has read them when the bookmark comes that
-// ends its initial events.
-func (r *run) informers(ctx context.Context, n int) error {
-	return r.row(ctx, "informers that read all Secrets, at once, from one node", func(ctx context.Context, t *timed) error {
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() {
-				began := r.clock.Now()
-				bytes, err := r.informer(ctx)
-				t.done(r.clock.Now()-began, bytes, err)
-			})
-		}
-		wg.Wait()
-		return nil
-	})
-}
-
-func (r *run) informer(ctx context.Context) (read int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	conn, err := r.cluster.Nodes[0].Dial(ctx, r.cluster.TLS)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	resp, err := conn.Open(ctx, client.Request{
-		Method: http.MethodGet, Path: "/api/v1/namespaces/" + namespace + "/secrets", Header: client.Plain,
-		Query: "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewReaderSize(resp.Body, 64<<10)
-	begins, isFirst := "", true
-	for {
-		part, more, err := lines.ReadLine()
-		if err != nil {
-			return read, fmt.Errorf("before the end of the initial events: %w", err)
-		}
-		read += len(part)
-		if isFirst {
-			begins = string(part[:min(len(part), 32)])
-		}
-		if isFirst = !more; isFirst && len(begins) > 18 && begins[:18] == `{"type":"BOOKMARK"` {
-			return read, nil
-		}
-	}
 }
 
 // watchers are n watches of one object each over 50 connections, while 1,000 of the objects are
@@ -290,7 +209,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 		})
 		return nil
 	}
-	err := r.row(ctx, "watches begun", func(_ context.Context, t *timed) error {
+	err := r.row(ctx, "watch", "watches begun", func(_ context.Context, t *timed) error {
 		for k := range n {
 			began := r.clock.Now()
 			err := follow(k)
@@ -301,7 +220,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	return r.row(ctx, "events, 1,000 changes/s: from the sending of the change to its event", func(_ context.Context, t *timed) error {
+	return r.row(ctx, "event", "events, 1,000 changes/s: from the sending of the change to its event", func(_ context.Context, t *timed) error {
 		events.Store(t)
 		defer events.Store(nil)
 		writes := &timed{times: measure.NewHistogram()}
@@ -324,7 +243,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 func (r *run) heartbeats(ctx context.Context, n int) error {
 	leases, status, events := float64(n)/10, float64(n)/300, 200*float64(n)/5000
 	all := leases + status + events
-	return r.row(ctx, "heartbeats: a tenth as many leases a second as nodes, statuses, Events", func(ctx context.Context, t *timed) error {
+	return r.row(ctx, "heartbeat", "heartbeats: a tenth as many leases a second as nodes, statuses, Events", func(ctx context.Context, t *timed) error {
 		r.paced(ctx, t, all, func(i int) (*client.Conn, client.Request) {
 			conn, node := r.conns[i%len(r.conns)], name(rand.IntN(n))
 			switch x := rand.Float64() * all; {

@@ -42,6 +42,7 @@ type Size struct {
 
 // Row is one thing that was measured.
 type Row struct {
+	ID         string          `json:"row"` // short, for files and programs
 	Name       string          `json:"name"`
 	Count      int64           `json:"count"`
 	Errors     int64           `json:"errors"`
@@ -54,6 +55,34 @@ type Row struct {
 	// Other is of the other client's gets meanwhile.
 	Other       measure.Latency `json:"other"`
 	OtherErrors int64           `json:"otherErrors"`
+	// Figures are what else was measured.
+	Figures []Figure `json:"figures,omitempty"`
+
+	latency measure.Histogram // nil of what happened once
+}
+
+// Figure is one of a row that others do not have.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit,omitempty"`
+}
+
+func (f Figure) String() string {
+	text := strconv.FormatFloat(f.Value, 'f', 0, 64)
+	if math.Abs(f.Value) < 100 {
+		text = strconv.FormatFloat(f.Value, 'g', 3, 64)
+	}
+	return strings.TrimSpace(f.Name + " " + text + " " + f.Unit)
+}
+
+// besides are a row's own figures in a line; empty without any.
+func (r *Row) besides() string {
+	var texts []string
+	for _, f := range r.Figures {
+		texts = append(texts, f.String())
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Growth is the exponent of a row's cost from the smallest to the largest size: with e the cost
@@ -104,7 +133,7 @@ func (rep *Report) grow() {
 	for i := range small.Rows {
 		for j := range large.Rows {
 			a, b := &small.Rows[i], &large.Rows[j]
-			if a.Name == b.Name {
+			if a.ID == b.ID {
 				rep.Growth = append(rep.Growth, Growth{Row: a.Name, CPU: exponent(a.cpu(), b.cpu(), factor), Time: exponent(a.time(), b.time(), factor), Memory: exponent(a.memory(), b.memory(), factor)})
 			}
 		}
@@ -147,6 +176,9 @@ func (rep *Report) WriteTable(w io.Writer) error {
 			return err
 		}
 		for _, r := range s.Rows {
+			if text := r.besides(); text != "" {
+				fmt.Fprintf(w, "%s: %s\n", r.Name, text)
+			}
 			if r.FirstError != "" {
 				fmt.Fprintf(w, "%s: the first error: %s\n", r.Name, r.FirstError)
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
-// Lab starts clusters.
-type Lab func(ctx context.Context, nodes int, backup string) (Machines, error)
+// Lab starts clusters, with settings for all nodes as flag=value.
+type Lab func(ctx context.Context, nodes int, backup string, settings []string) (Machines, error)
 
 // Machines is a cluster of a Lab. Of one that begins with a backup only the first node runs.
 type Machines interface {
@@ -53,6 +53,7 @@ type run struct {
 	conns   []*client.Conn // to the nodes in turn
 	alone   *client.Conn   // the other client's
 	clock   *measure.Stopwatch
+	hook    *converter // nil if the point has none
 	size    *Size
 	say     func(string, ...any)
 }
@@ -68,7 +69,7 @@ func Run(ctx context.Context, lab Lab, o Options, progress io.Writer) (*Report, 
 		return nil, err
 	}
 	rep := newReport(o, p, dir)
-	for _, share := range o.Sizes {
+	for _, share := range p.sizes(o) {
 		n := max(1, int(float64(p.Full)*share+0.5))
 		say := func(format string, args ...any) {
 			fmt.Fprintf(progress, "%d %s: %s\n", n, p.Unit, fmt.Sprintf(format, args...))
@@ -83,18 +84,34 @@ func Run(ctx context.Context, lab Lab, o Options, progress io.Writer) (*Report, 
 	return rep, os.RemoveAll(dir)
 }
 
+// sizes are those that are measured.
+func (p *Point) sizes(o Options) []float64 {
+	switch {
+	case len(o.Sizes) > 0:
+		return o.Sizes
+	case len(p.Sizes) > 0:
+		return p.Sizes
+	}
+	return usualSizes
+}
+
 // one measures one size.
 func one(ctx context.Context, lab Lab, o Options, p *Point, n int, dir string, say func(string, ...any)) (s *Size, err error) {
 	small, big := filepath.Join(dir, "small"), filepath.Join(dir, "big")
-	if err := makeBackup(ctx, lab, p.fills(n), small, big); err != nil {
+	var hook *converter
+	if p.webhook {
+		hook = newConverter()
+		defer hook.close()
+	}
+	if err := makeBackup(ctx, lab, p, p.fills(n, hook), small, big); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(big)) }()
-	m, err := lab(ctx, nodes, big)
+	m, err := lab(ctx, nodes, big, p.Settings)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o, m: m, clock: measure.NewStopwatch(), size: &Size{N: n}, say: say}
+	r := &run{o: o, m: m, clock: measure.NewStopwatch(), hook: hook, size: &Size{N: n}, say: say}
 	defer func() { err = errors.Join(err, r.hangUp(), m.End()) }()
 	if err := r.start(ctx); err != nil {
 		return nil, err
@@ -106,8 +123,8 @@ func one(ctx context.Context, lab Lab, o Options, p *Point, n int, dir string, s
 }
 
 // makeBackup writes the backup with which the cluster begins.
-func makeBackup(ctx context.Context, lab Lab, fills []fill, small, big string) (err error) {
-	m, err := lab(ctx, 1, "")
+func makeBackup(ctx context.Context, lab Lab, p *Point, fills []fill, small, big string) (err error) {
+	m, err := lab(ctx, 1, "", p.Settings)
 	if err != nil {
 		return err
 	}
@@ -121,6 +138,11 @@ func makeBackup(ctx context.Context, lab Lab, fills []fill, small, big string) (
 	var buf bytes.Buffer
 	post := func(path, body string) error {
 		_, err := conn.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: []byte(body)}, &buf)
+		// What a definition has defined is served a moment later.
+		for began := time.Now(); isAbsent(err) && time.Since(began) < servedWithin && ctx.Err() == nil; {
+			measure.Pause(ctx, 50*time.Millisecond)
+			_, err = conn.Do(ctx, client.Request{Method: http.MethodPost, Path: path, Header: client.JSONBody, Body: []byte(body)}, &buf)
+		}
 		return err
 	}
 	if err := post("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`"}}`); err != nil {
@@ -128,14 +150,22 @@ func makeBackup(ctx context.Context, lab Lab, fills []fill, small, big string) (
 	}
 	var copies []disk.Copies
 	for _, f := range fills {
-		if err := post(f.collection, f.body); err != nil {
+		if f.body == "" {
+			_, err = conn.Do(ctx, client.Request{Method: http.MethodGet, Path: f.collection, Header: client.Plain}, &buf)
+		} else {
+			err = post(f.collection, f.body)
+		}
+		if err != nil {
 			return err
+		}
+		if f.n == 0 {
+			continue
 		}
 		uid, err := uidOf(buf.Bytes())
 		if err != nil {
 			return err
 		}
-		copies = append(copies, disk.Copies{Table: f.table, Key: f.key, N: f.n, Texts: append([]string{uid}, f.texts...), With: func(i int, text string) string {
+		copies = append(copies, disk.Copies{Table: f.table, Key: f.key, N: f.n, Texts: append([]string{uid}, f.texts...), Fields: f.fields, With: func(i int, text string) string {
 			if text == uid {
 				return fmt.Sprintf("%08x%s", i, uid[8:])
 			}
@@ -150,6 +180,14 @@ func makeBackup(ctx context.Context, lab Lab, fills []fill, small, big string) (
 		return err
 	}
 	return errors.Join(multiply(small, big, copies), os.Remove(small))
+}
+
+// servedWithin bounds how long a definition may take until its objects are served.
+const servedWithin = 20 * time.Second
+
+func isAbsent(err error) bool {
+	var refused *client.Refusal
+	return errors.As(err, &refused) && refused.Code == http.StatusNotFound
 }
 
 func multiply(small, big string, copies []disk.Copies) (err error) {
@@ -183,7 +221,7 @@ func uidOf(object []byte) (string, error) {
 // start has the other nodes join, and the first one start again.
 func (r *run) start(ctx context.Context) error {
 	all := r.m.Cluster()
-	ready := func(what, name string) error {
+	ready := func(id, what, name string) error {
 		ctx, cancel := context.WithTimeout(ctx, readyWithin)
 		defer cancel()
 		began := time.Now()
@@ -193,10 +231,10 @@ func (r *run) start(ctx context.Context) error {
 		if err := r.m.Ready(ctx, name); err != nil {
 			return err
 		}
-		return r.once(what, name, time.Since(began))
+		return r.once(id, what, name, time.Since(began))
 	}
 	for _, n := range all.Nodes[1:] {
-		if err := ready("join: "+n.Name+" is ready with the first one's snapshot", n.Name); err != nil {
+		if err := ready("join-"+n.Name, "join: "+n.Name+" is ready with the first one's snapshot", n.Name); err != nil {
 			return err
 		}
 	}
@@ -204,7 +242,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.m.Stop(ctx, last); err != nil {
 		return err
 	}
-	if err := ready("start: "+last+" is ready with its own state", last); err != nil {
+	if err := ready("start", "start: "+last+" is ready with its own state", last); err != nil {
 		return err
 	}
 	r.cluster = r.m.Cluster()
@@ -228,7 +266,7 @@ func (r *run) hangUp() error {
 }
 
 // once notes what happened once, and what the node that it happened to has taken for it.
-func (r *run) once(what, name string, took time.Duration) error {
+func (r *run) once(id, what, name string, took time.Duration) error {
 	for _, n := range r.m.Cluster().Nodes {
 		if n.Name != name {
 			continue
@@ -241,7 +279,7 @@ func (r *run) once(what, name string, took time.Duration) error {
 		if err != nil {
 			return err
 		}
-		row := Row{Name: what, Count: 1, Seconds: took.Seconds(), CPUSeconds: cpu[0].Seconds(), MemoryMiB: []float64{mib(memory)}}
+		row := Row{ID: id, Name: what, Count: 1, Seconds: took.Seconds(), CPUSeconds: cpu[0].Seconds(), MemoryMiB: []float64{mib(memory)}}
 		r.size.Rows = append(r.size.Rows, row)
 		r.say("%s: %.2f s, %.2f s of CPU, %.0f MiB", what, row.Seconds, row.CPUSeconds, row.MemoryMiB[0])
 	}
@@ -264,6 +302,8 @@ type timed struct {
 	bytes  atomic.Int64
 	errors atomic.Int64
 	first  atomic.Pointer[error]
+	// figures are what the work has found besides; only it changes them.
+	figures []Figure
 }
 
 func (t *timed) done(took time.Duration, bytes int, err error) {
@@ -279,11 +319,12 @@ func (t *timed) done(took time.Duration, bytes int, err error) {
 }
 
 // row measures what work does, while another client gets its object.
-func (r *run) row(ctx context.Context, what string, work func(ctx context.Context, t *timed) error) error {
+func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Context, t *timed) error) error {
 	before, err := host.CPUTimes(r.pids())
 	if err != nil {
 		return err
 	}
+	hook := r.hook.asked()
 	t, other := &timed{times: measure.NewHistogram()}, &timed{times: measure.NewHistogram()}
 	began := time.Now()
 	otherCtx, stop := context.WithCancel(ctx)
@@ -300,7 +341,10 @@ func (r *run) row(ctx context.Context, what string, work func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	row := Row{Name: what, Count: t.times.TotalCount(), Seconds: took.Seconds(), Bytes: t.bytes.Load(), Errors: t.errors.Load(), OtherErrors: other.errors.Load(), Latency: t.times.Latency(), Other: other.times.Latency()}
+	row := Row{
+		ID: id, Name: what, Count: t.times.TotalCount(), Seconds: took.Seconds(), Bytes: t.bytes.Load(), Errors: t.errors.Load(), OtherErrors: other.errors.Load(),
+		Latency: t.times.Curve(), Other: other.times.Latency(), Figures: append(t.figures, r.hook.since(hook, t.times.TotalCount())...), latency: t.times,
+	}
 	for i, pid := range r.pids() {
 		row.CPUSeconds += (after[i] - before[i]).Seconds()
 		memory, err := host.ResidentMemory([]int{pid})
@@ -333,31 +377,45 @@ func (r *run) other(ctx context.Context, t *timed) {
 // paced sends requests at random times for the time of a row; their latency counts from when
 // they were due. make must not block.
 func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*client.Conn, client.Request)) {
+	r.pacedFor(ctx, t, r.o.Duration, rate, make)
+}
+
+func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate float64, make func(i int) (*client.Conn, client.Request)) {
 	var wg sync.WaitGroup
 	begin := r.clock.Now()
 	i := 0
-	measure.Pace(ctx, r.clock, rate, begin, begin+r.o.Duration, func(due time.Duration) {
+	measure.Pace(ctx, r.clock, rate, begin, begin+last, func(due time.Duration) {
 		conn, req := make(i)
 		i++
 		wg.Go(func() {
-			n, err := read(ctx, conn, req)
+			n, err := read(ctx, conn, req, io.Discard)
 			t.done(r.clock.Now()-due, n, err)
 		})
 	})
 	wg.Wait()
 }
 
-// closed sends requests from some workers without pauses for the time of a row.
-func (r *run) closed(ctx context.Context, t *timed, workers int, make func(i int) (*client.Conn, client.Request)) {
+// closed is a row of requests that some clients send without pauses, to the nodes in turn.
+func (r *run) closed(ctx context.Context, id, what string, clients int, make func(i int) client.Request) error {
+	return r.row(ctx, id, what, func(ctx context.Context, t *timed) error {
+		r.workers(ctx, t, clients, func(_, i int) (int, error) {
+			return read(ctx, r.conns[i%len(r.conns)], make(i), io.Discard)
+		})
+		return nil
+	})
+}
+
+// workers do operations without pauses for the time of a row.
+func (r *run) workers(ctx context.Context, t *timed, workers int, do func(worker, i int) (read int, err error)) {
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	end := r.clock.Now() + r.o.Duration
-	for range workers {
+	for worker := range workers {
 		wg.Go(func() {
 			for r.clock.Now() < end && ctx.Err() == nil {
-				conn, req := make(int(next.Add(1) - 1))
+				i := int(next.Add(1) - 1)
 				began := r.clock.Now()
-				n, err := read(ctx, conn, req)
+				n, err := do(worker, i)
 				t.done(r.clock.Now()-began, n, err)
 				if err != nil {
 					measure.Pause(ctx, 100*time.Millisecond)
@@ -368,13 +426,13 @@ func (r *run) closed(ctx context.Context, t *timed, workers int, make func(i int
 	wg.Wait()
 }
 
-// read sends a request and reads the answer without keeping it: some are of a gigabyte.
-func read(ctx context.Context, conn *client.Conn, req client.Request) (int, error) {
+// read sends a request and copies the answer to out without keeping it: some are of a gigabyte.
+func read(ctx context.Context, conn *client.Conn, req client.Request, out io.Writer) (int, error) {
 	resp, err := conn.Open(ctx, req)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
+	n, err := io.Copy(out, resp.Body)
 	return int(n), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/scale"
@@ -54,7 +55,7 @@ multiplied: no request creates them.
 		note{"2", "it could not be measured"},
 		note{"130", "it was stopped by a signal; what it had started is gone"})
 	f := c.Flags()
-	f.StringVar(&o.sizes, "size", "0.1,0.3,1", "shares of the full size to measure")
+	f.StringVar(&o.sizes, "size", "", "shares of the full size to measure (default: 0.1,0.3,1; of kep3157 0.0625,0.25,1)")
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure what goes on for a time")
 	f.Float64Var(&o.Gets, "gets", o.Gets, "gets per second of the other client")
 	f.StringArrayVar(&o.set, "set", nil, "setting for every node, as flag=value")
@@ -74,8 +75,8 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 		return err
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
-	lab := func(ctx context.Context, nodes int, backup string) (scale.Machines, error) {
-		t, end, err := playground.Temporary(ctx, playground.Options{Nodes: nodes, Set: o.set, Backup: backup}, progress)
+	lab := func(ctx context.Context, nodes int, backup string, settings []string) (scale.Machines, error) {
+		t, end, err := playground.Temporary(ctx, playground.Options{Nodes: nodes, Set: slices.Concat(settings, o.set), Backup: backup}, progress)
 		if err != nil {
 			return nil, err
 		}
