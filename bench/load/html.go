@@ -10,29 +10,22 @@ import (
 
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/plot"
+	"github.com/quorate/quorate/bench/report"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = report.Template(pageText)
 
 // htmlPage is what the template shows.
 type htmlPage struct {
 	*Report
-	Style           template.CSS
-	Title, LoadLine string
-	Latencies       template.HTML
-	Curves          []figure
-	Sweeps          []sweepFigures
-	Rows            []tableRow
-	Failures        []string
-	JSON            *Report
-}
-
-type figure struct {
-	Title  string
-	Figure template.HTML
+	Latencies template.HTML
+	Curves    []report.Figure
+	Sweeps    []sweepFigures
+	Rows      []tableRow
+	Failures  []string
 }
 
 type sweepFigures struct {
@@ -49,18 +42,18 @@ type tableRow struct {
 // WriteHTML writes the report as one page that needs nothing else: no scripts, no
 // fonts, no network.
 func (r *Report) WriteHTML(w io.Writer) error {
-	p := htmlPage{Report: r, Style: plot.Style, Title: r.title(), LoadLine: r.loadLine(), JSON: r}
+	p := htmlPage{Report: r}
 	if len(r.Rows) > 0 {
 		p.Latencies = r.latencies()
 	}
 	for _, x := range r.Rows {
-		p.Curves = append(p.Curves, figure{x.Title, r.curve(x.Title, x.Latency)})
+		p.Curves = append(p.Curves, report.Figure{Title: x.Title, Figure: r.curve(x.Title, x.Latency)})
 		p.Rows = append(p.Rows, x.tableRow())
 		if x.Errors > 0 {
 			p.Failures = append(p.Failures, fmt.Sprintf("%s: %d errors, the first: %s", x.Name, x.Errors, x.Error))
 		}
 		for _, part := range x.Parts {
-			p.Curves = append(p.Curves, figure{"of them " + part.Verb, r.curve(part.Verb, part.Latency)})
+			p.Curves = append(p.Curves, report.Figure{Title: "of them " + part.Verb, Figure: r.curve(part.Verb, part.Latency)})
 			p.Rows = append(p.Rows, part.tableRow())
 		}
 	}
@@ -71,10 +64,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		}
 		p.Sweeps = append(p.Sweeps, sweepFigures{title, s.conclusion(), s.throughput(), s.latency()})
 	}
-	if err := pageTemplate.Execute(w, p); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
+	page := report.Page{Name: "load", Heading: "What operations cost, and how long they take", Head: &r.Head, Lines: []string{r.loadLine()}, Body: p, Report: r}
+	return page.Write(w, pageTemplate)
 }
 
 func cells(perSecond float64, l measure.Latency, errors int64, cpu float64, by []float64) []string {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // Schema names the form of the JSON. It changes when a field changes its meaning
@@ -19,11 +19,7 @@ const Schema = "quorate.bench.load/v1"
 
 // Report is one measurement. Times whose name ends in Ms are milliseconds.
 type Report struct {
-	Schema  string    `json:"schema"`
-	Date    time.Time `json:"date"`
-	Command string    `json:"command"`
-	Commit  string    `json:"commit"` // of this program
-	host.Machine
+	report.Head
 
 	Options OptionsReport `json:"options"`
 	// Nodes are the processes whose CPU time is counted, in the order of cpuPerOperationByNode.
@@ -128,7 +124,7 @@ func (b *bench) newRow(r *row, t *tally, before, after []time.Duration) Row {
 func newReport(o *Options, t *Target) *Report {
 	_, nodes := t.pids()
 	r := &Report{
-		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit, Machine: host.ThisMachine(t.Dir), Nodes: nodes, Goals: o.Goals,
+		Head: report.NewHead(Schema, o.Command, o.Commit, t.Dir), Nodes: nodes, Goals: o.Goals,
 		Options: OptionsReport{
 			Target: "kubernetes", DurationSeconds: o.Duration.Seconds(), Workers: o.Workers, Connections: o.Connections, Objects: o.Objects, Size: valueSize,
 			Rate: o.Rate, Mix: o.Mix.String(), Repeat: o.Repeat,
@@ -324,15 +320,7 @@ func parseReport(file string, raw []byte) (*Report, error) {
 }
 
 // WriteJSON writes the report.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
-func (r *Report) title() string {
-	return fmt.Sprintf("%s · commit %s · %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Line())
-}
+func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
 // loadLine says what was asked for.
 func (r *Report) loadLine() string {

@@ -2,19 +2,16 @@ package load
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewrite = flag.Bool("update", false, "rewrite testdata/schema.txt")
+	"github.com/quorate/quorate/bench/report/reporttest"
+)
 
 // everything is a report with all that a report can have.
 func everything(t *testing.T) *Report {
@@ -73,53 +70,12 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestSchema: readers of the JSON find what they found before. A field that is
-// gone or has another type needs another Schema.
 func TestSchema(t *testing.T) {
 	var buf bytes.Buffer
 	if err := everything(t).WriteJSON(&buf); err != nil {
 		t.Fatal(err)
 	}
-	var tree any
-	if err := json.Unmarshal(buf.Bytes(), &tree); err != nil {
-		t.Fatal(err)
-	}
-	fields := map[string]bool{}
-	walk(tree, "", fields)
-	var lines []string
-	for f := range fields {
-		lines = append(lines, f)
-	}
-	slices.Sort(lines)
-	got := Schema + "\n" + strings.Join(lines, "\n") + "\n"
-	const file = "testdata/schema.txt"
-	if *rewrite {
-		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the fields differ from %s (run with -update and read the difference):\n%s", file, got)
-	}
-}
-
-func walk(v any, path string, out map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			walk(x, path+"."+k, out)
-		}
-	case []any:
-		for _, x := range v {
-			walk(x, path+"[]", out)
-		}
-	default:
-		out[fmt.Sprintf("%s %T", strings.TrimPrefix(path, "."), v)] = true
-	}
+	reporttest.Schema(t, Schema, buf.Bytes())
 }
 
 func TestForms(t *testing.T) {
@@ -143,17 +99,8 @@ func TestForms(t *testing.T) {
 		}
 	}
 	// One of all latencies, one per row and verb, two per sweep.
-	if n := strings.Count(page.String(), "<svg"); n != 1+4+2*2 {
-		t.Errorf("%d figures", n)
-	}
-	for _, bad := range []string{"<b>n1</b>", "'<script>", "NaN", "Inf", "ZgotmplZ", "://", " src=", " href="} {
-		if strings.Contains(page.String(), bad) {
-			t.Errorf("the page has %q", bad)
-		}
-	}
-	_, text, _ := strings.Cut(page.String(), `id="report">`)
-	text, _, _ = strings.Cut(text, "</script>")
-	if back, err := parseReport("the page", []byte(text)); err != nil || back.Command != r.Command || len(back.Runs) != 2 {
+	text := reporttest.Page(t, page.String(), 1+4+2*2, "<b>n1</b>", "'<script>")
+	if back, err := parseReport("the page", text); err != nil || back.Command != r.Command || len(back.Runs) != 2 {
 		t.Errorf("the report in the page: %v", err)
 	}
 	if s := svg.String(); !strings.HasPrefix(s, `<svg xmlns="http://www.w3.org/2000/svg"`) || !strings.Contains(s, "<style>") || !strings.HasSuffix(s, "</svg>\n") {

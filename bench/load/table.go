@@ -15,7 +15,7 @@ import (
 
 // WriteTable writes the report for a terminal.
 func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n", r.title(), r.Command)
+	fmt.Fprintf(w, "%s\n%s\n", r.Title(), r.Command)
 	if r.Goals {
 		return r.writeGoals(w)
 	}

@@ -10,40 +10,31 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
-	"github.com/quorate/quorate/bench/plot"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = report.Template(pageText)
 
 // page is what the template shows.
 type page struct {
 	*Report
-	Style                  template.CSS
-	Title                  string
-	LoadLines              []string
 	Colours                []colour
 	Modes                  []modeCard
 	Verdicts               []wordedVerdict
 	ModeLegend, RoleLegend []colour
-	Ranges, Curves         []figure
-	Tails, Timelines       []figure
+	Ranges, Curves         []report.Figure
+	Tails, Timelines       []report.Figure
 	Costs                  template.HTML
 	Rows                   []tableRow
 	Staleness, Monotonic   table
-	JSON                   *Report
 }
 
 // colour is a class and the name of the page's variable for it, or the legend's text.
 type colour struct{ Class, Name string }
-
-type figure struct {
-	Title  string
-	Figure template.HTML
-}
 
 type modeCard struct {
 	Class, Title, P50, P99, Text string
@@ -71,7 +62,7 @@ type tableRow struct {
 // fonts, no network.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := page{
-		Report: r, Style: plot.Style, Title: r.title(), LoadLines: strings.Split(r.loadLine(), "\n"), JSON: r,
+		Report:  r,
 		Colours: []colour{{"p-index", "index"}, {"p-log", "log"}, {"p-rest", "rest"}, {"p-mark", "mark"}},
 	}
 	for _, m := range AllModes {
@@ -95,31 +86,31 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for i, c := range r.Cells {
 		p.Rows = append(p.Rows, c.tableRow(i == 0 || r.Cells[i-1].Node != c.Node || r.Cells[i-1].Verb != c.Verb))
 	}
-	if err := pageTemplate.Execute(w, p); err != nil {
-		return fmt.Errorf("write the page: %w", err)
+	frame := report.Page{
+		Name: "read modes", Heading: "What each read mode costs, and how fresh its answers are", Head: &r.Head, Lines: strings.Split(r.loadLine(), "\n"), Body: p, Report: r,
 	}
-	return nil
+	return frame.Write(w, pageTemplate)
 }
 
 func (r *Report) figures(p *page) {
 	for _, verb := range []Verb{Get, List} {
 		for _, n := range r.measured() {
 			name := fmt.Sprintf("%s %s", n.Role, n.Name)
-			p.Curves = append(p.Curves, figure{fmt.Sprintf("%s, %s", name, verb), r.curves(n, verb)})
+			p.Curves = append(p.Curves, report.Figure{Title: fmt.Sprintf("%s, %s", name, verb), Figure: r.curves(n, verb)})
 			if verb == Get {
-				p.Ranges = append(p.Ranges, figure{name, r.ranges(n)})
+				p.Ranges = append(p.Ranges, report.Figure{Title: name, Figure: r.ranges(n)})
 				p.RoleLegend = append(p.RoleLegend, colour{roleClass(n.Role), name})
 			}
 		}
 		if len(r.of(probe.Any)) > 0 {
-			p.Tails = append(p.Tails, figure{string(verb), r.tails(verb)})
+			p.Tails = append(p.Tails, report.Figure{Title: string(verb), Figure: r.tails(verb)})
 		}
 	}
 	if len(r.of(probe.Any)) > 0 {
-		p.Timelines = append(p.Timelines, figure{"Staleness of Any", r.timeline(probe.Any, "staleness of Any over the run", func(s Slot) float64 { return s.MaxAgeMs })})
+		p.Timelines = append(p.Timelines, report.Figure{Title: "Staleness of Any", Figure: r.timeline(probe.Any, "staleness of Any over the run", func(s Slot) float64 { return s.MaxAgeMs })})
 	}
 	if len(r.of(probe.MostRecent)) > 0 {
-		p.Timelines = append(p.Timelines, figure{"Latency of Most Recent", r.timeline(probe.MostRecent, "latency of Most Recent over the run", func(s Slot) float64 { return s.MaxLatencyMs })})
+		p.Timelines = append(p.Timelines, report.Figure{Title: "Latency of Most Recent", Figure: r.timeline(probe.MostRecent, "latency of Most Recent over the run", func(s Slot) float64 { return s.MaxLatencyMs })})
 	}
 	if len(r.of(probe.MostRecent)) > 0 && len(r.of(probe.Any)) > 0 {
 		p.Costs = r.costs()

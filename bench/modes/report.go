@@ -1,15 +1,13 @@
 package modes
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/quorate/quorate/bench/client"
-	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // Schema names the form of the JSON. It changes when a field changes its meaning
@@ -18,11 +16,7 @@ const Schema = "quorate.bench.modes/v1"
 
 // Report is one measurement. Times whose name ends in Ms are milliseconds.
 type Report struct {
-	Schema  string    `json:"schema"`
-	Date    time.Time `json:"date"`
-	Command string    `json:"command"`
-	Commit  string    `json:"commit"`
-	host.Machine
+	report.Head
 
 	Options    OptionsReport `json:"options"`
 	Nodes      []NodeReport  `json:"nodes"`
@@ -172,17 +166,12 @@ func (r *Report) Failed() bool {
 }
 
 // WriteJSON writes the report.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
+func (r *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, r) }
 
 func (r *run) newReport() *Report {
 	o := r.opt
 	return &Report{
-		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit,
-		Machine: host.ThisMachine(r.cluster.Dir),
+		Head:    report.NewHead(Schema, o.Command, o.Commit, r.cluster.Dir),
 		Options: OptionsReport{DurationSeconds: o.Duration.Seconds(), WritesPerSecond: o.Writes, Probes: o.probes(), Objects: o.Objects, Size: o.Size},
 	}
 }
@@ -310,8 +299,4 @@ func (c *cell) report(seconds float64) CellReport {
 		out.Slots = append(out.Slots, Slot{AtSeconds: seconds * float64(i) / slots, Reads: s.reads, MaxLatencyMs: measure.Millis(s.maxLatency), MaxAgeMs: measure.Millis(s.maxAge)})
 	}
 	return out
-}
-
-func (r *Report) title() string {
-	return fmt.Sprintf("%s · commit %s · %s", r.Date.Format(time.DateTime+" MST"), r.Commit, r.Line())
 }

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,10 +14,8 @@ import (
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
-	"golang.org/x/net/html"
+	"github.com/quorate/quorate/bench/report/reporttest"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/schema.txt")
 
 // sample is a report of two nodes with everything in it.
 func sample(t *testing.T) *Report {
@@ -84,53 +79,12 @@ func sample(t *testing.T) *Report {
 	return joined([]*Report{&half, rep})
 }
 
-// TestSchema: readers of the JSON find what they found before. A field that is
-// gone or has another type needs another Schema.
 func TestSchema(t *testing.T) {
 	var buf bytes.Buffer
 	if err := sample(t).WriteJSON(&buf); err != nil {
 		t.Fatal(err)
 	}
-	var tree any
-	if err := json.Unmarshal(buf.Bytes(), &tree); err != nil {
-		t.Fatal(err)
-	}
-	fields := map[string]bool{}
-	walk(tree, "", fields)
-	var lines []string
-	for f := range fields {
-		lines = append(lines, f)
-	}
-	slices.Sort(lines)
-	got := Schema + "\n" + strings.Join(lines, "\n") + "\n"
-	const file = "testdata/schema.txt"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the fields differ from %s (run with -update and read the difference):\n%s", file, got)
-	}
-}
-
-func walk(v any, path string, out map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, x := range v {
-			walk(x, path+"."+k, out)
-		}
-	case []any:
-		for _, x := range v {
-			walk(x, path+"[]", out)
-		}
-	default:
-		out[fmt.Sprintf("%s %T", strings.TrimPrefix(path, "."), v)] = true
-	}
+	reporttest.Schema(t, Schema, buf.Bytes())
 }
 
 func TestVerdicts(t *testing.T) {
@@ -299,9 +253,6 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// outside are the ways in which a page asks for something that is not in it.
-var outside = regexp.MustCompile(`(?i)https?:|//[a-z]|@import|url\(|\bsrc\s*=|\bhref\s*=|<link|<iframe|<script(?:\s|>)(?:[^>]*)>`)
-
 // TestPage: one file, well formed, nothing from elsewhere, nothing unescaped.
 func TestPage(t *testing.T) {
 	r := sample(t)
@@ -310,55 +261,15 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := buf.String()
-	for _, found := range outside.FindAllString(page, -1) {
-		if found != `<script type="application/json" id="report">` {
-			t.Errorf("the page has %q", found)
-		}
-	}
-	if strings.Contains(page, "<b>n2</b>") || strings.Contains(page, "'<script>") || strings.Contains(page, "NaN") || strings.Contains(page, "ZgotmplZ") {
-		t.Error("the page has what was not escaped, or no number")
-	}
+	raw := reporttest.Page(t, page, 2+4+1+2+2, "<b>n2</b>", "'<script>")
 	for _, want := range []string{"Most Recent is never stale", "leader n1", "follower n2", "prefers-color-scheme: dark", "BROKEN"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 2+4+1+2+2 {
-		t.Errorf("%d figures", n)
-	}
-	balanced(t, page)
-	_, raw, _ := strings.Cut(page, `id="report">`)
-	raw, _, _ = strings.Cut(raw, "</script>")
 	var back Report
-	if err := json.Unmarshal([]byte(raw), &back); err != nil || back.Schema != Schema || back.Command != r.Command || len(back.Cells) != len(r.Cells) {
+	if err := json.Unmarshal(raw, &back); err != nil || back.Schema != Schema || back.Command != r.Command || len(back.Cells) != len(r.Cells) {
 		t.Errorf("the report in the page: %v, %d cells", err, len(back.Cells))
-	}
-}
-
-// balanced fails for a page whose elements do not close in order.
-func balanced(t *testing.T, page string) {
-	t.Helper()
-	void := map[string]bool{"meta": true, "br": true}
-	var open []string
-	z := html.NewTokenizer(strings.NewReader(page))
-	for {
-		switch z.Next() {
-		case html.ErrorToken:
-			if z.Err() != io.EOF || len(open) > 0 {
-				t.Errorf("%v, open: %v", z.Err(), open)
-			}
-			return
-		case html.StartTagToken:
-			if name, _ := z.TagName(); !void[string(name)] {
-				open = append(open, string(name))
-			}
-		case html.EndTagToken:
-			name, _ := z.TagName()
-			if len(open) == 0 || open[len(open)-1] != string(name) {
-				t.Fatalf("</%s> closes %v", name, open)
-			}
-			open = open[:len(open)-1]
-		}
 	}
 }
 
@@ -386,7 +297,7 @@ func TestPageOfLittle(t *testing.T) {
 		if strings.Contains(buf.String(), "NaN") || strings.Contains(buf.String(), "Inf") {
 			t.Errorf("%s: no number in the page", name)
 		}
-		balanced(t, buf.String())
+		reporttest.Balanced(t, buf.String())
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // WriteTable writes the report for a terminal.
 func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n\n%s\n", r.title(), r.Command, r.loadLine())
+	fmt.Fprintf(w, "%s\n%s\n\n%s\n", r.Title(), r.Command, r.loadLine())
 	for _, verb := range []Verb{Get, List} {
 		fmt.Fprintf(w, "\n%s: latency in ms from when the read was due; what its answer lacked of what had been acknowledged when it was sent\n\n", verb)
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)

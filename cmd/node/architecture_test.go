@@ -224,15 +224,17 @@ var rooms = map[string]room{
 	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
-	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot"}, reach: noKubernetes},
+	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
-	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
+	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	// It fills clusters by a backup that is multiplied, which is the disk's format.
 	"bench/scale": {ours: []string{"bench/client", "bench/host", "bench/measure", "raftstore/disk"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
-	"bench/measure": {direct: noHTTP, reach: noKubernetes},
-	"bench/plot":    {direct: noHTTP, reach: noKubernetes},
-	"bench/probe":   {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
+	"bench/measure":           {direct: noHTTP, reach: noKubernetes},
+	"bench/plot":              {direct: noHTTP, reach: noKubernetes},
+	"bench/report":            {ours: []string{"bench/host", "bench/plot"}, direct: noHTTP, reach: noKubernetes},
+	"bench/probe":             {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
+	"bench/report/reporttest": {tests: true},
 	// Whole clusters, from outside: a package per subject, and what starts clusters for them.
 	"test":             {},
 	"test/cluster":     {},

@@ -26,6 +26,7 @@ var forOthers = map[string]string{
 	"raftstore/memstore":            "tests of what is built on the store",
 	"raftstore/storetest":           "tests of stores",
 	"apiserver/objects/objectstest": "tests of objects, of kinds and of controllers",
+	"bench/report/reporttest":       "tests of reports",
 	"internal/cputime":              "benchmarks",
 	"internal/facts":                "tests of what upstream publishes",
 	"internal/pipes":                "tests of transports",
