@@ -180,7 +180,7 @@ func routeFills(n int, hook *converter) []fill {
 	if err != nil {
 		panic(err) // maps of texts are always JSON
 	}
-	object := `{"apiVersion":"` + routesGroup + `/` + storedRoute + `","kind":"Route","metadata":{"name":"` + template + `","labels":{"app":"scale"}},"spec":{"host":"` + template + `","port":8080,"value":"` + value(400) + `"}}`
+	object := `{"apiVersion":"` + routesGroup + `/` + storedRoute + `","kind":"Route","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"host":"` + templateName + `","port":8080,"value":"` + value(400) + `"}}`
 	return []fill{
 		{collection: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: string(definition)},
 		named("routes."+routesGroup, routesPath(storedRoute), object, n),
@@ -195,7 +195,15 @@ func (r *run) conversions(ctx context.Context, n int) error {
 		r.closed(ctx, "list-stored", "consistent list of all in the version that is stored, one client", 1, func(int) client.Request {
 			return client.Request{Method: http.MethodGet, Path: routesPath(storedRoute), Header: client.Plain}
 		}),
-		r.closed(ctx, "list", "the same in the other version", 1, func(int) client.Request {
+		r.row(ctx, "first", "first list of all in the other version, on each node", func(ctx context.Context, t *timed) error {
+			for i := range r.cluster.Nodes {
+				began := r.clock.Now()
+				n, err := read(ctx, r.conns[i], client.Request{Method: http.MethodGet, Path: routesPath(otherRoute), Header: client.Plain}, io.Discard)
+				t.done(r.clock.Now()-began, n, err)
+			}
+			return nil
+		}),
+		r.closed(ctx, "list", "the same again and again, one client", 1, func(int) client.Request {
 			return client.Request{Method: http.MethodGet, Path: routesPath(otherRoute), Header: client.Plain}
 		}),
 		r.walks(ctx, "page", "page of 500 in the other version, one after the other, 4 clients", 4, routesPath(otherRoute)),

@@ -42,7 +42,7 @@ func event(metadata, namespace, pod string) string {
 func eventFills(n int, _ *converter) []fill {
 	byPod := func(i int) int { return i / eventsPerPod }
 	now := time.Now()
-	f := inNamespaces("events", event(`"name":"`+template+`"`, namespaceTemplate, eventSubject), n, byPod, map[string]func(i int) string{
+	f := inNamespaces("events", event(`"name":"`+templateName+`"`, namespaceTemplate, eventSubject), n, byPod, map[string]func(i int) string{
 		eventSubject: func(i int) string { return name(byPod(i)) },
 	})
 	f.fields = map[string]func(i int) string{expiresField: func(i int) string {

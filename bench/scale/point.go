@@ -57,18 +57,18 @@ type fill struct {
 
 const namespace = "scale"
 
-// template is the name of what is copied; copies have numbers of the same length.
-const template = "object-template"
+// templateName is the name of what is copied; copies have numbers of the same length.
+const templateName = "object-template"
 
 func name(i int) string { return fmt.Sprintf("object-%08d", i) }
 
 // named copies an object whose only text is its name.
 func named(table, collection, body string, n int) fill {
-	key := template
+	key := templateName
 	if strings.Contains(collection, "/namespaces/"+namespace) {
-		key = namespace + "/" + template
+		key = namespace + "/" + templateName
 	}
-	return fill{table: table, key: key, collection: collection, body: body, n: n, texts: []string{template}, with: func(i int, _ string) string { return name(i) }}
+	return fill{table: table, key: key, collection: collection, body: body, n: n, texts: []string{templateName}, with: func(i int, _ string) string { return name(i) }}
 }
 
 // value is text that does not compress to nothing.
@@ -86,7 +86,7 @@ func value(bytes int) string {
 }
 
 func configMaps(n, bytes int) fill {
-	return named("configmaps", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+template+`","labels":{"app":"scale","group":"one"}},"data":{"value":"`+value(bytes)+`"}}`, n)
+	return named("configmaps", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+templateName+`","labels":{"app":"scale","group":"one"}},"data":{"value":"`+value(bytes)+`"}}`, n)
 }
 
 const configMapsPath = "/api/v1/namespaces/" + namespace + "/configmaps"

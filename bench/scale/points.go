@@ -50,7 +50,7 @@ var points = []Point{
 			{"kube-apiserver with watch lists", "1,024 informers in about 2 GB instead of 20; 400 GB are sent in 25 minutes", "https://kubernetes.io/blog/2024/12/17/kube-apiserver-api-streaming/"},
 		},
 		fills: func(int, *converter) []fill {
-			return []fill{named("secrets", secretsPath, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+template+`"},"data":{"value":"`+value(1_000_000)+`"}}`, 399)}
+			return []fill{named("secrets", secretsPath, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"`+templateName+`"},"data":{"value":"`+value(1_000_000)+`"}}`, 399)}
 		},
 		rows: func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.informers(ctx, n)) },
 	},
@@ -72,8 +72,8 @@ var points = []Point{
 		Name: "heartbeats", What: "the heartbeats of 5,000 nodes: a lease every 10 s, a status every 5 min, and Events at 200/s", Full: 5_000, Unit: "nodes",
 		fills: func(n int, _ *converter) []fill {
 			return []fill{
-				named("leases.coordination.k8s.io", leasesPath, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+template+`"},"spec":{"holderIdentity":"`+template+`","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.000000Z"}}`, n),
-				named("nodes", "/api/v1/nodes", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+template+`"},"status":{"capacity":{"cpu":"8","memory":"32Gi","pods":"110"}}}`, n),
+				named("leases.coordination.k8s.io", leasesPath, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+templateName+`"},"spec":{"holderIdentity":"`+templateName+`","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.000000Z"}}`, n),
+				named("nodes", "/api/v1/nodes", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"`+templateName+`"},"status":{"capacity":{"cpu":"8","memory":"32Gi","pods":"110"}}}`, n),
 			}
 		},
 		rows: func(ctx context.Context, r *run, n int) error { return errors.Join(r.idle(ctx), r.heartbeats(ctx, n)) },

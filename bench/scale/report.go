@@ -1,37 +1,33 @@
 package scale
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
-	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
-// Schema names the form of the JSON. It changes when a field changes its meaning or goes.
-const Schema = "quorate.bench.scale/v1"
+// Schema names the form of the JSON. It changes when a field changes its meaning or goes; new
+// fields may come.
+const Schema = "quorate.bench.scale/v2"
 
 // Report is what was measured.
 type Report struct {
-	Schema    string       `json:"schema"`
-	Date      time.Time    `json:"date"`
-	Command   string       `json:"command"`
-	Commit    string       `json:"commit"`
-	Machine   host.Machine `json:"machine"`
-	Point     string       `json:"point"`
-	What      string       `json:"what"`
-	Unit      string       `json:"unit"`
-	Full      int          `json:"full"`
-	Published []Published  `json:"published,omitempty"`
-	Sizes     []Size       `json:"sizes"`
-	Growth    []Growth     `json:"growth,omitempty"`
+	report.Head
+
+	Point     string      `json:"point"`
+	What      string      `json:"what"`
+	Unit      string      `json:"unit"`
+	Full      int         `json:"full"`
+	Seconds   float64     `json:"durationSeconds"` // of a row that goes on for a time
+	Gets      float64     `json:"otherGetsPerSecond"`
+	Published []Published `json:"published,omitempty"`
+	Sizes     []Size      `json:"sizes"`
+	Growth    []Growth    `json:"growth,omitempty"`
 }
 
 // Size is one number of objects.
@@ -88,7 +84,8 @@ func (r *Row) besides() string {
 // Growth is the exponent of a row's cost from the smallest to the largest size: with e the cost
 // grows as n to the e.
 type Growth struct {
-	Row    string  `json:"row"`
+	ID     string  `json:"row"`
+	Name   string  `json:"name"`
 	CPU    float64 `json:"cpu"` // per operation
 	Time   float64 `json:"time"`
 	Memory float64 `json:"memory"`
@@ -96,8 +93,8 @@ type Growth struct {
 
 func newReport(o Options, p *Point, dir string) *Report {
 	return &Report{
-		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit, Machine: host.ThisMachine(dir),
-		Point: p.Name, What: p.What, Unit: p.Unit, Full: p.Full, Published: p.Published,
+		Head:  report.NewHead(Schema, o.Command, o.Commit, dir),
+		Point: p.Name, What: p.What, Unit: p.Unit, Full: p.Full, Seconds: o.Duration.Seconds(), Gets: o.Gets, Published: p.Published,
 	}
 }
 
@@ -134,7 +131,7 @@ func (rep *Report) grow() {
 		for j := range large.Rows {
 			a, b := &small.Rows[i], &large.Rows[j]
 			if a.ID == b.ID {
-				rep.Growth = append(rep.Growth, Growth{Row: a.Name, CPU: exponent(a.cpu(), b.cpu(), factor), Time: exponent(a.time(), b.time(), factor), Memory: exponent(a.memory(), b.memory(), factor)})
+				rep.Growth = append(rep.Growth, Growth{ID: a.ID, Name: a.Name, CPU: exponent(a.cpu(), b.cpu(), factor), Time: exponent(a.time(), b.time(), factor), Memory: exponent(a.memory(), b.memory(), factor)})
 			}
 		}
 	}
@@ -160,82 +157,10 @@ func (rep *Report) Failed() bool {
 	return false
 }
 
-// WriteTable writes the report for a terminal.
-func (rep *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s: %s\n%s\n%s\ncommit %s, load average before %.2f\n", rep.Point, rep.What, rep.Command, rep.Machine.Line(), rep.Commit, rep.Machine.LoadAvg)
-	for _, s := range rep.Sizes {
-		fmt.Fprintf(w, "\n%d %s\n\n", s.N, rep.Unit)
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "\tcount\terrors\tseconds\tMB/s\tCPU ms each\tp50 ms\tp99 ms\tother get p50\tp99\tMiB a node\t")
-		for i := range s.Rows {
-			r := &s.Rows[i]
-			fmt.Fprintf(t, "%s\t%d\t%d\t%.2f\t%.0f\t%.3g\t%s\t%s\t%s\t%s\t%.0f\t\n", r.Name, r.Count, r.Errors, r.Seconds, float64(r.Bytes)/1e6/max(r.Seconds, 1e-9),
-				r.cpu(), ms(r.Latency, r.Latency.P50Ms), ms(r.Latency, r.Latency.P99Ms), ms(r.Other, r.Other.P50Ms), ms(r.Other, r.Other.P99Ms), r.memory())
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		for _, r := range s.Rows {
-			if text := r.besides(); text != "" {
-				fmt.Fprintf(w, "%s: %s\n", r.Name, text)
-			}
-			if r.FirstError != "" {
-				fmt.Fprintf(w, "%s: the first error: %s\n", r.Name, r.FirstError)
-			}
-		}
-	}
-	if len(rep.Growth) > 0 {
-		fmt.Fprintf(w, "\nExponents of growth, from %d to %d %s (1: in proportion)\n\n", rep.Sizes[0].N, rep.Sizes[len(rep.Sizes)-1].N, rep.Unit)
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "\tCPU each\ttime\tmemory\t")
-		for _, g := range rep.Growth {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t\n", g.Row, g.CPU, g.Time, g.Memory)
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-	}
-	for i, p := range rep.Published {
-		if i == 0 {
-			fmt.Fprintln(w, "\nPublished by others, on other machines:")
-		}
-		fmt.Fprintf(w, "  %s: %s (%s)\n", p.Who, p.Says, p.Link)
-	}
-	return nil
-}
-
-func ms(l measure.Latency, v float64) string {
-	if l.Count == 0 {
-		return "–"
-	}
-	return measure.Ms(v)
-}
-
 // WriteJSON writes the report for programs.
-func (rep *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(rep)
-}
+func (rep *Report) WriteJSON(w io.Writer) error { return report.WriteJSON(w, rep) }
 
-// WriteCSV writes a line for each row of each size.
-func (rep *Report) WriteCSV(w io.Writer) error {
-	out := csv.NewWriter(w)
-	if err := out.Write(strings.Fields("point n row count errors seconds bytes cpu_seconds p50_ms p99_ms max_ms other_p50_ms other_p99_ms other_errors memory_mib")); err != nil {
-		return err
-	}
-	f := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-	for _, s := range rep.Sizes {
-		for i := range s.Rows {
-			r := &s.Rows[i]
-			if err := out.Write([]string{
-				rep.Point, strconv.Itoa(s.N), r.Name, strconv.FormatInt(r.Count, 10), strconv.FormatInt(r.Errors, 10), f(r.Seconds), strconv.FormatInt(r.Bytes, 10), f(r.CPUSeconds),
-				f(r.Latency.P50Ms), f(r.Latency.P99Ms), f(r.Latency.MaxMs), f(r.Other.P50Ms), f(r.Other.P99Ms), strconv.FormatInt(r.OtherErrors, 10), f(r.memory()),
-			}); err != nil {
-				return err
-			}
-		}
-	}
-	out.Flush()
-	return out.Error()
+// loadLine says what was measured.
+func (rep *Report) loadLine() string {
+	return fmt.Sprintf("%s; %d nodes; %g s for each row that goes on for a time; another client gets one object %g times a second; load average before %.1f", rep.Point, nodes, rep.Seconds, rep.Gets, rep.LoadAvg)
 }

@@ -353,8 +353,10 @@ func (r *run) row(ctx context.Context, id, what string, work func(ctx context.Co
 		}
 		row.MemoryMiB = append(row.MemoryMiB, mib(memory))
 	}
-	if e := t.first.Load(); e != nil {
-		row.FirstError = (*e).Error()
+	for _, e := range []*error{other.first.Load(), t.first.Load()} {
+		if e != nil {
+			row.FirstError = (*e).Error()
+		}
 	}
 	r.size.Rows = append(r.size.Rows, row)
 	r.say("%s", row.line())

@@ -40,7 +40,7 @@ func serviceAddress(i int) string {
 
 // inNamespaces copies an object of the template's namespace into all of them.
 func inNamespaces(table, body string, n int, spread func(i int) int, texts map[string]func(i int) string) fill {
-	f := fill{table: table, key: namespaceTemplate + "/" + template, collection: "/api/v1/namespaces/" + namespaceTemplate + "/" + table, body: body, n: n, texts: []string{namespaceTemplate, template}}
+	f := fill{table: table, key: namespaceTemplate + "/" + templateName, collection: "/api/v1/namespaces/" + namespaceTemplate + "/" + table, body: body, n: n, texts: []string{namespaceTemplate, templateName}}
 	for text := range texts {
 		f.texts = append(f.texts, text)
 	}
@@ -69,8 +69,8 @@ func namespaceFill() fill {
 func sigFills(n int, _ *converter) []fill {
 	const node = "node-of-the-pod"
 	same := func(i int) int { return i }
-	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + template + `","labels":{"app":"scale"}},"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"nodeName":"` + node + `","containers":[{"name":"c","image":"registry.example/app:1","resources":{"requests":{"cpu":"10m","memory":"32Mi"}}}]}}`
-	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"` + template + `","labels":{"app":"scale"}},"spec":{"clusterIP":"` + serviceTemplate + `","selector":{"app":"` + template + `"},"ports":[{"port":80,"targetPort":8080}]}}`
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"nodeName":"` + node + `","containers":[{"name":"c","image":"registry.example/app:1","resources":{"requests":{"cpu":"10m","memory":"32Mi"}}}]}}`
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"` + templateName + `","labels":{"app":"scale"}},"spec":{"clusterIP":"` + serviceTemplate + `","selector":{"app":"` + templateName + `"},"ports":[{"port":80,"targetPort":8080}]}}`
 	services := (n + podsPerService - 1) / podsPerService
 	addresses := map[string]func(i int) string{serviceTemplate: serviceAddress}
 	// The address's object was made with the Service.

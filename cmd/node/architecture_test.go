@@ -228,7 +228,7 @@ var rooms = map[string]room{
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
 	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	// It fills clusters by a backup that is multiplied, which is the disk's format.
-	"bench/scale": {ours: []string{"bench/client", "bench/host", "bench/measure", "raftstore/disk"}, reach: noKubernetes},
+	"bench/scale": {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report", "raftstore/disk"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
 	"bench/measure":           {direct: noHTTP, reach: noKubernetes},
 	"bench/plot":              {direct: noHTTP, reach: noKubernetes},

@@ -17,10 +17,9 @@ import (
 // benchScaleOptions are the flags of `quorate bench scale`.
 type benchScaleOptions struct {
 	scale.Options
-	sizes string
-	set   []string
-	json  string
-	csv   string
+	sizes  string
+	set    []string
+	output benchOutput
 }
 
 func benchScaleCommand() *cobra.Command {
@@ -31,12 +30,13 @@ func benchScaleCommand() *cobra.Command {
 		Long: `Starts clusters of three nodes on loopback with a tenth, a third and all of what POINT
 says (--size), measures them, and removes them. Prints for each row the nodes' CPU time
 and memory, the latencies, and those of another client's gets meanwhile; how they grow
-with the size; and what others have published. The objects come from a backup that is
+with the size; and what others have published; --output-dir also writes JSON, CSV, an
+HTML page with the curves, and percentile files. The objects come from a backup that is
 multiplied: no request creates them.
 
 ` + scale.Describe(),
 		Example: `  quorate bench scale configmaps
-  quorate bench scale kep2340 --size 0.1 --duration 20s --json kep2340.json`,
+  quorate bench scale kep2340 --size 0.1,1 --duration 20s --output-dir report`,
 		ValidArgs: scale.Names(),
 	}
 	var point string
@@ -59,8 +59,9 @@ multiplied: no request creates them.
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure what goes on for a time")
 	f.Float64Var(&o.Gets, "gets", o.Gets, "gets per second of the other client")
 	f.StringArrayVar(&o.set, "set", nil, "setting for every node, as flag=value")
-	f.StringVar(&o.json, "json", "", "file for the JSON, - for standard output instead of the table")
-	f.StringVar(&o.csv, "csv", "", "file for the rows as CSV")
+	o.output.flags(f, "scale", true)
+	f.Lookup("csv").Usage = "file for the rows as CSV"
+	f.Lookup("output-dir").Usage = "directory for scale.json, scale.csv, scale.html and percentile files (.hgrm) of each row"
 	return c
 }
 
@@ -70,8 +71,7 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if o.Sizes, err = scale.ParseSizes(o.sizes); err != nil {
 		return fmt.Errorf("--size: %w", err)
 	}
-	files := benchOutput{json: o.json, csv: o.csv}
-	if err := errors.Join(o.Validate(), checkSettings(o.set), files.complete("scale")); err != nil {
+	if err := errors.Join(o.Validate(), checkSettings(o.set), o.output.complete("scale")); err != nil {
 		return err
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
@@ -86,7 +86,10 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if err != nil {
 		return err
 	}
-	if err := files.write(report, out); err != nil {
+	if err := o.output.write(report, out); err != nil {
+		return err
+	}
+	if err := o.output.histograms(report, "scale", out); err != nil {
 		return err
 	}
 	if report.Failed() {

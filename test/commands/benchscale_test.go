@@ -8,44 +8,101 @@ import (
 	"testing"
 )
 
+// scaleReport is what these tests read of a report.
+type scaleReport struct {
+	Schema string
+	Sizes  []struct {
+		N    int
+		Rows []scaleRow
+	}
+}
+
+type scaleRow struct {
+	Row                  string
+	Count, Errors, Bytes int64
+	Other                struct{ Count int64 }
+	Figures              []struct {
+		Name  string
+		Value float64
+	}
+}
+
+// measureScale runs the command, and reads the last size of its report by the names of rows.
+func measureScale(t *testing.T, sizes, n int, args ...string) (dir, out string, rows map[string]scaleRow) {
+	t.Helper()
+	dir = t.TempDir()
+	out = startBench(t, "scale", append([]string{"--output-dir", dir}, args...)...).ends(t, 0)
+	var r scaleReport
+	raw, err := os.ReadFile(filepath.Join(dir, "scale.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err != nil || r.Schema != "quorate.bench.scale/v2" || len(r.Sizes) != sizes || r.Sizes[sizes-1].N != n {
+		t.Fatalf("%v: %.300s", err, raw)
+	}
+	rows = map[string]scaleRow{}
+	for _, row := range r.Sizes[sizes-1].Rows {
+		rows[row.Row] = row
+	}
+	return dir, out, rows
+}
+
 // TestBenchScale measures 1,000 and 2,000 ConfigMaps: the cluster has them, all nodes do, and all
 // forms of the report are there.
 func TestBenchScale(t *testing.T) {
-	dir := t.TempDir()
-	out := startBench(t, "scale", "configmaps", "--size", "0.001,0.002", "--duration", "1s", "--json", filepath.Join(dir, "r.json"), "--csv", filepath.Join(dir, "r.csv")).ends(t, 0)
-	for _, want := range []string{"2000 ConfigMaps", "join: n3 is ready", "start: n3 is ready with its own state", "Exponents of growth"} {
+	dir, out, rows := measureScale(t, 2, 2000, "configmaps", "--size", "0.001,0.002", "--duration", "1s")
+	for _, want := range []string{"2000 ConfigMaps", "join: n3 is ready", "start: n3 is ready with its own state", "Exponents of growth", "scale-*.hgrm"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	var r struct {
-		Schema string
-		Sizes  []struct {
-			N    int
-			Rows []struct {
-				Name                 string
-				Count, Errors, Bytes int64
-				Other                struct{ Count int64 }
-			}
-		}
+	// 2,000 objects of more than 1 KiB in each answer.
+	if row := rows["list"]; row.Count == 0 || row.Bytes/row.Count < 2000*1024 || row.Other.Count == 0 {
+		t.Errorf("%+v", row)
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "r.json"))
-	if err == nil {
-		err = json.Unmarshal(raw, &r)
-	}
-	if err != nil || r.Schema != "quorate.bench.scale/v1" || len(r.Sizes) != 2 || r.Sizes[1].N != 2000 {
-		t.Fatalf("%v: %.300s", err, raw)
-	}
-	for _, row := range r.Sizes[1].Rows {
-		if strings.HasPrefix(row.Name, "consistent list of all") {
-			// 2,000 objects of more than 1 KiB in each answer.
-			if row.Count == 0 || row.Bytes/row.Count < 2000*1024 || row.Other.Count == 0 {
-				t.Errorf("%+v", row)
-			}
-		}
-	}
-	if rows, err := os.ReadFile(filepath.Join(dir, "r.csv")); err != nil || !strings.HasPrefix(string(rows), "point,n,row,") {
+	if rows, err := os.ReadFile(filepath.Join(dir, "scale.csv")); err != nil || !strings.HasPrefix(string(rows), "point,n,row,") {
 		t.Errorf("%v: %.100s", err, rows)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "scale-configmaps-2000-get.hgrm")); err != nil {
+		t.Error(err)
+	}
+	// Memory, two joins, a start, idle, get, patch, page, list.
+	readsPage(t, filepath.Join(dir, "scale.html"), 9)
+}
+
+// TestBenchScaleConversion: what is read in the version that is not stored has been through the
+// webhook, 100 at a time in a list and the one alone in a patch.
+func TestBenchScaleConversion(t *testing.T) {
+	_, _, rows := measureScale(t, 1, 300, "conversion", "--size", "0.003", "--duration", "1s")
+	if row := rows["list-stored"]; row.Count == 0 || len(row.Figures) > 0 {
+		t.Errorf("the version that is stored: %+v", row)
+	}
+	// Each of the nodes converts them once, and keeps them.
+	if row := rows["first"]; row.Count != 3 || len(row.Figures) == 0 || row.Figures[0].Value < 9 || row.Figures[2].Value < 75 {
+		t.Errorf("a list in the other: %+v", row)
+	}
+	if row := rows["list"]; row.Count == 0 || len(row.Figures) > 0 {
+		t.Errorf("a list that was converted before: %+v", row)
+	}
+	if row := rows["patch"]; row.Count == 0 || len(row.Figures) == 0 || row.Figures[0].Value < float64(row.Count) || row.Figures[2].Value != 1 {
+		t.Errorf("a patch in the other: %+v", row)
+	}
+	for _, name := range []string{"page", "get", "watch"} {
+		if rows[name].Count == 0 {
+			t.Errorf("%s: %+v", name, rows[name])
+		}
+	}
+}
+
+// TestBenchScaleServices: there are as many Services as there are to be of so many Pods, each with
+// an address, and new ones get others.
+func TestBenchScaleServices(t *testing.T) {
+	_, out, rows := measureScale(t, 1, 600, "sig", "--size", "0.004", "--duration", "1s")
+	if row := rows["service-create"]; row.Count == 0 || row.Errors > 0 {
+		t.Errorf("%+v\n%s", row, out)
+	}
+	if row := rows["services"]; row.Count == 0 || row.Bytes/row.Count < 40*300 {
+		t.Errorf("%+v", row)
 	}
 }
 
