@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // WriteTable writes the report for a terminal.
@@ -105,17 +105,15 @@ func (c *staleCell) line() []string {
 }
 
 func (r *Report) writeStaleness(w io.Writer) error {
-	lines := r.staleness()
+	var lines [][]string
+	for _, c := range r.staleness() {
+		lines = append(lines, c.line())
+	}
 	if len(lines) == 0 {
 		return nil
 	}
 	fmt.Fprint(w, "\nhow stale the answers to Any are: since when the first write that they lack had been acknowledged, and how many they lack (of all reads; current answers are zero)\n\n")
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join(stalenessHead, "\t")+"\t")
-	for _, c := range lines {
-		fmt.Fprintln(t, strings.Join(c.line(), "\t")+"\t")
-	}
-	return t.Flush()
+	return report.WriteColumns(w, stalenessHead, lines)
 }
 
 // monotonicHead is what cells of a line of monotonic reads are.
@@ -158,12 +156,7 @@ func (r *Report) writeMonotonic(w io.Writer) error {
 		return nil
 	}
 	fmt.Fprint(w, "\none object read at one node and then at another: how often the second answer was older than the first\n\n")
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join(monotonicHead, "\t")+"\t")
-	for _, line := range lines {
-		fmt.Fprintln(t, strings.Join(line, "\t")+"\t")
-	}
-	return t.Flush()
+	return report.WriteColumns(w, monotonicHead, lines)
 }
 
 // WriteCSV writes a line for each cell at each load.

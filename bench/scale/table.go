@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/quorate/quorate/bench/measure"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // WriteTable writes the report for a terminal.
@@ -18,13 +18,11 @@ func (rep *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s\n\n%s\n%s\n", rep.Title(), rep.Command, rep.What, rep.loadLine())
 	for _, s := range rep.Sizes {
 		fmt.Fprintf(w, "\n%d %s\n\n", s.N, rep.Unit)
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(t, "\t%s\t\n", strings.Join(heads, "\t"))
+		var lines [][]string
 		for i := range s.Rows {
-			r := &s.Rows[i]
-			fmt.Fprintf(t, "%s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
+			lines = append(lines, append([]string{s.Rows[i].Name}, s.Rows[i].cells()...))
 		}
-		if err := t.Flush(); err != nil {
+		if err := report.WriteColumns(w, append([]string{""}, heads...), lines); err != nil {
 			return err
 		}
 		for _, r := range s.Rows {
@@ -38,12 +36,11 @@ func (rep *Report) WriteTable(w io.Writer) error {
 	}
 	if len(rep.Growth) > 0 {
 		fmt.Fprintf(w, "\nExponents of growth, from %d to %d %s (1: in proportion)\n\n", rep.Sizes[0].N, rep.Sizes[len(rep.Sizes)-1].N, rep.Unit)
-		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "\tCPU each\ttime\tmemory\t")
+		var lines [][]string
 		for _, g := range rep.Growth {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t\n", g.Name, g.CPU, g.Time, g.Memory)
+			lines = append(lines, []string{g.Name, fmt.Sprintf("%.2f", g.CPU), fmt.Sprintf("%.2f", g.Time), fmt.Sprintf("%.2f", g.Memory)})
 		}
-		if err := t.Flush(); err != nil {
+		if err := report.WriteColumns(w, []string{"", "CPU each", "time", "memory"}, lines); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package reporttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -20,10 +21,14 @@ var update = flag.Bool("update", false, "rewrite testdata/schema.txt")
 // Schema checks that the JSON of a report with everything in it has the fields of
 // testdata/schema.txt: readers find what they found before. A field that is gone or has another
 // type needs another schema.
-func Schema(t *testing.T, schema string, raw []byte) {
+func Schema(t *testing.T, schema string, report interface{ WriteJSON(io.Writer) error }) {
 	t.Helper()
+	var raw bytes.Buffer
+	if err := report.WriteJSON(&raw); err != nil {
+		t.Fatal(err)
+	}
 	var tree any
-	if err := json.Unmarshal(raw, &tree); err != nil {
+	if err := json.Unmarshal(raw.Bytes(), &tree); err != nil {
 		t.Fatal(err)
 	}
 	fields := map[string]bool{}
