@@ -50,8 +50,8 @@ type run struct {
 	o       Options
 	m       Machines
 	cluster client.Cluster
-	conns   []*client.Conn // to the nodes in turn
-	alone   *client.Conn   // the other client's
+	conns   []*link // to the nodes in turn
+	alone   *link   // the other client's
 	clock   *measure.Stopwatch
 	hook    *converter // nil if the point has none
 	size    *Size
@@ -247,7 +247,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	r.cluster = r.m.Cluster()
 	for i := range connsPerNode * len(r.cluster.Nodes) {
-		conn, err := r.cluster.Nodes[i%len(r.cluster.Nodes)].Dial(ctx, r.cluster.TLS)
+		conn, err := openLink(ctx, r.cluster.Nodes[i%len(r.cluster.Nodes)], r.cluster.TLS)
 		if err != nil {
 			return err
 		}
@@ -260,9 +260,9 @@ func (r *run) start(ctx context.Context) error {
 
 func (r *run) hangUp() error {
 	if r.alone == nil {
-		return client.CloseAll(r.conns)
+		return closeLinks(r.conns)
 	}
-	return errors.Join(client.CloseAll(r.conns), r.alone.Close())
+	return errors.Join(closeLinks(r.conns), closeLinks([]*link{r.alone}))
 }
 
 // once notes what happened once, and what the node that it happened to has taken for it.
@@ -378,11 +378,11 @@ func (r *run) other(ctx context.Context, t *timed) {
 
 // paced sends requests at random times for the time of a row; their latency counts from when
 // they were due. make must not block.
-func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*client.Conn, client.Request)) {
+func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*link, client.Request)) {
 	r.pacedFor(ctx, t, r.o.Duration, rate, make)
 }
 
-func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate float64, make func(i int) (*client.Conn, client.Request)) {
+func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate float64, make func(i int) (*link, client.Request)) {
 	var wg sync.WaitGroup
 	begin := r.clock.Now()
 	i := 0
@@ -429,7 +429,7 @@ func (r *run) workers(ctx context.Context, t *timed, workers int, do func(worker
 }
 
 // read sends a request and copies the answer to out without keeping it: some are of a gigabyte.
-func read(ctx context.Context, conn *client.Conn, req client.Request, out io.Writer) (int, error) {
+func read(ctx context.Context, conn *link, req client.Request, out io.Writer) (int, error) {
 	resp, err := conn.Open(ctx, req)
 	if err != nil {
 		return 0, err
