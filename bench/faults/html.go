@@ -10,27 +10,25 @@ import (
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/plot"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = report.Template(pageText)
 
 // page is what the template shows.
 type page struct {
 	*Report
-	Style           template.CSS
-	Title, LoadLine string
-	Each            string
-	Services        []shownService
-	Faults          []faultCard
-	Verdicts        []wordedVerdict
-	Lost            []string
-	Gaps            template.HTML
-	Timelines       []timelines
-	Failures        []failure
-	JSON            *Report
+	Each      string
+	Services  []shownService
+	Faults    []faultCard
+	Verdicts  []wordedVerdict
+	Lost      []string
+	Gaps      template.HTML
+	Timelines []timelines
+	Failures  []failure
 }
 
 // shownService is a service with its class in the page.
@@ -57,13 +55,8 @@ type wordedVerdict struct {
 // timelines are the figures of one repeat.
 type timelines struct {
 	Title   string
-	Figures []figure
+	Figures []report.Figure
 	Open    bool
-}
-
-type figure struct {
-	Title  string
-	Figure template.HTML
 }
 
 type failure struct {
@@ -83,7 +76,7 @@ const maxTimelines = 20
 // WriteHTML writes the report as one page that needs nothing else: no scripts, no
 // fonts, no network.
 func (rep *Report) WriteHTML(w io.Writer) error {
-	p := page{Report: rep, Style: plot.Style, Title: rep.title(), LoadLine: rep.loadLine(), Each: rep.each(), JSON: rep, Gaps: rep.gaps()}
+	p := page{Report: rep, Each: rep.each(), Gaps: rep.gaps()}
 	for s := range services {
 		p.Services = append(p.Services, s.shown())
 	}
@@ -98,8 +91,8 @@ func (rep *Report) WriteHTML(w io.Writer) error {
 			p.Lost = append(p.Lost, fmt.Sprintf("repeat %d: %s", i+1, l))
 		}
 		if i < maxTimelines {
-			p.Timelines = append(p.Timelines, timelines{Title: fmt.Sprintf("Repeat %d of %d", i+1, len(rep.Repeats)), Open: i == 0, Figures: []figure{
-				{"Successes", rep.throughput(i)}, {"Errors", rep.failures(i)}, {"Latency, the longest in each bin", rep.latency(i)},
+			p.Timelines = append(p.Timelines, timelines{Title: fmt.Sprintf("Repeat %d of %d", i+1, len(rep.Repeats)), Open: i == 0, Figures: []report.Figure{
+				{Title: "Successes", Figure: rep.throughput(i)}, {Title: "Errors", Figure: rep.failures(i)}, {Title: "Latency, the longest in each bin", Figure: rep.latency(i)},
 			}})
 		}
 	}
@@ -108,10 +101,8 @@ func (rep *Report) WriteHTML(w io.Writer) error {
 			p.Failures = append(p.Failures, failure{o.String(), e.First, e.Count})
 		}
 	}
-	if err := pageTemplate.Execute(w, p); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
+	frame := report.Page{Name: "faults", Heading: "What clients see when nodes fail", Head: &rep.Head, Lines: []string{rep.loadLine()}, Body: p, Report: rep}
+	return frame.Write(w, pageTemplate)
 }
 
 func (rep *Report) card(i int) faultCard {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/bench/client"
-	"github.com/quorate/quorate/bench/host"
 	"github.com/quorate/quorate/bench/measure"
 	"github.com/quorate/quorate/bench/probe"
+	"github.com/quorate/quorate/bench/report"
 )
 
 // Schema names the form of the JSON. It changes when a field changes its meaning
@@ -19,11 +19,7 @@ const Schema = "quorate.bench.faults/v1"
 
 // Report is one measurement. Times whose name ends in Ms are milliseconds.
 type Report struct {
-	Schema  string    `json:"schema"`
-	Date    time.Time `json:"date"`
-	Command string    `json:"command"`
-	Commit  string    `json:"commit"`
-	host.Machine
+	report.Head
 
 	Options OptionsReport `json:"options"`
 	Nodes   []string      `json:"nodes"`
@@ -215,7 +211,7 @@ const binLength = 100 * time.Millisecond
 func (r *runner) newReport() *Report {
 	o := r.opt
 	rep := &Report{
-		Schema: Schema, Date: time.Now().UTC().Truncate(time.Second), Command: o.Command, Commit: o.Commit, Machine: host.ThisMachine(r.target.Dir),
+		Head: report.NewHead(Schema, o.Command, o.Commit, r.target.Dir),
 		Options: OptionsReport{
 			Repeat: o.Repeat, LengthSeconds: o.length().Seconds(), Writes: o.Writes, Reads: o.Reads, TimeoutSeconds: o.Timeout.Seconds(), Size: o.Size, Objects: o.probes(),
 		},
@@ -487,12 +483,8 @@ func (rep *Report) judge() {
 // Failed reports whether a promise was broken. Errors are what is measured, and no failure.
 func (rep *Report) Failed() bool { return probe.AnyBroken(rep.Verdicts) }
 
-// WriteJSON writes the report.
+// WriteJSON writes the report, in a line: indented, each bin of the time lines would have one.
 func (rep *Report) WriteJSON(w io.Writer) error { return json.NewEncoder(w).Encode(rep) }
-
-func (rep *Report) title() string {
-	return fmt.Sprintf("%s · commit %s · %s", rep.Date.Format(time.DateTime+" MST"), rep.Commit, rep.Line())
-}
 
 // loadLine says under which load it was measured.
 func (rep *Report) loadLine() string {

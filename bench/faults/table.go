@@ -45,7 +45,7 @@ func (rep *Report) each() string {
 // WriteTable writes the report for a terminal.
 func (rep *Report) WriteTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s\n%s\n\n%s\n", rep.title(), rep.Command, rep.loadLine())
+	fmt.Fprintf(out, "%s\n%s\n\n%s\n", rep.Title(), rep.Command, rep.loadLine())
 	fmt.Fprintf(out, "\nms%s. Gap: the longest time without a success. 95 %%: when that much of the throughput was there again,\nsince the fault began; on the node itself, since it was let come back\n", rep.each())
 	for i := range rep.Summary {
 		s := &rep.Summary[i]

@@ -222,7 +222,7 @@ var rooms = map[string]room{
 	"bench":             {},
 	"bench/client":      {reach: noKubernetes},
 	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
-	"bench/faults":      {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe"}, reach: noKubernetes},
+	"bench/faults":      {ours: []string{"bench/client", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
