@@ -3,6 +3,8 @@ package disk
 import (
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -60,5 +62,40 @@ func BenchmarkWriteSnapshot(b *testing.B) {
 		if _, err := db.WriteBackup(io.Discard, nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkInstall: what a node does with a snapshot from the leader, from the first byte to the
+// state that is shown: Raft copies the stream into the sink, closes that, and restores.
+func BenchmarkInstall(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			leader := mustOpen(b, bigDir(b, n), Options{})
+			for b.Loop() {
+				b.StopTimer()
+				runtime.GC()
+				db := mustOpen(b, b.TempDir(), Options{})
+				snaps, err := NewSnapshotStore(db, db.dir)
+				must(b, err)
+				follower := &node{db: db, snaps: snaps}
+				from, err := leader.openStream()
+				must(b, err)
+				b.SetBytes(from.size)
+				sink, err := follower.create(uint64(n))
+				must(b, err)
+				b.StartTimer()
+				// Only Read: Raft counts what it reads.
+				_, err = io.Copy(sink, struct{ io.Reader }{from})
+				must(b, err)
+				must(b, sink.Close())
+				must(b, follower.restore(sink.ID()))
+				b.StopTimer()
+				must(b, from.Close())
+				must(b, db.Close())
+				must(b, os.RemoveAll(db.dir))
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/record")
+		})
 	}
 }

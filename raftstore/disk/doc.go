@@ -63,11 +63,12 @@
 //
 // # How a snapshot is installed
 //
-//  1. The stream is parsed into state.db.receiving; it is synced and renamed to
-//     state.db.incoming.
+//  1. The stream is verified and parsed, once, into state.db.receiving and into a state in
+//     memory; the file is synced and renamed to state.db.incoming.
 //  2. snapshot.meta is written.
-//  3. Restore loads and verifies state.db.incoming as a whole, and renames it to
-//     state.db. Streams of the old file go on until they are closed.
+//  3. Restore takes that state (a process that has not received it itself loads and verifies
+//     state.db.incoming as a whole), and renames the file to state.db. Streams of the old file
+//     go on until they are closed.
 //
 // A kill before 2 leaves a file that nothing refers to: the next start removes
 // it. A kill between 2 and 3 leaves a meta above the state: the next start finds

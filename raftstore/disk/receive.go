@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
-	"go.etcd.io/bbolt"
 )
 
 // Incoming is a verified and durable state.db.incoming.
@@ -20,6 +18,9 @@ type Incoming struct {
 	state *proto.StateRecord
 	size  int64       // of its snapshot stream
 	gone  atomic.Bool // replaced, discarded, or overwritten by a newer one
+	// loaded is the state itself, made of the same bytes as the file. Nil: it is to be loaded
+	// from there. It belongs to who has set gone.
+	loaded *mvcc.State
 }
 
 // Receive reads a snapshot stream to its end into state.db.incoming, verifies
@@ -35,139 +36,19 @@ func (db *DB) Receive(r io.Reader) (*Incoming, error) {
 	return in, nil
 }
 
-func receive(dir string, r io.Reader, commit CommitFunc) (in *Incoming, err error) {
-	if err := remove(dir, receivingFile); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, remove(dir, receivingFile))
-		}
-	}()
-	p, err := newParser(r)
+func receive(dir string, r io.Reader, commit CommitFunc) (*Incoming, error) {
+	to, err := newReceiver(dir)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, receivingFile)
-	b, err := newBuilder(path)
-	if err != nil {
-		return nil, err
+	if _, err := to.ReadFrom(r); err != nil {
+		return nil, to.abort(err)
 	}
-	var rec proto.VersionRecord
-	for {
-		payload, sum, err := p.next(&rec)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = b.add(proto.Revision(rec.Revision), payload, sum)
-		}
-		if err != nil {
-			return nil, errors.Join(err, b.abort())
-		}
-	}
-	failpoint("receive.records")
-	in = &Incoming{state: p.state}
-	finish := func() error {
-		var err error
-		if in.size, err = b.finish(p.state); err != nil {
-			return err
-		}
-		failpoint("receive.synced")
-		return rename(dir, receivingFile, incomingFile)
-	}
-	if err := commit(incomingFile, finish); err != nil {
-		return nil, errors.Join(err, b.abort()) // once more, if finish has closed it
-	}
-	return in, nil
+	return to.finish(commit)
 }
 
-// builder writes a new state file in big unsynced transactions.
-type builder struct {
-	path   string
-	bolt   *bbolt.DB
-	tx     *bbolt.Tx
-	totals totals
-	bytes  int // in tx
-}
-
-const builderBatch = 8 << 20
-
-func newBuilder(path string) (*builder, error) {
-	o := boltOptions()
-	o.NoSync, o.NoGrowSync = true, true
-	bolt, err := bbolt.Open(path, fileMode, o)
-	if err != nil {
-		return nil, err
-	}
-	b := &builder{path: path, bolt: bolt}
-	if err := bolt.Update(writeHeader); err != nil {
-		return nil, errors.Join(err, b.abort())
-	}
-	return b, nil
-}
-
-// add appends a record; revisions must ascend. payload is copied.
-func (b *builder) add(r proto.Revision, payload []byte, sum uint32) (err error) {
-	if b.tx == nil {
-		if b.tx, err = b.bolt.Begin(true); err != nil {
-			return err
-		}
-		b.tx.Bucket(versionsBucket).FillPercent = 1
-	}
-	value := make([]byte, 0, len(payload)+sumSize)
-	value = append(value, payload...)
-	value = binary.BigEndian.AppendUint32(value, sum)
-	if err := put(b.tx.Bucket(versionsBucket), r, value, &b.totals); err != nil {
-		return err
-	}
-	if b.bytes += len(value); b.bytes < builderBatch {
-		return nil
-	}
-	return b.commit()
-}
-
-func (b *builder) commit() error {
-	tx := b.tx
-	b.tx, b.bytes = nil, 0
-	if tx == nil {
-		return nil
-	}
-	return tx.Commit()
-}
-
-// finish writes the state and makes the file durable. It returns the size of
-// the file's snapshot stream.
-func (b *builder) finish(rec *proto.StateRecord) (int64, error) {
-	rec.Versions = b.totals.versions
-	err := b.commit()
-	if err == nil {
-		err = b.bolt.Update(func(tx *bbolt.Tx) error {
-			meta := tx.Bucket(metaBucket)
-			return errors.Join(meta.Put(totalsKey, b.totals.encode()), putState(meta, rec))
-		})
-	}
-	if err := errors.Join(err, b.bolt.Close()); err != nil {
-		return 0, err
-	}
-	header, err := proto.Encode(proto.KindStateRecord, rec)
-	if err != nil {
-		return 0, err
-	}
-	return streamSize(len(header), b.totals), syncFile(b.path)
-}
-
-// abort closes the file; the caller removes it.
-func (b *builder) abort() error {
-	var err error
-	if b.tx != nil {
-		err = b.tx.Rollback()
-	}
-	return errors.Join(err, b.bolt.Close())
-}
-
-// Replace makes a received state the DB's. It is loaded and verified as a whole
-// before its file takes state.db's name, so that on an error state.db is as it
+// Replace makes a received state the DB's. It was, or is here, loaded and verified as a
+// whole before its file takes state.db's name, so that on an error state.db is as it
 // was. What was recorded before and not flushed is dropped. Streams of the old
 // file go on. The caller must not call Record meanwhile.
 func (db *DB) Replace(in *Incoming) (*mvcc.State, error) {
@@ -188,13 +69,9 @@ func (db *DB) replace(in *Incoming) (*mvcc.State, error) {
 	if in.gone.Swap(true) {
 		return nil, ErrNoSnapshot
 	}
-	f, rec, tot, err := openFile(filepath.Join(db.dir, incomingFile))
+	f, rec, tot, state, err := db.openIncoming(in)
 	if err != nil {
 		return nil, err
-	}
-	state, err := load(f)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", incomingFile, err), f.release())
 	}
 	db.mu.Lock()
 	err = db.failed
@@ -217,11 +94,30 @@ func (db *DB) replace(in *Incoming) (*mvcc.State, error) {
 	return state, nil
 }
 
+// openIncoming opens the file of a received state, and returns the state. One that was received
+// by this process was verified on its way into the file, and is in memory already.
+func (db *DB) openIncoming(in *Incoming) (f *file, rec *proto.StateRecord, tot totals, state *mvcc.State, err error) {
+	path := filepath.Join(db.dir, incomingFile)
+	state, in.loaded = in.loaded, nil
+	if state != nil {
+		f, rec, tot, err = openTrusted(path)
+		return f, rec, tot, state, err
+	}
+	if f, rec, tot, err = openFile(path); err != nil {
+		return nil, nil, totals{}, nil, err
+	}
+	if state, err = load(f); err != nil {
+		return nil, nil, totals{}, nil, errors.Join(fmt.Errorf("%s: %w", incomingFile, err), f.release())
+	}
+	return f, rec, tot, state, nil
+}
+
 // discard removes a received state that is not needed.
 func (db *DB) discard(in *Incoming) error {
 	if in.gone.Swap(true) {
 		return nil
 	}
+	in.loaded = nil
 	return remove(db.dir, incomingFile)
 }
 

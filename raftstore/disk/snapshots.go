@@ -227,37 +227,38 @@ type sink struct {
 	closed bool
 	err    error
 
-	// Of a snapshot that is received:
-	pipe   *io.PipeWriter
-	result chan received
-}
-
-type received struct {
-	in  *Incoming
-	err error
+	// in takes a snapshot that is received; nil before its first byte.
+	in *receiver
 }
 
 // ID implements raft.SnapshotSink.
 func (s *sink) ID() string { return s.meta.id() }
 
-// Write takes a part of a snapshot stream. The first one starts the goroutine
-// that parses and stores them; Close or Cancel ends it.
-func (s *sink) Write(p []byte) (int, error) {
+// begin has what is received taken. Close or Cancel ends it.
+func (s *sink) begin() (err error) {
 	if s.closed {
-		return 0, ErrClosed
+		return ErrClosed
 	}
-	if s.pipe == nil {
-		r, w := io.Pipe()
-		s.pipe, s.result = w, make(chan received, 1)
-		go func() {
-			in, err := s.store.db.Receive(r)
-			if err != nil {
-				r.CloseWithError(err)
-			}
-			s.result <- received{in, err}
-		}()
+	if s.in == nil {
+		s.in, err = newReceiver(s.store.dir)
 	}
-	return s.pipe.Write(p)
+	return err
+}
+
+// Write takes a part of a snapshot stream.
+func (s *sink) Write(p []byte) (int, error) {
+	if err := s.begin(); err != nil {
+		return 0, err
+	}
+	return s.in.Write(p)
+}
+
+// ReadFrom takes a snapshot stream. Raft's io.Copy finds it, and so does without a copy.
+func (s *sink) ReadFrom(r io.Reader) (int64, error) {
+	if err := s.begin(); err != nil {
+		return 0, err
+	}
+	return s.in.ReadFrom(r)
 }
 
 // Close makes the snapshot durable, all of it or nothing. Further calls return
@@ -274,19 +275,16 @@ func (s *sink) Close() error {
 }
 
 func (s *sink) close() error {
-	if s.pipe == nil {
+	if s.in == nil {
 		return s.store.finish(s.meta, nil)
 	}
-	if err := s.pipe.Close(); err != nil {
-		return err
-	}
-	got := <-s.result
-	if got.err != nil {
-		return got.err
+	in, err := s.in.finish(s.store.db.o.Commit)
+	if err != nil {
+		return fmt.Errorf("receive snapshot: %w", err)
 	}
 	failpoint("install.received")
-	if err := s.store.finish(s.meta, got.in); err != nil {
-		return errors.Join(err, s.store.db.discard(got.in))
+	if err := s.store.finish(s.meta, in); err != nil {
+		return errors.Join(err, s.store.db.discard(in))
 	}
 	return nil
 }
@@ -297,12 +295,8 @@ func (s *sink) Cancel() error {
 		return nil
 	}
 	s.closed, s.err = true, ErrClosed
-	if s.pipe == nil {
-		return nil
-	}
-	_ = s.pipe.CloseWithError(ErrClosed)
-	if got := <-s.result; got.in != nil {
-		return s.store.db.discard(got.in)
+	if s.in != nil {
+		_ = s.in.abort(ErrClosed) // which is what it returns
 	}
 	return nil
 }

@@ -85,11 +85,8 @@ func newParser(r io.Reader) (*parser, error) {
 	if err := p.full(head); err != nil {
 		return nil, fmt.Errorf("preamble: %w", err)
 	}
-	if string(head) != streamPreamble {
-		if string(head[1:]) == streamPreamble[1:] {
-			return nil, fmt.Errorf("snapshot stream of version %d: %w", head[0], proto.ErrFormat)
-		}
-		return nil, errNotBackup
+	if err := checkPreamble(head); err != nil {
+		return nil, err
 	}
 	_, _ = p.digest.Write(head)
 	payload, _, err := p.frame()
@@ -104,6 +101,17 @@ func newParser(r io.Reader) (*parser, error) {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	return p, nil
+}
+
+// checkPreamble refuses what does not begin as a stream does.
+func checkPreamble(head []byte) error {
+	switch {
+	case string(head) == streamPreamble:
+		return nil
+	case string(head[1:]) == streamPreamble[1:]:
+		return fmt.Errorf("snapshot stream of version %d: %w", head[0], proto.ErrFormat)
+	}
+	return errNotBackup
 }
 
 // full reads exactly len(b) bytes.
@@ -180,21 +188,30 @@ func (p *parser) next(rec *proto.VersionRecord) (payload []byte, sum uint32, err
 	return payload, sum, nil
 }
 
-// aside takes note of a record that is no version: of those that may be skipped, the one
-// that this release knows. Its fields need not all be known.
+// aside takes note of a record that is no version.
 func (p *parser) aside(payload []byte) error {
+	about, err := readAside(payload)
+	if about != nil {
+		p.about = about
+	}
+	return err
+}
+
+// readAside reads a record that is no version: of those that may be skipped, the one
+// that this release knows. Its fields need not all be known.
+func readAside(payload []byte) (*proto.Backup, error) {
 	kind, body, err := proto.Split(payload)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if kind != proto.KindBackup {
-		return nil
+		return nil, nil
 	}
-	p.about = &proto.Backup{}
-	if err := proto.Decode(body, p.about); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	about := &proto.Backup{}
+	if err := proto.Decode(body, about); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return nil
+	return about, nil
 }
 
 // end verifies the trailer, whose first four bytes have been read.
