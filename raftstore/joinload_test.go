@@ -71,6 +71,7 @@ func TestNodeCatchesUpUnderLoad(t *testing.T) {
 		})
 	}
 	leader.Store(l)
+	term := l.raft.CurrentTerm()
 	c.open(away)
 	c.eventually("the joining node caught up under load", func() error {
 		end, at := l.raft.LastIndex(), uint64(away.Applied())
@@ -79,7 +80,8 @@ func TestNodeCatchesUpUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
-	if n := away.fsm.restored.Load(); n > 2 {
+	// Another leader may send another one, for all that it knows of the node.
+	if n := away.fsm.restored.Load(); n > 2 || n > 1 && l.IsLeader() && l.raft.CurrentTerm() == term {
 		t.Errorf("it took %d snapshots", n)
 	}
 }

@@ -40,12 +40,20 @@ func (t *Transport) accept() {
 
 // serve answers the requests of one inbound stream, one after the other.
 func (t *Transport) serve(s *stream) {
-	defer t.drop(s)
+	taken := false
+	defer func() {
+		if !taken {
+			t.drop(s)
+		}
+	}()
 	answers := make(chan raft.RPCResponse, 1) // each request is answered once
 	for {
 		err := t.serveOne(s, answers)
 		if err == nil {
 			continue
+		}
+		if taken = err == errTaken; taken {
+			return
 		}
 		if err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, raft.ErrTransportShutdown) {
 			t.logs.Warn(t.logger, "Raft stream ended", "remote", s.RemoteAddr(), "err", err)
@@ -74,14 +82,22 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	if err != nil {
 		return err
 	}
+	install, _ := req.(*installRequest)
+	if install != nil {
+		req = install.InstallSnapshotRequest
+	}
+	if resume, ok := req.(*resumeRequest); ok {
+		if err := t.resumes(s, resume); err != nil {
+			return s.turnAway(req, err, t.timeout)
+		}
+		return errTaken
+	}
 	if err := normalize(req); err != nil {
 		return s.turnAway(req, err, t.timeout)
 	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
-	var snapshot *patientReader
-	if install, ok := req.(*raft.InstallSnapshotRequest); ok {
-		snapshot = &patientReader{s: s, left: install.Size}
-		rpc.Reader = snapshot
+	if install != nil {
+		return t.serveSnapshot(t.receiving(s, install), rpc, answers)
 	}
 	got, err := t.ask(rpc, answers)
 	if err != nil {
@@ -95,14 +111,24 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	} else {
 		err = s.send(kindAnswer, got.Response)
 	}
-	if err != nil || snapshot == nil {
+	return err
+}
+
+// errTaken says that a stream belongs to a snapshot that was resumed on it.
+var errTaken = errors.New("the stream has another owner")
+
+// serveSnapshot has Raft read a snapshot, and answers. A stream carries one.
+func (t *Transport) serveSnapshot(in *incoming, rpc raft.RPC, answers <-chan raft.RPCResponse) error {
+	rpc.Reader = in
+	got, err := t.ask(rpc, answers)
+	if err != nil {
+		in.end()
 		return err
 	}
-	// Raft reads a snapshot to its end in any case; if not, the next frame cannot be found.
-	if snapshot.left > 0 {
-		return fmt.Errorf("%d bytes of a snapshot were left over", snapshot.left)
+	if err := in.answer(got); err != nil {
+		return err
 	}
-	return s.SetReadDeadline(time.Time{})
+	return io.EOF
 }
 
 // receiveRequest reads the next request of the node that has the stream.
@@ -140,9 +166,7 @@ func normalize(req any) error {
 // ask hands a request to Raft and waits for its answer.
 func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPCResponse, error) {
 	if !(planted.On(planted.FastPath) && t.beside(rpc)) {
-		select {
-		case t.consumer <- rpc:
-		case <-t.done:
+		if !t.give(rpc) {
 			return raft.RPCResponse{}, raft.ErrTransportShutdown
 		}
 	}
@@ -151,6 +175,20 @@ func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPC
 		return got, nil
 	case <-t.done:
 		return raft.RPCResponse{}, raft.ErrTransportShutdown
+	}
+}
+
+// give waits until Raft takes a request.
+func (t *Transport) give(rpc raft.RPC) bool {
+	if t.isUrgent(rpc.Command) {
+		t.urgent.Add(1)
+		defer t.urgent.Add(-1)
+	}
+	select {
+	case t.consumer <- rpc:
+		return true
+	case <-t.done:
+		return false
 	}
 }
 
@@ -166,28 +204,4 @@ func (s *stream) checkSender(req any) error {
 		return fmt.Errorf("%w: message of node %.200q on a stream of node %s", ErrWrongNode, said, node)
 	}
 	return nil
-}
-
-// patientReader reads the bytes of a snapshot behind its request.
-type patientReader struct {
-	s    *stream
-	left int64
-}
-
-func (r *patientReader) Read(p []byte) (int, error) {
-	if r.left <= 0 {
-		return 0, io.EOF
-	}
-	if int64(len(p)) > r.left {
-		p = p[:r.left]
-	}
-	if err := r.s.SetReadDeadline(time.Now().Add(snapshotStall)); err != nil {
-		return 0, err
-	}
-	n, err := r.s.r.Read(p)
-	r.left -= int64(n)
-	if err == io.EOF && r.left > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
 }

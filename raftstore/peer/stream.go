@@ -113,6 +113,11 @@ func (s *stream) answer(resp any) error {
 	if err != nil {
 		return err
 	}
+	return answerOf(k, body, resp)
+}
+
+// answerOf reads an answer's frame into resp.
+func answerOf(k kind, body []byte, resp any) error {
 	switch k {
 	case kindAnswer:
 		c := coder{buf: body, reading: true}

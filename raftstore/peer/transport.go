@@ -3,8 +3,6 @@ package peer
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -48,6 +46,7 @@ const (
 //   - Votes belong to nodes, not to addresses: see EncodePeer.
 //   - Peers are dialled by node id: another node at the address is refused.
 //   - What is read and sent at once is bounded in bytes.
+//   - A snapshot goes on behind a connection that breaks: see resume.go.
 //   - A call on an idle stream that turns out to be dead is made again on a
 //     fresh one. Raft's messages may arrive twice.
 //   - Close ends inbound streams as well.
@@ -65,10 +64,17 @@ type Transport struct {
 	done      chan struct{} // closed by Close
 	wg        sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	idle   map[raft.ServerAddress][]*stream
-	open   map[net.Conn]struct{} // every stream, in both directions
+	// installing is the term of the snapshot that Raft takes, or of the last one; urgent counts
+	// the requests that should not wait for it.
+	installing atomic.Uint64
+	urgent     atomic.Int64
+
+	mu       sync.Mutex
+	closed   bool
+	incoming map[string]*incoming // snapshots that can be resumed
+	cut      chan struct{}        // closed by CloseStreams, which makes another one
+	idle     map[raft.ServerAddress][]*stream
+	open     map[net.Conn]struct{} // every stream, in both directions
 }
 
 var (
@@ -107,6 +113,8 @@ func NewTransportOn(layer raft.StreamLayer, address func(raft.ServerID, raft.Ser
 		done:     make(chan struct{}),
 		idle:     map[raft.ServerAddress][]*stream{},
 		open:     map[net.Conn]struct{}{},
+		incoming: map[string]*incoming{},
+		cut:      make(chan struct{}),
 	}
 	t.wg.Go(t.accept)
 	return t
@@ -161,6 +169,8 @@ const wantedEvery = 5 * time.Millisecond
 // answer is dropped. wanted must not wait.
 func (t *Transport) Deliver(ctx context.Context, req any, wanted func() bool) bool {
 	rpc := raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}
+	t.urgent.Add(1)
+	defer t.urgent.Add(-1)
 	again := time.NewTicker(wantedEvery)
 	defer again.Stop()
 	for wanted() {
@@ -177,38 +187,7 @@ func (t *Transport) Deliver(ctx context.Context, req any, wanted func() bool) bo
 	return false
 }
 
-// InstallSnapshot streams a snapshot of req.Size bytes. What bounds it is
-// progress, not its size: a peer that takes nothing for 30 s has failed.
-func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	if err := checkTerms(req); err != nil {
-		return err
-	}
-	s, err := t.dial(t.address(id, to))
-	if err != nil {
-		return err
-	}
-	defer t.drop(s)
-	if err := s.SetDeadline(time.Now().Add(t.timeout)); err != nil {
-		return err
-	}
-	if err := s.send(kindInstallSnapshot, req); err != nil {
-		return fmt.Errorf("snapshot to %s: %w", id, err)
-	}
-	n, err := io.Copy(&patientWriter{s}, io.LimitReader(data, req.Size))
-	if err != nil {
-		return fmt.Errorf("snapshot to %s: %w", id, err)
-	}
-	if n != req.Size {
-		return fmt.Errorf("snapshot to %s: %d of %d bytes: %w", id, n, req.Size, io.ErrUnexpectedEOF)
-	}
-	patience := restoreBase + time.Duration(req.Size>>20)*restorePerMiB
-	if err := s.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	return s.answer(resp)
-}
-
-// patientWriter and patientReader renew the deadline with each step.
+// patientWriter renews the deadline with each step.
 type patientWriter struct{ s *stream }
 
 func (w *patientWriter) Write(p []byte) (int, error) {
@@ -315,9 +294,19 @@ func (t *Transport) register(c net.Conn) bool {
 	return true
 }
 
-// CloseStreams closes the streams in both directions; new ones can be opened.
+// cutOff is closed when the streams of now are closed by CloseStreams.
+func (t *Transport) cutOff() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cut
+}
+
+// CloseStreams closes the streams in both directions; new ones can be opened. No snapshot
+// goes on behind it.
 func (t *Transport) CloseStreams() {
 	t.mu.Lock()
+	close(t.cut)
+	t.cut = make(chan struct{})
 	open := t.open
 	t.open, t.idle = map[net.Conn]struct{}{}, map[raft.ServerAddress][]*stream{}
 	t.mu.Unlock()

@@ -270,7 +270,7 @@ func TestInstallSnapshot(t *testing.T) {
 		"small":              {10, 10, 0, true},
 		"large":              {5 << 20, 5 << 20, 0, true},
 		"slow but alive":     {5 << 20, 5 << 20, 25 * time.Second, true},
-		"stalled":            {5 << 20, 5 << 20, 40 * time.Second, false},
+		"stalled":            {5 << 20, 5 << 20, 70 * time.Second, false},
 		"shorter than it is": {5 << 20, 3 << 20, 0, false},
 		"longer than it is":  {1 << 20, 2 << 20, 0, true}, // the rest is not sent
 	} {

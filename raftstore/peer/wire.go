@@ -35,9 +35,13 @@ const (
 	kindRequestPreVote  kind = 3
 	kindInstallSnapshot kind = 4 // followed by Size bytes outside of any frame
 	kindTimeoutNow      kind = 5
+	kindResumeSnapshot  kind = 6 // followed by what is left of these bytes, when it is answered by kindProgress
 
 	kindAnswer  kind = 64
 	kindRefusal kind = 65 // the message is the text of an error
+	// kindProgress is sent to who has named a transfer in kindInstallSnapshot, before the answer,
+	// and first of all to who resumes one.
+	kindProgress kind = 66
 )
 
 const (
@@ -259,6 +263,18 @@ func (c *coder) message(m any) error {
 		if m.Size < 0 {
 			c.fail()
 		}
+	case *installRequest:
+		if m.InstallSnapshotRequest == nil {
+			m.InstallSnapshotRequest = &raft.InstallSnapshotRequest{}
+		}
+		_ = c.message(m.InstallSnapshotRequest) // c.err has it
+		c.bytes(&m.Transfer)
+	case *resumeRequest:
+		c.header(&m.RPCHeader)
+		c.bytes(&m.Transfer)
+	case *progress:
+		c.uint(&m.Offset)
+		c.sum(&m.Sum)
 	case *raft.InstallSnapshotResponse:
 		c.header(&m.RPCHeader)
 		c.uint(&m.Term)
@@ -283,7 +299,9 @@ func requestOf(k kind) any {
 	case kindRequestPreVote:
 		return &raft.RequestPreVoteRequest{}
 	case kindInstallSnapshot:
-		return &raft.InstallSnapshotRequest{}
+		return &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{}}
+	case kindResumeSnapshot:
+		return &resumeRequest{}
 	case kindTimeoutNow:
 		return &raft.TimeoutNowRequest{}
 	}

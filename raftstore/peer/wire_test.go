@@ -36,6 +36,12 @@ func messages() []any {
 			RPCHeader: header, SnapshotVersion: 1, Term: 2, Leader: []byte("l"), LastLogIndex: 3, LastLogTerm: 4,
 			Peers: []byte("p"), Configuration: []byte("conf"), ConfigurationIndex: 5, Size: 1 << 40,
 		},
+		&installRequest{&raft.InstallSnapshotRequest{
+			RPCHeader: header, SnapshotVersion: 1, Term: 2, Leader: []byte("l"), LastLogIndex: 3, LastLogTerm: 4,
+			Peers: []byte("p"), Configuration: []byte("conf"), ConfigurationIndex: 5, Size: 1 << 40,
+		}, []byte("transfer")},
+		&resumeRequest{header, []byte("transfer")},
+		&progress{1 << 40, 1 << 63},
 		&raft.InstallSnapshotResponse{RPCHeader: header, Term: 1, Success: true},
 		&raft.TimeoutNowRequest{RPCHeader: header},
 		&raft.TimeoutNowResponse{RPCHeader: header},
@@ -196,11 +202,19 @@ func TestTrim(t *testing.T) {
 // proportion, and what was read reads the same once it is written again.
 func FuzzMessage(f *testing.F) {
 	for _, m := range messages() {
-		for k := kindAppendEntries; k <= kindTimeoutNow; k++ {
+		for k := kindAppendEntries; k <= kindResumeSnapshot; k++ {
 			f.Add(byte(k), encode(f, m))
 		}
 	}
 	f.Fuzz(func(t *testing.T, k byte, b []byte) {
+		var p progress
+		if decode(b, &p) == nil { // wherever it says that it is
+			o := &outgoing{size: 3, at: 3, kept: [][]byte{{1}, {2, 3}}}
+			o.digest.Reset()
+			if err := o.rewind(p); err == nil && uint64(o.at) != p.Offset {
+				t.Errorf("at %d, it was at %d", o.at, p.Offset)
+			}
+		}
 		req := requestOf(kind(k))
 		if req == nil || decode(b, req) != nil {
 			return
