@@ -60,6 +60,32 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
+// BenchmarkManyPolicies is a create that ten policies of two expressions each are evaluated for, in
+// a namespace that they select, as `quorate bench load --rows create-policies` has it.
+func BenchmarkManyPolicies(b *testing.B) {
+	c := objectstest.NewCase(b, objectstest.Options{})
+	for i := range 10 {
+		c.Play(fmt.Sprintf(`create validatingadmissionpolicies.admissionregistration.k8s.io / {"metadata":{"name":"p%d"},"spec":{"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}},"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[{"expression":"!object.metadata.name.startsWith('refused')"},{"expression":"!has(object.data) || object.data.all(k, size(object.data[k]) < %d)"}]}}`, i, 100_000+i))
+		c.Play(fmt.Sprintf(`create validatingadmissionpolicybindings.admissionregistration.k8s.io / {"metadata":{"name":"p%d"},"spec":{"policyName":"p%d","validationActions":["Deny"]}}`, i, i))
+	}
+	p, err := policies.NewValidating(config(b, c.Memory, auth.Default()), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := configMap()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.Validate(b.Context(), a); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	a.Name, a.Object["metadata"].(map[string]any)["name"] = "refused", "refused"
+	if p.Validate(b.Context(), a) == nil {
+		b.Fatal("nothing was evaluated")
+	}
+}
+
 // TestNothingToDo: writes that no policy concerns cost no allocation.
 func TestNothingToDo(t *testing.T) {
 	for _, n := range []int{0, 10} {

@@ -69,6 +69,8 @@ type write struct {
 type concern[P, B stored, E any] struct {
 	hooks  []generic.PolicyHook[P, B, E]
 	params bool // one of them has parameters
+	// criteria are what they and their bindings match, but for those without selectors.
+	criteria map[*admissionregistrationv1.MatchResources]*criteria
 }
 
 // maxWrites is for how many kinds of writes it is kept which policies they concern. There are
@@ -228,7 +230,20 @@ func (s *source[P, B, E]) concern(h *hooks[P, B, E], a *admission.Attributes) *c
 	if len(c.hooks) == 0 {
 		return nil
 	}
+	c.criteria = map[*admissionregistrationv1.MatchResources]*criteria{}
+	for _, hook := range c.hooks {
+		c.parse(s.policy(hook.Policy).GetMatchConstraints())
+		for _, b := range hook.Bindings {
+			c.parse(s.binding(b).GetMatchResources())
+		}
+	}
 	return c
+}
+
+func (c *concern[P, B, E]) parse(m *admissionregistrationv1.MatchResources) {
+	if parsed := parse(m); parsed != nil {
+		c.criteria[m] = parsed
+	}
 }
 
 // mayMatch reports whether the rules of a policy match a write, or one of the same object in

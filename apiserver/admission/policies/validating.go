@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -24,10 +25,11 @@ type (
 
 // Validating is the plugin ValidatingAdmissionPolicy.
 type Validating struct {
-	cfg     Config
-	source  *validatingSource
-	params  *params
-	matcher generic.PolicyMatcher
+	cfg      Config
+	source   *validatingSource
+	params   *params
+	matching *matching.Matcher
+	matcher  generic.PolicyMatcher
 }
 
 var _ admission.Validator = (*Validating)(nil)
@@ -48,8 +50,9 @@ func NewValidating(cfg Config, config io.Reader) (*Validating, error) {
 			binding:    validating.NewValidatingAdmissionPolicyBindingAccessor,
 			compile:    compileValidating,
 		},
-		matcher: generic.NewPolicyMatcher(cfg.matcher()),
+		matching: cfg.matcher(),
 	}
+	p.matcher = generic.NewPolicyMatcher(p.matching)
 	return p, p.withFiles(config)
 }
 
@@ -65,8 +68,8 @@ func (p *Validating) Validate(ctx context.Context, a *admission.Attributes) erro
 		return err
 	}
 	hooks := bind(ctx, p.params, p.source, c, a)
-	d := validating.NewDispatcher(upstream.AuthorizerFor(p.cfg.Authorizer, a), p.matcher)
-	return d.Dispatch(withWarnings(ctx, a), a, p.cfg.Kinds, hooks)
+	d := validating.NewDispatcher(upstream.AuthorizerFor(p.cfg.Authorizer, a), &matcher{p.matcher, p.matching, c.criteria})
+	return d.Dispatch(withValues(withWarnings(ctx, a)), a, p.cfg.Kinds, hooks)
 }
 
 // compileValidating compiles the expressions of a policy. What is wrong with one is kept, and
@@ -94,9 +97,9 @@ func compileValidating(p *v1.ValidatingAdmissionPolicy) validating.Validator {
 		annotations[i] = &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 	}
 	return validating.NewValidator(
-		compiler.CompileCondition(checks, vars, environment.StoredExpressions), conditions,
-		compiler.CompileCondition(annotations, vars, environment.StoredExpressions),
-		compiler.CompileCondition(messages, messageVars, environment.StoredExpressions),
+		compile(compiler, checks, vars), conditions,
+		compile(compiler, annotations, vars),
+		compile(compiler, messages, messageVars),
 		spec.FailurePolicy, nil)
 }
 
@@ -118,5 +121,5 @@ func conditionsOf(c *cel.CompositedCompiler, all []v1.MatchCondition, vars cel.O
 	for i := range all {
 		conditions[i] = (*matchconditions.MatchCondition)(&all[i])
 	}
-	return matchconditions.NewMatcher(c.CompileCondition(conditions, vars, environment.StoredExpressions), fail, "policy", "validate", name)
+	return matchconditions.NewMatcher(compile(c, conditions, vars), fail, "policy", "validate", name)
 }
