@@ -38,6 +38,10 @@ func Encode(obj map[string]any) (value []byte, offset uint32, err error) {
 	return append(make([]byte, 0, len(e.b)), e.b...), uint32(e.offset), nil
 }
 
+// AppendTree appends a tree as clients are answered with it, kind and apiVersion first. Errors: it
+// has what JSON cannot say.
+func AppendTree(b []byte, obj map[string]any) ([]byte, error) { return appendTree(b, Format{}, obj) }
+
 // EncodeFor is Encode for a tree with the fields of res, which may not be those
 // of the version that is stored (Resource.ToStored).
 func EncodeFor(res *kinds.Resource, obj map[string]any) (value []byte, offset uint32, err error) {

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -59,6 +60,10 @@ func (t *typed) UnmarshalJSON(raw []byte) error {
 	t.Unstructured = &unstructured.Unstructured{Object: content}
 	return nil
 }
+
+// MarshalJSON implements json.Marshaler. Its fields have the order of upstream's Go types, as far as
+// an answer has it.
+func (t *typed) MarshalJSON() ([]byte, error) { return codec.AppendTree(nil, t.Object) }
 
 // DeepCopyObject implements runtime.Object.
 func (t *typed) DeepCopyObject() runtime.Object {

@@ -1,0 +1,52 @@
+package objects
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestTypedAsJSON: webhooks are sent the object that upstream's encoder makes of the same tree, and
+// what is decoded from that is the tree.
+func TestTypedAsJSON(t *testing.T) {
+	for _, obj := range []tree.Object{
+		{"apiVersion": "v1", "kind": "ConfigMap"},
+		{"apiVersion": "v1", "kind": "ConfigMap", "metadata": tree.Object{}},
+		{"apiVersion": "v1", "kind": "ConfigMap", "data": tree.Object{"b": "<&>\u2028\x00\"", "a": "é"}, "metadata": tree.Object{
+			"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "7", "generation": int64(3), "creationTimestamp": "2026-01-02T03:04:05Z",
+			"labels": tree.Object{"z": "1", "a": "2"}, "managedFields": []any{tree.Object{"manager": "m", "fieldsV1": tree.Object{"f:data": tree.Object{}}}},
+		}},
+	} {
+		got, err := json.Marshal(runtime.RawExtension{Object: &typed{&unstructured.Unstructured{Object: obj}, ""}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(runtime.RawExtension{Object: &unstructured.Unstructured{Object: obj}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inOrder(t, got) != inOrder(t, want) {
+			t.Errorf("it is %s, want %s", got, want)
+		}
+	}
+	if _, err := json.Marshal(&typed{&unstructured.Unstructured{Object: tree.Object{"x": math.NaN()}}, ""}); err == nil {
+		t.Error("what JSON cannot say was encoded")
+	}
+}
+
+func inOrder(t *testing.T, raw []byte) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
