@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -104,6 +105,9 @@ func (s *Store) RaiseFeature(ctx context.Context, version uint32, prev uint64) e
 	return nil
 }
 
+// parsers are for checkEntry.
+var parsers = sync.Pool{New: func() any { return new(mvcc.Parser) }}
+
 // checkEntry refuses what the state machine would have to stop for, on some node: once
 // an entry is committed, no node can refuse it any more.
 func (s *Store) checkEntry(frame []byte) error {
@@ -113,14 +117,16 @@ func (s *Store) checkEntry(frame []byte) error {
 	}
 	switch kind {
 	case proto.KindWrite:
-		var w proto.Write
-		if err := proto.Decode(body, &w); err != nil {
+		p := parsers.Get().(*mvcc.Parser)
+		defer parsers.Put(p)
+		w, err := p.Parse(body)
+		if err == nil {
+			err = s.allowedHere(w)
+		}
+		if err != nil {
 			return err
 		}
-		if err := s.allowedHere(&w); err != nil {
-			return err
-		}
-		return mvcc.Validate(&w)
+		return mvcc.Validate(w)
 	case proto.KindCompact:
 		var c proto.Compact
 		if err := mvcc.Decode(body, &c); err != nil {

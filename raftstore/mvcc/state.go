@@ -36,6 +36,7 @@ type State struct {
 	// Owned by the writer:
 	now      Mark // what the next Publish shows
 	touched  []*Table
+	parser   Parser
 	requests map[[proto.RequestIDSize]byte]proto.Revision
 	rules    ruleTables
 	ledger   ledger
@@ -134,15 +135,15 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 	r := Result{Index: index, Outcome: proto.Outcome_OUTCOME_APPLIED, Revision: proto.Revision(index)}
 	switch kind {
 	case proto.KindWrite:
-		var w proto.Write
-		if err := proto.Decode(body, &w); err != nil {
+		w, err := s.parser.Parse(body)
+		if err != nil {
 			return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 		}
-		if !known(&w) {
+		if !known(w) {
 			return Result{}, fmt.Errorf("apply entry %d: op %d, condition %d, flags %x, rules %x, or a field that this release does not know: %w",
 				index, w.Op, w.Condition, w.Flags, w.Rules, proto.ErrUnknownKind)
 		}
-		s.write(&r, term, &w)
+		s.write(&r, term, w)
 	case proto.KindCompact:
 		var c proto.Compact
 		if err := Decode(body, &c); err != nil {

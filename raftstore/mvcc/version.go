@@ -2,6 +2,7 @@ package mvcc
 
 import (
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -126,19 +127,24 @@ func (v *Version) identify(key, uid string, old *Version) {
 	case old.UID == uid:
 		v.Key, v.UID = old.Key, old.UID
 	default:
-		v.Key, v.UID = old.Key, uid
+		v.Key, v.UID = old.Key, strings.Clone(uid) // it is part of a longer text: see Parser
 	}
 }
 
 // insertRevision returns value with the decimal digits of rev inserted at
-// offset, in a new slice of exactly the needed size. A value without a slot is
-// returned as it is.
+// offset, in a new slice of exactly the needed size; of a value without a slot that is
+// a copy, for the value is part of an entry.
 func insertRevision(value []byte, offset uint32, rev proto.Revision) []byte {
-	if offset == 0 || int(offset) > len(value) {
-		return value
+	if len(value) == 0 {
+		return nil
 	}
 	var digits [20]byte
-	d := strconv.AppendUint(digits[:0], uint64(rev), 10)
+	var d []byte
+	if offset != 0 && int(offset) <= len(value) {
+		d = strconv.AppendUint(digits[:0], uint64(rev), 10)
+	} else {
+		offset = 0
+	}
 	out := make([]byte, 0, len(value)+len(d))
 	out = append(out, value[:offset]...)
 	out = append(out, d...)
