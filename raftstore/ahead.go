@@ -20,8 +20,7 @@ import (
 // written them: what has gone ahead is like any entry that was sent and not committed.
 //
 // That is a message more, with all entries in it. So it is sent only where it helps: to
-// voters that have acknowledged everything before, which those of a busy leader have
-// not, and if a write of the log takes long enough.
+// voters that have acknowledged everything before, and if a write of the log takes long enough.
 const (
 	// aheadFrom is how long a write of the log must take.
 	aheadFrom = time.Millisecond

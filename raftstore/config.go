@@ -171,10 +171,10 @@ func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(c.Node)
 	r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout = c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease
-	// An unbuffered apply channel: entries that wait in a buffer at shutdown
-	// would never be answered, and Apply's timeout would not be kept. Group
-	// commit forms from the goroutines that are parked on it.
-	r.BatchApplyCh = false
+	// A buffered apply channel: a batch is given to the main loop by one goroutine (batches), and
+	// without the buffer the loop would begin with the first entry of it alone. What is in it
+	// when Raft ends is never answered; who waits looks at the end too.
+	r.BatchApplyCh = true
 	r.MaxAppendEntries = c.Limits.MaxAppendEntries
 	r.TrailingLogs = c.Limits.TrailingLogs
 	r.SnapshotThreshold = c.Limits.SnapshotThreshold

@@ -94,7 +94,7 @@ func (s *Store) RaiseFeature(ctx context.Context, version uint32, prev uint64) e
 	// In another term of this leader the members may be others: then it has no effect.
 	frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(s.Cluster()), FeatureVersion: version, Term: term})
 	if err == nil {
-		_, err = s.applyHere(ctx, frame)
+		_, err = s.apply(ctx, frame)
 	}
 	if err != nil {
 		return fmt.Errorf("raise the feature version to %d: %w", version, err)

@@ -227,7 +227,7 @@ func giveUp(sent bool, last, caller, closed error) error {
 // errNotSent, ErrUnknownOutcome, or one that ends the proposal.
 func (s *Store) attempt(ctx context.Context, frame []byte) (mvcc.Result, uint64, error) {
 	if term := s.leader.term.Load(); term != 0 {
-		r, err := s.applyHere(ctx, copyFor(frame, term))
+		r, err := s.apply(ctx, copyFor(frame, term))
 		return r, term, err
 	}
 	term := s.raft.CurrentTerm()
@@ -278,49 +278,6 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 	default:
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, detail)
 	}
-}
-
-// applyHere appends the frame to this leader's log. The wait is in a goroutine
-// of its own, because a future of raft cannot be cancelled; nobody waits for the
-// goroutine, because raft may shut down without an answer (see awaitFuture).
-func (s *Store) applyHere(ctx context.Context, frame []byte) (mvcc.Result, error) {
-	type answer struct {
-		r   mvcc.Result
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		r, err := s.applyWait(frame)
-		done <- answer{r, err}
-	}()
-	select {
-	case a := <-done:
-		return a.r, a.err
-	case <-ctx.Done():
-		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
-	case <-s.ended:
-		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, ErrClosed)
-	}
-}
-
-// applyWait appends the frame and waits until it is applied here, or raft has
-// given it up.
-func (s *Store) applyWait(frame []byte) (mvcc.Result, error) {
-	s.applying.Add(1)
-	defer func() {
-		if s.applying.Add(-1) == 0 {
-			s.transport.wakeUp()
-		}
-	}()
-	future := s.raft.Apply(frame, s.cfg.Timing.NoLeader)
-	if err := future.Error(); err != nil {
-		return mvcc.Result{}, classify(err)
-	}
-	r, ok := future.Response().(mvcc.Result)
-	if !ok {
-		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the state machine gave no result"))
-	}
-	return r, nil
 }
 
 // classify says what an error of raft.Apply means for the entry.

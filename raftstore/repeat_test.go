@@ -187,14 +187,14 @@ func TestCopyOfAnotherTerm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
+	if r, err := l.apply(t.Context(), proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_TERM_MISMATCH {
 		t.Errorf("a copy for the term before: %+v, %v", r, err)
 	}
 	first, err := l.retry(c.ctx(), frame)
 	if err != nil || first.Outcome != proto.Outcome_OUTCOME_APPLIED {
 		t.Fatalf("a copy for this term: %+v, %v", first, err)
 	}
-	if r, err := l.applyWait(proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
+	if r, err := l.apply(t.Context(), proto.InTerm(frame, proto.Term(l.raft.CurrentTerm()-1))); err != nil || r.Outcome != proto.Outcome_OUTCOME_DUPLICATE || r.Revision != first.Revision {
 		t.Errorf("a copy of what has taken effect: %+v, %v", r, err)
 	}
 	c.sameHash()

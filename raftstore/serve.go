@@ -78,8 +78,7 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 // exchange is one stream of another node's calls. recv reads them on the stream's own
 // goroutine. What is answered from memory is answered at once, and written by recv unless
 // send is writing; proposals, and read indexes for which other voters are asked, have a
-// goroutine each, because group commit forms from the goroutines that wait for raft. send
-// writes their answers.
+// goroutine each, because they wait. send writes their answers.
 type exchange struct {
 	*peerServer
 	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
@@ -240,7 +239,7 @@ func (p *peerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
 	var r mvcc.Result
 	err := errNotSent
 	if p.store.leader.leads(term) && p.store.raft.CurrentTerm() == term {
-		r, err = p.store.applyWait(entry)
+		r, err = p.store.apply(context.Background(), entry)
 	}
 	switch {
 	case err == nil:

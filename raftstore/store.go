@@ -41,6 +41,7 @@ type Store struct {
 	// applying counts the proposals that this leader has given to raft and that
 	// are not applied yet.
 	applying  atomic.Int64
+	batches   batches
 	writeTime writeTime
 	stats     Stats
 	progress  progress

@@ -1,0 +1,142 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// batches forms what Raft writes, syncs and sends at once. Raft's main loop takes all that waits
+// when it looks, and it looks at once: under load many batches were small, and each costs a sync
+// and a message to every follower. So while a batch is under way the next proposals wait until it
+// is answered, and go together. That is for a leader that is busy: where few proposals are under way on
+// average nobody waits, for it would cost them time and save little. And nobody waits for longer
+// than holdFor: that is what slow disks and long distances add at most.
+type batches struct {
+	mu sync.Mutex
+	// waiting are held back. They go when a batch is answered, or when the timer ends, which runs
+	// while there are any.
+	waiting  []*proposal
+	underWay int // proposals that were given to Raft and are not answered
+	timer    *time.Timer
+	// load is how many are waiting or under way when another one comes, smoothed, in sixteenths.
+	load int
+}
+
+const (
+	// holdFor is how long a proposal may wait for those before it.
+	holdFor = 2 * time.Millisecond
+	// fewUnderWay on average are not worth waiting.
+	fewUnderWay = 4
+)
+
+// proposal is an entry for this leader's log. r and err are valid once done is closed.
+type proposal struct {
+	frame []byte
+	since time.Time
+	done  chan struct{}
+	r     mvcc.Result
+	err   error
+}
+
+// apply appends a frame to this leader's log and waits until it is applied here, Raft has given it
+// up, or ctx or this store ends.
+func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
+	p := &proposal{frame: frame, since: time.Now(), done: make(chan struct{})}
+	s.applying.Add(1)
+	if batch := s.batches.add(p, s.holdEnds); batch != nil {
+		// A goroutine of its own: a future of Raft cannot be cancelled. Nobody waits for it,
+		// because Raft may shut down without an answer (see awaitFuture).
+		go s.give(batch)
+	}
+	select {
+	case <-p.done:
+		return p.r, p.err
+	case <-ctx.Done():
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
+	case <-s.ended:
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, ErrClosed)
+	}
+}
+
+// add returns the batch that goes now, if any.
+func (b *batches) add(p *proposal, holdEnds func()) []*proposal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, p)
+	b.load += (16*(b.underWay+len(b.waiting)) - b.load) / 16
+	switch {
+	case b.underWay == 0 || b.load < 16*fewUnderWay:
+		return b.take()
+	case len(b.waiting) > 1: // the timer runs
+	case b.timer == nil:
+		b.timer = time.AfterFunc(holdFor, holdEnds)
+	default:
+		b.timer.Reset(holdFor)
+	}
+	return nil
+}
+
+// take returns all that wait, as a batch that is under way then. b.mu is held.
+func (b *batches) take() []*proposal {
+	batch := b.waiting
+	b.waiting = nil
+	b.underWay += len(batch)
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	return batch
+}
+
+// answered takes a batch of n off those under way and returns the next one, if any.
+func (b *batches) answered(n int) []*proposal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.underWay -= n
+	return b.take()
+}
+
+// holdEnds is called when the timer ends, on a goroutine of its own. If it comes late, those who wait
+// since then wait for less.
+func (s *Store) holdEnds() {
+	s.batches.mu.Lock()
+	batch := s.batches.take()
+	s.batches.mu.Unlock()
+	s.give(batch)
+}
+
+// give gives a batch to Raft and hands out the answers, and then what came meanwhile.
+func (s *Store) give(batch []*proposal) {
+	for len(batch) > 0 {
+		futures := make([]raft.ApplyFuture, len(batch))
+		for i, p := range batch {
+			futures[i] = s.raft.Apply(p.frame, max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since)))
+		}
+		for i, p := range batch {
+			p.r, p.err = outcome(futures[i])
+			close(p.done)
+		}
+		n := len(batch)
+		batch = s.batches.answered(n)
+		if s.applying.Add(-int64(n)) == 0 {
+			s.transport.wakeUp()
+		}
+	}
+}
+
+// outcome waits for what became of an entry.
+func outcome(future raft.ApplyFuture) (mvcc.Result, error) {
+	if err := future.Error(); err != nil {
+		return mvcc.Result{}, classify(err)
+	}
+	r, ok := future.Response().(mvcc.Result)
+	if !ok {
+		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, errors.New("the state machine gave no result"))
+	}
+	return r, nil
+}
