@@ -16,7 +16,11 @@ import (
 // and a message to every follower. So while a batch is under way the next proposals wait until it
 // is answered, and go together. That is for a leader that is busy: where few proposals are under way on
 // average nobody waits, for it would cost them time and save little. And nobody waits for longer
-// than holdFor: that is what slow disks and long distances add at most.
+// than hold: that is what long distances add at most.
+//
+// Where a write of the log takes long, even one that is under way is waited for. Raft's main loop
+// is at the disk then, and what it finds behind that is the next batch or the news that this one is
+// committed; it takes either, so that a commit waits for one more write of the log, or for two.
 type batches struct {
 	mu sync.Mutex
 	// waiting are held back. They go when a batch is answered, or when the timer ends, which runs
@@ -29,8 +33,11 @@ type batches struct {
 }
 
 const (
-	// holdFor is how long a proposal may wait for those before it.
-	holdFor = 2 * time.Millisecond
+	// holdFor is how long a proposal may wait for those before it, beside holdWrites times what a write
+	// of the log takes: that of a batch is one of this node's and one of a follower's. holdMost is the most.
+	holdFor    = 2 * time.Millisecond
+	holdWrites = 3
+	holdMost   = 100 * time.Millisecond
 	// fewUnderWay on average are not worth waiting.
 	fewUnderWay = 4
 )
@@ -49,7 +56,7 @@ type proposal struct {
 func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	p := &proposal{frame: frame, since: time.Now(), done: make(chan struct{})}
 	s.applying.Add(1)
-	if batch := s.batches.add(p, s.holdEnds); batch != nil {
+	if batch := s.batches.add(p, &s.writeTime, s.holdEnds); batch != nil {
 		// A goroutine of its own: a future of Raft cannot be cancelled. Nobody waits for it,
 		// because Raft may shut down without an answer (see awaitFuture).
 		go s.give(batch)
@@ -64,20 +71,25 @@ func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	}
 }
 
-// add returns the batch that goes now, if any.
-func (b *batches) add(p *proposal, holdEnds func()) []*proposal {
+// hold is how long a proposal may wait for those before it.
+func hold(w *writeTime) time.Duration {
+	return min(holdFor+holdWrites*time.Duration(w.nanos.Load()), holdMost)
+}
+
+// add returns the batch that goes now, if any. log is what writes of it take.
+func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) []*proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiting = append(b.waiting, p)
 	b.load += (16*(b.underWay+len(b.waiting)) - b.load) / 16
 	switch {
-	case b.underWay == 0 || b.load < 16*fewUnderWay:
+	case b.underWay == 0 || b.load < 16*fewUnderWay && !log.long():
 		return b.take()
 	case len(b.waiting) > 1: // the timer runs
 	case b.timer == nil:
-		b.timer = time.AfterFunc(holdFor, holdEnds)
+		b.timer = time.AfterFunc(hold(log), holdEnds)
 	default:
-		b.timer.Reset(holdFor)
+		b.timer.Reset(hold(log))
 	}
 	return nil
 }

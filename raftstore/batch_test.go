@@ -9,13 +9,13 @@ import (
 )
 
 // Where many are under way on average, one proposal goes alone, those that come meanwhile go together
-// when it is answered, and none waits for longer than holdFor.
+// when it is answered, and none waits for longer than hold.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := batches{load: 1000 * fewUnderWay}
 		held := make(chan int, 10) // sizes of what went because the timer ended
 		add := func() []*proposal {
-			return b.add(&proposal{}, func() {
+			return b.add(&proposal{}, &writeTime{}, func() {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				held <- len(b.take())
@@ -64,7 +64,7 @@ func TestFewDoNotWait(t *testing.T) {
 	var b batches
 	for i := range 1000 {
 		for range fewUnderWay {
-			if len(b.add(&proposal{}, nil)) != 1 {
+			if len(b.add(&proposal{}, &writeTime{}, nil)) != 1 {
 				t.Fatalf("round %d: one of %d waits", i, fewUnderWay)
 			}
 		}
@@ -73,12 +73,34 @@ func TestFewDoNotWait(t *testing.T) {
 		}
 	}
 	n := 0
-	for len(b.add(&proposal{}, func() {})) == 1 {
+	for len(b.add(&proposal{}, &writeTime{}, func() {})) == 1 {
 		n++
 	}
 	b.timer.Stop()
 	if n <= fewUnderWay || n > 20 {
 		t.Errorf("of a burst %d do not wait", n)
+	}
+}
+
+// Where a write of the log takes long, one that is under way is waited for, and for as long as a batch takes there.
+func TestBatchesOnSlowDisks(t *testing.T) {
+	for _, c := range []struct{ write, hold time.Duration }{
+		{aheadFrom, 5 * time.Millisecond}, {20 * time.Millisecond, 62 * time.Millisecond}, {time.Second, holdMost}, {time.Hour, holdMost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var b batches
+			var log writeTime
+			log.nanos.Store(int64(c.write))
+			held := make(chan time.Duration, 1)
+			began := time.Now()
+			ends := func() { held <- time.Since(began) }
+			if n, m := len(b.add(&proposal{}, &log, ends)), len(b.add(&proposal{}, &log, ends)); n != 1 || m != 0 {
+				t.Errorf("%v: batches of %d and %d, want 1 and none", c.write, n, m)
+			}
+			if got := <-held; got != c.hold {
+				t.Errorf("%v: held for %v, want %v", c.write, got, c.hold)
+			}
+		})
 	}
 }
 
