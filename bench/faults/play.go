@@ -74,7 +74,7 @@ func (l *load) until(ctx context.Context, at time.Duration) {
 // one lets a fault happen and waits until its node is back, at most until the next.
 func (l *load) one(ctx context.Context, m Machines, f Fault, turn int, next time.Duration) (p played, err error) {
 	p.Fault = f
-	if p.node, err = l.find(f.Target, turn); err != nil {
+	if p.node, err = l.await(ctx, f.Target, turn, next); err != nil {
 		return p, err
 	}
 	l.mu.Lock()
@@ -125,7 +125,20 @@ func (l *load) one(ctx context.Context, m Machines, f Fault, turn int, next time
 	return p, err
 }
 
+// await finds a fault's target. A role that nobody has at the moment, as after the fault before, is
+// waited for: the fault comes later then, and a measurement of many repeats does not end for it.
+func (l *load) await(ctx context.Context, target string, turn int, next time.Duration) (node int, err error) {
+	for end := min(l.now()+roleWithin, next); ; measure.Pause(ctx, roleEvery) {
+		if node, err = l.find(target, turn); err == nil || l.now() >= end || ctx.Err() != nil {
+			return node, err
+		}
+	}
+}
+
 const (
+	roleEvery  = 20 * time.Millisecond // between two looks at who has a role
+	roleWithin = 5 * time.Second       // somebody must have it
+
 	backEvery  = 10 * time.Millisecond // between two looks at a node that is to come back
 	backWithin = 2 * time.Second       // of one look
 )
