@@ -120,6 +120,65 @@ func TestConversionShared(t *testing.T) {
 	}
 }
 
+// TestConversionSideBySide: a long list asks the webhook four times at a time, and is in order
+// whichever answer comes first; what one call is refused for, the list is.
+func TestConversionSideBySide(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(h.client()), routesV1)
+	const objects = 950
+	for i := range objects {
+		e.route(fmt.Sprintf("r%03d", i))
+	}
+	h.set("hang")
+	type answer struct {
+		code int
+		body string
+	}
+	answers := make(chan answer)
+	list := func() {
+		w, body := e.do(http.MethodGet, routesBeta, nil, "")
+		answers <- answer{w.StatusCode, body}
+	}
+	go list()
+	await(t, "calls", func() string {
+		if n := h.calls.Load(); n != 4 {
+			return fmt.Sprintf("%d are under way, want 4", n)
+		}
+		return ""
+	})
+	h.release()
+	a := <-answers
+	if n := h.calls.Swap(0); n != 10 {
+		t.Errorf("a list of %d objects took %d calls", objects, n)
+	}
+	last := -1
+	for i := range objects {
+		at := strings.Index(a.body, fmt.Sprintf(`"name":"r%03d"`, i))
+		if at <= last {
+			t.Fatalf("r%03d is at %d, behind %d", i, at, last)
+		}
+		last = at
+	}
+	if n := strings.Count(a.body, `"hostPort":"h:1"`); n != objects {
+		t.Errorf("%d objects are converted", n)
+	}
+
+	// Other revisions, which nobody has converted, and an answer that is wrong.
+	for i := range objects {
+		e.do(http.MethodPatch, fmt.Sprintf("%s/r%03d", routesV1, i), http.Header{"Content-Type": {"application/merge-patch+json"}}, `{"metadata":{"labels":{"a":"b"}}}`)
+	}
+	h.set("500")
+	go list()
+	if a := <-answers; a.code != http.StatusInternalServerError || !strings.Contains(a.body, "conversion webhook for") {
+		t.Errorf("a list whose conversions fail: %d %s", a.code, clip(a.body))
+	}
+	if n := h.calls.Load(); n > 4 {
+		t.Errorf("%d calls for a list that could not succeed", n)
+	}
+}
+
 // TestConversionPages: pages and limits of a list whose selector is about converted
 // objects.
 func TestConversionPages(t *testing.T) {

@@ -2,7 +2,11 @@ package objects
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -18,7 +22,7 @@ import (
 
 // Custom resources whose versions differ are converted by a webhook of their
 // definition: before codec sees a version that is stored in another one, and before an
-// object is encoded. It happens in the request's or the watch's own goroutine, without
+// object is encoded. It happens in goroutines of the request or the watch, which waits for them, without
 // a lock; what has come of it is shared by all that want the same.
 
 // Bounds of conversions, in bytes but for the number of objects.
@@ -31,6 +35,8 @@ const (
 	// convertedList is what one list may have of converted objects: they are all there
 	// before the first is sent.
 	convertedList = 128 << 20
+	// listCalls is how many reviews of one list are under way at a time: half of what one webhook is asked at a time.
+	listCalls = 4
 )
 
 // conversionKey is a revision of an object, in the form of another version.
@@ -59,56 +65,94 @@ func (s *Store) ConvertAll(ctx context.Context, res *kinds.Resource, versions []
 	if WebhookOf(res) == nil {
 		return versions, nil
 	}
-	l := listConversion{store: s, to: crd.Of(res), out: versions}
+	to := crd.Of(res)
+	var batches []*stored
 	for i, v := range versions {
-		from, err := l.to.Definition().StoredIn(codec.FormOf(v))
+		from, err := to.Definition().StoredIn(codec.FormOf(v))
 		if err != nil {
 			return nil, conversion.Internal(err)
 		}
-		if from == l.to {
+		if from == to {
 			continue
 		}
-		if l.batch.add(i, v, from); l.batch.full() {
-			if err := l.flush(ctx); err != nil {
-				return nil, err
-			}
+		if len(batches) == 0 || batches[len(batches)-1].full() {
+			batches = append(batches, new(stored))
 		}
+		batches[len(batches)-1].add(i, v, from)
 	}
-	if err := l.flush(ctx); err != nil {
+	if len(batches) == 0 {
+		return versions, nil
+	}
+	l := listConversion{store: s, to: to, batches: batches, out: slices.Clone(versions)}
+	if err := l.run(ctx); err != nil {
 		return nil, err
 	}
 	return l.out, nil
 }
 
-// listConversion converts what a list has of other versions, batch by batch.
+// listConversion converts what a list has of other versions, a few batches at a time: while the
+// webhook thinks about one, others are encoded, sent and read.
 type listConversion struct {
-	store *Store
-	to    *crd.Version
-	out   []*mvcc.Version // the list; its own once total is above zero
-	total int64           // bytes of what was converted
-	batch stored          // what comes next
+	store   *Store
+	to      *crd.Version
+	batches []*stored
+	out     []*mvcc.Version // the list. Each batch has its own places in it
+
+	next  atomic.Int64 // of the batches
+	total atomic.Int64 // bytes of what was converted
 }
 
-// flush converts the batch and begins the next one.
-func (l *listConversion) flush(ctx context.Context) error {
-	if len(l.batch.at) == 0 {
-		return nil
+// run converts all batches, or returns the first failure.
+func (l *listConversion) run(ctx context.Context) error {
+	if len(l.batches) == 1 {
+		return l.convert(ctx, l.batches[0])
 	}
-	made, err := l.store.convertStored(ctx, l.to, &l.batch)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var panicked atomic.Pointer[string]
+	for range min(listCalls, len(l.batches)) {
+		wg.Go(func() {
+			// What contains a request's panic does not reach this goroutine.
+			defer func() {
+				if p := recover(); p != nil {
+					text := fmt.Sprintf("%v\n%s", p, debug.Stack())
+					panicked.Store(&text)
+					cancel(nil)
+				}
+			}()
+			for ctx.Err() == nil {
+				n := l.next.Add(1) - 1
+				if n >= int64(len(l.batches)) {
+					return
+				}
+				if err := l.convert(ctx, l.batches[n]); err != nil {
+					cancel(err) // the first one counts: what the others say of it is the end of ctx
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p)
+	}
+	return context.Cause(ctx)
+}
+
+// convert converts a batch.
+func (l *listConversion) convert(ctx context.Context, b *stored) error {
+	made, err := l.store.convertStored(ctx, l.to, b)
 	if err != nil {
 		return err
 	}
-	if l.total == 0 {
-		l.out = slices.Clone(l.out)
-	}
-	for i, at := range l.batch.at {
+	total := int64(0)
+	for i, at := range b.at {
 		l.out[at] = made[i]
-		l.total += int64(made[i].ValueSize())
+		total += int64(made[i].ValueSize())
 	}
-	if l.total > convertedList {
+	if l.total.Add(total) > convertedList {
 		return status.BadRequest("the objects have more than %d bytes and need conversion by a webhook: use limit", convertedList)
 	}
-	l.batch = stored{}
 	return nil
 }
 
