@@ -154,35 +154,49 @@ func (b *builder) pad() {
 	}
 }
 
-// child adds a page to the open branch of a level, which is written when it is full.
+// fan is how many children a branch has at most.
+func (b *builder) fan() int { return (b.pageSize - pageHeader) / (pageElement + 8) }
+
+// child adds a page to the open branch of a level. One child more than it can have is kept open: no
+// branch below the root may have one child alone, for bbolt stops when a page beside which there is
+// none has to be merged.
 func (b *builder) child(level int, first [8]byte, id uint64) {
 	if level == len(b.branches) {
 		b.branches = append(b.branches, openBranch{})
 	}
-	at := &b.branches[level]
-	if pageHeader+(len(at.keys)+1)*(pageElement+8) > b.pageSize {
-		at.full = true
-		b.closeBranch(level)
-		at = &b.branches[level] // level+1 may be new
+	if n := b.fan(); len(b.branches[level].keys) > n {
+		b.branches[level].full = true
+		b.putBranch(level, n)
 	}
+	at := &b.branches[level] // not before: level+1 may be new
 	at.keys, at.pages = append(at.keys, first), append(at.pages, id)
 }
 
+// closeBranch writes all that a level has open, as two branches if it is too much for one.
 func (b *builder) closeBranch(level int) {
+	if n := b.fan(); len(b.branches[level].keys) > n {
+		b.branches[level].full = true
+		b.putBranch(level, n-1)
+	}
+	b.putBranch(level, len(b.branches[level].keys))
+}
+
+// putBranch lays the first n children of a level's open branch out as a page, and takes them off it.
+func (b *builder) putBranch(level, n int) {
 	at := &b.branches[level]
-	n := len(at.keys)
 	id := b.page(pageBranch, n, pageHeader+n*(pageElement+8))
-	for i := range at.keys {
+	for i := range n {
 		b.out = binary.NativeEndian.AppendUint32(b.out, uint32((n-i)*pageElement+i*8)) // from the element on
 		b.out = binary.NativeEndian.AppendUint32(b.out, 8)
 		b.out = binary.NativeEndian.AppendUint64(b.out, at.pages[i])
 	}
-	for i := range at.keys {
+	for i := range n {
 		b.out = append(b.out, at.keys[i][:]...)
 	}
 	b.pad()
 	first := at.keys[0]
-	at.keys, at.pages = at.keys[:0], at.pages[:0]
+	at.keys = append(at.keys[:0], at.keys[n:]...)
+	at.pages = append(at.pages[:0], at.pages[n:]...)
 	b.child(level+1, first, id)
 }
 
