@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -49,6 +50,31 @@ type proposal struct {
 	done  chan struct{}
 	r     mvcc.Result
 	err   error
+
+	fate atomic.Int32 // whether it was answered or left first
+}
+
+const (
+	answered = 1
+	left     = 2
+)
+
+// leave is called by who does not wait any more. Raft may still have the frame in its buffer, for as long
+// as a disk hangs, so it goes on to count as in flight until it is answered.
+func (s *Store) leave(p *proposal) {
+	s.inFlight.Add(int64(len(p.frame)))
+	if !p.fate.CompareAndSwap(0, left) {
+		s.inFlight.Add(-int64(len(p.frame)))
+	}
+}
+
+// answer gives a proposal its answer, for which it waits.
+func (s *Store) answer(p *proposal, future raft.ApplyFuture) {
+	p.r, p.err = outcome(future)
+	if !p.fate.CompareAndSwap(0, answered) {
+		s.inFlight.Add(-int64(len(p.frame)))
+	}
+	close(p.done)
 }
 
 // apply appends a frame to this leader's log and waits until it is applied here, Raft has given it
@@ -65,6 +91,7 @@ func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	case <-p.done:
 		return p.r, p.err
 	case <-ctx.Done():
+		s.leave(p)
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, context.Cause(ctx))
 	case <-s.ended:
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, ErrClosed)
@@ -125,15 +152,24 @@ func (s *Store) holdEnds() {
 // give gives a batch to Raft and hands out the answers, and then what came meanwhile.
 func (s *Store) give(batch []*proposal) {
 	for len(batch) > 0 {
-		futures := make([]raft.ApplyFuture, len(batch))
-		for i, p := range batch {
-			futures[i] = s.raft.Apply(p.frame, max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since)))
-		}
-		for i, p := range batch {
-			p.r, p.err = outcome(futures[i])
-			close(p.done)
-		}
 		n := len(batch)
+		var alone sync.WaitGroup
+		given, futures := batch[:0], make([]raft.ApplyFuture, 0, n)
+		for _, p := range batch {
+			began, patience := time.Now(), max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since))
+			future := s.raft.Apply(p.frame, patience)
+			if time.Since(began) >= patience {
+				// Most likely Raft has not taken it, for its buffer is full. That is said at once,
+				// and not when those before it are answered.
+				alone.Go(func() { s.answer(p, future) })
+				continue
+			}
+			given, futures = append(given, p), append(futures, future)
+		}
+		for i, p := range given {
+			s.answer(p, futures[i])
+		}
+		alone.Wait()
 		batch = s.batches.answered(n)
 		if s.applying.Add(-int64(n)) == 0 {
 			s.transport.wakeUp()

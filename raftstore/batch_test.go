@@ -1,11 +1,17 @@
 package raftstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // Where many are under way on average, one proposal goes alone, those that come meanwhile go together
@@ -127,4 +133,95 @@ func TestProposalsShareWrites(t *testing.T) {
 		t.Errorf("%d proposals took %d writes of the leader's log, want a sixth at most", writers*each, n)
 	}
 	c.sameHash()
+}
+
+// hungLog is a cluster of one whose writes of the log wait while hang is locked.
+func hungLog(t *testing.T, config func(*Config)) (c *cluster, hang *sync.Mutex) {
+	hang = new(sync.Mutex)
+	return newCluster(t, 1, func(cfg *Config) {
+		cfg.TestHooks.Commit = func(file string, commit func() error) error {
+			if ofLog(file) {
+				hang.Lock()
+				defer hang.Unlock()
+			}
+			return commit()
+		}
+		config(cfg)
+	}), hang
+}
+
+// What its caller has left counts as in flight for as long as Raft may hold it.
+func TestLeftProposalsCount(t *testing.T) {
+	c, hang := hungLog(t, func(*Config) {})
+	m := c.leader()
+	hang.Lock()
+	for i := range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		before := m.applying.Load()
+		go func() {
+			for m.applying.Load() == before {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		if _, err := m.Propose(ctx, write(fmt.Sprint(i), "v")); !errors.Is(err, ErrUnknownOutcome) {
+			t.Errorf("proposal %d: %v", i, err)
+		}
+		cancel()
+	}
+	if n := m.inFlight.Load(); n < 5*10 {
+		t.Errorf("%d bytes are in flight while Raft holds five entries", n)
+	}
+	hang.Unlock()
+	c.eventually("nothing is in flight", func() error {
+		if n := m.inFlight.Load(); n != 0 {
+			return fmt.Errorf("%d bytes", n)
+		}
+		return nil
+	})
+}
+
+// That Raft has not taken an entry is said while those before it wait for the disk.
+func TestNotTakenIsSaidAtOnce(t *testing.T) {
+	c, hang := hungLog(t, func(cfg *Config) {
+		cfg.Limits.MaxAppendEntries = 2
+		cfg.Timing.NoLeader = 100 * time.Millisecond
+	})
+	m := c.leader()
+	hang.Lock()
+	var batch []*proposal
+	for i := range 8 {
+		frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch = append(batch, &proposal{frame: proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), since: time.Now(), done: make(chan struct{})})
+	}
+	m.applying.Add(int64(len(batch)))
+	m.batches.mu.Lock()
+	m.batches.underWay += len(batch)
+	m.batches.mu.Unlock()
+	given := make(chan struct{})
+	go func() {
+		defer close(given)
+		m.give(slices.Clone(batch))
+	}()
+	<-batch[7].done
+	if err := batch[7].err; !errors.Is(err, errNotSent) {
+		t.Errorf("what Raft has not taken: %v", err)
+	}
+	select {
+	case <-batch[0].done:
+		t.Error("the first one is answered while the disk hangs")
+	default:
+	}
+	hang.Unlock()
+	<-given
+	for i, p := range batch {
+		<-p.done
+		// Raft writes between one and three of them at once, and has room for two.
+		if taken := p.err == nil; i < 3 && !taken || i >= 5 && taken {
+			t.Errorf("proposal %d: %v", i, p.err)
+		}
+	}
 }
