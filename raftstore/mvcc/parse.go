@@ -21,6 +21,13 @@ type Parser struct {
 	fields []attribute
 }
 
+// What a Parser keeps for the next write at most: the longest write there has been would else take
+// memory for ever, in every state machine.
+const (
+	keptAttributes = 256
+	keptText       = 64 << 10
+)
+
 // attribute is a label or field in the bytes that are parsed.
 type attribute struct{ name, value []byte }
 
@@ -36,6 +43,9 @@ func (t *writeTexts) has(number protowire.Number) bool { return t.seen>>number&1
 // Parse is proto.Decode of a write. What it returns is valid until the next call, and its value
 // and request id are part of the body; its texts may be kept.
 func (p *Parser) Parse(body []byte) (*proto.Write, error) {
+	if len(p.made) > keptAttributes || cap(p.text) > keptText {
+		*p = Parser{}
+	}
 	if p.usual(body) {
 		return &p.write, nil
 	}

@@ -2,6 +2,8 @@ package mvcc
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 	"testing"
 
 	pb "google.golang.org/protobuf/proto"
@@ -146,6 +148,23 @@ func TestAppliedEntryStandsAlone(t *testing.T) {
 				t.Errorf("write %d: label %s is %q, want %q", i+1, l.Name, has, l.Value)
 			}
 		}
+	}
+}
+
+// What a write of very many labels took is not kept for the writes behind it.
+func TestParserForgets(t *testing.T) {
+	var p Parser
+	large := &proto.Write{Table: "t", Key: strings.Repeat("k", 2*keptText)}
+	for i := range 2 * keptAttributes {
+		large.Labels = append(large.Labels, &proto.Attribute{Name: strconv.Itoa(i)})
+	}
+	for _, w := range []*proto.Write{large, usualWrites()[1]} {
+		if got, err := p.Parse(body(t, w)); err != nil || !pb.Equal(got, w) {
+			t.Fatalf("%v %v", got, err)
+		}
+	}
+	if len(p.made) > keptAttributes || cap(p.text) > keptText {
+		t.Errorf("%d attributes and %d bytes are kept", len(p.made), cap(p.text))
 	}
 }
 

@@ -121,6 +121,8 @@ func (v *Version) at(rev proto.Revision) *Version {
 // are one new string: what a decoded entry has are two, each in a piece of its own.
 func (v *Version) identify(key, uid string, old *Version) {
 	switch {
+	case old == nil && uid == "":
+		v.Key = strings.Clone(key) // as below
 	case old == nil:
 		both := key + uid
 		v.Key, v.UID = both[:len(key)], both[len(key):]
