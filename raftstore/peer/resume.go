@@ -394,6 +394,10 @@ func (t *Transport) receiving(s *stream, req *installRequest) *incoming {
 		s: s, first: s, current: s, arrived: make(chan struct{}, 1),
 	}
 	in.digest.Reset()
+	// Before Raft has it: the heartbeats that come behind it are not urgent.
+	if in.term > t.installing.Load() {
+		t.installing.Store(in.term)
+	}
 	if len(req.Transfer) == transferID {
 		in.id = string(req.Transfer)
 		t.mu.Lock()
@@ -583,14 +587,15 @@ func (in *incoming) end() {
 	in.t.mu.Unlock()
 	in.mu.Lock()
 	in.over = true
-	next := in.next
-	in.next = nil
+	// Raft may still be reading from s, if the transport has closed.
+	s, next := in.current, in.next
+	in.current, in.next = nil, nil
 	in.mu.Unlock()
 	if next != nil {
 		in.t.drop(next)
 	}
-	if in.s != nil && in.s != in.first {
-		in.t.drop(in.s)
+	if s != nil && s != in.first {
+		in.t.drop(s)
 	}
 }
 

@@ -465,3 +465,28 @@ func TestResumeOfAnother(t *testing.T) {
 		time.Sleep(3 * resumeWithin)
 	})
 }
+
+// A heartbeat of the leader that sends a snapshot is not urgent, from when its request is there: Raft
+// takes its time before it begins to read.
+func TestHeartbeatBehindARequest(t *testing.T) {
+	tr := &Transport{incoming: map[string]*incoming{}}
+	tr.receiving(&stream{}, &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 7}})
+	for _, c := range []struct {
+		name string
+		req  any
+		want bool
+	}{
+		{"the sender's heartbeat", &raft.AppendEntriesRequest{Term: 7}, false},
+		{"a later leader's", &raft.AppendEntriesRequest{Term: 8}, true},
+		{"a vote", &raft.RequestVoteRequest{Term: 7}, true},
+	} {
+		if got := tr.isUrgent(c.req); got != c.want {
+			t.Errorf("%s is urgent: %v, want %v", c.name, got, c.want)
+		}
+	}
+	// The request of a leader that was replaced does not make those of the new one urgent.
+	tr.receiving(&stream{}, &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 5}})
+	if tr.isUrgent(&raft.AppendEntriesRequest{Term: 7}) {
+		t.Error("a heartbeat of the newest leader is urgent")
+	}
+}
