@@ -51,6 +51,10 @@ type receiver struct {
 // batchBytes is what a batch has room for. A longer frame has one of its own.
 const batchBytes = 256 << 10
 
+// mostWorkers bounds the batches, each of which may have a frame of the longest: so it bounds what a
+// node takes that receives.
+const mostWorkers = 8
+
 // batch is some frames of a stream.
 type batch struct {
 	buf      []byte
@@ -69,7 +73,7 @@ func newReceiver(dir string) (*receiver, error) {
 	if err := remove(dir, receivingFile); err != nil {
 		return nil, err
 	}
-	workers := runtime.GOMAXPROCS(0)
+	workers := min(runtime.GOMAXPROCS(0), mostWorkers)
 	n := 2*workers + 4
 	r := &receiver{
 		dir: dir, state: mvcc.New(),
