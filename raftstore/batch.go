@@ -29,6 +29,8 @@ type batches struct {
 	waiting  []*proposal
 	underWay int // proposals that were given to Raft and are not answered
 	timer    *time.Timer
+	closed   bool           // no batch is given any more
+	giving   sync.WaitGroup // those who give one; none begins once closed
 	// load is how many are waiting or under way when another one comes, smoothed, in sixteenths.
 	load int
 }
@@ -83,9 +85,7 @@ func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	p := &proposal{frame: frame, since: time.Now(), done: make(chan struct{})}
 	s.applying.Add(1)
 	if batch := s.batches.add(p, &s.writeTime, s.holdEnds); batch != nil {
-		// A goroutine of its own: a future of Raft cannot be cancelled. Nobody waits for it,
-		// because Raft may shut down without an answer (see awaitFuture).
-		go s.give(batch)
+		go s.give(batch) // of its own: a future of Raft cannot be cancelled
 	}
 	select {
 	case <-p.done:
@@ -107,6 +107,9 @@ func hold(w *writeTime) time.Duration {
 func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) []*proposal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil // apply looks at the end of the store
+	}
 	b.waiting = append(b.waiting, p)
 	b.load += (16*(b.underWay+len(b.waiting)) - b.load) / 16
 	switch {
@@ -121,8 +124,12 @@ func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) []*proposal 
 	return nil
 }
 
-// take returns all that wait, as a batch that is under way then. b.mu is held.
+// take returns all that wait, as a batch that is under way then and has to be given. b.mu is held.
 func (b *batches) take() []*proposal {
+	if b.closed || len(b.waiting) == 0 {
+		return nil
+	}
+	b.giving.Add(1)
 	batch := b.waiting
 	b.waiting = nil
 	b.underWay += len(batch)
@@ -138,6 +145,17 @@ func (b *batches) answered(n int) []*proposal {
 	defer b.mu.Unlock()
 	b.underWay -= n
 	return b.take()
+}
+
+// close ends all of it, once Raft has ended, and waits for those who give.
+func (b *batches) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	b.giving.Wait()
 }
 
 // holdEnds is called when the timer ends, on a goroutine of its own. If it comes late, those who wait
@@ -158,6 +176,7 @@ func (s *Store) give(batch []*proposal) {
 		for _, p := range batch {
 			began, patience := time.Now(), max(time.Millisecond, s.cfg.Timing.NoLeader-time.Since(p.since))
 			future := s.raft.Apply(p.frame, patience)
+			endsWith(future, s.ended)
 			if time.Since(began) >= patience {
 				// Most likely Raft has not taken it, for its buffer is full. That is said at once,
 				// and not when those before it are answered.
@@ -174,6 +193,7 @@ func (s *Store) give(batch []*proposal) {
 		if s.applying.Add(-int64(n)) == 0 {
 			s.transport.wakeUp()
 		}
+		s.batches.giving.Done()
 	}
 }
 

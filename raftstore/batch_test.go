@@ -200,6 +200,7 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 	m.applying.Add(int64(len(batch)))
 	m.batches.mu.Lock()
 	m.batches.underWay += len(batch)
+	m.batches.giving.Add(1)
 	m.batches.mu.Unlock()
 	given := make(chan struct{})
 	go func() {

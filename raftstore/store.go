@@ -239,6 +239,7 @@ func (s *Store) Close() error {
 		errs = append(errs, end.Error())
 	}
 	close(s.ended)
+	s.batches.close()
 	if s.streams != nil {
 		s.streams.close()
 	}

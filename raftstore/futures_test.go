@@ -1,0 +1,59 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// Nobody waits for Raft once it has ended: Close returns behind the last of those that gave it entries,
+// though it may have left some without an answer.
+func TestFuturesEnd(t *testing.T) {
+	for round := range 5 {
+		c, hang := hungLog(t, func(cfg *Config) { cfg.Limits.MaxAppendEntries = 64 })
+		m := c.leader()
+		hang.Lock()
+		var futures []raft.ApplyFuture
+		for i := range 20 {
+			frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := m.raft.Apply(proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), 0)
+			endsWith(f, m.ended)
+			futures = append(futures, f)
+		}
+		var writers sync.WaitGroup
+		for i := range 20 {
+			writers.Go(func() {
+				if _, err := m.Propose(t.Context(), write("w", fmt.Sprint(i))); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknownOutcome) {
+					t.Errorf("round %d: a proposal at Close: %v", round, err)
+				}
+			})
+		}
+		c.eventually("proposals are under way", func() error {
+			if n := m.applying.Load(); n < 20 {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+		end := m.raft.Shutdown() // its main loop finds this and entries when the disk goes on, and takes either
+		hang.Unlock()
+		if err := end.Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.close(m)
+		for i, f := range futures {
+			_ = f.Error() // for ever, without endsWith
+			if i == 19 {
+				t.Logf("round %d: the last one: %v", round, f.Error())
+			}
+		}
+		writers.Wait()
+	}
+}
