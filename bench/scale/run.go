@@ -75,6 +75,9 @@ func Run(ctx context.Context, lab Lab, o Options, progress io.Writer) (*Report, 
 			fmt.Fprintf(progress, "%d %s: %s\n", n, p.Unit, fmt.Sprintf(format, args...))
 		}
 		s, err := one(ctx, lab, o, p, n, dir, say)
+		if ctx.Err() != nil {
+			err = ctx.Err() // what a signal has cut short is no measurement
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%d %s: %w", n, p.Unit, err), os.RemoveAll(dir))
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -103,6 +104,22 @@ func TestBenchScaleServices(t *testing.T) {
 	}
 	if row := rows["services"]; row.Count == 0 || row.Bytes/row.Count < 40*300 {
 		t.Errorf("%+v", row)
+	}
+}
+
+// TestBenchScaleStops: what Ctrl-C cuts short is no measurement, and nothing is written of it.
+func TestBenchScaleStops(t *testing.T) {
+	dir := t.TempDir()
+	b := startBench(t, "scale", "configmaps", "--size", "0.001", "--duration", "1m", "--output-dir", dir)
+	b.awaitPrinted(t, "start: n3 is ready with its own state") // the rows that take a minute are next
+	if err := b.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.ends(t, 130); !strings.Contains(out, "stopped") {
+		t.Errorf("it says\n%s", out)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, and there is %v", err, files)
 	}
 }
 
