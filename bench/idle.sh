@@ -6,7 +6,7 @@
 #	bench/idle.sh                # two minutes each, after half a minute of rest
 #	bench/idle.sh --for 600      # seconds
 #
-# Needs strace; etcd and kube-apiserver are built by make peers, and left out where they are not.
+# Needs strace and jq; etcd and kube-apiserver are built by make peers, and left out where they are not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,19 +33,6 @@ trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
 go build -trimpath -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
-
-# traced runs a command and all that it starts under strace, which stops them at their
-# syncs and nowhere else.
-traced() { exec strace -f --seccomp-bpf -qq -o "$work/trace" -e trace=fsync,fdatasync,msync,sync_file_range,syncfs -e signal=none "$@" 2>"$work/strace.log"; }
-
-stop() {
-	if [ -f "$work/cluster/cluster.json" ]; then
-		"$work/bin/quorate" dev stop --data-dir "$work/cluster" >/dev/null || true
-	fi
-	[ ! -s "$work/pids" ] || kill -9 $(cat "$work/pids") 2>/dev/null || true
-	end_peers
-	rm -rf "$work/cluster" "$work"/e? "$work/pids" "$work/trace"
-}
 
 # counters prints hundredths of a second of CPU time and bytes written, of all processes named.
 counters() {

@@ -80,3 +80,22 @@ apiserver() { # number, port
 peer_json() {
 	printf '{"nodes":[%s],"caFile":"%s","adminCertFile":"%s","adminKeyFile":"%s"}\n' "$1" "$pki/ca.crt" "$pki/admin.crt" "$pki/admin.key"
 }
+
+# traced runs a command and all that it starts under strace, which stops them at their
+# syncs and nowhere else, and makes each sync take $delay µs longer, if that is set.
+traced() {
+	local inject=()
+	[ "${delay:-0}" -eq 0 ] || inject=(-e "inject=fsync,fdatasync,msync,sync_file_range,syncfs:delay_exit=$delay")
+	exec strace -f --seccomp-bpf -qq -y -ttt -o "$work/trace" -e trace=fsync,fdatasync,msync,sync_file_range,syncfs -e signal=none "${inject[@]}" "$@" 2>"$work/strace.log"
+}
+
+# stop ends what scripts have started that trace, and removes its data.
+stop() {
+	if [ -f "$work/cluster/cluster.json" ]; then
+		"$work/bin/quorate" dev stop --data-dir "$work/cluster" >/dev/null || true
+	fi
+	# The tracees of etcd's strace, then what is left.
+	[ ! -s "$work/pids" ] || kill -9 $(cat "$work/pids") 2>/dev/null || true
+	end_peers
+	rm -rf "$work/cluster" "$work"/e? "$work/pids" "$work/trace"
+}

@@ -39,24 +39,6 @@ mkdir -p "$work/bin"
 go build -trimpath -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
 go build -trimpath -o "$work/bin/commits" ./bench/commits
 
-# traced runs a command and all that it starts under strace, which stops them at their
-# syncs and nowhere else.
-traced() {
-	local inject=()
-	[ "$delay" -eq 0 ] || inject=(-e "inject=fsync,fdatasync,msync,sync_file_range,syncfs:delay_exit=$delay")
-	exec strace -f --seccomp-bpf -qq -y -ttt -o "$work/trace" -e trace=fsync,fdatasync,msync,sync_file_range,syncfs -e signal=none "${inject[@]}" "$@" 2>"$work/strace.log"
-}
-
-stop() {
-	if [ -f "$work/cluster/cluster.json" ]; then
-		"$work/bin/quorate" dev stop --data-dir "$work/cluster" >/dev/null || true
-	fi
-	# The tracees of etcd's strace, then what is left.
-	[ ! -s "$work/pids" ] || kill -9 $(cat "$work/pids") 2>/dev/null || true
-	end_peers
-	rm -rf "$work/cluster" "$work"/e? "$work/pids" "$work/trace"
-}
-
 # measure makes writes, and prints a row. The syncs are counted by the file's place.
 measure() { # name, workers, flags of commits
 	local name=$1 workers=$2
