@@ -173,7 +173,7 @@ func (c *Config) raftConfig(notify chan bool) (*raft.Config, error) {
 	r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout = c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease
 	// A buffered apply channel: a batch is given to the main loop by one goroutine (batches), and
 	// without the buffer the loop would begin with the first entry of it alone. What is in it
-	// when Raft ends is never answered; who waits looks at the end too.
+	// when Raft ends it never answers: see endsWith.
 	r.BatchApplyCh = true
 	r.MaxAppendEntries = c.Limits.MaxAppendEntries
 	r.TrailingLogs = c.Limits.TrailingLogs

@@ -222,8 +222,7 @@ func (s *Store) awaitFuture(f raft.Future) error {
 	}
 }
 
-// Close stops this node's part and waits for everything that it started, but
-// for proposals that Raft does not answer any more. It does not give up
+// Close stops this node's part and waits for everything that it started. It does not give up
 // leadership first; see TransferLeadership.
 func (s *Store) Close() error {
 	s.cancel()
