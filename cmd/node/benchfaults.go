@@ -44,7 +44,7 @@ fault lasts 5s and the next one begins 10s later. The kinds:
   partition       cut off from the other nodes, not from clients
   partition=in    it hears nothing of them
   partition=out   they hear nothing of it
-  slow-disk=20ms  each sync of its disk takes so much longer
+  slow-disk=20ms  each sync of its disk takes so much longer (without a time 20ms)
 
 It starts a cluster of its own and removes it, unless --data-dir names one of
 'quorate dev' that runs: that one's nodes are killed and started again. For a partition
