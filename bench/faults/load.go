@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -67,12 +68,13 @@ type sample struct {
 type load struct {
 	opt    *Options
 	nodes  []client.Node
+	tls    *tls.Config
 	space  *probe.Space
 	clock  *measure.Stopwatch
 	begin  time.Duration // of the measurement, by clock
 	length time.Duration
 	pool   *pool
-	links  [][services]*link // by node
+	links  [][services]*client.Link // by node
 
 	inflight sync.WaitGroup
 	running  atomic.Int64
@@ -99,13 +101,13 @@ const (
 
 func newLoad(o *Options, t *Target, space *probe.Space, clock *measure.Stopwatch, roles []client.Role) *load {
 	l := &load{
-		opt: o, nodes: t.Nodes, space: space, clock: clock, length: o.length(), pool: newPool(space.Ledger.Len()), lag: measure.NewHistogram(),
+		opt: o, nodes: t.Nodes, tls: t.TLS, space: space, clock: clock, length: o.length(), pool: newPool(space.Ledger.Len()), lag: measure.NewHistogram(),
 		firsts: map[outcome]string{}, roles: roles, leader: -1,
 	}
 	for i, n := range t.Nodes {
-		var links [services]*link
+		var links [services]*client.Link
 		for s := range links {
-			links[s] = &link{node: n, config: t.TLS, within: o.Timeout}
+			links[s] = client.NewLink(n, t.TLS, o.Timeout)
 		}
 		l.links = append(l.links, links)
 		if roles[i] == client.Leader {
@@ -228,7 +230,7 @@ func (l *load) write(ctx context.Context, node int, work *scratch) (http.Header,
 		l.notSent()
 		return nil, errNoProbe
 	}
-	conn, err := l.links[node][writes].get(ctx)
+	conn, err := l.links[node][writes].Conn(ctx)
 	if err != nil {
 		l.pool.refused(k)
 		return nil, err
@@ -252,7 +254,7 @@ func (l *load) write(ctx context.Context, node int, work *scratch) (http.Header,
 
 // read reads a probe and says which promise the answer breaks.
 func (l *load) read(ctx context.Context, s service, node int, work *scratch) (_ http.Header, broken string, _ error) {
-	conn, err := l.links[node][s].get(ctx)
+	conn, err := l.links[node][s].Conn(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -308,8 +310,6 @@ func (l *load) find(target string, turn int) (int, error) {
 
 func (l *load) close() {
 	for _, links := range l.links {
-		for _, k := range links {
-			k.close()
-		}
+		_ = client.CloseLinks(links[:])
 	}
 }

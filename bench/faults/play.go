@@ -149,14 +149,13 @@ func (l *load) awaitBack(ctx context.Context, p *played, let, next time.Duration
 	ctx, cancel := context.WithTimeout(ctx, next-l.now())
 	defer cancel()
 	node := l.nodes[p.node]
-	config := l.links[p.node][writes].config
 	// The object behind the probes is nobody's but this one's.
 	k, number := l.space.Ledger.Len(), l.clock.Now().Nanoseconds()
 	var buf bytes.Buffer
 	try := func(r client.Request) bool {
 		ctx, cancel := context.WithTimeout(ctx, backWithin)
 		defer cancel()
-		conn, err := node.Dial(ctx, config)
+		conn, err := node.Dial(ctx, l.tls)
 		if err != nil {
 			return false
 		}

@@ -190,7 +190,7 @@ func (l *load) connect(ctx context.Context) (conns []*client.Conn, err error) {
 	defer cancel()
 	for _, links := range l.links {
 		for _, k := range links {
-			conn, err := k.get(ctx)
+			conn, err := k.Conn(ctx)
 			if err != nil {
 				return nil, err
 			}

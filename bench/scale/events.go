@@ -93,7 +93,7 @@ func (r *run) expire(ctx context.Context, t *timed, n int) error {
 		})
 		failed <- err
 	})
-	r.pacedFor(ctx, t, last, rate, func(i int) (*link, client.Request) {
+	r.pacedFor(ctx, t, last, rate, func(i int) (*client.Link, client.Request) {
 		pod := rand.IntN(max(1, n/eventsPerPod))
 		metadata := `"generateName":"` + name(pod) + `."`
 		return r.conns[i%len(r.conns)], client.Request{Method: http.MethodPost, Path: sigPath(pod, "events"), Header: client.JSONBody, Body: []byte(event(metadata, sigNamespace(pod), name(pod)))}

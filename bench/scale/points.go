@@ -35,7 +35,7 @@ var points = []Point{
 		fills: func(n int, _ *converter) []fill { return []fill{configMaps(n, 1000)} },
 		rows: func(ctx context.Context, r *run, n int) error {
 			return errors.Join(r.idle(ctx), r.list(ctx, 1), r.row(ctx, "selected", "consistent list of all that a label selects: none, 1/s", func(ctx context.Context, t *timed) error {
-				r.paced(ctx, t, 1, func(i int) (*link, client.Request) {
+				r.paced(ctx, t, 1, func(i int) (*client.Link, client.Request) {
 					return r.conns[i%len(r.conns)], client.Request{Method: http.MethodGet, Path: configMapsPath, Query: "labelSelector=group%3Dtwo", Header: client.Plain}
 				})
 				return nil
@@ -224,7 +224,7 @@ func (r *run) watchers(ctx context.Context, n int) error {
 		events.Store(t)
 		defer events.Store(nil)
 		writes := &timed{times: measure.NewHistogram()}
-		r.paced(ctx, writes, 1000, func(i int) (*link, client.Request) {
+		r.paced(ctx, writes, 1000, func(i int) (*client.Link, client.Request) {
 			k := rand.IntN(n)
 			sent[k].Store(int64(r.clock.Now()))
 			return r.conns[i%len(r.conns)], client.Request{
@@ -244,7 +244,7 @@ func (r *run) heartbeats(ctx context.Context, n int) error {
 	leases, status, events := float64(n)/10, float64(n)/300, 200*float64(n)/5000
 	all := leases + status + events
 	return r.row(ctx, "heartbeat", "heartbeats: a tenth as many leases a second as nodes, statuses, Events", func(ctx context.Context, t *timed) error {
-		r.paced(ctx, t, all, func(i int) (*link, client.Request) {
+		r.paced(ctx, t, all, func(i int) (*client.Link, client.Request) {
 			conn, node := r.conns[i%len(r.conns)], name(rand.IntN(n))
 			switch x := rand.Float64() * all; {
 			case x < leases:

@@ -42,16 +42,20 @@ const nodes = 3
 // slow moment leaves unanswered.
 const connsPerNode = 8
 
-// readyWithin bounds how long a node may take to be ready.
-const readyWithin = 3 * time.Minute
+// readyWithin bounds how long a node may take to be ready, dialWithin how long it may take to answer
+// the opening of a connection: it may be busy with answers as large as a point's.
+const (
+	readyWithin = 3 * time.Minute
+	dialWithin  = time.Minute
+)
 
 // run is one size of a point.
 type run struct {
 	o       Options
 	m       Machines
 	cluster client.Cluster
-	conns   []*link // to the nodes in turn
-	alone   *link   // the other client's
+	conns   []*client.Link // to the nodes in turn
+	alone   *client.Link   // the other client's
 	clock   *measure.Stopwatch
 	hook    *converter // nil if the point has none
 	size    *Size
@@ -250,11 +254,11 @@ func (r *run) start(ctx context.Context) error {
 	}
 	r.cluster = r.m.Cluster()
 	for i := range connsPerNode * len(r.cluster.Nodes) {
-		conn, err := openLink(ctx, r.cluster.Nodes[i%len(r.cluster.Nodes)], r.cluster.TLS)
-		if err != nil {
+		link := client.NewLink(r.cluster.Nodes[i%len(r.cluster.Nodes)], r.cluster.TLS, dialWithin)
+		if _, err := link.Conn(ctx); err != nil {
 			return err
 		}
-		r.conns = append(r.conns, conn)
+		r.conns = append(r.conns, link)
 	}
 	r.alone = r.conns[len(r.conns)-1]
 	r.conns = r.conns[:len(r.conns)-1]
@@ -263,9 +267,9 @@ func (r *run) start(ctx context.Context) error {
 
 func (r *run) hangUp() error {
 	if r.alone == nil {
-		return closeLinks(r.conns)
+		return client.CloseLinks(r.conns)
 	}
-	return errors.Join(closeLinks(r.conns), closeLinks([]*link{r.alone}))
+	return errors.Join(client.CloseLinks(r.conns), client.CloseLinks([]*client.Link{r.alone}))
 }
 
 // once notes what happened once, and what the node that it happened to has taken for it.
@@ -381,11 +385,11 @@ func (r *run) other(ctx context.Context, t *timed) {
 
 // paced sends requests at random times for the time of a row; their latency counts from when
 // they were due. make must not block.
-func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*link, client.Request)) {
+func (r *run) paced(ctx context.Context, t *timed, rate float64, make func(i int) (*client.Link, client.Request)) {
 	r.pacedFor(ctx, t, r.o.Duration, rate, make)
 }
 
-func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate float64, make func(i int) (*link, client.Request)) {
+func (r *run) pacedFor(ctx context.Context, t *timed, last time.Duration, rate float64, make func(i int) (*client.Link, client.Request)) {
 	var wg sync.WaitGroup
 	begin := r.clock.Now()
 	i := 0
@@ -432,7 +436,7 @@ func (r *run) workers(ctx context.Context, t *timed, workers int, do func(worker
 }
 
 // read sends a request and copies the answer to out without keeping it: some are of a gigabyte.
-func read(ctx context.Context, conn *link, req client.Request, out io.Writer) (int, error) {
+func read(ctx context.Context, conn *client.Link, req client.Request, out io.Writer) (int, error) {
 	resp, err := conn.Open(ctx, req)
 	if err != nil {
 		return 0, err

@@ -1,19 +1,13 @@
 package scale
 
 import (
-	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/quorate/quorate/bench/client"
 )
 
 // TestFills: what is replaced in copies has the same length, and no two copies have the same key
@@ -172,40 +166,5 @@ func TestSizes(t *testing.T) {
 	}
 	if o.Sizes = nil; o.Validate() != nil {
 		t.Error(o.Validate())
-	}
-}
-
-// TestLink: a connection that is gone, as servers close idle ones, is another one with the next request.
-func TestLink(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RemoteAddr) }))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(s.Certificate())
-	l, err := openLink(t.Context(), client.Node{Name: "n1", API: s.URL}, &tls.Config{RootCAs: roots})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var from [3]bytes.Buffer
-	for i := range from {
-		if i == 2 {
-			if err := l.conn.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := l.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/"}, &from[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if a, b, c := from[0].String(), from[1].String(), from[2].String(); a != b || b == c {
-		t.Errorf("requests came from %s, %s and, with the connection closed, %s", a, b, c)
-	}
-	if err := closeLinks([]*link{l}); err != nil {
-		t.Error(err)
-	}
-	s.Close()
-	if _, err := openLink(t.Context(), l.node, l.tls); err == nil {
-		t.Error("a server that is gone was connected to")
 	}
 }

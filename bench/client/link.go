@@ -1,0 +1,119 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Link is a way to a node: a connection, and another one when that is gone. Servers close
+// connections that are idle for a time, and nodes end. Requests wait for a connection that is being
+// opened; a failure is that of all who wait for it, and the next request tries again.
+// It is safe for concurrent use; Close comes behind the last of the others.
+type Link struct {
+	node   Node
+	config *tls.Config
+	within time.Duration // for opening a connection
+
+	mu      sync.Mutex // guards what follows
+	conn    *Conn
+	old     []*Conn // those that are gone, but for requests under way
+	opening *opening
+}
+
+// opening is a connection that is being opened.
+type opening struct {
+	done chan struct{} // closed when conn or err is there
+	conn *Conn
+	err  error
+}
+
+// NewLink is a link that opens its first connection for its first request. Opening one may take as
+// long as within says.
+func NewLink(node Node, config *tls.Config, within time.Duration) *Link {
+	return &Link{node: node, config: config, within: within}
+}
+
+// Conn returns a connection that takes requests.
+func (l *Link) Conn(ctx context.Context) (*Conn, error) {
+	l.mu.Lock()
+	if l.conn != nil && l.conn.Usable() {
+		defer l.mu.Unlock()
+		return l.conn, nil
+	}
+	if l.opening == nil {
+		l.opening = &opening{done: make(chan struct{})}
+		go l.open(l.opening)
+	}
+	o := l.opening
+	l.mu.Unlock()
+	select {
+	case <-o.done:
+		return o.conn, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// open is a goroutine's work, which ends within l.within: the connection is not only for
+// the request that asked for it first.
+func (l *Link) open(o *opening) {
+	ctx, cancel := context.WithTimeout(context.Background(), l.within)
+	defer cancel()
+	o.conn, o.err = l.node.Dial(ctx, l.config)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.old = append(l.old, l.conn)
+	}
+	l.conn, l.opening = o.conn, nil
+	close(o.done)
+}
+
+// Open is that of the connection.
+func (l *Link) Open(ctx context.Context, r Request) (*http.Response, error) {
+	conn, err := l.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Open(ctx, r)
+}
+
+// Do is that of the connection.
+func (l *Link) Do(ctx context.Context, r Request, buf *bytes.Buffer) (http.Header, error) {
+	conn, err := l.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Do(ctx, r, buf)
+}
+
+// Close closes all connections. Its error is that of the last one: those before it were gone.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	o := l.opening
+	l.mu.Unlock()
+	if o != nil {
+		<-o.done
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = CloseAll(l.old)
+	if l.conn == nil {
+		return nil
+	}
+	return l.conn.Close()
+}
+
+// CloseLinks closes all of them.
+func CloseLinks(links []*Link) error {
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
