@@ -1605,6 +1605,7 @@ type PeerRequest struct {
 	//	*PeerRequest_Propose
 	//	*PeerRequest_ReadIndex
 	//	*PeerRequest_CurrentTerm
+	//	*PeerRequest_Together
 	Request isPeerRequest_Request `protobuf_oneof:"request"`
 	// The term in which the proposer knows this node as the leader. Another term's
 	// leader refuses: what the proposer has given up must not take effect later.
@@ -1684,6 +1685,15 @@ func (x *PeerRequest) GetCurrentTerm() *CurrentTermRequest {
 	return nil
 }
 
+func (x *PeerRequest) GetTogether() []byte {
+	if x != nil {
+		if x, ok := x.Request.(*PeerRequest_Together); ok {
+			return x.Together
+		}
+	}
+	return nil
+}
+
 func (x *PeerRequest) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
@@ -1710,11 +1720,21 @@ type PeerRequest_CurrentTerm struct {
 	CurrentTerm *CurrentTermRequest `protobuf:"bytes,4,opt,name=current_term,json=currentTerm,proto3,oneof"`
 }
 
+type PeerRequest_Together struct {
+	// Calls that were waiting at the same time: PeerRequests of their own, each behind its length as a
+	// varint, none with another together in it. Only for a stream on which the other side has said that
+	// it takes them (metadata quorate-together). Bytes, so that how many there are is bounded before
+	// they are decoded.
+	Together []byte `protobuf:"bytes,6,opt,name=together,proto3,oneof"`
+}
+
 func (*PeerRequest_Propose) isPeerRequest_Request() {}
 
 func (*PeerRequest_ReadIndex) isPeerRequest_Request() {}
 
 func (*PeerRequest_CurrentTerm) isPeerRequest_Request() {}
+
+func (*PeerRequest_Together) isPeerRequest_Request() {}
 
 type PeerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1725,6 +1745,7 @@ type PeerResponse struct {
 	//	*PeerResponse_ReadIndex
 	//	*PeerResponse_CurrentTerm
 	//	*PeerResponse_Refused
+	//	*PeerResponse_Together
 	Answer        isPeerResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1810,6 +1831,15 @@ func (x *PeerResponse) GetRefused() string {
 	return ""
 }
 
+func (x *PeerResponse) GetTogether() []byte {
+	if x != nil {
+		if x, ok := x.Answer.(*PeerResponse_Together); ok {
+			return x.Together
+		}
+	}
+	return nil
+}
+
 type isPeerResponse_Answer interface {
 	isPeerResponse_Answer()
 }
@@ -1831,6 +1861,11 @@ type PeerResponse_Refused struct {
 	Refused string `protobuf:"bytes,5,opt,name=refused,proto3,oneof"`
 }
 
+type PeerResponse_Together struct {
+	// Answers that were waiting at the same time, as PeerRequest.together has calls.
+	Together []byte `protobuf:"bytes,6,opt,name=together,proto3,oneof"`
+}
+
 func (*PeerResponse_Propose) isPeerResponse_Answer() {}
 
 func (*PeerResponse_ReadIndex) isPeerResponse_Answer() {}
@@ -1838,6 +1873,8 @@ func (*PeerResponse_ReadIndex) isPeerResponse_Answer() {}
 func (*PeerResponse_CurrentTerm) isPeerResponse_Answer() {}
 
 func (*PeerResponse_Refused) isPeerResponse_Answer() {}
+
+func (*PeerResponse_Together) isPeerResponse_Answer() {}
 
 type ProposeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3196,22 +3233,24 @@ const file_quorate_proto_rawDesc = "" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12&\n" +
 	"\x0flast_contact_ms\x18\x06 \x01(\x03R\rlastContactMs\x12\x1c\n" +
 	"\tconfirmed\x18\a \x01(\bR\tconfirmed\x12#\n" +
-	"\rnot_confirmed\x18\b \x01(\tR\fnotConfirmed\"\xdc\x01\n" +
+	"\rnot_confirmed\x18\b \x01(\tR\fnotConfirmed\"\xfa\x01\n" +
 	"\vPeerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\apropose\x18\x02 \x01(\fH\x00R\apropose\x12=\n" +
 	"\n" +
 	"read_index\x18\x03 \x01(\v2\x1c.quorate.v1.ReadIndexRequestH\x00R\treadIndex\x12C\n" +
-	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTerm\x12\x12\n" +
+	"\fcurrent_term\x18\x04 \x01(\v2\x1e.quorate.v1.CurrentTermRequestH\x00R\vcurrentTerm\x12\x1c\n" +
+	"\btogether\x18\x06 \x01(\fH\x00R\btogether\x12\x12\n" +
 	"\x04term\x18\x05 \x01(\x04R\x04termB\t\n" +
-	"\arequest\"\x83\x02\n" +
+	"\arequest\"\xa1\x02\n" +
 	"\fPeerResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x127\n" +
 	"\apropose\x18\x02 \x01(\v2\x1b.quorate.v1.ProposeResponseH\x00R\apropose\x12>\n" +
 	"\n" +
 	"read_index\x18\x03 \x01(\v2\x1d.quorate.v1.ReadIndexResponseH\x00R\treadIndex\x12D\n" +
 	"\fcurrent_term\x18\x04 \x01(\v2\x1f.quorate.v1.CurrentTermResponseH\x00R\vcurrentTerm\x12\x1a\n" +
-	"\arefused\x18\x05 \x01(\tH\x00R\arefusedB\b\n" +
+	"\arefused\x18\x05 \x01(\tH\x00R\arefused\x12\x1c\n" +
+	"\btogether\x18\x06 \x01(\fH\x00R\btogetherB\b\n" +
 	"\x06answer\"\xec\x01\n" +
 	"\x0fProposeResponse\x12.\n" +
 	"\x05error\x18\x02 \x01(\x0e2\x18.quorate.v1.ProposeErrorR\x05error\x12\x16\n" +
@@ -3494,12 +3533,14 @@ func file_quorate_proto_init() {
 		(*PeerRequest_Propose)(nil),
 		(*PeerRequest_ReadIndex)(nil),
 		(*PeerRequest_CurrentTerm)(nil),
+		(*PeerRequest_Together)(nil),
 	}
 	file_quorate_proto_msgTypes[16].OneofWrappers = []any{
 		(*PeerResponse_Propose)(nil),
 		(*PeerResponse_ReadIndex)(nil),
 		(*PeerResponse_CurrentTerm)(nil),
 		(*PeerResponse_Refused)(nil),
+		(*PeerResponse_Together)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -45,11 +45,13 @@ const (
 	fewUnderWay = 4
 )
 
-// proposal is an entry for this leader's log. r and err are valid once done is closed.
+// proposal is an entry for this leader's log. r and err are valid once done is closed, or when then
+// is called, which one of them has; then must not wait.
 type proposal struct {
 	frame []byte
 	since time.Time
 	done  chan struct{}
+	then  func(*proposal)
 	r     mvcc.Result
 	err   error
 
@@ -73,6 +75,10 @@ func (s *Store) leave(p *proposal) {
 // answer gives a proposal its answer, for which it waits.
 func (s *Store) answer(p *proposal, future raft.ApplyFuture) {
 	p.r, p.err = outcome(future)
+	if p.then != nil {
+		p.then(p) // nobody else waits for it
+		return
+	}
 	if !p.fate.CompareAndSwap(0, answered) {
 		s.inFlight.Add(-int64(len(p.frame)))
 	}
@@ -83,10 +89,7 @@ func (s *Store) answer(p *proposal, future raft.ApplyFuture) {
 // up, or ctx or this store ends.
 func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	p := &proposal{frame: frame, since: time.Now(), done: make(chan struct{})}
-	s.applying.Add(1)
-	if batch := s.batches.add(p, &s.writeTime, s.holdEnds); batch != nil {
-		go s.give(batch) // of its own: a future of Raft cannot be cancelled
-	}
+	s.begin(p)
 	select {
 	case <-p.done:
 		return p.r, p.err
@@ -98,30 +101,50 @@ func (s *Store) apply(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	}
 }
 
+// begin has a proposal given to Raft, now or with others, and does not wait. One with then is answered
+// whatever happens, by another goroutine or before begin returns.
+func (s *Store) begin(p *proposal) {
+	s.applying.Add(1)
+	batch, ok := s.batches.add(p, &s.writeTime, s.holdEnds)
+	switch {
+	case !ok && p.then != nil:
+		p.endsWithStore()
+	case batch != nil:
+		go s.give(batch) // of its own: a future of Raft cannot be cancelled
+	}
+}
+
+// endsWithStore answers a proposal that Raft was not given and will not be.
+func (p *proposal) endsWithStore() {
+	p.err = errors.Join(ErrUnknownOutcome, ErrClosed)
+	p.then(p)
+}
+
 // hold is how long a proposal may wait for those before it.
 func hold(w *writeTime) time.Duration {
 	return min(holdFor+holdWrites*time.Duration(w.nanos.Load()), holdMost)
 }
 
-// add returns the batch that goes now, if any. log is what writes of it take.
-func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) []*proposal {
+// add returns the batch that goes now, if any. log is what writes of it take. It is not ok at the end
+// of the store, which apply looks at.
+func (b *batches) add(p *proposal, log *writeTime, holdEnds func()) (batch []*proposal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil // apply looks at the end of the store
+		return nil, false
 	}
 	b.waiting = append(b.waiting, p)
 	b.load += (16*(b.underWay+len(b.waiting)) - b.load) / 16
 	switch {
 	case b.underWay == 0 || b.load < 16*fewUnderWay && !log.long():
-		return b.take()
+		return b.take(), true
 	case len(b.waiting) > 1: // the timer runs
 	case b.timer == nil:
 		b.timer = time.AfterFunc(hold(log), holdEnds)
 	default:
 		b.timer.Reset(hold(log))
 	}
-	return nil
+	return nil, true
 }
 
 // take returns all that wait, as a batch that is under way then and has to be given. b.mu is held.
@@ -154,7 +177,14 @@ func (b *batches) close() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
+	never := b.waiting
+	b.waiting = nil
 	b.mu.Unlock()
+	for _, p := range never {
+		if p.then != nil {
+			p.endsWithStore()
+		}
+	}
 	b.giving.Wait()
 }
 

@@ -21,11 +21,12 @@ func TestBatches(t *testing.T) {
 		b := batches{load: 1000 * fewUnderWay}
 		held := make(chan int, 10) // sizes of what went because the timer ended
 		add := func() []*proposal {
-			return b.add(&proposal{}, &writeTime{}, func() {
+			batch, _ := b.add(&proposal{}, &writeTime{}, func() {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				held <- len(b.take())
 			})
+			return batch
 		}
 		want := func(what string, batch []*proposal, n int) {
 			t.Helper()
@@ -68,9 +69,13 @@ func TestBatches(t *testing.T) {
 // Where few are under way on average nobody waits, and many do not come to that at once.
 func TestFewDoNotWait(t *testing.T) {
 	var b batches
+	size := func() int {
+		batch, _ := b.add(&proposal{}, &writeTime{}, func() {})
+		return len(batch)
+	}
 	for i := range 1000 {
 		for range fewUnderWay {
-			if len(b.add(&proposal{}, &writeTime{}, nil)) != 1 {
+			if size() != 1 {
 				t.Fatalf("round %d: one of %d waits", i, fewUnderWay)
 			}
 		}
@@ -79,7 +84,7 @@ func TestFewDoNotWait(t *testing.T) {
 		}
 	}
 	n := 0
-	for len(b.add(&proposal{}, &writeTime{}, func() {})) == 1 {
+	for size() == 1 {
 		n++
 	}
 	b.timer.Stop()
@@ -100,8 +105,10 @@ func TestBatchesOnSlowDisks(t *testing.T) {
 			held := make(chan time.Duration, 1)
 			began := time.Now()
 			ends := func() { held <- time.Since(began) }
-			if n, m := len(b.add(&proposal{}, &log, ends)), len(b.add(&proposal{}, &log, ends)); n != 1 || m != 0 {
-				t.Errorf("%v: batches of %d and %d, want 1 and none", c.write, n, m)
+			first, _ := b.add(&proposal{}, &log, ends)
+			second, _ := b.add(&proposal{}, &log, ends)
+			if len(first) != 1 || len(second) != 0 {
+				t.Errorf("%v: batches of %d and %d, want 1 and none", c.write, len(first), len(second))
 			}
 			if got := <-held; got != c.hold {
 				t.Errorf("%v: held for %v, want %v", c.write, got, c.hold)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/proto"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
 // peerStreams are this node's streams to other nodes, one per peer, each with many
@@ -33,6 +36,8 @@ type peerStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	queue  chan *peerCall
+	// together says that the peer takes several calls in a message.
+	together atomic.Bool
 
 	mu      sync.Mutex
 	next    uint64
@@ -162,19 +167,24 @@ func (p *peerStream) run(s *Store) {
 	}()
 	defer func() { <-watched }()
 	defer p.cancel()
-	stream, err := proto.NewPeerClient(p.conn).Exchange(p.ctx, noRetry)
+	ctx := metadata.AppendToOutgoingContext(p.ctx, metaTogether, togetherVersion)
+	stream, err := proto.NewPeerClient(p.conn).Exchange(ctx, noRetry)
 	if err != nil {
 		// Nothing was written. What was not asked can be asked again.
 		p.end(fmt.Errorf("open a stream to %s: %w: %w", p.id, errCallNotSent, err))
 		return
 	}
 	var reader sync.WaitGroup
+	var calls []*peerCall
 	for reading := false; p.ctx.Err() == nil; {
 		select {
 		case call := <-p.queue:
-			if err := stream.Send(&call.req); err != nil {
+			calls = p.gather(append(calls[:0], call))
+			if err := send(stream, calls); err != nil {
 				p.cancel()
 			}
+			s.stats.messages.Add(1)
+			clear(calls)
 			if !reading {
 				// Not before the first call: until then gRPC would retry in Recv, and
 				// hold a lock meanwhile that Send waits for without a context.
@@ -188,16 +198,53 @@ func (p *peerStream) run(s *Store) {
 	p.end(fmt.Errorf("stream to %s: %w", p.id, context.Cause(p.ctx)))
 }
 
+// gather adds to a call those that wait behind it, as many as go in a message.
+func (p *peerStream) gather(calls []*peerCall) []*peerCall {
+	if !p.together.Load() {
+		return calls
+	}
+	if calls[0].proposes() {
+		// Who is about to propose comes first: there is nobody where only one does.
+		runtime.Gosched()
+	}
+	for size := 0; ; {
+		if size += len(calls[len(calls)-1].req.GetPropose()); len(calls) == fullParts || size >= fullBytes {
+			return calls
+		}
+		select {
+		case call := <-p.queue:
+			calls = append(calls, call)
+		default:
+			return calls
+		}
+	}
+}
+
+// send writes calls as one message.
+func send(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse], calls []*peerCall) error {
+	req, err := requestOf(calls)
+	if err != nil {
+		return err
+	}
+	return stream.Send(req)
+}
+
 // read hands out the answers until gRPC's stream ends, and ends this one with it.
 func (p *peerStream) read(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse]) {
 	defer p.cancel()
-	for {
+	for first := true; ; first = false {
 		resp, err := stream.Recv()
+		if err == nil && first {
+			md, _ := stream.Header() // which is there
+			p.together.Store(saidTogether(md))
+		}
+		if err == nil {
+			err = responses(resp, p.answer)
+		}
 		if err != nil {
 			p.end(fmt.Errorf("stream to %s: %w", p.id, err))
 			return
 		}
-		p.answer(resp)
 	}
 }
 

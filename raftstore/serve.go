@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -44,13 +47,19 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 	if !ok {
 		return status.Error(codes.Unauthenticated, "no node id")
 	}
+	md, _ := metadata.FromIncomingContext(stream.Context())
 	x := &exchange{
 		peerServer: p,
 		stream:     stream,
 		caller:     caller,
+		together:   saidTogether(md),
 		room:       newBudget(maxForwardedBytes),
-		answers:    make(chan *proto.PeerResponse, streamQueue),
+		more:       make(chan struct{}, 1),
+		all:        make(chan struct{}),
 		gone:       make(chan struct{}),
+	}
+	if err := stream.SetHeader(metadata.Pairs(metaTogether, togetherVersion)); err != nil {
+		return err
 	}
 	written := make(chan struct{})
 	go func() {
@@ -60,7 +69,7 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 	err := x.recv()
 	go func() {
 		x.tasks.Wait()
-		close(x.answers)
+		close(x.all)
 	}()
 	select {
 	case <-written:
@@ -77,34 +86,87 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 
 // exchange is one stream of another node's calls. recv reads them on the stream's own
 // goroutine. What is answered from memory is answered at once, and written by recv unless
-// send is writing; proposals, and read indexes for which other voters are asked, have a
-// goroutine each, because they wait. send writes their answers.
+// send is writing. Proposals go to Raft with others, and whoever has their answers leaves them for
+// send, which writes them; read indexes for which other voters are asked have a goroutine each,
+// because they wait.
 type exchange struct {
 	*peerServer
-	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
-	caller proto.NodeID
-	member bool           // the caller is one; of recv
-	room   *budget        // for calls that have a goroutine
-	tasks  sync.WaitGroup // these goroutines
+	stream   grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
+	caller   proto.NodeID
+	together bool           // the caller takes several answers in a message
+	member   bool           // the caller is one; of recv
+	room     *budget        // for calls that are not answered at once
+	tasks    sync.WaitGroup // these calls
 
-	sending sync.Mutex               // held for a Send
-	answers chan *proto.PeerResponse // closed when all tasks have ended
-	gone    chan struct{}            // closed when nobody takes answers any more
+	sending sync.Mutex // held for a Send
+
+	mu      sync.Mutex
+	answers []*proto.PeerResponse // not written yet
+	more    chan struct{}         // there are answers for send; capacity one
+	all     chan struct{}         // closed when all tasks have ended
+	gone    chan struct{}         // closed when nobody takes answers any more
 }
 
-// send writes answers until there are no more.
+// post leaves an answer for who writes next.
+func (x *exchange) post(answer *proto.PeerResponse) {
+	x.mu.Lock()
+	x.answers = append(x.answers, answer)
+	x.mu.Unlock()
+}
+
+// posted is how many answers are not being written yet.
+func (x *exchange) posted() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.answers)
+}
+
+// poke wakes send.
+func (x *exchange) poke() {
+	select {
+	case x.more <- struct{}{}:
+	default:
+	}
+}
+
+// flush writes the answers that there are. x.sending is held.
+func (x *exchange) flush() {
+	x.mu.Lock()
+	answers := x.answers
+	x.answers = nil
+	x.mu.Unlock()
+	for len(answers) > 0 {
+		m, n := answers[0], 1
+		if x.together && len(answers) > 1 {
+			var err error
+			if m, n, err = responseOf(answers); err != nil {
+				m, n = answers[0], 1 // which fails, if it is the one
+			}
+		}
+		// After a failed Send the stream is dead; the answers are still drained.
+		_ = x.stream.Send(m)
+		x.store.stats.answers.Add(1)
+		answers = answers[n:]
+	}
+}
+
+// send writes the answers of tasks until there are no more.
 func (x *exchange) send() {
 	for {
+		last := false
 		select {
-		case a, ok := <-x.answers:
-			if !ok {
-				return
-			}
-			// After a failed Send the stream is dead; the answers are still drained.
-			x.sending.Lock()
-			_ = x.stream.Send(a)
-			x.sending.Unlock()
+		case <-x.more:
+			// Who has an answer of the same batch, or of another one, leaves it first.
+			runtime.Gosched()
+		case <-x.all:
+			last = true
 		case <-x.gone:
+			return
+		}
+		x.sending.Lock()
+		x.flush()
+		x.sending.Unlock()
+		if last {
 			return
 		}
 	}
@@ -117,27 +179,46 @@ func (x *exchange) recv() error {
 		if err != nil {
 			return err
 		}
-		if answer := x.answerAtOnce(req); answer != nil {
-			if x.sending.TryLock() {
-				// From here, which saves waking send.
-				_ = x.stream.Send(answer)
-				x.sending.Unlock()
-			} else {
-				x.answers <- answer
+		atOnce := false
+		if err := requests(req, func(call *proto.PeerRequest) error {
+			if answer := x.answerAtOnce(call); answer != nil {
+				x.post(answer)
+				atOnce = true
+				return nil
 			}
-			continue
-		}
-		// A call counts for more than its bytes: it holds a goroutine.
-		size := int64(len(req.GetPropose())) + callCost
-		if err := x.room.take(x.stream.Context(), size); err != nil {
+			// A call counts for more than its bytes: something waits for it.
+			size := int64(len(call.GetPropose())) + callCost
+			if err := x.room.take(x.stream.Context(), size); err != nil {
+				return err
+			}
+			x.tasks.Add(1)
+			x.serve(call, func(answer *proto.PeerResponse) {
+				x.room.give(size)
+				x.post(answer)
+				x.poke()
+				x.tasks.Done()
+			})
+			return nil
+		}); err != nil {
+			if errors.Is(err, errTogether) {
+				return status.Error(codes.InvalidArgument, err.Error())
+			}
 			return err
 		}
-		x.tasks.Add(1)
-		go func() {
-			defer x.tasks.Done()
-			defer x.room.give(size)
-			x.serve(req)
-		}()
+		switch {
+		case x.posted() > streamQueue:
+			// The caller takes none. Nothing more is read from it until it does.
+			x.sending.Lock()
+			x.flush()
+			x.sending.Unlock()
+		case !atOnce: // whoever has the answers pokes
+		case x.sending.TryLock():
+			// From here, which saves waking send.
+			x.flush()
+			x.sending.Unlock()
+		default:
+			x.poke()
+		}
 	}
 }
 
@@ -172,23 +253,24 @@ func readIndexAnswer(id uint64, index proto.Revision) *proto.PeerResponse {
 	return &proto.PeerResponse{Id: id, Answer: &proto.PeerResponse_ReadIndex{ReadIndex: &proto.ReadIndexResponse{Index: uint64(index)}}}
 }
 
-// serve answers a proposal or a read index.
-func (x *exchange) serve(req *proto.PeerRequest) {
+// serve has a proposal or a read index answered, by calling done once, at once or later.
+func (x *exchange) serve(req *proto.PeerRequest, done func(*proto.PeerResponse)) {
+	r, ok := req.Request.(*proto.PeerRequest_Propose)
+	if !ok {
+		go func() { done(x.readIndex(x.stream.Context(), req)) }()
+		return
+	}
+	id := req.Id
+	answer := func(a *proto.ProposeResponse) {
+		done(&proto.PeerResponse{Id: id, Answer: &proto.PeerResponse_Propose{Propose: a}})
+	}
 	if x.stream.Context().Err() != nil {
 		// The proposer asks again on another stream. What it sent before must
 		// not be overtaken by that, and then take effect after all.
+		answer(proposeAnswer(mvcc.Result{}, errNotSent))
 		return
 	}
-	var answer *proto.PeerResponse
-	if r, ok := req.Request.(*proto.PeerRequest_Propose); ok {
-		answer = &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Propose{Propose: x.apply(r.Propose, req.Term)}}
-	} else {
-		answer = x.readIndex(x.stream.Context(), req)
-	}
-	select {
-	case x.answers <- answer:
-	case <-x.gone:
-	}
+	x.apply(r.Propose, req.Term, answer)
 }
 
 // isMember says whether a node may propose and read through this one, which leads. A
@@ -211,7 +293,7 @@ func stranger(req *proto.PeerRequest, caller proto.NodeID) *proto.PeerResponse {
 	return &proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Refused{Refused: why}}
 }
 
-// callCost bounds the goroutines of one stream by the budget of its bytes.
+// callCost bounds what waits for one stream by the budget of its bytes.
 const callCost = 4 << 10
 
 // readIndex serves a follower's or non-voter's linearizable read.
@@ -223,34 +305,36 @@ func (x *exchange) readIndex(ctx context.Context, req *proto.PeerRequest) *proto
 	return readIndexAnswer(req.Id, index)
 }
 
-// apply appends an entry, if this node leads in the term that the proposer said.
+// apply has an entry appended, if this node leads in the term that the proposer said.
 // In a later term the proposer may have given the entry up, or have had it
-// refused by a leader in between.
-func (p *peerServer) apply(entry []byte, term uint64) *proto.ProposeResponse {
-	answer := &proto.ProposeResponse{}
+// refused by a leader in between. It does not wait: answer is called once, at once or by who has the
+// answer of Raft.
+func (p *peerServer) apply(entry []byte, term uint64, answer func(*proto.ProposeResponse)) {
+	err := error(nil)
 	if len(entry) > proto.MaxEntryBytes {
-		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, ErrTooLarge.Error()
-		return answer
-	}
-	if err := p.store.checkEntry(entry); err != nil {
-		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_INVALID, err.Error()
-		return answer
-	}
-	var r mvcc.Result
-	err := errNotSent
-	if p.store.leader.leads(term) && p.store.raft.CurrentTerm() == term {
-		r, err = p.store.apply(context.Background(), entry)
+		err = ErrTooLarge
+	} else {
+		err = p.store.checkEntry(entry)
 	}
 	switch {
-	case err == nil:
-		answer.Index, answer.Outcome, answer.Revision = uint64(r.Index), r.Outcome, uint64(r.Revision)
-		answer.Exceeded = r.Exceeded
-	case errors.Is(err, errNotSent):
-		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_NOT_LEADER, err.Error()
+	case err != nil:
+		answer(&proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_INVALID, Detail: err.Error()})
+	case p.store.leader.leads(term) && p.store.raft.CurrentTerm() == term:
+		p.store.begin(&proposal{frame: entry, since: time.Now(), then: func(p *proposal) { answer(proposeAnswer(p.r, p.err)) }})
 	default:
-		answer.Error, answer.Detail = proto.ProposeError_PROPOSE_UNKNOWN, err.Error()
+		answer(proposeAnswer(mvcc.Result{}, errNotSent))
 	}
-	return answer
+}
+
+// proposeAnswer says what became of an entry.
+func proposeAnswer(r mvcc.Result, err error) *proto.ProposeResponse {
+	switch {
+	case err == nil:
+		return &proto.ProposeResponse{Index: uint64(r.Index), Outcome: r.Outcome, Revision: uint64(r.Revision), Exceeded: r.Exceeded}
+	case errors.Is(err, errNotSent):
+		return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_NOT_LEADER, Detail: err.Error()}
+	}
+	return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_UNKNOWN, Detail: err.Error()}
 }
 
 // LeaderLost answers a voter that has lost its connection to the leader.

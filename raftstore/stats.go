@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	pending, failed, forwarded     atomic.Int64
 	readIndexes, nudges, campaigns atomic.Int64
+	messages, answers              atomic.Int64 // on streams of peers: to the leader, and from it
 	rounds                         atomic.Uint64
 	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
 	onRoundTrip                    atomic.Pointer[func(proto.NodeID, time.Duration)]
