@@ -15,16 +15,24 @@ func (s *State) Check() error {
 	floor := s.Floor()
 	var historyVersions, historyBytes int64
 	for name, t := range s.Tables() {
-		if t.dirty {
+		if t.keysDirty || t.deadDirty {
 			fail("table %s: keys are not published", name)
 		}
-		if got, want := t.root.Load().Len(), t.keys.Len(); got != want {
+		shown := t.shown.Load()
+		if got, want := shown.keys.Len(), t.keys.Len(); got != want {
 			fail("table %s: readers see %d keys, the writer %d", name, got, want)
+		}
+		if got, want := shown.dead.Len(), t.dead.Len(); got != want {
+			fail("table %s: readers see %d dead keys, the writer %d", name, got, want)
 		}
 		inHistory := map[*Version]bool{}
 		var last proto.Revision
 		for _, c := range t.hist.list() {
-			for _, v := range c.versions[:c.n.Load()] {
+			for i, v := range c.versions[:c.n.Load()] {
+				// Whether the version before was live can be told as long as it is there.
+				if turn := c.turns[i/64].Load()>>(i%64)&1 == 1; v.Revision > floor && turn != (v.Created() || v.Deleted) {
+					fail("table %s: %s at %d: that its life turned is %v", name, v.Key, v.Revision, turn)
+				}
 				if v.Revision <= last {
 					fail("table %s: history has %d after %d", name, v.Revision, last)
 				}
@@ -44,12 +52,15 @@ func (s *State) Check() error {
 		if last > t.Latest() {
 			fail("table %s: latest is %d, history ends at %d", name, t.Latest(), last)
 		}
-		var live, liveBytes, tombstones int64
-		chained := 0
+		var live, liveBytes int64
+		chained, tombstones := 0, 0
 		t.keys.Scan(func(it *item) bool {
 			newest := it.newest.Load()
 			if newest.Deleted {
 				tombstones++
+				if at, ok := t.dead.Get(it); !ok || at != it {
+					fail("table %s: %s is not among the dead", name, it.key)
+				}
 			}
 			if !newest.Deleted {
 				live++
@@ -73,8 +84,8 @@ func (s *State) Check() error {
 			}
 			return true
 		})
-		if got := t.tombstones.Load(); got != tombstones {
-			fail("table %s: counts %d tombstones, has %d", name, got, tombstones)
+		if got := t.dead.Len(); got != tombstones {
+			fail("table %s: has %d dead keys, should have %d", name, got, tombstones)
 		}
 		if chained != len(inHistory) {
 			fail("table %s: %d versions above the floor in chains, %d in the history", name, chained, len(inHistory))

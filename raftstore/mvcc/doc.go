@@ -11,6 +11,7 @@
 //   - Version is one immutable value of a key, with its Revision. How its value is kept
 //     changes with its age (pack.go): Value and AppendValue say what it is.
 //   - Cursor is a position in a table's history; watching is reading forward.
+//   - shown is what a table shows to lists: its keys, and which of them are dead (count.go).
 //
 // How readers and the writer meet. A key's versions form a chain, newest first,
 // and a read "as of N" takes the newest version <= N. The writer links new

@@ -1,6 +1,7 @@
 package mvcc
 
 import (
+	"math/bits"
 	"sort"
 	"sync/atomic"
 
@@ -17,7 +18,9 @@ const chunkSize = 256
 type chunk struct {
 	n        atomic.Uint32
 	versions [chunkSize]*Version
-	next     atomic.Pointer[chunk]
+	// turns has a bit for each version with which its key began or ceased to be live.
+	turns [chunkSize / 64]atomic.Uint64
+	next  atomic.Pointer[chunk]
 }
 
 func (c *chunk) first() proto.Revision { return c.versions[0].Revision }
@@ -36,19 +39,20 @@ func (h *history) list() []*chunk {
 	return nil
 }
 
-// append adds the newest version. Writer only.
-func (h *history) append(v *Version) {
+// append adds the newest version. turn says that its key was live before and is not
+// now, or the other way round. Writer only.
+func (h *history) append(v *Version, turn bool) {
 	list := h.list()
 	if len(list) > 0 {
 		tail := list[len(list)-1]
 		if n := tail.n.Load(); n < chunkSize {
-			tail.versions[n] = v
+			tail.set(n, v, turn)
 			tail.n.Store(n + 1)
 			return
 		}
 	}
 	c := &chunk{}
-	c.versions[0] = v
+	c.set(0, v, turn)
 	c.n.Store(1)
 	grown := make([]*chunk, len(list), len(list)+1)
 	copy(grown, list)
@@ -56,6 +60,42 @@ func (h *history) append(v *Version) {
 	h.chunks.Store(&grown)
 	if len(list) > 0 {
 		list[len(list)-1].next.Store(c)
+	}
+}
+
+// set fills a place that readers do not look at yet.
+func (c *chunk) set(i uint32, v *Version, turn bool) {
+	c.versions[i] = v
+	if turn {
+		c.turns[i/64].Or(1 << (i % 64))
+	}
+}
+
+// turns calls f for the versions above after, up to upTo, with which a key began or
+// ceased to be live, until it returns false. Other versions cost a bit each. None is
+// missed as long as the floor is not above after, and upTo was published before.
+func (h *history) turns(after, upTo proto.Revision, f func(*Version) bool) {
+	if upTo <= after {
+		return
+	}
+	// What has been published up to upTo is in the list by now: a chunk's successors
+	// that are linked later have nothing of it.
+	list := h.list()
+	i := sort.Search(len(list), func(i int) bool { return list[i].first() > after })
+	for _, c := range list[max(0, i-1):] {
+		n := int(c.n.Load())
+		for word := range c.turns {
+			for left := c.turns[word].Load(); left != 0; left &= left - 1 {
+				i := 64*word + bits.TrailingZeros64(left)
+				if i >= n {
+					return
+				}
+				v := c.versions[i]
+				if v.Revision > upTo || v.Revision > after && !f(v) {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func (t *Table) Changes(key string, buf []*Version, after, upTo proto.Revision) 
 		return 0, after, nil
 	}
 	var v *Version
-	if it, ok := t.root.Load().Get(&item{key: key}); ok {
+	if it, ok := t.shown.Load().keys.Get(&item{key: key}); ok {
 		v = it.newest.Load().at(upTo)
 	}
 	// The chain begins with the newest: a ring keeps the oldest of them.

@@ -67,7 +67,7 @@ func named(name string, versions []*Version) string {
 }
 
 func chainOf(s *State, key string) (versions []*Version) {
-	if it, ok := s.Table("t").root.Load().Get(&item{key: key}); ok {
+	if it, ok := s.Table("t").shown.Load().keys.Get(&item{key: key}); ok {
 		for v := it.newest.Load(); v != nil; v = v.Prev() {
 			versions = append(versions, v)
 		}

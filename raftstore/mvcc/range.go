@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"sort"
 	"strings"
 
 	"github.com/quorate/quorate/proto"
@@ -41,14 +40,14 @@ func (t *Table) Range(q Query) (Page, error) {
 		return Page{}, ErrFuture
 	}
 	page := Page{Remaining: -1}
-	root := t.root.Load()
+	shown := t.shown.Load()
 	if q.Limit > 0 {
-		page.Versions = make([]*Version, 0, min(q.Limit, root.Len()))
+		page.Versions = make([]*Version, 0, min(q.Limit, shown.keys.Len()))
 		if q.Match == nil {
 			page.Remaining = 0
 		}
 	}
-	root.Ascend(&item{key: max(q.From, q.Prefix)}, func(it *item) bool {
+	shown.keys.Ascend(&item{key: max(q.From, q.Prefix)}, func(it *item) bool {
 		if !strings.HasPrefix(it.key, q.Prefix) {
 			return false
 		}
@@ -65,7 +64,7 @@ func (t *Table) Range(q Query) (Page, error) {
 			if page.Remaining < 0 {
 				return false
 			}
-			n, ok := t.countAllLive(root, it.key, q)
+			n, ok := t.countLive(shown, it.key, q)
 			if page.Remaining = n; !ok {
 				page.Remaining = 1 // this one
 			}
@@ -73,7 +72,7 @@ func (t *Table) Range(q Query) (Page, error) {
 		case q.Match != nil && !q.Match(v):
 			return true
 		case len(page.Versions) == manyVersions && q.Limit == 0 && q.Match == nil:
-			page.Versions = grow(page.Versions, end(root, q.Prefix)-rank(root, it.key))
+			page.Versions = grow(page.Versions, count(shown.keys, it.key, q.Prefix))
 		}
 		page.Versions = append(page.Versions, v)
 		return true
@@ -82,34 +81,4 @@ func (t *Table) Range(q Query) (Page, error) {
 		return Page{}, ErrCompacted
 	}
 	return page, nil
-}
-
-// countAllLive counts the keys of the query's range from a key on, from their
-// places in the tree, without looking at each. ok is false when some of them may
-// not be live at q.At, and only a walk can tell.
-func (t *Table) countAllLive(root *tree, from string, q Query) (n int64, ok bool) {
-	n = int64(end(root, q.Prefix) - rank(root, from))
-	// No tombstone and no change above q.At: then every key is live at q.At, as
-	// long as these are still the keys that were counted.
-	if t.tombstones.Load() != 0 || t.Latest() > q.At || t.root.Load() != root {
-		return 0, false
-	}
-	return n, true
-}
-
-// end returns the rank of the first key behind those with a prefix.
-func end(root *tree, prefix string) int {
-	if prefix == "" {
-		return root.Len()
-	}
-	last := len(prefix) - 1 // keys are never all 0xff
-	return rank(root, prefix[:last]+string(prefix[last]+1))
-}
-
-// rank returns how many keys are below key.
-func rank(root *tree, key string) int {
-	return sort.Search(root.Len(), func(i int) bool {
-		it, ok := root.GetAt(i)
-		return !ok || it.key >= key
-	})
 }

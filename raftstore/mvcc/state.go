@@ -91,8 +91,7 @@ func (s *State) table(name string) *Table {
 	if t := old[name]; t != nil {
 		return t
 	}
-	t := &Table{name: name, state: s, keys: newTree()}
-	t.root.Store(t.keys.Copy())
+	t := newTable(s, name)
 	s.rules.add(t)
 	grown := make(map[string]*Table, len(old)+1)
 	maps.Copy(grown, old)
@@ -361,7 +360,7 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	}
 	t.link(it, v)
 	s.settle(t, live, v)
-	t.hist.append(v)
+	t.hist.append(v, (live == nil) != v.Deleted)
 	s.historyVersions.Add(1)
 	s.historyBytes.Add(v.Size())
 	s.historyWritten.Add(v.Size())
@@ -376,7 +375,7 @@ func (s *State) add(t *Table, it *item, v *Version) {
 
 // touch has the next Publish show the table's keys.
 func (s *State) touch(t *Table) {
-	if t.dirty && !t.touched {
+	if (t.keysDirty || t.deadDirty) && !t.touched {
 		t.touched = true
 		s.touched = append(s.touched, t)
 	}
@@ -403,8 +402,8 @@ func (s *State) compact(floor proto.Revision) []proto.Revision {
 			}
 			if it, newest := t.newest(v.Key); v.Deleted && newest == v {
 				t.keys.Delete(it)
-				t.tombstones.Add(-1)
-				t.dirty = true
+				t.dead.Delete(it)
+				t.keysDirty, t.deadDirty = true, true
 				removed = append(removed, v.Revision)
 			}
 		})

@@ -29,26 +29,41 @@ type Table struct {
 	name  string
 	state *State
 
-	// keys belongs to the writer; root is the copy that readers use. Copying is
-	// O(1), the tree is copy-on-write.
-	keys    *tree
-	hint    btree.PathHint // where in keys the writer was last
-	root    atomic.Pointer[tree]
-	dirty   bool // keys has changed since root was copied
-	touched bool // the table is in State.touched
-	rule    bool // it is one of proto.Rules
+	// keys and dead belong to the writer; shown are the copies that readers use.
+	// Copying is O(1), the trees are copy-on-write.
+	keys      *tree
+	dead      *tree          // the items of keys whose newest version is a tombstone
+	hint      btree.PathHint // where in keys the writer was last
+	shown     atomic.Pointer[shown]
+	keysDirty bool // keys has changed since it was copied
+	deadDirty bool // dead has changed since it was copied
+	touched   bool // the table is in State.touched
+	rule      bool // it is one of proto.Rules
 
 	hist history
 
 	live      atomic.Int64
 	liveBytes atomic.Int64
 	latest    atomic.Uint64 // newest Revision in the table
-	// tombstones counts the keys whose newest version is one.
-	tombstones atomic.Int64
 
 	// Of the goroutine that packs: the latest used first, and how many values in a row fitted none.
 	templates []*template
 	misses    int
+}
+
+// shown is a table's keys as of one revision: what lists walk and count.
+type shown struct {
+	keys *tree
+	// dead are the items of keys that are not live as of at. What their newest version
+	// is now may be another matter.
+	dead *tree
+	at   proto.Revision
+}
+
+func newTable(s *State, name string) *Table {
+	t := &Table{name: name, state: s, keys: newTree(), dead: newTree()}
+	t.shown.Store(&shown{keys: t.keys.Copy(), dead: t.dead.Copy()})
+	return t
 }
 
 // Name returns the table's name.
@@ -69,7 +84,7 @@ func (t *Table) Get(key string, at proto.Revision) (*Version, error) {
 	var v *Version
 	probe := probes.Get().(*item)
 	probe.key = key
-	if it, ok := t.root.Load().Get(probe); ok {
+	if it, ok := t.shown.Load().keys.Get(probe); ok {
 		v = it.newest.Load().at(at)
 	}
 	probe.key = ""
@@ -86,7 +101,7 @@ func (t *Table) Get(key string, at proto.Revision) (*Version, error) {
 // Version returns the version of key that was written at exactly rev, a
 // tombstone included, or nil if there is none or the floor has passed it.
 func (t *Table) Version(key string, rev proto.Revision) *Version {
-	it, ok := t.root.Load().Get(&item{key: key})
+	it, ok := t.shown.Load().keys.Get(&item{key: key})
 	if !ok {
 		return nil
 	}
@@ -126,12 +141,13 @@ func (t *Table) link(it *item, v *Version) {
 		it = &item{key: v.Key}
 		it.newest.Store(v)
 		t.keys.SetHint(it, &t.hint)
-		t.dirty = true
+		t.keysDirty = true
 	} else {
 		old = it.newest.Load()
 		v.prev.Store(old)
 		if old.Deleted {
-			t.tombstones.Add(-1)
+			t.dead.Delete(it)
+			t.deadDirty = true
 		} else {
 			t.live.Add(-1)
 			t.liveBytes.Add(-old.Size())
@@ -139,7 +155,8 @@ func (t *Table) link(it *item, v *Version) {
 		it.newest.Store(v)
 	}
 	if v.Deleted {
-		t.tombstones.Add(1)
+		t.dead.Set(it)
+		t.deadDirty = true
 	} else {
 		t.live.Add(1)
 		t.liveBytes.Add(v.Size())
@@ -150,9 +167,14 @@ func (t *Table) link(it *item, v *Version) {
 
 // publish shows the writer's keys to readers. Writer only.
 func (t *Table) publish() {
-	if t.dirty {
-		t.root.Store(t.keys.Copy())
-		t.dirty = false
+	next := *t.shown.Load()
+	next.at = t.Latest()
+	if t.keysDirty {
+		next.keys = t.keys.Copy()
 	}
-	t.touched = false
+	if t.deadDirty {
+		next.dead = t.dead.Copy()
+	}
+	t.shown.Store(&next)
+	t.keysDirty, t.deadDirty, t.touched = false, false, false
 }
