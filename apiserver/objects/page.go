@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 // ListParams are the request's parameters in the words of package consistency.
@@ -106,8 +107,26 @@ func (o *Op) pageStored(plan consistency.Plan, at proto.Revision, sel *Selection
 	if plan.Token != nil {
 		q.From = plan.Token.Start
 	}
+	if index, value := o.index(plan, sel); index != nil {
+		page, at := index.Range(value, q)
+		return page, at, nil
+	}
 	page, at, err := o.Store.Scan(o.Resource.Table(), plan, at, q)
 	return page, at, expiredError(err, plan)
+}
+
+// index returns what has the objects of a list by the value of a field, and the value, or nil. It
+// knows the newest state: a page of an older one is read from the table.
+func (o *Op) index(plan consistency.Plan, sel *Selection) (*view.FieldIndex, string) {
+	index := o.Store.indexes[o.Resource.Table()]
+	if index == nil || sel.fields == nil || plan.Mode == consistency.Exact {
+		return nil, ""
+	}
+	value, ok := sel.fields.RequiresExactMatch(index.Field())
+	if !ok {
+		return nil, ""
+	}
+	return index, value
 }
 
 // maxPage only keeps the conversion of a limit from overflowing.

@@ -18,6 +18,8 @@ import (
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Config of a Store. All of it is required but Audit and Admission.
@@ -71,6 +73,9 @@ type Store struct {
 	updater storage.Updater // of writes, but for who is told of their retries
 	fields  fieldManagers
 	panics  *loglimit.Limiter // of validations
+	// indexes are of tables that are asked for by the value of a field, by their names. They are
+	// upstream's indexers.
+	indexes map[string]*view.FieldIndex
 	// conversions is what webhooks made.
 	conversions *conversions
 	// tablesOf is of the registry that was served last.
@@ -80,9 +85,13 @@ type Store struct {
 	chargedMany atomic.Int64
 }
 
+// podsTable has the Pods, of which each kubelet asks for its own.
+var podsTable = kinds.BuiltinTable(schema.GroupResource{Resource: "pods"})
+
 // NewStore returns a store of objects. It starts nothing.
 func NewStore(cfg Config) *Store {
 	s := &Store{Config: cfg, panics: loglimit.New(time.Minute), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
+	s.indexes = map[string]*view.FieldIndex{podsTable: view.NewFieldIndex(cfg.Storage, podsTable, "spec.nodeName")}
 	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
 	s.fields.convert = s.Convert
 	return s

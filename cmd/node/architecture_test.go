@@ -82,7 +82,7 @@ var rooms = map[string]room{
 	// What requests do with objects, and the node itself does without a request: a write that
 	// needs an answer to be sent is in the wrong place. What kinds have as code is given to it.
 	"apiserver/objects": {ours: []string{
-		"proto", "consistency", "raftstore/mvcc", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
+		"proto", "consistency", "raftstore/mvcc", "raftstore/view", "apiserver/admission", "apiserver/audit", "apiserver/auth", "apiserver/codec", "apiserver/conversion",
 		"apiserver/crd", "apiserver/fieldmanager", "apiserver/kinds", "apiserver/patch", "apiserver/request", "apiserver/storage",
 		"apiserver/schema", "apiserver/status", "apiserver/storage", "apiserver/tree", "internal/loglimit",
 	}, direct: noHTTP, reach: noRaft},
