@@ -300,6 +300,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.once.Do(func() {
 		s.shutdown.Store(true)
 		close(s.closing)
+		s.watches.poke()
 		s.end()
 		s.webhooks.Close()
 	})
@@ -321,12 +322,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // are told from is not the cluster's. A watch that begins later ends behind its initial
 // events: the caller refuses requests first. It does not wait, and may be called at any
 // time; Shutdown still must be called. Other requests go on.
-func (s *Server) AbandonWatches() { s.abandon.Do(func() { close(s.abandoned) }) }
+func (s *Server) AbandonWatches() {
+	s.abandon.Do(func() {
+		close(s.abandoned)
+		s.watches.poke()
+	})
+}
 
 // isAbandoned reports whether AbandonWatches was called.
-func (s *Server) isAbandoned() bool {
+func (s *Server) isAbandoned() bool { return closed(s.abandoned) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-s.abandoned:
+	case <-c:
 		return true
 	default:
 		return false

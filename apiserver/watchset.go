@@ -28,6 +28,27 @@ type watchEntry struct {
 	conn deadline
 	// delivery is how long its events take, and since when its client takes none.
 	delivery *delivery.Watch
+	// cursor is poked when the server ends; guarded by watchSet.mu. nil: the watch does not follow yet.
+	cursor *watch.Watcher
+}
+
+// follow says that a watch waits for its cursor and nothing else from now on. What it does not
+// learn from there it has to look at once, behind this.
+func (s *watchSet) follow(e *watchEntry, cursor *watch.Watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.cursor = cursor
+}
+
+// poke has all watches look around.
+func (s *watchSet) poke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := range s.entries {
+		if e.cursor != nil {
+			e.cursor.Poke()
+		}
+	}
 }
 
 func (s *watchSet) add(conn deadline, d *delivery.Watch) *watchEntry {

@@ -1,9 +1,11 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/codec"
@@ -45,6 +47,8 @@ type watchStream struct {
 	after         proto.Revision  // everything up to here has been read
 	unsent        int             // events since the last flush
 	reportedBytes int64           // bytes that the observer was told of
+	gone          atomic.Bool     // the client, or the request's time is over
+	due           atomic.Bool     // it is time to look around
 }
 
 // run sends the initial events, if asked for, and then follows the history until
@@ -123,36 +127,53 @@ func (w *watchStream) follow(plan consistency.Plan) {
 	if soon := time.Now().Add(firstBookmark); plan.EndBookmark && soon.Before(next) {
 		next = soon
 	}
-	timer := time.NewTimer(time.Until(next))
+	timer := time.AfterFunc(time.Until(next), func() { w.poke(&w.due) })
 	defer timer.Stop()
+	defer context.AfterFunc(w.Context, func() { w.poke(&w.gone) })()
+	w.s.watches.follow(w.entry, w.cursor) // the cursor's first wake is there: what was before this is seen
 	ended := crd.Ended(w.Resource)
 	for {
-		select {
-		case <-w.Context.Done():
+		if w.await(ended) {
+			ended = nil // if it is somebody else's, it is served as before
+		}
+		switch {
+		case w.gone.Load(), w.s.isAbandoned():
 			return
-		case <-w.s.abandoned:
-			return
-		case <-w.s.closing:
+		case closed(w.s.closing):
 			w.drain()
 			return
-		case <-w.cursor.Wake():
-			if !w.served() || !w.advance(false) {
-				return
-			}
-		case <-ended:
-			if !w.served() {
-				return
-			}
-			ended = nil // somebody else's: it is served as before
-		case <-timer.C:
-			// A bookmark, and at the end of its time a last one, so that the client
-			// resumes from here.
-			if !w.served() || !w.advance(w.Options.AllowWatchBookmarks) || !time.Now().Before(end) {
-				return
-			}
+		}
+		// A bookmark, and at the end of its time a last one, so that the client
+		// resumes from here.
+		due := w.due.Swap(false)
+		if !w.served() || !w.advance(due && w.Options.AllowWatchBookmarks) || due && !time.Now().Before(end) {
+			return
+		}
+		if due {
 			timer.Reset(time.Until(w.nextTimer(end)))
 		}
 	}
+}
+
+// await waits until there is something to do, and reports whether that is that the definition has ended. All
+// else pokes the cursor: a select costs as much as a small event, and memory, for each of the channels in it.
+func (w *watchStream) await(ended <-chan struct{}) bool {
+	if ended == nil {
+		<-w.cursor.Wake()
+		return false
+	}
+	select {
+	case <-w.cursor.Wake():
+		return false
+	case <-ended:
+		return true
+	}
+}
+
+// poke has the watch look around, and see why.
+func (w *watchStream) poke(why *atomic.Bool) {
+	why.Store(true)
+	w.cursor.Poke()
 }
 
 // served reports whether the watch can go on as it began. A kind that is served no

@@ -136,9 +136,6 @@ func (g *group) wake(from proto.Revision) {
 	}
 	for _, w := range g.watchers {
 		w.due.CompareAndSwap(0, uint64(from))
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		w.Poke()
 	}
 }

@@ -152,5 +152,14 @@ func (w *Watcher) releaseCursor() {
 // Wake is sent to when there may be more to read. Capacity one.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
+// Poke sends to Wake, though there may be nothing to read: who waits for that need wait for nothing else. Safe
+// for concurrent use.
+func (w *Watcher) Poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Close releases the watcher. Its Wake channel is not closed.
 func (w *Watcher) Close() { w.hub.remove(w) }
