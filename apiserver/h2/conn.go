@@ -51,6 +51,7 @@ const (
 type conn struct {
 	s       *server
 	tls     *tls.Conn
+	turns   turnConn // nil: it needs none
 	state   *tls.ConnectionState
 	base    context.Context
 	handler http.Handler
@@ -95,6 +96,7 @@ type conn struct {
 	activeNoted   bool      // the state that ConnState was told last
 	closeAt       time.Time // after a GOAWAY
 	stalledChecks bool
+	holds         bool // a stream keeps the turn between its writes
 }
 
 var (
@@ -109,6 +111,7 @@ func newConn(s *server, t *tls.Conn, state *tls.ConnectionState, base context.Co
 		r: bufio.NewReaderSize(t, readBuffer), streams: map[uint32]*stream{},
 		received: receiveWindow, sendWindow: initialWindow, streamWindow: initialWindow, maxFrame: 16 << 10,
 	}
+	c.turns, _ = t.NetConn().(turnConn)
 	c.timer = time.AfterFunc(time.Hour, c.tick)
 	c.timer.Stop()
 	c.framer = http2.NewFramer(nil, c.r)

@@ -225,6 +225,7 @@ func (st *stream) send(p []byte, end bool) error {
 	if err == nil && len(p) > 0 {
 		err = st.data(p, end)
 	}
+	c.releaseTurn()
 	st.sayGoAway()
 	c.flush()
 	return err
@@ -285,6 +286,7 @@ func (st *stream) data(p []byte, end bool) error {
 			c.reset(st.id, http2.ErrCodeEnhanceYourCalm)
 			continue
 		case len(p) > 0 && n == 0:
+			c.releaseTurn()
 			c.flush() // the client gives no window for what it does not have; this releases mu
 			switch {
 			case st.closed:
@@ -295,9 +297,11 @@ func (st *stream) data(p []byte, end bool) error {
 			}
 			continue
 		case c.outFull():
+			c.releaseTurn()
 			c.forRoom.wait(st)
 			continue
 		case len(c.out) >= maxOut:
+			c.holdTurn()
 			c.flush()
 			continue
 		}

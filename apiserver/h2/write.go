@@ -108,9 +108,10 @@ func (c *conn) write() {
 		c.wakeAt(c.writeBy)
 	}
 	c.mu.Unlock()
-	_, err := c.tls.Write(buf)
+	err := c.writeTLS(buf)
 	giveBuffer(buf)
 	c.mu.Lock()
+	c.wrote()
 	c.writes++
 	c.writeBy = time.Time{}
 	if len(behind) > 0 {

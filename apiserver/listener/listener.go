@@ -40,6 +40,7 @@ type Listener struct {
 	userLimit  int
 
 	handshakes *handshakes
+	turns      *turns // of bulk writes
 	// guestAnswers bounds the answers to guests on HTTP/2 that may not have been taken yet.
 	guestAnswers int
 	handlers     atomic.Int64 // at work, on HTTP/2
@@ -56,7 +57,7 @@ type Listener struct {
 func New(l net.Listener, limit int) *Listener {
 	return &Listener{
 		Listener: l, limit: limit, perAddress: max(1, limit/2), userLimit: max(1, limit-max(1, limit/10)),
-		handshakes: newHandshakes(), guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
+		handshakes: newHandshakes(), turns: newTurns(), guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
 	}
 }
 
@@ -103,7 +104,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 func (l *Listener) connection(raw net.Conn) *connection {
-	return &connection{Conn: raw, in: l, since: time.Now(), address: addressOf(raw)}
+	return &connection{Conn: raw, in: l, raw: rawOf(raw), since: time.Now(), address: addressOf(raw)}
 }
 
 // add counts a connection. victim is the one that has to go for it, if any: already
@@ -164,6 +165,7 @@ func (l *Listener) known(c *connection, user string, leaf *x509.Certificate) (vi
 	l.guests.remove(c)
 	l.users.add(user, c)
 	c.leaf = leaf
+	c.name.Store(&user)
 	c.user.Store(true)
 	if l.users.count <= l.userLimit {
 		return nil
@@ -351,6 +353,12 @@ type connection struct {
 	halfClosed bool      // by End; guarded by in.mu
 	// user: a request on it was authenticated. Written under in.mu.
 	user atomic.Bool
+	// name is the user's, once there is one.
+	name atomic.Pointer[string]
+
+	raw   syscall.RawConn // nil: it has no descriptor, and its writes wait for no turn
+	turn  turn
+	keeps atomic.Bool // turn.keep
 
 	keys    []string               // of the tokens of its requests; guarded by in.mu
 	lastKey atomic.Pointer[string] // of the last one
@@ -398,7 +406,13 @@ func (c *connection) Write(b []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	c.writes.Add(1)
-	n, err := c.Conn.Write(b)
+	var n int
+	var err error
+	if c.raw != nil && (len(b) >= bulkWrite || c.keeps.Load()) {
+		n, err = c.writeInTurns(b)
+	} else {
+		n, err = c.Conn.Write(b)
+	}
 	c.writes.Add(-1)
 	if err != nil {
 		c.broken.Store(true)
@@ -412,5 +426,6 @@ func (c *connection) Close() error {
 	c.in.forget(c)
 	c.in.mu.Unlock()
 	c.in.handshakes.end(c)
+	c.Release()
 	return c.Conn.Close()
 }
