@@ -197,11 +197,16 @@ func (s *Set) load(raw []byte) error {
 				s.note(x.Row, "knee/s", higher, x.Knee)
 			}
 		}
-		if run.ResidentBytes > 0 {
-			s.note("memory", "MiB", lower, float64(run.ResidentBytes)/(1<<20))
-		}
-		if run.RestBytes > 0 {
-			s.note("memory at rest", "MiB", lower, float64(run.RestBytes)/(1<<20))
+		for _, m := range []struct {
+			name  string
+			bytes int64
+		}{
+			{"memory", run.ResidentBytes}, {"memory, shared pages once", run.ProportionalBytes},
+			{"memory at rest", run.RestBytes}, {"memory at rest, shared pages once", run.RestProportionalBytes},
+		} {
+			if m.bytes > 0 {
+				s.note(m.name, "MiB", lower, float64(m.bytes)/(1<<20))
+			}
 		}
 	}
 	return nil

@@ -47,3 +47,20 @@ func TestMachine(t *testing.T) {
 		t.Error("a negative load average")
 	}
 }
+
+func TestMemory(t *testing.T) {
+	var m Memory
+	for _, raw := range []string{
+		"00400000-7ffd ---p 00000000 00:00 0    [rollup]\nRss:               81144 kB\nPss:               30 kB\nPss_Anon:          7 kB\nAnonymous:         20 kB\n",
+		"Pss: x kB\nPss: 1\n\nAnonymous: 5 kB\nPss:   10 kB",
+	} {
+		m.add([]byte(raw))
+	}
+	if m.Proportional != 40<<10 || m.Anonymous != 25<<10 {
+		t.Errorf("%+v", m)
+	}
+	// Of our own process.
+	if m, err := MemoryOf([]int{os.Getpid()}); err != nil || m.Resident < 1<<20 || m.Anonymous < 100<<10 || m.Anonymous > m.Proportional || m.Proportional > 2*m.Resident {
+		t.Errorf("%+v, %v", m, err)
+	}
+}

@@ -51,8 +51,12 @@ func (r *Report) WriteAgainst(w io.Writer, peer *Report) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%.0f %%\t%s\t\n", a.ours.Title, number(a.peer.PerSecond), number(a.ours.PerSecond),
 			a.peer.Latency.P99Ms, a.ours.Latency.P99Ms, number(a.peer.CPU), number(a.ours.CPU), a.share(), a.verdict())
 	}
-	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", peer.ResidentBytes>>20, r.ResidentBytes>>20, 100*float64(r.ResidentBytes)/float64(max(peer.ResidentBytes, 1)))
-	fmt.Fprintf(t, "%s later, MiB\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", atRest, peer.RestBytes>>20, r.RestBytes>>20, 100*float64(r.RestBytes)/float64(max(peer.RestBytes, 1)))
+	others := peer.lines()
+	for i, m := range r.lines() {
+		if other := others[i].bytes; m.bytes > 0 && other > 0 {
+			fmt.Fprintf(t, "%s\t\t\t\t\t%d\t%d\t%.0f %%\t\t\n", m.title, other>>20, m.bytes>>20, 100*float64(m.bytes)/float64(other))
+		}
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -260,7 +260,7 @@ func done(micros ...int64) *tally {
 // reportOf is a report of rows that two processes were measured with.
 func reportOf(o Options, bare []float64, made ...Row) *Report {
 	r := newReport(&o, &Target{Cluster: client.Cluster{Nodes: []client.Node{{Name: "n1", PID: 1, API: "a"}, {Name: "n2", PID: 2}}}})
-	r.Runs = []RunReport{{Bare: bare, Rows: made, ResidentBytes: 1 << 30}}
+	r.Runs = []RunReport{{Bare: bare, Rows: made, Memory: Memory{ResidentBytes: 1 << 30}}}
 	r.finish()
 	return r
 }

@@ -25,12 +25,42 @@ type Report struct {
 	// Nodes are the processes whose CPU time is counted, in the order of cpuPerOperationByNode.
 	Nodes []string `json:"nodes"`
 	// Rows are over all runs: the latencies of all together, of the other figures the medians.
-	Rows          []Row       `json:"rows"`
-	ResidentBytes int64       `json:"residentBytes,omitempty"` // median
-	RestBytes     int64       `json:"restBytes,omitempty"`     // the same, some seconds later
-	Runs          []RunReport `json:"runs"`
-	Stopped       bool        `json:"stopped,omitempty"` // before its end: it has what was measured until then
-	Goals         bool        `json:"judgedByGoals,omitempty"`
+	Rows    []Row       `json:"rows"`
+	Memory              // medians
+	Runs    []RunReport `json:"runs"`
+	Stopped bool        `json:"stopped,omitempty"` // before its end: it has what was measured until then
+	Goals   bool        `json:"judgedByGoals,omitempty"`
+}
+
+// Memory is what the servers occupy behind the last row, and some seconds later; zero is unknown.
+type Memory struct {
+	ResidentBytes int64 `json:"residentBytes,omitempty"`
+	RestBytes     int64 `json:"restBytes,omitempty"`
+	// Proportional counts pages that several servers have, of a program or a library, once;
+	// anonymous leaves out pages of files. See host.Memory.
+	ProportionalBytes     int64 `json:"proportionalBytes,omitempty"`
+	RestProportionalBytes int64 `json:"restProportionalBytes,omitempty"`
+	AnonymousBytes        int64 `json:"anonymousBytes,omitempty"`
+	RestAnonymousBytes    int64 `json:"restAnonymousBytes,omitempty"`
+}
+
+// figures are all of them.
+func (m *Memory) figures() []*int64 {
+	return []*int64{&m.ResidentBytes, &m.RestBytes, &m.ProportionalBytes, &m.RestProportionalBytes, &m.AnonymousBytes, &m.RestAnonymousBytes}
+}
+
+// medianMemory is the median of each figure, of the runs that know it.
+func medianMemory(runs []RunReport) (m Memory) {
+	for i, figure := range m.figures() {
+		var known []float64
+		for k := range runs {
+			if n := *runs[k].figures()[i]; n > 0 {
+				known = append(known, float64(n))
+			}
+		}
+		*figure = int64(median(known))
+	}
+	return m
 }
 
 // OptionsReport is what was asked for.
@@ -49,12 +79,11 @@ type OptionsReport struct {
 
 // RunReport is all rows, measured once.
 type RunReport struct {
-	Date          time.Time `json:"date"`
-	Bare          []float64 `json:"cpuPerOperationOfBareServer,omitempty"` // before and after the rows
-	Rows          []Row     `json:"rows,omitempty"`
-	Sweeps        []Sweep   `json:"sweeps,omitempty"`
-	ResidentBytes int64     `json:"residentBytes,omitempty"`
-	RestBytes     int64     `json:"restBytes,omitempty"`
+	Date   time.Time `json:"date"`
+	Bare   []float64 `json:"cpuPerOperationOfBareServer,omitempty"` // before and after the rows
+	Rows   []Row     `json:"rows,omitempty"`
+	Sweeps []Sweep   `json:"sweeps,omitempty"`
+	Memory
 }
 
 // Row is what one row measured. CPU times are in microseconds.
@@ -142,22 +171,15 @@ func newReport(o *Options, t *Target) *Report {
 // finish sums the runs up.
 func (r *Report) finish() {
 	r.Rows = nil
-	var resident, rest []float64
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		if run.ResidentBytes > 0 {
-			resident = append(resident, float64(run.ResidentBytes))
-		}
-		if run.RestBytes > 0 {
-			rest = append(rest, float64(run.RestBytes))
-		}
 		for k := range run.Rows {
 			if at := slices.IndexFunc(r.Rows, func(x Row) bool { return x.Name == run.Rows[k].Name }); at < 0 {
 				r.Rows = append(r.Rows, r.sum(run.Rows[k].Name))
 			}
 		}
 	}
-	r.ResidentBytes, r.RestBytes = int64(median(resident)), int64(median(rest))
+	r.Memory = medianMemory(r.Runs)
 	if len(r.Runs) > 1 {
 		for i := range r.Runs {
 			for k := range r.Runs[i].Rows {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func everything(t *testing.T) *Report {
 		}
 		points[1].Broken = s.broken(&points[1])
 		return RunReport{
-			Bare: []float64{40, 44}, ResidentBytes: 1 << 30, RestBytes: 1 << 29,
+			Bare: []float64{40, 44}, Memory: Memory{1 << 30, 1 << 29, 3 << 28, 3 << 27, 1 << 28, 1 << 27},
 			Rows:   []Row{b.newRow(&row{name: "mix", title: "mix", mix: o.Mix}, mixed, zero, spent), b.newRow(&rows[1], plain, zero, spent)},
 			Sweeps: []Sweep{{Row: "get", Title: "get, resourceVersion unset", P99Ms: 100, Errors: 0.01, Points: points, Knee: 100, Why: "200/s: " + points[1].Broken, Cut: false}},
 		}
@@ -67,6 +68,37 @@ func TestSums(t *testing.T) {
 	}
 	if r.ResidentBytes != 1<<30 || r.slower() != 42/peerBare {
 		t.Errorf("%d bytes, %g", r.ResidentBytes, r.slower())
+	}
+}
+
+// TestMemoryBeside: each figure that both know stands beside the peer's, under its own name.
+func TestMemoryBeside(t *testing.T) {
+	ours, peer := everything(t), everything(t)
+	peer.Memory = Memory{ResidentBytes: 4 << 30, RestBytes: 2 << 30}
+	for _, c := range []struct {
+		name string
+		want []string
+	}{
+		{"some", []string{"resident memory, MiB 4096 1024 25 %", "resident 10s later, MiB 2048 512 25 %"}},
+		{"all", []string{"resident memory, MiB 4096 1024 25 %", "shared pages once, MiB 1536 768 50 %", "without files, MiB 256 256 100 %",
+			"resident 10s later, MiB 2048 512 25 %", "shared pages once, MiB 384 384 100 %", "without files, MiB 128 128 100 %"}},
+	} {
+		if c.name == "all" {
+			peer.ProportionalBytes, peer.AnonymousBytes, peer.RestProportionalBytes, peer.RestAnonymousBytes = 6<<28, 1<<28, 3<<27, 1<<27
+		}
+		var table bytes.Buffer
+		if err := ours.WriteAgainst(&table, peer); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(table.String()) {
+			if strings.Contains(line, "MiB") {
+				got = append(got, strings.Join(strings.Fields(line), " "))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

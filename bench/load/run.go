@@ -195,7 +195,9 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 		return r, err
 	}
 	pids, _ := b.target.pids()
-	if r.ResidentBytes, err = host.ResidentMemory(pids); err != nil || !b.Goals {
+	m, err := host.MemoryOf(pids)
+	r.ResidentBytes, r.ProportionalBytes, r.AnonymousBytes = m.Resident, m.Proportional, m.Anonymous
+	if err != nil || !b.Goals {
 		return r, err
 	}
 	select { // for memory that is given back
@@ -203,7 +205,8 @@ func (b *bench) measure(ctx context.Context, chosen []row) (*RunReport, error) {
 		return r, ErrStopped
 	case <-time.After(atRest):
 	}
-	r.RestBytes, err = host.ResidentMemory(pids)
+	m, err = host.MemoryOf(pids)
+	r.RestBytes, r.RestProportionalBytes, r.RestAnonymousBytes = m.Resident, m.Proportional, m.Anonymous
 	return r, err
 }
 

@@ -47,8 +47,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 			line("of them "+p.Verb, "", p.Latency, p.Errors, nil, "", "")
 		}
 	}
-	if r.ResidentBytes > 0 {
-		fmt.Fprintf(t, "resident memory, MiB\t%d\t\n", r.ResidentBytes>>20)
+	for _, m := range r.lines() {
+		if m.bytes > 0 {
+			fmt.Fprintf(t, "%s\t%d\t\n", m.title, m.bytes>>20)
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -113,14 +115,34 @@ func (r *Report) writeGoals(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", x.Title, number(x.PerSecond), x.Latency.P50Ms, x.Latency.P99Ms,
 			number(x.CPU), strings.Join(numbers(x.ByNode), "+"), number(x.CPU/r.slower()), number(peer.Goal), number(peer.Limit), number(peer.One), number(peer.Three), x.verdict(r.slower()))
 	}
-	fmt.Fprintf(t, "resident memory, MiB\t\t\t\t%d\t\t\t\t\t%d\t%d\t\t\n", r.ResidentBytes>>20, peerMemoryOne, peerMemoryThree)
-	if r.RestBytes > 0 {
-		fmt.Fprintf(t, "%s later, MiB\t\t\t\t%d\t\t\t\t\t\t\t\t\n", atRest, r.RestBytes>>20)
+	for i, m := range r.lines() {
+		if m.bytes == 0 {
+			continue
+		}
+		one, three := "", ""
+		if i == 0 {
+			one, three = fmt.Sprint(peerMemoryOne), fmt.Sprint(peerMemoryThree)
+		}
+		fmt.Fprintf(t, "%s\t\t\t\t%d\t\t\t\t\t%s\t%s\t\t\n", m.title, m.bytes>>20, one, three)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	return r.writeErrors(w)
+}
+
+// memoryLine is a figure of memory, and what it is.
+type memoryLine struct {
+	title string
+	bytes int64
+}
+
+// lines are all figures, zero where one is not known; resident memory behind the last row is the first.
+func (m *Memory) lines() []memoryLine {
+	return []memoryLine{
+		{"resident memory, MiB", m.ResidentBytes}, {"shared pages once, MiB", m.ProportionalBytes}, {"without files, MiB", m.AnonymousBytes},
+		{fmt.Sprintf("resident %s later, MiB", atRest), m.RestBytes}, {"shared pages once, MiB", m.RestProportionalBytes}, {"without files, MiB", m.RestAnonymousBytes},
+	}
 }
 
 func (r *Report) writeErrors(w io.Writer) error {
