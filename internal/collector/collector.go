@@ -36,7 +36,7 @@ const (
 	// restful is how many bytes a second a process allocates at most when there is no burst, and
 	// restAfter for how long that lasts before it is over.
 	restful   = 2 << 20
-	restAfter = 5
+	restAfter = 2
 	// worthwhile is how much must have been allocated since what was left was collected last: so
 	// much, or an eighth of what is live.
 	worthwhile = 8 << 20
