@@ -207,6 +207,7 @@ func (w *WAL) take(s *segment, h header, at uint32, length int, f frame) error {
 			s.base = f.log.Index
 		}
 		s.places = append(s.places, place{at, uint32(length)})
+		w.noteType(&f.log)
 	}
 	return nil
 }

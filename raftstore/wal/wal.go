@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -48,6 +49,9 @@ type WAL struct {
 	mu       sync.RWMutex
 	segments []*segment // by number; the last one is the tail
 	first    uint64     // entries below are cut, though files may have them
+	// configurations are the indexes of the entries of that type, in ascending order; those
+	// below first may be among them.
+	configurations []uint64
 
 	// The rest belongs to the changes.
 	buf    []byte
@@ -125,6 +129,31 @@ func (w *WAL) findRun() (first uint64) {
 		first = max(s.base, w.first)
 	}
 	return first
+}
+
+// Configuration returns the index of the newest entry up to max that is a configuration of
+// the cluster, or 0. It reads nothing: the entries' types are known since they were written,
+// or were read by Open.
+func (w *WAL) Configuration(max uint64) uint64 {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for i := len(w.configurations) - 1; i >= 0; i-- {
+		if index := w.configurations[i]; index <= max {
+			if index < w.first {
+				return 0
+			}
+			return index
+		}
+	}
+	return 0
+}
+
+// noteType is told of each entry that becomes part of the log. The caller holds mu, or is
+// the only one.
+func (w *WAL) noteType(l *raft.Log) {
+	if l.Type == raft.LogConfiguration {
+		w.configurations = append(w.configurations, l.Index)
+	}
 }
 
 // GetLog reads an entry. Errors: raft.ErrLogNotFound, ErrDamaged, those of reading.
@@ -233,6 +262,9 @@ func (w *WAL) store(logs []*raft.Log) (n int, err error) {
 		s.base = logs[0].Index
 	}
 	s.places = append(s.places, places...)
+	for _, l := range logs[:n] {
+		w.noteType(l)
+	}
 	w.mu.Unlock()
 	if s.end > s.size/2 {
 		w.prepareNext()
@@ -338,6 +370,7 @@ func (w *WAL) truncate(from uint64) error {
 
 // dropAbove forgets the entries above an index. The caller holds mu, or is the only one.
 func (w *WAL) dropAbove(index uint64) {
+	w.configurations = slices.DeleteFunc(w.configurations, func(i uint64) bool { return i > index })
 	for i := len(w.segments) - 1; i >= 0; i-- {
 		s := w.segments[i]
 		switch {
@@ -363,6 +396,7 @@ func (w *WAL) DeleteFront(max uint64) (more bool, err error) {
 			}
 			w.mu.Lock()
 			w.first = max + 1
+			w.configurations = slices.DeleteFunc(w.configurations, func(i uint64) bool { return i < w.first })
 			w.mu.Unlock()
 			w.o.Step("wal.cut")
 		}

@@ -33,7 +33,7 @@ func mustOpen(t testing.TB, dir string, o Options) *WAL {
 // entries makes entries with data that has no zeros.
 func entries(rng *rand.Rand, term, from uint64, n, size int) (out []*raft.Log) {
 	for i := range n {
-		l := &raft.Log{Index: from + uint64(i), Term: term, Type: raft.LogType(rng.IntN(4)), Data: make([]byte, size)}
+		l := &raft.Log{Index: from + uint64(i), Term: term, Type: raft.LogType(rng.IntN(6)), Data: make([]byte, size)}
 		for k := range l.Data {
 			l.Data[k] = byte(1 + rng.IntN(255))
 		}
@@ -113,6 +113,15 @@ func (m *model) check(t *testing.T, w *WAL) {
 		}
 		if from := w.FirstFrom(i); from != next {
 			t.Fatalf("the first entry from %d on is %d, want %d", i, from, next)
+		}
+	}
+	configuration := uint64(0)
+	for i := m.first - min(m.first, 2); i < m.last+3; i++ {
+		if l := m.logs[i]; l != nil && l.Type == raft.LogConfiguration {
+			configuration = i
+		}
+		if got := w.Configuration(i); got != configuration {
+			t.Fatalf("the newest configuration up to %d is at %d, want %d", i, got, configuration)
 		}
 	}
 }
