@@ -113,6 +113,9 @@ func (s *Store) open() (err error) {
 	if err := s.mendLog(state.Mark()); err != nil {
 		return err
 	}
+	if err := s.beginAtState(state.Mark()); err != nil {
+		return err
+	}
 	s.fsm.follow(s.log, s.snapshots, state.Mark())
 	return s.startRaft()
 }
@@ -160,6 +163,7 @@ func (s *Store) startRaft() error {
 	s.start(s.compactor)
 	s.start(s.packer)
 	s.start(s.refresher)
+	s.start(s.writeSnapshot)
 	return nil
 }
 

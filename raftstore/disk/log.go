@@ -259,6 +259,36 @@ func (l *Log) GetLog(index uint64, log *raft.Log) error {
 	return l.checked(l.backend.GetLog(index, log))
 }
 
+// configurationFinder is a logBackend that knows, without reading, the index of the newest
+// configuration up to an index; 0 if there is none.
+type configurationFinder interface {
+	newestConfiguration(max uint64) uint64
+}
+
+// NewestConfiguration returns the newest entry from min to max that is a configuration of
+// the cluster, or nil. The log holds all of these entries. If it is on raft.db they are all
+// read, and with that verified.
+func (l *Log) NewestConfiguration(min, max uint64) (*raft.Log, error) {
+	var newest *raft.Log
+	if f, ok := l.backend.(configurationFinder); ok {
+		index := f.newestConfiguration(max)
+		if index == 0 || index < min {
+			return nil, nil
+		}
+		min, max = index, index
+	}
+	for i := min; i <= max; i++ {
+		entry := new(raft.Log)
+		if err := l.GetLog(i, entry); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
+		}
+		if entry.Type == raft.LogConfiguration {
+			newest = entry
+		}
+	}
+	return newest, nil
+}
+
 // checked ends the process if what was read is damaged.
 func (l *Log) checked(err error) error {
 	if errors.Is(err, ErrDamaged) {

@@ -404,6 +404,9 @@ func (s segmented) LastIndex() (uint64, error) { return s.entries.LastIndex(), n
 // GetLog implements raft.LogStore. Errors: also ErrDamaged.
 func (s segmented) GetLog(index uint64, l *raft.Log) error { return s.entries.GetLog(index, l) }
 
+// newestConfiguration implements configurationFinder.
+func (s segmented) newestConfiguration(max uint64) uint64 { return s.entries.Configuration(max) }
+
 // StoreLog implements raft.LogStore.
 func (s segmented) StoreLog(l *raft.Log) error { return s.entries.StoreLogs([]*raft.Log{l}) }
 

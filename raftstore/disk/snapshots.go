@@ -23,11 +23,13 @@ type SnapshotStore struct {
 	hold func(index uint64) (release func())
 
 	mu       sync.Mutex
-	meta     *meta     // on disk; nil if there is none
+	meta     *meta     // on disk, unless Advance has been called; nil if there is none
 	incoming *Incoming // nil if there is none
 	late     func(index, term uint64, newest bool) bool
 	// newest is meta's index, for who must not wait for a write of it.
 	newest atomic.Uint64
+	// written is the index of the one that is on disk, or 0.
+	written atomic.Uint64
 }
 
 var _ raft.SnapshotStore = (*SnapshotStore)(nil)
@@ -57,6 +59,7 @@ func (s *SnapshotStore) recover() (err error) {
 	}
 	if s.meta != nil {
 		s.newest.Store(s.meta.Index)
+		s.written.Store(s.meta.Index)
 	}
 	if s.meta == nil || s.meta.DataIndex <= uint64(s.db.Durable()) {
 		// Nobody waits for it: its meta was never written, or it was older than
@@ -114,6 +117,27 @@ func (s *SnapshotStore) RefuseLate(late func(index, term uint64, newest bool) bo
 
 // Index of the newest snapshot, or 0. It never waits.
 func (s *SnapshotStore) Index() uint64 { return s.newest.Load() }
+
+// Written is the index of the newest snapshot that is on disk, or 0. It is below Index
+// after Advance, until there is another snapshot. It never waits.
+func (s *SnapshotStore) Written() uint64 { return s.written.Load() }
+
+// Advance makes what this process has loaded from state.db the newest snapshot, as it is one
+// of state.db: index and term are those of its newest entry, configuration is the newest one up
+// to there. Call it before Raft starts.
+//
+// Nothing is written. That state.db is durable up to there is not known: the process before
+// may have ended between a write and its sync. So the log must not be cut by this snapshot,
+// and is not: Raft cuts it behind one that it has taken or installed, which is written.
+// After a power loss the next start finds the snapshot that was written, the log behind it,
+// and state.db as it is then.
+func (s *SnapshotStore) Advance(index, term uint64, configuration raft.Configuration, configurationIndex uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meta = newMeta(index, term, configuration, configurationIndex)
+	s.meta.DataIndex = index
+	s.newest.Store(index)
+}
 
 // Create begins a snapshot. If nothing is written to the sink before Close, it
 // is a local one.
@@ -201,6 +225,7 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	}
 	s.meta = m
 	s.newest.Store(m.Index)
+	s.written.Store(m.Index)
 	failpoint("meta.written")
 	if in != nil {
 		s.incoming = in

@@ -1,0 +1,169 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/disk"
+	"github.com/quorate/quorate/raftstore/mvcc"
+)
+
+// membersAt is a configuration that says where it is from.
+func membersAt(index uint64) raft.Configuration {
+	return raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(fmt.Sprint(index)), Address: "a"}}}
+}
+
+// TestBeginAtState: where Raft begins, and with whom as members, for a log of the entries 1 to 80 of term 2
+// and 81 to 120 of term 3, with configurations at 1, 60 and 100, and a snapshot at 40 or none.
+func TestBeginAtState(t *testing.T) {
+	for _, store := range disk.LogStores() {
+		for _, tt := range []struct {
+			name                 string
+			snapshot             uint64
+			applied, term        uint64
+			begins, members, his uint64 // where Raft begins, its members' index, and whose they are
+		}{
+			{"no state", 0, 0, 0, 0, 0, 0},
+			{"no snapshot yet", 0, 59, 2, 59, 1, 1},
+			{"at the snapshot", 40, 40, 2, 40, 1, 1},
+			{"behind the snapshot", 40, 39, 2, 40, 1, 1},
+			{"before the next configuration", 40, 59, 2, 59, 1, 1},
+			{"at it", 40, 60, 2, 60, 60, 60},
+			{"behind it", 40, 99, 3, 99, 60, 60},
+			{"the newest entry", 40, 120, 3, 120, 100, 100},
+			{"the log does not reach there", 40, 121, 3, 40, 1, 1},
+			{"the log has another entry there", 40, 90, 2, 40, 1, 1},
+			{"the same without a snapshot", 0, 90, 4, 0, 0, 0},
+		} {
+			t.Run(fmt.Sprint(store, ": ", tt.name), func(t *testing.T) {
+				dir := t.TempDir()
+				fatal := func(err error) { t.Error(err) }
+				db, err := disk.Open(dir, disk.Options{Fatal: fatal})
+				noError(t, err)
+				defer db.Close()
+				snapshots, err := disk.NewSnapshotStore(db, dir)
+				noError(t, err)
+				if tt.snapshot > 0 {
+					sink, err := snapshots.Create(1, tt.snapshot, 2, membersAt(1), 1, nil)
+					noError(t, err)
+					noError(t, sink.Close())
+				}
+				log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal, Store: store})
+				noError(t, err)
+				var entries []*raft.Log
+				for i := uint64(1); i <= 120; i++ {
+					l := &raft.Log{Index: i, Term: 2}
+					if i > 80 {
+						l.Term = 3
+					}
+					if i == 1 || i == 60 || i == 100 {
+						l.Type, l.Data = raft.LogConfiguration, raft.EncodeConfiguration(membersAt(i))
+					}
+					entries = append(entries, l)
+				}
+				noError(t, log.StoreLogs(entries))
+				noError(t, log.Close())
+				log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+				noError(t, err)
+				defer log.Close()
+
+				s := &Store{log: log, snapshots: snapshots}
+				noError(t, s.beginAtState(mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)}))
+				if got := snapshots.Index(); got != tt.begins {
+					t.Errorf("Raft begins at %d, want %d", got, tt.begins)
+				}
+				index, members := newestConfiguration(snapshots)
+				if index != tt.members || index > 0 && members.Servers[0].ID != membersAt(tt.his).Servers[0].ID {
+					t.Errorf("with the members of %d, %v; want those of %d", index, members, tt.members)
+				}
+				if _, term, _ := snapshots.Newest(); tt.begins > tt.snapshot && term != tt.term {
+					t.Errorf("in term %d, want %d", term, tt.term)
+				}
+				if got := snapshots.Written(); got != tt.snapshot {
+					t.Errorf("the snapshot that is written is at %d, want %d", got, tt.snapshot)
+				}
+			})
+		}
+	}
+}
+
+// TestStartDoesNotReplay: a node that is started again has nothing applied that its state has, and
+// has its members; what is on disk stays as it was, so that a start behind a power loss finds the log from the
+// snapshot on that is there. Then it takes part: it applies what comes, sends its state to a node that needs
+// it, and takes a snapshot without waiting for an interval, behind which its log is cut.
+func TestStartDoesNotReplay(t *testing.T) {
+	const threshold = 200
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 8, threshold
+		cfg.Timing.SnapshotInterval = time.Hour
+	})
+	a := c.leader()
+	writes := func(n int) {
+		t.Helper()
+		for i := range n {
+			if _, err := a.Propose(c.ctx(), write("k", fmt.Sprint(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	first, _, err := a.Members()
+	noError(t, err)
+	noError(t, a.AddNonvoter(c.ctx(), "x", "127.0.0.1:1", first))
+	members, _, err := a.Members()
+	noError(t, err)
+	writes(threshold / 2)
+
+	applied := a.Applied()
+	c.close(a)
+	c.open(a)
+	if got := a.snapshots.Index(); got != uint64(applied) {
+		t.Fatalf("Raft began at %d, the state is at %d", got, applied)
+	}
+	if got, servers, err := a.Members(); err != nil || got != members || len(servers) != 2 {
+		t.Fatalf("the configuration of %d is at %d, want %d (%v)", len(servers), got, members, err)
+	}
+	c.leader()
+	writes(threshold)
+	if _, err := os.Stat(filepath.Join(a.dir, "snapshot.meta")); !os.IsNotExist(err) {
+		t.Fatalf("there is a snapshot on disk, or: %v", err)
+	}
+	if first, err := a.log.FirstIndex(); err != nil || first != 1 {
+		t.Fatalf("the log begins at %d (%v), and no snapshot covers what was cut", first, err)
+	}
+
+	applied = a.Applied()
+	c.close(a)
+	c.open(a)
+	c.leader()
+	writes(1)
+	c.eventually("a snapshot is written, and the log is cut", func() error {
+		if at := a.snapshots.Written(); at <= uint64(applied) {
+			return fmt.Errorf("the newest is at %d", at)
+		}
+		if first, err := a.log.FirstIndex(); err != nil || first <= members {
+			return fmt.Errorf("the log begins at %d: %w", first, err)
+		}
+		return nil
+	})
+
+	c.close(a)
+	c.open(a)
+	c.leader()
+	at, _, err := a.Members()
+	if err != nil || at != members {
+		t.Fatalf("the configuration is at %d, want %d (%v)", at, members, err)
+	}
+	b := c.add("b")
+	noError(t, a.AddNonvoter(c.ctx(), b.id, b.addr, at))
+	writes(1)
+	ctx, cancel := context.WithTimeout(c.ctx(), 10*time.Second)
+	defer cancel()
+	noError(t, b.WaitApplied(ctx, a.Applied()))
+}
