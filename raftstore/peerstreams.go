@@ -55,6 +55,8 @@ type peerCall struct {
 	done  chan struct{}
 	resp  *proto.PeerResponse
 	err   error
+	// answered, if set, is given the answer, and closes done, now or later. It must not wait.
+	answered func(*peerCall)
 }
 
 // errCallNotSent means that the call was certainly not written to the stream.
@@ -293,10 +295,15 @@ func (p *peerStream) answer(resp *proto.PeerResponse) {
 	p.mu.Lock()
 	call := p.take(resp.Id)
 	p.mu.Unlock()
-	if call != nil {
-		call.resp = resp
-		close(call.done)
+	if call == nil {
+		return
 	}
+	call.resp = resp
+	if call.answered != nil {
+		call.answered(call)
+		return
+	}
+	close(call.done)
 }
 
 // end answers everybody who waits. Unless the error says otherwise, what was in

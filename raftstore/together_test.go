@@ -534,3 +534,50 @@ func TestForwardedAtTheEnd(t *testing.T) {
 		t.Errorf("%d have ended, want 3", ended)
 	}
 }
+
+// Who is to be woken when an index is applied is woken once, whatever else happens.
+func TestWakeAtAnIndex(t *testing.T) {
+	var w waiters
+	var applied atomic.Uint64
+	at := func() proto.Revision { return proto.Revision(applied.Load()) }
+	advance := func(n uint64) {
+		applied.Store(n)
+		w.advance(proto.Revision(n))
+	}
+	wake := func(index proto.Revision) chan struct{} {
+		done := make(chan struct{})
+		w.wake(index, at, done)
+		return done
+	}
+	isDone := func(done chan struct{}) bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+	advance(5)
+	if !isDone(wake(0)) || !isDone(wake(5)) {
+		t.Error("what is applied is waited for")
+	}
+	six, seven := wake(6), wake(7)
+	advance(6)
+	if !isDone(six) || isDone(seven) {
+		t.Errorf("at 6: %v, %v", isDone(six), isDone(seven))
+	}
+	// Each closes its channel once, or the program ends.
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() { <-wake(proto.Revision(i)) })
+	}
+	for n := uint64(7); n < 1000; n++ {
+		advance(n)
+	}
+	wg.Wait()
+	late := wake(5000)
+	w.close(ErrClosed)
+	if !isDone(late) || !isDone(wake(6000)) {
+		t.Error("nobody is woken at the end")
+	}
+}

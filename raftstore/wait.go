@@ -35,14 +35,9 @@ func (w *waiters) wait(ctx context.Context, index proto.Revision, applied func()
 		return nil
 	}
 	me := &waiter{index: index, done: make(chan struct{})}
-	w.mu.Lock()
-	if w.closed != nil {
-		w.mu.Unlock()
-		return w.closed
+	if err := w.add(me); err != nil {
+		return err
 	}
-	heap.Push(&w.heap, me)
-	w.next.Store(uint64(w.heap[0].index))
-	w.mu.Unlock()
 	// An index that was applied before the waiter was in the heap wakes nobody.
 	if applied() >= index {
 		w.remove(me)
@@ -57,13 +52,38 @@ func (w *waiters) wait(ctx context.Context, index proto.Revision, applied func()
 	}
 }
 
-func (w *waiters) remove(me *waiter) {
+// wake closes done when applied() has reached index, or nobody can wait any more. Who is woken looks
+// which it is. It does not wait.
+func (w *waiters) wake(index proto.Revision, applied func() proto.Revision, done chan struct{}) {
+	me := &waiter{index: index, done: done}
+	if applied() >= index || w.add(me) != nil {
+		close(done)
+	} else if applied() >= index && w.remove(me) {
+		close(done)
+	}
+}
+
+func (w *waiters) add(me *waiter) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if me.pos >= 0 {
-		heap.Remove(&w.heap, me.pos)
-		w.storeNextLocked()
+	if w.closed != nil {
+		return w.closed
 	}
+	heap.Push(&w.heap, me)
+	w.next.Store(uint64(w.heap[0].index))
+	return nil
+}
+
+// remove reports whether the waiter had not been woken, and will not be.
+func (w *waiters) remove(me *waiter) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if me.pos < 0 {
+		return false
+	}
+	heap.Remove(&w.heap, me.pos)
+	w.storeNextLocked()
+	return true
 }
 
 // advance wakes everybody who waits for an index up to applied.

@@ -17,6 +17,8 @@ const (
 	garbageWorkers = 32
 	garbageFirst   = 5 * time.Millisecond
 	garbageMost    = 30 * time.Second
+	// garbageDelay is between two looks at what has changed.
+	garbageDelay = 10 * time.Millisecond
 )
 
 // collector is one run of the garbage collector.
@@ -47,6 +49,10 @@ func (l *Loops) collectGarbage(ctx context.Context, r *reports) error {
 	for {
 		if err := c.follow(f); err != nil {
 			return fmt.Errorf("collect garbage: %w", err)
+		}
+		// Each look goes through all tables: under load it would be as many looks as batches.
+		if !pause(ctx, garbageDelay) {
+			return context.Cause(ctx)
 		}
 		select {
 		case <-ctx.Done():
