@@ -164,7 +164,9 @@ var rooms = map[string]room{
 	// Upstream's webhooks. It calls them, so it speaks HTTP; what it decides by are rows of this node's state.
 	"apiserver/admission/answers":     {reach: noRaft},
 	"apiserver/admission/imagepolicy": {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/tree"}, reach: noRaft},
-	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, reach: noRaft},
+	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/tree"}, reach: noRaft},
+	// Reviews on the wire: bytes, not what they mean.
+	"apiserver/admission/webhook/direct": {ours: []string{"apiserver/admission/answers"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
 	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.

@@ -45,6 +45,37 @@ type Limits struct{ held atomic.Int64 }
 // the answer.
 func (l *Limits) Transport(next http.RoundTripper) http.RoundTripper { return transport{next, l} }
 
+// MaySend reports whether a request of a size may be sent in a decision, as Transport has it.
+func (l *Limits) MaySend(ctx context.Context, size int64) bool {
+	return decisionOf(ctx).grows(size) == nil
+}
+
+// Hold counts an answer that was read without Transport, until Release. False: it is too large, or
+// with it all are, and nothing is counted.
+func (l *Limits) Hold(ctx context.Context, size int64) bool {
+	d := decisionOf(ctx)
+	held, read := l.held.Add(size), d.read.Add(size)
+	if size <= maxAnswer && read <= maxDecision && held <= maxAnswers {
+		return true
+	}
+	l.held.Add(-size)
+	d.read.Add(-size)
+	return false
+}
+
+// Release ends what Hold has begun. An answer that is handed on by Transport after all is counted
+// there.
+func (l *Limits) Release(ctx context.Context, size int64, again bool) {
+	l.held.Add(-size)
+	if again {
+		decisionOf(ctx).read.Add(-size)
+	}
+}
+
+// Small reports whether whatever patch is in an answer to a request of so many bytes, it can be
+// applied within the bound of work.
+func Small(answer, sent int64) bool { return answer/minOperation*(sent+answer) <= maxWork }
+
 // decision is what servers have answered to one request so far.
 type decision struct {
 	sent atomic.Int64 // the bytes of the first request to a server; zero: there was none
@@ -79,6 +110,9 @@ type transport struct {
 	next   http.RoundTripper
 	limits *Limits
 }
+
+// WrappedRoundTripper implements upstream's RoundTripperWrapper.
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -163,7 +197,7 @@ func (c counted) Read(p []byte) (int, error) {
 // if it is large it must be JSON.
 func checkPatch(raw []byte, sent int64) error {
 	size := int64(len(raw))
-	if size/minOperation*(sent+size) <= maxWork {
+	if Small(size, sent) {
 		return nil // whatever is in it: nearly all answers
 	}
 	var review struct {

@@ -1,5 +1,7 @@
 // Package webhook is MutatingAdmissionWebhook and ValidatingAdmissionWebhook: upstream's own
-// plugins, fed from this node's state.
+// plugins, fed from this node's state, with dispatchers of our own: upstream's make each review by
+// reflection and send it through client-go in a goroutine. What comes of a write is the same
+// (TestJudge has upstream's dispatchers for a judge).
 //
 // The types to know:
 //
@@ -10,5 +12,7 @@
 //   - index says which writes the rules of any webhook match: upstream's plugin is asked about no
 //     others, so that webhooks of other resources cost a write a look into a table.
 //   - fromFiles are the webhooks of files, which upstream's plugin asks first.
+//   - mutatingDispatcher and validatingDispatcher ask the webhooks that match; a call is one of
+//     them, its usual answer is read by hand, and everything else by upstream's client.
 //   - bounded bounds what webhooks answer (package answers).
 package webhook

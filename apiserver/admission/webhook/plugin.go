@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	upstream "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/configuration"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/apiserver/pkg/warning"
 )
 
@@ -83,13 +83,13 @@ func unreadableOf[T any](cfg Config, resource string, all *state.Objects[T]) fun
 // Mutating is MutatingAdmissionWebhook.
 type Mutating struct {
 	hooks
-	plugin *mutating.Plugin
+	plugin *generic.Webhook
 }
 
 // Validating is ValidatingAdmissionWebhook.
 type Validating struct {
 	hooks
-	plugin *validating.Plugin
+	plugin *generic.Webhook
 }
 
 // NewMutating returns a Mutating. file is its part of the admission configuration, nil if there
@@ -99,11 +99,26 @@ func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := mutating.NewMutatingWebhook(file)
+	var d mutatingDispatcher
+	p, err := generic.NewWebhook(handler(), file, configuration.NewMutatingWebhookConfigurationManager, func(cm *webhookutil.ClientManager) generic.Dispatcher {
+		d.cm = cm
+		return &d
+	})
 	if err != nil {
 		return nil, err
 	}
-	files := follow(cfg, p.Webhook, mutatingResource, dir, mutatingFiles)
+	d.plugin = p
+	return newMutating(cfg, p, dir)
+}
+
+// handler is what upstream's plugins handle.
+func handler() *upstream.Handler {
+	return upstream.NewHandler(upstream.Connect, upstream.Create, upstream.Delete, upstream.Update)
+}
+
+// newMutating is NewMutating with upstream's plugin.
+func newMutating(cfg Config, p *generic.Webhook, dir string) (*Mutating, error) {
+	files := follow(cfg, p, mutatingResource, dir, mutatingFiles)
 	all := state.All[registration.MutatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: mutatingResource}, cfg.Log)
 	s := sourceOf(cfg, mutatingResource, all.List, func(c *registration.MutatingWebhookConfiguration) (all []hook) {
 		for i := range c.Webhooks {
@@ -112,7 +127,7 @@ func NewMutating(cfg Config, file io.Reader) (*Mutating, error) {
 		}
 		return all
 	})
-	return &Mutating{hooks{s.update, unreadableOf(cfg, mutatingResource, all), files}, p}, prepare(cfg, p.Webhook, &factory{mutating: s}, p)
+	return &Mutating{hooks{s.update, unreadableOf(cfg, mutatingResource, all), files}, p}, prepare(cfg, p, &factory{mutating: s})
 }
 
 // NewValidating is NewMutating for a Validating.
@@ -121,11 +136,21 @@ func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := validating.NewValidatingAdmissionWebhook(file)
+	var d validatingDispatcher
+	p, err := generic.NewWebhook(handler(), file, configuration.NewValidatingWebhookConfigurationManager, func(cm *webhookutil.ClientManager) generic.Dispatcher {
+		d.cm = cm
+		return &d
+	})
 	if err != nil {
 		return nil, err
 	}
-	files := follow(cfg, p.Webhook, validatingResource, dir, validatingFiles)
+	d.plugin = p
+	return newValidating(cfg, p, dir)
+}
+
+// newValidating is NewValidating with upstream's plugin.
+func newValidating(cfg Config, p *generic.Webhook, dir string) (*Validating, error) {
+	files := follow(cfg, p, validatingResource, dir, validatingFiles)
 	all := state.All[registration.ValidatingWebhookConfiguration](cfg.State, schema.GroupResource{Group: group, Resource: validatingResource}, cfg.Log)
 	s := sourceOf(cfg, validatingResource, all.List, func(c *registration.ValidatingWebhookConfiguration) (all []hook) {
 		for i := range c.Webhooks {
@@ -134,7 +159,7 @@ func NewValidating(cfg Config, file io.Reader) (*Validating, error) {
 		}
 		return all
 	})
-	return &Validating{hooks{s.update, unreadableOf(cfg, validatingResource, all), files}, p}, prepare(cfg, p.Webhook, &factory{validating: s}, p)
+	return &Validating{hooks{s.update, unreadableOf(cfg, validatingResource, all), files}, p}, prepare(cfg, p, &factory{validating: s})
 }
 
 // sourceOf are the configurations of a resource.
@@ -153,14 +178,14 @@ func (h *hooks) consult(a *admission.Attributes) {
 }
 
 // prepare gives upstream's plugin what it needs.
-func prepare(cfg Config, w *generic.Webhook, f *factory, p upstream.InitializationValidator) error {
+func prepare(cfg Config, w *generic.Webhook, f *factory) error {
 	f.namespaces = cfg.Namespaces
 	w.SetServiceResolver(resolver(cfg.Resolve))
 	w.SetAuthenticationInfoResolverWrapper(bounded)
 	w.SetExternalKubeClientSet(cfg.Namespaces.Client())
 	w.SetExternalKubeInformerFactory(f)
 	w.SetAuthorizer(upstreams.Authorizer(cfg.Authorizer))
-	if err := p.ValidateInitialization(); err != nil {
+	if err := w.ValidateInitialization(); err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	return nil
@@ -172,7 +197,7 @@ func (m *Mutating) Admit(ctx context.Context, a *admission.Attributes) error {
 		return err
 	}
 	m.consult(a)
-	return m.plugin.Admit(inDecision(ctx, a), of(a), a.Interfaces)
+	return m.plugin.Dispatch(inDecision(ctx, a), of(a), a.Interfaces)
 }
 
 // Validate implements admission.Validator.
@@ -181,7 +206,7 @@ func (v *Validating) Validate(ctx context.Context, a *admission.Attributes) erro
 		return err
 	}
 	v.consult(a)
-	return v.plugin.Validate(inDecision(ctx, a), of(a), a.Interfaces)
+	return v.plugin.Dispatch(inDecision(ctx, a), of(a), a.Interfaces)
 }
 
 // inDecision is the context in which webhooks are asked about one write: their warnings go to the
