@@ -57,6 +57,8 @@ type peerCall struct {
 	err   error
 	// answered, if set, is given the answer, and closes done, now or later. It must not wait.
 	answered func(*peerCall)
+	// applied waits for the entry that an answer names: see Store.applyAnswered.
+	applied waiter
 }
 
 // errCallNotSent means that the call was certainly not written to the stream.

@@ -254,11 +254,15 @@ func copyFor(frame []byte, term uint64) []byte {
 // forward gives the frame to the leader of a term and waits for its answer, as
 // long as that node leads and is heard of: see peerStream.watch.
 func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, term uint64, frame []byte) (mvcc.Result, error) {
-	call := peerCall{req: proto.PeerRequest{Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}, answered: s.applyAnswered}
-	switch err := s.streams.send(ctx, leader, addr, &call); {
-	case errors.Is(err, errCallNotSent):
-		return mvcc.Result{}, errors.Join(errNotSent, err)
-	case err != nil:
+	call := peerCall{
+		req:      proto.PeerRequest{Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}},
+		answered: s.applyAnswered, applied: waiter{pos: -1},
+	}
+	if err := s.streams.send(ctx, leader, addr, &call); err != nil {
+		s.waiters.leave(&call.applied)
+		if errors.Is(err, errCallNotSent) {
+			return mvcc.Result{}, errors.Join(errNotSent, err)
+		}
 		return mvcc.Result{}, errors.Join(ErrUnknownOutcome, err)
 	}
 	r := call.resp.GetPropose()
@@ -283,7 +287,8 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 // applyAnswered wakes who waits for the answer to a proposal when this node has applied the entry, for
 // which it would have to wait then anyway: it is woken once instead of twice.
 func (s *Store) applyAnswered(call *peerCall) {
-	s.waiters.wake(proto.Revision(call.resp.GetPropose().GetIndex()), s.Applied, call.done)
+	call.applied.index, call.applied.done = proto.Revision(call.resp.GetPropose().GetIndex()), call.done
+	s.waiters.wake(&call.applied, s.Applied)
 }
 
 // classify says what an error of raft.Apply means for the entry.

@@ -545,9 +545,9 @@ func TestWakeAtAnIndex(t *testing.T) {
 		w.advance(proto.Revision(n))
 	}
 	wake := func(index proto.Revision) chan struct{} {
-		done := make(chan struct{})
-		w.wake(index, at, done)
-		return done
+		me := &waiter{index: index, done: make(chan struct{}), pos: -1}
+		w.wake(me, at)
+		return me.done
 	}
 	isDone := func(done chan struct{}) bool {
 		select {
@@ -575,9 +575,95 @@ func TestWakeAtAnIndex(t *testing.T) {
 		advance(n)
 	}
 	wg.Wait()
+	// Who leaves is not kept, whether the answer has come or comes later.
+	left, never := &waiter{index: 5000, done: make(chan struct{}), pos: -1}, &waiter{index: 5000, pos: -1}
+	w.wake(left, at)
+	w.leave(left)
+	w.leave(never)
+	never.done = make(chan struct{})
+	w.wake(never, at)
+	if len(w.heap) > 0 || w.next.Load() != 0 {
+		t.Errorf("%d are kept who have left", len(w.heap))
+	}
+	for range 1000 {
+		me := &waiter{index: 1000, done: make(chan struct{}), pos: -1}
+		wg.Go(func() { w.wake(me, at) })
+		wg.Go(func() { w.leave(me) })
+	}
+	wg.Wait()
+	if len(w.heap) > 0 {
+		t.Errorf("%d are kept who have left meanwhile", len(w.heap))
+	}
 	late := wake(5000)
 	w.close(ErrClosed)
 	if !isDone(late) || !isDone(wake(6000)) {
 		t.Error("nobody is woken at the end")
+	}
+}
+
+// While a node lags, whoever forwards a write and gives up leaves nothing behind, though the leader has answered.
+func TestForwardedByWhoGivesUp(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader := c.leader()
+	m := c.other(leader)
+	addr := strangePeer(t, c, m, "z", &answerer{index: 1 << 40})
+	kept := func() int {
+		m.waiters.mu.Lock()
+		defer m.waiters.mu.Unlock()
+		n := 0
+		for _, w := range m.waiters.heap {
+			if w.index == 1<<40 {
+				n++
+			}
+		}
+		return n
+	}
+	ctx, cancel := context.WithCancel(c.ctx())
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		_, err := m.forward(ctx, "z", addr, 1, []byte("x"))
+		ended <- err
+	}()
+	c.eventually("the answer waits for the entry", func() error {
+		select {
+		case err := <-ended:
+			// The stream of a node that does not lead ends with its proposals.
+			go func() {
+				_, err := m.forward(ctx, "z", addr, 1, []byte("x"))
+				ended <- err
+			}()
+			return fmt.Errorf("it has ended: %w", err)
+		default:
+		}
+		if n := kept(); n != 1 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, ErrUnknownOutcome) {
+		t.Error(err)
+	}
+	if n := kept(); n != 0 {
+		t.Errorf("%d wait for nobody", n)
+	}
+}
+
+// answerer says of each proposal that it is applied at an index.
+type answerer struct {
+	proto.UnimplementedPeerServer
+	index uint64
+}
+
+func (p *answerer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_Propose{Propose: &proto.ProposeResponse{Index: p.index}}}); err != nil {
+			return err
+		}
 	}
 }

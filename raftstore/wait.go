@@ -3,6 +3,7 @@ package raftstore
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type waiter struct {
 	done  chan struct{}
 	pos   int // in the heap; -1 when it is not there
 	err   error
+	left  bool // nobody waits any more
 }
 
 // wait returns when applied() has reached index. applied must be monotonic and
@@ -52,15 +54,26 @@ func (w *waiters) wait(ctx context.Context, index proto.Revision, applied func()
 	}
 }
 
-// wake closes done when applied() has reached index, or nobody can wait any more. Who is woken looks
-// which it is. It does not wait.
-func (w *waiters) wake(index proto.Revision, applied func() proto.Revision, done chan struct{}) {
-	me := &waiter{index: index, done: done}
-	if applied() >= index || w.add(me) != nil {
-		close(done)
-	} else if applied() >= index && w.remove(me) {
-		close(done)
+// wake closes me.done when applied() has reached me.index, or nobody can wait any more. Who is woken looks
+// which it is. It does not wait. me is not in the heap before.
+func (w *waiters) wake(me *waiter, applied func() proto.Revision) {
+	if applied() >= me.index || w.add(me) != nil {
+		close(me.done)
+	} else if applied() >= me.index && w.remove(me) {
+		close(me.done)
 	}
+}
+
+// errLeft is of a waiter that has left before it was added.
+var errLeft = errors.New("nobody waits")
+
+// leave is called by who does not wait any more for what wake may be called for, before this or after it:
+// while a node lags, those who have given up are not kept.
+func (w *waiters) leave(me *waiter) {
+	w.mu.Lock()
+	me.left = true
+	w.mu.Unlock()
+	w.remove(me)
 }
 
 func (w *waiters) add(me *waiter) error {
@@ -68,6 +81,9 @@ func (w *waiters) add(me *waiter) error {
 	defer w.mu.Unlock()
 	if w.closed != nil {
 		return w.closed
+	}
+	if me.left {
+		return errLeft
 	}
 	heap.Push(&w.heap, me)
 	w.next.Store(uint64(w.heap[0].index))
