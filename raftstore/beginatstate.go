@@ -21,9 +21,9 @@ import (
 // it. Otherwise Raft begins at the snapshot, and what the two differ in is found as ever
 // (sameEntry). Call it behind mendLog, by which the log has no hole behind the snapshot.
 func (s *Store) beginAtState(m mvcc.Mark) error {
-	at, _, _ := s.snapshots.Newest()
+	at, _, data := s.snapshots.Newest()
 	applied := uint64(m.Applied)
-	if applied <= at {
+	if applied <= at || applied < data { // below its data one that was received has to be restored yet
 		return nil
 	}
 	var newest raft.Log

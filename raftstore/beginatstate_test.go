@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,91 @@ func TestBeginAtState(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBeginAtStateBelowWhatWasReceived: a snapshot that was received and not restored is restored at the start,
+// though the log has the state's newest entry and that is behind the snapshot's index.
+func TestBeginAtStateBelowWhatWasReceived(t *testing.T) {
+	source := newTestFSM(t)
+	for i := range uint64(50) {
+		frame, err := proto.Encode(proto.KindWrite, write("k", fmt.Sprint(i)))
+		noError(t, err)
+		source.Apply(&raft.Log{Index: i + 1, Term: 2, Type: raft.LogCommand, Data: frame})
+	}
+	noError(t, source.db.Sync())
+
+	dir := t.TempDir()
+	fatal := func(err error) { t.Error(err) }
+	db, err := disk.Open(dir, disk.Options{Fatal: fatal})
+	noError(t, err)
+	defer db.Close()
+	snapshots, err := disk.NewSnapshotStore(db, dir)
+	noError(t, err)
+	sink, err := snapshots.Create(1, 40, 2, membersAt(1), 1, nil)
+	noError(t, err)
+	_, err = source.db.WriteBackup(sink, nil)
+	noError(t, err)
+	noError(t, sink.Close())
+	log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+	noError(t, err)
+	defer log.Close()
+	var entries []*raft.Log
+	for i := range uint64(60) {
+		entries = append(entries, &raft.Log{Index: i + 1, Term: 2})
+	}
+	noError(t, log.StoreLogs(entries))
+
+	s := &Store{log: log, snapshots: snapshots}
+	for applied, want := range map[proto.Revision]uint64{39: 40, 40: 40, 45: 40, 49: 40} {
+		noError(t, s.beginAtState(mvcc.Mark{Applied: applied, Term: 2}))
+		if got := snapshots.Index(); got != want {
+			t.Fatalf("at %d Raft begins at %d, want %d", applied, got, want)
+		}
+		if need, err := snapshots.NeedsRestore(); err != nil || !need {
+			t.Fatalf("at %d it is restored: %v, %v", applied, need, err)
+		}
+	}
+	noError(t, s.beginAtState(mvcc.Mark{Applied: 55, Term: 2}))
+	if got := snapshots.Index(); got != 55 {
+		t.Errorf("at 55 Raft begins at %d", got)
+	}
+}
+
+// TestSnapshotInMemoryCutsNoLog: to cut what the state has applied is fatal, though Raft began there: no snapshot is on disk.
+func TestSnapshotInMemoryCutsNoLog(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	a := c.leader()
+	for i := range 20 {
+		_, err := a.Propose(c.ctx(), write("k", fmt.Sprint(i)))
+		noError(t, err)
+	}
+	applied := uint64(a.Applied())
+	c.close(a)
+	db, err := disk.Open(a.dir, disk.Options{})
+	noError(t, err)
+	state, err := db.Load()
+	noError(t, err)
+	var fatal error
+	s := &Store{fsm: &fsm{}}
+	s.log, err = disk.OpenLog(a.dir, disk.LogOptions{
+		Fatal: func(err error) { fatal = err }, Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten,
+	})
+	noError(t, err)
+	s.snapshots, err = disk.NewSnapshotStore(db, a.dir)
+	noError(t, err)
+	noError(t, s.beginAtState(state.Mark()))
+	s.fsm.follow(s.log, s.snapshots, state.Mark())
+	last, err := s.log.LastIndex()
+	noError(t, err)
+	if s.snapshots.Index() != applied || applied != last {
+		t.Fatalf("setup: Raft begins at %d, applied %d, the log ends at %d", s.snapshots.Index(), applied, last)
+	}
+	if err := s.log.DeleteRange(1, last); !errors.Is(err, disk.ErrAppliedCut) || !errors.Is(fatal, disk.ErrAppliedCut) {
+		t.Errorf("the log was cut: %v, fatal: %v", err, fatal)
+	}
+	noError(t, s.log.Close())
+	noError(t, db.Close())
+	c.open(a)
 }
 
 // TestStartDoesNotReplay: a node that is started again has nothing applied that its state has, and

@@ -99,7 +99,7 @@ func (s *Store) open() (err error) {
 	}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
-		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotIndex, Store: cfg.LogStore, SegmentBytes: cfg.TestHooks.SegmentBytes,
+		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, Store: cfg.LogStore, SegmentBytes: cfg.TestHooks.SegmentBytes,
 		Moved:     func(from, to disk.LogStore) { cfg.Logger.Info("the log was moved", "from", from, "to", to) },
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {
@@ -210,6 +210,14 @@ func (s *Store) snapshotIndex() uint64 {
 		return 0 // the store is being opened
 	}
 	return s.snapshots.Index()
+}
+
+// snapshotWritten is the index of the newest snapshot that is on disk, or 0: up to there the log may lose entries.
+func (s *Store) snapshotWritten() uint64 {
+	if s.snapshots == nil {
+		return 0 // the store is being opened
+	}
+	return s.snapshots.Written()
 }
 
 // awaitFuture waits for a future of raft, but not longer than raft lives: when it

@@ -32,7 +32,7 @@ type LogOptions struct {
 	Moved func(from, to LogStore)
 	// SegmentBytes is the size of a segment. Default wal.DefaultSegmentBytes.
 	SegmentBytes int
-	// Snapshot, if set, returns the index of the newest snapshot. It must not wait.
+	// Snapshot, if set, returns the index of the newest snapshot that is on disk. It must not wait.
 	Snapshot func() uint64
 	// Applied, if set, returns the index up to which entries of this log have been
 	// applied. To cut one of them off the end ends the process with ErrAppliedCut. It
