@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -252,4 +253,42 @@ func TestStartDoesNotReplay(t *testing.T) {
 	ctx, cancel := context.WithTimeout(c.ctx(), 10*time.Second)
 	defer cancel()
 	noError(t, b.WaitApplied(ctx, a.Applied()))
+}
+
+// TestSnapshotBelowWhereRaftBegan: a leader that does not know how far a node is sends it a snapshot from
+// before the node's start. The node takes it, loses nothing, and goes on.
+func TestSnapshotBelowWhereRaftBegan(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.Timing.SnapshotInterval = time.Hour })
+	leader := c.leader()
+	m := c.other(leader)
+	propose := func() proto.Revision {
+		t.Helper()
+		r, err := leader.Propose(c.ctx(), write("k", "v"))
+		noError(t, err)
+		noError(t, m.WaitApplied(c.ctx(), r.Revision))
+		return r.Revision
+	}
+	propose()
+	future := leader.raft.Snapshot()
+	noError(t, future.Error())
+	meta, data, err := future.Open()
+	noError(t, err)
+	defer data.Close()
+	applied := propose()
+	c.close(m)
+	c.open(m)
+	if at := m.snapshots.Index(); at < uint64(applied) || m.snapshots.Written() >= meta.Index || leader.raft.State() != raft.Leader {
+		t.Fatalf("setup: Raft began at %d, the leader's snapshot is at %d", at, meta.Index)
+	}
+	var resp raft.InstallSnapshotResponse
+	noError(t, leader.transport.InstallSnapshot(raft.ServerID(m.id), raft.ServerAddress(m.addr), &raft.InstallSnapshotRequest{
+		RPCHeader: leader.transport.header(), Term: leader.raft.CurrentTerm(), SnapshotVersion: meta.Version,
+		LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
+	}, &resp, io.LimitReader(data, meta.Size)))
+	if !resp.Success || m.Applied() < applied {
+		t.Fatalf("the snapshot was refused, or the state, at %d, went back to %d", applied, m.Applied())
+	}
+	propose()
+	c.sameHash()
 }

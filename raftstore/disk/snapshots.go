@@ -130,7 +130,7 @@ func (s *SnapshotStore) Written() uint64 { return s.written.Load() }
 // may have ended between a write and its sync. So the log must not be cut by this snapshot,
 // and is not: Raft cuts it behind one that it has taken or installed, which is written.
 // After a power loss the next start finds the snapshot that was written, the log behind it,
-// and state.db as it is then.
+// and state.db as it is then. A received one that is above that one and below this one is not late.
 func (s *SnapshotStore) Advance(index, term uint64, configuration raft.Configuration, configurationIndex uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +206,11 @@ func (s *SnapshotStore) finish(m *meta, in *Incoming) error {
 func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meta != nil && s.meta.Index > m.Index {
-		return fmt.Errorf("index %d, and the newest is at %d: %w", m.Index, s.meta.Index, ErrLate)
+	// One that is in memory only takes nobody back: the log has all behind the one on disk. And a
+	// leader that does not know how far this node is, and has cut its log, sends what it has: to refuse
+	// that until it has a newer one would keep this node out for as long.
+	if at := s.written.Load(); at > m.Index {
+		return fmt.Errorf("index %d, and the newest is at %d: %w", m.Index, at, ErrLate)
 	}
 	newest := s.meta != nil && s.meta.Index == m.Index && s.meta.Term == m.Term
 	if in != nil && s.late != nil && s.late(m.Index, m.Term, newest) {

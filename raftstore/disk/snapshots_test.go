@@ -168,6 +168,26 @@ func TestInstall(t *testing.T) {
 			t.Fatalf("the newest snapshot is now %d, its data at %d", index, data)
 		}
 	})
+	t.Run("older than where Raft began, and not than the newest snapshot on disk", func(t *testing.T) {
+		n := newNode(t, 380)
+		must(t, n.local())
+		n.db.Record(n.m.apply(120))
+		must(t, n.db.Sync())
+		n.snaps.Advance(500, 1, testServers, 9)
+		if err := n.install(path, 370); !errors.Is(err, ErrLate) {
+			t.Fatal(err)
+		}
+		if index := n.snaps.Index(); index != 500 || n.snaps.Written() != 380 {
+			t.Fatalf("the newest snapshot is now %d, and %d on disk", index, n.snaps.Written())
+		}
+		must(t, n.install(path, 390))
+		if n.m.next != 501 {
+			t.Fatalf("the state went back to %d", n.m.next-1)
+		}
+		if index, _, data := n.snaps.Newest(); index != 390 || data != 500 || n.snaps.Written() != 390 {
+			t.Fatalf("the newest snapshot is now %d, its data at %d, and %d on disk", index, data, n.snaps.Written())
+		}
+	})
 	t.Run("its file stays until the newer state is durable", func(t *testing.T) {
 		dir := stateDir(t, 380)
 		var installed atomic.Bool
