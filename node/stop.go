@@ -53,10 +53,22 @@ func (n *Node) endConnections(ctx context.Context) {
 	if n.listener.End(shutdown) == nil {
 		stop() // there is nothing to wait for; Shutdown would see that later
 		<-ended
-	} else if err := <-ended; err != nil {
+	} else if err := n.shutdownError(ended); err != nil {
 		n.log.Warn("not all requests have ended", "err", err)
 	}
 	_ = n.http.Close()
+}
+
+// shutdownError is what the server's Shutdown returns, which has done that, or whose time is over. Then it may still wait
+// for a client that does not read.
+func (n *Node) shutdownError(ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	default:
+		n.listener.Abandon()
+		return <-ended
+	}
 }
 
 // endRequests refuses new requests and ends the watches.

@@ -64,6 +64,24 @@ func (l *Listener) endable(now time.Time) (rest int, quiet []*connection) {
 	return rest, quiet
 }
 
+// Abandon closes all connections as they are. Shutdown and Close of a server say goodbye to one connection after the
+// other, and wait for its client up to 5 s, whatever their context says; behind this they do not.
+func (l *Listener) Abandon() { l.end(l.all()) }
+
+// all are the connections that are counted.
+func (l *Listener) all() (all []*connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range []*shares{l.guests, l.users} {
+		for _, h := range s.holders {
+			for e := h.conns.Front(); e != nil; e = e.Next() {
+				all = append(all, e.Value.(*connection))
+			}
+		}
+	}
+	return all
+}
+
 // noteIdle notes since when a connection has no request; outer is what the server has of it, nil
 // if it has one. It needs in.mu.
 func (c *connection) noteIdle(outer *tls.Conn) { c.outer, c.idleSince = outer, time.Now() }

@@ -40,7 +40,8 @@ type Listener struct {
 	userLimit  int
 
 	handshakes *handshakes
-	turns      *turns // of bulk writes
+	turns      *turns        // of bulk writes
+	ownTime    time.Duration // see there
 	// guestAnswers bounds the answers to guests on HTTP/2 that may not have been taken yet.
 	guestAnswers int
 	handlers     atomic.Int64 // at work, on HTTP/2
@@ -57,7 +58,7 @@ type Listener struct {
 func New(l net.Listener, limit int) *Listener {
 	return &Listener{
 		Listener: l, limit: limit, perAddress: max(1, limit/2), userLimit: max(1, limit-max(1, limit/10)),
-		handshakes: newHandshakes(), turns: newTurns(), guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
+		handshakes: newHandshakes(), turns: newTurns(), ownTime: ownTime, guestAnswers: guestAnswers, guests: newShares(), users: newShares(),
 	}
 }
 
@@ -408,9 +409,14 @@ func (c *connection) Write(b []byte) (int, error) {
 	c.writes.Add(1)
 	var n int
 	var err error
-	if c.raw != nil && (len(b) >= bulkWrite || c.keeps.Load()) {
+	switch {
+	case c.raw == nil:
+		n, err = c.Conn.Write(b)
+	case len(b) <= ownRecord:
+		n, err = c.writeOwn(b)
+	case len(b) >= bulkWrite || c.keeps.Load():
 		n, err = c.writeInTurns(b)
-	} else {
+	default:
 		n, err = c.Conn.Write(b)
 	}
 	c.writes.Add(-1)

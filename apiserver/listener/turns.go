@@ -2,6 +2,7 @@ package listener
 
 import (
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -182,27 +183,42 @@ func (c *connection) attempt(b []byte, n int) (int, error) {
 			return true // it takes more
 		}
 		tried = true
-		for n < len(b) {
-			m, err := syscall.Write(int(fd), b[n:])
-			switch {
-			case m > 0:
-				n += m
-			case err == syscall.EINTR:
-			case err == syscall.EAGAIN:
-				c.in.turns.done(c, true)
-				return false
-			default:
-				failed = err
-				return true
-			}
+		var full bool
+		if n, full, failed = writeTo(fd, b, n); full {
+			c.in.turns.done(c, true)
 		}
-		return true
+		return !full
 	})
 	c.in.turns.done(c, false)
-	if err == nil && failed != nil {
-		err = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: failed}
+	if err == nil {
+		err = c.writeError(failed)
 	}
 	return n, err
+}
+
+// writeTo writes what the kernel takes of b[n:], and returns how much of b is written. full: it took not all.
+func writeTo(fd uintptr, b []byte, n int) (written int, full bool, err error) {
+	for n < len(b) {
+		m, err := syscall.Write(int(fd), b[n:])
+		switch {
+		case m > 0:
+			n += m
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
+			return n, true, nil
+		default:
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// writeError is an error of a write as package net has it.
+func (c *connection) writeError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", err)}
 }
 
 // rawOf is the connection's descriptor, or nil if it has none.
