@@ -26,7 +26,8 @@ const (
 // windows (package h2 calls Release). Users take turns, and the connections of one. Safe for concurrent use.
 type turns struct {
 	mu    sync.Mutex
-	free  int
+	procs int                 // how many turns there are
+	free  int                 // of them; below zero: there were more
 	lines map[string]*writers // by user, or guests' address; there is none that is empty
 	first *writers            // whose turn it is next
 	last  *writers
@@ -46,30 +47,49 @@ type turn struct {
 	// Guarded by turns.mu.
 	held  bool
 	keep  bool        // between writes
-	using bool        // a write is under way
+	using bool        // a write is under way, or waits for the turn
 	left  int         // bytes
 	after *connection // waits behind it
 }
 
-func newTurns() *turns { return &turns{free: runtime.GOMAXPROCS(0), lines: map[string]*writers{}} }
+func newTurns() *turns {
+	n := runtime.GOMAXPROCS(0)
+	return &turns{procs: n, free: n, lines: map[string]*writers{}}
+}
 
 // take waits for a turn to write n bytes, unless the connection has one. A connection has one writer at a time.
 func (t *turns) take(c *connection, n int) {
 	t.mu.Lock()
-	switch {
-	case c.turn.held && (c.turn.left > 0 || t.first == nil):
-	case c.turn.held:
+	defer t.mu.Unlock()
+	c.turn.using = true // from before it has the turn: until its writer wakes, Release must not take that away
+	if c.turn.held && (c.turn.left > 0 || t.first == nil) {
+		c.turn.left -= n
+		return
+	}
+	if c.turn.held {
 		t.give(c) // and queue again
 		t.wait(c)
-	case t.free > 0:
+	} else if t.adapt(); t.free > 0 {
 		t.free--
 		t.grant(c)
-	default:
+	} else {
 		t.wait(c)
 	}
 	c.turn.left -= n
-	c.turn.using = true
-	t.mu.Unlock()
+}
+
+// adapt has as many turns as there are processors by now, if none is free. mu is held.
+func (t *turns) adapt() {
+	if t.free > 0 {
+		return
+	}
+	n := runtime.GOMAXPROCS(0)
+	t.free += n - t.procs
+	t.procs = n
+	for t.free > 0 && t.first != nil {
+		t.free--
+		t.pass()
+	}
 }
 
 // grant gives the connection a turn. mu is held.
@@ -114,11 +134,16 @@ func (t *turns) queue(w *writers) {
 // give takes the turn from a connection, and gives it to the one that is next. mu is held.
 func (t *turns) give(c *connection) {
 	c.turn.held = false
-	w := t.first
-	if w == nil {
+	if t.first == nil || t.free < 0 {
 		t.free++
 		return
 	}
+	t.pass()
+}
+
+// pass gives a turn to who is next. Somebody must wait. mu is held.
+func (t *turns) pass() {
+	w := t.first
 	if t.first = w.next; t.first == nil {
 		t.last = nil
 	}
@@ -158,6 +183,11 @@ func (c *connection) Release() {
 	c.keeps.Store(false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.release(c)
+}
+
+// release is Release with mu held.
+func (t *turns) release(c *connection) {
 	c.turn.keep = false
 	if c.turn.held && !c.turn.using {
 		t.give(c)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +114,92 @@ func TestHeldTurn(t *testing.T) {
 			t.Errorf("%d turns are free behind Close, want 1", l.turns.free)
 		}
 	})
+}
+
+// TestReleaseBehindTurn: a turn that has come is its writer's, also before that one has woken.
+func TestReleaseBehindTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil, 100)
+		l.turns.free = 1
+		holder, waiter := &connection{in: l, address: "10.0.0.1"}, &connection{in: l, address: "10.0.0.2"}
+		l.turns.take(holder, 1)
+		written := make(chan struct{})
+		go func() {
+			l.turns.take(waiter, 1)
+			<-written
+			l.turns.done(waiter, false)
+		}()
+		synctest.Wait()
+		l.turns.mu.Lock()
+		holder.turn.using = false
+		l.turns.give(holder)
+		l.turns.release(waiter) // as Close does
+		l.turns.mu.Unlock()
+		synctest.Wait()
+		if l.turns.free != 0 || !waiter.turn.held {
+			t.Error("it writes without a turn")
+		}
+		close(written)
+		synctest.Wait()
+		if l.turns.free != 1 {
+			t.Errorf("%d turns are free, want 1", l.turns.free)
+		}
+	})
+}
+
+// TestTurnsOfProcessors: there are as many turns as processors, also when the control group's quota changes.
+func TestTurnsOfProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	l := New(nil, 100)
+	begun := make(chan *connection)
+	begin := func() *connection {
+		c := &connection{in: l, address: "10.0.0.1"}
+		go func() {
+			l.turns.take(c, 1)
+			begun <- c
+		}()
+		return c
+	}
+	// queued waits until so many are in line.
+	queued := func(want int) {
+		t.Helper()
+		for began, n := time.Now(), -1; n != want; runtime.Gosched() {
+			n = 0
+			l.turns.mu.Lock()
+			for _, w := range l.turns.lines {
+				for c := w.first; c != nil; c = c.turn.after {
+					n++
+				}
+			}
+			l.turns.mu.Unlock()
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%d wait, want %d", n, want)
+			}
+		}
+	}
+	first := begin()
+	<-begun
+	second := begin()
+	queued(1)
+	runtime.GOMAXPROCS(2)
+	third := begin() // sees that there are more
+	if c := <-begun; c != second {
+		t.Error("another one has the second turn than who has waited")
+	}
+	queued(1)
+	runtime.GOMAXPROCS(1)
+	fourth := begin() // sees that there are fewer
+	queued(2)
+	l.turns.done(first, false)
+	queued(2)
+	for _, c := range []*connection{second, third} {
+		l.turns.done(c, false)
+		<-begun
+	}
+	l.turns.done(fourth, false)
+	if l.turns.free != 1 || len(l.turns.lines) != 0 {
+		t.Errorf("left behind: %+v", l.turns)
+	}
 }
 
 // bulkPair is a connection that the listener has accepted, and its client's half, with small buffers.
