@@ -103,13 +103,30 @@ func TestUnreadControls(t *testing.T) {
 	t.Error("20,000,000 pings were taken")
 }
 
+// narrow is a listener whose connections keep little for their clients.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
+}
+
 // TestUnreadAnswers: answers without a body do not pile up for a client that does not read, and takes care not to
 // have too many streams.
 func TestUnreadAnswers(t *testing.T) {
-	const enough = 1_500_000 // more than the buffers of a connection hold
+	const enough = 100_000 // more than the buffers of a connection hold, which are small here
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	handled := make(chan struct{}, enough)
-	s := serve(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled <- struct{}{} }), nil)
+	s := serveOn(t, narrow{inner}, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled <- struct{}{} }), nil)
 	c := dial(t, s, 100)
+	client := c.conn.NetConn().(*net.TCPConn)
+	_ = client.SetReadBuffer(4 << 10)
 	var requests bytes.Buffer
 	f := http2.NewFramer(&requests, nil)
 	id := uint32(1)
@@ -128,6 +145,7 @@ func TestUnreadAnswers(t *testing.T) {
 				sent++
 			case <-time.After(2 * time.Second):
 				// The others wait for this client. When it reads, all are answered.
+				_ = client.SetReadBuffer(1 << 20)
 				for left := id / 2; left > 0; left-- {
 					f, err := c.next() // headers, or a reset of what was a stream too many
 					if err != nil {
