@@ -52,6 +52,7 @@ func (n *Node) openAPI(context.Context) (err error) {
 		return fmt.Errorf("api port: %w", err)
 	}
 	n.listener = listener.New(l, listener.Limit(n.cfg.MaxConnections))
+	n.listener.ObserveTurns(n.metrics.WaitedForTurn)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 )
 
 const (
@@ -31,6 +32,8 @@ type turns struct {
 	lines map[string]*writers // by user, or guests' address; there is none that is empty
 	first *writers            // whose turn it is next
 	last  *writers
+	// waited is told how long each has waited that had to; nil: nobody asks.
+	waited func(time.Duration)
 }
 
 // writers are the connections of one user that wait, the longest waiting first.
@@ -56,6 +59,9 @@ func newTurns() *turns {
 	n := runtime.GOMAXPROCS(0)
 	return &turns{procs: n, free: n, lines: map[string]*writers{}}
 }
+
+// ObserveTurns has waited told of each write of bulk that had to wait for its turn. It is called before the first one.
+func (l *Listener) ObserveTurns(waited func(time.Duration)) { l.turns.waited = waited }
 
 // take waits for a turn to write n bytes, unless the connection has one. A connection has one writer at a time.
 func (t *turns) take(c *connection, n int) {
@@ -117,7 +123,11 @@ func (t *turns) wait(c *connection) {
 	}
 	w.last = c
 	t.mu.Unlock()
+	began := time.Now()
 	<-c.turn.ready
+	if t.waited != nil {
+		t.waited(time.Since(began))
+	}
 	t.mu.Lock()
 }
 

@@ -20,6 +20,12 @@ func TestTurns(t *testing.T) {
 		l.turns.free = 1
 		var mu sync.Mutex
 		var order []string
+		var waits []time.Duration
+		l.ObserveTurns(func(d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, d)
+		})
 		end := map[string]chan bool{} // true: it writes again
 		begin := func(user string, number int) {
 			c := &connection{in: l, address: "10.0.0.1"}
@@ -50,11 +56,15 @@ func TestTurns(t *testing.T) {
 		begin("b", 2)
 		for _, step := range []string{"a0", "a1", "b1 again", "guest1", "a2", "b2", "a3", "b1"} {
 			name, again := strings.CutSuffix(step, " again")
+			time.Sleep(time.Second) // of the bubble's clock
 			end[name] <- again
 			synctest.Wait()
 		}
 		if want := []string{"a0", "a1", "b1", "guest1", "a2", "b2", "a3", "b1"}; !slices.Equal(order, want) {
 			t.Errorf("%v, want %v", order, want)
+		}
+		if want := []time.Duration{1, 2, 3, 4, 5, 6, 4}; !slices.EqualFunc(waits, want, func(d, seconds time.Duration) bool { return d == seconds*time.Second }) {
+			t.Errorf("they have waited %v, want %v seconds", waits, want)
 		}
 		if l.turns.free != 1 || len(l.turns.lines) != 0 || l.turns.first != nil || l.turns.last != nil {
 			t.Errorf("left behind: %+v", l.turns)

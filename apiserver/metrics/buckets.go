@@ -13,6 +13,7 @@ var (
 	diskBuckets       = prometheus.ExponentialBuckets(0.001, 2, 14)  // fsync and commit
 	peerBuckets       = prometheus.ExponentialBuckets(0.0001, 2, 16) // round trips
 	readIndexBuckets  = prometheus.ExponentialBuckets(0.0001, 2, 16) // a round trip and a wait
+	turnBuckets       = prometheus.ExponentialBuckets(0.001, 4, 8)   // up to 16 s
 	stalenessBuckets  = []float64{0, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600}
 	versionsBuckets   = []float64{0, 1, 10, 100, 1000, 10000, 100000} // log entries
 	expirationBuckets = []float64{0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quorate/quorate/apiserver/request"
@@ -19,6 +20,7 @@ type requestSeries struct {
 	watchEvents              *prometheus.CounterVec
 	watchSizes               *prometheus.HistogramVec
 	refused, retries, panics *prometheus.CounterVec
+	turns                    prometheus.Observer
 	mu                       sync.Mutex // guards the replacement of kinds
 	kinds                    atomic.Pointer[map[request.Kind]*kindSeries]
 }
@@ -66,8 +68,13 @@ func (s *requestSeries) init(r *registrar) {
 	s.refused = r.counter("quorate_requests_refused_total", "Requests that were not admitted, by reason.", "request_kind", "reason")
 	s.retries = r.counter("quorate_write_retries_total", "Writes computed again after losing a race.", "group", "resource")
 	s.panics = r.counter("quorate_panics_total", "Panics contained in requests.", "verb", "group", "resource")
+	s.turns = r.histogram("quorate_bulk_write_wait_seconds",
+		"Time that a large part of an answer waited for its turn to be written, of those that had to.", turnBuckets).WithLabelValues()
 	s.kinds.Store(&map[request.Kind]*kindSeries{})
 }
+
+// WaitedForTurn is told how long a large part of an answer has waited for its turn.
+func (m *Metrics) WaitedForTurn(d time.Duration) { m.requests.turns.Observe(d.Seconds()) }
 
 // of finds the series of a kind: one look-up in a map that is replaced, never
 // changed, when a new kind appears. Kinds are few: the server leaves out names
