@@ -3,6 +3,7 @@ package direct
 import (
 	"crypto/tls"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -36,6 +37,12 @@ func newConn(of *tls.Conn) *conn {
 // comes there is no answer.
 func (c *conn) quiet() bool {
 	var one [1]byte
+	// What came with the answer before may be in TLS's buffer. Its time is over, so that nothing is
+	// read from the system, whose end TLS would keep to itself as long as there is half a record.
+	_ = c.SetReadDeadline(time.Unix(1, 0))
+	if n, err := c.Read(one[:]); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
 	var n int
 	var err error
 	// By Control, since Read minds the deadline of the exchange before.

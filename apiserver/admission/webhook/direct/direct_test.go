@@ -1,9 +1,11 @@
 package direct_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -164,6 +167,180 @@ func TestNoCheck(t *testing.T) {
 			w.Body.Close()
 			if _, ok := direct.Of(chain).Connect(context.Background(), &direct.Review{}); ok {
 				t.Error("sent")
+			}
+		})
+	}
+}
+
+// script is a server that writes what it is told for each request that it reads.
+type script struct {
+	chain  http.RoundTripper
+	client *direct.Client
+	url    string
+}
+
+// together keeps what TLS writes until flush: several records come in one piece.
+type together struct {
+	net.Conn
+	kept []byte
+}
+
+func (c *together) Write(p []byte) (int, error) {
+	c.kept = append(c.kept, p...)
+	return len(p), nil
+}
+
+// SetWriteDeadline is nothing: TLS sets one that is over when it has ended.
+func (c *together) SetWriteDeadline(time.Time) error { return nil }
+
+func (c *together) flush() error {
+	_, err := c.Conn.Write(c.kept)
+	c.kept = nil
+	return err
+}
+
+// newScript answers each request by one record for each text; the first of all by a good one.
+// An empty text ends the TLS of the connection, which stays open.
+func newScript(t *testing.T, replies func() []string) *script {
+	h := httptest.NewUnstartedServer(nil)
+	h.StartTLS()
+	certificate := h.TLS.Certificates[0]
+	base := h.Client().Transport.(*http.Transport).Clone()
+	h.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended); _ = l.Close(); served.Wait() })
+	served.Go(func() {
+		for {
+			raw, err := l.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() { <-ended; _ = raw.Close() })
+			served.Go(func() { serve(raw, certificate, replies) })
+		}
+	})
+	s := &script{url: "https://" + l.Addr().String()}
+	base.ForceAttemptHTTP2 = false
+	base.DialContext = (&net.Dialer{}).DialContext
+	t.Cleanup(base.CloseIdleConnections)
+	s.chain = direct.Transport(base, new(answers.Limits))
+	s.client = direct.Of(s.chain)
+	return s
+}
+
+func serve(raw net.Conn, certificate tls.Certificate, replies func() []string) {
+	under := &together{Conn: raw}
+	c := tls.Server(flushing{under}, &tls.Config{Certificates: []tls.Certificate{certificate}})
+	in := bufio.NewReader(c)
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		for _, text := range replies() {
+			if text == "" {
+				_ = c.CloseWrite()
+			} else if _, err := io.WriteString(c, text); err != nil {
+				return
+			}
+		}
+		if under.flush() != nil {
+			return
+		}
+	}
+}
+
+// flushing flushes before it reads: the handshake needs that.
+type flushing struct{ *together }
+
+func (c flushing) Read(p []byte) (int, error) {
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func text(body string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// ask sends a review by upstream's client, from which the way is learned.
+func (s *script) ask(t *testing.T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.chain.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	if _, err := io.ReadAll(w.Body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// send is the answer to a review, also one that upstream's client is to read. False: it was not sent.
+func (s *script) send(t *testing.T, how func(context.Context, *direct.Review) (*direct.Exchange, bool)) (string, bool) {
+	t.Helper()
+	x, ok := how(t.Context(), &direct.Review{Body: []byte("{}"), Deadline: time.Now().Add(10 * time.Second)})
+	if !ok {
+		return "", false
+	}
+	defer x.Close()
+	x.Await(time.Time{})
+	if raw, ok := x.Answer(); ok {
+		return string(raw), true
+	}
+	ctx, cancel := x.Replay()
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.chain.RoundTrip(r)
+	if err != nil {
+		return err.Error(), true
+	}
+	defer w.Body.Close()
+	raw, err := io.ReadAll(w.Body)
+	if err != nil {
+		return err.Error(), true
+	}
+	return string(raw), true
+}
+
+// TestTwoAnswers: a second answer to one review is not the answer to the next one, also if TLS has
+// read it with the first one, of which it is a record of its own. An answer with the end of the
+// connection behind it is the last one.
+func TestTwoAnswers(t *testing.T) {
+	for name, second := range map[string]string{"answer": text(`"late"`), "end": ""} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			s := newScript(t, func() []string {
+				if n := asked.Add(1); n != 2 {
+					return []string{text(fmt.Sprint(n))}
+				}
+				return []string{text("2"), second}
+			})
+			s.ask(t)
+			if got, ok := s.send(t, s.client.Connect); !ok || got != "2" {
+				t.Fatalf("the answer %q, sent %t", got, ok)
+			}
+			if got, ok := s.send(t, s.client.Send); ok {
+				t.Errorf("sent on the connection, and the answer is %q", got)
+			}
+			if got, ok := s.send(t, s.client.Connect); !ok || got != "3" {
+				t.Errorf("the answer on a new connection %q, sent %t", got, ok)
 			}
 		})
 	}
