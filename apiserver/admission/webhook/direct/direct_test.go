@@ -345,3 +345,39 @@ func TestTwoAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestBareNewlines: a head with bare newlines is read as net/http reads it, at once.
+func TestBareNewlines(t *testing.T) {
+	for _, head := range []string{
+		"HTTP/1.1 200 OK\nContent-Length: 3\n\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\n",
+		"HTTP/1.1 200 OK\nContent-Length: 3\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nDate: now\nContent-Length: 3\n\r\n",
+	} {
+		t.Run(head, func(t *testing.T) {
+			var asked atomic.Int64
+			s := newScript(t, func() []string {
+				if asked.Add(1) == 1 {
+					return []string{text("1")}
+				}
+				return []string{head + "yes"}
+			})
+			s.ask(t)
+			if got, ok := s.send(t, s.client.Connect); !ok || got != "yes" {
+				t.Errorf("the answer %q, sent %t", got, ok)
+			}
+		})
+	}
+	// net/http sees chunks in what is one line between CRLFs.
+	var asked atomic.Int64
+	s := newScript(t, func() []string {
+		if asked.Add(1) == 1 {
+			return []string{text("1")}
+		}
+		return []string{"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\r\nContent-Length: 13\r\n\r\n3\r\nyes\r\n0\r\n\r\n"}
+	})
+	s.ask(t)
+	if got, ok := s.send(t, s.client.Connect); !ok || got != "yes" {
+		t.Errorf("the answer in chunks %q, sent %t", got, ok)
+	}
+}

@@ -212,6 +212,14 @@ func (x *Exchange) parse() bool {
 	in := x.conn.in
 	if x.head == 0 {
 		at := bytes.Index(in[x.scanned:], end)
+		to := len(in)
+		if at >= 0 {
+			to = x.scanned + at
+		}
+		// net/http takes it for the end of a line, and of the head.
+		if x.unusual = bareNewline(in, x.scanned, to); x.unusual {
+			return true
+		}
 		if at < 0 {
 			x.scanned = max(0, len(in)-len(end)+1)
 			x.unusual = len(in) > maxUsual
@@ -224,6 +232,16 @@ func (x *Exchange) parse() bool {
 		}
 	}
 	return len(in) >= x.head+x.length
+}
+
+// bareNewline reports whether a line in a part of a head ends without a CR.
+func bareNewline(in []byte, from, to int) bool {
+	for i := from; i < to; i++ {
+		if in[i] == '\n' && (i == 0 || in[i-1] != '\r') {
+			return true
+		}
+	}
+	return false
 }
 
 var (
