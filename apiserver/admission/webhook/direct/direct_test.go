@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,6 +178,7 @@ type script struct {
 	chain  http.RoundTripper
 	client *direct.Client
 	url    string
+	write  atomic.Pointer[func() error] // an error of the next write of the client, if it returns one
 }
 
 // together keeps what TLS writes until flush: several records come in one piece.
@@ -197,6 +199,21 @@ func (c *together) flush() error {
 	_, err := c.Conn.Write(c.kept)
 	c.kept = nil
 	return err
+}
+
+// failing is a connection of the system whose writes can fail.
+type failing struct {
+	*net.TCPConn
+	script *script
+}
+
+func (c failing) Write(p []byte) (int, error) {
+	if f := c.script.write.Swap(nil); f != nil {
+		if err := (*f)(); err != nil {
+			return 0, err
+		}
+	}
+	return c.TCPConn.Write(p)
 }
 
 // newScript answers each request by one record for each text; the first of all by a good one.
@@ -226,7 +243,13 @@ func newScript(t *testing.T, replies func() []string) *script {
 	})
 	s := &script{url: "https://" + l.Addr().String()}
 	base.ForceAttemptHTTP2 = false
-	base.DialContext = (&net.Dialer{}).DialContext
+	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return failing{c.(*net.TCPConn), s}, nil
+	}
 	t.Cleanup(base.CloseIdleConnections)
 	s.chain = direct.Transport(base, new(answers.Limits))
 	s.client = direct.Of(s.chain)
@@ -379,5 +402,23 @@ func TestBareNewlines(t *testing.T) {
 	s.ask(t)
 	if got, ok := s.send(t, s.client.Connect); !ok || got != "yes" {
 		t.Errorf("the answer in chunks %q, sent %t", got, ok)
+	}
+}
+
+// TestFailedWrite: a review whose connection has ended before it was sent is not sent, and has no
+// exchange: who has sent it asks in another way.
+func TestFailedWrite(t *testing.T) {
+	s := newScript(t, func() []string { return []string{text("1")} })
+	s.ask(t)
+	if _, ok := s.send(t, s.client.Connect); !ok {
+		t.Fatal("not sent")
+	}
+	fails := func() error { return syscall.EPIPE }
+	s.write.Store(&fails)
+	if x, ok := s.client.Send(t.Context(), &direct.Review{Body: []byte("{}")}); ok || x != nil {
+		t.Errorf("sent %t, by %v", ok, x)
+	}
+	if got, ok := s.send(t, s.client.Connect); !ok || got != "1" {
+		t.Errorf("the answer on a new connection %q, sent %t", got, ok)
 	}
 }

@@ -121,9 +121,10 @@ func (c *Client) send(ctx context.Context, way *route, on *conn, r *Review) (*Ex
 	_ = on.SetDeadline(r.Deadline) // a connection that has ended tells it at the next step
 	x.stop = context.AfterFunc(ctx, func() { _ = on.SetDeadline(time.Unix(1, 0)) })
 	if _, err := on.Write(b); err != nil {
-		late := errors.Is(err, os.ErrDeadlineExceeded)
 		x.fail(err)
-		return x, late
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, false
+		}
 	}
 	return x, true
 }
