@@ -608,3 +608,25 @@ func (j *judge) set(serve func(w http.ResponseWriter, r *http.Request, hook int,
 	defer j.mu.Unlock()
 	j.serve = serve
 }
+
+// TestOtherAuthority: connections that were made while one authority was trusted are not those of
+// a configuration that trusts another one.
+func TestOtherAuthority(t *testing.T) {
+	j := newJudge(t)
+	j.set(says(good))
+	trusts, other := &judged{}, &judged{hooks: []string{`"clientConfig":{"url":"SERVER/0"}`}}
+	for _, kind := range []string{"Mutating", "Validating"} {
+		for range 2 {
+			j.configure(trusts, kind)
+			for range 3 {
+				if got := j.run(trusts, "ours "+kind); !strings.Contains(got, "error <nil>") {
+					t.Errorf("%s: %s", kind, got)
+				}
+			}
+			j.configure(other, kind)
+			if got := j.run(other, "ours "+kind); !strings.Contains(got, "certificate signed by unknown authority") || !strings.Contains(got, "asked \n") {
+				t.Errorf("%s, of another authority: %s", kind, got)
+			}
+		}
+	}
+}
