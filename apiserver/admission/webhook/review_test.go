@@ -23,7 +23,7 @@ import (
 func TestReview(t *testing.T) {
 	odd := "<&>\"\\/\u2028\u2029\x00\x1f\x7f\xff\xc3(\xed\xa0\x80ü\U0001f600\ufffd"
 	object := tree.Object{"apiVersion": "v1", "kind": "ConfigMap", odd: odd, "metadata": map[string]any{"name": odd, "labels": map[string]any{odd: odd, "": ""}}, "numbers": []any{
-		int64(math.MaxInt64), int64(math.MinInt64), int64(1<<53 + 1), 1e20, 1e21, 1e-6, 1e-7, 0.1, 3.0, -0.0, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Copysign(0, -1),
+		int64(math.MaxInt64), int64(math.MinInt64), int64(1<<53 + 1), 1e20, 1e21, 1e-6, 1e-7, 0.1, 3.0, math.MaxFloat64, math.SmallestNonzeroFloat64, math.Copysign(0, -1),
 	}, "none": nil, "no list": []any(nil), "no map": map[string]any(nil), "empty": []any{map[string]any{}, []any{}, ""}}
 	for _, version := range []string{"v1", "v1beta1"} {
 		for _, operation := range []upstream.Operation{upstream.Create, upstream.Update, upstream.Delete, upstream.Connect} {
