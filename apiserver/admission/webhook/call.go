@@ -82,7 +82,11 @@ func (c *call) start(cm *webhookutil.ClientManager, all *reviews, effects *regis
 	if c.review, err = all.of(c.version, c.attr, c.invocation); err != nil {
 		return c.uncallable(err)
 	}
-	c.direct = direct.Of(c.client.Client.Transport)
+	// In v1beta1 an answer need not name the review that it is the answer to. There only net/http, which most
+	// programs use, decides which bytes of a connection are whose.
+	if c.version == v1 {
+		c.direct = direct.Of(c.client.Client.Transport)
+	}
 	return nil
 }
 

@@ -1,7 +1,7 @@
 // Package direct sends reviews to webhooks on connections of its own, in the goroutine of who asks:
 // net/http's client needs one or two more of them for each request, and several times the work.
 //
-// Upstream's client stays in charge. It makes the first call, from which the way to the webhook is
+// Upstream's client stays in charge. It asks in v1beta1, makes the first call, from which the way to the webhook is
 // learned, and it is given whatever is not a usual answer, as if it had come by its own
 // connection: so errors, retries and bounds are its own.
 //
