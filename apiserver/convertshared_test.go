@@ -179,6 +179,64 @@ func TestConversionSideBySide(t *testing.T) {
 	}
 }
 
+// TestConversionDecidedAgain: a patch in the other version whose object changes meanwhile is decided
+// again on the newer one, which is converted; nothing of what was converted before is taken for it.
+func TestConversionDecidedAgain(t *testing.T) {
+	e := newEnv(t, nil)
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(h.client()), routesV1)
+	e.route("a")
+	patch := func(path, body string) string {
+		w, answer := e.do(http.MethodPatch, path, http.Header{"Content-Type": {"application/merge-patch+json"}}, body)
+		if w.StatusCode != http.StatusOK {
+			t.Errorf("PATCH %s: %d %s", path, w.StatusCode, answer)
+		}
+		return answer
+	}
+	h.set("hang")
+	answer := make(chan string)
+	go func() { answer <- patch(routesBeta+"/a", `{"spec":{"extra":"b"}}`) }()
+	await(t, "the first review", func() string {
+		if h.calls.Load() == 0 {
+			return "none yet"
+		}
+		return ""
+	})
+	patch(routesV1+"/a", `{"spec":{"port":"2"}}`)
+	h.release()
+	if got := <-answer; !strings.Contains(got, `"hostPort":"h:2"`) || !strings.Contains(got, `"extra":"b"`) {
+		t.Errorf("patched: %s", got)
+	}
+	if _, got := e.do(http.MethodGet, routesV1+"/a", nil, ""); !strings.Contains(got, `"port":"2"`) || !strings.Contains(got, `"extra":"b"`) {
+		t.Errorf("stored: %s", got)
+	}
+}
+
+// TestConversionHangs: a write waits once for a webhook that hangs, though its fields, for which the
+// webhook is asked first, need not be tracked.
+func TestConversionHangs(t *testing.T) {
+	e := newEnv(t, func(c *apiserver.Config) { c.Limits.Conversion = 200 * time.Millisecond })
+	e.lead()
+	h := newConvertHook(t)
+	e.define(routes(h.client()), routesV1)
+	e.route("a")
+	e.await(routesBeta+"/a", http.StatusOK) // so that to read it needs no webhook
+	h.calls.Store(0)
+	h.set("hang")
+	w, body := e.do(http.MethodPatch, routesBeta+"/a", http.Header{"Content-Type": {"application/merge-patch+json"}}, `{"spec":{"hostPort":"h:2"}}`)
+	if w.StatusCode != http.StatusInternalServerError || !strings.Contains(body, "conversion webhook for stable.example.com/v1beta1, Kind=Route failed: Post") {
+		t.Errorf("%d %s", w.StatusCode, body)
+	}
+	if n := h.calls.Load(); n != 1 {
+		t.Errorf("%d calls, each of which takes all the time there is", n)
+	}
+	h.set("right")
+	if w, body := e.do(http.MethodPatch, routesBeta+"/a", http.Header{"Content-Type": {"application/merge-patch+json"}}, `{"spec":{"hostPort":"h:2"}}`); w.StatusCode != http.StatusOK || !strings.Contains(body, `"manager"`) {
+		t.Errorf("when it answers again: %d %s", w.StatusCode, body)
+	}
+}
+
 // TestConversionPages: pages and limits of a list whose selector is about converted
 // objects.
 func TestConversionPages(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // Cache keeps values that were costly to make, up to a number of bytes; what was not
@@ -39,20 +40,29 @@ func (c *Cache[K, V]) Bytes() int64 {
 	return c.used
 }
 
+// ErrLate ends an attempt to make what another caller has failed to make.
+var ErrLate = errors.New("no time is left after somebody else's failure")
+
 // Get returns the values of keys. produce is called without a lock for those that are not
 // there and that nobody else is making, by their indexes, and returns them in that
 // order with their sizes. A failure of somebody else's is not this caller's: it tries
-// itself. Errors: produce's, and the context's.
-func (c *Cache[K, V]) Get(ctx context.Context, keys []K, produce func(missing []int) ([]V, []int64, error)) ([]V, error) {
+// itself, with what is left of within, which is how long produce may take, so that it waits once
+// and not twice. Errors: produce's, the context's, and ErrLate.
+func (c *Cache[K, V]) Get(ctx context.Context, keys []K, within time.Duration, produce func(ctx context.Context, missing []int) ([]V, []int64, error)) ([]V, error) {
+	end := time.Now().Add(within)
+	again := false
 	out := make([]V, len(keys))
 	left := make([]int, len(keys))
 	for i := range left {
 		left[i] = i
 	}
 	for len(left) > 0 {
+		if again && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		mine, theirs := c.claim(keys, left, out)
 		if len(mine) > 0 {
-			if err := c.fill(keys, mine, out, produce); err != nil {
+			if err := c.fill(ctx, keys, mine, out, produce); err != nil {
 				return nil, err
 			}
 		}
@@ -68,6 +78,12 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, produce func(missing []
 				continue
 			}
 			out[i] = e.value
+		}
+		if len(left) > 0 && !again {
+			again = true
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadlineCause(ctx, end, ErrLate)
+			defer cancel()
 		}
 	}
 	return out, nil
@@ -102,12 +118,12 @@ func (c *Cache[K, V]) claim(keys []K, wanted []int, out []V) (mine []int, theirs
 // errAbandoned is what others see of a claim that was given up by a panic.
 var errAbandoned = errors.New("abandoned")
 
-func (c *Cache[K, V]) fill(keys []K, mine []int, out []V, produce func([]int) ([]V, []int64, error)) error {
+func (c *Cache[K, V]) fill(ctx context.Context, keys []K, mine []int, out []V, produce func(context.Context, []int) ([]V, []int64, error)) error {
 	err := errAbandoned
 	var values []V
 	var sizes []int64
 	defer func() { c.publish(keys, mine, values, sizes, err) }()
-	values, sizes, err = produce(mine)
+	values, sizes, err = produce(ctx, mine)
 	if err != nil {
 		return err
 	}

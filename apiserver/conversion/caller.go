@@ -77,6 +77,9 @@ func (c *Caller) Close() {
 	c.clients, c.recent = map[string]*client{}, nil
 }
 
+// Timeout is how long one call may take.
+func (c *Caller) Timeout() time.Duration { return c.cfg.Timeout }
+
 // Convert returns objects of a definition in another version, in their order. None of
 // them may have that version already; they are not changed. It waits for a free call
 // and for the webhook as long as ctx and the timeout allow. Errors are Status errors

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/request"
@@ -209,16 +210,16 @@ func TestCache(t *testing.T) {
 	c := NewCache[int, string](100)
 	var made atomic.Int64
 	started, release := make(chan struct{}), make(chan struct{})
-	slow := func(missing []int) ([]string, []int64, error) {
+	slow := func(_ context.Context, _ []int) ([]string, []int64, error) {
 		made.Add(1)
 		close(started)
 		<-release
 		return []string{"one"}, []int64{40}, nil
 	}
 	var wg sync.WaitGroup
-	ask := func(f func([]int) ([]string, []int64, error)) {
+	ask := func(f func(context.Context, []int) ([]string, []int64, error)) {
 		wg.Go(func() {
-			if got, err := c.Get(t.Context(), []int{1, 1}, f); err != nil || got[0] != "one" || got[1] != "one" {
+			if got, err := c.Get(t.Context(), []int{1, 1}, time.Minute, f); err != nil || got[0] != "one" || got[1] != "one" {
 				t.Errorf("%v %v", got, err)
 			}
 		})
@@ -234,11 +235,11 @@ func TestCache(t *testing.T) {
 		t.Errorf("made %d times", made.Load())
 	}
 	fail := errors.New("no")
-	if _, err := c.Get(t.Context(), []int{2}, func([]int) ([]string, []int64, error) { return nil, nil, fail }); !errors.Is(err, fail) {
+	if _, err := c.Get(t.Context(), []int{2}, time.Minute, func(context.Context, []int) ([]string, []int64, error) { return nil, nil, fail }); !errors.Is(err, fail) {
 		t.Errorf("%v", err)
 	}
 	put := func(key int) {
-		if _, err := c.Get(t.Context(), []int{key}, func([]int) ([]string, []int64, error) { return []string{"x"}, []int64{40}, nil }); err != nil {
+		if _, err := c.Get(t.Context(), []int{key}, time.Minute, func(context.Context, []int) ([]string, []int64, error) { return []string{"x"}, []int64{40}, nil }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -250,7 +251,10 @@ func TestCache(t *testing.T) {
 		t.Errorf("%d bytes", got)
 	}
 	gone := false
-	if _, err := c.Get(t.Context(), []int{2}, func([]int) ([]string, []int64, error) { gone = true; return []string{"x"}, []int64{40}, nil }); err != nil || !gone {
+	if _, err := c.Get(t.Context(), []int{2}, time.Minute, func(context.Context, []int) ([]string, []int64, error) {
+		gone = true
+		return []string{"x"}, []int64{40}, nil
+	}); err != nil || !gone {
 		t.Errorf("the oldest is still there (%v)", err)
 	}
 }
@@ -261,7 +265,7 @@ func TestCacheFailedMaker(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := c.Get(t.Context(), []int{1}, func([]int) ([]string, []int64, error) {
+		_, err := c.Get(t.Context(), []int{1}, time.Minute, func(context.Context, []int) ([]string, []int64, error) {
 			close(started)
 			<-release
 			return nil, nil, context.Canceled
@@ -272,13 +276,60 @@ func TestCacheFailedMaker(t *testing.T) {
 	})
 	<-started
 	wg.Go(func() {
-		got, err := c.Get(t.Context(), []int{1}, func([]int) ([]string, []int64, error) { return []string{"mine"}, []int64{1}, nil })
+		got, err := c.Get(t.Context(), []int{1}, time.Minute, func(context.Context, []int) ([]string, []int64, error) { return []string{"mine"}, []int64{1}, nil })
 		if err != nil || got[0] != "mine" {
 			t.Errorf("%v %v", got, err)
 		}
 	})
 	close(release)
 	wg.Wait()
+}
+
+// Who waits for another one's failure has what is left of its time: it waits once, not twice. A
+// failure that comes early leaves it enough.
+func TestCacheWaitsOnce(t *testing.T) {
+	const timeout = 30 * time.Second
+	for _, c := range []struct {
+		name                    string
+		failsAfter, takes, want time.Duration
+		err                     error
+	}{
+		{"the maker hangs", timeout, timeout, timeout, ErrLate},
+		{"the maker hangs, the webhook is there again", timeout, time.Second, 21 * time.Second, nil},
+		{"the maker fails at once", 10 * time.Second, 25 * time.Second, 25 * time.Second, nil},
+		{"the maker fails, then the webhook hangs", 15 * time.Second, time.Minute, timeout, ErrLate},
+		{"nothing is left", 45 * time.Second, time.Second, 35 * time.Second, ErrLate},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cache := NewCache[int, string](100)
+				produce := func(takes time.Duration, err error) func(context.Context, []int) ([]string, []int64, error) {
+					return func(ctx context.Context, _ []int) ([]string, []int64, error) {
+						select {
+						case <-time.After(takes):
+							return []string{"made"}, []int64{1}, err
+						case <-ctx.Done():
+							return nil, nil, context.Cause(ctx)
+						}
+					}
+				}
+				first := make(chan error, 1)
+				go func() {
+					_, err := cache.Get(t.Context(), []int{1}, timeout, produce(c.failsAfter, errors.New("no answer")))
+					first <- err
+				}()
+				time.Sleep(10 * time.Second) // of the bubble's clock: the first is under way
+				began := time.Now()
+				_, err := cache.Get(t.Context(), []int{1}, timeout, produce(c.takes, nil))
+				if took := time.Since(began); !errors.Is(err, c.err) || took != c.want {
+					t.Errorf("after %s: %v, want %v after %s", took, err, c.err, c.want)
+				}
+				if err := <-first; err == nil {
+					t.Error("the first did not fail")
+				}
+			})
+		})
+	}
 }
 
 // FuzzAnswer: whatever a webhook says, it is refused or has the object's identity.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
 // Version is one version of a resource.
@@ -44,9 +45,13 @@ type Config struct {
 // Manager keeps metadata.managedFields of the objects of one resource, as written
 // through one path. It is safe for concurrent use.
 type Manager struct {
-	fields *managedfields.FieldManager
-	empty  creater
-	of     apischema.GroupVersionKind
+	fields *managedfields.FieldManager // nil: made for each use, by library
+	made   func(versions) (*managedfields.FieldManager, error)
+	// convert is that of With.
+	convert Convert
+	types   types
+	empty   creater
+	of      apischema.GroupVersionKind
 
 	// For quick.
 	schema      *smdschema.Schema
@@ -79,19 +84,22 @@ func New(cfg Config) (*Manager, error) {
 	}
 	convert := cfg.Convert
 	if convert == nil {
-		convert = func(_ map[string]any, _, to apischema.GroupVersion) (map[string]any, error) {
+		convert = func(_ []map[string]any, _, to apischema.GroupVersion) ([]map[string]any, error) {
 			return nil, runtime.NewNotRegisteredErrForKind("this server", to.WithKind(of.Kind))
 		}
 	}
 	// The form for custom resources goes through one version, not through one of each
 	// group: events are in two groups.
 	empty := creater{cfg.Zero}
-	m, err := managedfields.NewDefaultCRDFieldManager(t, versions{convert}, defaulter(cfg.Default), empty, of, of.GroupVersion(), cfg.Subresource, reset)
+	library := func(v versions) (*managedfields.FieldManager, error) {
+		return managedfields.NewDefaultCRDFieldManager(t, v, defaulter(cfg.Default), empty, of, of.GroupVersion(), cfg.Subresource, reset)
+	}
+	m, err := library(versions{convert: convert})
 	if err != nil {
 		return nil, fmt.Errorf("field manager of %s: %w", of, err)
 	}
 	made := &Manager{
-		fields: m, empty: empty, of: of, schema: t[of].Schema, root: t[of].TypeRef,
+		fields: m, made: library, types: t, empty: empty, of: of, schema: t[of].Schema, root: t[of].TypeRef,
 		apiVersion: of.GroupVersion().String(), subresource: cfg.Subresource, reset: map[string]bool{}, resetMeta: map[string]bool{},
 	}
 	for _, name := range cfg.Reset {
@@ -118,6 +126,45 @@ func pathOf(dotted string) fieldpath.Path {
 	return fieldpath.MakePathOrDie(parts...)
 }
 
+// With is the manager with other conversions: those of one operation, where each costs a call of
+// a webhook and what has been converted is to be had again. It converts the object that a write
+// makes together with the one before, in one call.
+func (m *Manager) With(convert Convert) *Manager {
+	own := *m
+	own.fields, own.convert = nil, convert
+	return &own
+}
+
+// merged is what the library's Apply will make of an object before it looks at who owns what, and
+// convert beside that object; nil if that does not matter, or is for the library to refuse.
+func (m *Manager) merged(live, patch map[string]any) map[string]any {
+	if m.fields != nil {
+		return nil
+	}
+	a, err := m.types.ObjectToTyped(&unstructured.Unstructured{Object: live}, typed.AllowDuplicates)
+	if err != nil {
+		return nil
+	}
+	b, err := m.types.ObjectToTyped(&unstructured.Unstructured{Object: patch})
+	if err != nil {
+		return nil
+	}
+	c, err := a.Merge(b)
+	if err != nil {
+		return nil
+	}
+	out, _ := c.AsValue().Unstructured().(map[string]any)
+	return out
+}
+
+// library is upstream's manager. beside is what it will convert besides what it begins with.
+func (m *Manager) library(beside map[string]any) (*managedfields.FieldManager, error) {
+	if m.fields != nil {
+		return m.fields, nil
+	}
+	return m.made(versions{m.convert, beside})
+}
+
 // Nothing is the live object where there is none.
 func (m *Manager) Nothing() map[string]any {
 	u, _ := m.empty.New(m.of) // never fails
@@ -131,7 +178,12 @@ func (m *Manager) Update(live, obj map[string]any, manager string) (map[string]a
 	if !m.slow && m.quick(live, obj, manager) {
 		return obj, nil
 	}
-	out, err := m.fields.Update(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: obj}, manager)
+	// The library takes the managedFields out of obj before it converts it, so this is what it asks for.
+	fields, err := m.library(obj)
+	if err != nil {
+		return nil, err
+	}
+	out, err := fields.Update(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: obj}, manager)
 	if err != nil {
 		return nil, fmt.Errorf("track fields: %w", err)
 	}
@@ -148,7 +200,11 @@ func (m *Manager) Apply(live, patch map[string]any, manager string, force bool) 
 			return out, nil
 		}
 	}
-	out, err := m.fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)
+	fields, err := m.library(m.merged(live, patch))
+	if err != nil {
+		return nil, err
+	}
+	out, err := fields.Apply(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(patch)}, manager, force)
 	if err != nil {
 		return nil, err
 	}

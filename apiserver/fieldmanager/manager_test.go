@@ -59,9 +59,9 @@ func TestVersionsOfOneResource(t *testing.T) {
 		return Version{GVK: apischema.GroupVersionKind{Group: "apps", Version: version, Kind: "Deployment"}, Model: "io.k8s.api.apps.v1.Deployment"}
 	}
 	// What is minReadySeconds in v1 is revisionHistoryLimit in v2, and the other way.
-	swap := func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {
+	swap := func(obj map[string]any, from, to apischema.GroupVersion) map[string]any {
 		if from.Version == to.Version {
-			return obj, nil
+			return obj
 		}
 		out := runtime.DeepCopyJSON(obj)
 		spec := out["spec"].(map[string]any)
@@ -73,6 +73,12 @@ func TestVersionsOfOneResource(t *testing.T) {
 			}
 		}
 		out["apiVersion"] = to.String()
+		return out
+	}
+	convert := func(objs []map[string]any, from, to apischema.GroupVersion) (out []map[string]any, err error) {
+		for _, obj := range objs {
+			out = append(out, swap(obj, from, to))
+		}
 		return out, nil
 	}
 	model, err := schema.Lookup("io.k8s.api.apps.v1.Deployment")
@@ -80,7 +86,7 @@ func TestVersionsOfOneResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	manager := func(first, second string) *Manager {
-		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: swap, Zero: model.Zero, Default: func(map[string]any) error { return nil }})
+		m, err := New(Config{Versions: []Version{of(first), of(second)}, Convert: convert, Zero: model.Zero, Default: func(map[string]any) error { return nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,10 +104,7 @@ func TestVersionsOfOneResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	live["metadata"].(map[string]any)["uid"] = "x"
-	inV2, err := swap(live, apischema.GroupVersion{Group: "apps", Version: "v1"}, apischema.GroupVersion{Group: "apps", Version: "v2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inV2 := swap(live, apischema.GroupVersion{Group: "apps", Version: "v1"}, apischema.GroupVersion{Group: "apps", Version: "v2"})
 	if _, err := v2.Apply(inV2, applied("v2", "revisionHistoryLimit", 4), "two", false); err == nil || !strings.Contains(err.Error(), `conflict with "one"`) {
 		t.Errorf("another value of a field that somebody owns in another version: %v, want a conflict", err)
 	}

@@ -8,13 +8,18 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Convert returns an object in another version of its resource; the object itself
-// is not changed. For a version that is not served the error is runtime's
+// Convert returns objects in another version of their resource; the objects themselves
+// are not changed. For a version that is not served the error is runtime's
 // NotRegisteredError: what was managed in such a version is then forgotten.
-type Convert func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error)
+type Convert func(objs []map[string]any, from, to apischema.GroupVersion) ([]map[string]any, error)
 
 // versions is the runtime.ObjectConvertor of one resource.
-type versions struct{ convert Convert }
+type versions struct {
+	convert Convert
+	// beside, if not nil, is an object that the library is about to ask for in the same
+	// versions as others of its own one.
+	beside map[string]any
+}
 
 var _ runtime.ObjectConvertor = versions{}
 
@@ -37,11 +42,15 @@ func (v versions) ConvertToVersion(in runtime.Object, target runtime.GroupVersio
 	if to.GroupVersion() == from.GroupVersion() {
 		return in, nil
 	}
-	out, err := v.convert(u.Object, from.GroupVersion(), to.GroupVersion())
+	objs := []map[string]any{u.Object}
+	if v.beside != nil && v.beside["apiVersion"] == from.GroupVersion().String() {
+		objs = append(objs, v.beside)
+	}
+	out, err := v.convert(objs, from.GroupVersion(), to.GroupVersion())
 	if err != nil {
 		return nil, err
 	}
-	return &unstructured.Unstructured{Object: out}, nil
+	return &unstructured.Unstructured{Object: out[0]}, nil
 }
 
 // Convert implements runtime.ObjectConvertor; nothing here calls it.

@@ -2,6 +2,9 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -179,7 +182,7 @@ func (s *Store) convertStored(ctx context.Context, to *crd.Version, b *stored) (
 	for i, v := range b.versions {
 		keys[i] = conversionKey{table: res.Table(), key: v.Key, revision: v.Revision, from: codec.FormOf(v) + b.from[i].Resource().StorageForm, to: res.StorageForm, webhook: hook.ID()}
 	}
-	return s.conversions.Get(ctx, keys, func(missing []int) ([]*mvcc.Version, []int64, error) {
+	out, err := s.conversions.Get(ctx, keys, s.Webhooks.Timeout(), func(ctx context.Context, missing []int) ([]*mvcc.Version, []int64, error) {
 		objects := make([]tree.Object, len(missing))
 		for n, i := range missing {
 			var err error
@@ -200,6 +203,15 @@ func (s *Store) convertStored(ctx context.Context, to *crd.Version, b *stored) (
 		}
 		return out, sizes, nil
 	})
+	return out, s.late(err, b.from[0])
+}
+
+// late words that a webhook left no time for a second attempt.
+func (s *Store) late(err error, of *crd.Version) error {
+	if errors.Is(err, conversion.ErrLate) {
+		return conversion.Internal(fmt.Errorf("conversion webhook for %v failed: no answer within %s", of.Resource().GVK(), s.Webhooks.Timeout()))
+	}
+	return err
 }
 
 // convert has the definition's webhook convert objects of its other versions, and
@@ -254,7 +266,7 @@ func (o *Op) forStorage(obj tree.Object) (tree.Object, *kinds.Resource, error) {
 	if to == nil || to == of {
 		return obj, o.Resource, nil
 	}
-	kept, err := o.Store.convertTree(o.Context, obj, to)
+	kept, err := o.convertTree(obj, to)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,8 +294,100 @@ func (s *Store) convertTree(ctx context.Context, obj tree.Object, to *crd.Versio
 	return kept, nil
 }
 
+// Bounds of what an operation keeps of its conversions, in bytes of objects as JSON, and how many bytes
+// of memory one of those is taken for.
+const (
+	convertedTrees = 4 << 20
+	treeBytes      = 8
+)
+
+// treeKey is an object as a webhook is sent it, and the version that it is wanted in.
+type treeKey struct {
+	sent [sha256.Size]byte
+	to   *crd.Version
+}
+
+// convertTrees are objects of one other version of the same definition in a version. A webhook is
+// asked once about what the operation has more than once: the same bytes, metadata included. A
+// newer object is another one. The results share nothing with objs, nor with each other.
+func (o *Op) convertTrees(objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
+	if to.Definition().Webhook() == nil {
+		return o.Store.convertTrees(o.Context, objs, to)
+	}
+	if o.unanswered != nil {
+		return nil, o.unanswered
+	}
+	keys, sizes, total := make([]treeKey, len(objs)), make([]int64, len(objs)), 0
+	for i, obj := range objs {
+		raw, err := json.Marshal(obj)
+		if err != nil {
+			return nil, conversion.Internal(err)
+		}
+		keys[i], sizes[i] = treeKey{sha256.Sum256(raw), to}, treeBytes*int64(len(raw))
+		total += len(raw)
+	}
+	if len(objs) > 1 && total > batchBytes {
+		return each(objs, func(obj tree.Object) (tree.Object, error) { return o.convertTree(obj, to) })
+	}
+	if o.trees == nil {
+		o.trees = conversion.NewCache[treeKey, tree.Object](treeBytes * convertedTrees)
+	}
+	began := time.Now()
+	made, err := o.trees.Get(o.Context, keys, o.Store.Webhooks.Timeout(), func(ctx context.Context, missing []int) ([]tree.Object, []int64, error) {
+		wanted, cost := make([]tree.Object, len(missing)), make([]int64, len(missing))
+		for n, i := range missing {
+			wanted[n], cost[n] = objs[i], sizes[i]
+		}
+		out, err := o.Store.convert(ctx, to, wanted)
+		return out, cost, err
+	})
+	if err != nil {
+		if time.Since(began) >= o.Store.Webhooks.Timeout() {
+			o.unanswered = err
+		}
+		return nil, err
+	}
+	for i, obj := range made {
+		made[i] = runtime.DeepCopyJSON(obj)
+	}
+	return made, nil
+}
+
+// convertTree is convertTrees for one object.
+func (o *Op) convertTree(obj tree.Object, to *crd.Version) (tree.Object, error) {
+	out, err := o.convertTrees([]tree.Object{obj}, to)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+func (s *Store) convertTrees(ctx context.Context, objs []tree.Object, to *crd.Version) ([]tree.Object, error) {
+	return each(objs, func(obj tree.Object) (tree.Object, error) { return s.convertTree(ctx, obj, to) })
+}
+
+// convertAmong converts objects for who merges their managed fields.
+func (o *Op) convertAmong(objs []tree.Object, _, to *kinds.Resource) ([]tree.Object, error) {
+	return o.convertTrees(objs, crd.Of(to))
+}
+
+func (s *Store) convertAmong(objs []tree.Object, from, to *kinds.Resource) ([]tree.Object, error) {
+	return each(objs, func(obj tree.Object) (tree.Object, error) { return s.Convert(obj, from, to) })
+}
+
+func each(objs []tree.Object, convert func(tree.Object) (tree.Object, error)) ([]tree.Object, error) {
+	out := make([]tree.Object, len(objs))
+	for i, obj := range objs {
+		var err error
+		if out[i], err = convert(obj); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // Convert returns an object in another version of its resource, for those who have no context:
-// they merge managed fields, or decide on admission. obj is not changed, but the result may
+// they merge managed fields without a webhook, or decide on admission. obj is not changed, but the result may
 // share with it. Errors: a webhook's, as Status errors.
 func (s *Store) Convert(obj tree.Object, from, to *kinds.Resource) (tree.Object, error) {
 	v := crd.Of(to)

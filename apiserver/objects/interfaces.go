@@ -175,7 +175,7 @@ func (i *interfaces) converted(obj tree.Object, a, b apischema.GroupVersionKind)
 	if err := i.fitCustom(obj, from); err != nil {
 		return nil, err
 	}
-	return i.Store.convertTree(i.Context, obj, crd.Of(to))
+	return (*Op)(i).convertTree(obj, crd.Of(to))
 }
 
 // internalPackage is what upstream calls the package of a group's internal types.

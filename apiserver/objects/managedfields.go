@@ -1,6 +1,8 @@
 package objects
 
 import (
+	"context"
+
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/fieldmanager"
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -12,9 +14,11 @@ import (
 // fieldManagers are the field managers of all resources and subresources, made on
 // first use and kept with the resource.
 type fieldManagers struct {
-	// convert converts an object between versions of a resource.
-	convert func(obj tree.Object, from, to *kinds.Resource) (tree.Object, error)
+	// convert converts objects between versions of a resource.
+	convert convertAll
 }
+
+type convertAll func(objs []tree.Object, from, to *kinds.Resource) ([]tree.Object, error)
 
 // managerKey is a subresource among what is kept with a resource.
 type managerKey struct{ sub string }
@@ -30,7 +34,7 @@ func (f fieldManagers) of(res *kinds.Resource, sub string, all *kinds.Registry) 
 		return nil, err
 	}
 	cfg := fieldmanager.Config{
-		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: f.convertAmong(res, all),
+		Subresource: sub, Zero: model.Zero, Default: model.Default, Convert: convertAmong(res, all, f.convert),
 	}
 	for _, v := range all.VersionsOf(res) {
 		version := fieldmanager.Version{GVK: v.GVK(), Model: v.Model}
@@ -66,23 +70,28 @@ func resetBy(res *kinds.Resource, sub string) (paths []string) {
 }
 
 // convertAmong converts objects of res to its other versions and back.
-func (f fieldManagers) convertAmong(res *kinds.Resource, all *kinds.Registry) fieldmanager.Convert {
+func convertAmong(res *kinds.Resource, all *kinds.Registry, convert convertAll) fieldmanager.Convert {
 	byVersion := map[apischema.GroupVersion]*kinds.Resource{}
 	for _, v := range all.VersionsOf(res) {
 		byVersion[v.GroupVersion()] = v
 	}
-	return func(obj map[string]any, from, to apischema.GroupVersion) (map[string]any, error) {
+	return func(objs []map[string]any, from, to apischema.GroupVersion) ([]map[string]any, error) {
 		a, b := byVersion[from], byVersion[to]
 		if a == nil || b == nil {
 			return nil, runtime.NewNotRegisteredErrForKind("this server", to.WithKind(res.Kind))
 		}
-		return f.convert(obj, a, b)
+		return convert(objs, a, b)
 	}
 }
 
 // FieldManager is the manager of the fields that the operation may write.
 func (o *Op) FieldManager() (*fieldmanager.Manager, error) {
-	return o.Store.fields.of(o.Resource, o.Info.Subresource, o.Store.Kinds())
+	all := o.Store.Kinds()
+	m, err := o.Store.fields.of(o.Resource, o.Info.Subresource, all)
+	if err == nil && WebhookOf(o.Resource) != nil {
+		m = m.With(convertAmong(o.Resource, all, o.convertAmong))
+	}
+	return m, err
 }
 
 // Track keeps metadata.managedFields of an object that a write other than an apply
@@ -104,6 +113,9 @@ func (o *Op) Track(obj, old tree.Object) error {
 		_, err = m.Update(before, obj, o.Manager)
 	}
 	if err != nil {
+		if o.Context.Err() != nil {
+			return context.Cause(o.Context) // it was not converted because nobody waits any more
+		}
 		delete(meta, "managedFields")
 		o.Store.Log.Error("cannot track the fields of an object", "err", err, "resource", o.Resource.GroupResource().String(), "name", o.Info.Name)
 	}

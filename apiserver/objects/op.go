@@ -7,11 +7,13 @@ import (
 	"github.com/quorate/quorate/apiserver/admission"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/conversion"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/proto"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -74,6 +76,11 @@ type Op struct {
 	// warnings are what the client is told besides the answer.
 	warnings warnings
 	claims   claims
+	// trees are what webhooks have made of the operation's own; nil: nothing yet.
+	trees *conversion.Cache[treeKey, tree.Object]
+	// unanswered is why a conversion failed that took all the time a webhook has: it is not waited
+	// for again.
+	unanswered error
 }
 
 // System is an operation that no client asked for: by the node itself, with every

@@ -93,7 +93,7 @@ func NewStore(cfg Config) *Store {
 	s := &Store{Config: cfg, panics: loglimit.New(time.Minute), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
 	s.indexes = map[string]*view.FieldIndex{podsTable: view.NewFieldIndex(cfg.Storage, podsTable, "spec.nodeName")}
 	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
-	s.fields.convert = s.Convert
+	s.fields.convert = s.convertAmong
 	return s
 }
 

@@ -91,7 +91,7 @@ func (o *Op) GuaranteedUpdate(key string, decide func(cur *mvcc.Version) (Change
 func (o *Op) dryRun(key string, ch Change, before *mvcc.Version) (Written, error) {
 	if ch.kept != nil {
 		own := crd.Of(o.Resource)
-		read, err := o.Store.convertTree(o.Context, ch.kept, own)
+		read, err := o.convertTree(ch.kept, own)
 		if err != nil {
 			return Written{}, err
 		}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,22 +146,26 @@ type hostHook struct {
 	port, ca string
 	down     atomic.Bool
 	calls    atomic.Int64
+
+	mu      sync.Mutex
+	reviews []string      // what was asked for: the version, and of how many objects
+	asked   chan struct{} // of one: something was
 }
 
-// newHostHook serves a webhook on loopback under a certificate for a name.
+// newHostHook serves a webhook on loopback under a certificate for a name and for 127.0.0.1.
 func newHostHook(t *testing.T, name string) *hostHook {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hostHook{ca: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+	h := &hostHook{asked: make(chan struct{}, 1), ca: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 	server := httptest.NewUnstartedServer(h)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	server.StartTLS()
@@ -187,10 +192,20 @@ func (h *hostHook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	h.mu.Lock()
+	h.reviews = append(h.reviews, fmt.Sprintf("%s×%d", review.Request.Desired[strings.LastIndex(review.Request.Desired, "/")+1:], len(review.Request.Objects)))
+	h.mu.Unlock()
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
 	for i := range review.Request.Objects {
 		o := &review.Request.Objects[i]
 		o.SetAPIVersion(review.Request.Desired)
-		spec := o.Object["spec"].(map[string]any)
+		spec, _ := o.Object["spec"].(map[string]any)
+		if spec == nil {
+			continue
+		}
 		if strings.HasSuffix(review.Request.Desired, "/v1beta1") {
 			spec["hostPort"] = fmt.Sprintf("%v:%v", spec["host"], spec["port"])
 			delete(spec, "host")
