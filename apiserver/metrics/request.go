@@ -18,7 +18,7 @@ type requestSeries struct {
 	duration, sli, sizes     *prometheus.HistogramVec
 	longRunning              *prometheus.GaugeVec
 	watchEvents              *prometheus.CounterVec
-	watchSizes               *prometheus.HistogramVec
+	watchSizes               *sizesVec
 	refused, retries, panics *prometheus.CounterVec
 	turns                    prometheus.Observer
 	mu                       sync.Mutex // guards the replacement of kinds
@@ -33,7 +33,7 @@ type kindSeries struct {
 	size          prometheus.Observer // nil unless get or list
 	longRunning   prometheus.Gauge    // nil unless long-running
 	watchEvents   prometheus.Counter  // nil unless watch
-	watchSizes    prometheus.Observer
+	watchSizes    *sizes
 	mu            sync.Mutex // guards the replacement of codes
 	codes         atomic.Pointer[[]codeSeries]
 }
@@ -64,7 +64,7 @@ func (s *requestSeries) init(r *registrar) {
 	s.longRunning = r.gauge("apiserver_longrunning_requests", "Long-running requests that are open now.", sevenLabels...)
 	s.terminations = r.counter("apiserver_request_terminations_total", "Requests that the server ended in self-defence.", withCode(sevenLabels)...)
 	s.watchEvents = r.counter("apiserver_watch_events_total", "Events sent to watches.", threeLabels...)
-	s.watchSizes = r.histogram("apiserver_watch_events_sizes", "Bytes of events sent to watches.", eventBuckets, threeLabels...)
+	s.watchSizes = r.sizes("apiserver_watch_events_sizes", "Bytes of events sent to watches.", eventBuckets, threeLabels...)
 	s.refused = r.counter("quorate_requests_refused_total", "Requests that were not admitted, by reason.", "request_kind", "reason")
 	s.retries = r.counter("quorate_write_retries_total", "Writes computed again after losing a race.", "group", "resource")
 	s.panics = r.counter("quorate_panics_total", "Panics contained in requests.", "verb", "group", "resource")
@@ -125,7 +125,7 @@ func (s *requestSeries) resolve(k *request.Kind) *kindSeries {
 	}
 	if verb == "WATCH" {
 		x.watchEvents = s.watchEvents.WithLabelValues(c.Group, c.Version, c.Resource)
-		x.watchSizes = s.watchSizes.WithLabelValues(c.Group, c.Version, c.Resource)
+		x.watchSizes = s.watchSizes.with(c.Group, c.Version, c.Resource)
 	}
 	x.codes.Store(&[]codeSeries{})
 	return x
@@ -211,10 +211,7 @@ func (m *Metrics) WatchEvents(k *request.Kind, events int, bytes int64) {
 		return
 	}
 	x.watchEvents.Add(float64(events))
-	size := float64(bytes) / float64(events)
-	for range events {
-		x.watchSizes.Observe(size)
-	}
+	x.watchSizes.add(events, bytes)
 }
 
 // WriteRetried counts a write that is computed again.
