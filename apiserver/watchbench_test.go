@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,43 @@ func BenchmarkWatch(b *testing.B) {
 			cputime.PerOp(b)
 			for b.Loop() {
 				tell(events)
+			}
+		})
+	}
+}
+
+// BenchmarkWatchLarge sends one large object to 64 watches, whose connections cost nothing. An operation is one
+// event to all of them.
+func BenchmarkWatchLarge(b *testing.B) {
+	const watches = 64
+	for _, kib := range []int{16, 64, 128, 1024} {
+		b.Run(fmt.Sprint("KiB-", kib), func(b *testing.B) {
+			o := &watchBytes{}
+			e := newEnv(b, func(c *apiserver.Config) { c.Observer = o })
+			serve(b, e, 201, http.MethodPost, maps, "application/json", object(0))
+			ctx, cancel := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer cancel()
+			for range watches {
+				r := httptest.NewRequest(http.MethodGet, maps+"?watch=1&resourceVersion="+e.mem.Applied().String(), nil)
+				wg.Go(func() { e.api.ServeHTTP(&flushed{discard{header: http.Header{}}}, r.WithContext(ctx)) })
+			}
+			value := []byte(`{"metadata":{"name":"cm-0","namespace":"default"},"data":{"k":"` + strings.Repeat("x", kib<<10) + `"}}`)
+			sent := o.events.Load()
+			tell := func() {
+				sent += watches
+				if _, err := e.mem.Propose(ctx, &proto.Write{Table: "configmaps", Key: "default/cm-0", Op: proto.Op_OP_PUT, Value: value}); err != nil {
+					b.Fatal(err)
+				}
+				for o.events.Load() < sent {
+					time.Sleep(10 * time.Microsecond)
+				}
+			}
+			tell() // all watches have begun
+			cputime.PerOp(b)
+			for b.Loop() {
+				tell()
 			}
 		})
 	}

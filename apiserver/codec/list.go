@@ -97,14 +97,19 @@ func (o *output) item(v *mvcc.Version) error {
 	switch {
 	case o.f.As == AsMetadata:
 		o.buf, err = appendPartial(o.buf, o.f.AsVersion, o.res, v, v.Revision)
+	case o.res.Custom && asStored(o.res, v) && o.shares(v.ValueSize()):
+		o.buf = appendType(o.buf, o.res.Kind, o.res.Group, o.res.Version)
+		o.shared(v.Value()[1:])
 	case o.res.Custom:
 		o.buf, err = appendObject(o.buf, o.res, v, v.Revision)
-	case !o.res.Converts():
-		o.buf = v.AppendValue(o.buf)
-	default:
+	case o.res.Converts():
 		var value []byte
 		value, err = content(o.res, v, v.Revision)
 		o.buf = append(o.buf, value...)
+	case o.shares(v.ValueSize()):
+		o.shared(v.Value())
+	default:
+		o.buf = v.AppendValue(o.buf)
 	}
 	return err
 }
@@ -219,7 +224,11 @@ func (o *output) protobufList(m ListMeta, items []*mvcc.Version) error {
 		}
 		o.buf = append(o.buf, itemTag)
 		o.buf = binary.AppendUvarint(o.buf, uint64(len(msg)))
-		o.buf = append(o.buf, msg...)
+		if o.shares(len(msg)) {
+			o.shared(msg)
+		} else {
+			o.buf = append(o.buf, msg...)
+		}
 		if err := o.spill(); err != nil {
 			return err
 		}

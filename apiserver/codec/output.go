@@ -28,6 +28,7 @@ type output struct {
 	waiting int      // the bytes of early
 	gz      *gzip.Writer
 	zipped  zipped // what gz has made and nobody has sent yet
+	length  int    // of the whole body; zero: it is not known before its end
 	mayGzip bool
 	started bool
 	err     error // the first error of a write
@@ -134,6 +135,8 @@ func (o *output) start() {
 		h.Add("Vary", "Accept-Encoding")
 		o.gz = gzips.Get().(*gzip.Writer)
 		o.gz.Reset(&o.zipped)
+	} else if o.length > 0 {
+		o.w.Header().Set("Content-Length", strconv.Itoa(o.length))
 	}
 	o.begin()
 }

@@ -42,12 +42,35 @@ func (rs Responder) Object(code int, res *kinds.Resource, v *mvcc.Version) error
 	case rs.f.As == AsTable:
 		err = body.table(listMetaOf(v), []*mvcc.Version{v})
 	case rs.f.MediaType == Protobuf:
-		body.buf, err = appendProtobuf(body.buf, rs.f, res, v, v.Revision)
+		err = body.protobuf(v)
+	case rs.f.As == AsObject && asStored(res, v) && body.shares(v.ValueSize()):
+		body.buf = appendType(body.buf, res.Kind, res.Group, res.Version)
+		body.length = len(body.buf) + v.ValueSize() // without a brace, with a newline
+		body.shared(v.Value()[1:])
+		body.buf = append(body.buf, '\n')
 	default:
 		body.buf, err = appendJSON(body.buf, rs.f, res, v, v.Revision)
 		body.buf = append(body.buf, '\n')
 	}
 	return body.complete(err)
+}
+
+// protobuf is the body of one object.
+func (o *output) protobuf(v *mvcc.Version) error {
+	msg, err := protobufItem(o.f, o.res, v, v.Revision)
+	if err != nil {
+		return err
+	}
+	apiVersion, kind := protobufType(o.f, o.res)
+	if !o.shares(len(msg)) {
+		o.buf = appendDocument(o.buf, apiVersion, kind, msg)
+		return nil
+	}
+	o.length = envelopeSize(apiVersion, kind, len(msg))
+	o.buf = appendEnvelope(o.buf, apiVersion, kind, len(msg))
+	o.shared(msg)
+	o.buf = append(o.buf, envelopeEnd...)
+	return nil
 }
 
 func listMetaOf(v *mvcc.Version) ListMeta { return ListMeta{Revision: v.Revision, Remaining: -1} }
@@ -162,15 +185,6 @@ func protobufType(f Format, res *kinds.Resource) (apiVersion, kind string) {
 		return metaV1 + f.AsVersion, partialKind
 	}
 	return apiVersionOf(res.Group, res.Version), res.Kind
-}
-
-func appendProtobuf(b []byte, f Format, res *kinds.Resource, v *mvcc.Version, rev proto.Revision) ([]byte, error) {
-	msg, err := protobufItem(f, res, v, rev)
-	if err != nil {
-		return b, err
-	}
-	apiVersion, kind := protobufType(f, res)
-	return appendDocument(b, apiVersion, kind, msg), nil
 }
 
 // Tree answers with an object that is not stored (dry run, reviews, scale). The tree has

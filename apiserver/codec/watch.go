@@ -22,7 +22,8 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 // A JSON frame is put together from the stored bytes every time: for an event of
 // 1.5 KiB that is a copy of tens of nanoseconds, less than it costs to look up and
 // to keep a shared frame. Forms that take more (protobuf, moved fields) are made
-// once and shared, rows of Tables for a second.
+// once and shared, rows of Tables for a second. Large values are written as they are
+// (shared.go).
 type EventWriter struct {
 	w       http.ResponseWriter
 	flusher http.Flusher
@@ -153,7 +154,11 @@ func (e *EventWriter) Event(eventType string, content *mvcc.Version, rev proto.R
 	case e.f.As == AsObject && asStored(e.res, content) && rev == content.Revision && content.ValueSize() > 0:
 		b = appendFrameStart(b, eventType)
 		b = append(b, e.prefix...)
-		b = appendFields(b, content)
+		if e.shares(content.ValueSize()) {
+			b, err = e.shared(b, content.Value()[1:])
+		} else {
+			b = appendFields(b, content)
+		}
 		b = append(b, frameEnd...)
 	default:
 		b = appendFrameStart(b, eventType)
@@ -169,13 +174,24 @@ func (e *EventWriter) protobuf(b []byte, eventType string, v *mvcc.Version, rev 
 		return b, err
 	}
 	apiVersion, kind := protobufType(e.f, e.res)
-	return appendProtobufFrame(b, eventType, apiVersion, kind, msg), nil
+	if !e.shares(len(msg)) {
+		return appendProtobufFrame(b, eventType, apiVersion, kind, msg), nil
+	}
+	b, err = e.shared(appendProtobufFrameStart(b, eventType, apiVersion, kind, len(msg)), msg)
+	return append(b, envelopeEnd...), err
 }
 
-// appendProtobufFrame appends a frame: its length in four bytes, then a
-// WatchEvent of type (1) and RawExtension (2), whose only field (1) is the document.
+// appendProtobufFrame appends a frame.
 func appendProtobufFrame(b []byte, eventType, apiVersion, kind string, msg []byte) []byte {
-	document := envelopeSize(apiVersion, kind, len(msg))
+	b = appendProtobufFrameStart(b, eventType, apiVersion, kind, len(msg))
+	b = append(b, msg...)
+	return append(b, envelopeEnd...)
+}
+
+// appendProtobufFrameStart appends a frame up to the message of size bytes; envelopeEnd follows the message. It is
+// the length in four bytes, then a WatchEvent of type (1) and RawExtension (2), whose only field (1) is the document.
+func appendProtobufFrameStart(b []byte, eventType, apiVersion, kind string, size int) []byte {
+	document := envelopeSize(apiVersion, kind, size)
 	raw := 1 + uvarintSize(document) + document
 	event := 1 + uvarintSize(len(eventType)) + len(eventType) + 1 + uvarintSize(raw) + raw
 	b = binary.BigEndian.AppendUint32(b, uint32(event))
@@ -184,7 +200,7 @@ func appendProtobufFrame(b []byte, eventType, apiVersion, kind string, msg []byt
 	b = binary.AppendUvarint(b, uint64(raw))
 	b = append(b, 0x0a)
 	b = binary.AppendUvarint(b, uint64(document))
-	return appendDocument(b, apiVersion, kind, msg)
+	return appendEnvelope(b, apiVersion, kind, size)
 }
 
 // Bookmark writes a BOOKMARK; initialEnd adds k8s.io/initial-events-end.
