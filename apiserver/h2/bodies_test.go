@@ -115,3 +115,33 @@ func TestBodyBeyondTheWindow(t *testing.T) {
 		t.Errorf("%v, %v", f, err)
 	}
 }
+
+// TestFramesFillRecords: a DATA frame and its header are one TLS record.
+func TestFramesFillRecords(t *testing.T) {
+	const size, record = 1 << 18, 16 << 10
+	s := serve(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) }), nil)
+	c := dial(t, s, size)
+	_ = c.WriteWindowUpdate(0, size)
+	c.get(1, "/")
+	full := 0
+	for got := 0; got < size; {
+		f, err := c.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, ok := f.(*http2.DataFrame)
+		if !ok {
+			continue
+		}
+		n := len(d.Data())
+		if got += n; n+frameHeader > record {
+			t.Fatalf("a frame of %d bytes", n)
+		}
+		if n+frameHeader == record {
+			full++
+		}
+	}
+	if full < size/record-2 {
+		t.Errorf("%d full records of %d bytes", full, size)
+	}
+}

@@ -278,7 +278,7 @@ func (st *stream) sendHeaders(body []byte, end, last bool) {
 func (st *stream) data(p []byte, end bool) error {
 	c := st.c
 	for len(p) > 0 || end {
-		n := max(0, int(min(int64(len(p)), int64(c.maxFrame), c.sendWindow, st.sendWindow)))
+		n := max(0, int(min(int64(len(p)), int64(c.maxFrame), maxData, c.sendWindow, st.sendWindow)))
 		switch {
 		case st.closed:
 			return st.closeErr

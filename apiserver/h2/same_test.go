@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/quorate/quorate/internal/cputime"
 )
 
 // ask is a handler that does many things; what, is the path.
@@ -207,4 +209,34 @@ func BenchmarkGet(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkLarge: an answer of 1 MiB to four clients at a time.
+func BenchmarkLarge(b *testing.B) {
+	answer := bytes.Repeat([]byte("x"), 1<<20)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(answer)
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{NextProtos: []string{"h2"}}
+	s.Config.TLSConfig = s.TLS
+	Configure(s.Config)
+	s.StartTLS()
+	defer s.Close()
+	b.SetParallelism(2)
+	b.SetBytes(int64(len(answer)))
+	cputime.PerOp(b)
+	b.RunParallel(func(pb *testing.PB) {
+		client := &http.Client{Transport: s.Client().Transport.(*http.Transport).Clone()}
+		defer client.CloseIdleConnections()
+		for pb.Next() {
+			resp, err := client.Get(s.URL)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	})
 }

@@ -16,6 +16,9 @@ const (
 	maxOut = 64 << 10
 	// maxDataFrame is how long a frame is at most, whatever the client takes: a TLS record.
 	maxDataFrame = 16 << 10
+	// maxData is what a DATA frame carries at most: with its header it fills a TLS record. If each had nine bytes more, four
+	// of them would be five records.
+	maxData = maxDataFrame - frameHeader
 	// smallOut and largeOut are the sizes of buffers.
 	smallOut = 16 << 10
 	largeOut = maxOut + 2*maxDataFrame
