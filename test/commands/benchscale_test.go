@@ -72,7 +72,7 @@ func TestBenchScale(t *testing.T) {
 }
 
 // TestBenchScaleConversion: what is read in the version that is not stored has been through the
-// webhook, 100 at a time in a list and the one alone in a patch.
+// webhook, 100 at a time in a list, and in a patch the one or it and what it was before.
 func TestBenchScaleConversion(t *testing.T) {
 	_, _, rows := measureScale(t, 1, 300, "conversion", "--size", "0.003", "--duration", "1s")
 	if row := rows["list-stored"]; row.Count == 0 || len(row.Figures) > 0 {
@@ -85,7 +85,7 @@ func TestBenchScaleConversion(t *testing.T) {
 	if row := rows["list"]; row.Count == 0 || len(row.Figures) > 0 {
 		t.Errorf("a list that was converted before: %+v", row)
 	}
-	if row := rows["patch"]; row.Count == 0 || len(row.Figures) == 0 || row.Figures[0].Value < float64(row.Count) || row.Figures[2].Value != 1 {
+	if row := rows["patch"]; row.Count == 0 || len(row.Figures) == 0 || row.Figures[0].Value < float64(row.Count) || row.Figures[2].Value < 1 || row.Figures[2].Value > 2 {
 		t.Errorf("a patch in the other: %+v", row)
 	}
 	for _, name := range []string{"page", "get", "watch"} {
