@@ -86,7 +86,7 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 
 // exchange is one stream of another node's calls. recv reads them on the stream's own
 // goroutine. What is answered from memory is answered at once, and written by recv unless
-// send is writing. Proposals go to Raft with others, and whoever has their answers leaves them for
+// send is writing. Proposals go to Raft with others, and who has their answers leaves them for
 // send, which writes them; read indexes for which other voters are asked have a goroutine each,
 // because they wait.
 type exchange struct {
@@ -211,7 +211,7 @@ func (x *exchange) recv() error {
 			x.sending.Lock()
 			x.flush()
 			x.sending.Unlock()
-		case !atOnce: // whoever has the answers pokes
+		case !atOnce: // the task that has the answer pokes
 		case x.sending.TryLock():
 			// From here, which saves waking send.
 			x.flush()

@@ -601,7 +601,7 @@ func TestWakeAtAnIndex(t *testing.T) {
 	}
 }
 
-// While a node lags, whoever forwards a write and gives up leaves nothing behind, though the leader has answered.
+// While a node lags, a caller that forwards a write and gives up leaves nothing behind, though the leader has answered.
 func TestForwardedByWhoGivesUp(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	leader := c.leader()

@@ -241,7 +241,7 @@ func TestReviews(t *testing.T) {
 		}
 	}
 
-	// An event of a watch, whoever writes: what was converted for the writer is not asked for again.
+	// An event of a watch, of a write by anybody: what was converted for the writer is not asked for again.
 	w, err := here.beta.Watch(ctx, metav1.ListOptions{ResourceVersion: here.revision("route-01")})
 	if err != nil {
 		t.Fatal(err)
