@@ -4,7 +4,7 @@
 // net/http has a goroutine per connection through which every frame goes, in both directions: a small
 // answer is some nine hand-overs between goroutines, and as many chances that a thread sleeps or is
 // woken. Here the goroutine that reads a connection starts a handler, and the goroutine of the handler
-// encodes its own answer, HEADERS and DATA together, and writes it to TLS. Whoever finds nobody
+// encodes its own answer, HEADERS and DATA together, and writes it to TLS. The one that finds nobody
 // writing writes for all: answers that are ready at the same time share a TLS record and a system call.
 // Goroutines of handlers are used again, with the stacks that they have grown.
 //

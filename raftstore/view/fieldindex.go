@@ -61,8 +61,8 @@ func NewFieldIndex(store Store, table, field string) *FieldIndex {
 func (x *FieldIndex) Field() string { return x.field }
 
 // Range is mvcc.Table.Range for the objects whose field has a value, of what the state shows now:
-// q.At does not count. It returns the revision that the page is of, at which it is exact. Another
-// than Table.Range it looks whether a key behind the page matches: More says that one does,
+// q.At does not count. It returns the revision that the page is of, at which it is exact. Unlike
+// Table.Range it looks whether a key behind the page matches: More says that one does,
 // and Next is its key. Remaining is -1.
 func (x *FieldIndex) Range(value string, q mvcc.Query) (mvcc.Page, proto.Revision) {
 	for {
