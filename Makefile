@@ -199,7 +199,7 @@ peers: bin/etcd bin/kube-apiserver ## Build etcd and kube-apiserver from their G
 bin/etcd: tools/peers/go.mod
 	cd tools/peers && go build -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
 
-bin/kube-apiserver bin/kube-controller-manager bin/kubectl-convert: bin/%: tools/peers/go.mod
+bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubelet bin/kube-proxy bin/kubeadm bin/kubectl-convert: bin/%: tools/peers/go.mod
 	cd tools/peers && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
 
 .PHONY: judge-kubectl
