@@ -7,6 +7,27 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
+// checkedPerBatch is how many versions CheckSome looks at for each batch, on average.
+const checkedPerBatch = 256
+
+// CheckSome is Check for who calls it after every batch: a state of up to checkedPerBatch versions
+// is checked each time, a larger one so seldom that the checks of n batches look at some
+// n * checkedPerBatch versions. Otherwise a test that writes n keys would look at n * n. What is
+// broken stays broken in nearly all cases, so a later check finds it; the batch that broke it
+// is one of those since the last check. For the writer only.
+func (s *State) CheckSome() error {
+	versions := int(s.historyVersions.Load())
+	for _, t := range s.Tables() {
+		versions += t.keys.Len()
+	}
+	s.unchecked++
+	if s.unchecked*checkedPerBatch < versions {
+		return nil
+	}
+	s.unchecked = 0
+	return s.Check()
+}
+
 // Check verifies the invariants of the whole state and returns everything that
 // is broken. It must not run concurrently with the writer. Cost: every version.
 func (s *State) Check() error {

@@ -2,6 +2,6 @@
 
 package mvcc
 
-// Invariants says that the one that applies entries calls Check after every batch. Build
+// Invariants says that the one that applies entries calls CheckSome after every batch. Build
 // with the tag invariants to turn it on.
 const Invariants = false

@@ -2,5 +2,5 @@
 
 package mvcc
 
-// Invariants says that the one that applies entries calls Check after every batch.
+// Invariants says that the one that applies entries calls CheckSome after every batch.
 const Invariants = true

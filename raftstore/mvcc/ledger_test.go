@@ -219,6 +219,29 @@ func TestCheckFindsWrongSums(t *testing.T) {
 	}
 }
 
+// TestCheckSome: a small state is checked at every call, a larger one before its calls are as
+// many as its versions divided by checkedPerBatch.
+func TestCheckSome(t *testing.T) {
+	for _, keys := range []int{checkedPerBatch / 4, 4 * checkedPerBatch} {
+		l := &log{TB: t, s: New()}
+		l.write(limiting("n/q", 1_000_000))
+		for i := range keys {
+			l.write(charged(fmt.Sprintf("n/k%d", i), 0))
+		}
+		a := l.s.ledger.of["n"].limits[0]
+		a.used[0] = a.used[0].add(1)
+		versions, calls := 2*(keys+1), 1
+		for l.s.CheckSome() == nil {
+			if calls++; calls > versions/checkedPerBatch+1 {
+				t.Fatalf("%d keys: a wrong sum goes unnoticed for %d calls", keys, calls)
+			}
+		}
+		if small := versions <= checkedPerBatch; small != (calls == 1) {
+			t.Errorf("%d keys: noticed at call %d", keys, calls)
+		}
+	}
+}
+
 // BenchmarkCharge is what limits cost the write of an object that uses two things: none
 // anywhere, some in other namespaces, and one with ten bounds in its own.
 func BenchmarkCharge(b *testing.B) {

@@ -41,6 +41,8 @@ type State struct {
 	rules    ruleTables
 	ledger   ledger
 	pack     packer
+	// unchecked counts batches since the last check (CheckSome).
+	unchecked int
 
 	unpacked unpacked
 	packing  packing // of the goroutine that packs
