@@ -11,8 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/membership"
-
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -39,6 +39,11 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 	if n.cfg.ServingCert != "" {
 		hosts = append(hosts, ownServerName)
 	}
+	serviceHosts, err := n.cfg.serviceHosts()
+	if err != nil {
+		return err
+	}
+	hosts = append(hosts, serviceHosts...)
 	n.pki, err = pki.Open(pki.Options{
 		Dir: filepath.Join(n.cfg.DataDir, "pki"), Secrets: secrets, NodeID: n.identity.ID(), Name: n.identity.Name(),
 		Hosts: hosts, Logger: n.log, OnRenew: n.writeKubeconfig,
@@ -54,6 +59,20 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 		return fmt.Errorf("tls-cert-file: %w", err)
 	}
 	return nil
+}
+
+// serviceHosts are the addresses of the Service kubernetes, by which Pods call the API: the first of
+// --service-cluster-ip-range. Of two families both are named: which one is first may be changed.
+func (c *Config) serviceHosts() ([]string, error) {
+	blocks, err := service.ParseBlocks(c.ServiceClusterIPRange)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []string
+	for i := range blocks {
+		hosts = append(hosts, service.FirstAddress(blocks[i:]).String())
+	}
+	return hosts, nil
 }
 
 // secrets are the cluster's, from the file that the operator shares among the
