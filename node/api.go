@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/auth/bootstraptoken"
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/builtin/service"
@@ -79,6 +80,9 @@ func (n *Node) serveAPI(context.Context) error {
 			return fmt.Errorf("token-auth-file: %w", err)
 		}
 		tokens = append([]auth.TokenAuthenticator{static}, tokens...) // as upstream: it knows at once whether a token is its own
+	}
+	if n.cfg.BootstrapTokenAuth {
+		tokens = append(tokens, bootstraptoken.New(n.store, time.Now))
 	}
 	authenticator := &auth.Authentication{
 		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.clientCAs.roots, Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},

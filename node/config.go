@@ -136,6 +136,9 @@ type Config struct {
 	// TokenAuth is a file with tokens and their users (token-auth-file): CSV of token, user, uid, and the
 	// groups in quotes. It is read once.
 	TokenAuth string
+	// BootstrapTokenAuth takes the Secrets of type bootstrap.kubernetes.io/token in kube-system for tokens
+	// (enable-bootstrap-token-auth).
+	BootstrapTokenAuth bool
 	// Authorization are the authorizers that are asked in turn: RBAC, AlwaysAllow, AlwaysDeny
 	// (authorization-mode). Default: RBAC.
 	Authorization []string
@@ -226,8 +229,8 @@ func Defaults() Config {
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, LogStore: string(disk.Segments), SnapshotLogBytes: 1 << 30,
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
-		AnonymousAuth: true,
-		AuditMaxSize:  100, AuditMaxBackups: 10,
+		AnonymousAuth: true, BootstrapTokenAuth: true,
+		AuditMaxSize: 100, AuditMaxBackups: 10,
 
 		ShutdownGrace: 10 * time.Second,
 		Controllers:   []string{"*"}, GarbageCollector: true, EventTTL: time.Hour,

@@ -193,6 +193,8 @@ var rooms = map[string]room{
 	"apiserver/auth":    {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// Tokens end with the objects that they are bound to: it looks those up.
 	"apiserver/auth/token": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
+	// Bootstrap tokens are Secrets: it reads those.
+	"apiserver/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/auth"}, reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.

@@ -32,6 +32,7 @@ var mappers = map[string]mapper{
 	"disable-admission-plugins":              list(func(c *node.Config) *[]string { return &c.AdmissionDisable }),
 	"enable-admission-plugins":               list(func(c *node.Config) *[]string { return &c.AdmissionEnable }),
 	"enable-aggregator-routing":              truth(func(c *node.Config) *bool { return &c.EndpointRouting }),
+	"enable-bootstrap-token-auth":            truth(func(c *node.Config) *bool { return &c.BootstrapTokenAuth }),
 	"enable-garbage-collector":               truth(func(c *node.Config) *bool { return &c.GarbageCollector }),
 	"enable-priority-and-fairness":           truth(func(c *node.Config) *bool { return &c.Fairness }),
 	"event-ttl":                              duration(func(c *node.Config) *time.Duration { return &c.EventTTL }),
