@@ -1,8 +1,14 @@
 package builtin
 
 import (
+	"crypto/rsa"
+	"encoding/base64"
+	"fmt"
+
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/tree"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/apis/certificates"
 )
 
 var signingRequestStrategy = objects.Strategy{
@@ -24,6 +30,9 @@ func requestedBy(o *objects.Op, obj, old tree.Object) error {
 		return nil
 	}
 	spec := tree.Clone(obj["spec"])
+	if err := o.Invalid(o.Info.Name, boundRequest(tree.Text(spec, "request"))); err != nil {
+		return err
+	}
 	for _, name := range [...]string{"username", "uid", "groups", "extra"} {
 		delete(spec, name)
 	}
@@ -44,6 +53,35 @@ func requestedBy(o *objects.Op, obj, old tree.Object) error {
 		spec["extra"] = extra
 	}
 	obj["spec"], obj["status"] = spec, tree.Object{}
+	return nil
+}
+
+const (
+	// maxRequest bounds what is requested, in bytes of PEM: a certificate of 100 names takes 10 KiB.
+	maxRequest = 64 << 10
+	// maxRSABits is what crypto/tls takes of a peer: a certificate of a longer key is of no use.
+	maxRSABits = 8192
+)
+
+// boundRequest refuses what would take long to verify: whether the signature is right is part of
+// validation, and with an RSA key of 32 KiB that took a processor 12 s. What cannot be read is for
+// validation to say.
+func boundRequest(encoded string) field.ErrorList {
+	path := field.NewPath("spec", "request")
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	switch {
+	case err != nil:
+		return nil
+	case len(raw) > maxRequest:
+		return field.ErrorList{field.TooLong(path, field.OmitValueType{}, maxRequest)}
+	}
+	request, err := certificates.ParseCSR(raw)
+	if err != nil {
+		return nil
+	}
+	if key, ok := request.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("RSA keys may have %d bits at most", maxRSABits))}
+	}
 	return nil
 }
 

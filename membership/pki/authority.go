@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hkdf"
@@ -13,6 +14,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"strconv"
 	"time"
@@ -121,6 +123,17 @@ func deriveAuthority(prk []byte, label, name string) (*Authority, error) {
 // PEM returns the CA's certificate in PEM.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// signer signs with a CA's key, and gives it to nobody.
+type signer struct{ key *ecdsa.PrivateKey }
+
+// Public implements crypto.Signer.
+func (s signer) Public() crypto.PublicKey { return s.key.Public() }
+
+// Sign implements crypto.Signer.
+func (s signer) Sign(random io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	return s.key.Sign(random, digest, opts)
 }
 
 // Pin names the CA's key: the SHA-256 of its SubjectPublicKeyInfo (as in RFC

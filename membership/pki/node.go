@@ -2,6 +2,7 @@ package pki
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -255,6 +256,12 @@ func (n *Node) Admin() (certPEM, keyPEM []byte) {
 
 // APIRoots returns the CAs of clients and of serving certificates.
 func (n *Node) APIRoots() *x509.CertPool { return n.api }
+
+// APIAuthority returns the CA that signs certificates of clients and of servers, and what signs
+// with its key: only what is decided about each certificate bounds what it may say.
+func (n *Node) APIAuthority() (*x509.Certificate, crypto.Signer) {
+	return n.signing.api.cert, signer{n.signing.api.key}
+}
 
 // APICAs returns the certificates in APIRoots in PEM, the signing one first.
 func (n *Node) APICAs() []byte {
