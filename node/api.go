@@ -35,6 +35,7 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/controller/certificates/authority"
 )
 
 func (n *Node) openMetrics(context.Context) (err error) {
@@ -152,19 +153,26 @@ func (n *Node) serveAPI(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.loops = n.newLoops(definitions)
+	n.loops = n.newLoops(definitions, authorizer)
 	n.http = n.httpServer(n.refusing.before(beside(n.api, n.manager.JoinHandler())))
 	n.listener.Guard(n.http)
 	return nil
 }
 
 // newLoops returns what this node does when it leads.
-func (n *Node) newLoops(definitions *crd.Registry) *controllers.Loops {
+func (n *Node) newLoops(definitions *crd.Registry, authorizer auth.Authorizer) *controllers.Loops {
+	cert, signer := n.pki.APIAuthority()
+	joining := controllers.Joining{Endpoint: n.cfg.ControlPlaneEndpoint, Version: n.kubernetesVersion()}
+	if n.cfg.ServingCert == "" { // else it is not known whom machines should trust
+		joining.Server = n.URL
+	}
 	names, _ := controllers.Select(n.cfg.Controllers) // checked at the start
 	return controllers.NewLoops(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
 		ServiceBlocks: n.serviceBlocks, Roots: n.publishedRoots(), Observer: n.metrics, Log: n.log,
+		Authorizer: authorizer, Joining: joining,
+		Signing: controllers.Signing{Authority: &authority.CertificateAuthority{Certificate: cert, PrivateKey: signer}, Duration: n.cfg.ClusterSigningDuration},
 	})
 }
 

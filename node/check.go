@@ -34,6 +34,7 @@ func (c *Config) Complete() error {
 	c.checkClientCA(bad)
 	c.checkServingCert(bad)
 	c.checkAuthorization(bad)
+	c.checkJoining(bad)
 	if _, err := c.fixedTokenKeys(); err != nil {
 		bad.errs = append(bad.errs, err)
 	}
@@ -143,6 +144,18 @@ func (c *Config) checkServices(bad *mistakes) {
 	}
 	if c.MaxTokenExpiry != 0 && c.MaxTokenExpiry < time.Hour || c.MaxTokenExpiry > 1<<32*time.Second {
 		bad.add("service-account-max-token-expiration: %s: must be 0, or from 1h to 2^32 seconds", c.MaxTokenExpiry)
+	}
+}
+
+// checkJoining checks what machines are told that join as nodes, and the certificates that they get.
+func (c *Config) checkJoining(bad *mistakes) {
+	if c.ControlPlaneEndpoint != "" {
+		if err := hostport.Check(c.ControlPlaneEndpoint, true); err != nil {
+			bad.add("control-plane-endpoint: %w", err)
+		}
+	}
+	if c.ClusterSigningDuration < time.Hour {
+		bad.add("cluster-signing-duration: %s: must be at least 1h", c.ClusterSigningDuration)
 	}
 }
 

@@ -179,6 +179,12 @@ type Config struct {
 	// Controllers are those that the leader runs: * is all, foo enables foo, -foo disables it
 	// (controllers).
 	Controllers []string
+	// ClusterSigningDuration is for how long certificates are valid at most that the leader signs for
+	// CertificateSigningRequests (cluster-signing-duration).
+	ClusterSigningDuration time.Duration
+	// ControlPlaneEndpoint is host:port of the API for machines that join as nodes, such as that of a load
+	// balancer (control-plane-endpoint; default: the APIAdvertise of a member). The same on every node.
+	ControlPlaneEndpoint string
 	// GarbageCollector honours propagation policies with finalizers for a garbage collector
 	// (enable-garbage-collector). The same on all nodes.
 	GarbageCollector bool
@@ -232,8 +238,9 @@ func Defaults() Config {
 		AnonymousAuth: true, BootstrapTokenAuth: true,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 
-		ShutdownGrace: 10 * time.Second,
-		Controllers:   []string{"*"}, GarbageCollector: true, EventTTL: time.Hour,
+		ShutdownGrace:          10 * time.Second,
+		ClusterSigningDuration: 365 * 24 * time.Hour,
+		Controllers:            []string{"*"}, GarbageCollector: true, EventTTL: time.Hour,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 		Profiling: true,
 	}

@@ -29,7 +29,7 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 		return err
 	}
 	hosts := append([]string{}, n.cfg.TLSNames...)
-	for _, addr := range []string{n.cfg.APIListen, n.cfg.APIAdvertise} {
+	for _, addr := range []string{n.cfg.APIListen, n.cfg.APIAdvertise, n.cfg.ControlPlaneEndpoint} {
 		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
 			if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
 				hosts = append(hosts, host)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"runtime/debug"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/discovery"
 	"k8s.io/apimachinery/pkg/version"
@@ -34,4 +35,10 @@ func (c *Config) versionInfo() version.Info {
 		info.GitVersion = c.GitVersion
 	}
 	return info
+}
+
+// kubernetesVersion is the release of Kubernetes that is served, such as v1.36.3, whatever the build is.
+func (n *Node) kubernetesVersion() string {
+	release, _, _ := strings.Cut(n.cfg.versionInfo().GitVersion, "+")
+	return release
 }

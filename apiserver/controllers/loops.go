@@ -33,6 +33,12 @@ type Config struct {
 	// Roots are the certificates, in PEM, that vouch for the API: what the ConfigMap
 	// kube-root-ca.crt of each namespace has. Empty: nothing makes or repairs it.
 	Roots []byte
+	// Authorizer says whose requests for certificates are approved.
+	Authorizer auth.Authorizer
+	// Signing is what certificates are signed with.
+	Signing Signing
+	// Joining is what machines are told that join as nodes of the cluster.
+	Joining Joining
 	// OrphanAge is how long an address or port may be nobody's before it is taken back:
 	// requests that are still writing its object have ended long before. Default 2 min.
 	OrphanAge time.Duration

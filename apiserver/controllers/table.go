@@ -12,8 +12,9 @@ import (
 type Name string
 
 // The controllers that there are. Those up to ClusterRoleAggregationController are called as
-// in kube-controller-manager, but for that of the Service kubernetes: upstream has it in its
-// API server, where --endpoint-reconciler-type=none switches it off. Those behind it are what
+// in kube-controller-manager, but for that of the Service kubernetes, which upstream has in its
+// API server, where --endpoint-reconciler-type=none switches it off, and that of kubeadm's
+// configuration, which kubeadm init writes there. Those behind it are what
 // upstream's API server does by itself, after whose post-start hooks they are called.
 const (
 	NamespaceController                Name = "namespace-controller"
@@ -24,6 +25,12 @@ const (
 	RootCAController                   Name = "root-ca-certificate-publisher-controller"
 	PolicyStatusController             Name = "validatingadmissionpolicy-status-controller"
 	ResourceQuotaController            Name = "resourcequota-controller"
+	RequestSigningController           Name = "certificatesigningrequest-signing-controller"
+	RequestApprovingController         Name = "certificatesigningrequest-approving-controller"
+	RequestCleanerController           Name = "certificatesigningrequest-cleaner-controller"
+	BootstrapSignerController          Name = "bootstrap-signer-controller"
+	TokenCleanerController             Name = "token-cleaner-controller"
+	KubeadmConfigController            Name = "kubeadm-config-controller"
 	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
 	SystemNamespacesController         Name = "system-namespaces-controller"
 	BootstrapRolesController           Name = "bootstrap-roles-controller"
@@ -62,6 +69,12 @@ var table = []controller{
 	{name: RootCAController, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
 	{name: PolicyStatusController, run: (*Loops).checkPolicies},
 	{name: ResourceQuotaController, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},
+	{name: RequestSigningController, run: (*Loops).signRequests, serves: func(l *Loops) bool { return l.cfg.Signing.Authority != nil }},
+	{name: RequestApprovingController, run: (*Loops).approveRequests, serves: func(l *Loops) bool { return l.cfg.Authorizer != nil }},
+	{name: RequestCleanerController, run: (*Loops).cleanRequests},
+	{name: BootstrapSignerController, run: (*Loops).signClusterInfo},
+	{name: TokenCleanerController, run: (*Loops).cleanTokens},
+	{name: KubeadmConfigController, run: (*Loops).publishJoining, serves: func(l *Loops) bool { return l.cfg.Joining.Server != nil }},
 	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
@@ -113,6 +126,16 @@ func named(s string) (Name, bool) {
 		return GarbageController, true
 	case "root-ca-cert-publisher":
 		return RootCAController, true
+	case "csrsigning":
+		return RequestSigningController, true
+	case "csrapproving":
+		return RequestApprovingController, true
+	case "csrcleaner":
+		return RequestCleanerController, true
+	case "bootstrapsigner":
+		return BootstrapSignerController, true
+	case "tokencleaner":
+		return TokenCleanerController, true
 	}
 	for _, n := range All {
 		if s == string(n) || s+"-controller" == string(n) {

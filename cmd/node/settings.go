@@ -90,6 +90,8 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.Int64Var(&c.NotReadyTolerationSeconds, "default-not-ready-toleration-seconds", c.NotReadyTolerationSeconds, "seconds for which Pods that do not say it themselves stay on a node that is not ready; must be the same on every node")
 	f.Int64Var(&c.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds", c.UnreachableTolerationSeconds, "seconds for which Pods that do not say it themselves stay on a node that cannot be reached; must be the same on every node")
 	f.StringSliceVar(&c.Controllers, "controllers", c.Controllers, "controllers that the leader runs: * is all, foo enables foo, -foo disables it; there are "+controllerNames())
+	f.DurationVar(&c.ClusterSigningDuration, "cluster-signing-duration", c.ClusterSigningDuration, "for how long certificates are valid at most that the leader signs for CertificateSigningRequests")
+	f.StringVar(&c.ControlPlaneEndpoint, "control-plane-endpoint", c.ControlPlaneEndpoint, "host:port of the API for machines that join as nodes, such as that of a load balancer (default: the --api-advertise-address of a member); the same on every node")
 	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", c.EndpointRouting, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", c.GarbageCollector, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")
 	f.DurationVar(&c.EventTTL, "event-ttl", c.EventTTL, "how long events are kept after their last write")

@@ -89,9 +89,11 @@ func tryStart(t testing.TB, program string, nodes int, settings []string) (*Clus
 	return c, nil
 }
 
-// withoutRoots leaves namespaces empty: tests count ConfigMaps, and stories hold for servers
-// beside which no controllers run. A test that wants kube-root-ca.crt sets controllers=*.
-const withoutRoots = "controllers=-root-ca-certificate-publisher-controller"
+// withoutRoots leaves namespaces empty, and requests for certificates to the tests: they count ConfigMaps,
+// and stories hold for servers beside which no controllers run. A test that wants kube-root-ca.crt, or
+// nodes that join, sets controllers=*.
+const withoutRoots = "controllers=-root-ca-certificate-publisher-controller,-kubeadm-config-controller," +
+	"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller"
 
 // launch starts a cluster that somebody else ends.
 func launch(program string, nodes int, settings []string) (*Cluster, error) {

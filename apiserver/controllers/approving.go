@@ -1,0 +1,76 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/kubernetes/pkg/apis/certificates"
+)
+
+// approvingPeriod is how often requests are looked at again whose users may not have them approved:
+// they may have been given the role since.
+const approvingPeriod = 10 * time.Second
+
+// approveRequests approves requests of kubelets for client certificates if roles say that who asks may
+// have them, until ctx ends, by upstream's rules. Requests for serving certificates are for people, or
+// for a program of theirs: what a kubelet says of its own addresses proves nothing.
+func (l *Loops) approveRequests(ctx context.Context, r *reports) error {
+	return l.followRequests(ctx, r, approvingPeriod, requests{
+		subresource: "approval",
+		decide: func(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (changed, look bool) {
+			return l.approve(ctx, csr, r)
+		},
+		decided: func(csr *certificatesv1.CertificateSigningRequest) {
+			r.log.Info("a certificate signing request is approved", "name", csr.Name, "user", csr.Spec.Username)
+		},
+	})
+}
+
+// approve approves a request if it is of a kubelet and its user may have it.
+func (l *Loops) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, r *reports) (changed, look bool) {
+	if len(csr.Status.Certificate) > 0 || hasCondition(csr, certificatesv1.CertificateApproved) || hasCondition(csr, certificatesv1.CertificateDenied) ||
+		csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		return false, false
+	}
+	request, err := certificates.ParseCSR(csr.Spec.Request)
+	if err != nil || !certificates.IsKubeletClientCSR(request, usageSet(csr.Spec.Usages)) {
+		return false, false
+	}
+	for _, rule := range approvals {
+		if rule.self && csr.Spec.Username != request.Subject.CommonName {
+			continue
+		}
+		decision, _, err := l.cfg.Authorizer.Authorize(ctx, auth.Attributes{
+			User: requester(csr), Verb: "create", APIGroup: requestsGVR.Group, APIVersion: "*",
+			Resource: requestsGVR.Resource, Subresource: rule.subresource, ResourceRequest: true,
+		})
+		if decision == auth.Allow {
+			condition(csr, certificatesv1.CertificateApproved, "AutoApproved", rule.message, l.objects.Now())
+			return true, false
+		}
+		if err != nil {
+			r.log.Warn("whether a certificate signing request may be approved cannot be decided", "name", csr.Name, "user", csr.Spec.Username, "err", err)
+		}
+	}
+	return false, true
+}
+
+// approvals are the permissions by which requests of kubelets are approved, in upstream's words.
+var approvals = [...]struct {
+	subresource, message string
+	self                 bool // only for a certificate of the user who asks
+}{
+	{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.", true},
+	{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", false},
+}
+
+// requester is the user who has made a request: the server has written who that is.
+func requester(csr *certificatesv1.CertificateSigningRequest) *auth.User {
+	u := &auth.User{Name: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string][]string{}}
+	for k, v := range csr.Spec.Extra {
+		u.Extra[k] = v
+	}
+	return u
+}

@@ -1,0 +1,170 @@
+package controllers
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
+)
+
+var secretsGVR = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// tokenPeriod is how often bootstrap tokens are looked at that have a date.
+const tokenPeriod = 10 * time.Second
+
+// tokenSecrets returns the Secrets of kube-system that are bootstrap tokens, whatever they are called.
+func (l *Loops) tokenSecrets() ([]*mvcc.Version, error) {
+	return l.objects.Match(kinds.BuiltinTable(secretsGVR.GroupResource()), mvcc.Query{Prefix: metav1.NamespaceSystem + "/", Match: func(v *mvcc.Version) bool {
+		kind, _ := v.Fields.Get("type")
+		return kind == string(bootstrapapi.SecretTypeBootstrapToken) && v.Flags&proto.FlagTerminating == 0
+	}})
+}
+
+// cleanTokens deletes bootstrap tokens that have expired, until ctx ends.
+func (l *Loops) cleanTokens(ctx context.Context, r *reports) error {
+	return l.onChange(ctx, []string{kinds.BuiltinTable(secretsGVR.GroupResource())}, tokenPeriod, func() (again bool, _ error) {
+		versions, err := l.tokenSecrets()
+		if err != nil {
+			return false, fmt.Errorf("list bootstrap tokens: %w", err)
+		}
+		for _, v := range versions {
+			var s corev1.Secret
+			if err := json.Unmarshal(v.Value(), &s); err != nil || !bootstrapsecrets.HasExpired(&s, l.objects.Now()) {
+				continue
+			}
+			err := l.client().Delete(ctx, secretsGVR, metav1.NamespaceSystem, s.Name, s.UID)
+			switch {
+			case ctx.Err() != nil:
+				return false, context.Cause(ctx)
+			case err == nil:
+				r.log.Info("a bootstrap token has expired and is deleted", "name", s.Name)
+			case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+				again = true
+				r.failed("cannot delete a bootstrap token that has expired, retrying", "name", s.Name, "err", err)
+			}
+		}
+		return again, nil
+	})
+}
+
+// signClusterInfo keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for
+// signing, until ctx ends: who joins knows by it that the ConfigMap comes from who has made the token.
+// Whatever kubeconfig the ConfigMap has is signed: who may write it says whom the cluster trusts.
+func (l *Loops) signClusterInfo(ctx context.Context, r *reports) error {
+	tables := []string{kinds.BuiltinTable(secretsGVR.GroupResource()), kinds.BuiltinTable(mapsGVR.GroupResource())}
+	s := clusterInfoSigner{l: l, maps: tables[1]}
+	return l.onChange(ctx, tables, tokenPeriod, func() (again bool, _ error) {
+		err := s.step(ctx)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			r.failed("cannot sign the ConfigMap cluster-info, retrying", "err", err)
+		}
+		return err != nil, nil
+	})
+}
+
+// clusterInfoSigner knows what it has looked at: other ConfigMaps may change all the time.
+type clusterInfoSigner struct {
+	l      *Loops
+	maps   string
+	info   *mvcc.Version
+	tokens []*mvcc.Version
+	due    time.Time // when a token ends that is signed for
+}
+
+func (s *clusterInfoSigner) step(ctx context.Context) error {
+	info, err := s.l.objects.Current(s.maps, metav1.NamespacePublic+"/"+bootstrapapi.ConfigMapClusterInfo)
+	if err != nil {
+		return err
+	}
+	tokens, err := s.l.tokenSecrets()
+	if err != nil {
+		return err
+	}
+	now := s.l.objects.Now()
+	if info == nil || info == s.info && slices.Equal(tokens, s.tokens) && (s.due.IsZero() || now.Before(s.due)) {
+		return nil
+	}
+	s.info = nil
+	var has corev1.ConfigMap
+	if err := s.l.client().Get(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+		return err
+	}
+	kubeconfig, ok := has.Data[bootstrapapi.KubeConfigKey]
+	want := maps.Clone(has.Data)
+	maps.DeleteFunc(want, func(key, _ string) bool { return strings.HasPrefix(key, bootstrapapi.JWSSignatureKeyPrefix) })
+	var due time.Time
+	for _, v := range tokens {
+		id, secret, left := signingToken(v, now)
+		if id == "" || !ok {
+			continue
+		}
+		if want[bootstrapapi.JWSSignatureKeyPrefix+id], err = detachedSignature(kubeconfig, id, secret); err != nil {
+			return err
+		}
+		if end := now.Add(left); left > 0 && (due.IsZero() || end.Before(due)) {
+			due = end
+		}
+	}
+	if ok && !maps.Equal(want, has.Data) {
+		has.Data = want
+		if err := s.l.client().Update(ctx, mapsGVR, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo, &has); err != nil {
+			return err
+		}
+	}
+	s.info, s.tokens, s.due = info, tokens, due
+	return nil
+}
+
+// signingToken reads a token that is for signing, by upstream's rules: an empty id is none. left is for how
+// long, zero without an end.
+func signingToken(v *mvcc.Version, now time.Time) (id, secret string, left time.Duration) {
+	var s corev1.Secret
+	if err := json.Unmarshal(v.Value(), &s); err != nil {
+		return "", "", 0
+	}
+	name, ok := bootstrapsecrets.ParseName(s.Name)
+	id, secret = bootstrapsecrets.GetData(&s, bootstrapapi.BootstrapTokenIDKey), bootstrapsecrets.GetData(&s, bootstrapapi.BootstrapTokenSecretKey)
+	left, expired := bootstrapsecrets.GetExpiration(&s, now)
+	if !ok || id != name || secret == "" || expired || bootstrapsecrets.GetData(&s, bootstrapapi.BootstrapTokenUsageSigningKey) != "true" {
+		return "", "", 0
+	}
+	return id, secret, left
+}
+
+// detachedSignature is a JWS (RFC 7515, appendix F) of a text by a token's secret, without the text.
+// kubeadm compares it as a string with its own, so the header is as upstream's library writes it.
+func detachedSignature(text, id, secret string) (string, error) {
+	if id == "" || secret == "" {
+		return "", errors.New("a signature needs an id and a secret")
+	}
+	header, err := json.Marshal(struct {
+		Algorithm string `json:"alg"`
+		Key       string `json:"kid"`
+	}{"HS256", id})
+	if err != nil {
+		return "", err
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	sum := hmac.New(sha256.New, []byte(secret))
+	sum.Write([]byte(b64(header) + "." + b64([]byte(text))))
+	return b64(header) + ".." + b64(sum.Sum(nil)), nil
+}

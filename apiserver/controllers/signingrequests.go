@@ -1,0 +1,144 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/raftstore/mvcc"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+var requestsGVR = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
+
+// requests follows CertificateSigningRequests, and writes what a controller decides about each.
+type requests struct {
+	l           *Loops
+	res         *kinds.Resource
+	subresource string
+	// decide changes the status of a request, and reports whether it did. look asks for another call
+	// after a period, although the request has not changed. It is called again for each newer
+	// version, also while a decision is written.
+	decide func(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (changed, look bool)
+	// decided says in the log what was written.
+	decided func(csr *certificatesv1.CertificateSigningRequest)
+	// settled are the versions about which nothing is to be decided any more, by key.
+	settled map[string]*mvcc.Version
+}
+
+// followRequests calls decide for each CertificateSigningRequest when it comes or changes, until ctx
+// ends; every period for those that it asks to look at again.
+func (l *Loops) followRequests(ctx context.Context, r *reports, period time.Duration, q requests) error {
+	q.l, q.res = l, l.objects.Kinds().Lookup(requestsGVR)
+	if q.res == nil {
+		return errors.New("the registry has no certificate signing requests")
+	}
+	return l.onChange(ctx, []string{q.res.Table()}, period, func() (again bool, _ error) { return q.step(ctx, r) })
+}
+
+func (q *requests) step(ctx context.Context, r *reports) (again bool, _ error) {
+	versions, err := q.l.objects.Range(q.res.Table(), "")
+	if err != nil {
+		return false, fmt.Errorf("list certificate signing requests: %w", err)
+	}
+	settled := make(map[string]*mvcc.Version, len(versions))
+	for _, v := range versions {
+		if q.settled[v.Key] == v {
+			settled[v.Key] = v
+			continue
+		}
+		csr, err := requestOf(v)
+		if err != nil {
+			r.failed("a certificate signing request cannot be read", "name", v.Key, "err", err)
+			settled[v.Key] = v
+			continue
+		}
+		changed, look := q.decide(ctx, csr)
+		if changed {
+			err = q.write(ctx, v.Key)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case err != nil:
+			again = true
+			r.failed("cannot update a certificate signing request, retrying", "name", v.Key, "err", err)
+		case !changed && !look:
+			settled[v.Key] = v
+		}
+	}
+	q.settled = settled
+	return again, nil
+}
+
+// write decides about the newest version of a request and writes what was decided, unless the request
+// changes meanwhile: then it decides again.
+func (q *requests) write(ctx context.Context, name string) error {
+	o := q.l.objects.System(ctx, q.res, "", name, "update")
+	o.Subresource, o.Info.Subresource = q.res.Subresource(q.subresource), q.subresource
+	var written *certificatesv1.CertificateSigningRequest
+	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (objects.Change, error) {
+		if cur == nil {
+			return objects.Change{}, o.NotFound()
+		}
+		old, obj, _, err := o.Editable(cur)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		csr, err := requestOf(cur)
+		if err != nil {
+			return objects.Change{}, err
+		}
+		written = nil
+		if changed, _ := q.decide(ctx, csr); !changed {
+			return o.PutUnlessSame(obj, cur)
+		}
+		if obj["status"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&csr.Status); err != nil {
+			return objects.Change{}, err
+		}
+		written = csr
+		return o.Replace(cur, obj, old)
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil && written != nil:
+		q.decided(written)
+	}
+	return err
+}
+
+func requestOf(v *mvcc.Version) (*certificatesv1.CertificateSigningRequest, error) {
+	csr := new(certificatesv1.CertificateSigningRequest)
+	if err := json.Unmarshal(v.Value(), csr); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return csr, nil
+}
+
+// condition adds a condition to a request.
+func condition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, reason, message string, now time.Time) {
+	at := metav1.NewTime(now)
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastUpdateTime: at, LastTransitionTime: at,
+	})
+}
+
+// hasCondition reports whether a request has a condition, whatever its status says, as upstream's
+// controllers ask.
+func hasCondition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+	for i := range csr.Status.Conditions {
+		if csr.Status.Conditions[i].Type == kind {
+			return true
+		}
+	}
+	return false
+}
