@@ -27,7 +27,7 @@ func (c *call) authenticate() bool {
 			c.setNodeHeaders()
 		}
 	}
-	c.Info.Selected = c.Info.SelectedName(c.r.URL.RawQuery)
+	c.Info.ReadSelector(c.r.URL.RawQuery)
 	c.audited()
 	if c.s.cfg.Roles != nil {
 		c.allowedBy = c.s.cfg.Roles.Mark()
@@ -80,10 +80,12 @@ func (c *call) authorize() bool {
 // headers of the answer are not its own.
 func (c *call) decide() error {
 	attributes := c.Attributes()
+	from := followed(&attributes)
 	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
 	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
+		c.basis.Store((*[]auth.Object)(from))
 		c.audit.Annotate(annotationDecision, "allow")
 		return nil
 	case err != nil && decision == auth.NoOpinion:

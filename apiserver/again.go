@@ -28,6 +28,10 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 		return nil
 	}
 	changed := c.CredentialStale()
+	if _, kubelet := c.User.Node(); kubelet {
+		// It is allowed by Pods and volumes, which change all the time, and is decided on quickly.
+		changed = changed || c.s.cfg.Store.State().Applied() > c.DecidedAt
+	}
 	if roles != nil {
 		if c.Info.Verb != "watch" {
 			c.allowedBy = roles.Mark() // a collection is read in pages
@@ -38,6 +42,30 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 		return nil
 	}
 	return c.AuthorizeAgain()
+}
+
+// basis collects what a decision follows from.
+type basis []auth.Object
+
+// Follows implements auth.Basis.
+func (b *basis) Follows(from auth.Object) { *b = append(*b, from) }
+
+// followed has a decision about a kubelet say what it follows from. Others are allowed by roles alone.
+func followed(a *auth.Attributes) *basis {
+	if _, kubelet := a.User.Node(); !kubelet {
+		return nil
+	}
+	from := &basis{}
+	a.Basis = from
+	return from
+}
+
+// Basis implements objects.Requester.
+func (c *call) Basis() []auth.Object {
+	if from := c.basis.Load(); from != nil {
+		return *from
+	}
+	return nil
 }
 
 // AuthorizeAgain implements objects.Requester.

@@ -40,7 +40,7 @@ func TestSingleCollection(t *testing.T) {
 			t.Fatal(target)
 		}
 		o.Resource = registry.Lookup(o.Info.GVR())
-		o.Info.Selected = o.Info.SelectedName(r.URL.RawQuery)
+		o.Info.ReadSelector(r.URL.RawQuery)
 		if of := s.collection(&o, r.URL.RawQuery); of.Single != single {
 			t.Errorf("%s: single %t", target, of.Single)
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/internal/loglimit"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 // Authenticator says who asks. *auth.Authentication satisfies it.
@@ -49,6 +50,11 @@ type Config struct {
 	// Roles says what may be granted by whom. Without it, writes of roles and
 	// bindings are not checked for escalation.
 	Roles builtin.Roles
+	// PodsOfNodes has the Pods by the field spec.nodeName; without it the server makes its own.
+	PodsOfNodes *view.FieldIndex
+	// NodeAuthorizer says that the Authorizer lets kubelets do what their Pods need: what that is
+	// cannot be listed (SelfSubjectRulesReview).
+	NodeAuthorizer bool
 	// Reviewer answers TokenReviews; without it none authenticates anybody. Tokens
 	// issues the tokens of service accounts; without it that is refused (501).
 	Reviewer builtin.TokenReviewer
@@ -257,9 +263,9 @@ func New(cfg Config) (*Server, error) {
 		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
 	})
 	s.objects = objects.NewStore(objects.Config{
-		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer,
+		Storage: cfg.Store, Reads: cfg.Reads, Kinds: cfg.Kinds, Authorizer: cfg.Authorizer, PodsOfNodes: cfg.PodsOfNodes,
 		Strategies: builtin.Strategies(builtin.Config{
-			Roles: cfg.Roles, Reviewer: cfg.Reviewer, Tokens: cfg.Tokens, MaxToken: cfg.Limits.Token,
+			Roles: cfg.Roles, NodeAuthorizer: cfg.NodeAuthorizer, Reviewer: cfg.Reviewer, Tokens: cfg.Tokens, MaxToken: cfg.Limits.Token,
 			ServiceBlocks: cfg.ServiceBlocks, ServicePorts: cfg.ServicePorts, StaticAdmission: cfg.StaticAdmission,
 		}), Custom: &builtin.Custom, Admission: cfg.Admission, Audit: cfg.Audit, WatchTable: s.watchTable,
 		Webhooks: s.webhooks, Life: s.life,

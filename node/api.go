@@ -91,7 +91,7 @@ func (n *Node) serveAPI(context.Context) error {
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,
 	}
-	n.roles = rbac.New(n.store, n.log)
+	n.roles, n.podsOfNodes = rbac.New(n.store, n.log), objects.PodsOfNodes(n.store)
 	if n.cfg.Fairness {
 		n.fairness = fairness.New(n.cfg.MaxReads+n.cfg.MaxWrites, n.log)
 		if err := n.metrics.Registry().Register(n.fairness); err != nil {
@@ -99,7 +99,11 @@ func (n *Node) serveAPI(context.Context) error {
 		}
 		n.flowControl = fairness.NewView(n.store, n.log)
 	}
-	authorizer := auth.Observed(n.authorizer(), n.metrics.Authorized)
+	modes, err := n.authorizer()
+	if err != nil {
+		return err
+	}
+	authorizer := auth.Observed(modes, n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
 	chain, err := plugins.New(plugins.Config{
@@ -134,6 +138,7 @@ func (n *Node) serveAPI(context.Context) error {
 	n.api, err = apiserver.New(apiserver.Config{
 		Store: timedStore{n.store, n.metrics}, Reads: read, Kinds: current,
 		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: authorizer, Roles: n.roles, Admission: chain,
+		PodsOfNodes: n.podsOfNodes, NodeAuthorizer: n.cfg.authorizesNodes(),
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
 		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),

@@ -5,10 +5,14 @@ import (
 	"slices"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/apiserver/nodeauthorizer"
+	"github.com/quorate/quorate/apiserver/rbac"
 )
 
 // Authorizers, by upstream's names.
 const (
+	authorizeNode   = "Node"
 	authorizeRBAC   = "RBAC"
 	authorizeAlways = "AlwaysAllow"
 	authorizeNever  = "AlwaysDeny"
@@ -17,12 +21,12 @@ const (
 // checkAuthorization checks what says who may do what.
 func (c *Config) checkAuthorization(bad *mistakes) {
 	if len(c.Authorization) == 0 {
-		c.Authorization = []string{authorizeRBAC}
+		c.Authorization = []string{authorizeNode, authorizeRBAC}
 	}
 	for i, mode := range c.Authorization {
 		switch {
-		case mode != authorizeRBAC && mode != authorizeAlways && mode != authorizeNever:
-			bad.add("authorization-mode: %q: must be %s, %s or %s", mode, authorizeRBAC, authorizeAlways, authorizeNever)
+		case mode != authorizeNode && mode != authorizeRBAC && mode != authorizeAlways && mode != authorizeNever:
+			bad.add("authorization-mode: %q: must be %s, %s, %s or %s", mode, authorizeNode, authorizeRBAC, authorizeAlways, authorizeNever)
 		case slices.Contains(c.Authorization[:i], mode):
 			bad.add("authorization-mode: %s is there twice", mode)
 		}
@@ -35,10 +39,16 @@ func (c *Config) checkAuthorization(bad *mistakes) {
 
 // authorizer asks those of authorization-mode in turn. Administrators and health checks are
 // allowed in any case.
-func (n *Node) authorizer() auth.Authorizer {
+func (n *Node) authorizer() (auth.Authorizer, error) {
 	out := auth.Union{auth.AuthorizerFunc(auth.PrivilegedGroup), auth.AuthorizerFunc(auth.Health)}
 	for _, mode := range n.cfg.Authorization {
 		switch mode {
+		case authorizeNode:
+			nodes, err := n.nodeAuthorizer()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, nodes)
 		case authorizeRBAC:
 			out = append(out, auth.Roles(n.roles, n.roles.Empty))
 		case authorizeAlways:
@@ -47,7 +57,18 @@ func (n *Node) authorizer() auth.Authorizer {
 			out = append(out, always(auth.NoOpinion))
 		}
 	}
-	return out
+	return out, nil
+}
+
+// authorizesNodes reports whether kubelets are allowed what their Pods need.
+func (c *Config) authorizesNodes() bool { return slices.Contains(c.Authorization, authorizeNode) }
+
+func (n *Node) nodeAuthorizer() (auth.Authorizer, error) {
+	rules, err := rbac.NodeRules(n.features.Enabled(features.ClusterTrustBundle))
+	if err != nil {
+		return nil, err
+	}
+	return nodeauthorizer.New(nodeauthorizer.Config{Store: n.store, Pods: n.podsOfNodes, Rules: rules, Log: n.log}), nil
 }
 
 func always(d auth.Decision) auth.Authorizer {

@@ -139,8 +139,8 @@ type Config struct {
 	// BootstrapTokenAuth takes the Secrets of type bootstrap.kubernetes.io/token in kube-system for tokens
 	// (enable-bootstrap-token-auth).
 	BootstrapTokenAuth bool
-	// Authorization are the authorizers that are asked in turn: RBAC, AlwaysAllow, AlwaysDeny
-	// (authorization-mode). Default: RBAC.
+	// Authorization are the authorizers that are asked in turn: Node, RBAC, AlwaysAllow, AlwaysDeny
+	// (authorization-mode). Default: Node and RBAC.
 	Authorization []string
 	// AnonymousAuth serves requests without a credential as system:anonymous, as far as roles let it
 	// (anonymous-auth).
@@ -235,6 +235,7 @@ func Defaults() Config {
 		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, LogStore: string(disk.Segments), SnapshotLogBytes: 1 << 30,
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
+		Authorization: []string{authorizeNode, authorizeRBAC},
 		AnonymousAuth: true, BootstrapTokenAuth: true,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 

@@ -32,6 +32,7 @@ import (
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/raftstore"
 	"github.com/quorate/quorate/raftstore/peer"
+	"github.com/quorate/quorate/raftstore/view"
 )
 
 // Node is one node of a cluster, in this process. [Open] makes it, [Node.Run] serves, [Node.Close]
@@ -75,6 +76,7 @@ type Node struct {
 	loops       *controllers.Loops
 	tokenKeys   *tokenKeys
 	roles       *rbac.Authorizer
+	podsOfNodes *view.FieldIndex
 	// rolesEnsured says that none of the bootstrap roles was missing once since the start.
 	rolesEnsured atomic.Bool
 	health       *health.Handler

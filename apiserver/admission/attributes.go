@@ -117,8 +117,9 @@ type Told interface {
 // Rules are tables that a decision follows from, as bits.
 type Rules uint32
 
-// Range is a part of a table that a decision follows from: the keys with a prefix.
-type Range struct{ Table, Prefix string }
+// Range is a part of a table that a decision follows from: the keys with a prefix. With a uid, the
+// prefix is a key, and what counts is that the object with that uid is there.
+type Range struct{ Table, Prefix, UID string }
 
 // Consulted notes rule tables that the plugin has looked at, also if nothing was there: the
 // write is decided again if one of them changes before it is in the log.
@@ -130,17 +131,24 @@ const maxRanges = 192
 // ConsultedRange notes a part of another table that the plugin has looked at, such as the
 // parameters of a policy. Of too many parts it is all of their table that counts.
 func (a *Attributes) ConsultedRange(r Range) {
-	if slices.ContainsFunc(a.ranges, func(has Range) bool { return has.Table == r.Table && strings.HasPrefix(r.Prefix, has.Prefix) }) {
+	if slices.ContainsFunc(a.ranges, func(has Range) bool {
+		return has == r || has.UID == "" && has.Table == r.Table && strings.HasPrefix(r.Prefix, has.Prefix)
+	}) {
 		return
 	}
 	if len(a.ranges) >= maxRanges {
-		r.Prefix = ""
+		r.Prefix, r.UID = "", ""
 		a.ranges = slices.DeleteFunc(a.ranges, func(has Range) bool { return has.Table == r.Table })
 	}
 	a.ranges = append(a.ranges, r)
 }
 
 const roleRules = Rules(proto.RuleRoles | proto.RuleClusterRoles | proto.RuleRoleBindings | proto.RuleClusterRoleBindings)
+
+// Follows implements auth.Basis: what is decided follows from an object being there.
+func (a *Attributes) Follows(from auth.Object) {
+	a.ConsultedRange(Range{from.Table, from.Key, from.UID})
+}
 
 // ConsultedRoles notes that a decision follows from somebody's permissions in a namespace, which
 // is empty for those of the cluster.
@@ -160,7 +168,7 @@ func (a *Attributes) ConsultedAllRoles() {
 func (a *Attributes) consultedRolesIn(prefix string) {
 	for i := range proto.Rules {
 		if r := &proto.Rules[i]; Rules(r.Bit)&roleRules != 0 && r.Scope == proto.RuleOfNamespace {
-			a.ConsultedRange(Range{r.Table, prefix})
+			a.ConsultedRange(Range{Table: r.Table, Prefix: prefix})
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Attributes are what a decision is made on.
@@ -22,7 +24,16 @@ type Attributes struct {
 	Path string
 	// ResourceRequest tells resources from other paths.
 	ResourceRequest bool
+	// FieldSelector are the requirements of the field selector of a list, a watch or a deletion
+	// of a collection, as far as they can be read: nothing that one of them leaves out is
+	// answered.
+	FieldSelector fields.Requirements
+	// Basis is told what an Allow follows from besides roles. Nil: nobody is.
+	Basis Basis
 }
+
+// Basis is told of objects that a permission follows from.
+type Basis interface{ Follows(Object) }
 
 // Decision is an authorizer's answer.
 type Decision int

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 )
 
 // Names that the API gives a meaning.
@@ -11,7 +12,10 @@ const (
 	Unauthenticated = "system:unauthenticated"
 	Authenticated   = "system:authenticated"
 	Masters         = "system:masters"
+	Nodes           = "system:nodes"
 )
+
+const nodePrefix = "system:node:"
 
 // CredentialID is the key of User.Extra that names the credential which was used,
 // without giving it away.
@@ -38,13 +42,25 @@ type Credential interface {
 	Holds(ctx context.Context) error
 }
 
-// Object is an object that a credential follows from: while the one with this uid is there, no
+// Object is an object that a credential or a permission follows from: while the one with this uid is there, no
 // change of it counts. Without a uid it is all keys of the table that begin with Key, and every
 // change of one counts.
 type Object struct{ Table, Key, UID string }
 
 // InGroup reports whether the user is in a group.
 func (u *User) InGroup(group string) bool { return slices.Contains(u.Groups, group) }
+
+// Node is the node whose kubelet a user is: system:node:NAME of the group system:nodes. The name may
+// be empty.
+func (u *User) Node() (name string, ok bool) {
+	if u == nil {
+		return "", false
+	}
+	if name, ok = strings.CutPrefix(u.Name, nodePrefix); !ok || !u.InGroup(Nodes) {
+		return "", false
+	}
+	return name, true
+}
 
 var anonymous = &User{Name: Anonymous, Groups: []string{Unauthenticated}}
 

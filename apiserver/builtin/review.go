@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -27,6 +29,7 @@ type TokenReviewer interface {
 // stored.
 type reviews struct {
 	roles    Roles         // nil: rules are not known
+	nodes    bool          // kubelets may do more than the roles say
 	reviewer TokenReviewer // nil: no token holds
 	tokens   Tokens        // nil: there are no tokens of service accounts
 }
@@ -102,11 +105,17 @@ func (v *reviews) rulesOfSelf(o *objects.Op, r *authorizationv1.SelfSubjectRules
 				Verbs: x.Verbs, NonResourceURLs: x.NonResourceURLs})
 		}
 	}
+	if _, kubelet := o.User.Node(); kubelet && v.nodes {
+		answer.Status.Incomplete = true
+		err = utilerrors.NewAggregate([]error{errNodeRules, err})
+	}
 	if err != nil {
 		answer.Status.EvaluationError = err.Error()
 	}
 	return objects.Created{Object: &answer}, nil
 }
+
+var errNodeRules = errors.New("node authorizer does not support user rule resolution")
 
 // myself serves SelfSubjectReview.
 func (v *reviews) myself(o *objects.Op, r *authenticationv1.SelfSubjectReview) (objects.Created, error) {
@@ -171,7 +180,7 @@ func reviewAccess(o *objects.Op, u *auth.User, r *authorizationv1.ResourceAttrib
 		if a.APIVersion == "" {
 			a.APIVersion = "*"
 		}
-		ignored = unreadableSelectors(r)
+		ignored, a.FieldSelector = unreadableSelectors(r), fieldRequirements(r.FieldSelector)
 	} else {
 		a.Verb, a.Path = path.Verb, path.Path
 	}

@@ -8,6 +8,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -111,6 +112,30 @@ func unreadableSelectors(r *authorizationv1.ResourceAttributes) (notes []string)
 		}
 	}
 	return notes
+}
+
+// fieldRequirements are the requirements of a field selector, but for those that cannot be read:
+// all of them hold, so without one more is asked for.
+func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (list fields.Requirements) {
+	if s == nil {
+		return nil
+	}
+	if s.RawSelector != "" {
+		if selector, err := fields.ParseSelector(s.RawSelector); err == nil {
+			list = selector.Requirements()
+		}
+		return list
+	}
+	for _, q := range s.Requirements {
+		switch {
+		case len(q.Values) != 1:
+		case q.Operator == metav1.FieldSelectorOpIn:
+			list = append(list, fields.Requirement{Field: q.Key, Operator: selection.Equals, Value: q.Values[0]})
+		case q.Operator == metav1.FieldSelectorOpNotIn:
+			list = append(list, fields.Requirement{Field: q.Key, Operator: selection.NotEquals, Value: q.Values[0]})
+		}
+	}
+	return list
 }
 
 func count(b bool) int {

@@ -17,6 +17,8 @@ type Config struct {
 	// Roles says what may be granted by whom. Nil: writes of roles and bindings are not
 	// checked for escalation.
 	Roles Roles
+	// NodeAuthorizer says that kubelets may do more than their roles say.
+	NodeAuthorizer bool
 	// Reviewer answers TokenReviews; nil: it authenticates nobody.
 	Reviewer TokenReviewer
 	// Tokens issues the tokens of service accounts; nil: that is not served. MaxToken bounds
@@ -35,7 +37,7 @@ type Config struct {
 // kind's file; those that the configuration has a part in are made here or there.
 func Strategies(cfg Config) map[string]*objects.Strategy {
 	grants := &escalation{roles: cfg.Roles}
-	ask := &reviews{roles: cfg.Roles, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
+	ask := &reviews{roles: cfg.Roles, nodes: cfg.NodeAuthorizer, reviewer: cfg.Reviewer, tokens: cfg.Tokens}
 	all := map[string]*objects.Strategy{
 		"bindings":               &bindingStrategy,
 		"endpoints":              &endpointsStrategy,

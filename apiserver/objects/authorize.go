@@ -41,6 +41,6 @@ func (o *Op) Attributes() auth.Attributes {
 	return auth.Attributes{
 		User: o.User, Verb: i.Verb, Path: i.Path, ResourceRequest: i.IsResource,
 		Namespace: i.Namespace, APIGroup: i.Group, APIVersion: i.Version,
-		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.Selected),
+		Resource: i.Resource, Subresource: i.Subresource, Name: cmp.Or(i.Name, i.Selected), FieldSelector: i.FieldSelector,
 	}
 }

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
@@ -30,6 +31,9 @@ type Requester interface {
 	// AuthorizeAgain decides as the state is now whether the client is still who it was, and the
 	// operation allowed. The error is the refusal.
 	AuthorizeAgain() error
+	// Basis are the objects, besides roles, that it was allowed by: of a kubelet, the Pods that
+	// run on its node. Safe for concurrent use with AuthorizeAgain. The slice is shared.
+	Basis() []auth.Object
 }
 
 // ErrDecideAgain is returned by Create when the rules have changed that it was decided by:
@@ -73,7 +77,10 @@ func (o *Op) decided(w *proto.Write) {
 	rules, ranges := o.attributes.Decided()
 	w.DecidedAt, w.Rules = uint64(o.DecidedAt), o.rules()|uint32(rules)
 	for _, r := range ranges {
-		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: r.Table, Prefix: r.Prefix})
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: r.Table, Prefix: r.Prefix, Uid: r.UID})
+	}
+	for _, x := range o.basis() {
+		w.RuleRanges = append(w.RuleRanges, &proto.RuleRange{Table: x.Table, Prefix: x.Key, Uid: x.UID})
 	}
 	if o.Credential == nil {
 		return
@@ -83,24 +90,31 @@ func (o *Op) decided(w *proto.Write) {
 	}
 }
 
+// basis are the objects that the permission of the request follows from, besides roles.
+func (o *Op) basis() []auth.Object {
+	if o.Requester == nil {
+		return nil
+	}
+	return o.Requester.Basis()
+}
+
+// stale reports whether what was decided as of DecidedAt, and follows from an object, has to be
+// decided again.
+func (o *Op) stale(state *mvcc.State, x auth.Object) bool {
+	if x.UID == "" {
+		return changedSince(state, x.Table, o.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Key) })
+	}
+	v, err := o.Store.Current(x.Table, x.Key)
+	return err != nil || mvcc.Gone(v, x.UID, o.DecidedAt)
+}
+
 // CredentialStale reports whether an object has gone that the credential follows from, or may have.
 func (o *Op) CredentialStale() bool {
 	if o.Credential == nil {
 		return false
 	}
 	state := o.Store.Storage.State()
-	for _, x := range o.Credential.Objects() {
-		if x.UID == "" {
-			if changedSince(state, x.Table, o.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Key) }) {
-				return true
-			}
-			continue
-		}
-		if v, err := o.Store.Current(x.Table, x.Key); err != nil || mvcc.Gone(v, x.UID, o.DecidedAt) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Credential.Objects(), func(x auth.Object) bool { return o.stale(state, x) })
 }
 
 // race is the operation as the loop of its writes sees it.
@@ -137,9 +151,12 @@ func (r race) RulesStale() bool {
 		}
 	}
 	for _, x := range ranges {
-		if changedSince(state, x.Table, r.DecidedAt, func(v *mvcc.Version) bool { return strings.HasPrefix(v.Key, x.Prefix) }) {
+		if r.stale(state, auth.Object{Table: x.Table, Key: x.Prefix, UID: x.UID}) {
 			return true
 		}
+	}
+	if slices.ContainsFunc(r.basis(), func(x auth.Object) bool { return r.stale(state, x) }) {
+		return true
 	}
 	return r.CredentialStale() || r.usageStale()
 }

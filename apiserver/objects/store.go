@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Config of a Store. All of it is required but Audit and Admission.
+// Config of a Store. All of it is required but Audit, Admission and PodsOfNodes.
 type Config struct {
 	Storage storage.Interface
 	Reads   Reads
@@ -41,6 +41,9 @@ type Config struct {
 	WatchTable func(table string) (<-chan struct{}, func(), error)
 	// Admission may change or refuse writes. Nil: nothing does.
 	Admission admission.Interface
+
+	// PodsOfNodes has the Pods by the field spec.nodeName, for lists. Nil: the store makes its own.
+	PodsOfNodes *view.FieldIndex
 
 	// Webhooks convert custom resources between their versions.
 	Webhooks *conversion.Caller
@@ -88,10 +91,18 @@ type Store struct {
 // podsTable has the Pods, of which each kubelet asks for its own.
 var podsTable = kinds.BuiltinTable(schema.GroupResource{Resource: "pods"})
 
+// PodsOfNodes returns the index of Pods by the field spec.nodeName.
+func PodsOfNodes(store view.Store) *view.FieldIndex {
+	return view.NewFieldIndex(store, podsTable, "spec.nodeName")
+}
+
 // NewStore returns a store of objects. It starts nothing.
 func NewStore(cfg Config) *Store {
 	s := &Store{Config: cfg, panics: loglimit.New(time.Minute), conversions: conversion.NewCache[conversionKey, *mvcc.Version](conversionCache)}
-	s.indexes = map[string]*view.FieldIndex{podsTable: view.NewFieldIndex(cfg.Storage, podsTable, "spec.nodeName")}
+	if cfg.PodsOfNodes == nil {
+		cfg.PodsOfNodes = PodsOfNodes(cfg.Storage)
+	}
+	s.indexes = map[string]*view.FieldIndex{podsTable: cfg.PodsOfNodes}
 	s.updater = storage.Updater{Store: cfg.Storage, Confirm: s.Confirm}
 	s.fields.convert = s.convertAmong
 	return s

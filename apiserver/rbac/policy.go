@@ -3,6 +3,7 @@ package rbac
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,6 +24,27 @@ type Policy struct {
 
 // Bootstrap is what a cluster has in the beginning. Not to be changed.
 var Bootstrap = sync.OnceValues(func() (*Policy, error) { return parsePolicy(policyText) })
+
+// NodeRules are what kubelets may do by the role system:node as a cluster has it in the beginning,
+// whoever is bound to it and whatever it says by now. bundles: ClusterTrustBundles are served.
+func NodeRules(bundles bool) ([]rbacv1.PolicyRule, error) {
+	policy, err := Bootstrap()
+	if err != nil {
+		return nil, err
+	}
+	var rules []rbacv1.PolicyRule
+	for _, r := range policy.ClusterRoles {
+		if r.Name == "system:node" {
+			rules = slices.Clone(r.Rules)
+		}
+	}
+	if bundles {
+		rules = append(rules, rbacv1.PolicyRule{
+			Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"clustertrustbundles"},
+		})
+	}
+	return rules, nil
+}
 
 // parsePolicy reads the language that data/policy.txt explains.
 func parsePolicy(text string) (*Policy, error) {

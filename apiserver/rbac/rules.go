@@ -31,6 +31,11 @@ func allowsAdministrator(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
 }
 
+// Allow reports whether one of the rules allows what is asked.
+func Allow(rules []rbacv1.PolicyRule, a *auth.Attributes) bool {
+	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(&r, a) })
+}
+
 // all stands for everything in each list of a rule but resourceNames.
 const all = "*"
 

@@ -30,6 +30,9 @@ type Info struct {
 	// it; empty if it does not. Permissions are asked for with it. It is read once it is
 	// known who asks.
 	Selected string
+	// FieldSelector are the requirements of the field selector of a list, a watch or a
+	// deletion of a collection. It is read with Selected.
+	FieldSelector fields.Requirements
 	// legacyWatch marks /api/v1/watch/... paths.
 	legacyWatch bool
 	// trailing holds segments after the subresource (proxy paths).
@@ -67,26 +70,30 @@ const (
 	FieldNamespace = "metadata.namespace"
 )
 
-// SelectedName is the name that a query's field selector asks for, if that can be one.
-// The selector counts as it stands here: a second one that says something else is
+// ReadSelector reads the field selector of a query, as far as permissions follow from it. The
+// selector counts as it stands here: a second one that says something else is
 // refused with the query. Paths below /watch/ name their object themselves.
-func (i *Info) SelectedName(query string) string {
-	if i.Name != "" || i.legacyWatch || i.Verb != "list" && i.Verb != "watch" || !strings.Contains(query, "fieldSelector=") {
-		return ""
+func (i *Info) ReadSelector(query string) {
+	i.Selected, i.FieldSelector = "", nil
+	if i.Name != "" || i.legacyWatch || !strings.Contains(query, "fieldSelector=") {
+		return
+	}
+	collection := i.Verb == "deletecollection"
+	if i.Verb != "list" && i.Verb != "watch" && !collection {
+		return
 	}
 	value, err := url.QueryUnescape(RawParameter(query, "fieldSelector"))
 	if err != nil {
-		return ""
+		return
 	}
 	selector, err := fields.ParseSelector(value)
 	if err != nil {
-		return ""
+		return
 	}
-	name, ok := selector.RequiresExactMatch(FieldName)
-	if !ok || len(namecontent.IsPathSegmentName(name)) > 0 {
-		return ""
+	i.FieldSelector = selector.Requirements()
+	if name, ok := selector.RequiresExactMatch(FieldName); ok && !collection && len(namecontent.IsPathSegmentName(name)) == 0 {
+		i.Selected = name
 	}
-	return name
 }
 
 // groupVersion cuts /api/V/ or /apis/G/V/ off. A group version without

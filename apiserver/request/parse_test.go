@@ -1,9 +1,11 @@
 package request
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"testing"
 )
 
@@ -39,8 +41,33 @@ func TestParseInfo(t *testing.T) {
 		r := &http.Request{Method: x.method, URL: &url.URL{Path: x.path, RawQuery: x.query}}
 		got, ok := ParseInfo(r)
 		x.want.Path = x.path
-		if ok == x.bad || ok && got != x.want {
+		if ok == x.bad || ok && !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%s %s?%s: %+v %v, want %+v", x.method, x.path, x.query, got, ok, x.want)
+		}
+	}
+}
+
+// TestReadSelector: what permissions follow from is what is answered.
+func TestReadSelector(t *testing.T) {
+	for _, x := range []struct{ method, path, query, name, fields string }{
+		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da,metadata.name%3Dp", "p", "[{= spec.nodeName a} {= metadata.name p}]"},
+		{"GET", "/api/v1/pods", "watch=1&fieldSelector=spec.nodeName!%3Da", "", "[{!= spec.nodeName a}]"},
+		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Da%2Fb", "", "[{= metadata.name a/b}]"},
+		{"DELETE", "/apis/resource.k8s.io/v1/resourceslices", "fieldSelector=spec.nodeName==a,metadata.name=b", "", "[{= spec.nodeName a} {= metadata.name b}]"},
+		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da&fieldSelector=spec.nodeName%3Db", "", "[{= spec.nodeName a}]"},
+		{"GET", "/api/v1/pods", "field%53elector=spec.nodeName%3Da", "", "[]"},
+		{"GET", "/api/v1/pods", "fieldSelector=a=b=c,,", "", "[]"},
+		{"GET", "/api/v1/pods", "fieldSelector=%zz", "", "[]"},
+		{"GET", "/api/v1/pods", "x=fieldSelector=spec.nodeName", "", "[]"},
+		{"GET", "/api/v1/namespaces/n/pods/p", "fieldSelector=spec.nodeName%3Da", "", "[]"},
+		{"GET", "/api/v1/watch/pods", "fieldSelector=spec.nodeName%3Da", "", "[]"},
+		{"POST", "/api/v1/namespaces/n/pods", "fieldSelector=spec.nodeName%3Da", "", "[]"},
+	} {
+		r := &http.Request{Method: x.method, URL: &url.URL{Path: x.path, RawQuery: x.query}}
+		info, ok := ParseInfo(r)
+		info.ReadSelector(x.query)
+		if got := fmt.Sprint(info.FieldSelector); !ok || info.Selected != x.name || got != x.fields {
+			t.Errorf("%s %s?%s: %q %s", x.method, x.path, x.query, info.Selected, got)
 		}
 	}
 }

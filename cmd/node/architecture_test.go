@@ -98,8 +98,8 @@ var rooms = map[string]room{
 		"apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/status",
 		"apiserver/storage", "apiserver/tree", "apiserver/validation",
 	}, direct: noHTTP, reach: noRaft},
-	// Upstream's functions on upstream's types: objects in, errors out. No other room knows
-	// k8s.io/kubernetes.
+	// Upstream's functions on upstream's types: objects in, errors out. Of the other rooms only what
+	// decides about kubelets knows k8s.io/kubernetes.
 	"apiserver/validation": {ours: []string{"apiserver/tree", "apiserver/typed"}, direct: noHTTP, reach: noRaft},
 	// Trees in, values of Go types out.
 	"apiserver/typed": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
@@ -139,9 +139,11 @@ var rooms = map[string]room{
 	"apiserver/admission/exists":                     {ours: []string{"apiserver/admission", "apiserver/admission/state"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/extendedresourcetoleration": plugin("apiserver/admission/tolerations"),
 	"apiserver/admission/nodedeclaredfeatures":       plugin("apiserver/admission/state"),
-	"apiserver/admission/podnodeselector":            plugin("apiserver/admission/state"),
-	"apiserver/admission/podresize":                  plugin("apiserver/admission/state"),
-	"apiserver/admission/podtolerationrestriction":   plugin("apiserver/admission/state", "apiserver/admission/tolerations"),
+	// It asks who may have tokens for whom, and notes by which rows it has decided.
+	"apiserver/admission/noderestriction":          {ours: []string{"raftstore/mvcc", "apiserver/admission", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds", "apiserver/tree"}, direct: noHTTP, reach: noRaft},
+	"apiserver/admission/podnodeselector":          plugin("apiserver/admission/state"),
+	"apiserver/admission/podresize":                plugin("apiserver/admission/state"),
+	"apiserver/admission/podtolerationrestriction": plugin("apiserver/admission/state", "apiserver/admission/tolerations"),
 	// Tolerations of Pods, for several of them.
 	"apiserver/admission/tolerations": {ours: []string{"apiserver/tree"}, direct: noHTTP, reach: noRaft},
 	"apiserver/admission/admissiontest": {
@@ -197,6 +199,9 @@ var rooms = map[string]room{
 	"apiserver/auth/bootstraptoken": {ours: []string{"proto", "raftstore/mvcc", "apiserver/auth"}, reach: noRaft},
 	// Roles are read from the tables: the bytes, and no way to write them but the API.
 	"apiserver/rbac": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/auth"}, reach: noRaft},
+	// What kubelets may do: rows of this node's state, and upstream's walk over what Pods and volumes
+	// name (k8s.io/kubernetes/pkg/api/v1).
+	"apiserver/nodeauthorizer": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds", "apiserver/rbac"}, direct: noHTTP, reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
 	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, reach: noRaft},
 	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},

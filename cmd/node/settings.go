@@ -75,6 +75,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringVar(&c.ShowHidden, "show-hidden-metrics-for-version", c.ShowHidden, "the previous minor version (such as 1.35), to show metrics that are hidden since")
 	f.StringVar(&c.ClientCA, "client-ca-file", c.ClientCA, "certificates of authorities (PEM) beside the cluster's own: client certificates that one of them has signed are users, by common name and organizations; read again when it changes")
 	f.BoolVar(&c.BootstrapTokenAuth, "enable-bootstrap-token-auth", c.BootstrapTokenAuth, "take the Secrets of type bootstrap.kubernetes.io/token in kube-system for bearer tokens, by which kubelets join")
+	f.StringSliceVar(&c.Authorization, "authorization-mode", c.Authorization, "who is asked in turn whether a request is allowed: Node (kubelets may read what their Pods need), RBAC, AlwaysAllow (everybody; no anonymous requests then), AlwaysDeny; members of system:masters are allowed everything in any case; must be the same on every node")
 	f.BoolVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "serve requests without a credential as the user system:anonymous of the group system:unauthenticated, as far as roles let it; false: 401, health checks included")
 	f.StringVar(&c.AuditPolicy, "audit-policy-file", c.AuditPolicy, "audit policy (audit.k8s.io/v1); needs --audit-log-path")
 	f.StringVar(&c.AuditPath, "audit-log-path", c.AuditPath, "file that audit events are appended to as lines of JSON, - for standard output; needs --audit-policy-file")

@@ -151,10 +151,8 @@ func authorization(o *Options, f *pflag.Flag) (notes []string, err error) {
 	o.config.Authorization = nil
 	for _, mode := range elements(f) {
 		switch mode {
-		case "RBAC", "AlwaysAllow", "AlwaysDeny":
+		case "Node", "RBAC", "AlwaysAllow", "AlwaysDeny":
 			o.config.Authorization = append(o.config.Authorization, mode)
-		case "Node":
-			notes = append(notes, "--authorization-mode=Node changes nothing: there is no node authorizer, kubelets may do what roles let them")
 		case "Webhook", "ABAC":
 			return notes, fmt.Errorf("%s: there is no such authorizer: what it allows would be forbidden", mode)
 		default:

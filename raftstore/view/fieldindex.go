@@ -25,6 +25,7 @@ import (
 type FieldIndex struct {
 	store        Store
 	table, field string
+	value        func(*mvcc.Version) (string, bool)
 
 	now atomic.Pointer[fieldKeys]
 	mu  sync.Mutex // of the one that renews
@@ -54,10 +55,19 @@ func newFieldTree() *fieldTree {
 
 // NewFieldIndex returns the index of a table by a field. It starts nothing.
 func NewFieldIndex(store Store, table, field string) *FieldIndex {
-	return &FieldIndex{store: store, table: table, field: field}
+	return &FieldIndex{store: store, table: table, field: field, value: func(v *mvcc.Version) (string, bool) {
+		value, _ := v.Fields.Get(field)
+		return value, true
+	}}
 }
 
-// Field is the name of the field.
+// NewIndex returns the index of a table by what follows from a version and from nothing else. Those
+// for which value returns false cannot be found.
+func NewIndex(store Store, table string, value func(*mvcc.Version) (string, bool)) *FieldIndex {
+	return &FieldIndex{store: store, table: table, value: value}
+}
+
+// Field is the name of the field; "" of an index of something else.
 func (x *FieldIndex) Field() string { return x.field }
 
 // Range is mvcc.Table.Range for the objects whose field has a value, of what the state shows now:
@@ -175,19 +185,22 @@ func (x *FieldIndex) follow(t *mvcc.Table, from, to proto.Revision) error {
 
 // change puts one version in the place of the one before it.
 func (x *FieldIndex) change(v *mvcc.Version) error {
-	is, _ := v.Fields.Get(x.field)
+	is, has := x.value(v)
+	has = has && !v.Deleted
 	if !v.Created() {
 		before := v.Prev()
 		if before == nil { // the floor has passed
 			return mvcc.ErrCompacted
 		}
-		was, _ := before.Fields.Get(x.field)
-		if was == is && !v.Deleted {
+		was, had := x.value(before)
+		if was == is && had == has {
 			return nil
 		}
-		x.own.Delete(fieldKey{was, v.Key})
+		if had {
+			x.own.Delete(fieldKey{was, v.Key})
+		}
 	}
-	if !v.Deleted {
+	if has {
 		x.own.Set(fieldKey{x.intern(is), v.Key})
 	}
 	return nil
@@ -218,7 +231,10 @@ func (x *FieldIndex) readAll(t *mvcc.Table, at proto.Revision) error {
 	defer page.Release()
 	keys := map[string]*[]string{}
 	for _, v := range page.Versions {
-		value, _ := v.Fields.Get(x.field)
+		value, has := x.value(v)
+		if !has {
+			continue
+		}
 		of := keys[value]
 		if of == nil {
 			of = new([]string)

@@ -147,6 +147,32 @@ func TestFieldIndexWhileWriting(t *testing.T) {
 	wg.Wait()
 }
 
+// TestIndexOfSome: what a function leaves out is not found, and comes back.
+func TestIndexOfSome(t *testing.T) {
+	p := &pods{newLog(t), rand.New(rand.NewPCG(3, 9))}
+	some := func(v *mvcc.Version) (string, bool) {
+		value, _ := v.Fields.Get("spec.nodeName")
+		return "of " + value, value != "" && value != "n2"
+	}
+	x := view.NewIndex(p, "pods", some)
+	found := 0
+	for range 4000 {
+		if p.step(); p.State().Table("pods") == nil {
+			continue
+		}
+		value := []string{"n1", "n2", "n3", ""}[p.rng.IntN(4)]
+		got, at := x.Range("of "+value, mvcc.Query{})
+		want, err := p.State().Table("pods").Range(mvcc.Query{At: at, Match: func(v *mvcc.Version) bool { is, has := some(v); return has && is == "of "+value }})
+		if err != nil || !slices.Equal(got.Versions, want.Versions) {
+			t.Fatalf("%q: %d, want %d, %v", value, len(got.Versions), len(want.Versions), err)
+		}
+		found += len(got.Versions)
+	}
+	if found == 0 {
+		t.Error("nothing was found")
+	}
+}
+
 // TestFieldIndexKeepsNoState: an index that nobody asks keeps no state alive that a snapshot has replaced.
 func TestFieldIndexKeepsNoState(t *testing.T) {
 	p := &pods{newLog(t), rand.New(rand.NewPCG(1, 12))}
