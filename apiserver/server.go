@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -84,6 +85,9 @@ type Config struct {
 	// Resolve returns the address, host:port, of a Service of the cluster, such as that of a
 	// conversion webhook. Nil: no webhook can be named by its Service.
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
+	// Dial connects to Services, and DialURL to conversion webhooks that a URL names. Nil: the network
+	// of this host.
+	Dial, DialURL func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// ResponseCompression compresses long answers for clients that accept gzip.
 	ResponseCompression bool
@@ -259,7 +263,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.webhooks = conversion.NewCaller(conversion.Config{
-		Resolve: cfg.Resolve, Timeout: cfg.Limits.Conversion,
+		Resolve: cfg.Resolve, Dial: cfg.Dial, DialURL: cfg.DialURL, Timeout: cfg.Limits.Conversion,
 		Observe: func(e request.Conversion) { cfg.Observer.Converted(&e) },
 	})
 	s.objects = objects.NewStore(objects.Config{

@@ -15,9 +15,13 @@ import (
 
 // serving is a node that serves, and what asks it as its administrator: the answer's status and body.
 // What is behind the path, each "NAME: VALUE", are headers.
-func serving(t *testing.T) func(method, path, body string, headers ...string) (int, string) {
+func serving(t *testing.T, settings ...func(*Config)) func(method, path, body string, headers ...string) (int, string) {
 	t.Helper()
-	n := open(t, alone(t))
+	c := alone(t)
+	for _, set := range settings {
+		set(&c)
+	}
+	n := open(t, c)
 	ran := make(chan error, 1)
 	go func() { ran <- n.Run(t.Context()) }() // ends with Close
 	t.Cleanup(func() {

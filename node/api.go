@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/discovery"
+	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
@@ -106,10 +107,13 @@ func (n *Node) serveAPI(context.Context) error {
 	authorizer := auth.Observed(modes, n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
+	if err := n.openEgress(); err != nil {
+		return err
+	}
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
-		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve,
+		Store: n.store, Confirm: read.confirm, Registerer: n.metrics.Registry(), Suspensions: n.suspensions, Authorizer: authorizer, Kinds: current, Log: n.log, Resolve: resolve, Dial: n.dialer(egress.Cluster), DialURL: n.dialer(egress.ControlPlane),
 		Observer: n.metrics, Loaded: func(l plugins.Loaded) { n.metrics.AdmissionPlugins(l.Hash, len(l.Plugins)) },
 		// The plugins are made before the server, and asked after it.
 		CreateNamespace: func(ctx context.Context, name string) error {
@@ -144,6 +148,8 @@ func (n *Node) serveAPI(context.Context) error {
 		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Delivery: delays, Observer: n.metrics, Audit: n.audit, Log: n.log,
 		Resolve:          resolve,
+		Dial:             n.dialer(egress.Cluster),
+		DialURL:          n.dialer(egress.ControlPlane),
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
 		Fairness:                          n.fairness,

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/auth/token"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/raftstore/disk"
 )
@@ -43,6 +44,9 @@ func (c *Config) Complete() error {
 	}
 	if err := plugins.CheckFile(c.AdmissionConfig); err != nil {
 		bad.add("admission-control-config-file: %w", err)
+	}
+	if err := egress.Check(c.EgressSelectorConfig); err != nil {
+		bad.add("egress-selector-config-file: %w", err)
 	}
 	if _, err := controllers.Select(c.Controllers); err != nil {
 		bad.add("controllers: %w", err)

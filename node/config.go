@@ -191,6 +191,9 @@ type Config struct {
 	// EndpointRouting reaches Services at their endpoints instead of their cluster IPs
 	// (enable-aggregator-routing).
 	EndpointRouting bool
+	// EgressSelectorConfig is a file with an EgressSelectorConfiguration: the proxies through which the
+	// cluster and webhooks are dialled (egress-selector-config-file).
+	EgressSelectorConfig string
 	// EventTTL is how long events are kept after their last write (event-ttl).
 	EventTTL time.Duration
 

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
@@ -81,6 +82,7 @@ type Node struct {
 	rolesEnsured atomic.Bool
 	health       *health.Handler
 	suspensions  *suspension.View
+	egress       *egress.Dialers
 	listener     *listener.Listener
 	http         *http.Server
 

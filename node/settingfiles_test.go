@@ -17,6 +17,7 @@ func TestSettingFiles(t *testing.T) {
 	}
 	for name, set := range map[string]func(c *Config, file string){
 		"admission-control-config-file":    func(c *Config, file string) { c.AdmissionConfig = file },
+		"egress-selector-config-file":      func(c *Config, file string) { c.EgressSelectorConfig = file },
 		"client-ca-file":                   func(c *Config, file string) { c.ClientCA = file },
 		"service-account-key-file":         func(c *Config, file string) { c.TokenKeys = []string{file} },
 		"service-account-signing-key-file": func(c *Config, file string) { c.TokenSigningKey = file },

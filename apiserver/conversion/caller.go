@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ type Config struct {
 	// Resolve returns the address, host:port, of a Service of the cluster. Required for
 	// webhooks that name one.
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
+	// Dial connects to Services, and DialURL to what a URL names. Default: the network of this host.
+	Dial, DialURL func(ctx context.Context, network, address string) (net.Conn, error)
 	// Timeout of one call. Default 30 s.
 	Timeout time.Duration
 	// Calls to one webhook at a time; others wait. Default 8.
@@ -50,6 +53,9 @@ const maxClients = 64
 
 // NewCaller returns a Caller. Close ends its idle connections.
 func NewCaller(cfg Config) *Caller {
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 30 * time.Second
 	}

@@ -81,6 +81,7 @@ func (c *Caller) newClient(w *Webhook) (*client, error) {
 			return nil, fmt.Errorf("unparsable URL: %w", err)
 		}
 		t.Proxy = http.ProxyFromEnvironment
+		t.DialContext = c.cfg.DialURL
 	}
 	// Upstream's client says how long it will wait.
 	target.RawQuery = "timeout=" + c.cfg.Timeout.String()
@@ -98,8 +99,7 @@ func (c *Caller) dialer(s *Service) func(ctx context.Context, network, address s
 		if err != nil {
 			return nil, err
 		}
-		var d net.Dialer
-		return d.DialContext(ctx, network, address)
+		return c.cfg.Dial(ctx, network, address)
 	}
 }
 

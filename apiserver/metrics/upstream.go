@@ -9,7 +9,7 @@ import (
 )
 
 // ofLibraries are the families that upstream's libraries count by themselves, in the registry of
-// the process: those of admission that /metrics has, too. Sorted. What a library counts of
+// the process: those of admission and egress that /metrics has, too. Sorted. What a library counts of
 // other things stays out: it would be said twice, or not be true of this server. Nodes of
 // one process (quoratetest) share these series.
 var ofLibraries = []string{
@@ -22,6 +22,9 @@ var ofLibraries = []string{
 	"apiserver_admission_webhook_request_total",
 	"apiserver_cel_compilation_duration_seconds",
 	"apiserver_cel_evaluation_duration_seconds",
+	"apiserver_egress_dialer_dial_duration_seconds",
+	"apiserver_egress_dialer_dial_failure_count",
+	"apiserver_egress_dialer_dial_start_total",
 	"apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
 	"apiserver_manifest_admission_config_controller_automatic_reloads_total",
 	"apiserver_manifest_admission_config_controller_last_config_info",

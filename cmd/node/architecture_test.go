@@ -173,6 +173,8 @@ var rooms = map[string]room{
 	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
+	// Connections and where they lead: not who wants them, and not what is said on them.
+	"apiserver/egress": {ours: []string{"internal/settingfile"}, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.
 	"apiserver/request": {ours: []string{"apiserver/status", "apiserver/tree"}, reach: noRaft},
 	"apiserver/kinds": {ours: []string{"proto", "apiserver/tree"}, reach: both(noRaft, map[string]string{

@@ -30,6 +30,7 @@ var mappers = map[string]mapper{
 	"default-not-ready-toleration-seconds":   seconds(func(c *node.Config) *int64 { return &c.NotReadyTolerationSeconds }),
 	"default-unreachable-toleration-seconds": seconds(func(c *node.Config) *int64 { return &c.UnreachableTolerationSeconds }),
 	"disable-admission-plugins":              list(func(c *node.Config) *[]string { return &c.AdmissionDisable }),
+	"egress-selector-config-file":            text(func(c *node.Config) *string { return &c.EgressSelectorConfig }),
 	"enable-admission-plugins":               list(func(c *node.Config) *[]string { return &c.AdmissionEnable }),
 	"enable-aggregator-routing":              truth(func(c *node.Config) *bool { return &c.EndpointRouting }),
 	"enable-bootstrap-token-auth":            truth(func(c *node.Config) *bool { return &c.BootstrapTokenAuth }),

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
@@ -45,6 +46,8 @@ type Config struct {
 	Confirm func(context.Context) error
 	// Resolve returns the address, host:port, of a Service of the cluster.
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
+	// Dial connects to Services, and DialURL to webhooks that a URL names. Nil: the network of this host.
+	Dial, DialURL func(ctx context.Context, network, address string) (net.Conn, error)
 	// Suspensions are the configurations and policies that are not asked at the moment.
 	Suspensions *suspension.View
 	// Registerer gets the metrics that plugins have of their own; nil: nobody does.

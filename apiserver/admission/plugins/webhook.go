@@ -17,7 +17,7 @@ func validatingWebhook(e *env, file io.Reader) (admission.Plugin, error) {
 
 func (e *env) webhooks() webhook.Config {
 	return webhook.Config{
-		State: e.state, Kinds: e.kinds, Static: e.Static, Namespaces: e.namespaces, Resolve: e.Resolve, Authorizer: e.Authorizer, Log: e.Log,
+		State: e.state, Kinds: e.kinds, Static: e.Static, Namespaces: e.namespaces, Resolve: e.Resolve, Dial: e.Dial, DialURL: e.DialURL, Authorizer: e.Authorizer, Log: e.Log,
 		Suspended: e.Suspensions.Suspended, Suspensions: func() int { return len(e.Suspensions.Stored()) },
 	}
 }

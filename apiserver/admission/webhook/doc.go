@@ -14,5 +14,5 @@
 //   - fromFiles are the webhooks of files, which upstream's plugin asks first.
 //   - mutatingDispatcher and validatingDispatcher ask the webhooks that match; a call is one of
 //     them, its usual answer is read by hand, and everything else by upstream's client.
-//   - bounded bounds what webhooks answer (package answers).
+//   - Config.wrapped bounds what webhooks answer (package answers), and dials them.
 package webhook

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"context"
+	"net"
 	"net/http"
 
 	"github.com/quorate/quorate/apiserver/admission/answers"
@@ -9,19 +11,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bounded makes the answers to each client of a webhook bounded ones, and its usual calls direct.
-func bounded(inner webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+// wrapped makes the answers to each client of a webhook bounded ones, its usual calls direct, and its
+// connections those of egress.
+func (cfg *Config) wrapped(inner webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 	limits := new(answers.Limits)
-	wrapped := func(c *rest.Config, err error) (*rest.Config, error) {
-		if err == nil {
-			c.Wrap(func(t http.RoundTripper) http.RoundTripper { return direct.Transport(t, limits) })
+	wrap := func(c *rest.Config, dial func(ctx context.Context, network, address string) (net.Conn, error), err error) (*rest.Config, error) {
+		if err != nil {
+			return nil, err
 		}
-		return c, err
+		c.Wrap(func(t http.RoundTripper) http.RoundTripper { return direct.Transport(t, limits) })
+		if dial != nil {
+			c.Dial = dial
+		}
+		return c, nil
 	}
 	return &webhook.AuthenticationInfoResolverDelegator{
-		ClientConfigForFunc: func(hostPort string) (*rest.Config, error) { return wrapped(inner.ClientConfigFor(hostPort)) },
+		ClientConfigForFunc: func(hostPort string) (*rest.Config, error) {
+			c, err := inner.ClientConfigFor(hostPort)
+			return wrap(c, cfg.DialURL, err)
+		},
 		ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
-			return wrapped(inner.ClientConfigForService(name, namespace, port))
+			c, err := inner.ClientConfigForService(name, namespace, port)
+			return wrap(c, cfg.Dial, err)
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 
 	"github.com/quorate/quorate/apiserver/admission"
@@ -33,6 +34,8 @@ type Config struct {
 	Static static.Files
 	// Resolve returns the address, host:port, of a Service of the cluster.
 	Resolve func(ctx context.Context, namespace, name string, port int32) (string, error)
+	// Dial connects to Services, and DialURL to what a URL names. Nil: the network of this host.
+	Dial, DialURL func(ctx context.Context, network, address string) (net.Conn, error)
 	// Suspended reports whether a configuration is not asked at the moment, by its resource and
 	// name; Suspensions is how many there may be.
 	Suspended   func(resource, name string) bool
@@ -181,7 +184,7 @@ func (h *hooks) consult(a *admission.Attributes) {
 func prepare(cfg Config, w *generic.Webhook, f *factory) error {
 	f.namespaces = cfg.Namespaces
 	w.SetServiceResolver(resolver(cfg.Resolve))
-	w.SetAuthenticationInfoResolverWrapper(bounded)
+	w.SetAuthenticationInfoResolverWrapper(cfg.wrapped)
 	w.SetExternalKubeClientSet(cfg.Namespaces.Client())
 	w.SetExternalKubeInformerFactory(f)
 	w.SetAuthorizer(upstreams.Authorizer(cfg.Authorizer))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -238,7 +239,12 @@ func (c *Client) connect(ctx context.Context, r *route) (*conn, error) {
 			if made := newConn(secured); made != nil {
 				return made, nil
 			}
-			err = errors.New("no connection of the system")
+			// Its dialer leads through a proxy or a tunnel, and will again: each try would be a
+			// connection for nothing.
+			_ = raw.Close() // nothing was said on it
+			c.shun.Store(math.MaxInt64)
+			c.route.Store(nil)
+			return nil, nil
 		}
 		_ = raw.Close() // nothing was said on it
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {

@@ -142,6 +142,28 @@ func TestOnlyHTTP2(t *testing.T) {
 	}
 }
 
+// TestTunnelled: what a dialer gives that is no connection of the system, as through a proxy with TLS,
+// is left to upstream's client.
+func TestTunnelled(t *testing.T) {
+	h := newHook(t, false)
+	base := h.Client().Transport.(*http.Transport).Clone()
+	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return struct{ net.Conn }{c}, err
+	}
+	h.chain = direct.Transport(base, new(answers.Limits))
+	h.client = direct.Of(h.chain)
+	h.ask(t)
+	if _, ok := h.send(t, true); ok {
+		t.Error("sent on a connection that cannot be looked at")
+	}
+	made := h.made.Load()
+	h.ask(t)
+	if _, ok := h.send(t, true); ok || h.made.Load() != made {
+		t.Errorf("%d more connections were tried", h.made.Load()-made)
+	}
+}
+
 // TestNoCheck: what is not sent without upstream's client: to a server whose certificate is not
 // checked, by a proxy, with credentials.
 func TestNoCheck(t *testing.T) {

@@ -1,0 +1,212 @@
+package node
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// connectProxy is a proxy on a Unix socket whose every CONNECT leads to one address.
+type connectProxy struct {
+	to string
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (p *connectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.asked[r.Host]++
+	p.mu.Unlock()
+	there, err := net.Dial("tcp", p.to)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	here, in, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer here.Close()
+	io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() {
+		defer there.Close()
+		io.Copy(there, in)
+	}()
+	io.Copy(here, there)
+}
+
+// was reports whether the proxy was asked for an address that begins so.
+func (p *connectProxy) was(prefix string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for at := range p.asked {
+		if strings.HasPrefix(at, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *connectProxy) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprint(p.asked)
+}
+
+// startConnectProxy returns the proxy and its socket.
+func startConnectProxy(t *testing.T, to string) (*connectProxy, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "egress") // short: names of sockets have a bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &connectProxy{to: to, asked: map[string]int{}}
+	s := &http.Server{Handler: p}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return p, filepath.Join(dir, "s")
+}
+
+// webhooks answers reviews of admission and conversion.
+func webhooks(t *testing.T) (address, caBundle string) {
+	t.Helper()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct {
+			APIVersion string         `json:"apiVersion"`
+			Kind       string         `json:"kind"`
+			Request    map[string]any `json:"request"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		response := map[string]any{"uid": review.Request["uid"]}
+		if review.Kind == "ConversionReview" {
+			objects := review.Request["objects"].([]any)
+			for _, o := range objects {
+				o.(map[string]any)["apiVersion"] = review.Request["desiredAPIVersion"]
+			}
+			response["result"], response["convertedObjects"] = map[string]any{"status": "Success"}, objects
+		} else {
+			response["allowed"], response["warnings"] = true, []string{"asked at " + r.URL.Path}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": review.Kind, "response": response})
+	}))
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return s.Listener.Addr().String(), base64.StdEncoding.EncodeToString(ca)
+}
+
+// TestEgress: a node whose file names proxies calls webhooks that only these can reach: those of
+// Services, of admission and of conversion, through that of the cluster, those of URLs through that
+// of the control plane.
+func TestEgress(t *testing.T) {
+	t.Parallel()
+	at, ca := webhooks(t)
+	cluster, clusterSocket := startConnectProxy(t, at)
+	control, controlSocket := startConnectProxy(t, at)
+	file := filepath.Join(t.TempDir(), "egress.yaml")
+	text := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"
+	for name, socket := range map[string]string{"cluster": clusterSocket, "controlplane": controlSocket} {
+		text += "- name: " + name + "\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: " + socket + "}}}\n"
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := serving(t, func(c *Config) { c.EgressSelectorConfig = file })
+	must := func(method, path, body string, want int) string {
+		t.Helper()
+		code, text := ask(method, path, body)
+		if code != want {
+			t.Fatalf("%s %s: %d: %s", method, path, code, text)
+		}
+		return text
+	}
+	// httptest's certificate is for example.com and 127.0.0.1. No Service can have such a name: the
+	// name is checked by a webhook of a URL, and by the error of one of a Service.
+	must("POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"hook"},"spec":{"clusterIP":"10.0.0.77","ports":[{"port":443}]}}`, 201)
+	hook := func(name, client string) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"` + name + `"},"webhooks":[{
+			"name":"` + name + `.example.com","admissionReviewVersions":["v1"],"sideEffects":"None","failurePolicy":"Fail","clientConfig":{"caBundle":"` + ca + `",` + client + `},
+			"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]}]}`
+	}
+	const configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+	must("POST", configurations, hook("url", `"url":"https://example.com:8443/url"`), 201)
+	await(t, func() (bool, string) {
+		code, text := ask("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"generateName":"c-"}}`)
+		return code == 201 && strings.Contains(text, "asked at /url"), text
+	})
+	if !control.was("example.com:8443") || control.was("10.") {
+		t.Errorf("the control plane's proxy was asked for %v", control)
+	}
+	must("DELETE", configurations+"/url", "", 200)
+
+	must("POST", configurations, hook("service", `"service":{"namespace":"default","name":"hook"}`), 201)
+	await(t, func() (bool, string) {
+		code, text := ask("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"generateName":"c-"}}`)
+		return code == 500 && strings.Contains(text, "not hook.default.svc"), text
+	})
+	if !cluster.was("10.0.0.77:443") || control.was("10.") {
+		t.Errorf("the cluster's proxy was asked for %v, the control plane's for %v", cluster, control)
+	}
+	must("DELETE", configurations+"/service", "", 200)
+
+	must("POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"convert"},"spec":{"clusterIP":"10.0.0.78","ports":[{"port":443}]}}`, 201)
+	schema := `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
+	for name, client := range map[string]string{"things": `"url":"https://example.com:9443/convert"`, "others": `"service":{"namespace":"default","name":"convert"}`} {
+		must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"`+name+`.example.com"},"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"`+name+`","kind":"`+strings.ToUpper(name)+`"},
+			"versions":[{"name":"v1","served":true,"storage":true,`+schema+`},{"name":"v2","served":true,"storage":false,`+schema+`}],
+			"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"caBundle":"`+ca+`",`+client+`}}}}}`, 201)
+		await(t, func() (bool, string) {
+			code, text := ask("POST", "/apis/example.com/v1/"+name, `{"apiVersion":"example.com/v1","kind":"`+strings.ToUpper(name)+`","metadata":{"name":"x"}}`)
+			return code == 201, text
+		})
+	}
+	if text := must("GET", "/apis/example.com/v2/things/x", "", 200); !strings.Contains(text, "example.com/v2") || !control.was("example.com:9443") {
+		t.Errorf("%s; the control plane's proxy was asked for %v", text, control)
+	}
+	if text := must("GET", "/apis/example.com/v2/others/x", "", 500); !strings.Contains(text, "not convert.default.svc") || !cluster.was("10.0.0.78:443") {
+		t.Errorf("%s; the cluster's proxy was asked for %v", text, cluster)
+	}
+	if text := must("GET", "/metrics", "", 200); !strings.Contains(text, `apiserver_egress_dialer_dial_start_total{protocol="http_connect",transport="uds"}`) {
+		t.Error("/metrics counts no dials through proxies")
+	}
+}
+
+// await asks until something is so, and says what it was if it is not in time.
+func await(t *testing.T, is func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		ok, last := is()
+		switch {
+		case ok:
+			return
+		case time.Now().After(deadline):
+			t.Fatal(last)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(last)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
