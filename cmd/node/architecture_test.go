@@ -261,6 +261,7 @@ var rooms = map[string]room{
 	"test/rules":       {},
 	"test/kubectl":     {},
 	"test/members":     {},
+	"test/proxy":       {},
 	"test/reads":       {},
 	"test/watches":     {},
 	"test/writes":      {},
@@ -293,6 +294,8 @@ var rooms = map[string]room{
 	"internal/settingfile": {direct: noHTTP, reach: noKubernetes},
 	// Go's garbage collector alone.
 	"internal/collector": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	// A worker's: it passes bytes to nodes, and asks them as any client does.
+	"internal/localproxy": {ours: []string{"internal/hostport", "internal/loglimit", "internal/settingfile"}, reach: noRaft},
 	// Without the tag "planted" it is empty.
 	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.
@@ -332,7 +335,7 @@ var rooms = map[string]room{
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/planted", "internal/playground", "internal/words",
+			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/planted", "internal/playground", "internal/words",
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

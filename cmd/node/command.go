@@ -25,7 +25,7 @@ To run a node:  quorate node --help`,
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a cluster:"},
 	)
-	for _, c := range []*cobra.Command{nodeCommand(), devCommand(), kubeAPIServerCommand(), etcdStubCommand(), benchCommand()} {
+	for _, c := range []*cobra.Command{nodeCommand(), devCommand(), proxyCommand(), kubeAPIServerCommand(), etcdStubCommand(), benchCommand()} {
 		c.GroupID = "run"
 		root.AddCommand(c)
 	}

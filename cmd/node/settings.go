@@ -114,7 +114,12 @@ func controllerNames() string {
 
 // complete fills in what follows from other settings and checks all of them.
 func (s *settings) complete() error {
-	errs := []error{s.Complete()}
+	return errors.Join(s.Complete(), s.checkLog())
+}
+
+// checkLog checks how is logged.
+func (s *settings) checkLog() error {
+	var errs []error
 	switch s.LogFormat {
 	case "auto", "text", "json":
 	default:

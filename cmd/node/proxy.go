@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/internal/hostport"
+	"github.com/quorate/quorate/internal/localproxy"
+	"github.com/spf13/cobra"
+)
+
+// proxySettings are what `quorate proxy` is told.
+type proxySettings struct {
+	listen                string
+	servers               []string
+	kubeconfig, nodesFile string
+	interval              time.Duration
+	failures, connections int
+	logFormat, logLevel   string
+}
+
+func proxyCommand() *cobra.Command {
+	s := &proxySettings{}
+	c := &cobra.Command{
+		Use: "proxy", Short: "Pass a host's connections to nodes that are well", Args: noArguments,
+		Long: `Runs on a worker, for its kubelet, kube-proxy and Pods: whatever connects to
+--listen is connected to one of the nodes. TLS is between the client and the
+node; nothing is decrypted here. Nodes are asked for /readyz; one that does not
+answer, because it is dead, paused or cut off, loses its connections, so that
+clients dial again in seconds. Their own timeouts take up to 45.
+
+With --kubeconfig the nodes are those of the Service kubernetes, and --server is
+only where to begin. Its user has to read EndpointSlices in the namespace
+default. The file may come later: a kubelet writes it when it has joined. With
+--nodes-file the list outlives the host's restart.`,
+		Example: `  quorate proxy --server 10.0.0.1:6443,10.0.0.2:6443,10.0.0.3:6443 \
+    --kubeconfig /etc/kubernetes/kubelet.conf --nodes-file /var/lib/quorate-proxy/nodes.json`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.listen, "listen", "127.0.0.1:6443", "host:port for the clients of this host")
+	f.StringSliceVar(&s.servers, "server", nil, "host:port of nodes to begin with")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig of who reads the list of the nodes; its server's address does not matter, its name in TLS does")
+	f.StringVar(&s.nodesFile, "nodes-file", "", "file that the list of the nodes is kept in, for the next start; needs --kubeconfig")
+	f.DurationVar(&s.interval, "probe-interval", time.Second, "how often each node is asked for /readyz, and how long it may take to answer")
+	f.IntVar(&s.failures, "probe-failures", 3, "how many times in a row a node does not answer before its connections end")
+	f.IntVar(&s.connections, "max-connections", 4096, "connections at once")
+	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
+	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	files(c, note{"NODES-FILE", "the nodes that there were last, as JSON"})
+	return c
+}
+
+// check returns all that is wrong, and the nodes to begin with.
+func (s *proxySettings) check() ([]string, error) {
+	errs := []error{hostport.Check(s.listen, false)}
+	for _, server := range s.servers {
+		if err := hostport.Check(server, true); err != nil {
+			errs = append(errs, fmt.Errorf("server: %w", err))
+		}
+	}
+	if s.nodesFile != "" && s.kubeconfig == "" {
+		errs = append(errs, errors.New("nodes-file: needs --kubeconfig"))
+	}
+	if s.interval < 10*time.Millisecond || s.failures < 1 || s.connections < 1 {
+		errs = append(errs, errors.New("probe-interval must be at least 10ms, probe-failures and max-connections at least 1"))
+	}
+	errs = append(errs, (&settings{LogFormat: s.logFormat, LogLevel: s.logLevel}).checkLog())
+	nodes := slices.Clone(s.servers)
+	if s.nodesFile != "" {
+		kept, err := localproxy.ReadMembers(s.nodesFile)
+		errs = append(errs, err)
+		nodes = append(nodes, kept...)
+	}
+	if len(nodes) == 0 {
+		errs = append(errs, errors.New("server: at least one node is needed to begin with"))
+	}
+	return nodes, errors.Join(errs...)
+}
+
+func (s *proxySettings) run(ctx context.Context) error {
+	nodes, err := s.check()
+	if err != nil {
+		return err
+	}
+	log, _ := newLogger(&settings{LogFormat: s.logFormat, LogLevel: s.logLevel}, os.Stderr)
+	libraryLogs(log)
+	l, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b := localproxy.New(localproxy.Config{Nodes: nodes, Every: s.interval, Failures: s.failures, MaxConnections: s.connections, Log: log})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if s.kubeconfig != "" {
+		m := &localproxy.Members{Kubeconfig: s.kubeconfig, File: s.nodesFile, Balancer: b, Log: log}
+		wg.Go(func() { m.Run(ctx) })
+	}
+	log.Info("this proxy listens", "address", l.Addr().String(), "nodes", nodes)
+	return b.Run(ctx, l)
+}

@@ -1,0 +1,2 @@
+// Package proxy runs `quorate proxy` in front of a cluster, as a worker has it.
+package proxy
