@@ -128,6 +128,10 @@ type Config struct {
 	// certificate one of them has signed is a user, its common name, of the groups that are its
 	// organizations (client-ca-file). It is read again when it changes.
 	ClientCA string
+	// ComponentKubeconfigs is a directory for the credentials of kube-controller-manager and
+	// kube-scheduler, at this node's API (component-kubeconfigs): each gets a directory of its name there,
+	// with a kubeconfig and the files that this names, which are renewed before they expire.
+	ComponentKubeconfigs string
 	// ServingCert and ServingKey are files with the certificate that the API shows, with those that have
 	// signed it, and its key, in PEM (tls-cert-file, tls-private-key-file). They are read again when they
 	// change. Default: a certificate of the node's own, by the cluster's authority; who asks for the

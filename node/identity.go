@@ -47,6 +47,7 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 	n.pki, err = pki.Open(pki.Options{
 		Dir: filepath.Join(n.cfg.DataDir, "pki"), Secrets: secrets, NodeID: n.identity.ID(), Name: n.identity.Name(),
 		Hosts: hosts, Logger: n.log, OnRenew: n.writeKubeconfig,
+		Components: pki.ComponentOptions{Dir: n.cfg.ComponentKubeconfigs, Server: n.URL(), ServerName: n.serverName()},
 	})
 	if err != nil {
 		return err

@@ -44,6 +44,8 @@ type Options struct {
 	// a serving nor a peer certificate. Certificate and ServingCertificate are
 	// not to be called then.
 	AdminOnly bool
+	// Components asks for the credentials of a control plane's programs. Default: none.
+	Components ComponentOptions
 
 	// Lifetime of a leaf. Default 365 days.
 	Lifetime time.Duration
@@ -180,10 +182,20 @@ func (n *Node) refresh() (renewed bool, err error) {
 		renewed = renewed || fresh
 	}
 	n.current.Store(&l)
-	return renewed, nil
+	fresh, err := n.writeComponents()
+	return renewed || fresh, err
 }
 
 func (n *Node) loadOrIssue(ca *Authority, req request, certFile, keyFile string) (*leaf, bool, error) {
+	// A crash between the two leaves a pair that does not match, which loadLeaf
+	// refuses, so the next start makes both again.
+	return n.keepOrIssue(ca, req, certFile, keyFile, func(l *leaf) error {
+		return errors.Join(WriteFile(keyFile, l.keyPEM, ModeSecret), WriteFile(certFile, l.certPEM, ModePublic))
+	})
+}
+
+// keepOrIssue returns the leaf in files if it is as requested and not due, or saves a new one.
+func (n *Node) keepOrIssue(ca *Authority, req request, certFile, keyFile string, save func(*leaf) error) (*leaf, bool, error) {
 	now := n.opt.Now()
 	l, err := loadLeaf(certFile, keyFile, ca)
 	if err == nil {
@@ -195,9 +207,7 @@ func (n *Node) loadOrIssue(ca *Authority, req request, certFile, keyFile string)
 	if l, err = ca.issue(req.template(now, n.opt.Lifetime)); err != nil {
 		return nil, false, err
 	}
-	// A crash between the two leaves a pair that does not match, which loadLeaf
-	// refuses, so the next start makes both again.
-	if err := errors.Join(WriteFile(keyFile, l.keyPEM, ModeSecret), WriteFile(certFile, l.certPEM, ModePublic)); err != nil {
+	if err := save(l); err != nil {
 		return nil, false, err
 	}
 	return l, true, nil
