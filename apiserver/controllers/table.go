@@ -55,27 +55,29 @@ type controller struct {
 	// unlisted: it runs although a list of --controllers does not name it. These were there
 	// before they had names, and lists are older than that.
 	unlisted bool
+	// manager: kube-controller-manager has one of this name, which must not do the same work.
+	manager bool
 	// needed says why it cannot be switched off. Empty: it can.
 	needed string
 }
 
 // table are all controllers.
 var table = []controller{
-	{name: NamespaceController, run: (*Loops).emptyNamespaces},
-	{name: GarbageController, run: (*Loops).collectGarbage, serves: func(l *Loops) bool { return l.objects.GarbageCollector }},
+	{name: NamespaceController, manager: true, run: (*Loops).emptyNamespaces},
+	{name: GarbageController, manager: true, run: (*Loops).collectGarbage, serves: func(l *Loops) bool { return l.objects.GarbageCollector }},
 	{name: EventTTLController, run: (*Loops).expire},
-	{name: AccountController, run: (*Loops).syncAccounts},
+	{name: AccountController, manager: true, run: (*Loops).syncAccounts},
 	{name: KubernetesController, run: (*Loops).syncKubernetesService, serves: func(l *Loops) bool { return l.cfg.Servers.List != nil }},
-	{name: RootCAController, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
-	{name: PolicyStatusController, run: (*Loops).checkPolicies},
-	{name: ResourceQuotaController, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},
-	{name: RequestSigningController, run: (*Loops).signRequests, serves: func(l *Loops) bool { return l.cfg.Signing.Authority != nil }},
-	{name: RequestApprovingController, run: (*Loops).approveRequests, serves: func(l *Loops) bool { return l.cfg.Authorizer != nil }},
-	{name: RequestCleanerController, run: (*Loops).cleanRequests},
-	{name: BootstrapSignerController, run: (*Loops).signClusterInfo},
-	{name: TokenCleanerController, run: (*Loops).cleanTokens},
+	{name: RootCAController, manager: true, run: (*Loops).publishRoots, serves: func(l *Loops) bool { return len(l.cfg.Roots) > 0 }},
+	{name: PolicyStatusController, manager: true, run: (*Loops).checkPolicies},
+	{name: ResourceQuotaController, manager: true, run: (*Loops).syncQuotas, failed: "showing what quotas count failed, restarting"},
+	{name: RequestSigningController, manager: true, run: (*Loops).signRequests, serves: func(l *Loops) bool { return l.cfg.Signing.Authority != nil }},
+	{name: RequestApprovingController, manager: true, run: (*Loops).approveRequests, serves: func(l *Loops) bool { return l.cfg.Authorizer != nil }},
+	{name: RequestCleanerController, manager: true, run: (*Loops).cleanRequests},
+	{name: BootstrapSignerController, manager: true, run: (*Loops).signClusterInfo},
+	{name: TokenCleanerController, manager: true, run: (*Loops).cleanTokens},
 	{name: KubeadmConfigController, run: (*Loops).publishJoining, serves: func(l *Loops) bool { return l.cfg.Joining.Server != nil }},
-	{name: ClusterRoleAggregationController, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
+	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
 		pause: 100 * time.Millisecond, failed: "creating the system namespaces failed, retrying",
@@ -176,6 +178,22 @@ func Select(list []string) ([]Name, error) {
 		}
 		if on || !named && (others || c.unlisted || c.needed != "") {
 			out = append(out, c.name)
+		}
+	}
+	return out, nil
+}
+
+// ManagerList is what kube-controller-manager is to be told in its --controllers beside nodes with this
+// list: all that it has by default, but for what the nodes do.
+func ManagerList(list []string) (string, error) {
+	enabled, err := Select(list)
+	if err != nil {
+		return "", err
+	}
+	out := "*"
+	for _, c := range table {
+		if c.manager && slices.Contains(enabled, c.name) {
+			out += ",-" + string(c.name)
 		}
 	}
 	return out, nil

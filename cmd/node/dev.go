@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,12 +26,20 @@ peer ports are 1000 higher.
 
 The data stays in the data directory: the same command starts the same cluster
 again. Without --detach the nodes stop with this command, at Ctrl-C or with its
-terminal.`,
+terminal.
+
+With --control-plane Kubernetes' own kube-controller-manager and kube-scheduler run
+too, one of each beside each of the first three nodes, whose API they use; of the
+three one leads. They log in by certificates of their own, leave to the nodes what
+these do, stop with their node and are started again when they end.
+'make control-plane' builds them. 'quorate dev start', 'stop' and 'logs' take their
+names, such as kube-scheduler-n1.`,
 		Example: `  quorate dev                          # three nodes; Ctrl-C stops them
   quorate dev --detach && quorate dev status
   quorate dev stop n1 && quorate dev logs n2 --follow
   quorate dev start n1
-  quorate dev stop && quorate dev delete`,
+  quorate dev stop && quorate dev delete
+  quorate dev --control-plane          # and have Deployments make Pods`,
 		Args: onlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Given = map[string]bool{}
@@ -40,6 +49,7 @@ terminal.`,
 			}
 			ctx, end := untilHangup(cmd.Context())
 			defer end()
+			o.ManagerControllers = controllers.ManagerList
 			return stopped(playground.Run(ctx, o, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
@@ -57,14 +67,17 @@ terminal.`,
 	c.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig (default: DATA-DIR/kubeconfig)")
 	c.Flags().IntVarP(&o.APIPort, "api-port", "p", 6443, "port of the first node's API (also --port); an existing cluster keeps its own")
 	c.Flags().BoolVar(&o.Detach, "detach", false, "return when the cluster is ready and leave it running")
+	c.Flags().BoolVar(&o.ControlPlane, "control-plane", false, "run kube-controller-manager and kube-scheduler beside the nodes; an existing cluster keeps its own")
+	c.Flags().StringVar(&o.Binaries, "control-plane-binaries", "", "directory of kube-controller-manager and kube-scheduler (default: that of this program, then the PATH)")
 	c.Flags().StringArrayVar(&o.Set, "set", nil, "setting for every node, as flag=value (see 'quorate node --help')")
 	exitCodes(c, note{"130", "a signal came before the playground was ready"})
 	files(c,
 		note{"DATA-DIR/cluster.json", "the nodes: addresses, directories, pids; for programs"},
 		note{"DATA-DIR/kubeconfig", "the administrator's kubeconfig, with a context for every node"},
 		note{"DATA-DIR/n1.yaml, DATA-DIR/n1, DATA-DIR/n1.log", "settings, data directory and log of the first node, and so on"},
+		note{"DATA-DIR/kube-scheduler-n1.log", "log of the kube-scheduler beside the first node, and so on"},
 		note{"DATA-DIR/token", "the cluster's secret"})
-	c.AddCommand(devStartCommand(&o), devStopCommand(&o), devStatusCommand(&o), devLogsCommand(&o), devDeleteCommand(&o))
+	c.AddCommand(devStartCommand(&o), devStopCommand(&o), devStatusCommand(&o), devLogsCommand(&o), devDeleteCommand(&o), devKeepCommand())
 	return c
 }
 
@@ -114,6 +127,15 @@ func completeNodes(o *playground.Options, wanted func(*playground.Node) bool) co
 				state = fmt.Sprintf("runs, pid %d", n.PID)
 			}
 			out = append(out, cobra.CompletionWithDesc(n.Name, state))
+		}
+		components, err := playground.Components(o.DataDir)
+		if err != nil {
+			return out, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, m := range components {
+			if !slices.Contains(args, m.Name) {
+				out = append(out, cobra.CompletionWithDesc(m.Name, "control plane"))
+			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}

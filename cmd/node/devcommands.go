@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/internal/playground"
@@ -16,7 +17,8 @@ func devStartCommand(o *playground.Options) *cobra.Command {
 		Use: "start NODE...", Short: "Start stopped or killed nodes of a playground cluster", Args: cobra.ArbitraryArgs,
 		Long: `Starts nodes of a playground that were stopped or killed, and waits until they are
 ready; if too few run for a quorum, until they serve, and says which are stopped. All
-of a playground that does not run: quorate dev --detach.`,
+of a playground that does not run: quorate dev --detach. The control plane's programs
+beside a node start with it; their own names, such as kube-scheduler-n1, start one.`,
 		ValidArgsFunction: completeNodes(o, func(n *playground.Node) bool { return !n.Running() }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return stopped(playground.Start(cmd.Context(), o.DataDir, args, cmd.OutOrStdout(), cmd.ErrOrStderr()))
@@ -29,7 +31,8 @@ func devStopCommand(o *playground.Options) *cobra.Command {
 		Use: "stop [NODE...]", Short: "Stop a playground cluster, or some of its nodes", Args: cobra.ArbitraryArgs,
 		Long: `Stops all nodes of a playground, or those that are named, and waits until they are
 gone. A 'quorate dev' in the foreground ends with its last node. What does not run
-is no error.`,
+is no error. The control plane's programs beside a node stop with it; their own names,
+such as kube-scheduler-n1, stop one.`,
 		ValidArgsFunction: completeNodes(o, (*playground.Node).Running),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return playground.Stop(cmd.Context(), o.DataDir, args, cmd.OutOrStdout())
@@ -42,7 +45,8 @@ func devStatusCommand(o *playground.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "Show which nodes of a playground cluster run and are ready", Args: cobra.NoArgs,
 		Long: `Shows the nodes of a playground: which run, as which process, and which are ready. The
-roles of the nodes are in 'quorate status'.`,
+roles of the nodes are in 'quorate status'. Of the control plane's programs it shows
+which run.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return fmt.Errorf("--output %q: must be table or json", output)
@@ -67,7 +71,7 @@ roles of the nodes are in 'quorate status'.`,
 			return nil
 		},
 	}
-	exitCodes(c, note{"3", "not all nodes run and are ready"})
+	exitCodes(c, note{"3", "not all nodes run and are ready, or a program of the control plane does not run"})
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -78,7 +82,9 @@ func devLogsCommand(o *playground.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "logs [NODE...]", Short: "Show the logs of a playground's nodes", Args: cobra.ArbitraryArgs,
 		Long: `Shows the last lines of the logs of a playground's nodes, or of those that are named.
-Lines of several nodes are in the order of their times, each with its node's name.`,
+Lines of several nodes are in the order of their times, each with its node's name.
+The logs of the control plane's programs are shown by their names, such as
+kube-scheduler-n1.`,
 		Example: `  quorate dev logs n1 --follow
   quorate dev logs --tail -1 | grep -i election`,
 		ValidArgsFunction: completeNodes(o, func(*playground.Node) bool { return true }),
@@ -102,6 +108,20 @@ the secret, certificates, kubeconfig, and each node's file, data and log. Other 
 in the directory stay, and so does a directory that is not a playground.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return playground.Delete(cmd.Context(), o.DataDir, cmd.OutOrStdout())
+		},
+	}
+}
+
+// devKeepCommand is what a playground runs to keep a program of the control plane running.
+func devKeepCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: playground.KeepCommand + " KUBECONFIG PROGRAM [ARGUMENT...]", Short: "Keep a program of the control plane running", Hidden: true,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("a kubeconfig and a program are required")
+			}
+			return playground.Keep(cmd.Context(), args[1], args[2:], cmd.OutOrStdout())
 		},
 	}
 }

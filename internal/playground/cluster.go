@@ -22,12 +22,13 @@ import (
 
 // cluster is cluster.json: what programs need to know of a playground.
 type cluster struct {
-	Nodes                 []*Node `json:"nodes"`
-	Kubeconfig            string  `json:"kubeconfig"`
-	CAFile                string  `json:"caFile"`
-	AdminCertFile         string  `json:"adminCertFile"`
-	AdminKeyFile          string  `json:"adminKeyFile"`
-	ServiceAccountKeyFile string  `json:"serviceAccountKeyFile"`
+	Nodes                 []*Node      `json:"nodes"`
+	Components            []*Component `json:"components,omitempty"`
+	Kubeconfig            string       `json:"kubeconfig"`
+	CAFile                string       `json:"caFile"`
+	AdminCertFile         string       `json:"adminCertFile"`
+	AdminKeyFile          string       `json:"adminKeyFile"`
+	ServiceAccountKeyFile string       `json:"serviceAccountKeyFile"`
 
 	dir string
 	// tied nodes end with this process, however it ends.
@@ -127,6 +128,9 @@ func (c *cluster) check() error {
 			return fmt.Errorf("the directory of %s is %q", n.Name, n.DataDir)
 		}
 	}
+	if err := c.checkComponents(); err != nil {
+		return err
+	}
 	made := filepath.Dir(c.Nodes[0].DataDir)
 	if made == c.dir {
 		return nil
@@ -215,7 +219,7 @@ func (c *cluster) commit(o Options) error {
 		if c.formed() {
 			maps.DeleteFunc(set, func(name, _ string) bool { return firstStartOnly[name] })
 		}
-		return errors.Join(c.changeSettings(set), c.credentials())
+		return errors.Join(c.changeSettings(set), c.setArguments(o), c.credentials())
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -237,7 +241,7 @@ func (c *cluster) commit(o Options) error {
 			return err
 		}
 	}
-	return c.credentials()
+	return errors.Join(c.setArguments(o), c.credentials())
 }
 
 // checkLayout refuses what no playground can have.

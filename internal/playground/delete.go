@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/words"
+	"github.com/quorate/quorate/membership/pki"
 )
 
 // Delete stops a playground and removes what it has made. Other files in the directory stay.
@@ -87,6 +88,11 @@ func (c *cluster) remove() (left []string, err error) {
 	var errs []error
 	for _, n := range c.Nodes {
 		errs = append(errs, c.removeNode(n))
+	}
+	for _, n := range c.Nodes {
+		for _, program := range pki.Components { // also of a control plane that there is no more
+			errs = append(errs, removeFile(filepath.Join(c.dir, componentLog(program, n))))
+		}
 	}
 	if filepath.Dir(c.Kubeconfig) == c.dir {
 		errs = append(errs, removeFile(c.Kubeconfig))

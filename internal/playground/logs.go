@@ -21,20 +21,27 @@ type LogOptions struct {
 	Tail int
 }
 
-// Logs shows the logs of the nodes of these names, or of all, in the order of their times.
+// Logs shows the logs of the nodes and components of these names, or of all nodes, in the order of their times.
 func Logs(ctx context.Context, dir string, names []string, l LogOptions, out io.Writer) error {
 	c, err := readCluster(dir)
 	if err != nil {
 		return err
 	}
-	nodes, err := c.choose(names)
+	nodes, components, err := c.split(names)
 	if err != nil {
 		return err
 	}
-	if len(nodes) == 0 {
+	if len(names) == 0 {
 		nodes = c.Nodes
 	}
-	return l.run(ctx, nodes, out)
+	var logs []*nodeLog
+	for _, n := range nodes {
+		logs = append(logs, &nodeLog{name: n.Name, file: n.Log})
+	}
+	for _, m := range components {
+		logs = append(logs, &nodeLog{name: m.Name, file: m.Log})
+	}
+	return l.run(ctx, logs, out)
 }
 
 // nodeLog is how far a log has been shown.
@@ -50,14 +57,11 @@ type logLine struct {
 	text []byte
 }
 
-func (l LogOptions) run(ctx context.Context, nodes []*Node, out io.Writer) error {
-	var logs []*nodeLog
-	for _, n := range nodes {
-		log := &nodeLog{name: n.Name, file: n.Log}
+func (l LogOptions) run(ctx context.Context, logs []*nodeLog, out io.Writer) error {
+	for _, log := range logs {
 		if err := log.skipTo(l.Tail); err != nil {
 			return err
 		}
-		logs = append(logs, log)
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -108,6 +112,25 @@ func showLogs(logs []*nodeLog, out io.Writer, last bool) error {
 // lineTime is where a line has its time, in both formats.
 var lineTime = regexp.MustCompile(`^(?:time=|\{"time":")([0-9TZ:.+-]+)`)
 
+// klogTime is where a line of the control plane's programs has its time: month and day, and the time of
+// the day.
+var klogTime = regexp.MustCompile(`^[IWEF]([0-9]{4}) ([0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}) `)
+
+// lineLayout is how nodes write times.
+const lineLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// klogAt is a time of klog as nodes write it. It has no year: one that would be to come was last year's.
+func klogAt(m [][]byte, now time.Time) []byte {
+	t, err := time.ParseInLocation("20060102 15:04:05.000000", fmt.Sprintf("%04d%s %s", now.Year(), m[1], m[2]), now.Location())
+	if err != nil {
+		return nil
+	}
+	if t.After(now.AddDate(0, 0, 1)) {
+		t = t.AddDate(-1, 0, 0)
+	}
+	return t.AppendFormat(nil, lineLayout)
+}
+
 // read returns the whole lines that have come since the last call, and whether there are
 // more. last takes the part of a line for one.
 func (log *nodeLog) read(last bool) (lines []logLine, more bool, err error) {
@@ -139,6 +162,8 @@ func (log *nodeLog) read(last bool) (lines []logLine, more bool, err error) {
 		}
 		if m := lineTime.FindSubmatch(line); m != nil {
 			at = m[1]
+		} else if m := klogTime.FindSubmatch(line); m != nil {
+			at = klogAt(m, time.Now())
 		}
 		lines = append(lines, logLine{log.name, at, line})
 		b = rest

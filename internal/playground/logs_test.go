@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLogs: the last lines of each node, in the order of their times; lines without one,
@@ -22,6 +23,12 @@ func TestLogs(t *testing.T) {
 	a := node("n1", "time=01 a", "time=03 b", "  of b", "time=05 c", "")
 	b := node("n2", `{"time":"02","x":1}`, "time=04 e", "time=06 the end is missing")
 	never := &Node{Name: "n3", Log: filepath.Join(dir, "never-started")}
+	of := func(nodes []*Node) (logs []*nodeLog) {
+		for _, n := range nodes {
+			logs = append(logs, &nodeLog{name: n.Name, file: n.Log})
+		}
+		return logs
+	}
 	for _, x := range []struct {
 		nodes []*Node
 		tail  int
@@ -37,7 +44,7 @@ func TestLogs(t *testing.T) {
 		{[]*Node{a, b, never}, -1, `n1 | time=01 a|n2 | {"time":"02","x":1}|n1 | time=03 b|n1 |   of b|n2 | time=04 e|n1 | time=05 c|n2 | time=06 the end is missing|`},
 	} {
 		var out strings.Builder
-		if err := (LogOptions{Tail: x.tail}).run(t.Context(), x.nodes, &out); err != nil {
+		if err := (LogOptions{Tail: x.tail}).run(t.Context(), of(x.nodes), &out); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.ReplaceAll(out.String(), "\n", "|"); got != x.want {
@@ -58,7 +65,7 @@ func TestLongLogs(t *testing.T) {
 	}
 	for _, tail := range []int{1, 7000, 15000, 19999, 20000, 20001} {
 		var out strings.Builder
-		if err := (LogOptions{Tail: tail}).run(t.Context(), []*Node{n}, &out); err != nil {
+		if err := (LogOptions{Tail: tail}).run(t.Context(), []*nodeLog{{file: n.Log}}, &out); err != nil {
 			t.Fatal(err)
 		}
 		if want := strings.Join(all[max(0, len(all)-tail):], "\n") + "\n"; out.String() != want {
@@ -87,5 +94,29 @@ func TestFollowedLog(t *testing.T) {
 		if out.String() != x.shown {
 			t.Errorf("of %q it shows %q, want %q", x.content, out.String(), x.shown)
 		}
+	}
+}
+
+// TestKlogTime: lines of the control plane's programs have their place among those of nodes.
+func TestKlogTime(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	for _, x := range []struct{ line, now, want string }{
+		{"I1126 02:46:08.123456   12 main.go:1] x", "2026-11-26T03:00:00", "2026-11-26T02:46:08.123+01:00"},
+		{"E1231 23:59:59.999999    1 main.go:1] x", "2027-01-01T00:00:01", "2026-12-31T23:59:59.999+01:00"},
+	} {
+		now, err := time.ParseInLocation("2006-01-02T15:04:05", x.now, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := klogTime.FindSubmatch([]byte(x.line))
+		if m == nil {
+			t.Fatalf("%s: no time", x.line)
+		}
+		if got := string(klogAt(m, now)); got != x.want {
+			t.Errorf("%s: %s, want %s", x.line, got, x.want)
+		}
+	}
+	if klogTime.MatchString("I1126 of them") {
+		t.Error("a line without a time has one")
 	}
 }

@@ -19,6 +19,12 @@ type Options struct {
 	Kubeconfig string
 	// Detach returns when the cluster is ready, and leaves it running.
 	Detach bool
+	// ControlPlane runs kube-controller-manager and kube-scheduler beside the nodes, from the directory
+	// Binaries, or beside this program or on the PATH. A playground that has them keeps them.
+	ControlPlane bool
+	Binaries     string
+	// ManagerControllers is kube-controller-manager's --controllers beside nodes with a list of their own.
+	ManagerControllers func(nodes []string) (string, error)
 	// Set are settings for every node, as flag=value. The caller has checked that a node would take them.
 	Set []string
 

@@ -79,7 +79,7 @@ func hasPort(port string) string {
 	if pid == 0 {
 		return ""
 	}
-	if file := nodeFile(pid); file != "" {
+	if file := nodeFile(arguments(pid)); file != "" {
 		dir, name := filepath.Dir(file), strings.TrimSuffix(filepath.Base(file), ".yaml")
 		if c, err := readCluster(dir); err == nil && c.node(name) != nil {
 			return fmt.Sprintf(" by %s of the playground %s (to stop that: %s dev stop --data-dir %s)", name, rel(dir), self(), rel(dir))

@@ -81,16 +81,22 @@ const (
 	ending // it has ports and threads still
 )
 
-func (n *Node) state() int {
-	if n.PID == 0 {
+func (n *Node) state() int { return stateOf(n.PID, n.marker()) }
+
+// marker is in the command line of a node's process, and of no other.
+func (n *Node) marker() string { return n.DataDir + ".yaml" }
+
+// stateOf is that of a process with a marker in its command line.
+func stateOf(pid int, marker string) int {
+	if pid == 0 {
 		return absent
 	}
-	proc := filepath.Join("/proc", strconv.Itoa(n.PID))
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	switch {
 	case err != nil:
 		return absent
-	case len(line) > 0 && bytes.Contains(line, []byte(n.DataDir+".yaml")):
+	case len(line) > 0 && bytes.Contains(line, []byte(marker)):
 		return alive
 	case len(line) > 0:
 		return absent
@@ -116,31 +122,39 @@ func (n *Node) state() int {
 }
 
 // processes are the nodes' processes that live, whatever cluster.json says: a command
-// that was killed may have started one and not noted it.
-func (c *cluster) processes() map[*Node][]int {
-	out := map[*Node][]int{}
+// that was killed may have started one and not noted it. components are those that keep
+// components running, by their kubeconfigs.
+func (c *cluster) processes() (nodes map[*Node][]int, components map[string][]int) {
+	nodes, components = map[*Node][]int{}, map[string][]int{}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if file := nodeFile(pid); file != "" {
+		args := arguments(pid)
+		if file := nodeFile(args); file != "" {
 			for _, n := range c.Nodes {
 				if file == c.settingsFile(n) {
-					out[n] = append(out[n], pid)
+					nodes[n] = append(nodes[n], pid)
 				}
 			}
+		} else if file := componentFile(args); file != "" {
+			components[file] = append(components[file], pid)
 		}
 	}
-	return out
+	return nodes, components
+}
+
+// arguments are the command line of a process.
+func arguments(pid int) []string {
+	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return strings.Split(string(line), "\x00")
 }
 
 // nodeFile is the configuration file of the process that runs a node with one, or "". An
 // editor of the file is none.
-func nodeFile(pid int) string {
-	line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	args := strings.Split(string(line), "\x00")
+func nodeFile(args []string) string {
 	for i := 0; i+2 < len(args); i++ {
 		if args[i] == "node" && args[i+1] == "--config" {
 			return args[i+2]
@@ -160,7 +174,8 @@ func (c *cluster) refresh() {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	living := c.processes()
+	living, components := c.processes()
+	c.refreshComponents(components)
 	for _, n := range c.Nodes {
 		pids := living[n]
 		if len(pids) == 0 {
@@ -194,15 +209,16 @@ const (
 	goneWithin = 5 * time.Second
 )
 
-// stop ends nodes, gently first, waits until they are gone, and says which were
-// stopped. Without nodes it is all.
+// stop ends nodes, and before them the components beside them, gently first, waits until they are gone,
+// and says which were stopped. Without nodes it is all.
 func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error {
 	if len(nodes) == 0 {
 		nodes = c.Nodes
 	}
+	first := c.stopComponents(ctx, out, c.componentsOf(nodes))
 	gently, cancel := context.WithTimeout(ctx, stopWithin)
 	defer cancel()
-	var errs []error
+	errs := []error{first}
 	var stopped []*Node
 	for _, n := range nodes {
 		if n.Running() {
@@ -227,19 +243,27 @@ func (c *cluster) stop(ctx context.Context, out io.Writer, nodes ...*Node) error
 }
 
 // signal sends a signal; a process that has gone meanwhile needs none.
-func (n *Node) signal(s syscall.Signal) error {
-	for _, pid := range append([]int{n.PID}, n.more...) {
+func (n *Node) signal(s syscall.Signal) error { return signal(n.Name, n.pids(), s) }
+
+func (n *Node) pids() []int { return append([]int{n.PID}, n.more...) }
+
+// signal sends a signal to the processes of what is called name.
+func signal(name string, pids []int, s syscall.Signal) error {
+	for _, pid := range pids {
 		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("%s to %s: %w", s, n.Name, err)
+			return fmt.Errorf("%s to %s: %w", s, name, err)
 		}
 	}
 	return nil
 }
 
 // waitGone waits until the node's processes are gone, at most until ctx ends.
-func (n *Node) waitGone(ctx context.Context) bool {
-	for _, pid := range append([]int{n.PID}, n.more...) {
-		for one := (&Node{DataDir: n.DataDir, PID: pid}); one.Running(); {
+func (n *Node) waitGone(ctx context.Context) bool { return waitGone(ctx, n.marker(), n.pids()) }
+
+// waitGone waits until processes with a marker are gone, at most until ctx ends.
+func waitGone(ctx context.Context, marker string, pids []int) bool {
+	for _, pid := range pids {
+		for stateOf(pid, marker) != absent {
 			select {
 			case <-ctx.Done():
 				return false

@@ -36,6 +36,13 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 	})
 	if err == nil {
 		if err = c.waitReady(ctx, messages, c.members()...); err == nil {
+			err = c.startControlPlane(ctx, func(m *Component) {
+				if !o.Detach {
+					children.Go(func() { _ = m.child.Wait() })
+				}
+			})
+		}
+		if err == nil {
 			c.printNextSteps(out, time.Since(began), o.Detach)
 		}
 	}
@@ -55,6 +62,19 @@ func Run(ctx context.Context, o Options, out, messages io.Writer) error {
 	err = watch(ctx, c, exited, out)
 	children.Wait()
 	return err
+}
+
+// startControlPlane starts the components beside the nodes, which are ready: so they have credentials.
+func (c *cluster) startControlPlane(ctx context.Context, started func(*Component)) error {
+	if len(c.Components) == 0 {
+		return nil
+	}
+	unlock, err := lockPlayground(ctx, c.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.startComponents(c.members(), started)
 }
 
 // Stopped is the error of what a signal, or the end of the terminal, has ended before its time.
@@ -131,7 +151,7 @@ func (c *cluster) checkStart(o Options) error {
 	if len(nodes) == 0 {
 		return c.allRemoved()
 	}
-	return errors.Join(c.checkData(nodes...), c.checkPorts(o, nodes...))
+	return errors.Join(c.checkData(nodes...), c.checkPorts(o, nodes...), c.planComponents(o))
 }
 
 // allRemoved is the error of what needs a node that is a member.
@@ -174,13 +194,7 @@ func watch(ctx context.Context, c *cluster, exited <-chan struct{}, out io.Write
 		select {
 		case <-ctx.Done():
 			fmt.Fprintln(out, "stopping")
-			// Nodes that were started again meanwhile are this playground's too.
-			now, unlock, err := lockCluster(context.WithoutCancel(ctx), c.dir)
-			if err != nil {
-				return c.stop(context.WithoutCancel(ctx), io.Discard)
-			}
-			defer unlock()
-			return now.stopAndNote(context.WithoutCancel(ctx), io.Discard)
+			return endAll(ctx, c)
 		case <-exited:
 		case <-tick.C:
 		}
@@ -204,9 +218,21 @@ func watch(ctx context.Context, c *cluster, exited <-chan struct{}, out io.Write
 		// `dev stop` in another terminal ends this one too.
 		if len(now.runningNodes()) == 0 {
 			fmt.Fprintln(out, "all nodes have stopped")
-			return nil
+			// The control plane's programs would wait for nodes for ever.
+			return endAll(ctx, c)
 		}
 	}
+}
+
+// endAll stops all of a playground: nodes that were started again meanwhile are its own too.
+func endAll(ctx context.Context, c *cluster) error {
+	ctx = context.WithoutCancel(ctx)
+	now, unlock, err := lockCluster(ctx, c.dir)
+	if err != nil { // deleted
+		return c.stop(ctx, io.Discard)
+	}
+	defer unlock()
+	return now.stopAndNote(ctx, io.Discard)
 }
 
 // alreadyRuns is the refusal to start a playground of which nodes run.
@@ -228,6 +254,7 @@ func (c *cluster) printNextSteps(out io.Writer, took time.Duration, detached boo
 	for _, n := range nodes {
 		fmt.Fprintf(out, "  %-4s %s   pid %-7d log %s\n", n.Name, n.API, n.PID, rel(n.Log))
 	}
+	c.printComponents(out)
 	kubeconfig, dir := rel(c.Kubeconfig), rel(c.dir)
 	first, last := nodes[0], nodes[len(nodes)-1].Name
 	fmt.Fprintf(out, `

@@ -28,6 +28,7 @@ func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 	if n.advertised != "" {
 		settings["peer-advertise-address"] = n.advertised
 	}
+	c.setComponents(n, settings)
 	if len(voters) > 1 || nonvoter {
 		settings["join"] = voters
 	}
@@ -38,11 +39,19 @@ func (c *cluster) writeSettings(n *Node, voters []string, nonvoter bool, set map
 	return c.saveSettings(n, settings, set)
 }
 
-// changeSettings puts --set of a later start into the files of all nodes.
-func (c *cluster) changeSettings(set map[string]string) error {
-	if len(set) == 0 {
-		return nil
+// setComponents has a node write the credentials of the components beside it, if there are any.
+func (c *cluster) setComponents(n *Node, settings map[string]any) {
+	const setting = "component-kubeconfigs"
+	if len(c.componentsOf([]*Node{n})) == 0 {
+		delete(settings, setting)
+		return
 	}
+	settings[setting] = n.componentsDir()
+}
+
+// changeSettings puts --set of a later start into the files of all nodes, and what the control plane
+// beside them needs.
+func (c *cluster) changeSettings(set map[string]string) error {
 	for _, n := range c.Nodes {
 		b, err := os.ReadFile(c.settingsFile(n))
 		if err != nil {
@@ -52,6 +61,7 @@ func (c *cluster) changeSettings(set map[string]string) error {
 		if err := yaml.Unmarshal(b, &settings); err != nil {
 			return fmt.Errorf("%s: %w", c.settingsFile(n), err)
 		}
+		c.setComponents(n, settings)
 		if err := c.saveSettings(n, settings, set); err != nil {
 			return err
 		}
@@ -85,7 +95,7 @@ func (c *cluster) isNonvoter(n *Node) bool {
 
 // Decides reports whether a playground decides a setting of its nodes by itself.
 func Decides(setting string) bool {
-	return slices.Contains([]string{"name", "data-dir", "api-address", "peer-address", "token-file"}, setting)
+	return slices.Contains([]string{"name", "data-dir", "api-address", "peer-address", "token-file", "component-kubeconfigs"}, setting)
 }
 
 // split are settings by their names.

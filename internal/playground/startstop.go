@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/quorate/quorate/internal/words"
 )
@@ -16,7 +17,7 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 	if err != nil {
 		return err
 	}
-	nodes, err := c.choose(names)
+	nodes, components, err := c.split(names)
 	if err != nil {
 		return err
 	}
@@ -34,10 +35,36 @@ func Start(ctx context.Context, dir string, names []string, out, messages io.Wri
 	for _, n := range nodes {
 		fmt.Fprintf(out, "%s %s (pid %d)\n", n.Name, state, n.PID)
 	}
+	// They have an API from the beginning, and credentials.
+	if err := startBeside(ctx, dir, nodes, components, out); err != nil {
+		return err
+	}
 	if lack != "" {
 		fmt.Fprintln(out, lack)
 	}
 	return nil
+}
+
+// startBeside starts components, and those beside nodes that do not run, under the playground's lock.
+func startBeside(ctx context.Context, dir string, nodes []*Node, components []*Component, out io.Writer) error {
+	c, unlock, err := lockCluster(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	started := func(m *Component) {
+		reap(m)
+		fmt.Fprintf(out, "%s runs (pid %d)\n", m.Name, m.PID)
+	}
+	for _, m := range components {
+		if m := c.component(m.Name); m != nil && !c.runs(m) {
+			if err := c.startComponent(m); err != nil {
+				return err
+			}
+			started(m)
+		}
+	}
+	return c.startComponents(nodes, started)
 }
 
 // startNodes starts the nodes of that name, under the playground's lock: of several
@@ -51,9 +78,17 @@ func startNodes(ctx context.Context, dir string, names []string) (*cluster, erro
 	if len(names) == 0 {
 		return nil, fmt.Errorf("which node? %s: %s dev start %s --data-dir %s", c.choice(), self(), c.Nodes[0].Name, rel(c.dir))
 	}
-	nodes, err := c.choose(names)
+	nodes, components, err := c.split(names)
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range components {
+		if c.runs(m) {
+			return nil, fmt.Errorf("%s is running already (pid %d)", m.Name, m.PID)
+		}
+	}
+	if len(nodes) == 0 {
+		return c, nil
 	}
 	for _, n := range nodes {
 		if n.Running() {
@@ -83,13 +118,22 @@ func Stop(ctx context.Context, dir string, names []string, out io.Writer) error 
 		return err
 	}
 	defer unlock()
-	nodes, err := c.choose(names)
+	nodes, components, err := c.split(names)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 && len(c.runningNodes()) == 0 {
+	if len(names) == 0 && len(c.runningNodes()) == 0 && !slices.ContainsFunc(c.Components, c.runs) {
 		fmt.Fprintf(out, "nothing runs in %s\n", rel(c.dir))
 		return nil
+	}
+	for _, m := range components {
+		if !c.runs(m) {
+			fmt.Fprintf(out, "%s does not run\n", m.Name)
+		}
+	}
+	if err := c.stopComponents(ctx, out, components); err != nil || len(names) > 0 && len(nodes) == 0 {
+		c.refresh()
+		return errors.Join(err, c.write())
 	}
 	for _, n := range nodes {
 		if !n.Running() {

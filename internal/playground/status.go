@@ -37,6 +37,20 @@ type Status struct {
 	DataDir    string       `json:"dataDir"`
 	Kubeconfig string       `json:"kubeconfig"`
 	Nodes      []NodeStatus `json:"nodes"`
+	// Components are the programs of a control plane beside the nodes.
+	Components []ComponentStatus `json:"components,omitempty"`
+}
+
+// ComponentStatus is a program of the control plane in `quorate dev status -o json`. Fields are added, never
+// changed.
+type ComponentStatus struct {
+	Name    string `json:"name"`
+	Node    string `json:"node"` // beside which it runs
+	Running bool   `json:"running"`
+	PID     int    `json:"pid,omitempty"`
+	// Restarting: it has ended, and is about to be started again.
+	Restarting bool   `json:"restarting,omitempty"`
+	Log        string `json:"log"`
 }
 
 // ReadStatus asks the nodes of a playground how they are.
@@ -50,10 +64,10 @@ func ReadStatus(ctx context.Context, dir string) (*Status, error) {
 	return &st, nil
 }
 
-// Ready reports whether all nodes run and are ready, but those that were removed from the cluster.
-// Without a node that was not, nothing is.
+// Ready reports whether all nodes run and are ready, but those that were removed from the cluster, and the
+// control plane's programs run. Without a node that was not removed, nothing is.
 func (st *Status) Ready() bool {
-	return slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return n.Ready }) &&
+	return !slices.ContainsFunc(st.Components, func(m ComponentStatus) bool { return !m.Running || m.Restarting }) && slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return n.Ready }) &&
 		!slices.ContainsFunc(st.Nodes, func(n NodeStatus) bool { return !n.Ready && !n.Removed })
 }
 
@@ -62,6 +76,11 @@ func (c *cluster) status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	out := Status{DataDir: c.dir, Kubeconfig: c.Kubeconfig, Nodes: make([]NodeStatus, len(c.Nodes))}
+	for _, m := range c.Components {
+		s := ComponentStatus{Name: m.Name, Node: m.Node, Running: m.PID != 0, PID: m.PID, Log: m.Log}
+		s.Restarting = s.Running && !m.keeps()
+		out.Components = append(out.Components, s)
+	}
 	client, clientErr := c.client()
 	var wg sync.WaitGroup
 	for i, n := range c.Nodes {
@@ -125,6 +144,7 @@ func (st *Status) Print(out io.Writer) error {
 			ready++
 		}
 	}
+	down := st.printComponents(w)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -140,10 +160,28 @@ func (st *Status) Print(out io.Writer) error {
 		fmt.Fprintf(out, "Start:  %s dev --detach --data-dir %s\n", self(), dir)
 	case len(stopped) > 0:
 		fmt.Fprintf(out, "Start the rest:  %s dev start %s --data-dir %s\n", self(), strings.Join(stopped, " "), dir)
+	case len(down) > 0:
+		fmt.Fprintf(out, "Start the rest:  %s dev start %s --data-dir %s\n", self(), strings.Join(down, " "), dir)
 	default:
 		fmt.Fprintf(out, "Roles and lag:  %s status --kubeconfig %s\n", self(), rel(st.Kubeconfig))
 	}
 	return nil
+}
+
+// printComponents adds the control plane's programs to the table, and returns those that do not run.
+func (st *Status) printComponents(w io.Writer) (down []string) {
+	for _, m := range st.Components {
+		state, pid := "runs", fmt.Sprint(m.PID)
+		switch {
+		case !m.Running:
+			state, pid = "stopped", "-"
+			down = append(down, m.Name)
+		case m.Restarting:
+			state = "restarting: see its log"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t%s\n", m.Name, state, pid, rel(m.Log))
+	}
+	return down
 }
 
 // state is a node's in the table.
