@@ -202,6 +202,20 @@ bin/etcd: tools/peers/go.mod
 bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubelet bin/kube-proxy bin/kubeadm bin/kubectl-convert: bin/%: tools/peers/go.mod
 	cd tools/peers && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
 
+# Unpacked, not installed: what runs containers, and what kube-proxy calls. Their libraries too,
+# where this machine has none.
+DEBIAN_PACKAGES := containerd runc containernetworking-plugins busybox-static nftables conntrack \
+	libnftables1 libnftnl11 libjansson4 libedit2 libbsd0 libmd0 libmnl0 libnetfilter-conntrack3 libnfnetlink0 libseccomp2
+bin/debian:
+	@mkdir -p bin && dir=$$(mktemp -d) && chmod 755 $$dir && mkdir $$dir/all && cd $$dir && \
+		(apt-get update && apt-get download $(DEBIAN_PACKAGES) && for p in *.deb; do dpkg-deb -x $$p all || exit 1; done) >/dev/null && \
+		cp -r all $(CURDIR)/$@; code=$$?; rm -rf $$dir; exit $$code
+
+.PHONY: nodes
+nodes: build kubectl bin/kubelet bin/kube-proxy bin/kubeadm bin/kube-controller-manager bin/kube-scheduler bin/debian ## Run real kubelets and Pods under three nodes, and kill, pause and cut off these (root; 10 minutes)
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/nodes-inside ./test/nodes/inside
+	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_NODES_BIN=$(CURDIR)/bin go test ./test/nodes -count=1 -timeout 30m -v
+
 .PHONY: judge-kubectl
 judge-kubectl: build kubectl peers bin/kube-controller-manager bin/kubectl-convert ## Run kubectl's own contract suite on Quorate and on kube-apiserver (JUDGE_SERVERS; 10 minutes each)
 	@for s in $(JUDGE_SERVERS); do bash test/judges/testcmd/run.sh --server $$s || code=1; done; exit $${code:-0}

@@ -262,9 +262,12 @@ var rooms = map[string]room{
 	"test/kubectl":     {},
 	"test/members":     {},
 	"test/proxy":       {},
+	"test/nodes":       {},
 	"test/reads":       {},
 	"test/watches":     {},
 	"test/writes":      {},
+	// What runs in the containers of test/nodes.
+	"test/nodes/inside": {},
 	// A peer to compare with.
 	"test/kubeapiserver":       {reach: noKubernetes},
 	"test/judges/differential": {},

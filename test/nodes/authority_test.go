@@ -1,0 +1,114 @@
+//go:build linux
+
+package nodes
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// authority is a certificate authority of the site, which --client-ca-file names: it makes the
+// users of the control plane, and kube-controller-manager signs with it.
+type authority struct {
+	cert              *x509.Certificate
+	key               *ecdsa.PrivateKey
+	certFile, keyFile string
+}
+
+func newAuthority(t *testing.T, dir string) *authority {
+	t.Helper()
+	key := newKey(t)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "site"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{cert: cert, key: key, certFile: filepath.Join(dir, "site-ca.crt"), keyFile: filepath.Join(dir, "site-ca.key")}
+	writeFile(t, a.certFile, pemOf("CERTIFICATE", der))
+	writeFile(t, a.keyFile, pemKey(t, key))
+	return a
+}
+
+// user returns a client certificate and its key, in PEM.
+func (a *authority) user(t *testing.T, name string, groups ...string) (cert, key []byte) {
+	t.Helper()
+	k := newKey(t)
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: groups},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
+	}, a.cert, k.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemOf("CERTIFICATE", der), pemKey(t, k)
+}
+
+// kubeconfig is a kubeconfig of a user of the authority, for one server.
+func (a *authority) kubeconfig(t *testing.T, caFile, server, name string, groups ...string) string {
+	t.Helper()
+	ca, err := os.ReadFile(caFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := a.user(t, name, groups...)
+	b64 := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: u, user: {client-certificate-data: %s, client-key-data: %s}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, server, b64(ca), b64(cert), b64(key))
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func pemKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemOf("EC PRIVATE KEY", der)
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,415 @@
+//go:build linux
+
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/quorate/quorate/test/cluster"
+)
+
+const (
+	balancerAt = bridgeIP + ":6443"
+	podNetwork = "10.244.0.0/16"
+	serviceIP  = "10.0.0.1"
+)
+
+// Site is a cluster with real workers: three machines with a Quorate node, a controller manager
+// and a scheduler each, and two with containerd, kubelet and kube-proxy.
+type Site struct {
+	bin      string
+	ca       string // of the API
+	site     *authority
+	balancer *balancer
+	control  []*controlMachine
+	workers  []*worker
+	admin    string // kubeconfig, through the balancer
+	client   kubernetes.Interface
+}
+
+// controlMachine is a machine of the control plane. Its controller manager and scheduler talk to
+// its own Quorate node.
+type controlMachine struct {
+	*machine
+	quorate, manager, scheduler *service
+	client                      kubernetes.Interface // of this node alone
+}
+
+// worker is a machine that runs Pods.
+type worker struct {
+	*machine
+	containerd, kubelet, proxy *service
+	podCIDR                    string
+}
+
+// newSite starts all of it, and awaits that both workers are ready.
+func newSite(t *testing.T) *Site {
+	t.Helper()
+	s := &Site{bin: os.Getenv(enableVariable)}
+	if err := makeBridge(); err != nil {
+		t.Fatal(err)
+	}
+	s.site = newAuthority(t, cluster.RunDir())
+	s.startQuorate(t)
+	s.startControllers(t)
+	images := makeImages(t, s.bin, cluster.RunDir())
+	for i := range 2 {
+		s.startWorker(t, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.99.0.%d", 21+i), images)
+	}
+	s.connectPods(t)
+	for _, w := range s.workers {
+		s.await(t, time.Minute, w.name+" is ready", func() string { return s.notReady(t.Context(), w.name) })
+	}
+	return s
+}
+
+func (s *Site) startQuorate(t *testing.T) {
+	t.Helper()
+	var peers, apis []string
+	for i := range 3 {
+		m := newMachine(t, fmt.Sprintf("q%d", i+1), fmt.Sprintf("10.99.0.%d", 11+i), s.bin)
+		s.control = append(s.control, &controlMachine{machine: m})
+		peers, apis = append(peers, m.ip+":7443"), append(apis, m.ip+":6443")
+	}
+	secret := strings.Repeat("0123456789abcdef", 4)
+	const policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
+	for _, m := range s.control {
+		m.quorate = m.serve(t, cluster.Binary(), "node", "--name", m.name, "--data-dir", m.path("data"),
+			"--api-address", m.ip+":6443", "--peer-address", m.ip+":7443",
+			"--bootstrap-expect", "3", "--join", strings.Join(peers, ","), "--token-file", m.write(t, "secret", secret),
+			"--tls-san", serviceIP+","+bridgeIP, "--client-ca-file", s.site.certFile,
+			"--audit-policy-file", m.write(t, "audit.yaml", policy), "--audit-log-path", m.path("audit.log"))
+	}
+	s.balancer = newBalancer(t, balancerAt, apis...)
+	s.ca = s.control[0].path("data/pki/api-ca.crt")
+	s.await(t, 30*time.Second, "the API's authority", func() string {
+		if _, err := os.Stat(s.ca); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	s.admin = filepath.Join(cluster.RunDir(), "admin.kubeconfig")
+	writeFile(t, s.admin, []byte(s.kubeconfig(t, balancerAt, "site-admin", "system:masters")))
+	s.client = clientOf(t, s.admin)
+	for _, m := range s.control {
+		m.client = clientOf(t, m.write(t, "admin.kubeconfig", s.kubeconfig(t, m.ip+":6443", "site-admin", "system:masters")))
+		s.await(t, 30*time.Second, m.name+" serves", func() string {
+			_, err := m.client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
+			return text(err)
+		})
+	}
+}
+
+// kubeconfig is one of a user of the site's authority.
+func (s *Site) kubeconfig(t *testing.T, server, user string, groups ...string) string {
+	t.Helper()
+	return s.site.kubeconfig(t, s.ca, "https://"+server, user, groups...)
+}
+
+func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	config.Timeout = 0
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (s *Site) startControllers(t *testing.T) {
+	t.Helper()
+	for _, m := range s.control {
+		own := m.ip + ":6443"
+		manager := m.write(t, "manager.kubeconfig", s.kubeconfig(t, own, "system:kube-controller-manager"))
+		m.manager = m.serve(t, "kube-controller-manager", "--kubeconfig", manager,
+			"--authentication-kubeconfig", manager, "--authorization-kubeconfig", manager, "--bind-address", "127.0.0.1",
+			"--use-service-account-credentials", "--root-ca-file", s.ca, "--cert-dir", m.path("manager-pki"),
+			"--cluster-signing-cert-file", s.site.certFile, "--cluster-signing-key-file", s.site.keyFile,
+			"--allocate-node-cidrs", "--cluster-cidr", podNetwork, "--service-cluster-ip-range", "10.0.0.0/24")
+		scheduler := m.write(t, "scheduler.kubeconfig", s.kubeconfig(t, own, "system:kube-scheduler"))
+		m.scheduler = m.serve(t, "kube-scheduler", "--kubeconfig", scheduler, "--bind-address", "127.0.0.1",
+			"--authentication-kubeconfig", scheduler, "--authorization-kubeconfig", scheduler, "--cert-dir", m.path("scheduler-pki"))
+	}
+	// The nodes' own authorization is not there: the role is bound by hand.
+	s.kubectl(t, "create", "clusterrolebinding", "kubelets", "--clusterrole=system:node", "--group=system:nodes")
+}
+
+func (s *Site) startWorker(t *testing.T, name, ip string, images []string) {
+	t.Helper()
+	w := &worker{machine: newMachine(t, name, ip, s.bin)}
+	s.workers = append(s.workers, w)
+	cgroup := os.Getenv(cgroupVariable) + "/" + name
+	if err := makeCgroup(cgroup); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"log", "manifests", "cni", "plugins", "containerd", "kubelet"} {
+		if err := os.MkdirAll(w.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.do(t, w.mount)
+	w.startContainerd(t, images)
+	resolv := w.write(t, "resolv.conf", "nameserver 127.0.0.1\n")
+	ca := w.write(t, "clients-ca.crt", readAll(t, s.ca)+readAll(t, s.site.certFile))
+	config := w.write(t, "kubelet.yaml", fmt.Sprintf(kubeletConfig, ca, cgroup, w.path("manifests"), resolv, w.path("plugins")))
+	w.write(t, "kubelet.kubeconfig", s.kubeconfig(t, balancerAt, "system:node:"+name, "system:nodes"))
+	w.kubelet = w.serve(t, "kubelet", "--config", config, "--kubeconfig", w.path("kubelet.kubeconfig"),
+		"--hostname-override", name, "--node-ip", ip, "--root-dir", w.path("kubelet"), "--cert-dir", w.path("kubelet-pki"), "--v", "2")
+	proxy := w.write(t, "proxy.yaml", fmt.Sprintf(proxyConfig,
+		w.write(t, "proxy.kubeconfig", s.kubeconfig(t, balancerAt, "system:kube-proxy")), name, podNetwork))
+	w.proxy = w.serve(t, "kube-proxy", "--config", proxy)
+}
+
+// kubelet would set these for the whole of this machine.
+var settingsOfKubelet = []string{
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
+// mount gives the machine what programs have fixed places for, and hides what is this machine's.
+func (w *worker) mount() error {
+	errs := []error{unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")} // kubelet's volumes come to containers so
+	for _, dir := range []string{"/run", "/var/lib"} {
+		errs = append(errs, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	}
+	errs = append(errs, unix.Mount(w.path("log"), "/var/log", "", unix.MS_BIND, ""),
+		run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
+	for i, name := range settingsOfKubelet {
+		at := filepath.Join("/proc/sys", name)
+		now, err := os.ReadFile(at)
+		file := w.path(fmt.Sprintf("sysctl-%d", i))
+		errs = append(errs, err, os.WriteFile(file, now, 0o600), unix.Mount(file, at, "", unix.MS_BIND, ""))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *worker) startContainerd(t *testing.T, images []string) {
+	t.Helper()
+	debian := filepath.Join(w.bin, "debian")
+	config := w.write(t, "containerd.toml", fmt.Sprintf(containerdConfig, w.path("containerd"), pauseImage,
+		filepath.Join(debian, "usr/sbin/runc"), filepath.Join(debian, "usr/lib/cni"), w.path("cni")))
+	w.containerd = w.serve(t, "containerd", "--config", config)
+	cluster.Await(t, 30*time.Second, "containerd answers on "+w.name, func() string {
+		out, err := w.try(t.Context(), "ctr", "version")
+		if err != nil {
+			return out
+		}
+		return ""
+	})
+	for _, image := range images {
+		w.run(t, "ctr", "-n", "k8s.io", "images", "import", image)
+	}
+}
+
+const containerdConfig = `version = 2
+root = %q
+state = "/run/containerd"
+oom_score = 0
+[grpc]
+  address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = %q
+      SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
+authorization: {mode: Webhook}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+failCgroupV1: false
+failSwapOn: false
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+oomScoreAdj: 0
+maxOpenFiles: 65536
+makeIPTablesUtilChains: false
+staticPodPath: %q
+fileCheckFrequency: 1s
+resolvConf: %q
+volumePluginDir: %q
+imageGCHighThresholdPercent: 99
+imageGCLowThresholdPercent: 98
+evictionHard: {memory.available: 10Mi, nodefs.available: 1%%, imagefs.available: 1%%, nodefs.inodesFree: 1%%}
+`
+
+const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clientConnection: {kubeconfig: %q}
+hostnameOverride: %s
+clusterCIDR: %s
+conntrack: {maxPerCore: 0, min: 0}
+`
+
+// connectPods does a network plugin's work: each worker's Pods have a bridge with the addresses
+// that the node was given, and the other machines a route to it.
+func (s *Site) connectPods(t *testing.T) {
+	t.Helper()
+	for _, w := range s.workers {
+		s.await(t, time.Minute, w.name+" has addresses for Pods", func() string {
+			node, err := s.client.CoreV1().Nodes().Get(t.Context(), w.name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error() + "\n" + w.kubelet.log()
+			}
+			if w.podCIDR = node.Spec.PodCIDR; w.podCIDR == "" {
+				return "none yet"
+			}
+			return ""
+		})
+		for _, m := range s.machines() {
+			if m != w.machine {
+				m.route(t, w.podCIDR, w.ip)
+			}
+		}
+		if err := run("ip", "route", "replace", w.podCIDR, "via", w.ip); err != nil {
+			t.Fatal(err)
+		}
+		w.write(t, "cni/10-site.conflist", fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "site", "plugins": [{
+"type": "bridge", "bridge": "pods0", "isGateway": true, "hairpinMode": true,
+"ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, w.podCIDR))
+	}
+}
+
+func (s *Site) machines() []*machine {
+	var all []*machine
+	for _, m := range s.control {
+		all = append(all, m.machine)
+	}
+	for _, w := range s.workers {
+		all = append(all, w.machine)
+	}
+	return all
+}
+
+// notReady says why a node is not ready, or nothing.
+func (s *Site) notReady(ctx context.Context, name string) string {
+	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	if c := readyOf(node); c.Status != corev1.ConditionTrue {
+		return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+	}
+	return ""
+}
+
+func readyOf(node *corev1.Node) corev1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{Message: "no condition yet"}
+}
+
+// await is cluster.Await that shows the ends of all logs when the time is over.
+func (s *Site) await(t *testing.T, within time.Duration, what string, missing func() string) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	cluster.Await(t, within+10*time.Second, what, func() string {
+		why := missing()
+		if why != "" && time.Now().After(deadline) {
+			s.showLogs(t)
+			t.Fatalf("%s: not within %s: %s", what, within, why)
+		}
+		return why
+	})
+}
+
+func (s *Site) showLogs(t *testing.T) {
+	for _, m := range s.control {
+		for _, x := range []*service{m.quorate, m.manager, m.scheduler} {
+			if x != nil {
+				t.Logf("%s on %s:\n%s", x.name, m.name, x.log())
+			}
+		}
+	}
+	for _, w := range s.workers {
+		for _, x := range []*service{w.containerd, w.kubelet, w.proxy} {
+			if x != nil {
+				t.Logf("%s on %s:\n%s", x.name, w.name, x.log())
+			}
+		}
+	}
+}
+
+// tryKubectl runs kubectl as an administrator, through the balancer. Both outputs come together.
+func (s *Site) tryKubectl(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), cluster.CommandWithin)
+	defer cancel()
+	cmd := s.kubectlCommand(ctx, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (s *Site) kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, cluster.KubectlPath(), append([]string{"--kubeconfig", s.admin}, args...)...)
+	cmd.Env = cluster.CleanEnv("HOME=" + cluster.RunDir())
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+func (s *Site) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.tryKubectl(t, "", args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// apply applies a manifest.
+func (s *Site) apply(t *testing.T, namespace, manifest string) {
+	t.Helper()
+	if out, err := s.tryKubectl(t, manifest, "apply", "-n", namespace, "-f", "-"); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s\n%s", err, out, manifest)
+	}
+}
+
+func text(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
