@@ -79,9 +79,23 @@ func (b *balancer) setChecks(on bool) {
 	b.checks = on
 }
 
+// carries reports whether a server has a connection from an address.
+func (b *balancer) carries(server, from string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.servers {
+		for c := range s.conns {
+			if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); s.addr == server && err == nil && host == from {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (b *balancer) check(ctx context.Context, s *server) {
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // it only asks whether somebody answers
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // it only asks whether somebody answers
 	}
 	client := &http.Client{Timeout: checkWithin, Transport: transport}
 	for {

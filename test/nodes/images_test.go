@@ -24,7 +24,7 @@ const (
 )
 
 // applets are names of busybox in the tools image.
-var applets = []string{"sh", "cat", "echo", "ls", "sleep", "tar", "true", "false", "wget", "stty", "tty", "ps", "id", "kill", "nslookup", "nc", "rm", "mkdir", "date", "test", "touch", "head", "grep"}
+var applets = []string{"sh", "cat", "echo", "ls", "sleep", "tar", "true", "false", "stty", "tty", "ps", "id", "kill", "nslookup", "nc", "rm", "mkdir", "date", "test", "touch", "head", "grep"}
 
 // makeImage writes an image of one layer, in the form of `docker save`: files by their paths in it,
 // and symbolic links to busybox.

@@ -3,14 +3,27 @@
 package nodes
 
 import (
+	"maps"
+	"slices"
 	"testing"
 )
 
-// TestNodes is all that is done with real nodes, one after the other on one site.
+// TestNodes is all that is done with real nodes on one site.
 func TestNodes(t *testing.T) {
 	if skipped != "" {
 		t.Skip(skipped)
 	}
 	s := newSite(t)
-	t.Log(s.kubectl(t, "get", "nodes", "-o", "wide"))
+	t.Log("\n" + s.kubectl(t, "get", "nodes", "-o", "wide"))
+	t.Run("Workloads", func(t *testing.T) {
+		for _, name := range slices.Sorted(maps.Keys(workloads)) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				workloads[name](t, s)
+			})
+		}
+	})
+	t.Run("Drain", func(t *testing.T) { testDrain(t, s) })
+	t.Run("Faults", func(t *testing.T) { testFaults(t, s) })
+	s.reportRefusals(t)
 }

@@ -167,6 +167,8 @@ func (s *Site) startWorker(t *testing.T, name, ip string, images []string) {
 		}
 	}
 	w.do(t, w.mount)
+	// The network outside has no route on: what is not ours fails at once. Addresses of Services need one.
+	w.route(t, "default", bridgeIP)
 	w.startContainerd(t, images)
 	resolv := w.write(t, "resolv.conf", "nameserver 127.0.0.1\n")
 	ca := w.write(t, "clients-ca.crt", readAll(t, s.ca)+readAll(t, s.site.certFile))
@@ -255,6 +257,7 @@ maxOpenFiles: 65536
 makeIPTablesUtilChains: false
 staticPodPath: %q
 fileCheckFrequency: 1s
+syncFrequency: 10s
 resolvConf: %q
 volumePluginDir: %q
 imageGCHighThresholdPercent: 99

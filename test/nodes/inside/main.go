@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -29,6 +31,8 @@ func main() {
 		<-ctx.Done()
 	case "serve":
 		err = serve(ctx)
+	case "get":
+		err = get(ctx, os.Args[2:])
 	case "client":
 		err = client(ctx)
 	default:
@@ -38,6 +42,42 @@ func main() {
 		fmt.Fprintln(os.Stderr, "inside:", err)
 		os.Exit(1)
 	}
+}
+
+// get asks URL for what the Pod leaves as its message. It tries again for a while: a Service may be
+// new to this node.
+func get(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("get needs a URL")
+	}
+	client := &http.Client{Timeout: 5 * time.Second}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		body, err := ask(ctx, client, args[0])
+		if err == nil {
+			return os.WriteFile("/dev/termination-log", body, 0o644)
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func ask(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, 4096))
 }
 
 // serve answers with the name of the Pod at port 8080. After a POST of /broken it is not healthy
