@@ -110,21 +110,31 @@ test-deps:
 
 # The tests of whole systems, a package for each subject. Those that measure times and
 # memory run one after the other, with nothing else beside them; of the others the longest
-# begin: the simulator has one processor for minutes. All run the one program that `build` has built.
-SUBJECTS := $(addprefix ./test/,judges/differential sim kubectl reads access commands members proxy writes conformance golden clientgo)
+# begins. All run the one program that `build` has built.
+SUBJECTS := $(addprefix ./test/,judges/differential kubectl reads access commands members proxy writes conformance golden clientgo)
 MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 
 # The modules of their own do without the race detector: what they drive is tested
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
 test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
-	go test -race -tags invariants -timeout 20m $$(go list ./... | grep -vFx "$$(go list $(SUBJECTS) $(MEASURED))")
-	rm -rf $(KEPT)
-	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_HISTORIES=$(KEPT) go test -race -tags invariants -timeout 20m $(SUBJECTS)
+	go test -race -tags invariants -timeout 20m $$(go list ./... | grep -vFx "$$(go list ./test/sim $(SUBJECTS) $(MEASURED))")
+	$(MAKE) --no-print-directory -O -j 2 test-subjects test-sim
 	$(call judge_storage,$(KEPT))
 	$(call judge_etcd,$(KEPT))
 	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m -p 1 $(MEASURED)
 	$(MAKE) --no-print-directory -O -j 2 test-modules test-contract
+
+.PHONY: test-subjects
+test-subjects:
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m $(SUBJECTS)
+
+# The race detector takes six times the processor time here: it has other seeds, and fewer.
+.PHONY: test-sim
+test-sim:
+	rm -rf $(KEPT)
+	QUORATE_HISTORIES=$(KEPT) go test -tags invariants -timeout 20m ./test/sim
+	go test -race -tags invariants -timeout 20m ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
 
 # The last two go side by side: both wait more than they compute.
 .PHONY: test-modules
