@@ -2,10 +2,13 @@ package deploy
 
 import (
 	"bufio"
+	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,12 +38,22 @@ func root(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	install("systemd/quorate@.service", "usr/lib/systemd/system/quorate@.service", 0o644)
-	install("systemd/quorate-proxy.service", "usr/lib/systemd/system/quorate-proxy.service", 0o644)
-	install("systemd/quorate.target", "usr/lib/systemd/system/quorate.target", 0o644)
-	install("sysusers.d/quorate.conf", "usr/lib/sysusers.d/quorate.conf", 0o644)
-	install("tmpfiles.d/quorate.conf", "usr/lib/tmpfiles.d/quorate.conf", 0o644)
-	install("/bin/true", "usr/bin/quorate", 0o755)
+	for _, from := range []string{"systemd", "sysusers.d", "tmpfiles.d"} {
+		to := from
+		if from == "systemd" {
+			to = "systemd/system"
+		}
+		files, err := filepath.Glob(from + "/*")
+		if err != nil || len(files) < 2 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			install(file, filepath.Join("usr/lib", to, filepath.Base(file)), 0o644)
+		}
+	}
+	for _, program := range []string{"quorate", "kube-controller-manager", "kube-scheduler"} {
+		install("/bin/true", "usr/bin/"+program, 0o755)
+	}
 	return dir
 }
 
@@ -64,10 +77,10 @@ func TestDeployUnitsVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, unit := range []string{"quorate@n1.service", "quorate-proxy.service", "quorate.target"} {
+	for _, unit := range append([]string{"quorate.target", "quorate-control-plane.target"}, slices.Collect(maps.Keys(services))...) {
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--recursive-errors=no", "--man=no", "--root="+dir, unit).CombinedOutput()
 		for _, line := range strings.Split(string(out), "\n") {
-			if strings.Contains(line, "quorate") {
+			if strings.Contains(line, "quorate") || strings.Contains(line, "kube-") {
 				t.Errorf("%s: %s", unit, line)
 			}
 		}
@@ -77,9 +90,15 @@ func TestDeployUnitsVerify(t *testing.T) {
 	}
 }
 
+// services are the units with a program, and the exposure that each may have.
+var services = map[string]float64{
+	"quorate@n1.service": maxExposure, "quorate-proxy.service": maxProxyExposure,
+	"kube-controller-manager.service": maxExposure, "kube-scheduler.service": maxExposure,
+}
+
 func TestDeployUnitIsHardened(t *testing.T) {
 	dir := root(t)
-	for unit, most := range map[string]float64{"quorate@n1.service": maxExposure, "quorate-proxy.service": maxProxyExposure} {
+	for unit, most := range services {
 		out := run(t, "systemd-analyze", "security", "--offline=true", "--no-pager", "--root="+dir, unit)
 		m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 		if m == nil {
@@ -92,14 +111,17 @@ func TestDeployUnitIsHardened(t *testing.T) {
 	}
 }
 
-// TestDeployUnitLeavesNoCore: the memory of a node holds the cluster's secret.
+// TestDeployUnitLeavesNoCore: the memory of a node holds the cluster's secret, that of the programs
+// their keys.
 func TestDeployUnitLeavesNoCore(t *testing.T) {
-	unit, err := os.ReadFile("systemd/quorate@.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(unit) {
-		t.Error("no LimitCORE=0")
+	for file := range services {
+		unit, err := os.ReadFile("systemd/" + strings.Replace(file, "@n1", "@", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(unit) {
+			t.Errorf("%s: no LimitCORE=0", file)
+		}
 	}
 }
 
@@ -113,26 +135,34 @@ func TestDeploySysusersAndTmpfiles(t *testing.T) {
 	if err != nil || !strings.Contains(string(passwd), "quorate:") {
 		t.Fatalf("no user quorate was made: %s (%v)", passwd, err)
 	}
-	run(t, "systemd-tmpfiles", "--root="+dir, "--create", "quorate.conf")
-	info, err := os.Stat(filepath.Join(dir, "var/lib/quorate"))
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("/var/lib/quorate: %v %v, want mode 0700", info, err)
+	run(t, "systemd-tmpfiles", "--root="+dir, "--create", "quorate.conf", "quorate-control-plane.conf")
+	for path, want := range map[string]os.FileMode{
+		"quorate": 0o700, "quorate-components": 0o711,
+		"quorate-components/kube-controller-manager": 0o750 | os.ModeSetgid, "quorate-components/kube-scheduler": 0o750 | os.ModeSetgid,
+	} {
+		info, err := os.Stat(filepath.Join(dir, "var/lib", path))
+		if err != nil || info.Mode()&^os.ModeDir != want {
+			t.Errorf("/var/lib/%s: %v %v, want mode %v", path, info, err, want)
+		}
 	}
 }
 
 // The environment file's examples must be settings that exist: cmd/node's tests
 // compare the names; here only the form is checked.
 func TestDeployEnvironmentFile(t *testing.T) {
-	f, err := os.Open("quorate.env")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	line := regexp.MustCompile(`^#?[A-Z_]+=\S*$`)
 	comment := regexp.MustCompile(`^(# .*)?$`)
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if !line.MatchString(s.Text()) && !comment.MatchString(s.Text()) {
-			t.Errorf("neither setting nor comment: %s", s.Text())
+	for file, line := range map[string]*regexp.Regexp{
+		"quorate.env":       regexp.MustCompile(`^#?[A-Z_]+=\S*$`),
+		"control-plane.env": regexp.MustCompile(`^#?(CONTROLLERS=\S+|KUBE_(CONTROLLER_MANAGER|SCHEDULER)_ARGS=(--\S+ ?)*)$`),
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
+			if !line.MatchString(s.Text()) && !comment.MatchString(s.Text()) {
+				t.Errorf("%s: neither setting nor comment: %s", file, s.Text())
+			}
 		}
 	}
 }

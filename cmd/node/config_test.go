@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 )
 
@@ -231,6 +233,18 @@ func TestDeployEnvironment(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no settings were found")
+	}
+}
+
+// TestDeployControllers: kube-controller-manager's unit leaves to the nodes what they do by default.
+func TestDeployControllers(t *testing.T) {
+	b, err := os.ReadFile("../../deploy/systemd/kube-controller-manager.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := controllers.ManagerList(node.Defaults().Controllers)
+	if err != nil || !strings.Contains(string(b), "\nEnvironment=CONTROLLERS="+want+"\n") {
+		t.Errorf("it does not have CONTROLLERS=%s (%v)", want, err)
 	}
 }
 
