@@ -35,6 +35,10 @@ man: build ## Write man pages of all commands into bin/man/man1
 run: build ## Build, start three nodes on loopback, write a kubeconfig, say what to do next
 	bin/quorate dev --data-dir $(DATA) --kubeconfig $(DATA)/kubeconfig
 
+.PHONY: control-plane
+control-plane: build bin/kube-controller-manager bin/kube-scheduler ## Build Kubernetes' own controller manager and scheduler too, and start them beside three nodes (10 minutes to build)
+	bin/quorate dev --control-plane --data-dir $(DATA) --kubeconfig $(DATA)/kubeconfig
+
 .PHONY: kubectl
 kubectl: bin/kubectl ## Build Kubernetes' own kubectl from its Go module into bin/
 
@@ -66,7 +70,12 @@ bin/helm-3: tools/helm/3.mod
 	cd tools/helm && go build -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
 
 .PHONY: kwok
-kwok: bin/kwok bin/kwokctl ## Build KWOK, which plays kubelets, and its kwokctl from their Go module into bin/
+kwok: bin/kwok bin/kwokctl bin/kwok-stages.yaml ## Build KWOK, which plays kubelets, and its kwokctl from their Go module into bin/
+
+# How Nodes and Pods live, as KWOK's module has it.
+bin/kwok-stages.yaml: tools/kwok/go.mod
+	cd $$(cd tools/kwok && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage && \
+		for f in node/fast/node-*.yaml node/heartbeat-with-lease/node-*.yaml pod/fast/pod-*.yaml; do echo ---; cat $$f; done >$(CURDIR)/$@
 
 bin/kwok: tools/kwok/go.mod
 	cd tools/kwok && go build -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
@@ -248,6 +257,10 @@ judge-differential: build kubectl peers bin/helm ## Send the same objects to kub
 .PHONY: bench-peers
 bench-peers: peers ## Measure kube-apiserver with etcd and Quorate one after the other (5 minutes, and 10 to build)
 	bash bench/peers.sh
+
+.PHONY: bench-pods
+bench-pods: peers kwok bin/kube-controller-manager bin/kube-scheduler ## Run 10,000 Pods on 500 Nodes that KWOK plays, beside kube-apiserver with etcd (8 minutes, and 15 to build)
+	bash bench/pods.sh
 
 .PHONY: bench
 bench: build ## Measure three nodes on this machine: CPU per operation, latency

@@ -68,12 +68,13 @@ etcd_member() { # number, count, first port
 etcd_ready() { for u in ${clients//,/ }; do wait_for curl -sf --max-time 2 "$u/health"; done; }
 
 # apiserver starts a kube-apiserver on them. Default flags; but nothing of the load needs
-# the ServiceAccount plugin.
+# the ServiceAccount plugin, unless $without_admission says otherwise.
+without_admission=ServiceAccount
 apiserver() { # number, port
 	bin/kube-apiserver --etcd-servers="$clients" --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$2" \
 		--tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key" --client-ca-file="$pki/ca.crt" --authorization-mode=RBAC \
 		--service-account-issuer=https://peer --service-account-signing-key-file="$pki/sa.key" --service-account-key-file="$pki/sa.key" \
-		--service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins=ServiceAccount --cert-dir="$work/certs$1" >"$work/a$1.log" 2>&1 &
+		--service-cluster-ip-range=10.0.0.0/24 --disable-admission-plugins="$without_admission" --cert-dir="$work/certs$1" >"$work/a$1.log" 2>&1 &
 }
 
 # peer_json prints what bench/client reads of the peer: nodes as JSON, with commas.

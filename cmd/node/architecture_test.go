@@ -237,7 +237,9 @@ var rooms = map[string]room{
 	"bench/host":        {direct: noHTTP, reach: noKubernetes},
 	"bench/load":        {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report"}, reach: noKubernetes},
 	"bench/commits":     {ours: []string{"bench/client", "bench/measure"}, reach: noKubernetes},
-	"bench/modes":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
+	// Clients as the control plane's programs are: client-go's.
+	"bench/pods":  {ours: []string{"bench/host", "bench/measure"}, reach: noRaft},
+	"bench/modes": {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
 	// It fills clusters by a backup that is multiplied, which is the disk's format.
 	"bench/scale": {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/plot", "bench/report", "raftstore/disk"}, reach: noKubernetes},
 	// What those who measure share: clocks and distributions, the objects and their judge, and drawings.
