@@ -75,6 +75,9 @@ func (o *Options) Level() slog.Level {
 // JSON reports whether the log is to be JSON.
 func (o *Options) JSON() bool { return o.set.Lookup("logging-format").Value.String() == "json" }
 
+// nodeRestriction is on by default in Quorate, and off in kube-apiserver.
+const nodeRestriction = "NodeRestriction"
+
 // complete makes the settings of a node from the flags, and returns what is to be logged of those that change nothing.
 // The error has a line for each that is refused.
 func (o *Options) complete() (notes []string, err error) {
@@ -104,6 +107,9 @@ func (o *Options) complete() (notes []string, err error) {
 				errs = append(errs, fmt.Errorf("--%s: %w", f.name, err))
 			}
 		}
+	}
+	if !slices.Contains(c.AdmissionEnable, nodeRestriction) && !slices.Contains(c.AdmissionDisable, nodeRestriction) {
+		c.AdmissionDisable = append(c.AdmissionDisable, nodeRestriction)
 	}
 	if o.Nodes != 1 && o.Nodes != 3 && o.Nodes != 5 {
 		errs = append(errs, fmt.Errorf("--quorate-nodes: %d: must be 1, 3 or 5", o.Nodes))

@@ -80,7 +80,7 @@ func (s *Server) start(ctx context.Context, programs, below string, flags func(d
 	args := []string{
 		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[2]),
 		"--tls-cert-file=" + s.path("server.crt"), "--tls-private-key-file=" + s.path("server.key"), "--client-ca-file=" + s.path("ca.crt"),
-		"--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--authorization-mode=Node,RBAC", "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-signing-key-file=" + s.path("sa.key"), "--service-account-key-file=" + s.path("sa.key"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--cert-dir=" + s.path("certs"),
 		"--allow-privileged", // as every installation has it; Quorate has no such flag

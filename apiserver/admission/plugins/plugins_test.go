@@ -21,7 +21,7 @@ import (
 // TestTable: the names and defaults are kube-apiserver 1.36's, in its order.
 func TestTable(t *testing.T) {
 	const want = `AlwaysAdmit NamespaceAutoProvision NamespaceLifecycle+ NamespaceExists LimitPodHardAntiAffinityTopology LimitRanger+ ServiceAccount+
-		NodeRestriction TaintNodesByCondition+ AlwaysPullImages ImagePolicyWebhook PodSecurity+ PodNodeSelector Priority+ DefaultTolerationSeconds+
+		NodeRestriction+ TaintNodesByCondition+ AlwaysPullImages ImagePolicyWebhook PodSecurity+ PodNodeSelector Priority+ DefaultTolerationSeconds+
 		PodTolerationRestriction EventRateLimit ExtendedResourceToleration DefaultStorageClass+ StorageObjectInUseProtection+ PodGroupProtection+
 		OwnerReferencesPermissionEnforcement PersistentVolumeClaimResize+ RuntimeClass+ CertificateApproval+ CertificateSigning+
 		ClusterTrustBundleAttest+ CertificateSubjectRestriction+ DefaultIngressClass+ DenyServiceExternalIPs PodTopologyLabels+

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/lifecycle"
 	"github.com/quorate/quorate/apiserver/admission/limitranger"
 	"github.com/quorate/quorate/apiserver/admission/nodedeclaredfeatures"
+	"github.com/quorate/quorate/apiserver/admission/noderestriction"
 	"github.com/quorate/quorate/apiserver/admission/nodetaint"
 	"github.com/quorate/quorate/apiserver/admission/ownerreferences"
 	"github.com/quorate/quorate/apiserver/admission/podnodeselector"
@@ -47,7 +48,8 @@ var table = []plugin{
 	{name: "LimitPodHardAntiAffinityTopology", make: simple(func(*env) admission.Plugin { return antiaffinity.Plugin{} })},
 	{name: "LimitRanger", on: true, make: simple(func(e *env) admission.Plugin { return limitranger.New(e.state, e.Log) })},
 	{name: "ServiceAccount", on: true, make: simple(func(e *env) admission.Plugin { return serviceaccount.New(e.state, e.Confirm) })},
-	{name: "NodeRestriction", reason: "it comes with the node authorizer: kubelets have the rights of the roles that they are bound to"},
+	// Upstream has it off by default, as it has the node authorizer, and kubeadm asks for both. Here both are on.
+	{name: "NodeRestriction", on: true, make: simple(func(e *env) admission.Plugin { return noderestriction.New(e.state, e.Authorizer) })},
 	{name: "TaintNodesByCondition", on: true, make: simple(func(*env) admission.Plugin { return nodetaint.Plugin{} })},
 	{name: "AlwaysPullImages", make: simple(func(*env) admission.Plugin { return alwayspullimages.Plugin{} })},
 	{name: "ImagePolicyWebhook", make: func(e *env, config io.Reader) (admission.Plugin, error) { return imagepolicy.New(config, e.Log) }},
