@@ -60,6 +60,8 @@ type TokenInfo struct {
 	Used    int        `json:"used"`
 	Note    string     `json:"note,omitempty"`
 	State   TokenState `json:"state"`
+	// Worker: it is a bootstrap token, by which a machine joins as a node of Kubernetes. Servers never say it.
+	Worker bool `json:"worker,omitempty"`
 }
 
 // TokenRequest is the body of POST tokens.

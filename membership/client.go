@@ -228,6 +228,37 @@ func (c *AdminClient) Status(ctx context.Context) (ClusterStatus, error) {
 	return Ask[ClusterStatus](ctx, c, http.MethodGet, "status", nil)
 }
 
+// Kubernetes asks the servers in turn for a path of the Kubernetes API, with a body in JSON or none. A
+// refusal is the Status' message. A change whose outcome is unknown is tried at the next server: the
+// caller's must bear that.
+func (c *AdminClient) Kubernetes(ctx context.Context, method, path string, body, into any) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	var tried attempts
+	for _, server := range c.servers {
+		req, err := http.NewRequestWithContext(ctx, method, server+path, bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Accept", "application/json")
+		if data != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		if err = roundTrip(c.http, req, into); err == nil {
+			return nil
+		}
+		if tried.add(server, err); ctx.Err() != nil || isAnswer(err) {
+			return err
+		}
+	}
+	return tried.err()
+}
+
 func memberPath(member, verb string, force bool) string {
 	p := "members/" + url.PathEscape(member) + verb
 	if force {

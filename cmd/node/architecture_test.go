@@ -252,6 +252,7 @@ var rooms = map[string]room{
 	"test":             {},
 	"test/cluster":     {},
 	"test/access":      {},
+	"test/joining":     {},
 	"test/clientgo":    {},
 	"test/commands":    {},
 	"test/conformance": {},

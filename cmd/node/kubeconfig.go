@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/quorate/quorate/membership"
@@ -9,14 +10,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfigCommand prints the administrator's kubeconfig with all nodes in it.
+// kubeconfigCommand prints a kubeconfig with all nodes in it, the administrator's or that of a user for
+// whom the cluster signs a certificate.
 func kubeconfigCommand() *cobra.Command {
 	var a access
+	var of credential
+	var to string
 	c := &cobra.Command{
-		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node", Args: noArguments,
+		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node, or that of another user", Args: noArguments,
+		Example: `  # with a context for each node
+  quorate kubeconfig --kubeconfig DATA-DIR/admin.kubeconfig
+
+  # credentials of the control plane's programs and of a node; the key is made here, the cluster signs
+  quorate kubeconfig --user system:kube-controller-manager --to controller-manager.kubeconfig
+  quorate kubeconfig --user system:kube-scheduler --to scheduler.kubeconfig
+  quorate kubeconfig --user system:node:worker-1 --to kubelet.kubeconfig
+
+  # a person's, for a day
+  quorate kubeconfig --user alice --group developers --expires-in 24h`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.output != "yaml" && a.output != "json" {
 				return fmt.Errorf("--output %q: must be yaml or json", a.output)
+			}
+			if of.user == "" && (len(of.groups) > 0 || of.expires != 0) {
+				return errors.New("--group and --expires-in are for --user")
+			}
+			if of.user != "" {
+				if err := of.complete(); err != nil {
+					return err
+				}
 			}
 			k, err := a.load()
 			if err != nil {
@@ -38,6 +60,11 @@ func kubeconfigCommand() *cobra.Command {
 					k.Endpoints = append(k.Endpoints, pki.Endpoint{Name: "quorate-" + m.Name, Server: m.APIAddress})
 				}
 			}
+			if of.user != "" {
+				if err := of.into(cmd.Context(), client, &k); err != nil {
+					return err
+				}
+			}
 			b, err := k.Encode()
 			if err == nil && a.output == "json" {
 				b, err = yaml.YAMLToJSON(b)
@@ -46,11 +73,19 @@ func kubeconfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if to != "" {
+				return pki.WriteFile(to, b, pki.ModeSecret)
+			}
 			_, err = cmd.OutOrStdout().Write(b)
 			return err
 		},
 	}
 	a.connects(c)
+	changes(c)
+	c.Flags().StringVar(&of.user, "user", "", "make a credential of this user: by a certificate that the cluster signs, of a key that is made here")
+	c.Flags().StringArrayVar(&of.groups, "group", nil, "a group that --user is in; may be given several times; system:node:NAME is in system:nodes")
+	c.Flags().DurationVar(&of.expires, "expires-in", 0, "for how long the credential of --user is valid, from 10m to --cluster-signing-duration of the nodes (default: the latter)")
+	c.Flags().StringVar(&to, "to", "", "write to this file, with mode 0600, instead of printing")
 	c.Flags().StringVarP(&a.output, "output", "o", "yaml", "yaml or json")
 	completeOutput(c, "yaml", "json")
 	return c

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"text/tabwriter"
@@ -12,7 +13,7 @@ import (
 
 func tokenCommand() *cobra.Command {
 	var a access
-	c := group(&cobra.Command{Use: "token", Short: "Make and revoke join tokens"})
+	c := group(&cobra.Command{Use: "token", Short: "Make and revoke tokens: of nodes that join the cluster, and of workers that join by kubeadm"})
 	a.flags(c)
 	create, del := tokenCreateCommand(&a), tokenDeleteCommand(&a)
 	changes(create, del)
@@ -23,9 +24,15 @@ func tokenCommand() *cobra.Command {
 func tokenCreateCommand(a *access) *cobra.Command {
 	var ttl time.Duration
 	var req membership.TokenRequest
+	var worker bool
 	c := &cobra.Command{
 		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: noArguments,
+		Long: "Make a join token and print it; its secret is shown this once. With --worker it is a bootstrap token, by which machines that\n" +
+			"run Pods join, and the kubeadm join command for them is printed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if worker && cmd.Flags().Changed("uses") {
+				return errors.New("--uses: a bootstrap token works as often as it is used, until it ends")
+			}
 			if ttl < time.Second || ttl > membership.MaxTokenTTL {
 				return fmt.Errorf("--ttl %s: must be from 1s to %dh", ttl, membership.MaxTokenTTL/time.Hour)
 			}
@@ -37,6 +44,18 @@ func tokenCreateCommand(a *access) *cobra.Command {
 				return err
 			}
 			defer client.Close()
+			if worker {
+				t, err := createWorkerToken(cmd.Context(), client, ttl, req.Note)
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return a.print(cmd.OutOrStdout(), t, nil)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), t.Command)
+				fmt.Fprintf(cmd.ErrOrStderr(), "valid until %s, for any number of machines\n", t.Expires.Local().Format(time.DateTime))
+				return nil
+			}
 			req.TTLSeconds = int64(ttl / time.Second)
 			t, err := client.CreateToken(cmd.Context(), req)
 			if err != nil {
@@ -53,13 +72,14 @@ func tokenCreateCommand(a *access) *cobra.Command {
 	}
 	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token works")
 	c.Flags().IntVar(&req.Uses, "uses", 1, "how many nodes may use it; 0 for any number")
+	c.Flags().BoolVar(&worker, "worker", false, "for machines that run Pods: make a bootstrap token and print the kubeadm join command with it")
 	c.Flags().StringVar(&req.Note, "note", "", "what it is for")
 	return c
 }
 
 func tokenListCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the join tokens, without their secrets", Args: noArguments,
+		Use: "list", Short: "List the tokens, without their secrets", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -70,10 +90,22 @@ func tokenListCommand(a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			workers, err := workerTokens(cmd.Context(), client)
+			if err != nil { // who may list join tokens need not be allowed to read Secrets
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
+			}
+			tokens = append(tokens, workers...)
 			return a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
-				fmt.Fprintln(w, "ID\tSTATE\tEXPIRES\tUSED\tNOTE")
+				fmt.Fprintln(w, "ID\tFOR\tSTATE\tEXPIRES\tUSED\tNOTE")
 				for _, t := range tokens {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%d/%s\t%s\n", t.ID, t.State, t.Expires.Local().Format(time.DateTime), t.Used, uses(t.Uses), t.Note)
+					kind, used, expires := "node", fmt.Sprintf("%d/%s", t.Used, uses(t.Uses)), "never"
+					if t.Worker {
+						kind, used = "worker", "-"
+					}
+					if !t.Expires.IsZero() {
+						expires = t.Expires.Local().Format(time.DateTime)
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, kind, t.State, expires, used, t.Note)
 				}
 			})
 		},
@@ -82,13 +114,20 @@ func tokenListCommand(a *access) *cobra.Command {
 
 func tokenDeleteCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ID", Short: "Revoke a join token", Args: exactly("ID"),
+		Use: "delete ID", Short: "Revoke a token", Args: exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
 			defer client.Close()
+			if workerID.MatchString(args[0]) {
+				if err := deleteWorkerToken(cmd.Context(), client, args[0]); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "bootstrap token %s is revoked\n", args[0])
+				return nil
+			}
 			if err := client.DeleteToken(cmd.Context(), args[0]); err != nil {
 				return err
 			}

@@ -26,8 +26,10 @@ type Endpoint struct {
 	Server string // URL
 }
 
-// Kubeconfig is an administrator's access to a cluster: one context per node.
+// Kubeconfig is a user's access to a cluster, mostly an administrator's: one context per node.
 type Kubeconfig struct {
+	// User is what the file calls the user. Default: the administrator.
+	User      string
 	Endpoints []Endpoint
 	// Current is the name of the current context. Default: the first one.
 	Current       string
@@ -74,6 +76,10 @@ func (k Kubeconfig) Encode() ([]byte, error) {
 		b, _ := json.Marshal(s) // a string cannot fail
 		return string(b)
 	}
+	user := kubeconfigUser
+	if k.User != "" {
+		user = q(k.User)
+	}
 	b64 := base64.StdEncoding.EncodeToString
 	var b bytes.Buffer
 	b.WriteString("apiVersion: v1\nkind: Config\npreferences: {}\n")
@@ -86,9 +92,9 @@ func (k Kubeconfig) Encode() ([]byte, error) {
 	}
 	b.WriteString("contexts:\n")
 	for _, e := range k.Endpoints {
-		fmt.Fprintf(&b, "- name: %s\n  context:\n    cluster: %s\n    user: %s\n", q(e.Name), q(e.Name), kubeconfigUser)
+		fmt.Fprintf(&b, "- name: %s\n  context:\n    cluster: %s\n    user: %s\n", q(e.Name), q(e.Name), user)
 	}
-	fmt.Fprintf(&b, "users:\n- name: %s\n  user:\n    client-certificate-data: %s\n    client-key-data: %s\n", kubeconfigUser, b64(k.Cert), b64(k.Key))
+	fmt.Fprintf(&b, "users:\n- name: %s\n  user:\n    client-certificate-data: %s\n    client-key-data: %s\n", user, b64(k.Cert), b64(k.Key))
 	return b.Bytes(), nil
 }
 

@@ -201,6 +201,47 @@ var all = []rule{
 	ended("account", "", "serviceaccounts", nil),
 	ended("pod", "Pod", "pods", object{"containers": []any{object{"name": "c", "image": "i"}}}),
 	ended("secret", "Secret", "secrets", nil),
+	bootstrapTokens,
+}
+
+// bootstrapTokens is the rule that a bootstrap token ends with its Secret, or with what that says: each
+// epoch has a token of its own, and ends that of the one before.
+var bootstrapTokens = rule{
+	name: "bootstrap-token",
+	setUp: func(must func(string, string, any) string, ns string, _ object) {
+		must("POST", rbac+"/namespaces/"+ns+"/roles", writerRole(0))
+		must("POST", rbac+"/namespaces/"+ns+"/rolebindings", object{"metadata": object{"name": "writer"},
+			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "writer"},
+			"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}}})
+		must("POST", tokenSecrets, tokenOf(0))
+	},
+	change: func(must func(string, string, any) string, _ string, epoch int) {
+		must("POST", tokenSecrets, tokenOf(epoch))
+		before := fmt.Sprintf("%s/bootstrap-token-e%05d", tokenSecrets, epoch-1)
+		switch epoch % 3 {
+		case 0:
+			must("DELETE", before, nil)
+		case 1:
+			must("PATCH", before, object{"stringData": object{"usage-bootstrap-authentication": "false"}})
+		case 2:
+			must("PATCH", before, object{"stringData": object{"expiration": "2020-01-01T00:00:00Z"}})
+		}
+	},
+	write: func(ns string, epoch int) request {
+		q := labelled(ns, epoch)
+		q.token = fmt.Sprintf("e%05d.0123456789abcdef", epoch)
+		return q
+	},
+}
+
+const tokenSecrets = "/api/v1/namespaces/kube-system/secrets"
+
+// tokenOf is the Secret of a bootstrap token.
+func tokenOf(epoch int) object {
+	id := fmt.Sprintf("e%05d", epoch)
+	return object{"metadata": object{"name": "bootstrap-token-" + id}, "type": "bootstrap.kubernetes.io/token", "stringData": object{
+		"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+	}}
 }
 
 // ended is the rule that a token ends with what it is bound to, which is a service account and

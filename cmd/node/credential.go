@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/membership"
+	"github.com/quorate/quorate/membership/pki"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	nodeUser     = "system:node:"
+	nodesGroup   = "system:nodes"
+	// signedWithin is how long a certificate is waited for.
+	signedWithin = 30 * time.Second
+	// maxUserName bounds a user's name and a group's.
+	maxUserName = 253
+)
+
+// credential is whom a kubeconfig is to be for.
+type credential struct {
+	user    string
+	groups  []string
+	expires time.Duration // zero: as long as the cluster signs for
+}
+
+// complete adds the groups that follow from the user, as upstream's authorizers want them, and refuses
+// whom nobody should be by a certificate.
+func (c *credential) complete() error {
+	for _, s := range append([]string{c.user}, c.groups...) {
+		if s == "" || len(s) > maxUserName || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
+			return fmt.Errorf("%q is no name of a user or a group: 1 to %d characters, none of them a control character", s, maxUserName)
+		}
+	}
+	switch {
+	case slices.Contains(c.groups, "system:masters"):
+		return errors.New("--group system:masters: no certificate request may ask for it; DATA-DIR/admin.kubeconfig of a node has it, or bind a group of your own to cluster-admin")
+	case c.user == "system:anonymous" || slices.Contains(c.groups, "system:unauthenticated"):
+		return errors.New("the anonymous user has no credential")
+	case strings.HasPrefix(c.user, "system:serviceaccount:"):
+		return fmt.Errorf("%s is a service account, which has tokens: kubectl create token", c.user)
+	case c.expires != 0 && (c.expires < 10*time.Minute || c.expires > 100*365*24*time.Hour):
+		return fmt.Errorf("--expires-in %s: must be at least 10m", c.expires)
+	}
+	node, ok := strings.CutPrefix(c.user, nodeUser)
+	if !ok {
+		return nil
+	}
+	if errs := validation.IsDNS1123Subdomain(node); len(errs) > 0 {
+		return fmt.Errorf("--user %s: %q is no name of a node: %s", c.user, node, errs[0])
+	}
+	if len(c.groups) > 0 && !slices.Equal(c.groups, []string{nodesGroup}) {
+		return fmt.Errorf("--user %s: a node is in the group %s and in no other", c.user, nodesGroup)
+	}
+	c.groups = []string{nodesGroup}
+	return nil
+}
+
+// issue has the cluster sign a certificate for a key that is made here and goes nowhere else. It is a
+// CertificateSigningRequest as anybody could make, approved by the administrator who calls this: the
+// roles and the audit log of the cluster are about it as about any other.
+func (c *credential) issue(ctx context.Context, client *membership.AdminClient) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	csr, err := c.request(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := client.Kubernetes(ctx, http.MethodPost, requestsPath, csr, csr); err != nil {
+		return nil, nil, fmt.Errorf("ask for a certificate: %w", err)
+	}
+	path := requestsPath + "/" + csr.Name
+	csr.ResourceVersion = "" // the leader may have approved it by then: that says the same
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "QuorateKubeconfig", Message: "Approved by who asked for it with quorate kubeconfig.",
+	}}
+	if err := client.Kubernetes(ctx, http.MethodPut, path+"/approval", csr, csr); err != nil {
+		return nil, nil, fmt.Errorf("approve the request %s: %w", csr.Name, err)
+	}
+	if err := awaitSigned(ctx, client, path, csr); err != nil {
+		return nil, nil, err
+	}
+	block, _ := pem.Decode(csr.Status.Certificate)
+	if block == nil {
+		return nil, nil, fmt.Errorf("the certificate of %s is not in PEM", csr.Name)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the certificate of %s: %w", csr.Name, err)
+	}
+	if public, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(&key.PublicKey) || cert.Subject.CommonName != c.user {
+		return nil, nil, fmt.Errorf("the certificate of %s is for another key or user", csr.Name)
+	}
+	return csr.Status.Certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// request is what the cluster is asked.
+func (c *credential) request(key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: c.user, Organization: c.groups}}, key)
+	if err != nil {
+		return nil, err
+	}
+	suffix := make([]byte, 8)
+	rand.Read(suffix)
+	csr := &certificatesv1.CertificateSigningRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest"},
+		ObjectMeta: metav1.ObjectMeta{Name: "quorate-kubeconfig-" + hex.EncodeToString(suffix)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+	if strings.HasPrefix(c.user, nodeUser) {
+		csr.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
+	}
+	if c.expires > 0 {
+		seconds := int32(min(c.expires/time.Second, 1<<31-1))
+		csr.Spec.ExpirationSeconds = &seconds
+	}
+	return csr, nil
+}
+
+// awaitSigned waits until a request has its certificate.
+func awaitSigned(ctx context.Context, client *membership.AdminClient, path string, csr *certificatesv1.CertificateSigningRequest) error {
+	end := time.NewTimer(signedWithin)
+	defer end.Stop()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for {
+		*csr = certificatesv1.CertificateSigningRequest{}
+		if err := client.Kubernetes(ctx, http.MethodGet, path, nil, csr); err != nil {
+			return fmt.Errorf("wait for the certificate: %w", err)
+		}
+		for _, x := range csr.Status.Conditions {
+			if x.Type == certificatesv1.CertificateFailed || x.Type == certificatesv1.CertificateDenied {
+				return fmt.Errorf("the request %s is %s: %s", csr.Name, strings.ToLower(string(x.Type)), x.Message)
+			}
+		}
+		if len(csr.Status.Certificate) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return fmt.Errorf("nobody has signed the request %s in %s: --controllers must not switch certificatesigningrequest-signing-controller off, unless another one signs", csr.Name, signedWithin)
+		case <-look.C:
+		}
+	}
+}
+
+// into has a kubeconfig be the user's instead of the administrator's.
+func (c *credential) into(ctx context.Context, client *membership.AdminClient, k *pki.Kubeconfig) (err error) {
+	k.User, k.As = c.user, pki.Impersonation{}
+	k.Cert, k.Key, err = c.issue(ctx, client)
+	return err
+}
