@@ -1,10 +1,20 @@
 package joining
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/quorate/quorate/test/cluster"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(stubKubelet); name != "" {
+		if err := playKubelet(name); err != nil {
+			fmt.Println("the stub of kubelet:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(cluster.Main(m))
+}
