@@ -63,7 +63,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 	const all1 = "?dryRun=All"
 	for _, s := range all {
 		fresh := s.renamed(t, "dry")
-		if s.res.HasVerb("create") && s.res.Plural != "ipaddresses" {
+		if s.res.HasVerb("create") && s.res.Plural != "ipaddresses" && s.res.Plural != "apiservices" { // their names follow from their specs
 			answer := try(s, http.StatusCreated, http.MethodPost, s.collection()+all1, "", fresh)
 			if uid, _ := field(t, answer, "metadata", "uid").(string); uid == "" {
 				t.Errorf("%s: a dry run has no uid", s.id())

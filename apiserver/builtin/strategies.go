@@ -59,6 +59,8 @@ func Strategies(cfg Config) map[string]*objects.Strategy {
 
 		"customresourcedefinitions.apiextensions.k8s.io": &definitionStrategy,
 
+		"apiservices.apiregistration.k8s.io": &apiServiceStrategy,
+
 		"daemonsets.apps":   &daemonSetStrategy,
 		"deployments.apps":  &workloadStrategy,
 		"replicasets.apps":  &workloadStrategy,

@@ -92,7 +92,6 @@ func TestNoTableHasTwoOwners(t *testing.T) {
 	builtin := map[string]bool{}
 	names := map[schema.GroupResource]bool{
 		{Group: "example.com", Resource: "widgets"}:                              true,
-		{Group: "apiregistration.k8s.io", Resource: "apiservices"}:               true, // not built in here yet
 		{Group: "gateway.networking.k8s.io", Resource: "gateways"}:               true,
 		{Group: "quorate", Resource: "members"}:                                  true,
 		{Group: "io", Resource: "custom"}:                                        true,

@@ -42,6 +42,9 @@ var functions = map[string]func(v any) any{
 	"podStatus":       func(v any) any { return summarize(v).status },
 	"readinessGates":  readinessGates,
 
+	"availability":   availability,
+	"serviceOrLocal": serviceOrLocal,
+
 	"balancerAddresses": func(v any) any { return balancerAddresses(v) },
 	"endpointAddresses": endpointAddresses,
 	"ingressClass":      ingressClass,

@@ -22,6 +22,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -51,8 +52,10 @@ func main() {
 }
 
 func run(out string) error {
-	if err := apiextensionsv1.AddToScheme(scheme.Scheme); err != nil {
-		return err
+	for _, add := range []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			return err
+		}
 	}
 	kinds, err := knownKinds(scheme.Scheme)
 	if err != nil {

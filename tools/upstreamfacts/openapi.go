@@ -66,8 +66,7 @@ func modelFacts(dir string) ([]string, error) {
 	return lines, nil
 }
 
-// documents are those of the versions that a server may have: no alpha ones, and
-// not that of aggregated servers, which are no resource here.
+// documents are those of the versions that a server may have: no alpha ones.
 func documents(dir string) ([]*document, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "api*__v*_openapi.json"))
 	if err != nil {
@@ -75,7 +74,7 @@ func documents(dir string) ([]*document, error) {
 	}
 	var docs []*document
 	for _, f := range files {
-		if strings.Contains(f, "alpha") || strings.Contains(f, "__apiregistration") {
+		if strings.Contains(f, "alpha") {
 			continue
 		}
 		d := &document{}
