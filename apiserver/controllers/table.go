@@ -32,6 +32,7 @@ const (
 	TokenCleanerController             Name = "token-cleaner-controller"
 	KubeadmConfigController            Name = "kubeadm-config-controller"
 	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
+	AutoregistrationController         Name = "kube-apiserver-autoregistration-controller"
 	SystemNamespacesController         Name = "system-namespaces-controller"
 	BootstrapRolesController           Name = "bootstrap-roles-controller"
 	BootstrapPriorityClassesController Name = "bootstrap-system-priority-classes-controller"
@@ -77,6 +78,7 @@ var table = []controller{
 	{name: BootstrapSignerController, manager: true, run: (*Loops).signClusterInfo},
 	{name: TokenCleanerController, manager: true, run: (*Loops).cleanTokens},
 	{name: KubeadmConfigController, run: (*Loops).publishJoining, serves: func(l *Loops) bool { return l.cfg.Joining.Server != nil }},
+	{name: AutoregistrationController, run: (*Loops).registerAPIServices, failed: "keeping the APIServices failed, restarting"},
 	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
