@@ -26,6 +26,7 @@ const (
 	labelAPI     = "api-ca"
 	labelPeer    = "peer-ca"
 	labelAccount = "service-account"
+	labelProxy   = "front-proxy-ca"
 )
 
 // A CA is valid from before any clock to beyond any cluster: it is exchanged by
@@ -46,6 +47,7 @@ type Authority struct {
 // authorities are everything that one secret yields.
 type authorities struct {
 	api, peer *Authority
+	proxy     *Authority        // vouches for this API to aggregated servers, and for nobody else
 	account   *ecdsa.PrivateKey // signs service account tokens
 }
 
@@ -59,6 +61,9 @@ func derive(s Secret) (authorities, error) {
 		return a, err
 	}
 	if a.peer, err = deriveAuthority(prk, labelPeer, "Quorate peer CA"); err != nil {
+		return a, err
+	}
+	if a.proxy, err = deriveAuthority(prk, labelProxy, "Quorate front proxy CA"); err != nil {
 		return a, err
 	}
 	a.account, err = deriveKey(prk, labelAccount)

@@ -1,4 +1,4 @@
-// Package pki derives a cluster's two certificate authorities from one secret,
+// Package pki derives a cluster's three certificate authorities from one secret,
 // and keeps the certificates of one node.
 //
 // The types to know:
@@ -11,6 +11,8 @@
 // The API CA signs what clients see (serving certificates, client
 // certificates), the peer CA signs peers and nothing else, so that no client
 // certificate can ever reach the peer port.
+// The front proxy CA signs what this API shows to aggregated servers, which believe whoever shows such a
+// certificate who a request's user is. It signs nothing else, and this API trusts it with nothing.
 //
 // Knowledge of the secret is full power over the cluster. See
 // ../DESIGN.md for why it is derived, and what that costs.

@@ -131,6 +131,18 @@ func adminRequest(id proto.NodeID) request {
 	return r
 }
 
+// ProxyName is the common name of the certificate for aggregated servers.
+const ProxyName = "front-proxy-client"
+
+// proxyRequest names the node in whose directory the certificate lies.
+func proxyRequest(id proto.NodeID) request {
+	return request{
+		subject: pkix.Name{CommonName: ProxyName},
+		uris:    []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}},
+		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
 const (
 	uriScheme = "quorate"
 	uriNode   = "node"

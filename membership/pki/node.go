@@ -29,6 +29,9 @@ const (
 	FileAdminKey    = "admin.key"
 	FileAccountKey  = "sa.key"
 	FileAccountPub  = "sa.pub"
+	FileProxyCA     = "front-proxy-ca.crt"
+	FileProxyCert   = "front-proxy.crt"
+	FileProxyKey    = "front-proxy.key"
 )
 
 // Options describe the certificates of one node. Dir, Secrets and, but for
@@ -75,7 +78,7 @@ type Node struct {
 }
 
 // leaves are replaced as a whole.
-type leaves struct{ serving, peer, admin *leaf }
+type leaves struct{ serving, peer, admin, proxy *leaf }
 
 // Open reads a pki directory and makes what is missing, does not match the
 // options, or is due for renewal.
@@ -153,6 +156,7 @@ func (n *Node) writeFixed() error {
 	return errors.Join(
 		WriteFile(n.path(FileAPICA), n.APICAs(), ModePublic),
 		WriteFile(n.path(FilePeerCA), n.peerCAs(), ModePublic),
+		WriteFile(n.path(FileProxyCA), n.ProxyCAs(), ModePublic),
 		WriteFile(n.path(FileAccountKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), ModeSecret),
 		WriteFile(n.path(FileAccountPub), pubs, ModePublic),
 	)
@@ -172,7 +176,8 @@ func (n *Node) refresh() (renewed bool, err error) {
 	if !n.opt.AdminOnly {
 		wanted = append(wanted,
 			want{&l.serving, n.signing.api, servingRequest(n.opt.Name, n.opt.Hosts), FileServingCert, FileServingKey},
-			want{&l.peer, n.signing.peer, peerRequest(n.opt.NodeID), FilePeerCert, FilePeerKey})
+			want{&l.peer, n.signing.peer, peerRequest(n.opt.NodeID), FilePeerCert, FilePeerKey},
+			want{&l.proxy, n.signing.proxy, proxyRequest(n.opt.NodeID), FileProxyCert, FileProxyKey})
 	}
 	for _, w := range wanted {
 		var fresh bool
@@ -286,6 +291,18 @@ func (n *Node) peerCAs() []byte {
 	var b []byte
 	for _, a := range n.all {
 		b = append(b, a.peer.PEM()...)
+	}
+	return b
+}
+
+// ProxyCertificate is what the API shows to aggregated servers. It is not to be called with AdminOnly.
+func (n *Node) ProxyCertificate() *tls.Certificate { return n.current.Load().proxy.tls }
+
+// ProxyCAs returns the CAs of ProxyCertificate in PEM, the signing one first.
+func (n *Node) ProxyCAs() []byte {
+	var b []byte
+	for _, a := range n.all {
+		b = append(b, a.proxy.PEM()...)
 	}
 	return b
 }

@@ -69,6 +69,7 @@ func TestDerivationIsFixed(t *testing.T) {
 	for _, c := range []struct{ what, got, want string }{
 		{"api", a.api.Pin(), "cY6PWkI_dXcED5n9Aufu3RWHLRhObBbMnbh7UmHQJms"},
 		{"peer", a.peer.Pin(), "l9PfAWbD_B4LZDJQiSDzFI1KNOd_XmPADdfxsSPoWWI"},
+		{"front proxy", a.proxy.Pin(), "uBinOdQNMEbnyA7PsUXmc5slfgtKDdldPKihLKXBYg0"},
 		{"api subject", a.api.cert.Subject.String(), "CN=Quorate API CA 718e8f5a,O=quorate"},
 	} {
 		if c.got != c.want {
@@ -76,8 +77,8 @@ func TestDerivationIsFixed(t *testing.T) {
 		}
 	}
 	other, _ := derive(secrets(t, secretB)[0])
-	pins := map[string]bool{a.api.Pin(): true, a.peer.Pin(): true, other.api.Pin(): true, other.peer.Pin(): true}
-	if len(pins) != 4 {
+	pins := map[string]bool{a.api.Pin(): true, a.peer.Pin(): true, a.proxy.Pin(): true, other.api.Pin(): true, other.peer.Pin(): true, other.proxy.Pin(): true}
+	if len(pins) != 6 {
 		t.Error("keys are shared between CAs or secrets")
 	}
 	if err := a.api.cert.CheckSignatureFrom(a.api.cert); err != nil {
@@ -213,7 +214,7 @@ func TestModesDoNotDependOnUmask(t *testing.T) {
 			t.Errorf("umask %03o: directory %v", mask, st.Mode())
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || len(files) != 11 {
+		if err != nil || len(files) != 14 {
 			t.Fatalf("umask %03o: %d files, %v", mask, len(files), err)
 		}
 		for _, f := range files {
@@ -236,6 +237,8 @@ func TestLeaves(t *testing.T) {
 			t.Errorf("serving certificate for %s: %v", host, err)
 		}
 	}
+	proxyRoots := x509.NewCertPool()
+	proxyRoots.AppendCertsFromPEM(n.ProxyCAs())
 	for _, c := range []struct {
 		name  string
 		cert  *tls.Certificate
@@ -249,6 +252,11 @@ func TestLeaves(t *testing.T) {
 		{"admin as API client", n.AdminCertificate(), n.APIRoots(), x509.ExtKeyUsageClientAuth, true},
 		{"admin as peer", n.AdminCertificate(), n.Roots(), x509.ExtKeyUsageClientAuth, false},
 		{"admin as server", n.AdminCertificate(), n.APIRoots(), x509.ExtKeyUsageServerAuth, false},
+		{"front proxy", n.ProxyCertificate(), proxyRoots, x509.ExtKeyUsageClientAuth, true},
+		{"front proxy as server", n.ProxyCertificate(), proxyRoots, x509.ExtKeyUsageServerAuth, false},
+		{"front proxy as API client", n.ProxyCertificate(), n.APIRoots(), x509.ExtKeyUsageClientAuth, false},
+		{"front proxy as peer", n.ProxyCertificate(), n.Roots(), x509.ExtKeyUsageClientAuth, false},
+		{"admin as front proxy", n.AdminCertificate(), proxyRoots, x509.ExtKeyUsageClientAuth, false},
 		{"server as client", serving, n.APIRoots(), x509.ExtKeyUsageClientAuth, false},
 		{"server as peer", serving, n.Roots(), x509.ExtKeyUsageServerAuth, false},
 	} {
