@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
@@ -48,7 +49,8 @@ type call struct {
 	room      bodyRoom
 	bodyRead  bool // nothing of the body is left on the connection
 	audit     auditing
-	following bool // a watch that has begun: watchset.go looks after it
+	remote    *aggregator.Remote // the server that answers; nil: this one
+	following bool               // a watch that has begun: watchset.go looks after it
 }
 
 // begun notes the code of the answer when it begins.

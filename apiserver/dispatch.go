@@ -26,6 +26,10 @@ func (c *call) dispatch() bool {
 }
 
 func (c *call) route() error {
+	if c.remote != nil {
+		c.aggregated()
+		return nil
+	}
 	if c.Resource == nil {
 		if c.s.cfg.Kinds().HasGroup(c.Info.Group) {
 			return status.NoSuchResource()

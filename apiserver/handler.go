@@ -146,6 +146,9 @@ var noCache = []string{"no-cache, private"}
 // the server does not know are left out there.
 func (c *call) classify(registry *kinds.Registry) {
 	i := &c.Info
+	if c.classifyRemote() {
+		return
+	}
 	c.Kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
 	if !i.IsResource {
 		c.Kind.Subresource = request.FirstSegment(i.Path)
@@ -190,7 +193,7 @@ func (c *call) enterInflight() bool {
 		c.fail(err) // streams that are reset as soon as they are opened cost little
 		return false
 	}
-	if c.Info.Verb == "watch" {
+	if c.unbounded() {
 		return true
 	}
 	limiter := &c.s.reads
@@ -209,11 +212,11 @@ func (c *call) enterInflight() bool {
 
 // bound sets the request's deadline. What the request has waited counts. A watch has none.
 func (c *call) bound() bool {
-	if c.Info.Verb == "watch" {
+	if c.unbounded() {
 		return true
 	}
 	limit := c.s.cfg.Limits.Request
-	if request.Mutates(c.Info.Verb) && c.Info.Verb != "deletecollection" {
+	if request.Mutates(c.Info.Verb) && c.Info.Verb != "deletecollection" && c.remote == nil {
 		limit = c.s.cfg.Limits.Write
 	}
 	c.Context, c.cancel = context.WithDeadline(c.Context, c.Start.Add(limit))
@@ -230,12 +233,13 @@ func urgent(o *objects.Op) bool {
 	return o.Info.Verb == "delete" || o.Resource != nil && urgentResources[o.Resource.Table()]
 }
 
-// serveMounted serves the paths that are no resources.
+// serveMounted serves the paths that are no resources, nor another server's.
 func (c *call) serveMounted() bool {
-	if !c.Info.IsResource {
-		c.mounted()
+	if c.Info.IsResource || c.remote != nil {
+		return true
 	}
-	return c.Info.IsResource
+	c.mounted()
+	return false
 }
 
 func (c *call) mounted() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission"
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/builtin"
@@ -75,6 +76,9 @@ type Config struct {
 	// LongRunning says which of Own's paths take as long as they take: they give their
 	// seats back when they begin. May be nil.
 	LongRunning func(path string) bool
+
+	// Aggregator knows which group versions other servers answer for. Nil: none. Its owner runs it.
+	Aggregator *aggregator.Aggregator
 
 	// ServiceBlocks are the addresses of Services, one block of a family or one of
 	// each; the first is the default family's. Default: 10.0.0.0/24.

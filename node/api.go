@@ -110,6 +110,9 @@ func (n *Node) serveAPI(context.Context) error {
 	if err := n.openEgress(); err != nil {
 		return err
 	}
+	if n.aggregator, err = n.newAggregator(resolve); err != nil {
+		return err
+	}
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,
@@ -144,12 +147,13 @@ func (n *Node) serveAPI(context.Context) error {
 		Authenticator: listener.Greet(authenticator, n.ofRemoved), Authorizer: authorizer, Roles: n.roles, Admission: chain,
 		PodsOfNodes: n.podsOfNodes, NodeAuthorizer: n.cfg.authorizesNodes(),
 		Reviewer: authenticator, Tokens: accounts, OpenID: openID,
-		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash))),
-		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums))), Version: discovery.Version(version),
+		Discovery: discovery.New(current, discovery.WithHashes(n.features.Enabled(features.StorageVersionHash)), discovery.WithOthers(n.aggregator.Discovered)),
+		OpenAPI:   openapi.New(current, version.GitVersion, openapi.WithEnums(n.features.Enabled(features.OpenAPIEnums)), openapi.WithOthers(n.aggregator.Discovered)), Version: discovery.Version(version),
 		Health: n.health, Metrics: n.metrics, ZPages: n.zpages(version.GitVersion), Own: n.ownPaths(), LongRunning: longRunning, Delivery: delays, Observer: n.metrics, Audit: n.audit, Log: n.log,
 		Resolve:          resolve,
 		Dial:             n.dialer(egress.Cluster),
 		DialURL:          n.dialer(egress.ControlPlane),
+		Aggregator:       n.aggregator,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
 		Fairness:                          n.fairness,
@@ -181,7 +185,7 @@ func (n *Node) newLoops(definitions *crd.Registry, authorizer auth.Authorizer) *
 	return controllers.NewLoops(n.api.Objects(), controllers.Config{
 		Controllers: names, Published: n.store.Published, Definitions: definitions, FlowControl: n.flowControl,
 		Servers:       controllers.Servers{List: n.manager.APIAddresses, Address: service.FirstAddress(n.serviceBlocks)},
-		ServiceBlocks: n.serviceBlocks, Roots: n.publishedRoots(), Observer: n.metrics, Log: n.log,
+		ServiceBlocks: n.serviceBlocks, Roots: n.publishedRoots(), Aggregator: n.aggregator, Authentication: n.authenticationInfo, Observer: n.metrics, Log: n.log,
 		Authorizer: authorizer, Joining: joining,
 		Signing: controllers.Signing{Authority: &authority.CertificateAuthority{Certificate: cert, PrivateKey: signer}, Duration: n.cfg.ClusterSigningDuration},
 	})

@@ -34,6 +34,7 @@ func (c *Config) Complete() error {
 	c.checkResources(bad)
 	c.checkClientCA(bad)
 	c.checkServingCert(bad)
+	c.checkAggregation(bad)
 	c.checkAuthorization(bad)
 	c.checkJoining(bad)
 	if _, err := c.fixedTokenKeys(); err != nil {

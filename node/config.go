@@ -137,6 +137,16 @@ type Config struct {
 	// change. Default: a certificate of the node's own, by the cluster's authority; who asks for the
 	// server of the name in the administrator's kubeconfig is shown that one in any case.
 	ServingCert, ServingKey string
+	// ProxyClientCert and ProxyClientKey are files with the certificate, and its key, in PEM, that this node shows
+	// to aggregated API servers (proxy-client-cert-file, proxy-client-key-file). They are read again
+	// when they change. Default: a certificate of the node's own, by an authority that is for that alone.
+	ProxyClientCert, ProxyClientKey string
+	// RequestHeaderCA is a file with authorities, in PEM, that aggregated API servers are told to trust beside
+	// the cluster's own: that of ProxyClientCert (requestheader-client-ca-file). The same on every node.
+	RequestHeaderCA string
+	// RejectRedirects answers 502 where an aggregated API server redirects
+	// (aggregator-reject-forwarding-redirect).
+	RejectRedirects bool
 	// TokenAuth is a file with tokens and their users (token-auth-file): CSV of token, user, uid, and the
 	// groups in quotes. It is read once.
 	TokenAuth string
@@ -243,7 +253,7 @@ func Defaults() Config {
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
 		Authorization: []string{authorizeNode, authorizeRBAC},
-		AnonymousAuth: true, BootstrapTokenAuth: true,
+		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 
 		ShutdownGrace:          10 * time.Second,

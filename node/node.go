@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/apiserver"
 	"github.com/quorate/quorate/apiserver/admission/static"
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
@@ -59,6 +60,8 @@ type Node struct {
 	pki         *pki.Node
 	clientCAs   *clientCAs
 	serving     *servingCertificate
+	proxy       *proxyCertificate
+	aggregator  *aggregator.Aggregator
 	metrics     *metrics.Metrics
 	kinds       *kinds.Registry
 	features    *features.Gates
@@ -250,6 +253,7 @@ func (n *Node) serve(ctx context.Context) error {
 	for _, follow := range n.followers {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
 	}
+	run("aggregated API servers", func(ctx context.Context) error { n.aggregator.Run(ctx); return nil })
 	run("roles", n.ensureRoles)
 	run("controllers", func(ctx context.Context) error { return n.loops.Run(ctx, n.store) })
 	if n.fairness != nil {

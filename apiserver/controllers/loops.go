@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/audit"
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/crd"
@@ -39,6 +40,11 @@ type Config struct {
 	Signing Signing
 	// Joining is what machines are told that join as nodes of the cluster.
 	Joining Joining
+	// Aggregator knows of other servers' APIs. Nil: nothing says whether they are available.
+	Aggregator *aggregator.Aggregator
+	// Authentication is what aggregated API servers are told about whom to believe: the data of a
+	// ConfigMap. Nil: nothing makes or repairs it.
+	Authentication func() map[string]string
 	// OrphanAge is how long an address or port may be nobody's before it is taken back:
 	// requests that are still writing its object have ended long before. Default 2 min.
 	OrphanAge time.Duration

@@ -33,6 +33,8 @@ const (
 	KubeadmConfigController            Name = "kubeadm-config-controller"
 	ClusterRoleAggregationController   Name = "clusterrole-aggregation-controller"
 	AutoregistrationController         Name = "kube-apiserver-autoregistration-controller"
+	AvailabilityController             Name = "apiservice-status-available-controller"
+	ClusterAuthenticationController    Name = "cluster-authentication-info-controller"
 	SystemNamespacesController         Name = "system-namespaces-controller"
 	BootstrapRolesController           Name = "bootstrap-roles-controller"
 	BootstrapPriorityClassesController Name = "bootstrap-system-priority-classes-controller"
@@ -79,6 +81,14 @@ var table = []controller{
 	{name: TokenCleanerController, manager: true, run: (*Loops).cleanTokens},
 	{name: KubeadmConfigController, run: (*Loops).publishJoining, serves: func(l *Loops) bool { return l.cfg.Joining.Server != nil }},
 	{name: AutoregistrationController, run: (*Loops).registerAPIServices, failed: "keeping the APIServices failed, restarting"},
+	{
+		name: AvailabilityController, run: (*Loops).checkAPIServices, failed: "checking APIServices failed, restarting",
+		serves: func(l *Loops) bool { return l.cfg.Aggregator != nil },
+	},
+	{
+		name: ClusterAuthenticationController, run: (*Loops).publishAuthentication, failed: "publishing the authorities of clients failed, restarting",
+		serves: func(l *Loops) bool { return l.cfg.Authentication != nil },
+	},
 	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,

@@ -27,6 +27,9 @@ func aggregate(groups []group, core bool) *v2.APIGroupDiscoveryList {
 }
 
 func versionDiscovery(gv groupVersion) v2.APIVersionDiscovery {
+	if gv.remote != nil {
+		return gv.remote.Discovery
+	}
 	out := v2.APIVersionDiscovery{Version: gv.version, Freshness: v2.DiscoveryFreshnessCurrent}
 	for _, r := range gv.resources {
 		scope := v2.ScopeCluster

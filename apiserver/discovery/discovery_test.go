@@ -307,7 +307,7 @@ func TestGroupOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := -1
-	for _, g := range groupsOf(registry) {
+	for _, g := range groupsOf(registry, nil) {
 		if g.name == "" {
 			continue
 		}
@@ -328,7 +328,7 @@ func TestBuiltinVersionsFirst(t *testing.T) {
 		{Group: "rbac.authorization.k8s.io", Version: "v1beta1", Kind: "Role", Plural: "roles", Verbs: []string{"list"}},
 	})
 	var got []string
-	for _, gv := range groupsOf(all)[0].versions {
+	for _, gv := range groupsOf(all, nil)[0].versions {
 		got = append(got, gv.version)
 	}
 	if want := []string{"v1", "v1beta1", "v2"}; !slices.Equal(got, want) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kinds"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,12 +21,14 @@ import (
 type Handler struct {
 	current func() *kinds.Registry
 	hashes  bool
+	others  func() *aggregator.Discovered
 	docs    atomic.Pointer[documents]
 }
 
 // documents are those of one registry, by path.
 type documents struct {
 	registry   *kinds.Registry
+	others     *aggregator.Discovered
 	plain      map[string]*document
 	aggregated map[string]*document // of the two roots
 }
@@ -33,7 +36,7 @@ type documents struct {
 // New makes a handler for the registry that current returns at the time of each
 // request.
 func New(current func() *kinds.Registry, options ...Option) *Handler {
-	h := &Handler{current: current, hashes: true}
+	h := &Handler{current: current, hashes: true, others: func() *aggregator.Discovered { return nil }}
 	for _, o := range options {
 		o(h)
 	}
@@ -45,6 +48,12 @@ type Option func(*Handler)
 
 // WithHashes says whether storage version hashes are told. Default: they are.
 func WithHashes(on bool) Option { return func(h *Handler) { h.hashes = on } }
+
+// WithOthers adds what other servers serve, as it is known when a request comes: nobody is asked then.
+// Their versions have no documents of their own here. Default: there are no others.
+func WithOthers(known func() *aggregator.Discovered) Option {
+	return func(h *Handler) { h.others = known }
+}
 
 // ServeHTTP answers GET and HEAD. A path that has no document is a plain 404, as
 // upstream gives it for unknown groups.
@@ -81,29 +90,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) documents() *documents {
-	registry := h.current()
-	if d := h.docs.Load(); d != nil && d.registry == registry {
+	registry, others := h.current(), h.others()
+	if d := h.docs.Load(); d != nil && d.registry == registry && d.others == others {
 		return d
 	}
 	// Two requests may both build after a change; what they build is cheap (the
 	// encoding is what costs) and equal.
-	d := build(registry, h.hashes)
+	d := build(registry, others, h.hashes)
 	h.docs.Store(d)
 	return d
 }
 
-func build(registry *kinds.Registry, hashes bool) *documents {
-	groups := groupsOf(registry)
+func build(registry *kinds.Registry, others *aggregator.Discovered, hashes bool) *documents {
+	var versions []aggregator.Version
+	if others != nil {
+		versions = others.Versions
+	}
+	groups := groupsOf(registry, versions)
 	d := &documents{
-		registry: registry,
-		plain:    map[string]*document{"/apis": {object: groupList(groups)}},
+		registry: registry, others: others,
+		plain: map[string]*document{"/apis": {object: groupList(groups)}},
 		aggregated: map[string]*document{
 			"/api":  {object: aggregate(groups, true)},
 			"/apis": {object: aggregate(groups, false)},
 		},
 	}
-	versions := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{}}
-	d.plain["/api"] = &document{object: versions}
+	core := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{}}
+	d.plain["/api"] = &document{object: core}
 	for _, g := range groups {
 		prefix := "/api/"
 		if g.name != "" {
@@ -112,7 +125,10 @@ func build(registry *kinds.Registry, hashes bool) *documents {
 		}
 		for _, gv := range g.versions {
 			if g.name == "" {
-				versions.Versions = append(versions.Versions, gv.version)
+				core.Versions = append(core.Versions, gv.version)
+			}
+			if gv.remote != nil {
+				continue
 			}
 			d.plain[prefix+gv.version] = &document{object: resourceList(gv, hashes)}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"k8s.io/apimachinery/pkg/version"
 )
@@ -50,10 +51,25 @@ type group struct {
 type groupVersion struct {
 	group, version string
 	resources      []*kinds.Resource
+	// remote is what another server serves as this version; nil: this one serves it.
+	remote *aggregator.Version
 }
 
-// custom reports whether nothing in the version is built in.
-func (gv groupVersion) custom() bool { return gv.resources[0].Custom }
+const (
+	builtinVersion = 1001 // above every version of others
+	customVersion  = 100  // as in their APIServices
+)
+
+// priority is where the version stands in its group.
+func (gv groupVersion) priority() int {
+	switch {
+	case gv.remote != nil:
+		return int(gv.remote.VersionPriority)
+	case gv.resources[0].Custom:
+		return customVersion
+	}
+	return builtinVersion
+}
 
 func (gv groupVersion) String() string {
 	if gv.group == "" {
@@ -62,11 +78,11 @@ func (gv groupVersion) String() string {
 	return gv.group + "/" + gv.version
 }
 
-// groupsOf sorts the registry: groups by priority, versions as Kubernetes
-// compares them (v2, v1, v1beta1), so that the first is the preferred one. What is
-// built in comes before custom resources of the same group: no definition decides
-// which resource `kubectl get roles` means.
-func groupsOf(r *kinds.Registry) []group {
+// groupsOf sorts what this server and others serve: groups by priority, versions by priority and then as
+// Kubernetes compares them (v2, v1, v1beta1), so that the first is the preferred one. What is
+// built in comes before all other versions of the same group: no definition decides
+// which resource `kubectl get roles` means. A version that another server serves is not this one's.
+func groupsOf(r *kinds.Registry, others []aggregator.Version) []group {
 	var groups []group
 	for _, x := range r.All() { // sorted by group, version, plural
 		if n := len(groups); n == 0 || groups[n-1].name != x.Group {
@@ -79,23 +95,41 @@ func groupsOf(r *kinds.Registry) []group {
 		gv := &g.versions[len(g.versions)-1]
 		gv.resources = append(gv.resources, x)
 	}
+	highest := map[string]int{}
+	for _, g := range groups {
+		highest[g.name] = priority(g.name)
+	}
+	for i := range others {
+		v := &others[i]
+		groups = withRemote(groups, v)
+		highest[v.Group] = max(highest[v.Group], int(v.GroupPriority))
+	}
 	for _, g := range groups {
 		slices.SortStableFunc(g.versions, func(a, b groupVersion) int {
-			if x, y := a.custom(), b.custom(); x != y {
-				if x {
-					return 1
-				}
-				return -1
+			if c := cmp.Compare(b.priority(), a.priority()); c != 0 {
+				return c
 			}
 			return version.CompareKubeAwareVersionStrings(b.version, a.version)
 		})
 	}
 	slices.SortStableFunc(groups, func(a, b group) int {
-		if c := cmp.Compare(priority(b.name), priority(a.name)); c != 0 {
+		if c := cmp.Compare(highest[b.name], highest[a.name]); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.name, b.name)
 	})
+	return groups
+}
+
+// withRemote adds a version of another server, in the place of one of this server's own.
+func withRemote(groups []group, v *aggregator.Version) []group {
+	i := slices.IndexFunc(groups, func(g group) bool { return g.name == v.Group })
+	if i < 0 {
+		i, groups = len(groups), append(groups, group{name: v.Group})
+	}
+	g := &groups[i]
+	g.versions = slices.DeleteFunc(g.versions, func(gv groupVersion) bool { return gv.version == v.Version })
+	g.versions = append(g.versions, groupVersion{group: v.Group, version: v.Version, remote: v})
 	return groups
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/munnerz/goautoneg"
+	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/apiserver/kinds"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/handler3"
@@ -27,6 +28,9 @@ type Handler struct {
 	version string
 	enums   bool
 	set     atomic.Pointer[documents]
+
+	others     func() *aggregator.Discovered // nil: there are none
+	withOthers atomic.Pointer[rootWithOthers]
 }
 
 // New makes a handler for the registry that current returns at the time of each
@@ -211,7 +215,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		serve(w, r, docs.v2, oldProtobufV2, protobufV2)
 	case path == "/openapi/v3":
-		serve(w, r, docs.root, "", "")
+		serve(w, r, h.root(docs), "", "")
 	case strings.HasPrefix(path, "/openapi/v3/") && docs.groups[path[len("/openapi/v3/"):]] != nil:
 		name := path[len("/openapi/v3/"):]
 		w.Header().Set("Vary", "Accept")

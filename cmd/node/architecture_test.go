@@ -169,6 +169,8 @@ var rooms = map[string]room{
 	"apiserver/admission/webhook":     {ours: []string{"apiserver/admission", "apiserver/admission/answers", "apiserver/admission/state", "apiserver/admission/static", "apiserver/admission/upstream", "apiserver/admission/webhook/direct", "apiserver/auth", "apiserver/codec", "apiserver/kinds", "apiserver/tree"}, reach: noRaft},
 	// Reviews on the wire: bytes, not what they mean.
 	"apiserver/admission/webhook/direct": {ours: []string{"apiserver/admission/answers"}, reach: noRaft},
+	// Other servers' APIs, by rows of this node's state. It calls them; it changes nothing.
+	"apiserver/aggregator": {ours: []string{"raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds"}, reach: noRaft},
 	// Where Services are, by rows of this node's state.
 	"apiserver/services": {ours: []string{"apiserver/admission/state", "raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
 	// Decoded objects: what a kind's data say comes as arguments, so that everybody may use it.
@@ -205,8 +207,8 @@ var rooms = map[string]room{
 	// name (k8s.io/kubernetes/pkg/api/v1).
 	"apiserver/nodeauthorizer": {ours: []string{"proto", "raftstore/mvcc", "raftstore/view", "apiserver/admission/state", "apiserver/auth", "apiserver/kinds", "apiserver/rbac"}, direct: noHTTP, reach: noRaft},
 	// Its refusals are Status objects in the form that the client accepts.
-	"apiserver/discovery": {ours: []string{"apiserver/kinds", "apiserver/codec"}, reach: noRaft},
-	"apiserver/openapi":   {ours: []string{"apiserver/kinds", "apiserver/schema"}, reach: noRaft},
+	"apiserver/discovery": {ours: []string{"apiserver/aggregator", "apiserver/kinds", "apiserver/codec"}, reach: noRaft},
+	"apiserver/openapi":   {ours: []string{"apiserver/aggregator", "apiserver/kinds", "apiserver/schema"}, reach: noRaft},
 	// It knows requests by their words and objects by their types, not how they are served. What
 	// configures it is read from the tables: the bytes, and no way to write them.
 	"apiserver/fairness": {ours: []string{"raftstore/mvcc", "raftstore/view"}, direct: noHTTP, reach: noRaft},
@@ -225,7 +227,7 @@ var rooms = map[string]room{
 	"apiserver/delivery": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch", "internal/loglimit"}, direct: noHTTP, reach: noRaft},
 	// What the leader's node does: with objects as everybody, by operations of package objects.
 	"apiserver/controllers": {ours: []string{
-		"proto", "consistency", "raftstore/mvcc", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
+		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
 		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},

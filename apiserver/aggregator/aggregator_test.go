@@ -1,0 +1,396 @@
+package aggregator_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/proto"
+	"github.com/quorate/quorate/raftstore/memstore"
+	v2 "k8s.io/api/apidiscovery/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert, key}
+}
+
+func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+}
+
+// env is an Aggregator over a store in memory, whose Services are all at one server.
+type env struct {
+	t     *testing.T
+	store *memstore.Store
+	of    *aggregator.Aggregator
+	ca    *authority
+	at    string // of the server
+	front *httptest.Server
+}
+
+// newEnv starts a server that asks for the certificate of a front proxy, and a front that hands all
+// requests for widgets.example.com/v1 on to it.
+func newEnv(t *testing.T, handler http.HandlerFunc) *env {
+	t.Helper()
+	e := &env{t: t, store: memstore.New(), ca: newAuthority(t)}
+	t.Cleanup(func() {
+		if err := e.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	proxies := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(proxies.cert)
+	backend := httptest.NewUnstartedServer(handler)
+	backend.EnableHTTP2 = true
+	backend.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	backend.TLS = &tls.Config{
+		Certificates: []tls.Certificate{*e.ca.sign(t, "widgets.default.svc", x509.ExtKeyUsageServerAuth)},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	}
+	backend.StartTLS()
+	t.Cleanup(backend.Close)
+	e.at = backend.Listener.Addr().String()
+	builtin, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := proxies.sign(t, "front-proxy-client", x509.ExtKeyUsageClientAuth)
+	e.of = aggregator.New(aggregator.Config{
+		Store: e.store, Builtin: builtin, Log: slog.New(slog.DiscardHandler),
+		Resolve: func(_ context.Context, namespace, name string, _ int32) (string, error) {
+			if name != "widgets" {
+				return "", errors.New("no such service")
+			}
+			return e.at, nil
+		},
+		Dial:        (&net.Dialer{}).DialContext,
+		Certificate: func() *tls.Certificate { return mine },
+	})
+	e.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := e.of.Of("widgets.example.com", "v1")
+		if to == nil {
+			http.Error(w, "not aggregated", http.StatusTeapot)
+			return
+		}
+		w.Header().Set("Audit-Id", "mine")
+		e.of.Serve(w, r, to, aggregator.Request{User: &auth.User{Name: "alice", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"k/1": {"v"}}}})
+	}))
+	t.Cleanup(e.front.Close)
+	return e
+}
+
+// put stores an APIService.
+func (e *env) put(group string, available bool, change func(*apiregistrationv1.APIServiceSpec)) {
+	e.t.Helper()
+	port := int32(443)
+	s := apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{
+		Group: group, Version: "v1", GroupPriorityMinimum: 2000, VersionPriority: 15, CABundle: e.ca.pem(),
+		Service: &apiregistrationv1.ServiceReference{Namespace: "default", Name: "widgets", Port: &port},
+	}}
+	s.Name = "v1." + group
+	if change != nil {
+		change(&s.Spec)
+	}
+	if available {
+		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}
+	}
+	value, err := json.Marshal(&s)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	w := &proto.Write{Table: aggregator.Table, Key: s.Name, Op: proto.Op_OP_PUT, Value: value, RequestId: []byte(rand.Text())[:16]}
+	if _, err := e.store.Propose(e.t.Context(), w); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// get sends a request and returns the answer with its body.
+func (e *env) get(path string, headers ...string) (*http.Response, string) {
+	e.t.Helper()
+	r, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.front.URL+path, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+const widgets = "/apis/widgets.example.com/v1/widgets"
+
+// TestServe: a server sees who asks, from this server alone, and its answers reach the client.
+func TestServe(t *testing.T) {
+	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		w.Header().Set("Audit-Id", "yours")
+		w.Header().Set("X-Quorate-Node", "forged")
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprintf(w, "%s %s | %v %v %v %v | %v %v %v", r.Method, r.URL.RequestURI(), h["X-Remote-User"], h["X-Remote-Uid"], h["X-Remote-Group"], h["X-Remote-Extra-K%2f1"],
+			h["Authorization"], h["Impersonate-User"], h["X-Remote-Extra-Evil"])
+	})
+	e.put("widgets.example.com", true, nil)
+	res, body := e.get(widgets+"?watch=0", "Authorization", "Bearer secret", "X-Remote-User", "root", "X-Remote-Group", "system:masters", "x-remote-extra-evil", "x", "Impersonate-User", "bob")
+	want := "GET " + widgets + "?watch=0 | [alice] [7] [a b] [v] | [] [] []"
+	if res.StatusCode != 200 || body != want {
+		t.Errorf("%d %s, want %s", res.StatusCode, body, want)
+	}
+	if got := res.Header["Audit-Id"]; len(got) != 1 || got[0] != "mine" || res.Header.Get("X-Quorate-Node") != "" {
+		t.Errorf("headers %v", res.Header)
+	}
+}
+
+// TestRefused: what is answered here, and never reaches the server.
+func TestRefused(t *testing.T) {
+	asked := make(chan string, 10)
+	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		http.Redirect(w, r, "https://192.0.2.1/", http.StatusTemporaryRedirect)
+	})
+	check := func(what, path string, code int, text string, headers ...string) {
+		t.Helper()
+		res, body := e.get(path, headers...)
+		if res.StatusCode != code || !strings.Contains(body, text) {
+			t.Errorf("%s: %d %s, want %d %s", what, res.StatusCode, body, code, text)
+		}
+	}
+	check("no APIService", widgets, http.StatusTeapot, "not aggregated")
+	e.put("apps", true, nil)
+	if e.of.Of("apps", "v1") != nil {
+		t.Error("a version that is built in is somebody else's")
+	}
+	e.put("widgets.example.com", false, nil)
+	check("not available", widgets, 503, "service unavailable")
+	e.put("widgets.example.com", true, func(s *apiregistrationv1.APIServiceSpec) { s.CABundle = []byte("x") })
+	check("no authority", widgets, 500, "unable to load root certificates")
+	e.put("widgets.example.com", true, func(s *apiregistrationv1.APIServiceSpec) { s.CABundle = newAuthority(t).pem() })
+	check("another authority", widgets, 503, "error trying to reach service: tls: failed to verify certificate")
+	e.put("widgets.example.com", true, func(s *apiregistrationv1.APIServiceSpec) { s.Service.Name = "gone" })
+	check("no Service", widgets, 503, "service unavailable")
+	e.put("widgets.example.com", true, nil)
+	check("a circle", widgets, 503, "leads back to this API", "X-Quorate-Aggregated", "1")
+	check("dots", "/apis/widgets.example.com/v1/%2e%2e/%2e%2e/secrets", 404, "")
+	if len(asked) != 0 {
+		t.Errorf("the server was asked for %s", <-asked)
+	}
+	res, body := e.get(widgets)
+	if res.StatusCode != http.StatusBadGateway || res.Header.Get("Location") != "" {
+		t.Errorf("a redirect: %d %v %s", res.StatusCode, res.Header, body)
+	}
+}
+
+// TestUpgrade: a change of the protocol goes through, with the user, and ends with either end.
+func TestUpgrade(t *testing.T) {
+	ended := make(chan error, 1)
+	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n%s\n", r.Header.Get("X-Remote-User"))
+		buf.Flush()
+		line, _ := buf.ReadString('\n')
+		fmt.Fprint(buf, line)
+		buf.Flush()
+		_, err = buf.ReadByte()
+		ended <- err
+	})
+	e.put("widgets.example.com", true, nil)
+	conn, err := net.Dial("tcp", e.front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET %s/a/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Remote-User: root\r\n\r\n", widgets)
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v %v", res, err)
+	}
+	fmt.Fprint(conn, "hello\n")
+	for _, want := range []string{"alice\n", "hello\n"} {
+		if line, err := in.ReadString('\n'); err != nil || line != want {
+			t.Fatalf("%q %v, want %q", line, err, want)
+		}
+	}
+	conn.Close()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the server read something")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the server's end is still there")
+	}
+}
+
+// TestDiscovery: what a server says is known soon, what it says wrongly is not taken, and while it says
+// nothing what was known is stale.
+func TestDiscovery(t *testing.T) {
+	mode := make(chan string, 1)
+	mode <- "good"
+	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
+		now := <-mode
+		mode <- now
+		switch {
+		case now == "endless":
+			for {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		case now == "garbage":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprint(w, "{{{")
+		case r.URL.Path == "/apis":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+				{"metadata":{"name":"apps"},"versions":[{"version":"v1","resources":[{"resource":"evil","scope":"Cluster","verbs":["get"]}]}]},
+				{"metadata":{"name":"widgets.example.com"},"versions":[{"version":"v1","resources":[{"resource":"widgets","scope":"Namespaced","verbs":["get","list"]}]}]}]}`)
+		case r.URL.Path == "/openapi/v3":
+			fmt.Fprint(w, `{"paths":{"apis/widgets.example.com/v1":{"serverRelativeURL":"https://evil.example.com/?hash=H"},"api/v1":{"serverRelativeURL":"/"}}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	e.put("widgets.example.com", false, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.of.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	await := func(what string, ok func(aggregator.Version) bool) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		var v aggregator.Version
+		for time.Now().Before(deadline) {
+			if d := e.of.Discovered(); len(d.Versions) == 1 {
+				if v = d.Versions[0]; ok(v) {
+					return
+				}
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		t.Fatalf("%s: %+v", what, v)
+	}
+	good := func(v aggregator.Version) bool {
+		return len(v.Discovery.Resources) == 1 && v.Discovery.Resources[0].Resource == "widgets" && v.Discovery.Resources[0].ResponseKind != nil && v.HasOpenAPI && v.OpenAPIHash == "H"
+	}
+	await("good", func(v aggregator.Version) bool {
+		return good(v) && v.Discovery.Freshness == v2.DiscoveryFreshnessCurrent
+	})
+	if res, _ := e.get(widgets); res.StatusCode != 404 {
+		t.Errorf("a server that answers this node is not asked: %d", res.StatusCode)
+	}
+	for _, now := range []string{"garbage", "endless"} {
+		<-mode
+		mode <- now
+		e.put("widgets.example.com", true, nil) // another revision: it is asked again
+		await(now, func(v aggregator.Version) bool { return good(v) && v.Discovery.Freshness == v2.DiscoveryFreshnessStale })
+		<-mode
+		mode <- "good"
+		e.put("widgets.example.com", true, nil)
+		await("good after "+now, func(v aggregator.Version) bool {
+			return good(v) && v.Discovery.Freshness == v2.DiscoveryFreshnessCurrent
+		})
+	}
+}
+
+// TestDial: addresses that only this host reaches are not dialled.
+func TestDial(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"} {
+		conn, err := aggregator.Dial(t.Context(), "tcp", host+":"+port)
+		if err == nil {
+			conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "an address of this host alone") {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}

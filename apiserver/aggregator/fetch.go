@@ -1,0 +1,335 @@
+package aggregator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	v2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/transport"
+)
+
+// Bounds of what servers are asked beside all requests.
+const (
+	look          = time.Second      // how often Run looks for what is due
+	refresh       = 60 * time.Second // after an answer
+	firstRetry    = time.Second      // after a failure; doubled each time, up to refresh
+	fetchTimeout  = 5 * time.Second  // of one request
+	maxFetches    = 64               // servers that are asked at once
+	maxDocument   = 8 << 20          // bytes of one answer
+	maxResources  = 2000             // of one version
+	failureLength = 1 << 10          // bytes of what is told of a failure
+)
+
+// known is what this node knows of a server by asking it.
+type known struct {
+	mu       sync.Mutex
+	asking   bool
+	due      time.Time
+	wait     time.Duration
+	asked    string // the APIServices that it was asked about
+	etag     string
+	versions map[apischema.GroupVersion]v2.APIVersionDiscovery
+	openapi  map[apischema.GroupVersion]string // the hashes of its documents of version 3
+	ok       bool
+	failure  string
+}
+
+// answers reports whether the last question was answered.
+func (k *known) answers() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ok
+}
+
+// take reports whether the server is to be asked now, and says that it is.
+func (k *known) take(about string, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asking || about == k.asked && now.Before(k.due) {
+		return false
+	}
+	if about != k.asked {
+		k.etag = "" // what was left out of its answer may be wanted now
+	}
+	k.asking, k.asked = true, about
+	return true
+}
+
+// answered notes what came of a question.
+func (k *known) answered(a *answer, err error, now time.Time) (changed bool, failure string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was, before := k.ok, k.failure
+	k.asking, k.ok, k.failure = false, err == nil, ""
+	if err != nil {
+		k.failure = fmt.Sprintf("%.*s", failureLength, err)
+		k.wait = min(refresh, max(firstRetry, 2*k.wait))
+		k.due = now.Add(k.wait)
+		if before != "" {
+			return was, ""
+		}
+		return was, k.failure
+	}
+	k.wait, k.due = 0, now.Add(refresh)
+	if a.versions != nil {
+		k.etag, k.versions = a.etag, a.versions
+	}
+	k.openapi = a.openapi
+	return true, ""
+}
+
+// Run asks the servers what they serve until ctx ends: a new one at once, one that has answered
+// every minute, one that has not again after a second and then later and later.
+func (a *Aggregator) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer func() {
+		for _, r := range a.Remotes() {
+			r.server.transport.CloseIdleConnections()
+		}
+	}()
+	places := make(chan struct{}, maxFetches)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		for s, about := range a.servers() {
+			if !s.known.take(about.key, time.Now()) {
+				continue
+			}
+			wg.Go(func() {
+				select {
+				case places <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+				defer func() { <-places }()
+				found, err := a.ask(ctx, s, about.versions)
+				changed, failure := s.known.answered(found, err, time.Now())
+				if failure != "" && ctx.Err() == nil {
+					a.cfg.Log.Warn("an aggregated API server does not say what it serves, retrying", "service", s.namespace+"/"+s.name, "err", failure)
+				}
+				if changed {
+					a.generation.Add(1)
+				}
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// question is what a server is asked about.
+type question struct {
+	key      string
+	versions []apischema.GroupVersion
+}
+
+// servers are those of all APIServices that requests are routed by.
+func (a *Aggregator) servers() map[*server]*question {
+	out := map[*server]*question{}
+	now := a.view.Get()
+	for _, r := range now.all {
+		if now.of[r.GroupVersion()] != r {
+			continue
+		}
+		q := out[r.server]
+		if q == nil {
+			q = &question{}
+			out[r.server] = q
+		}
+		q.key += r.Name + " " + r.stored.Revision.String() + "\n"
+		q.versions = append(q.versions, r.GroupVersion())
+	}
+	return out
+}
+
+// answer is what a server says about itself.
+type answer struct {
+	etag     string
+	versions map[apischema.GroupVersion]v2.APIVersionDiscovery // nil: as before
+	openapi  map[apischema.GroupVersion]string
+}
+
+const acceptDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// ask has a server say what it serves.
+func (a *Aggregator) ask(ctx context.Context, s *server, versions []apischema.GroupVersion) (*answer, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	s.known.mu.Lock()
+	etag := s.known.etag
+	s.known.mu.Unlock()
+	out := &answer{}
+	res, body, err := a.get(ctx, s, "/apis", http.Header{"Accept": {acceptDiscovery}, "If-None-Match": {etag}})
+	switch {
+	case err != nil:
+		return nil, err
+	case res.StatusCode == http.StatusNotModified && etag != "":
+	case res.StatusCode == http.StatusOK && isAggregated(res.Header.Get("Content-Type")):
+		if out.versions, err = readAggregated(body, versions); err != nil {
+			return nil, err
+		}
+		out.etag = res.Header.Get("Etag")
+		if len(out.etag) > failureLength {
+			out.etag = ""
+		}
+	case res.StatusCode == http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("GET /apis: %d", res.StatusCode)
+	default:
+		out.versions = map[apischema.GroupVersion]v2.APIVersionDiscovery{}
+		for _, gv := range versions {
+			if out.versions[gv], err = a.legacy(ctx, s, gv); err != nil {
+				return nil, err
+			}
+		}
+	}
+	out.openapi = a.openAPIHashes(ctx, s, versions)
+	return out, nil
+}
+
+func isAggregated(contentType string) bool {
+	_, params, err := mime.ParseMediaType(contentType)
+	return err == nil && params["g"] == "apidiscovery.k8s.io" && params["v"] == "v2" && params["as"] == "APIGroupDiscoveryList"
+}
+
+// readAggregated takes the versions that an APIService names from a server's discovery.
+func readAggregated(body []byte, versions []apischema.GroupVersion) (map[apischema.GroupVersion]v2.APIVersionDiscovery, error) {
+	var list v2.APIGroupDiscoveryList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	out := map[apischema.GroupVersion]v2.APIVersionDiscovery{}
+	for _, gv := range versions {
+		for _, g := range list.Items {
+			for _, v := range g.Versions {
+				if g.Name != gv.Group || v.Version != gv.Version {
+					continue
+				}
+				if len(v.Resources) > maxResources {
+					return nil, fmt.Errorf("discovery: %s has %d resources, at most %d are taken", gv, len(v.Resources), maxResources)
+				}
+				out[gv] = withKinds(v)
+			}
+		}
+	}
+	return out, nil
+}
+
+// withKinds has a kind everywhere: old clients need one.
+func withKinds(v v2.APIVersionDiscovery) v2.APIVersionDiscovery {
+	for i := range v.Resources {
+		r := &v.Resources[i]
+		if r.ResponseKind == nil {
+			r.ResponseKind = &metav1.GroupVersionKind{}
+		}
+		for j := range r.Subresources {
+			if r.Subresources[j].ResponseKind == nil {
+				r.Subresources[j].ResponseKind = &metav1.GroupVersionKind{}
+			}
+		}
+	}
+	return v
+}
+
+// legacy asks a server that has no aggregated discovery.
+func (a *Aggregator) legacy(ctx context.Context, s *server, gv apischema.GroupVersion) (out v2.APIVersionDiscovery, _ error) {
+	path := "/apis/" + gv.Group + "/" + gv.Version
+	res, body, err := a.get(ctx, s, path, http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return out, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return out, fmt.Errorf("GET %s: %d", path, res.StatusCode)
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(body, &list); err != nil {
+		return out, fmt.Errorf("discovery of %s: %w", gv, err)
+	}
+	if len(list.APIResources) > maxResources {
+		return out, fmt.Errorf("discovery: %s has %d resources, at most %d are taken", gv, len(list.APIResources), maxResources)
+	}
+	out.Version = gv.Version
+	if out.Resources, err = convertResources(list.APIResources, gv); err != nil {
+		return out, fmt.Errorf("discovery of %s: %w", gv, err)
+	}
+	return withKinds(out), nil
+}
+
+// openAPIHashes are those of a server's documents of version 3. One that has none is none the worse.
+func (a *Aggregator) openAPIHashes(ctx context.Context, s *server, versions []apischema.GroupVersion) map[apischema.GroupVersion]string {
+	res, body, err := a.get(ctx, s, "/openapi/v3", http.Header{"Accept": {"application/json"}})
+	if err != nil || res.StatusCode != http.StatusOK {
+		return nil
+	}
+	var list struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil
+	}
+	out := map[apischema.GroupVersion]string{}
+	for _, gv := range versions {
+		at, ok := list.Paths["apis/"+gv.String()]
+		if !ok {
+			continue
+		}
+		// Whatever the URL is, ours leads to the server, and has the hash alone.
+		u, err := url.Parse(at.URL)
+		if err != nil {
+			continue
+		}
+		if hash := u.Query().Get("hash"); len(hash) <= 256 {
+			out[gv] = hash
+		}
+	}
+	return out
+}
+
+// get asks a server in this server's name.
+func (a *Aggregator) get(ctx context.Context, s *server, path string, h http.Header) (*http.Response, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	host, err := a.cfg.Resolve(ctx, s.namespace, s.name, s.port)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+path, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, values := range h {
+		if values[0] != "" {
+			r.Header[name] = values
+		}
+	}
+	r.Header.Set(hopHeader, "1")
+	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
+	res, err := s.transport.RoundTrip(r) // follows no redirect
+	if err != nil {
+		return nil, nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("GET %s: %w", path, err)
+	}
+	if len(body) > maxDocument {
+		return nil, nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", path, maxDocument)
+	}
+	return res, body, nil
+}

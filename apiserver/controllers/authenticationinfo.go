@@ -1,0 +1,65 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/quorate/quorate/apiserver/objects"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	authenticationName = "extension-apiserver-authentication"
+	// authenticationLook is how often it is looked at: others hardly ever change it.
+	authenticationLook = 10 * time.Second
+)
+
+// publishAuthentication keeps the ConfigMap by which aggregated API servers know whom to believe, until
+// ctx ends. Failures are logged and tried again.
+func (l *Loops) publishAuthentication(ctx context.Context, r *reports) error {
+	return l.onChange(ctx, []string{objects.NamespacesTable}, authenticationLook, func() (again bool, _ error) {
+		if err := l.publishAuthenticationOnce(ctx); err != nil {
+			if ctx.Err() != nil {
+				return false, context.Cause(ctx)
+			}
+			r.failed("cannot write the ConfigMap for aggregated API servers, retrying", "namespace", metav1.NamespaceSystem, "name", authenticationName, "err", err)
+			return true, nil
+		}
+		return false, nil
+	})
+}
+
+func (l *Loops) publishAuthenticationOnce(ctx context.Context) error {
+	want := l.cfg.Authentication()
+	api := l.client()
+	var has corev1.ConfigMap
+	err := api.Get(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
+	switch {
+	case apierrors.IsNotFound(err):
+		made := &corev1.ConfigMap{Data: want}
+		made.Namespace, made.Name = metav1.NamespaceSystem, authenticationName
+		err = api.Create(ctx, mapsGVR, metav1.NamespaceSystem, made)
+		if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+			return nil // the namespace wakes this loop
+		}
+	case err == nil:
+		next := maps.Clone(has.Data)
+		if next == nil {
+			next = map[string]string{}
+		}
+		maps.Copy(next, want)
+		if maps.Equal(has.Data, next) {
+			return nil
+		}
+		has.Data = next
+		err = api.Update(ctx, mapsGVR, metav1.NamespaceSystem, authenticationName, &has)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the authorities of clients: %w", err)
+	}
+	return nil
+}
