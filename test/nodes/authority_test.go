@@ -19,11 +19,11 @@ import (
 )
 
 // authority is a certificate authority of the site, which --client-ca-file names: it makes the
-// users of the control plane, and kube-controller-manager signs with it.
+// users of the control plane, and the certificates of webhooks.
 type authority struct {
-	cert              *x509.Certificate
-	key               *ecdsa.PrivateKey
-	certFile, keyFile string
+	cert     *x509.Certificate
+	key      *ecdsa.PrivateKey
+	certFile string
 }
 
 func newAuthority(t *testing.T, dir string) *authority {
@@ -41,25 +41,39 @@ func newAuthority(t *testing.T, dir string) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &authority{cert: cert, key: key, certFile: filepath.Join(dir, "site-ca.crt"), keyFile: filepath.Join(dir, "site-ca.key")}
+	a := &authority{cert: cert, key: key, certFile: filepath.Join(dir, "site-ca.crt")}
 	writeFile(t, a.certFile, pemOf("CERTIFICATE", der))
-	writeFile(t, a.keyFile, pemKey(t, key))
 	return a
 }
 
 // user returns a client certificate and its key, in PEM.
 func (a *authority) user(t *testing.T, name string, groups ...string) (cert, key []byte) {
 	t.Helper()
+	return a.sign(t, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// server returns a serving certificate and its key, in PEM.
+func (a *authority) server(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+func (a *authority) sign(t *testing.T, tmpl *x509.Certificate) (cert, key []byte) {
+	t.Helper()
 	k := newKey(t)
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name, Organization: groups},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
-	}, a.cert, k.Public(), a.key)
+	tmpl.SerialNumber, tmpl.KeyUsage = serial, x509.KeyUsageDigitalSignature
+	tmpl.NotBefore, tmpl.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(12*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, k.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,22 +23,24 @@ import (
 )
 
 const (
-	balancerAt = bridgeIP + ":6443"
+	proxyIP    = "10.99.0.2"
+	proxyAt    = proxyIP + ":6443" // for the test's own clients
+	ownProxyAt = "127.0.0.1:6443"  // for each worker's programs
 	podNetwork = "10.244.0.0/16"
 	serviceIP  = "10.0.0.1"
 )
 
 // Site is a cluster with real workers: three machines with a Quorate node, a controller manager
-// and a scheduler each, and two with containerd, kubelet and kube-proxy.
+// and a scheduler each, and two with containerd, kubelet, kube-proxy and quorate proxy, which have joined by kubeadm.
 type Site struct {
-	bin      string
-	ca       string // of the API
-	site     *authority
-	balancer *balancer
-	control  []*controlMachine
-	workers  []*worker
-	admin    string // kubeconfig, through the balancer
-	client   kubernetes.Interface
+	bin     string
+	apis    string // host:port of all nodes
+	ca      string // of the API
+	site    *authority
+	control []*controlMachine
+	workers []*worker
+	admin   string // kubeconfig, through a proxy
+	client  kubernetes.Interface
 }
 
 // controlMachine is a machine of the control plane. Its controller manager and scheduler talk to
@@ -67,8 +69,9 @@ func newSite(t *testing.T) *Site {
 	s.startQuorate(t)
 	s.startControllers(t)
 	images := makeImages(t, s.bin, cluster.RunDir())
+	join := s.joinCommand(t)
 	for i := range 2 {
-		s.startWorker(t, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.99.0.%d", 21+i), images)
+		s.startWorker(t, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.99.0.%d", 21+i), join, images)
 	}
 	s.connectPods(t)
 	for _, w := range s.workers {
@@ -91,10 +94,12 @@ func (s *Site) startQuorate(t *testing.T) {
 		m.quorate = m.serve(t, cluster.Binary(), "node", "--name", m.name, "--data-dir", m.path("data"),
 			"--api-address", m.ip+":6443", "--peer-address", m.ip+":7443",
 			"--bootstrap-expect", "3", "--join", strings.Join(peers, ","), "--token-file", m.write(t, "secret", secret),
-			"--tls-san", serviceIP+","+bridgeIP, "--client-ca-file", s.site.certFile,
+			"--enable-aggregator-routing", // there is no kube-proxy beside it
+			"--tls-san", proxyIP, "--control-plane-endpoint", ownProxyAt, "--client-ca-file", s.site.certFile,
 			"--audit-policy-file", m.write(t, "audit.yaml", policy), "--audit-log-path", m.path("audit.log"))
 	}
-	s.balancer = newBalancer(t, balancerAt, apis...)
+	s.apis = strings.Join(apis, ",")
+	newMachine(t, "proxy", proxyIP, s.bin).serve(t, cluster.Binary(), "proxy", "--listen", proxyAt, "--server", s.apis)
 	s.ca = s.control[0].path("data/pki/api-ca.crt")
 	s.await(t, 30*time.Second, "the API's authority", func() string {
 		if _, err := os.Stat(s.ca); err != nil {
@@ -103,7 +108,7 @@ func (s *Site) startQuorate(t *testing.T) {
 		return ""
 	})
 	s.admin = filepath.Join(cluster.RunDir(), "admin.kubeconfig")
-	writeFile(t, s.admin, []byte(s.kubeconfig(t, balancerAt, "site-admin", "system:masters")))
+	writeFile(t, s.admin, []byte(s.kubeconfig(t, proxyAt, "site-admin", "system:masters")))
 	s.client = clientOf(t, s.admin)
 	for _, m := range s.control {
 		m.client = clientOf(t, m.write(t, "admin.kubeconfig", s.kubeconfig(t, m.ip+":6443", "site-admin", "system:masters")))
@@ -143,17 +148,35 @@ func (s *Site) startControllers(t *testing.T) {
 		m.manager = m.serve(t, "kube-controller-manager", "--kubeconfig", manager,
 			"--authentication-kubeconfig", manager, "--authorization-kubeconfig", manager, "--bind-address", "127.0.0.1",
 			"--use-service-account-credentials", "--root-ca-file", s.ca, "--cert-dir", m.path("manager-pki"),
-			"--cluster-signing-cert-file", s.site.certFile, "--cluster-signing-key-file", s.site.keyFile,
 			"--allocate-node-cidrs", "--cluster-cidr", podNetwork, "--service-cluster-ip-range", "10.0.0.0/24")
 		scheduler := m.write(t, "scheduler.kubeconfig", s.kubeconfig(t, own, "system:kube-scheduler"))
 		m.scheduler = m.serve(t, "kube-scheduler", "--kubeconfig", scheduler, "--bind-address", "127.0.0.1",
 			"--authentication-kubeconfig", scheduler, "--authorization-kubeconfig", scheduler, "--cert-dir", m.path("scheduler-pki"))
 	}
-	// The nodes' own authorization is not there: the role is bound by hand.
-	s.kubectl(t, "create", "clusterrolebinding", "kubelets", "--clusterrole=system:node", "--group=system:nodes")
 }
 
-func (s *Site) startWorker(t *testing.T, name, ip string, images []string) {
+// joinCommand is the command that kubeadm prints for machines that join.
+func (s *Site) joinCommand(t *testing.T) string {
+	t.Helper()
+	var join string
+	s.await(t, 30*time.Second, "kubeadm makes a token", func() string {
+		out, err := s.control[0].try(t.Context(), "kubeadm", "token", "create", "--print-join-command", "--kubeconfig", s.admin)
+		if err != nil {
+			return out
+		}
+		at := strings.Index(out, "kubeadm join")
+		if at < 0 {
+			return "no command in " + out
+		}
+		join = out[at:]
+		return ""
+	})
+	return join
+}
+
+// startWorker makes a worker and has it join, as people do: kubelet is a service that fails until kubeadm has
+// written what it needs.
+func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string) {
 	t.Helper()
 	w := &worker{machine: newMachine(t, name, ip, s.bin)}
 	s.workers = append(s.workers, w)
@@ -161,7 +184,7 @@ func (s *Site) startWorker(t *testing.T, name, ip string, images []string) {
 	if err := makeCgroup(cgroup); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"log", "manifests", "cni", "plugins", "containerd", "kubelet"} {
+	for _, dir := range []string{"log", "manifests", "cni", "plugins", "containerd", "kubelet", "etc", "etc-work"} {
 		if err := os.MkdirAll(w.path(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -169,17 +192,28 @@ func (s *Site) startWorker(t *testing.T, name, ip string, images []string) {
 	w.do(t, w.mount)
 	// The network outside has no route on: what is not ours fails at once. Addresses of Services need one.
 	w.route(t, "default", bridgeIP)
+	w.serve(t, cluster.Binary(), "proxy", "--listen", ownProxyAt, "--server", s.apis)
 	w.startContainerd(t, images)
 	resolv := w.write(t, "resolv.conf", "nameserver 127.0.0.1\n")
-	ca := w.write(t, "clients-ca.crt", readAll(t, s.ca)+readAll(t, s.site.certFile))
-	config := w.write(t, "kubelet.yaml", fmt.Sprintf(kubeletConfig, ca, cgroup, w.path("manifests"), resolv, w.path("plugins")))
-	w.write(t, "kubelet.kubeconfig", s.kubeconfig(t, balancerAt, "system:node:"+name, "system:nodes"))
-	w.kubelet = w.serve(t, "kubelet", "--config", config, "--kubeconfig", w.path("kubelet.kubeconfig"),
-		"--hostname-override", name, "--node-ip", ip, "--root-dir", w.path("kubelet"), "--cert-dir", w.path("kubelet-pki"), "--v", "2")
+	w.write(t, "kubelet.conf.d/90-site.conf", fmt.Sprintf(kubeletConfig, cgroup, w.path("manifests"), resolv, w.path("plugins")))
+	w.kubelet = w.serve(t, "sh", "-c", fmt.Sprintf(kubeletUnit, filepath.Join(w.bin, "kubelet"), w.path("kubelet.conf.d")))
+	// No systemd looks after kubelet here: kubeadm's words to it are in vain.
+	w.write(t, "bin/systemctl", "#!/bin/sh\nexit 0\n")
+	if err := os.Chmod(w.path("bin/systemctl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The checks before want what Debian installs, such as crictl and a kernel's configuration.
+	w.run(t, "sh", "-c", fmt.Sprintf("PATH=%s:$PATH; exec %s/%s --cri-socket unix:///run/containerd/containerd.sock --ignore-preflight-errors=all",
+		w.path("bin"), w.bin, strings.TrimSpace(join)))
 	proxy := w.write(t, "proxy.yaml", fmt.Sprintf(proxyConfig,
-		w.write(t, "proxy.kubeconfig", s.kubeconfig(t, balancerAt, "system:kube-proxy")), name, podNetwork))
+		w.write(t, "proxy.kubeconfig", s.kubeconfig(t, ownProxyAt, "system:kube-proxy")), name, podNetwork))
 	w.proxy = w.serve(t, "kube-proxy", "--config", proxy)
 }
+
+// kubeletUnit is what kubeadm's unit of systemd runs, with a directory for what is this machine's own.
+const kubeletUnit = `[ -e /var/lib/kubelet/kubeadm-flags.env ] && . /var/lib/kubelet/kubeadm-flags.env
+exec %s --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \
+	--config=/var/lib/kubelet/config.yaml --config-dir=%s --v=2 $KUBELET_KUBEADM_ARGS`
 
 // kubelet would set these for the whole of this machine.
 var settingsOfKubelet = []string{
@@ -193,7 +227,11 @@ func (w *worker) mount() error {
 	for _, dir := range []string{"/run", "/var/lib"} {
 		errs = append(errs, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
 	}
-	errs = append(errs, unix.Mount(w.path("log"), "/var/log", "", unix.MS_BIND, ""),
+	// What kubeadm writes into /etc is this worker's own.
+	etc := fmt.Sprintf("lowerdir=/etc,upperdir=%s,workdir=%s", w.path("etc"), w.path("etc-work"))
+	errs = append(errs, unix.Mount("overlay", "/etc", "overlay", 0, etc),
+		os.Mkdir("/var/lib/kubelet", 0o755), unix.Mount(w.path("kubelet"), "/var/lib/kubelet", "", unix.MS_BIND, ""),
+		unix.Mount(w.path("log"), "/var/log", "", unix.MS_BIND, ""),
 		run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
 	for i, name := range settingsOfKubelet {
 		at := filepath.Join("/proc/sys", name)
@@ -245,8 +283,6 @@ oom_score = 0
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
-authorization: {mode: Webhook}
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 failCgroupV1: false
 failSwapOn: false
@@ -366,7 +402,7 @@ func (s *Site) showLogs(t *testing.T) {
 	}
 }
 
-// tryKubectl runs kubectl as an administrator, through the balancer. Both outputs come together.
+// tryKubectl runs kubectl as an administrator, through a proxy. Both outputs come together.
 func (s *Site) tryKubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.CommandWithin)
@@ -391,6 +427,16 @@ func (s *Site) kubectl(t *testing.T, args ...string) string {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return out
+}
+
+// kubectlAtEnd is kubectl for the cleanup of a test.
+func (s *Site) kubectlAtEnd(t *testing.T, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), cluster.CommandWithin)
+	defer cancel()
+	if out, err := s.kubectlCommand(ctx, args...).CombinedOutput(); err != nil {
+		t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }
 
 // apply applies a manifest.
