@@ -37,6 +37,7 @@ var workloads = map[string]func(*testing.T, *Site){
 	"StaticPod":          testStaticPod,
 	"InCluster":          testInCluster,
 	"NamespaceWithPods":  testNamespaceWithPods,
+	"Operator":           testOperator,
 	"GracefulDeletion":   testGracefulDeletion,
 	"BrokenImageAndLoop": testBrokenImage,
 }

@@ -33,6 +33,8 @@ func main() {
 		err = serve(ctx)
 	case "get":
 		err = get(ctx, os.Args[2:])
+	case "operator":
+		err = operator(ctx)
 	case "client":
 		err = client(ctx)
 	default:
