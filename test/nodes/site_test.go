@@ -61,12 +61,14 @@ type worker struct {
 // newSite starts all of it, and awaits that both workers are ready.
 func newSite(t *testing.T) *Site {
 	t.Helper()
+	begun := time.Now()
 	s := &Site{bin: os.Getenv(enableVariable)}
 	if err := makeBridge(); err != nil {
 		t.Fatal(err)
 	}
 	s.site = newAuthority(t, cluster.RunDir())
 	s.startQuorate(t)
+	t.Logf("all nodes serve after %s", time.Since(begun).Round(100*time.Millisecond))
 	s.startControllers(t)
 	images := makeImages(t, s.bin, cluster.RunDir())
 	join := s.joinCommand(t)
@@ -77,6 +79,7 @@ func newSite(t *testing.T) *Site {
 	for _, w := range s.workers {
 		s.await(t, time.Minute, w.name+" is ready", func() string { return s.notReady(t.Context(), w.name) })
 	}
+	t.Logf("all workers are ready after %s", time.Since(begun).Round(100*time.Millisecond))
 	return s
 }
 
@@ -202,9 +205,11 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string)
 	if err := os.Chmod(w.path("bin/systemctl"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	begun := time.Now()
 	// The checks before want what Debian installs, such as crictl and a kernel's configuration.
 	w.run(t, "sh", "-c", fmt.Sprintf("PATH=%s:$PATH; exec %s/%s --cri-socket unix:///run/containerd/containerd.sock --ignore-preflight-errors=all",
 		w.path("bin"), w.bin, strings.TrimSpace(join)))
+	t.Logf("%s: kubeadm join took %s", name, time.Since(begun).Round(100*time.Millisecond))
 	proxy := w.write(t, "proxy.yaml", fmt.Sprintf(proxyConfig,
 		w.write(t, "proxy.kubeconfig", s.kubeconfig(t, ownProxyAt, "system:kube-proxy")), name, podNetwork))
 	w.proxy = w.serve(t, "kube-proxy", "--config", proxy)
