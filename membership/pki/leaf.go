@@ -143,6 +143,18 @@ func proxyRequest(id proto.NodeID) request {
 	}
 }
 
+// KubeletUser is as whom nodes ask kubelets: the name that kubeadm gives kube-apiserver for it.
+const KubeletUser = "kube-apiserver-kubelet-client"
+
+// kubeletRequest names the node, so that the certificate can be refused when it is removed.
+func kubeletRequest(id proto.NodeID) request {
+	return request{
+		subject: pkix.Name{CommonName: KubeletUser},
+		uris:    []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}},
+		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
 const (
 	uriScheme = "quorate"
 	uriNode   = "node"

@@ -27,6 +27,8 @@ const (
 	FilePeerKey     = "peer.key"
 	FileAdminCert   = "admin.crt"
 	FileAdminKey    = "admin.key"
+	FileKubeletCert = "kubelet-client.crt"
+	FileKubeletKey  = "kubelet-client.key"
 	FileAccountKey  = "sa.key"
 	FileAccountPub  = "sa.pub"
 	FileProxyCA     = "front-proxy-ca.crt"
@@ -43,8 +45,8 @@ type Options struct {
 	Name    string   // of the node; becomes a name of the serving certificate
 	Hosts   []string // more names and addresses of the serving certificate
 	// AdminOnly is for a directory that no node serves from: it gets the
-	// administrator's certificate and what follows from the secrets, but neither
-	// a serving nor a peer certificate. Certificate and ServingCertificate are
+	// administrator's certificate and what follows from the secrets, but no other
+	// certificate. Certificate, ServingCertificate and KubeletCertificate are
 	// not to be called then.
 	AdminOnly bool
 	// Components asks for the credentials of a control plane's programs. Default: none.
@@ -78,7 +80,7 @@ type Node struct {
 }
 
 // leaves are replaced as a whole.
-type leaves struct{ serving, peer, admin, proxy *leaf }
+type leaves struct{ serving, peer, admin, proxy, kubelet *leaf }
 
 // Open reads a pki directory and makes what is missing, does not match the
 // options, or is due for renewal.
@@ -176,6 +178,7 @@ func (n *Node) refresh() (renewed bool, err error) {
 	if !n.opt.AdminOnly {
 		wanted = append(wanted,
 			want{&l.serving, n.signing.api, servingRequest(n.opt.Name, n.opt.Hosts), FileServingCert, FileServingKey},
+			want{&l.kubelet, n.signing.api, kubeletRequest(n.opt.NodeID), FileKubeletCert, FileKubeletKey},
 			want{&l.peer, n.signing.peer, peerRequest(n.opt.NodeID), FilePeerCert, FilePeerKey},
 			want{&l.proxy, n.signing.proxy, proxyRequest(n.opt.NodeID), FileProxyCert, FileProxyKey})
 	}
@@ -258,6 +261,9 @@ func (n *Node) Roots() *x509.CertPool { return n.peers }
 func (n *Node) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return n.current.Load().serving.tls, nil
 }
+
+// KubeletCertificate is the client certificate of the user KubeletUser, which kubelets are shown.
+func (n *Node) KubeletCertificate() *tls.Certificate { return n.current.Load().kubelet.tls }
 
 // AdminCertificate is a client certificate of CN quorate-admin in the group
 // system:masters. It names the node, so that it can be refused when the node is removed.

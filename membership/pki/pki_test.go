@@ -198,6 +198,24 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
+// TestKubeletCertificate: it is a client's, of one user and no group, and names its node.
+func TestKubeletCertificate(t *testing.T) {
+	n, err := Open(Options{Dir: t.TempDir(), Secrets: secrets(t, secretA), NodeID: nodeID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := n.KubeletCertificate().Leaf
+	if leaf.Subject.CommonName != KubeletUser || len(leaf.Subject.Organization) != 0 || !slices.Equal(NodesOf(leaf), []proto.NodeID{nodeID}) {
+		t.Errorf("%s of %v", leaf.Subject, NodesOf(leaf))
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: n.APIRoots(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: n.APIRoots(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+		t.Error("it can serve")
+	}
+}
+
 func TestModesDoNotDependOnUmask(t *testing.T) {
 	for _, mask := range []int{0, 0o077, 0o777} {
 		dir := filepath.Join(t.TempDir(), "pki")
@@ -214,7 +232,7 @@ func TestModesDoNotDependOnUmask(t *testing.T) {
 			t.Errorf("umask %03o: directory %v", mask, st.Mode())
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || len(files) != 14 {
+		if err != nil || len(files) != 16 {
 			t.Fatalf("umask %03o: %d files, %v", mask, len(files), err)
 		}
 		for _, f := range files {
@@ -552,7 +570,7 @@ func TestAdminOnly(t *testing.T) {
 	if got := n.AdminCertificate().Leaf.Subject.CommonName; got != "quorate-admin" {
 		t.Errorf("the administrator is called %q", got)
 	}
-	for _, file := range []string{FileServingCert, FileServingKey, FilePeerCert, FilePeerKey} {
+	for _, file := range []string{FileServingCert, FileServingKey, FilePeerCert, FilePeerKey, FileKubeletCert, FileKubeletKey} {
 		if _, err := os.Stat(filepath.Join(dir, file)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s was made (%v)", file, err)
 		}
