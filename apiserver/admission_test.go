@@ -88,7 +88,7 @@ func TestAdmission(t *testing.T) {
 		{"POST", "/api/v1/nodes", `{"metadata":{"name":"n"}}`, nil, 201, "CREATE nodes//n admin dry=false old=false; final CREATE nodes//n admin dry=false old=false", `"admitted":"CREATE"`},
 		{"PATCH", "/api/v1/nodes/n/status", `{"status":{"phase":"Running"}}`, merge, 200, "UPDATE nodes/status/n admin dry=false old=true; final UPDATE nodes/status/n admin dry=false old=true", `"admitted":"UPDATE"`},
 		{"GET", one, "", nil, 200, "", ""},
-		{"POST", "/api/v1/namespaces/default/pods/p/exec?command=ls&stdout=true", "", nil, 501, "CONNECT pods/exec/p admin dry=false old=false; final CONNECT pods/exec/p admin dry=false old=false", "needs a connection to the node"},
+		{"POST", "/api/v1/namespaces/default/pods/p/exec?command=ls&stdout=true", "", nil, 501, "CONNECT pods/exec/p admin dry=false old=false; final CONNECT pods/exec/p admin dry=false old=false", "not implemented"},
 		{"GET", "/api/v1/namespaces/default/pods/refused/attach", "", nil, 403, "CONNECT pods/attach/refused admin dry=false old=false", "the plugin says no"},
 		{"GET", "/api/v1/namespaces/default/pods/p/log", "", nil, 501, "", ""},
 		{"GET", "/api/v1/nodes/n/proxy/x", "", nil, 501, "CONNECT nodes/proxy/n admin dry=false old=false; final CONNECT nodes/proxy/n admin dry=false old=false", ""},

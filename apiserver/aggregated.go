@@ -70,7 +70,7 @@ func wantsUpgrade(r *http.Request) bool {
 // unbounded reports whether the request takes as long as it takes: it is not among those in flight, and
 // has no deadline.
 func (c *call) unbounded() bool {
-	return c.Info.Verb == "watch" || c.remote != nil && c.Kind.LongRunning
+	return c.Kind.LongRunning
 }
 
 // aggregated has the request answered by another server. Who asks, and whether they may, was

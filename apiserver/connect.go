@@ -1,71 +1,191 @@
 package apiserver
 
 import (
-	"net/url"
-	"strconv"
+	"context"
+	"net/http"
+	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/status"
+	"github.com/quorate/quorate/consistency"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// connects are the subresources that lead to a node or a Pod, by the kind of the options that
-// plugins are asked about, and what reads these from a query. Logs are read, and nobody is asked.
-var connects = map[string]struct {
+// connection is what a path does that leads to a node or a Pod.
+type connection struct {
+	// kind is that of the options that plugins are asked about, "" if nobody is asked: logs are read.
 	kind    string
-	options func(q query) (runtime.Object, error)
-}{
-	"pods/attach": {"PodAttachOptions", func(q query) (runtime.Object, error) {
-		return &corev1.PodAttachOptions{Stdin: q.is("stdin"), Stdout: q.is("stdout"), Stderr: q.is("stderr"), TTY: q.is("tty"), Container: q.Get("container")}, nil
-	}},
-	"pods/exec": {"PodExecOptions", func(q query) (runtime.Object, error) {
-		return &corev1.PodExecOptions{Stdin: q.is("stdin"), Stdout: q.is("stdout"), Stderr: q.is("stderr"), TTY: q.is("tty"), Container: q.Get("container"), Command: q.Values["command"]}, nil
-	}},
-	"pods/portforward": {"PodPortForwardOptions", func(q query) (runtime.Object, error) {
-		ports, err := q.ports()
-		return &corev1.PodPortForwardOptions{Ports: ports}, err
-	}},
-	"pods/proxy":     {"PodProxyOptions", func(q query) (runtime.Object, error) { return &corev1.PodProxyOptions{Path: q.Get("path")}, nil }},
-	"nodes/proxy":    {"NodeProxyOptions", func(q query) (runtime.Object, error) { return &corev1.NodeProxyOptions{Path: q.Get("path")}, nil }},
-	"services/proxy": {"ServiceProxyOptions", func(q query) (runtime.Object, error) { return &corev1.ServiceProxyOptions{Path: q.Get("path")}, nil }},
+	methods []string
+	// options reads them from a query.
+	options func(q query, name string) (runtime.Object, error)
+	// proxies: what is behind the subresource in the path is one of what it leads to.
+	proxies bool
+	// creates: the client needs the permission to create it, whatever its method: a WebSocket is
+	// opened by GET, and who may read Pods may not run commands in them.
+	creates bool
+	serve   func(s *stream, options runtime.Object) error
 }
 
-// query are the parameters of a connection.
-type query struct{ url.Values }
+var (
+	reads    = []string{http.MethodGet}
+	upgrades = []string{http.MethodGet, http.MethodPost}
+	proxied  = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
+)
 
-// is reads a flag as upstream does: it is set if it is there and neither 0 nor false.
-func (q query) is(name string) bool {
-	v, ok := q.Values[name]
-	return ok && len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false")
+// connections are all of them, by the resource's CodeName and the subresource.
+var connections = map[string]*connection{
+	"pods/log":         {methods: reads, options: logOptions, serve: (*stream).log},
+	"pods/exec":        {kind: "PodExecOptions", methods: upgrades, options: execOptions, creates: true, serve: (*stream).exec},
+	"pods/attach":      {kind: "PodAttachOptions", methods: upgrades, options: attachOptions, creates: true, serve: (*stream).attach},
+	"pods/portforward": {kind: "PodPortForwardOptions", methods: upgrades, options: portForwardOptions, creates: true, serve: (*stream).portForward},
+	"pods/proxy":       {kind: "PodProxyOptions", methods: proxied, options: podProxyOptions, proxies: true, serve: (*stream).toPod},
+	"nodes/proxy":      {kind: "NodeProxyOptions", methods: proxied, options: nodeProxyOptions, proxies: true, serve: (*stream).toNode},
+	"services/proxy":   {kind: "ServiceProxyOptions", methods: proxied, options: serviceProxyOptions, proxies: true, serve: (*stream).toService},
 }
 
-// ports reads numbers, several of them in one value as well.
-func (q query) ports() (out []int32, err error) {
-	for _, v := range q.Values["ports"] {
-		for one := range strings.SplitSeq(v, ",") {
-			n, err := strconv.ParseInt(one, 10, 32)
-			if err != nil {
-				return nil, status.BadRequest("ports: %.40q is no number", one)
-			}
-			out = append(out, int32(n))
-		}
+// connection is what the request's path does, nil if it leads nowhere.
+func (c *call) connection() *connection {
+	if c.Subresource == nil || c.Info.Name == "" {
+		return nil
 	}
-	return out, nil
+	return connections[c.Resource.CodeName()+"/"+c.Subresource.Name]
 }
 
-// connect refuses what leads to a node, to which this server makes no connection. Plugins are
-// asked before, as upstream asks them before it connects: what a webhook denies is denied.
-func (c *call) connect(sub string) error {
-	if to, ok := connects[c.Resource.CodeName()+"/"+sub]; ok {
-		options, err := to.options(query{c.r.URL.Query()})
-		if err != nil {
-			return err
-		}
-		c.Info.ObjectNamespace = c.Info.Namespace
+// connect serves what leads to a node or a Pod. Plugins are asked before the connection is made, as
+// upstream asks them. Everything is decided with the request's seats; then they are given back, for what
+// follows is the work of others.
+func (c *call) connect(to *connection) error {
+	if !slices.Contains(to.methods, c.r.Method) {
+		return status.NoSuchMethod()
+	}
+	if c.Info.Trailing() != "" && !to.proxies {
+		status.PlainNotFound(c, c.r)
+		return nil
+	}
+	all := c.Context
+	decide, cancel := context.WithTimeout(all, c.s.cfg.Limits.Request)
+	defer cancel()
+	c.Context = decide
+	q := query{c.r.URL.Query()}
+	if to.kind != "" && len(q.Values["dryRun"]) > 0 {
+		return status.BadRequest("dryRun is not supported")
+	}
+	if to.proxies {
+		q.Set("path", c.proxyPath())
+	}
+	options, err := to.options(q, c.Info.Name)
+	if err != nil {
+		return err
+	}
+	if to.kind != "" {
 		if err := c.AdmitConnect(corev1.SchemeGroupVersion.WithKind(to.kind), options); err != nil {
 			return err
 		}
 	}
-	return withoutKubelet(c.Resource.GroupResource(), sub)
+	if c.s.cfg.Kubelets == nil {
+		return notImplemented(c.Resource.GroupResource(), c.Info.Subresource)
+	}
+	// As fresh as any other get: a Pod may have been bound through another node a moment ago, and the
+	// right to get into it taken away.
+	if _, err := c.await(decide, consistency.Plan{Mode: consistency.MostRecent}); err != nil {
+		return err
+	}
+	if to.creates {
+		if err := c.mayCreate(); err != nil {
+			return err
+		}
+	}
+	s, err := c.s.streams.enter(c, all)
+	if err != nil {
+		c.s.cfg.Observer.RequestRefused(false, "streams")
+		return err
+	}
+	defer s.leave()
+	return to.serve(s, options)
+}
+
+// proxyPath is what follows the subresource in the path, as upstream reads it.
+func (c *call) proxyPath() string {
+	path := strings.TrimRight(c.Info.Trailing(), "/")
+	if path != "" {
+		path = "/" + path
+	}
+	if strings.HasSuffix(c.Info.Path, "/") {
+		path += "/"
+	}
+	return path
+}
+
+// mayCreate refuses a user who may not create what the request has another verb for.
+func (c *call) mayCreate() error {
+	if c.Info.Verb == "create" {
+		return nil // that was asked
+	}
+	attributes := c.Attributes()
+	attributes.Verb = "create"
+	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
+	if decision == auth.Allow {
+		return nil
+	}
+	if err != nil {
+		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
+	}
+	return apierrors.NewForbidden(c.Resource.GroupResource(), c.Info.Name, errorText(reason))
+}
+
+// errorText is an error that says just this.
+type errorText string
+
+// Error implements error.
+func (e errorText) Error() string { return string(e) }
+
+// find reads an object that the request leads through, from the state that it has waited for. found is
+// false if it is not there.
+func (c *call) find(resource, namespace, name string, into any) (found bool, err error) {
+	res := c.s.cfg.Kinds().Lookup(corev1.SchemeGroupVersion.WithResource(resource))
+	plan := consistency.Plan{Mode: consistency.Any} // await has been called
+	v, _, err := c.s.objects.Find(kinds.BuiltinTable(res.GroupResource()), res.Key(namespace, name), plan, 0)
+	if err != nil || v == nil {
+		return false, err
+	}
+	return true, objects.Typed(res, v, into)
+}
+
+// read is find of what must be there.
+func (c *call) read(resource, namespace, name string, into any) error {
+	found, err := c.find(resource, namespace, name, into)
+	if err == nil && !found {
+		err = status.NotFound(corev1.SchemeGroupVersion.WithResource(resource).GroupResource(), name)
+	}
+	return err
+}
+
+// kubeletOf finds the kubelet of a node.
+func (c *call) kubeletOf(node string) (kubelet.Kubelet, error) {
+	n := new(corev1.Node)
+	if err := c.read("nodes", "", node, n); err != nil {
+		return kubelet.Kubelet{}, err
+	}
+	k, err := c.s.cfg.Kubelets.Of(n)
+	if err != nil {
+		return k, asUpstream(err)
+	}
+	return k, nil
+}
+
+// asUpstream is an error that is no Status, as upstream hands it to clients: its text.
+func asUpstream(err error) error {
+	if _, is := err.(apierrors.APIStatus); is {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
+	}}
 }

@@ -37,15 +37,15 @@ func (c *call) route() error {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
-	if c.Subresource == nil && needKubelet[c.Resource.CodeName()+"/"+c.Info.Subresource] {
-		return c.connect(c.Info.Subresource)
-	}
 	if c.strangeScope() {
 		status.PlainNotFound(c, c.r)
 		return nil
 	}
 	if !c.scopeMatches() {
 		return status.NoSuchResource()
+	}
+	if to := c.connection(); to != nil {
+		return c.connect(to)
 	}
 	if c.r.Method == http.MethodHead {
 		// Upstream has no routes for it.

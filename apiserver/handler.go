@@ -175,6 +175,9 @@ func (c *call) classify(registry *kinds.Registry) {
 		c.Kind.Scope = "cluster"
 	}
 	c.Kind.LongRunning = i.Verb == "watch"
+	if to := c.connection(); to != nil {
+		c.Kind.Verb, c.Kind.LongRunning = "connect", true
+	}
 }
 
 func (c *call) done() {

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/apiserver/delivery"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/internal/loglimit"
@@ -92,6 +93,10 @@ type Config struct {
 	// Dial connects to Services, and DialURL to conversion webhooks that a URL names. Nil: the network
 	// of this host.
 	Dial, DialURL func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Kubelets is the way to nodes and Pods; its owner closes it. Nil: logs, exec and the like are not
+	// served (501).
+	Kubelets *kubelet.Client
 
 	// ResponseCompression compresses long answers for clients that accept gzip.
 	ResponseCompression bool
@@ -180,6 +185,9 @@ type Limits struct {
 	// StalledWatch is how long one flush of a watch may take before its
 	// connection is given up. Default 45 s.
 	StalledWatch time.Duration
+	// Streams bounds the requests that lead to nodes and Pods at a time: logs, exec, attach,
+	// port-forward and proxies. One user may have half of them. Default 4096.
+	Streams int
 }
 
 func (l *Limits) defaults() {
@@ -196,6 +204,7 @@ func (l *Limits) defaults() {
 	set(&l.Bookmark, 60*time.Second)
 	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
+	set(&l.Streams, 4096)
 }
 
 func set[T comparable](p *T, v T) {
@@ -212,6 +221,7 @@ type Server struct {
 	writes   inflightLimiter
 	decoding decoding
 	watches  watchSet
+	streams  streamSet
 
 	slowAnswers slowClients
 	slowBodies  slowClients
@@ -288,6 +298,8 @@ func New(cfg Config) (*Server, error) {
 	s.slowAnswers.limit, s.slowBodies.limit = slowAnswerBytes, cfg.Limits.WriteBytes/2
 	s.writes.init(true, cfg.Limits.Writes, cfg.Limits.WriteBytes, cfg.Observer)
 	s.decoding.init(cfg.Limits.DecodedBytes, func() { cfg.Observer.RequestRefused(true, "decoding") })
+	s.streams.limit = cfg.Limits.Streams
+	s.wg.Go(func() { s.streams.watch(s.closing) })
 	s.wg.Go(func() { s.watches.janitor(s.closing, cfg.Limits.StalledWatch) })
 	s.wg.Go(func() { cfg.Delivery.Run(s.closing, s.watches.deliveries, s.forgetDeliveries()) })
 	return s, nil
@@ -307,14 +319,15 @@ func (s *Server) forgetDeliveries() func() {
 }
 
 // Shutdown makes the server refuse new requests with 503 and ends all watches,
-// each with a last bookmark if it asked for bookmarks. It returns when they have
-// ended or ctx has. Requests that are not long-running are the HTTP server's to
+// each with a last bookmark if it asked for bookmarks, and what leads to nodes and Pods. It returns
+// when they have ended or ctx has. Requests that are not long-running are the HTTP server's to
 // wait for.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.once.Do(func() {
 		s.shutdown.Store(true)
 		close(s.closing)
 		s.watches.poke()
+		s.streams.close()
 		s.end()
 		s.webhooks.Close()
 	})
@@ -322,6 +335,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	go func() {
 		s.wg.Wait()
 		s.watches.wait()
+		s.streams.ended.Wait()
 		close(done)
 	}()
 	select {

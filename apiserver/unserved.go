@@ -12,25 +12,11 @@ import (
 // What is really code. Everything that is not in this table is the same for
 // every kind, and handlers never look at a kind's name.
 
-// needKubelet are the subresources of upstream that only a kubelet can answer. This
-// server connects to none.
-var needKubelet = map[string]bool{
-	"pods/attach": true, "pods/exec": true, "pods/log": true, "pods/portforward": true, "pods/proxy": true,
-	"nodes/proxy": true, "services/proxy": true,
-}
-
 func (c *call) virtual() error {
 	if p := c.Strategy().Post; p != nil {
 		return c.post(p)
 	}
 	return notImplemented(c.Resource.GroupResource(), "")
-}
-
-// withoutKubelet refuses what needs a connection to a node.
-func withoutKubelet(resource schema.GroupResource, sub string) error {
-	s := status.From(status.BadRequest("%s/%s needs a connection to the node, and this server makes none", resource, sub))
-	s.Code, s.Reason = http.StatusNotImplemented, metav1.StatusReason("NotImplemented")
-	return &apierrors.StatusError{ErrStatus: *s}
 }
 
 // notImplemented refuses by name what discovery lists and this version cannot

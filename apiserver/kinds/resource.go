@@ -115,6 +115,8 @@ type Subresource struct {
 	OwnsSent bool `json:"ownsSent,omitempty"`
 	// KeepsMetadata: nothing of what a write of the subresource says of metadata is taken.
 	KeepsMetadata bool `json:"keepsMetadata,omitempty"`
+	// Connects: it leads to a node or a Pod, and nothing of it is an object. Kind is that of its options.
+	Connects bool `json:"connects,omitempty"`
 	// Scale paths, as in CustomResourceSubresourceScale.
 	SpecReplicas   string `json:"specReplicas,omitempty"`   // .spec.replicas
 	StatusReplicas string `json:"statusReplicas,omitempty"` // .status.replicas

@@ -282,6 +282,9 @@ func connectionOf(conn net.Conn) *connection {
 	return c
 }
 
+// NetConn is the connection that was accepted.
+func (c *connection) NetConn() net.Conn { return c.Conn }
+
 type connectionKey struct{}
 
 // connContext is the server's ConnContext: requests know their connection.

@@ -71,6 +71,9 @@ func operations(r *kinds.Resource) []operation {
 	g.collection()
 	g.object()
 	for i := range r.Subresources {
+		if r.Subresources[i].Connects {
+			continue
+		}
 		g.subresource(&r.Subresources[i])
 	}
 	return g.ops

@@ -115,7 +115,7 @@ func TestBootstrap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.ClusterRoles) != 69 || len(p.ClusterRoleBindings) != 50 || len(p.Roles) != 7 || len(p.RoleBindings) != 7 {
+	if len(p.ClusterRoles) != 69 || len(p.ClusterRoleBindings) != 51 || len(p.Roles) != 7 || len(p.RoleBindings) != 7 {
 		t.Errorf("%d %d %d %d objects", len(p.ClusterRoles), len(p.ClusterRoleBindings), len(p.Roles), len(p.RoleBindings))
 	}
 	for _, r := range p.ClusterRoles {

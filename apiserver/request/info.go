@@ -170,6 +170,9 @@ func (i *Info) object(resource, tail string, more bool) bool {
 	return validSegment(i.Subresource)
 }
 
+// Trailing is what the path has behind the subresource.
+func (i *Info) Trailing() string { return i.trailing }
+
 func validSegment(s string) bool { return s != "" && s != "." && s != ".." }
 
 // GVR is the resource as the path names it.

@@ -1,0 +1,62 @@
+package kubelet
+
+import (
+	"net/http"
+	"net/url"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	translator "k8s.io/apiserver/pkg/util/proxy"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// Streams are those of a command in a container.
+type Streams = translator.Options
+
+// Refuse answers a request with an error, before anything else was answered.
+type Refuse = proxy.ErrorResponder
+
+// Exec carries the streams of a command, or those that attach has of one. WebSockets of the fifth version
+// become SPDY here, unless the kubelet takes them itself; all else goes on as it came.
+func (c *Client) Exec(l Location, s Streams, refuse Refuse) http.Handler {
+	to, transport := c.upgrading(l)
+	pass := upgrade(to, transport, refuse)
+	if l.webSockets {
+		return pass
+	}
+	return translator.NewTranslatingHandler(pass, translator.NewStreamTranslatorHandler(to, transport, 0, s), wsstream.IsWebSocketRequestWithStreamCloseProtocol)
+}
+
+// PortForward carries the connections to a Pod's ports. SPDY in a WebSocket is taken out of it here,
+// unless the kubelet does it itself.
+func (c *Client) PortForward(l Location, refuse Refuse) http.Handler {
+	pass := upgrade(c.to(l, refuse))
+	if l.webSockets {
+		return pass
+	}
+	return translator.NewTranslatingHandler(pass, translator.NewTunnelingHandler(pass), wsstream.IsWebSocketRequestWithTunnelingProtocol)
+}
+
+func (c *Client) to(l Location, refuse Refuse) (*url.URL, *http.Transport, Refuse) {
+	to, transport := c.upgrading(l)
+	return to, transport, refuse
+}
+
+// upgrade passes on what asks for an upgrade, and refuses what does not.
+func upgrade(to *url.URL, transport *http.Transport, refuse Refuse) http.Handler {
+	return proxy.NewUpgradeAwareHandler(to, transport, false, true, refuse)
+}
+
+// Proxy passes requests on to a path: with their query, and an upgrade if they ask for one.
+func (c *Client) Proxy(l Location, path string, r *http.Request, refuse Refuse) http.Handler {
+	to, transport := *l.URL, l.transport
+	if httpstream.IsUpgradeRequest(r) {
+		var at *url.URL
+		at, transport = c.upgrading(l)
+		to = *at
+		to.RawQuery = r.URL.RawQuery
+	}
+	to.Path = utilnet.JoinPreservingTrailingSlash(to.Path, path)
+	return proxy.NewUpgradeAwareHandler(&to, transport, true, false, refuse)
+}

@@ -1,0 +1,328 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/request"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// counting counts the long-running requests that are open.
+type counting struct {
+	apiserver.Observer
+	open atomic.Int64
+	last atomic.Int64 // code
+}
+
+func (c *counting) RequestStarted(k *request.Kind) {
+	if k.LongRunning {
+		c.open.Add(1)
+	}
+}
+
+func (c *counting) RequestDone(k *request.Kind, e request.End) {
+	if k.LongRunning {
+		c.last.Store(int64(e.Code))
+		c.open.Add(-1)
+	}
+}
+func (c *counting) RequestRefused(bool, string)           {}
+func (c *counting) InFlight(bool, int, int64)             {}
+func (c *counting) WatchEvents(*request.Kind, int, int64) {}
+func (c *counting) WriteRetried(*request.Kind)            {}
+func (c *counting) Deprecated(*request.Kind, string)      {}
+func (c *counting) Converted(*request.Conversion)         {}
+func (c *counting) Panicked(*request.Kind)                {}
+
+// second is within which a stream ends when one of its ends does, and what a loaded machine needs besides.
+const second = time.Second + 500*time.Millisecond
+
+// spdyStream opens an exec by hand: the connection on which SPDY would begin.
+func (e *env) spdyStream(path string) *tls.Conn {
+	e.t.Helper()
+	conn := e.dial()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", path)
+	w, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || w.StatusCode != http.StatusSwitchingProtocols {
+		e.t.Fatal(w, err)
+	}
+	return conn
+}
+
+// TestStreamsEnd: within a second of the death of a client, or of the kubelet, or of the server, whatever the other end
+// does.
+func TestStreamsEnd(t *testing.T) {
+	k := newFakeKubelet(t)
+	host, port := k.address()
+	seen := new(counting)
+	e := withKubelets(t, kubelet.Config{}, host, port, func(c *apiserver.Config) { c.Observer = seen })
+	none := func() bool { return seen.open.Load() == 0 && k.conns.Load() == 0 }
+	run := func(executor, command string, in io.Reader) (end func(), done chan error) {
+		t.Helper()
+		query := "?command=" + command + "&stdout=true"
+		if in != nil {
+			query += "&stdin=true"
+		}
+		x, err := e.executors(podsPath + "/p/exec" + query)[executor]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done = make(chan error, 1)
+		go func() {
+			done <- x.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: io.Discard})
+		}()
+		within(t, patience, "the stream begins", func() bool { return seen.open.Load() == 1 && k.conns.Load() > 0 })
+		return cancel, done
+	}
+	for _, executor := range []string{"SPDY", "WebSocket"} {
+		r, w := io.Pipe()
+		end, done := run(executor, "sleep", r)
+		end()
+		within(t, second, executor+": an idle stream ends with its client", none)
+		<-done
+		_ = w.Close()
+
+		end, done = run(executor, "flood", nil)
+		end()
+		within(t, second, executor+": a busy stream ends with its client", none)
+		<-done
+
+		r, w = io.Pipe()
+		end, done = run(executor, "sleep", r)
+		k.CloseClientConnections()
+		k.closeAll()
+		within(t, second, executor+": a stream ends with its kubelet", func() bool { return seen.open.Load() == 0 })
+		if err := <-done; err == nil {
+			t.Errorf("%s: the client was told that all is well", executor)
+		}
+		end()
+		_ = w.Close()
+	}
+	// A client that has sent more than the kubelet takes, and dies.
+	conn := e.spdyStream(podsPath + "/p/exec?command=ignore&stdin=true")
+	_ = conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	frame := append([]byte{0, 0, 0, 1, 0, 0, 0x40, 0}, make([]byte, 0x4000)...)
+	for {
+		if _, err := conn.Write(frame); err != nil {
+			break
+		}
+	}
+	_ = conn.NetConn().Close()
+	within(t, second, "a stream that nobody reads ends with its client", func() bool { return seen.open.Load() == 0 })
+
+	_, done := run("WebSocket", "sleep", new(endless))
+	ctx, cancel := context.WithTimeout(t.Context(), second)
+	defer cancel()
+	if err := e.api.Shutdown(ctx); err != nil {
+		t.Errorf("the server does not end: %v", err)
+	}
+	<-done
+	within(t, second, "streams end with the server", func() bool { return seen.open.Load() == 0 })
+}
+
+// endless is read for ever, slowly.
+type endless struct{}
+
+func (*endless) Read(b []byte) (int, error) {
+	<-time.After(time.Millisecond)
+	return copy(b, "x"), nil
+}
+
+// rawKubelet answers each connection by a function, over TLS.
+func rawKubelet(t *testing.T, serve func(net.Conn)) (host string, port int) {
+	k := newFakeKubelet(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", k.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			go serve(conn)
+		}
+	}()
+	at := l.Addr().(*net.TCPAddr)
+	return at.IP.String(), at.Port
+}
+
+// TestHostileKubelets: whatever one answers is bounded, and becomes an error.
+func TestHostileKubelets(t *testing.T) {
+	header := func(conn net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(conn)) }
+	forever := func(conn net.Conn, b []byte) {
+		for {
+			if _, err := conn.Write(b); err != nil {
+				return
+			}
+		}
+	}
+	for name, r := range map[string]struct {
+		serve        func(net.Conn)
+		logs, stream string
+	}{
+		"garbage": {func(c net.Conn) { header(c); fmt.Fprint(c, "\x00\x01garbage\r\n\r\n"); _ = c.Close() }, "malformed HTTP", "malformed HTTP"},
+		"an endless header": {func(c net.Conn) {
+			header(c)
+			fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\n")
+			forever(c, []byte("X-Header: "+strings.Repeat("x", 1000)+"\r\n"))
+		}, "server response headers exceeded", "too long"},
+		"an endless refusal": {func(c net.Conn) {
+			header(c)
+			fmt.Fprint(c, "HTTP/1.1 500 Internal Server Error\r\n\r\n")
+			forever(c, bytes.Repeat([]byte("x"), 16<<10))
+		}, strings.Repeat("x", 1000), strings.Repeat("x", 1000)},
+		"a redirect": {func(c net.Conn) {
+			header(c)
+			fmt.Fprint(c, "HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+		}, "redirects forbidden", "invalid upgrade response: status code 302"},
+		"an end": {func(c net.Conn) { header(c); _ = c.Close() }, "EOF", "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, port := rawKubelet(t, r.serve)
+			e := withKubelets(t, kubelet.Config{}, host, port, nil)
+			w, answer := e.doOnHTTP1("GET", podsPath+"/p/log", nil, "")
+			if w.StatusCode != 500 || !strings.Contains(answer, r.logs) {
+				t.Errorf("logs: %d %.300s", w.StatusCode, answer)
+			}
+			conn := e.dial()
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST %s/p/exec?command=x&stdout=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", podsPath)
+			w, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(io.LimitReader(w.Body, 4<<20))
+			if w.StatusCode != 500 || !strings.Contains(string(b), r.stream) || len(b) > 2<<20 {
+				t.Errorf("exec: %d %d bytes %.300s", w.StatusCode, len(b), b)
+			}
+			_ = w.Body.Close()
+			// The same through the translation of WebSockets.
+			x, err := e.executors(podsPath + "/p/exec?command=x&stdout=true")["WebSocket"]()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := x.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard}); err == nil || ctx.Err() != nil {
+				t.Errorf("WebSocket: %v", err)
+			}
+		})
+	}
+}
+
+// TestKubeletThatHangs: who waits for one may go, and holds no seat of others meanwhile.
+func TestKubeletThatHangs(t *testing.T) {
+	seen := new(counting)
+	var taken atomic.Int64
+	host, port := rawKubelet(t, func(c net.Conn) { taken.Add(1); _, _ = io.Copy(io.Discard, c); taken.Add(-1) })
+	e := withKubelets(t, kubelet.Config{}, host, port, func(c *apiserver.Config) {
+		c.Observer, c.Limits.Reads, c.Limits.Writes = seen, 2, 2
+	})
+	for _, path := range []string{"/p/log?follow=true", "/p/log"} {
+		for range 8 {
+			ctx, cancel := context.WithCancel(t.Context())
+			r, _ := http.NewRequestWithContext(ctx, "GET", e.url+podsPath+path, nil)
+			go func() {
+				if w, err := e.client.Do(r); err == nil {
+					_ = w.Body.Close()
+				}
+			}()
+			defer cancel()
+		}
+	}
+	conn := e.dial()
+	fmt.Fprintf(conn, "POST %s/p/exec?command=x&stdout=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", podsPath)
+	within(t, patience, "all wait for the kubelet", func() bool { return seen.open.Load() == 17 && taken.Load() == 17 })
+	if w, answer := e.do("GET", podsPath+"/p", nil, ""); w.StatusCode != 200 {
+		t.Errorf("others wait for a kubelet that hangs: %d %s", w.StatusCode, answer)
+	}
+	_ = conn.NetConn().Close()
+	within(t, second, "one who waits for an upgrade may go", func() bool { return seen.open.Load() == 16 && taken.Load() == 16 })
+}
+
+// TestStreamsAreBounded: by their number, for each user and for all.
+func TestStreamsAreBounded(t *testing.T) {
+	k := newFakeKubelet(t)
+	host, port := k.address()
+	k.log = func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	e := withKubelets(t, kubelet.Config{}, host, port, func(c *apiserver.Config) { c.Authorizer, c.Limits.Streams = readers{c.Authorizer}, 4 })
+	open := func(user string) int {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", e.url+podsPath+"/p/log?follow=true", nil)
+		r.Header.Set("Test-User", user)
+		if user == "" {
+			r.Header.Del("Test-User")
+		}
+		w, err := e.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Body.Close() })
+		return w.StatusCode
+	}
+	for i, r := range []struct {
+		user string
+		code int
+	}{{"reader", 200}, {"reader", 200}, {"reader", 429}, {"", 200}, {"", 200}, {"", 429}} {
+		if got := open(r.user); got != r.code {
+			t.Errorf("stream %d, of %q: %d, want %d", i, r.user, got, r.code)
+		}
+	}
+}
+
+// TestKubeletsAreVerified by their authority, if there is one, and shown a certificate.
+func TestKubeletsAreVerified(t *testing.T) {
+	k := newFakeKubelet(t)
+	host, port := k.address()
+	right := x509.NewCertPool()
+	right.AddCert(k.Certificate())
+	shown := k.TLS.Certificates[0]
+	for _, r := range []struct {
+		authorities *x509.CertPool
+		path        string
+		code        int
+		answer      string
+	}{
+		{nil, "/p/log", 200, "a line"},
+		{right, "/p/log", 200, "a line"},
+		{x509.NewCertPool(), "/p/log", 500, "x509: certificate signed by unknown authority"},
+		{x509.NewCertPool(), "/p/log?insecureSkipTLSVerifyBackend=true", 200, "a line"},
+	} {
+		e := withKubelets(t, kubelet.Config{Authorities: r.authorities, Certificate: func() (*tls.Certificate, error) { return &shown, nil }}, host, port, nil)
+		if w, answer := e.do("GET", podsPath+r.path, nil, ""); w.StatusCode != r.code || !strings.Contains(answer, r.answer) {
+			t.Errorf("%s: %d %s", r.path, w.StatusCode, answer)
+		}
+		if r.code == 200 && len(k.asked.Load().TLS.PeerCertificates) != 1 {
+			t.Error("the kubelet was shown no certificate")
+		}
+		x, err := e.executors(podsPath + "/p/exec?command=echo&stdout=true")["WebSocket"]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = x.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
+		if trusted := r.authorities == nil || r.authorities == right; trusted != (err == nil) {
+			t.Errorf("exec: %v", err)
+		}
+	}
+}
