@@ -154,6 +154,7 @@ func (n *Node) serveAPI(context.Context) error {
 		Dial:             n.dialer(egress.Cluster),
 		DialURL:          n.dialer(egress.ControlPlane),
 		Aggregator:       n.aggregator,
+		Kubelets:         n.kubelets,
 		GarbageCollector: n.cfg.GarbageCollector, EventTTL: n.cfg.EventTTL,
 		ServiceBlocks: n.serviceBlocks, ServicePorts: n.servicePorts,
 		Fairness:                          n.fairness,

@@ -33,6 +33,7 @@ func (c *Config) Complete() error {
 	c.checkLoad(bad)
 	c.checkResources(bad)
 	c.checkClientCA(bad)
+	c.checkKubelets(bad)
 	c.checkServingCert(bad)
 	c.checkAggregation(bad)
 	c.checkAuthorization(bad)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
+	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
@@ -147,6 +148,17 @@ type Config struct {
 	// RejectRedirects answers 502 where an aggregated API server redirects
 	// (aggregator-reject-forwarding-redirect).
 	RejectRedirects bool
+	// KubeletAddressTypes say which of a Node's addresses its kubelet is reached at: the first type of which it
+	// has one (kubelet-preferred-address-types). KubeletTimeout bounds the making of a connection (kubelet-timeout).
+	KubeletAddressTypes []string
+	KubeletTimeout      time.Duration
+	// KubeletClientCert and KubeletClientKey are files with the certificate that kubelets are shown, and its
+	// key, in PEM (kubelet-client-certificate, kubelet-client-key). They are read again when they change.
+	// Default: a certificate of the node's own, by the cluster's authority, of the user pki.KubeletUser.
+	KubeletClientCert, KubeletClientKey string
+	// KubeletCA is a file with the authorities that have signed the serving certificates of kubelets, in PEM
+	// (kubelet-certificate-authority). It is read once. Default: those are not verified.
+	KubeletCA string
 	// TokenAuth is a file with tokens and their users (token-auth-file): CSV of token, user, uid, and the
 	// groups in quotes. It is read once.
 	TokenAuth string
@@ -254,6 +266,7 @@ func Defaults() Config {
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
 		Authorization: []string{authorizeNode, authorizeRBAC},
 		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true,
+		KubeletAddressTypes: kubelet.DefaultAddressTypes, KubeletTimeout: kubelet.DefaultTimeout,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 
 		ShutdownGrace:          10 * time.Second,

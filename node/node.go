@@ -26,6 +26,7 @@ import (
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/metrics"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -62,6 +63,8 @@ type Node struct {
 	serving     *servingCertificate
 	proxy       *proxyCertificate
 	aggregator  *aggregator.Aggregator
+	kubelets    *kubelet.Client
+	kubeletCert *filePair // nil: the node's own
 	metrics     *metrics.Metrics
 	kinds       *kinds.Registry
 	features    *features.Gates
@@ -121,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.openAPI,
 		n.openStore,
 		n.openMembership,
+		n.openKubelets,
 		n.serveAPI,
 	} {
 		if err := step(ctx); err != nil {
@@ -250,6 +254,9 @@ func (n *Node) serve(ctx context.Context) error {
 	if n.cfg.ServingCert != "" {
 		run("serving certificate", func(ctx context.Context) error { n.serving.follow(ctx); return nil })
 	}
+	if n.kubeletCert != nil {
+		run("client certificate for kubelets", func(ctx context.Context) error { n.followKubeletCert(ctx); return nil })
+	}
 	for _, follow := range n.followers {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })
 	}
@@ -303,6 +310,9 @@ func (n *Node) close() error {
 	}
 	if n.listener != nil {
 		errs = append(errs, ifOpen(n.listener.Close()))
+	}
+	if n.kubelets != nil {
+		n.kubelets.Close()
 	}
 	if n.reader != nil {
 		n.reader.Close()

@@ -19,6 +19,8 @@ func TestSettingFiles(t *testing.T) {
 		"admission-control-config-file":    func(c *Config, file string) { c.AdmissionConfig = file },
 		"egress-selector-config-file":      func(c *Config, file string) { c.EgressSelectorConfig = file },
 		"client-ca-file":                   func(c *Config, file string) { c.ClientCA = file },
+		"kubelet-certificate-authority":    func(c *Config, file string) { c.KubeletCA = file },
+		"kubelet-client-certificate":       func(c *Config, file string) { c.KubeletClientCert, c.KubeletClientKey = file, file },
 		"service-account-key-file":         func(c *Config, file string) { c.TokenKeys = []string{file} },
 		"service-account-signing-key-file": func(c *Config, file string) { c.TokenSigningKey = file },
 		"tls-cert-file":                    func(c *Config, file string) { c.ServingCert, c.ServingKey = file, file },

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 )
@@ -81,6 +82,11 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.BoolVar(&c.BootstrapTokenAuth, "enable-bootstrap-token-auth", c.BootstrapTokenAuth, "take the Secrets of type bootstrap.kubernetes.io/token in kube-system for bearer tokens, by which kubelets join")
 	f.StringSliceVar(&c.Authorization, "authorization-mode", c.Authorization, "who is asked in turn whether a request is allowed: Node (kubelets may read what their Pods need), RBAC, AlwaysAllow (everybody; no anonymous requests then), AlwaysDeny; members of system:masters are allowed everything in any case; must be the same on every node")
 	f.StringVar(&c.ComponentKubeconfigs, "component-kubeconfigs", c.ComponentKubeconfigs, "directory for the credentials of kube-controller-manager and kube-scheduler at this node: NAME/kubeconfig, and certificates that are renewed in place; none by default")
+	f.StringSliceVar(&c.KubeletAddressTypes, "kubelet-preferred-address-types", c.KubeletAddressTypes, "types of addresses at which kubelets are reached: the first of which a Node has one")
+	f.DurationVar(&c.KubeletTimeout, "kubelet-timeout", c.KubeletTimeout, "how long the making of a connection to a kubelet or a Pod may take, TLS included")
+	f.StringVar(&c.KubeletClientCert, "kubelet-client-certificate", c.KubeletClientCert, "certificate (PEM) that kubelets are shown, of a user who may use their API; needs --kubelet-client-key; read again when it changes (default: the node's own, of the user "+pki.KubeletUser+")")
+	f.StringVar(&c.KubeletClientKey, "kubelet-client-key", c.KubeletClientKey, "key (PEM) of --kubelet-client-certificate")
+	f.StringVar(&c.KubeletCA, "kubelet-certificate-authority", c.KubeletCA, "certificates of authorities (PEM) that have signed those of kubelets; without it, kubelets' certificates are not verified")
 	f.BoolVar(&c.AnonymousAuth, "anonymous-auth", c.AnonymousAuth, "serve requests without a credential as the user system:anonymous of the group system:unauthenticated, as far as roles let it; false: 401, health checks included")
 	f.StringVar(&c.AuditPolicy, "audit-policy-file", c.AuditPolicy, "audit policy (audit.k8s.io/v1); needs --audit-log-path")
 	f.StringVar(&c.AuditPath, "audit-log-path", c.AuditPath, "file that audit events are appended to as lines of JSON, - for standard output; needs --audit-policy-file")
