@@ -66,8 +66,7 @@ func (c *call) connect(to *connection) error {
 		return status.NoSuchMethod()
 	}
 	if c.Info.Trailing() != "" && !to.proxies {
-		status.PlainNotFound(c, c.r)
-		return nil
+		return status.NoSuchResource()
 	}
 	all := c.Context
 	decide, cancel := context.WithTimeout(all, c.s.cfg.Limits.Request)
@@ -158,11 +157,12 @@ func (c *call) find(resource, namespace, name string, into any) (found bool, err
 	return true, objects.Typed(res, v, into)
 }
 
-// read is find of what must be there.
+// read is find of what must be there. Upstream says of whatever is missing on the way that it is of the resource that
+// was asked for.
 func (c *call) read(resource, namespace, name string, into any) error {
 	found, err := c.find(resource, namespace, name, into)
 	if err == nil && !found {
-		err = status.NotFound(corev1.SchemeGroupVersion.WithResource(resource).GroupResource(), name)
+		err = status.NotFound(c.Resource.GroupResource(), name)
 	}
 	return err
 }

@@ -54,9 +54,9 @@ func (q query) is(name string) bool {
 func (q query) ports() (out []int32, err error) {
 	for _, v := range q.Values["ports"] {
 		for one := range strings.SplitSeq(v, ",") {
-			n, err := strconv.ParseInt(one, 10, 32)
+			n, err := strconv.ParseUint(one, 10, 16)
 			if err != nil {
-				return nil, status.BadRequest("ports: %.40q is no number", one)
+				return nil, status.BadRequest("cannot convert to []int32: %.200s", err.Error())
 			}
 			out = append(out, int32(n))
 		}

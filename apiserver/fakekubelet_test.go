@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,7 +107,7 @@ func (c *countedConn) Close() error {
 }
 
 // ExecInContainer implements remotecommand.Executor.
-func (k *fakeKubelet) ExecInContainer(_ context.Context, _, _, _ string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (k *fakeKubelet) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	switch cmd[0] {
 	case "echo":
 		fmt.Fprint(out, strings.Join(cmd[1:], " "))
@@ -121,6 +123,12 @@ func (k *fakeKubelet) ExecInContainer(_ context.Context, _, _, _ string, cmd []s
 	case "sleep": // until the connection ends, which the library tells the streams
 		_, _ = io.Copy(io.Discard, in)
 		k.ended <- struct{}{}
+	case "test": // kubectl cp asks whether its target is a directory
+		return utilexec.CodeExitError{Err: fmt.Errorf("it is none"), Code: 1}
+	case "tar": // kubectl cp has the container run it
+		c := exec.CommandContext(ctx, cmd[0], cmd[1:]...)
+		c.Stdin, c.Stdout, c.Stderr = in, out, os.Stderr
+		return c.Run()
 	case "ignore": // never reads what comes
 		<-make(chan struct{})
 	case "flood":

@@ -86,7 +86,7 @@ func TestProxies(t *testing.T) {
 		{"GET", at + "/services/s:81/proxy/x", "", 503, `no service port 81 found for service \"s\"`, ""},
 		{"GET", at + "/services/s:other/proxy/x", "", 503, `no endpoints available for service \"s:other\"`, ""},
 		{"GET", at + "/services/forged:web/proxy/x", "", 503, `no endpoints available for service \"forged:web\"`, ""},
-		{"GET", at + "/services/gone/proxy/x", "", 404, `endpoints \"gone\" not found`, ""},
+		{"GET", at + "/services/gone/proxy/x", "", 404, `services \"gone\" not found`, ""},
 	} {
 		w, answer := e.doOnHTTP1(r.method, r.path, secret.Clone(), r.body)
 		if w.StatusCode != r.code || !strings.Contains(answer, r.answer) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,10 @@ func (s *stream) pod(name string) (*corev1.Pod, error) {
 // log serves the log of a container.
 func (s *stream) log(options runtime.Object) error {
 	if _, err := s.format(s.Resource, codec.ShapeObject); err != nil {
+		if strings.Contains(s.r.Header.Get("Accept"), "text/plain") {
+			// It is what a log is, and upstream refuses it all the same, in other words.
+			err = status.NotAcceptable([]string{codec.JSON, codec.YAML, codec.Protobuf})
+		}
 		return err
 	}
 	o := options.(*corev1.PodLogOptions)

@@ -57,8 +57,8 @@ func TestLogs(t *testing.T) {
 		{"p/log?container=x", nil, 400, "container x is not valid for pod p", ""},
 		{"nobody/log", nil, 404, `pods \"nobody\" not found`, ""},
 		{"unbound/log", nil, 204, "", ""},
-		{"lost/log", nil, 404, `nodes \"gone\" not found`, ""},
-		{"p/log/more", nil, 404, "page not found", ""},
+		{"lost/log", nil, 404, `pods \"gone\" not found`, ""},
+		{"p/log/more", nil, 404, "could not find the requested resource", ""},
 		{"p/log", refuse(400), 400, "its words", "/containerLogs"},
 		{"p/log", refuse(404), 404, "the server could not find the requested resource ( pods/log p)", "/containerLogs"},
 		{"p/log", refuse(500), 500, "Internal error occurred: its words", "/containerLogs"},
@@ -235,8 +235,8 @@ func TestConnectionsRefused(t *testing.T) {
 		{"POST", "unbound/exec?command=ls", nil, "", 400, "pod unbound does not have a host assigned"},
 		{"POST", "unbound/portforward", nil, "", 400, "pod unbound does not have a host assigned"},
 		{"POST", "p/exec?command=ls&dryRun=All", nil, "", 400, "dryRun is not supported"},
-		{"POST", "p/exec/more", nil, "", 404, "page not found"},
-		{"POST", "p/portforward?ports=x", nil, "", 400, "ports"},
+		{"POST", "p/exec/more", nil, "", 404, "could not find the requested resource"},
+		{"POST", "p/portforward?ports=x", nil, "", 400, "cannot convert to []int32"},
 		{"POST", "p/exec?command=ls&stdout=true", spdy31, "a body", 400, "a request for an upgrade has no body"},
 		{"GET", "p/exec?command=ls&stdout=true", as("reader", spdy31), "", 403, `pods \"p\" is forbidden`},
 		{"GET", "p/portforward", as("reader", spdy31), "", 403, `pods \"p\" is forbidden`},
@@ -331,15 +331,9 @@ func TestPortForward(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
-			if err != nil {
-				t.Fatal(err)
+			if got := forwarded(t, fmt.Sprintf("127.0.0.1:%d", ports[0].Local)); got != "8080 hello\n" {
+				t.Errorf("%s: %q", name, got)
 			}
-			fmt.Fprintln(conn, "hello")
-			if got, err := io.ReadAll(conn); string(got) != "8080 hello\n" {
-				t.Errorf("%s: %q %v", name, got, err)
-			}
-			_ = conn.Close()
 		}
 		close(stop)
 		if err := <-done; err != nil {
@@ -347,4 +341,20 @@ func TestPortForward(t *testing.T) {
 		}
 	}
 	within(t, patience, "all connections to the kubelet end", func() bool { return k.conns.Load() == 0 })
+}
+
+// forwarded is what comes back from a port that is forwarded.
+func forwarded(t *testing.T, address string) string {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, "hello")
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(got)
 }

@@ -113,6 +113,9 @@ func (n *Node) serveAPI(context.Context) error {
 	if n.aggregator, err = n.newAggregator(resolve); err != nil {
 		return err
 	}
+	if err := n.openKubelets(); err != nil {
+		return err
+	}
 	chain, err := plugins.New(plugins.Config{
 		Enable: n.cfg.AdmissionEnable, Disable: n.cfg.AdmissionDisable, File: n.cfg.AdmissionConfig,
 		NotReadySeconds: n.cfg.NotReadyTolerationSeconds, UnreachableSeconds: n.cfg.UnreachableTolerationSeconds,

@@ -14,8 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/settingfile"
 )
 
-// openKubelets makes the way to kubelets.
-func (n *Node) openKubelets(context.Context) error {
+// openKubelets makes the way to kubelets. It comes after openEgress.
+func (n *Node) openKubelets() error {
 	cfg := kubelet.Config{Dial: n.dialer(egress.Cluster), AddressTypes: n.cfg.KubeletAddressTypes, Timeout: n.cfg.KubeletTimeout, Certificate: func() (*tls.Certificate, error) { return n.pki.KubeletCertificate(), nil }}
 	if n.cfg.KubeletClientCert != "" {
 		n.kubeletCert = &filePair{cert: n.cfg.KubeletClientCert, key: n.cfg.KubeletClientKey}

@@ -124,7 +124,6 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.openAPI,
 		n.openStore,
 		n.openMembership,
-		n.openKubelets,
 		n.serveAPI,
 	} {
 		if err := step(ctx); err != nil {
