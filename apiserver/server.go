@@ -186,7 +186,7 @@ type Limits struct {
 	// connection is given up. Default 45 s.
 	StalledWatch time.Duration
 	// Streams bounds the requests that lead to nodes and Pods at a time: logs, exec, attach,
-	// port-forward and proxies. One user may have half of them. Default 4096.
+	// port-forward and proxies. One user may have half of them. Default 2048.
 	Streams int
 }
 
@@ -204,7 +204,7 @@ func (l *Limits) defaults() {
 	set(&l.Bookmark, 60*time.Second)
 	set(&l.Conversion, 30*time.Second)
 	set(&l.StalledWatch, 45*time.Second)
-	set(&l.Streams, 4096)
+	set(&l.Streams, 2048)
 }
 
 func set[T comparable](p *T, v T) {
