@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/membership/pki"
 )
 
@@ -51,7 +50,7 @@ func (n *Node) newAggregator(resolve func(ctx context.Context, namespace, name s
 	n.proxy = &proxyCertificate{n: n}
 	a := aggregator.New(aggregator.Config{
 		Store: n.store, Builtin: n.kinds, Resolve: resolve, Certificate: n.proxy.get,
-		Dial: n.dialer(egress.Cluster), ForwardRedirects: !n.cfg.RejectRedirects, Log: n.log,
+		Dial: n.clusterDialer(aggregator.Dial), ForwardRedirects: !n.cfg.RejectRedirects, Log: n.log,
 	})
 	return a, n.metrics.Registry().Register(a)
 }

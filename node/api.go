@@ -107,7 +107,7 @@ func (n *Node) serveAPI(context.Context) error {
 	authorizer := auth.Observed(modes, n.metrics.Authorized)
 	n.suspensions = suspension.NewView(n.store, time.Now, n.log)
 	resolve := services.New(n.store, n.cfg.EndpointRouting).Resolve
-	if err := n.openEgress(); err != nil {
+	if err := n.openEgress(authorizer); err != nil {
 		return err
 	}
 	if n.aggregator, err = n.newAggregator(resolve); err != nil {

@@ -50,7 +50,7 @@ func (n *Node) authorizer() (auth.Authorizer, error) {
 			}
 			out = append(out, nodes)
 		case authorizeRBAC:
-			out = append(out, auth.Roles(n.roles, n.roles.Empty))
+			out = append(out, auth.AuthorizerFunc(ownTunnel), auth.Roles(n.roles, n.roles.Empty))
 		case authorizeAlways:
 			out = append(out, always(auth.Allow))
 		case authorizeNever:

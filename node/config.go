@@ -220,6 +220,9 @@ type Config struct {
 	// EgressSelectorConfig is a file with an EgressSelectorConfiguration: the proxies through which the
 	// cluster and webhooks are dialled (egress-selector-config-file).
 	EgressSelectorConfig string
+	// EgressTunnels lets workers open tunnels through which their kubelets, and the networks that they
+	// offer, are dialled (egress-tunnels).
+	EgressTunnels bool
 	// EventTTL is how long events are kept after their last write (event-ttl).
 	EventTTL time.Duration
 
@@ -265,7 +268,7 @@ func Defaults() Config {
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
 		Authorization: []string{authorizeNode, authorizeRBAC},
-		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true,
+		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true, EgressTunnels: true,
 		KubeletAddressTypes: kubelet.DefaultAddressTypes, KubeletTimeout: kubelet.DefaultTimeout,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 

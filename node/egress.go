@@ -1,10 +1,29 @@
 package node
 
-import "github.com/quorate/quorate/apiserver/egress"
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/apiserver/egress/tunnel"
+)
 
 // openEgress makes the dialers of all that this node calls and that is no node of Quorate's.
-func (n *Node) openEgress() (err error) {
-	n.egress, err = egress.New(egress.Config{File: n.cfg.EgressSelectorConfig})
+func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
+	cfg := egress.Config{File: n.cfg.EgressSelectorConfig}
+	if n.cfg.EgressTunnels {
+		n.tunnels = tunnel.NewServer(tunnel.Config{
+			Allowed: func(ctx context.Context, path string) bool {
+				d, _, _ := authorizer.Authorize(ctx, auth.Attributes{User: auth.UserFrom(ctx), Verb: "get", Path: path})
+				return d == auth.Allow
+			},
+			Direct: egress.Direct, Log: n.log,
+		})
+		cfg.Cluster = n.tunnels.Dial
+	}
+	n.egress, err = egress.New(cfg)
 	return err
 }
 
@@ -12,15 +31,43 @@ func (n *Node) openEgress() (err error) {
 // takes it from here:
 //
 //   - egress.Cluster: kubelets, Pods, Services and their endpoints; so webhooks that are named by
-//     their Service, and aggregated servers.
+//     their Service, and aggregated servers. Who dials the kubelet of a Node says so by egress.WithNode: then
+//     the tunnel is used that this Node has opened, if there is one.
 //   - egress.ControlPlane: webhooks that a URL names.
 //
 // The backend of ImagePolicyWebhook is dialled directly, as upstream does. It is there after
 // openEgress, and nil if nothing but the network of this host is asked for: then callers keep
 // what their libraries do by themselves.
 func (n *Node) dialer(p egress.Purpose) egress.DialFunc {
-	if !n.egress.Configured(p) {
+	if !n.egress.Configured(p) && (p != egress.Cluster || n.tunnels == nil) {
 		return nil
 	}
 	return n.egress.Dial(p)
+}
+
+// clusterDialer is dialer(egress.Cluster) for callers that dial directly in a way of their own: what a file
+// says of the cluster, else tunnels, else direct.
+func (n *Node) clusterDialer(direct egress.DialFunc) egress.DialFunc {
+	switch {
+	case n.egress.Configured(egress.Cluster):
+		return n.egress.Dial(egress.Cluster)
+	case n.tunnels != nil:
+		return n.tunnels.Or(direct)
+	}
+	return direct
+}
+
+// serveTunnels makes tunnels of requests. Who may open which is decided before.
+func (n *Node) serveTunnels(mux *http.ServeMux) {
+	if n.tunnels != nil {
+		mux.Handle(tunnel.Path, n.tunnels)
+	}
+}
+
+// ownTunnel allows a kubelet's credential the tunnel of its own node.
+func ownTunnel(_ context.Context, a auth.Attributes) (auth.Decision, string, error) {
+	if a.ResourceRequest || a.Verb != "get" || !strings.HasPrefix(a.Path, tunnel.Path) || a.User == nil || !a.User.InGroup("system:nodes") || !tunnel.OwnNode(a.User.Name, a.Path) {
+		return auth.NoOpinion, "", nil
+	}
+	return auth.Allow, "", nil
 }

@@ -210,3 +210,38 @@ func await(t *testing.T, is func() (bool, string)) {
 		}
 	}
 }
+
+// TestWhoMayOpenTunnels: a kubelet's credential opens the tunnel of its own node, and nothing else without
+// a role; a role may name more. What is allowed is asked to upgrade.
+func TestWhoMayOpenTunnels(t *testing.T) {
+	t.Parallel()
+	ask := serving(t)
+	for _, row := range []struct {
+		user, group, path string
+		code              int
+	}{
+		{"system:node:w1", "system:nodes", "nodes/w1", http.StatusUpgradeRequired},
+		{"system:node:w1", "system:nodes", "nodes/w2", http.StatusForbidden},
+		{"system:node:w1", "system:nodes", "nodes/w1/", http.StatusForbidden},
+		{"system:node:w1", "system:nodes", "networks?agent=a&network=10.0.0.0/8", http.StatusForbidden},
+		{"system:node:w1", "others", "nodes/w1", http.StatusForbidden},
+		{"w1", "system:nodes", "nodes/w1", http.StatusForbidden},
+		{"agent", "agents", "networks?agent=a&network=10.0.0.0/8", http.StatusUpgradeRequired},
+		{"agent", "agents", "nodes/w1", http.StatusForbidden},
+	} {
+		if row.code == http.StatusUpgradeRequired && row.user == "agent" {
+			for path, body := range map[string]string{
+				"clusterroles":        `{"metadata":{"name":"tunnels"},"rules":[{"nonResourceURLs":["/quorate/tunnels/networks"],"verbs":["get"]}]}`,
+				"clusterrolebindings": `{"metadata":{"name":"tunnels"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"tunnels"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"agent"}]}`,
+			} {
+				if code, text := ask("POST", "/apis/rbac.authorization.k8s.io/v1/"+path, body); code != http.StatusCreated {
+					t.Fatal(text)
+				}
+			}
+		}
+		code, text := ask("GET", "/quorate/tunnels/"+row.path, "", "Impersonate-User: "+row.user, "Impersonate-Group: "+row.group)
+		if code != row.code {
+			t.Errorf("%s of %s: %s: %d, want %d: %s", row.user, row.group, row.path, code, row.code, text)
+		}
+	}
+}

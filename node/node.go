@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/apiserver/egress/tunnel"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/features"
 	"github.com/quorate/quorate/apiserver/health"
@@ -89,6 +90,7 @@ type Node struct {
 	health       *health.Handler
 	suspensions  *suspension.View
 	egress       *egress.Dialers
+	tunnels      *tunnel.Server // nil: switched off
 	listener     *listener.Listener
 	http         *http.Server
 
@@ -312,6 +314,9 @@ func (n *Node) close() error {
 	}
 	if n.kubelets != nil {
 		n.kubelets.Close()
+	}
+	if n.tunnels != nil {
+		n.tunnels.Close()
 	}
 	if n.reader != nil {
 		n.reader.Close()

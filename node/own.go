@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/egress/tunnel"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/process"
@@ -23,6 +24,7 @@ func (n *Node) ownPaths() http.Handler {
 	mux.Handle(membership.AdminPath, noted(n.log, n.manager.AdminHandler(n.admissionRoutes()...)))
 	mux.Handle(process.Path, process.Serve(n.cfg.Name, n.cfg.Version))
 	mux.HandleFunc(backup.Path, serveAtMost(backupsAtOnce, "backups", n.saveSnapshot))
+	n.serveTunnels(mux)
 	if n.cfg.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"profile", pprof.Profile)
@@ -34,7 +36,7 @@ func (n *Node) ownPaths() http.Handler {
 
 // longRunning are the own paths whose answers take as long as they take.
 func longRunning(path string) bool {
-	return path == backup.Path || strings.HasPrefix(path, profilesPath)
+	return path == backup.Path || strings.HasPrefix(path, tunnel.Path) || strings.HasPrefix(path, profilesPath)
 }
 
 // noted logs what changes the cluster, or hands its secret out: members, leadership and

@@ -179,6 +179,8 @@ var rooms = map[string]room{
 	"apiserver/tree": {direct: noHTTP, reach: noRaft},
 	// Connections and where they lead: not who wants them, and not what is said on them.
 	"apiserver/egress": {ours: []string{"internal/settingfile"}, reach: noRaft},
+	// It knows nodes by their names, and its users not at all.
+	"apiserver/egress/tunnel": {ours: []string{"apiserver/egress"}, reach: noRaft},
 	// What a request says, not what the server has: it knows no resources.
 	"apiserver/request": {ours: []string{"apiserver/status", "apiserver/tree"}, reach: noRaft},
 	"apiserver/kinds": {ours: []string{"proto", "apiserver/tree"}, reach: both(noRaft, map[string]string{
@@ -346,6 +348,7 @@ var rooms = map[string]room{
 	"cmd/node": {
 		ours: []string{
 			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/planted", "internal/playground", "internal/words",
+			"apiserver/egress/tunnel",   // its agent
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored
 			"apiserver/admission/plugins", "apiserver/admission/suspension", "apiserver/controllers", "apiserver/features", // their names are in the help

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/egress/tunnel"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/internal/localproxy"
 	"github.com/spf13/cobra"
@@ -23,6 +28,10 @@ type proxySettings struct {
 	interval              time.Duration
 	failures, connections int
 	logFormat, logLevel   string
+	tunnel                bool
+	nodeName              string
+	kubeletPort           uint16
+	networks              []string
 }
 
 func proxyCommand() *cobra.Command {
@@ -52,6 +61,11 @@ default. The file may come later: a kubelet writes it when it has joined. With
 	f.DurationVar(&s.interval, "probe-interval", time.Second, "how often each node is asked for /readyz, and how long it may take to answer")
 	f.IntVar(&s.failures, "probe-failures", 3, "how many times in a row a node does not answer before its connections end")
 	f.IntVar(&s.connections, "max-connections", 4096, "connections at once")
+	f.BoolVar(&s.tunnel, "tunnel", false, "open tunnels to all nodes, through which they call the kubelet of this host, and what is in --tunnel-networks; needs --kubeconfig")
+	f.StringVar(&s.nodeName, "node-name", "", "name of this host's Node, whose kubelet tunnels lead to; - offers no kubelet")
+	defaultIs(f, "node-name", "the name of the host in lower case")
+	f.Uint16Var(&s.kubeletPort, "kubelet-port", 10250, "port of this host's kubelet")
+	f.StringSliceVar(&s.networks, "tunnel-networks", nil, "CIDRs of Pods and Services that this host can reach and offers to nodes; the kubeconfig's user needs get on /quorate/tunnels/networks")
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	files(c, note{"NODES-FILE", "the nodes that there were last, as JSON"})
@@ -71,6 +85,9 @@ func (s *proxySettings) check() ([]string, error) {
 	}
 	if s.interval < 10*time.Millisecond || s.failures < 1 || s.connections < 1 {
 		errs = append(errs, errors.New("probe-interval must be at least 10ms, probe-failures and max-connections at least 1"))
+	}
+	if _, err := s.agent(nil); err != nil {
+		errs = append(errs, err)
 	}
 	errs = append(errs, (&settings{LogFormat: s.logFormat, LogLevel: s.logLevel}).checkLog())
 	nodes := slices.Clone(s.servers)
@@ -106,6 +123,40 @@ func (s *proxySettings) run(ctx context.Context) error {
 		m := &localproxy.Members{Kubeconfig: s.kubeconfig, File: s.nodesFile, Balancer: b, Log: log}
 		wg.Go(func() { m.Run(ctx) })
 	}
+	if s.tunnel {
+		a, err := s.agent(log)
+		if err != nil {
+			return err
+		}
+		a.Servers = b.Nodes
+		wg.Go(func() { a.Run(ctx) })
+	}
 	log.Info("this proxy listens", "address", l.Addr().String(), "nodes", nodes)
 	return b.Run(ctx, l)
+}
+
+// agent is what opens tunnels.
+func (s *proxySettings) agent(log *slog.Logger) (*tunnel.Agent, error) {
+	var errs []error
+	if s.tunnel && s.kubeconfig == "" {
+		errs = append(errs, errors.New("tunnel: needs --kubeconfig"))
+	}
+	if !s.tunnel && len(s.networks) > 0 {
+		errs = append(errs, errors.New("tunnel-networks: needs --tunnel"))
+	}
+	host, _ := os.Hostname()
+	host = strings.ToLower(host)
+	a := &tunnel.Agent{Node: cmp.Or(s.nodeName, host), Name: host, KubeletPort: s.kubeletPort, Kubeconfig: s.kubeconfig, Log: log}
+	if s.nodeName == "-" {
+		a.Node = ""
+	}
+	for _, n := range s.networks {
+		p, err := netip.ParsePrefix(n)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("tunnel-networks: %w", err))
+			continue
+		}
+		a.Networks = append(a.Networks, p.Masked())
+	}
+	return a, errors.Join(errs...)
 }

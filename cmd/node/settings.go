@@ -106,6 +106,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.StringVar(&c.ControlPlaneEndpoint, "control-plane-endpoint", c.ControlPlaneEndpoint, "host:port of the API for machines that join as nodes, such as that of a load balancer (default: the --api-advertise-address of a member); the same on every node")
 	f.BoolVar(&c.EndpointRouting, "enable-aggregator-routing", c.EndpointRouting, "reach Services, such as those of conversion webhooks, at their endpoints instead of their cluster IPs, for hosts without a kube-proxy")
 	f.StringVar(&c.EgressSelectorConfig, "egress-selector-config-file", c.EgressSelectorConfig, "file with an EgressSelectorConfiguration (apiserver.k8s.io/v1beta1): the proxies through which kubelets, Services and webhooks are dialled")
+	f.BoolVar(&c.EgressTunnels, "egress-tunnels", c.EgressTunnels, "let workers open tunnels ('quorate proxy --tunnel') through which their kubelets, and the networks that they offer, are dialled")
 	f.BoolVar(&c.GarbageCollector, "enable-garbage-collector", c.GarbageCollector, "honour propagation policies with finalizers for a garbage collector, this one or kube-controller-manager's; the same on all nodes")
 	f.DurationVar(&c.EventTTL, "event-ttl", c.EventTTL, "how long events are kept after their last write")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace", c.ShutdownGrace, "how long requests may take to finish at shutdown")

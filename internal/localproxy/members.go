@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,17 +140,21 @@ func (m *Members) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The kubeconfig may well lead to this very program: its certificates are meant, and its server's
-	// name.
-	config.Dial, config.Proxy, config.Timeout = m.Balancer.Dial, nil, 0
 	config.QPS = -1
 	config.UserAgent = "quorate-proxy"
-	client, err := rest.HTTPClientFor(config)
+	secured, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
-	typed, err := discovery.NewForConfigAndClient(config, client)
+	// Not rest.HTTPClientFor, which keeps every transport that has a dialer. The kubeconfig may well lead to
+	// this very program: its certificates are meant, and its server's name.
+	transport := &http.Transport{TLSClientConfig: secured, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, DialContext: m.Balancer.Dial}
+	defer transport.CloseIdleConnections()
+	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return err
+	}
+	typed, err := discovery.NewForConfigAndClient(config, &http.Client{Transport: wrapped})
 	if err != nil {
 		return err
 	}

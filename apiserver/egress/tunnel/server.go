@@ -1,0 +1,332 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"github.com/quorate/quorate/apiserver/egress"
+)
+
+// Config of a Server.
+type Config struct {
+	// Allowed reports whether the user of a request's context may, still, open a tunnel of a path.
+	Allowed func(ctx context.Context, path string) bool
+	// Direct dials what no tunnel leads to.
+	Direct egress.DialFunc
+	Log    *slog.Logger
+}
+
+const (
+	// maxTunnels bounds those of nodes, and maxOffers those that offer networks; maxNetworks how many
+	// one may offer.
+	maxTunnels, maxOffers, maxNetworks = 5000, 64, 16
+	// recheck is how often who has opened a tunnel is authorized again.
+	recheck = time.Minute
+)
+
+// Server has the tunnels to one node. Safe for concurrent use.
+type Server struct {
+	cfg Config
+
+	mu     sync.Mutex
+	nodes  map[string]*session
+	offers map[string]*session // by the agent's name
+	closed bool
+	wg     sync.WaitGroup // added to under mu while not closed
+}
+
+// NewServer returns a Server without tunnels.
+func NewServer(cfg Config) *Server {
+	return &Server{cfg: cfg, nodes: map[string]*session{}, offers: map[string]*session{}}
+}
+
+// session is one tunnel.
+type session struct {
+	*yamux.Session
+	name     string
+	networks []netip.Prefix
+	streams  chan struct{} // one for each connection
+	opening  chan struct{} // one for each that is being made
+}
+
+// OwnNode reports whether a path is that of the tunnel of a user's own node.
+func OwnNode(user, path string) bool {
+	name, ok := strings.CutPrefix(user, "system:node:")
+	return ok && name != "" && path == nodesPath+name
+}
+
+// ServeHTTP makes a tunnel of a request that was authorized.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x, table, limit, err := s.newSession(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if r.ProtoMajor != 1 || r.Header.Get("Upgrade") != protocol || r.ContentLength != 0 {
+		w.Header().Set("Upgrade", protocol)
+		http.Error(w, "a tunnel is an upgrade of an HTTP/1.1 request to "+protocol, http.StatusUpgradeRequired)
+		return
+	}
+	s.mu.Lock()
+	full := s.closed || len(table) >= limit && table[x.name] == nil
+	s.mu.Unlock()
+	if full {
+		http.Error(w, "too many tunnels", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Connection", "Upgrade")
+	w.Header().Set("Upgrade", protocol)
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	conn, in, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return // the client is gone
+	}
+	if in.Reader.Buffered() > 0 {
+		_ = conn.Close() // it does not speak the protocol
+		return
+	}
+	if x.Session, err = yamux.Client(conn, config()); err != nil {
+		_ = conn.Close() // it is nobody's
+		return
+	}
+	if !s.add(table, x) {
+		_ = x.Close() // there is nobody to tell
+		return
+	}
+	// Values without the end of the request, which is over.
+	ctx := context.WithoutCancel(r.Context())
+	go s.watch(ctx, r.URL.Path, table, x)
+}
+
+// newSession is what a request asks for, and where it goes.
+func (s *Server) newSession(r *http.Request) (x *session, table map[string]*session, limit int, err error) {
+	x = &session{streams: make(chan struct{}, maxStreams), opening: make(chan struct{}, maxOpening)}
+	if name, ok := strings.CutPrefix(r.URL.Path, nodesPath); ok {
+		x.name = name
+		if name == "" || len(name) > 253 || strings.Contains(name, "/") {
+			return nil, nil, 0, errors.New("no name of a node")
+		}
+		return x, s.nodes, maxTunnels, nil
+	}
+	if r.URL.Path != networksPath {
+		return nil, nil, 0, fmt.Errorf("%s is no tunnel", r.URL.Path)
+	}
+	q := r.URL.Query()
+	if x.name = q.Get("agent"); x.name == "" || len(x.name) > 253 {
+		return nil, nil, 0, errors.New("no name of an agent")
+	}
+	all := q["network"]
+	if len(all) == 0 || len(all) > maxNetworks {
+		return nil, nil, 0, fmt.Errorf("%d networks: must be from 1 to %d", len(all), maxNetworks)
+	}
+	for _, text := range all {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		x.networks = append(x.networks, p.Masked())
+	}
+	return x, s.offers, maxOffers, nil
+}
+
+// add makes a tunnel the one of its name. The one before has ended, or will not be missed: its agent
+// has opened another.
+func (s *Server) add(table map[string]*session, x *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if before := table[x.name]; before != nil {
+		_ = before.Close() // there is nobody to tell
+	}
+	table[x.name] = x
+	s.wg.Add(1)
+	return true
+}
+
+// watch waits until a tunnel ends, and ends it when its user may not have it any more, or when the agent
+// opens a stream, which is not the protocol.
+func (s *Server) watch(ctx context.Context, path string, table map[string]*session, x *session) {
+	defer s.wg.Done()
+	s.cfg.Log.Info("a tunnel was opened", "path", path, "name", x.name, "networks", x.networks, "from", x.RemoteAddr())
+	opened := make(chan struct{})
+	go func() { // ends with the session
+		defer close(opened)
+		if stream, err := x.AcceptStream(); err == nil {
+			_ = stream.Close() // the session ends
+		}
+	}()
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	why := "closed"
+	for over := false; !over; {
+		select {
+		case <-x.CloseChan():
+			over = true
+		case <-opened:
+			if !x.IsClosed() {
+				why = "the agent has opened a stream"
+			}
+			over = true
+		case <-tick.C:
+			if !s.cfg.Allowed(ctx, path) {
+				over, why = true, "its user may not open it any more"
+			}
+		}
+	}
+	_ = x.Close() // there is nobody to tell
+	<-opened
+	s.mu.Lock()
+	if table[x.name] == x {
+		delete(table, x.name)
+	}
+	s.mu.Unlock()
+	s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "why", why)
+}
+
+// Close ends all tunnels and waits for them.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, table := range []map[string]*session{s.nodes, s.offers} {
+		for _, x := range table {
+			_ = x.Close() // there is nobody to tell
+		}
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// Dial connects to an address: through the tunnel of the node that the context names, else through one
+// whose networks contain the address, else directly.
+func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return s.dial(ctx, network, address, s.cfg.Direct)
+}
+
+// Or is Dial for callers that dial directly in a way of their own, such as one that refuses addresses.
+func (s *Server) Or(direct egress.DialFunc) egress.DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return s.dial(ctx, network, address, direct)
+	}
+}
+
+func (s *Server) dial(ctx context.Context, network, address string, direct egress.DialFunc) (net.Conn, error) {
+	for _, x := range s.route(ctx, address) {
+		conn, err := x.dial(ctx, address)
+		if err == nil || !x.IsClosed() || ctx.Err() != nil {
+			return conn, err
+		}
+		// The tunnel has ended meanwhile. Another may be there, and the network of this host.
+		s.cfg.Log.Debug("cannot dial through a tunnel", "name", x.name, "address", address, "err", err)
+	}
+	return direct(ctx, network, address)
+}
+
+// route returns the tunnels that lead to an address, those to try first in front.
+func (s *Server) route(ctx context.Context, address string) (out []*session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if node := egress.NodeFrom(ctx); node != "" {
+		if x := s.nodes[node]; x != nil {
+			return []*session{x}
+		}
+	}
+	if len(s.offers) == 0 {
+		return nil
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil // a name
+	}
+	ip := to.Addr().Unmap()
+	for _, x := range s.offers {
+		for _, p := range x.networks {
+			if p.Contains(ip) {
+				out = append(out, x)
+				break
+			}
+		}
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// dial has the agent dial.
+func (x *session) dial(ctx context.Context, address string) (_ net.Conn, err error) {
+	if len(address) > maxText {
+		return nil, fmt.Errorf("an address of %d bytes", len(address))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*dialTime)
+	defer cancel()
+	for _, slot := range []chan struct{}{x.streams, x.opening} {
+		select {
+		case slot <- struct{}{}:
+		case <-ctx.Done():
+			if slot == x.opening {
+				<-x.streams
+			}
+			return nil, context.Cause(ctx)
+		case <-x.CloseChan():
+			if slot == x.opening {
+				<-x.streams
+			}
+			return nil, errEnded
+		}
+	}
+	defer func() {
+		<-x.opening
+		if err != nil {
+			<-x.streams
+		}
+	}()
+	stream, err := x.OpenStream()
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) }) // it takes every time
+	if err = writeText(stream, nil, address); err == nil {
+		err = readAnswer(stream)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = stream.Close() // it is of no use
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("tunnel %s: connect to %s: %w", x.name, address, err)
+	}
+	return &conn{stream, target(address), sync.OnceFunc(func() { <-x.streams })}, nil
+}
+
+// conn is a connection through a tunnel.
+type conn struct {
+	*yamux.Stream
+	to   target
+	free func()
+}
+
+func (c *conn) Close() error {
+	defer c.free()
+	return c.Stream.Close()
+}
+
+func (c *conn) RemoteAddr() net.Addr { return c.to }
+
+// target is an address that the agent was asked for.
+type target string
+
+func (target) Network() string  { return "tcp" }
+func (t target) String() string { return string(t) }

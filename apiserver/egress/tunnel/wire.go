@@ -1,0 +1,92 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+const (
+	// protocol is what is upgraded to. A change of what is behind it has another name.
+	protocol = "quorate-tunnel-1"
+	// Path is below which all tunnels are.
+	Path         = "/quorate/tunnels/"
+	nodesPath    = Path + "nodes/"
+	networksPath = Path + "networks"
+
+	// maxText bounds addresses and what an agent says about a dial that failed.
+	maxText = 1 << 10
+	// maxStreams bounds the connections through one tunnel. Each buffers at most window bytes in each
+	// direction.
+	maxStreams = 256
+	window     = 256 << 10
+	// maxOpening bounds those that are being made; yamux waits above that, whatever the context says.
+	maxOpening = 64
+	// dialTime bounds a dial at the agent's.
+	dialTime = 10 * time.Second
+)
+
+// config of both ends.
+func config() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.AcceptBacklog = maxOpening
+	c.KeepAliveInterval = 10 * time.Second // a peer that is silent is gone after this and the next
+	c.ConnectionWriteTimeout = 5 * time.Second
+	c.MaxStreamWindowSize = window
+	c.StreamOpenTimeout = 2 * dialTime
+	c.StreamCloseTimeout = 5 * time.Second
+	c.LogOutput, c.Logger = nil, log.New(io.Discard, "", 0) // what ends a tunnel is logged by its owner
+	return c
+}
+
+// writeText writes a text with its length.
+func writeText(w io.Writer, prefix []byte, text string) error {
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	_, err := w.Write(append(binary.BigEndian.AppendUint16(prefix, uint16(len(text))), text...))
+	return err
+}
+
+func readText(r io.Reader) (string, error) {
+	var n [2]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return "", err
+	}
+	size := binary.BigEndian.Uint16(n[:])
+	if size > maxText {
+		return "", fmt.Errorf("a text of %d bytes: at most %d are allowed", size, maxText)
+	}
+	text := make([]byte, size)
+	_, err := io.ReadFull(r, text)
+	return string(text), err
+}
+
+// readAnswer reads what an agent says of a dial.
+func readAnswer(r io.Reader) error {
+	var code [1]byte
+	if _, err := io.ReadFull(r, code[:]); err != nil {
+		return fmt.Errorf("the agent does not answer: %w", err)
+	}
+	if code[0] == 0 {
+		return nil
+	}
+	text, err := readText(r)
+	if err != nil {
+		return fmt.Errorf("the agent's answer: %w", err)
+	}
+	return &refusal{text}
+}
+
+// refusal is an agent's.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return fmt.Sprintf("the agent: %.200q", r.text) }
+
+// errEnded says that a tunnel is not there any more.
+var errEnded = errors.New("the tunnel has ended")
