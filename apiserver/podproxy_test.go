@@ -37,7 +37,8 @@ func TestProxies(t *testing.T) {
 		}
 	}
 	asked := make(chan string, 16)
-	e := withKubelets(t, kubelet.Config{Dial: behind(k.Listener.Addr().String(), asked)}, "10.9.9.9", 10250, nil)
+	dial := behind(k.Listener.Addr().String(), asked)
+	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, nil)
 	e.post(podsPath, `{"metadata":{"name":"web"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i","ports":[{"containerPort":8080}]}]}}`)
 	status := func(pod, ip string) {
 		t.Helper()
@@ -123,7 +124,8 @@ func TestProxyUpgrade(t *testing.T) {
 		fmt.Fprint(conn, line)
 	}
 	asked := make(chan string, 1)
-	e := withKubelets(t, kubelet.Config{Dial: behind(k.Listener.Addr().String(), asked)}, "10.9.9.9", 10250, nil)
+	dial := behind(k.Listener.Addr().String(), asked)
+	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, nil)
 	conn := e.dial()
 	defer conn.Close()
 	// What a client sends before it has the answer is not lost.

@@ -48,13 +48,10 @@ func (n *Node) dialer(p egress.Purpose) egress.DialFunc {
 // clusterDialer is dialer(egress.Cluster) for callers that dial directly in a way of their own: what a file
 // says of the cluster, else tunnels, else direct.
 func (n *Node) clusterDialer(direct egress.DialFunc) egress.DialFunc {
-	switch {
-	case n.egress.Configured(egress.Cluster):
-		return n.egress.Dial(egress.Cluster)
-	case n.tunnels != nil:
+	if n.tunnels != nil && !n.egress.Configured(egress.Cluster) {
 		return n.tunnels.Or(direct)
 	}
-	return direct
+	return n.egress.Or(egress.Cluster, direct)
 }
 
 // serveTunnels makes tunnels of requests. Who may open which is decided before.

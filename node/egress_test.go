@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/apiserver/kubelet"
 )
 
 // connectProxy is a proxy on a Unix socket whose every CONNECT leads to one address.
@@ -242,6 +247,41 @@ func TestWhoMayOpenTunnels(t *testing.T) {
 		code, text := ask("GET", "/quorate/tunnels/"+row.path, "", "Impersonate-User: "+row.user, "Impersonate-Group: "+row.group)
 		if code != row.code {
 			t.Errorf("%s of %s: %s: %d, want %d: %s", row.user, row.group, row.path, code, row.code, text)
+		}
+	}
+}
+
+// TestGuardedDialers: what users choose is not dialled on this host's loopback interface, with tunnels and
+// without, and whether a file says that the cluster is dialled directly or says nothing.
+func TestGuardedDialers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	file := filepath.Join(t.TempDir(), "egress.yaml")
+	direct := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n- {name: cluster, connection: {proxyProtocol: Direct}}\n"
+	if err := os.WriteFile(file, []byte(direct), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []Config{{}, {EgressTunnels: true}, {EgressSelectorConfig: file}, {EgressSelectorConfig: file, EgressTunnels: true}} {
+		n := &Node{cfg: &cfg, log: slog.New(slog.DiscardHandler)}
+		if err := n.openEgress(nil); err != nil {
+			t.Fatal(err)
+		}
+		for name, dial := range map[string]egress.DialFunc{"kubelet": kubelet.DialAllowed, "aggregator": aggregator.Dial} {
+			if conn, err := n.clusterDialer(dial)(t.Context(), "tcp", l.Addr().String()); err == nil {
+				_ = conn.Close()
+				t.Errorf("%+v: %s has dialled %s", cfg.EgressTunnels, name, l.Addr())
+			}
+		}
+		if conn, err := n.clusterDialer(egress.Direct)(t.Context(), "tcp", l.Addr().String()); err != nil {
+			t.Errorf("%+v: %v", cfg.EgressTunnels, err)
+		} else {
+			_ = conn.Close()
+		}
+		if n.tunnels != nil {
+			n.tunnels.Close()
 		}
 	}
 }

@@ -16,7 +16,14 @@ import (
 
 // openKubelets makes the way to kubelets. It comes after openEgress.
 func (n *Node) openKubelets() error {
-	cfg := kubelet.Config{Dial: n.dialer(egress.Cluster), AddressTypes: n.cfg.KubeletAddressTypes, Timeout: n.cfg.KubeletTimeout, Certificate: func() (*tls.Certificate, error) { return n.pki.KubeletCertificate(), nil }}
+	cfg := kubelet.Config{
+		Dial: n.clusterDialer(egress.Direct), DialAllowed: n.clusterDialer(kubelet.DialAllowed),
+		AddressTypes: n.cfg.KubeletAddressTypes, Timeout: n.cfg.KubeletTimeout,
+		Certificate: func() (*tls.Certificate, error) { return n.pki.KubeletCertificate(), nil },
+	}
+	if n.tunnels != nil && !n.egress.Configured(egress.Cluster) {
+		cfg.Tunneled = n.tunnels.Has
+	}
 	if n.cfg.KubeletClientCert != "" {
 		n.kubeletCert = &filePair{cert: n.cfg.KubeletClientCert, key: n.cfg.KubeletClientKey}
 		if err := n.kubeletCert.read(); err != nil {

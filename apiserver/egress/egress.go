@@ -27,6 +27,8 @@ var names = [purposes]string{Cluster: "cluster", ControlPlane: "controlplane"}
 type Dialers struct {
 	dial [purposes]DialFunc
 	file [purposes]bool
+	// elsewhere: the file names a proxy, so another machine dials.
+	elsewhere [purposes]bool
 }
 
 // Config is what Dialers are made of.
@@ -57,7 +59,7 @@ func New(cfg Config) (*Dialers, error) {
 		return nil, err
 	}
 	for of, dial := range all {
-		if dial == nil { // Direct
+		if d.elsewhere[of] = dial != nil; !d.elsewhere[of] { // Direct
 			dial = cfg.Direct
 		}
 		d.dial[of], d.file[of] = dial, true
@@ -70,6 +72,15 @@ func (d *Dialers) Dial(p Purpose) DialFunc { return d.dial[p] }
 
 // Configured reports whether a file says how connections for a purpose are made.
 func (d *Dialers) Configured(p Purpose) bool { return d.file[p] }
+
+// Or is Dial for callers that dial directly in a way of their own, such as one that refuses addresses:
+// direct is used where the file says Direct, and where it says nothing.
+func (d *Dialers) Or(p Purpose, direct DialFunc) DialFunc {
+	if d.elsewhere[p] {
+		return d.dial[p]
+	}
+	return direct
+}
 
 // Direct dials in the network of this host.
 func Direct(ctx context.Context, network, address string) (net.Conn, error) {

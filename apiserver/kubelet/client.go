@@ -30,8 +30,13 @@ type Config struct {
 	Authorities *x509.CertPool
 	// Timeout bounds the making of a connection, its TLS handshake included. Default 5 s.
 	Timeout time.Duration
-	// Dial reaches kubelets and Pods. Default: a net.Dialer.
+	// Dial reaches kubelets. Default: a net.Dialer.
 	Dial Dial
+	// DialAllowed reaches what users choose: Pods, and ports of Nodes. Default: DialAllowed.
+	DialAllowed Dial
+	// Tunneled reports whether a Node has opened a tunnel. Dial and DialAllowed are then told by
+	// egress.WithNode which Node they dial. Nil: none has.
+	Tunneled func(node string) bool
 }
 
 // DefaultAddressTypes is upstream's order.
@@ -57,24 +62,33 @@ const (
 
 // Client reaches kubelets and Pods. Safe for concurrent use.
 type Client struct {
-	types   []string
-	timeout time.Duration
-	dial    Dial
-	// dialAllowed refuses addresses that are not proxied to, if this machine is the one that dials.
-	dialAllowed Dial
-	// kubelets is for requests that need no upgrade, unverified for logs whose client asks for that,
+	types    []string
+	timeout  time.Duration
+	tunneled func(node string) bool
+	// kubelets is for what this server asks of them, unverified for logs whose client asks for that,
 	// nodes for what users ask of a kubelet themselves (nodes/proxy), pods for Pods and other ports.
-	kubelets, unverified, nodes, pods *http.Transport
+	kubelets, unverified, nodes, pods way
 }
+
+// way is how connections of one sort are made. Those that need no upgrade are kept for the next request,
+// but for those through tunnels: net/http keeps them by address, and a Node can say that it has the address of
+// another, whose users would then talk to it.
+type way struct{ kept, once *http.Transport }
 
 // New returns a Client. Its Close must be called.
 func New(cfg Config) *Client {
-	c := &Client{types: cfg.AddressTypes, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), dial: cfg.Dial}
+	c := &Client{types: cfg.AddressTypes, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), tunneled: cfg.Tunneled}
 	if len(c.types) == 0 {
 		c.types = DefaultAddressTypes
 	}
-	if c.dialAllowed = c.dial; c.dial == nil {
-		c.dial, c.dialAllowed = (&net.Dialer{}).DialContext, (&net.Dialer{Control: onlyAllowed}).DialContext
+	if c.tunneled == nil {
+		c.tunneled = func(string) bool { return false }
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{}).DialContext
+	}
+	if cfg.DialAllowed == nil {
+		cfg.DialAllowed = DialAllowed
 	}
 	verified := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Authorities, InsecureSkipVerify: cfg.Authorities == nil}
 	if cfg.Certificate != nil {
@@ -82,17 +96,25 @@ func New(cfg Config) *Client {
 	}
 	insecure := verified.Clone()
 	insecure.RootCAs, insecure.InsecureSkipVerify = nil, true
-	c.kubelets = c.transport(verified, c.connect)
-	c.unverified = c.transport(insecure, c.connect)
-	c.nodes = c.transport(verified, c.connectAllowed)
+	c.kubelets = c.way(verified, cfg.Dial)
+	c.unverified = c.way(insecure, cfg.Dial)
+	// Names were looked up before, and may be another address when they are dialled.
+	c.nodes = c.way(verified, cfg.DialAllowed)
 	// Pods are reached by their addresses: no certificate could name those. They are not shown ours.
-	c.pods = c.transport(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, c.connectAllowed)
+	c.pods = c.way(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, cfg.DialAllowed)
 	return c
+}
+
+func (c *Client) way(t *tls.Config, dial Dial) way {
+	w := way{kept: c.transport(t, c.within(dial)), once: c.transport(t, c.within(dial))}
+	w.once.DisableKeepAlives = true
+	return w
 }
 
 // transport has HTTP/1.1 only: a connection of its own for each stream. On HTTP/2 a client that does not
 // read would have megabytes of its answer kept here, and a window that others need, too.
 func (c *Client) transport(t *tls.Config, dial Dial) *http.Transport {
+	t = t.Clone()
 	t.NextProtos = []string{"http/1.1"}
 	return &http.Transport{
 		DialContext: dial, TLSClientConfig: t, TLSHandshakeTimeout: c.timeout,
@@ -106,26 +128,24 @@ func (c *Client) transport(t *tls.Config, dial Dial) *http.Transport {
 
 // Close ends the connections that are kept. Those in use end with their requests.
 func (c *Client) Close() {
-	for _, t := range []*http.Transport{c.kubelets, c.unverified, c.nodes, c.pods} {
-		t.CloseIdleConnections()
+	for _, w := range []way{c.kubelets, c.unverified, c.nodes, c.pods} {
+		w.kept.CloseIdleConnections()
 	}
 }
 
-// connect dials within the timeout.
-func (c *Client) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	return c.within(ctx, c.dial, network, address)
+// within dials within the timeout.
+func (c *Client) within(dial Dial) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
 }
 
-// connectAllowed does not dial what is not proxied to. Names were looked up before, and may be another address
-// now.
-func (c *Client) connectAllowed(ctx context.Context, network, address string) (net.Conn, error) {
-	return c.within(ctx, c.dialAllowed, network, address)
-}
-
-func (c *Client) within(ctx context.Context, dial Dial, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	return dial(ctx, network, address)
+// DialAllowed dials in the network of this host, and refuses addresses that are not proxied to.
+func DialAllowed(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Control: onlyAllowed}
+	return d.DialContext(ctx, network, address)
 }
 
 // errNotAllowed is upstream's for addresses that are not proxied to.

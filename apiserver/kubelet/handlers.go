@@ -50,11 +50,10 @@ func upgrade(to *url.URL, transport *http.Transport, refuse Refuse) http.Handler
 
 // Proxy passes requests on to a path: with their query, and an upgrade if they ask for one.
 func (c *Client) Proxy(l Location, path string, r *http.Request, refuse Refuse) http.Handler {
-	to, transport := *l.URL, l.transport
+	to, transport := *l.URL, http.RoundTripper(l)
 	if httpstream.IsUpgradeRequest(r) {
-		var at *url.URL
-		at, transport = c.upgrading(l)
-		to = *at
+		at, over := c.upgrading(l)
+		to, transport = *at, over
 		to.RawQuery = r.URL.RawQuery
 	}
 	to.Path = utilnet.JoinPreservingTrailingSlash(to.Path, path)

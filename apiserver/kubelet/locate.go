@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/apiserver/egress"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -20,6 +21,7 @@ import (
 // Kubelet is where one is.
 type Kubelet struct {
 	Host, Port string
+	node       string
 	// webSockets says that it takes WebSockets itself, as its Node declares.
 	webSockets bool
 }
@@ -44,15 +46,45 @@ func (c *Client) Of(node *corev1.Node) (Kubelet, error) {
 	if port <= 0 {
 		port = DefaultPort
 	}
-	return Kubelet{Host: host, Port: strconv.Itoa(port), webSockets: slices.Contains(node.Status.DeclaredFeatures, extendWebSockets)}, nil
+	return Kubelet{Host: host, Port: strconv.Itoa(port), node: node.Name, webSockets: slices.Contains(node.Status.DeclaredFeatures, extendWebSockets)}, nil
 }
 
 // Location is where a request goes, and by what.
 type Location struct {
-	URL       *url.URL
-	transport *http.Transport
+	URL *url.URL
+	way way
+	// node is the Node whose tunnel leads there; empty: none does.
+	node string
 	// webSockets: what is there takes WebSockets itself.
 	webSockets bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l Location) RoundTrip(r *http.Request) (*http.Response, error) {
+	return l.transport().RoundTrip(r.WithContext(l.named(r.Context())))
+}
+
+func (l Location) transport() *http.Transport {
+	if l.node != "" {
+		return l.way.once
+	}
+	return l.way.kept
+}
+
+// named tells the dialer whose tunnel to take.
+func (l Location) named(ctx context.Context) context.Context {
+	if l.node == "" {
+		return ctx
+	}
+	return egress.WithNode(ctx, l.node)
+}
+
+// through is the Node of a kubelet if it has opened a tunnel.
+func (c *Client) through(k Kubelet) string {
+	if k.node == "" || !c.tunneled(k.node) {
+		return ""
+	}
+	return k.node
 }
 
 // Container chooses the container that a request is for, as upstream does. Errors: upstream's.
@@ -96,14 +128,14 @@ func Assigned(pod *corev1.Pod) error {
 
 // At is a path of a kubelet's own API.
 func (c *Client) At(k Kubelet, query url.Values, path ...string) Location {
-	return Location{transport: c.kubelets, webSockets: k.webSockets, URL: &url.URL{
+	return Location{way: c.kubelets, node: c.through(k), webSockets: k.webSockets, URL: &url.URL{
 		Scheme: "https", Host: net.JoinHostPort(k.Host, k.Port), Path: "/" + strings.Join(path, "/"), RawQuery: query.Encode(),
 	}}
 }
 
 // Unverified is the same without a look at the kubelet's certificate.
 func (c *Client) Unverified(l Location) Location {
-	l.transport = c.unverified
+	l.way = c.unverified
 	return l
 }
 
@@ -143,7 +175,7 @@ func (c *Client) toPod(scheme, address, port string) Location {
 	if port == "" {
 		host = strings.TrimSuffix(host, ":")
 	}
-	return Location{transport: c.pods, URL: &url.URL{Scheme: scheme, Host: host}}
+	return Location{way: c.pods, URL: &url.URL{Scheme: scheme, Host: host}}
 }
 
 // allowed reports whether an address may be proxied to: loopback, link-local and the like are this
@@ -155,6 +187,11 @@ func allowed(address string) bool {
 
 // Node is where a request to a Node goes: to its kubelet, unless it names another port.
 func (c *Client) Node(ctx context.Context, k Kubelet, id ID) (Location, error) {
+	kubelet := id.Port == "" || id.Port == k.Port
+	at := Location{way: c.nodes, URL: &url.URL{Scheme: "https", Host: net.JoinHostPort(k.Host, k.Port)}}
+	if at.node = c.through(k); kubelet && at.node != "" {
+		return at, nil // the other end of the tunnel knows its name, and dials nothing but itself
+	}
 	addresses, err := net.DefaultResolver.LookupIPAddr(ctx, k.Host)
 	switch {
 	case err != nil:
@@ -167,8 +204,8 @@ func (c *Client) Node(ctx context.Context, k Kubelet, id ID) (Location, error) {
 			return Location{}, apierrors.NewBadRequest(errNotAllowed.Error())
 		}
 	}
-	if id.Port == "" || id.Port == k.Port {
-		return Location{transport: c.nodes, URL: &url.URL{Scheme: "https", Host: net.JoinHostPort(k.Host, k.Port)}}, nil
+	if kubelet {
+		return at, nil
 	}
 	return c.toPod(id.Scheme, k.Host, id.Port), nil
 }

@@ -24,7 +24,7 @@ func (c *Client) Get(ctx context.Context, l Location, resource schema.GroupResou
 	if err != nil {
 		return nil, fmt.Errorf("failed to construct request for %s, got %w", l.URL, err)
 	}
-	client := http.Client{Transport: l.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
+	client := http.Client{Transport: l, CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ const (
 // connections on which TLS is done, and a URL without it: what is read there can be bounded.
 func (c *Client) upgrading(l Location) (*url.URL, *http.Transport) {
 	to := *l.URL
-	dial, over := l.transport.DialContext, l.transport.TLSClientConfig
+	dial, over := l.transport().DialContext, l.transport().TLSClientConfig
 	if to.Scheme == "https" {
 		to.Scheme = "http"
 		if to.Port() == "" {
@@ -34,7 +34,7 @@ func (c *Client) upgrading(l Location) (*url.URL, *http.Transport) {
 		over = nil
 	}
 	return &to, &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
+		conn, err := dial(l.named(ctx), network, address)
 		if err != nil {
 			return nil, err
 		}

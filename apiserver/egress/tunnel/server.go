@@ -214,6 +214,13 @@ func (s *Server) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return s.dial(ctx, network, address, s.cfg.Direct)
 }
 
+// Has reports whether a node has opened a tunnel.
+func (s *Server) Has(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes[node] != nil
+}
+
 // Or is Dial for callers that dial directly in a way of their own, such as one that refuses addresses.
 func (s *Server) Or(direct egress.DialFunc) egress.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
