@@ -50,10 +50,10 @@ func TestParseInfo(t *testing.T) {
 // TestReadSelector: what permissions follow from is what is answered.
 func TestReadSelector(t *testing.T) {
 	for _, x := range []struct{ method, path, query, name, fields string }{
-		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da,metadata.name%3Dp", "p", "[{= spec.nodeName a} {= metadata.name p}]"},
+		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da,metadata.name%3Dp", "p", "[{= metadata.name p} {= spec.nodeName a}]"},
 		{"GET", "/api/v1/pods", "watch=1&fieldSelector=spec.nodeName!%3Da", "", "[{!= spec.nodeName a}]"},
 		{"GET", "/api/v1/pods", "fieldSelector=metadata.name%3Da%2Fb", "", "[{= metadata.name a/b}]"},
-		{"DELETE", "/apis/resource.k8s.io/v1/resourceslices", "fieldSelector=spec.nodeName==a,metadata.name=b", "", "[{= spec.nodeName a} {= metadata.name b}]"},
+		{"DELETE", "/apis/resource.k8s.io/v1/resourceslices", "fieldSelector=spec.nodeName==a,metadata.name=b", "", "[{= metadata.name b} {= spec.nodeName a}]"},
 		{"GET", "/api/v1/pods", "fieldSelector=spec.nodeName%3Da&fieldSelector=spec.nodeName%3Db", "", "[{= spec.nodeName a}]"},
 		{"GET", "/api/v1/pods", "field%53elector=spec.nodeName%3Da", "", "[]"},
 		{"GET", "/api/v1/pods", "fieldSelector=a=b=c,,", "", "[]"},
