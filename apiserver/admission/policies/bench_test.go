@@ -113,7 +113,7 @@ func TestParameters(t *testing.T) {
 	if err := p.Validate(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	if _, ranges := a.Decided(); fmt.Sprint(ranges) != "[{configmaps default/}]" {
+	if _, ranges := a.Decided(); fmt.Sprint(ranges) != "[{configmaps default/ }]" {
 		t.Errorf("it has read %v", ranges)
 	}
 	c.Play(`merge configmaps default/c7 {"data":{"max":"0"}}`)
@@ -134,7 +134,7 @@ func TestPermissions(t *testing.T) {
 		{"authorizer.group('').resource('pods').check('list').allowed()", 0xf, "[]"},
 		{"authorizer.group('').resource('pods').namespace('default').check('list').allowed()", 0xf, "[]"},
 		{"authorizer.serviceAccount('a', 'b').group('').resource('pods').namespace('other').check('list').allowed() || true", 0xf,
-			"[{roles.rbac.authorization.k8s.io other/} {rolebindings.rbac.authorization.k8s.io other/}]"},
+			"[{roles.rbac.authorization.k8s.io other/ } {rolebindings.rbac.authorization.k8s.io other/ }]"},
 	} {
 		p, a := withPolicies(t, 1, 1, fmt.Sprintf(`"validations":[{"expression":%q}]`, c.expression)), configMap()
 		a.User.Groups = []string{auth.Masters}

@@ -45,7 +45,7 @@ func TestPermissions(t *testing.T) {
 	}{
 		{"request.userInfo.username == 'a'", "[]", 0},
 		{"authorizer.group('').resource('pods').namespace('other').check('list').allowed()",
-			"[{roles.rbac.authorization.k8s.io } {rolebindings.rbac.authorization.k8s.io }]", 0xf},
+			"[{roles.rbac.authorization.k8s.io  } {rolebindings.rbac.authorization.k8s.io  }]", 0xf},
 		{"true", "[]", 0},
 	} {
 		value := fmt.Sprintf(`{"metadata":{"name":"w"},"webhooks":[{"name":"w.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["DELETE"],"resources":["configmaps"]}],"namespaceSelector":{},"objectSelector":{"matchLabels":{"a":"b"}},"matchConditions":[{"name":"c","expression":%q}]}]}`, c.condition)
