@@ -119,8 +119,8 @@ func TestTable(t *testing.T) {
 // TestManagerList: what the nodes do is left to them, and nothing else.
 func TestManagerList(t *testing.T) {
 	for list, want := range map[string]string{
-		"*": "*,-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-validatingadmissionpolicy-status-controller,-resourcequota-controller,-clusterrole-aggregation-controller",
-		"*,-garbage-collector,-namespace,-serviceaccount,-root-ca-certificate-publisher,-resourcequota": "*,-validatingadmissionpolicy-status-controller,-clusterrole-aggregation-controller",
+		"*": "*,-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-validatingadmissionpolicy-status-controller,-resourcequota-controller,-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller,-bootstrap-signer-controller,-token-cleaner-controller,-clusterrole-aggregation-controller",
+		"*,-garbage-collector,-namespace,-serviceaccount,-root-ca-certificate-publisher,-resourcequota": "*,-validatingadmissionpolicy-status-controller,-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller,-bootstrap-signer-controller,-token-cleaner-controller,-clusterrole-aggregation-controller",
 		"event-ttl,-clusterrole-aggregation": "*",
 	} {
 		if got, err := ManagerList(strings.Split(list, ",")); err != nil || got != want {
