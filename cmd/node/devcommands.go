@@ -117,10 +117,13 @@ func devKeepCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: playground.KeepCommand + " KUBECONFIG PROGRAM [ARGUMENT...]", Short: "Keep a program of the control plane running", Hidden: true,
 		DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return errors.New("a kubeconfig and a program are required")
 			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return playground.Keep(cmd.Context(), args[1], args[2:], cmd.OutOrStdout())
 		},
 	}
