@@ -85,7 +85,7 @@ func (c *call) decide() error {
 	c.audit.Annotate(annotationReason, reason)
 	switch {
 	case decision == auth.Allow:
-		c.basis.Store((*[]auth.Object)(from))
+		c.grounds.of.Store((*[]auth.Object)(from))
 		c.audit.Annotate(annotationDecision, "allow")
 		return nil
 	case err != nil && decision == auth.NoOpinion:

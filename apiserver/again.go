@@ -3,6 +3,7 @@ package apiserver
 import (
 	"maps"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/rbac"
@@ -44,6 +45,19 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	return c.AuthorizeAgain()
 }
 
+// grounds are the objects that a request was allowed by, besides roles.
+type grounds struct {
+	of atomic.Pointer[[]auth.Object] // nil: none
+}
+
+// Basis implements objects.Requester.
+func (g *grounds) Basis() []auth.Object {
+	if from := g.of.Load(); from != nil {
+		return *from
+	}
+	return nil
+}
+
 // basis collects what a decision follows from.
 type basis []auth.Object
 
@@ -58,14 +72,6 @@ func followed(a *auth.Attributes) *basis {
 	from := &basis{}
 	a.Basis = from
 	return from
-}
-
-// Basis implements objects.Requester.
-func (c *call) Basis() []auth.Object {
-	if from := c.basis.Load(); from != nil {
-		return *from
-	}
-	return nil
 }
 
 // AuthorizeAgain implements objects.Requester.

@@ -16,24 +16,23 @@ import (
 // discoveryTimeout bounds what an aggregated API server takes to say what it serves, as upstream.
 const discoveryTimeout = 5 * time.Second
 
-// classifyRemote finds the aggregated API server that the request goes to, if it goes to one. What a
-// server calls its resources is not counted by name: nobody bounds these.
-func (c *call) classifyRemote() bool {
-	a, i := c.s.cfg.Aggregator, &c.Info
+// remoteOf finds the aggregated API server that a request goes to; nil: none.
+func remoteOf(a *aggregator.Aggregator, i *request.Info) *aggregator.Remote {
 	switch {
 	case a == nil:
-		return false
+		return nil
 	case i.IsResource:
-		c.remote = a.Of(i.Group, i.Version)
+		return a.Of(i.Group, i.Version)
 	default:
-		c.remote = remoteOfPath(a, i.Path)
+		return remoteOfPath(a, i.Path)
 	}
-	if c.remote == nil {
-		return false
-	}
-	c.Kind = request.Kind{Verb: i.Verb, Component: "aggregator"}
-	c.Kind.LongRunning = i.IsResource && (i.Verb == "watch" || i.Verb == "proxy" || longRunning[i.Subresource]) || wantsUpgrade(c.r)
-	return true
+}
+
+// remoteKind is what a request to an aggregated API server is counted under. What such a server calls
+// its resources is left out: nobody bounds these names.
+func remoteKind(i *request.Info, r *http.Request) request.Kind {
+	long := i.IsResource && (i.Verb == "watch" || i.Verb == "proxy" || longRunning[i.Subresource]) || wantsUpgrade(r)
+	return request.Kind{Verb: i.Verb, Component: "aggregator", LongRunning: long}
 }
 
 // longRunning are subresources of requests that take as long as they take, as upstream.
@@ -65,12 +64,6 @@ func wantsUpgrade(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// unbounded reports whether the request takes as long as it takes: it is not among those in flight, and
-// has no deadline.
-func (c *call) unbounded() bool {
-	return c.Kind.LongRunning
 }
 
 // aggregated has the request answered by another server. Who asks, and whether they may, was

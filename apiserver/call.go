@@ -4,11 +4,9 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
-	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/fairness"
 	"github.com/quorate/quorate/apiserver/objects"
@@ -36,8 +34,7 @@ type call struct {
 	// allowedBy is what the request was allowed by, until the state that it reads is there.
 	allowedBy rbac.Mark
 	masked    *masked // nil: user has sent the request
-	// basis are the objects that it was allowed by; nil: none.
-	basis atomic.Pointer[[]auth.Object]
+	grounds
 
 	code      int
 	written   int64

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
 	corev1 "k8s.io/api/core/v1"
@@ -50,12 +51,12 @@ var connections = map[string]*connection{
 	"services/proxy":   {kind: "ServiceProxyOptions", methods: proxied, options: serviceProxyOptions, proxies: true, serve: (*stream).toService},
 }
 
-// connection is what the request's path does, nil if it leads nowhere.
-func (c *call) connection() *connection {
-	if c.Subresource == nil || c.Info.Name == "" {
+// connectionOf is what a request's path does, nil if it leads nowhere.
+func connectionOf(o *objects.Op) *connection {
+	if o.Subresource == nil || o.Info.Name == "" {
 		return nil
 	}
-	return connections[c.Resource.CodeName()+"/"+c.Subresource.Name]
+	return connections[o.Resource.CodeName()+"/"+o.Subresource.Name]
 }
 
 // connect serves what leads to a node or a Pod. Plugins are asked before the connection is made, as
@@ -77,7 +78,7 @@ func (c *call) connect(to *connection) error {
 		return status.BadRequest("dryRun is not supported")
 	}
 	if to.proxies {
-		q.Set("path", c.proxyPath())
+		q.Set("path", proxyPath(&c.Info))
 	}
 	options, err := to.options(q, c.Info.Name)
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *call) connect(to *connection) error {
 		return err
 	}
 	if to.creates {
-		if err := c.mayCreate(); err != nil {
+		if err := c.s.mayCreate(&c.Op); err != nil {
 			return err
 		}
 	}
@@ -111,32 +112,32 @@ func (c *call) connect(to *connection) error {
 }
 
 // proxyPath is what follows the subresource in the path, as upstream reads it.
-func (c *call) proxyPath() string {
-	path := strings.TrimRight(c.Info.Trailing(), "/")
+func proxyPath(i *request.Info) string {
+	path := strings.TrimRight(i.Trailing(), "/")
 	if path != "" {
 		path = "/" + path
 	}
-	if strings.HasSuffix(c.Info.Path, "/") {
+	if strings.HasSuffix(i.Path, "/") {
 		path += "/"
 	}
 	return path
 }
 
 // mayCreate refuses a user who may not create what the request has another verb for.
-func (c *call) mayCreate() error {
-	if c.Info.Verb == "create" {
+func (s *Server) mayCreate(o *objects.Op) error {
+	if o.Info.Verb == "create" {
 		return nil // that was asked
 	}
-	attributes := c.Attributes()
+	attributes := o.Attributes()
 	attributes.Verb = "create"
-	decision, reason, err := c.s.cfg.Authorizer.Authorize(c.Context, attributes)
+	decision, reason, err := s.cfg.Authorizer.Authorize(o.Context, attributes)
 	if decision == auth.Allow {
 		return nil
 	}
 	if err != nil {
-		c.s.cfg.Log.Error("authorization is incomplete", "err", err, "user", c.User.Name)
+		s.cfg.Log.Error("authorization is incomplete", "err", err, "user", o.User.Name)
 	}
-	return apierrors.NewForbidden(c.Resource.GroupResource(), c.Info.Name, errorText(reason))
+	return apierrors.NewForbidden(o.Resource.GroupResource(), o.Info.Name, errorText(reason))
 }
 
 // errorText is an error that says just this.
@@ -147,10 +148,10 @@ func (e errorText) Error() string { return string(e) }
 
 // find reads an object that the request leads through, from the state that it has waited for. found is
 // false if it is not there.
-func (c *call) find(resource, namespace, name string, into any) (found bool, err error) {
-	res := c.s.cfg.Kinds().Lookup(corev1.SchemeGroupVersion.WithResource(resource))
+func (s *stream) find(resource, namespace, name string, into any) (found bool, err error) {
+	res := s.s.cfg.Kinds().Lookup(corev1.SchemeGroupVersion.WithResource(resource))
 	plan := consistency.Plan{Mode: consistency.Any} // await has been called
-	v, _, err := c.s.objects.Find(kinds.BuiltinTable(res.GroupResource()), res.Key(namespace, name), plan, 0)
+	v, _, err := s.s.objects.Find(kinds.BuiltinTable(res.GroupResource()), res.Key(namespace, name), plan, 0)
 	if err != nil || v == nil {
 		return false, err
 	}
@@ -159,21 +160,21 @@ func (c *call) find(resource, namespace, name string, into any) (found bool, err
 
 // read is find of what must be there. Upstream says of whatever is missing on the way that it is of the resource that
 // was asked for.
-func (c *call) read(resource, namespace, name string, into any) error {
-	found, err := c.find(resource, namespace, name, into)
+func (s *stream) read(resource, namespace, name string, into any) error {
+	found, err := s.find(resource, namespace, name, into)
 	if err == nil && !found {
-		err = status.NotFound(c.Resource.GroupResource(), name)
+		err = status.NotFound(s.Resource.GroupResource(), name)
 	}
 	return err
 }
 
 // kubeletOf finds the kubelet of a node.
-func (c *call) kubeletOf(node string) (kubelet.Kubelet, error) {
+func (s *stream) kubeletOf(node string) (kubelet.Kubelet, error) {
 	n := new(corev1.Node)
-	if err := c.read("nodes", "", node, n); err != nil {
+	if err := s.read("nodes", "", node, n); err != nil {
 		return kubelet.Kubelet{}, err
 	}
-	k, err := c.s.cfg.Kubelets.Of(n)
+	k, err := s.s.cfg.Kubelets.Of(n)
 	if err != nil {
 		return k, asUpstream(err)
 	}

@@ -44,7 +44,7 @@ func (c *call) route() error {
 	if !c.scopeMatches() {
 		return status.NoSuchResource()
 	}
-	if to := c.connection(); to != nil {
+	if to := connectionOf(&c.Op); to != nil {
 		return c.connect(to)
 	}
 	if c.r.Method == http.MethodHead {

@@ -146,7 +146,8 @@ var noCache = []string{"no-cache, private"}
 // the server does not know are left out there.
 func (c *call) classify(registry *kinds.Registry) {
 	i := &c.Info
-	if c.classifyRemote() {
+	if c.remote = remoteOf(c.s.cfg.Aggregator, i); c.remote != nil {
+		c.Kind = remoteKind(i, c.r)
 		return
 	}
 	c.Kind = request.Kind{Verb: i.Verb, Component: "apiserver"}
@@ -175,7 +176,7 @@ func (c *call) classify(registry *kinds.Registry) {
 		c.Kind.Scope = "cluster"
 	}
 	c.Kind.LongRunning = i.Verb == "watch"
-	if to := c.connection(); to != nil {
+	if connectionOf(&c.Op) != nil {
 		c.Kind.Verb, c.Kind.LongRunning = "connect", true
 	}
 }
@@ -196,7 +197,7 @@ func (c *call) enterInflight() bool {
 		c.fail(err) // streams that are reset as soon as they are opened cost little
 		return false
 	}
-	if c.unbounded() {
+	if c.Kind.LongRunning {
 		return true
 	}
 	limiter := &c.s.reads
@@ -215,7 +216,7 @@ func (c *call) enterInflight() bool {
 
 // bound sets the request's deadline. What the request has waited counts. A watch has none.
 func (c *call) bound() bool {
-	if c.unbounded() {
+	if c.Kind.LongRunning {
 		return true
 	}
 	limit := c.s.cfg.Limits.Request
