@@ -63,7 +63,7 @@ func TestLogs(t *testing.T) {
 		{"p/log", refuse(404), 404, "the server could not find the requested resource ( pods/log p)", "/containerLogs"},
 		{"p/log", refuse(500), 500, "Internal error occurred: its words", "/containerLogs"},
 		{"p/log", refuse(403), 403, "its words", "/containerLogs"},
-		{"p/log", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) }, 500, "redirects forbidden", "/containerLogs"},
+		{"p/log", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, 500, "redirects forbidden", "/containerLogs"},
 	} {
 		k.asked.Store(nil)
 		was := k.log

@@ -113,6 +113,9 @@ var signerRules = map[string]signerRule{
 	certificatesv1beta1.LegacyUnknownSignerName: func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil },
 }
 
+// usageSet are usages as upstream's checks take them.
+//
+//lint:ignore SA1019 upstream's checks have this type
 func usageSet(usages []certificatesv1.KeyUsage) sets.String {
 	out := sets.String{}
 	for _, u := range usages {

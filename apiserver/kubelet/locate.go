@@ -232,7 +232,7 @@ func (c *Client) Service(id, scheme, port string, endpoints *corev1.Endpoints, p
 	}
 	for s, first := 0, rand.IntN(len(subsets)); s < len(subsets); s++ {
 		subset := &subsets[(first+s)%len(subsets)]
-		at := slices.IndexFunc(subset.Ports, func(p corev1.EndpointPort) bool { return p.Name == port }) //lint:ignore SA1019 as above
+		at := slices.IndexFunc(subset.Ports, func(p corev1.EndpointPort) bool { return p.Name == port })
 		if at < 0 || len(subset.Addresses) == 0 {
 			continue
 		}
@@ -255,8 +255,6 @@ func (c *Client) Service(id, scheme, port string, endpoints *corev1.Endpoints, p
 const maxTries = 100
 
 // ofPod reports whether an address is that of the Pod that it names.
-//
-//lint:ignore SA1019 as Service
 func ofPod(address *corev1.EndpointAddress, namespace string, pod func(name string) (*corev1.Pod, error)) (bool, error) {
 	if address.TargetRef == nil || address.TargetRef.Namespace != namespace || !allowed(address.IP) {
 		return false, nil

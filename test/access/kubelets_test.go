@@ -141,8 +141,8 @@ func TestStolenKubelet(t *testing.T) {
 		work + "/secrets/theirs", work + "/configmaps/theirs", work + "/persistentvolumeclaims/theirs", work + "/serviceaccounts/theirs", work + "/pods/theirs", "/api/v1/persistentvolumes/theirs",
 		"/api/v1/nodes/b", "/apis/storage.k8s.io/v1/csinodes/b", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/b", "/apis/storage.k8s.io/v1/volumeattachments/b", "/apis/resource.k8s.io/v1/resourceslices/b",
 	} {
-		collection, name, _ := strings.Cut(path[strings.LastIndex(path, "/"):], "/")
-		collection = path[:len(path)-len(name)-1]
+		slash := strings.LastIndex(path, "/")
+		collection, name := path[:slash], path[slash+1:]
 		selected := collection + "?fieldSelector=metadata.name%3D" + name
 		for _, query := range []string{"", "?resourceVersion=0"} {
 			add(http.MethodGet, path+query, "", "")

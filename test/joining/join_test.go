@@ -236,7 +236,7 @@ func (j *joiner) lies(token kubernetes.Interface) {
 		if err != nil {
 			j.t.Fatal(err)
 		}
-		name, _, err := csr.RequestCertificate(token, pemRequest, x.name, x.signer, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, private)
+		name, _, err := csr.RequestCertificateWithContext(j.t.Context(), token, pemRequest, x.name, x.signer, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, private)
 		if (err != nil) != x.refused {
 			j.t.Errorf("%s: %v", x.name, err)
 		}
@@ -272,7 +272,7 @@ func (j *joiner) serving(kubelet kubernetes.Interface) {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	name, uid, err := csr.RequestCertificate(kubelet, pemRequest, "", certificatesv1.KubeletServingSignerName, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}, private)
+	name, uid, err := csr.RequestCertificateWithContext(j.t.Context(), kubelet, pemRequest, "", certificatesv1.KubeletServingSignerName, nil, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}, private)
 	if err != nil {
 		j.t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func playKubelet(name string) error {
 	if err != nil {
 		return err
 	}
-	made, uid, err := csr.RequestCertificate(client, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
+	made, uid, err := csr.RequestCertificateWithContext(ctx, client, request, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil,
 		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}, key)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ func (p *Plugin) node(node string, a *admission.Attributes) error {
 
 // nodeUpdate: what steers Pods to a Node is not the kubelet's to change.
 func nodeUpdate(node string, a *admission.Attributes) error {
+	//lint:ignore SA1019 the field is served, and upstream guards it
 	if source := tree.As(a.Object["spec"])["configSource"]; source != nil && changed(a, func(n *corev1.Node) any { return n.Spec.ConfigSource }, "spec", "configSource") {
 		return a.Forbidden(fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node))
 	}
