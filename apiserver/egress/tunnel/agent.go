@@ -115,7 +115,7 @@ func (a *Agent) serve(ctx context.Context, server, path string) error {
 	if err != nil {
 		return err
 	}
-	session, err := yamux.Server(conn, config())
+	session, err := yamux.Server(&guarded{ReadWriteCloser: conn}, config())
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}

@@ -54,6 +54,7 @@ func NewServer(cfg Config) *Server {
 type session struct {
 	*yamux.Session
 	name     string
+	from     net.Addr
 	networks []netip.Prefix
 	streams  chan struct{} // one for each connection
 	opening  chan struct{} // one for each that is being made
@@ -95,7 +96,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close() // it does not speak the protocol
 		return
 	}
-	if x.Session, err = yamux.Client(conn, config()); err != nil {
+	x.from = conn.RemoteAddr()
+	if x.Session, err = yamux.Client(&guarded{ReadWriteCloser: conn}, config()); err != nil {
 		_ = conn.Close() // it is nobody's
 		return
 	}
@@ -159,7 +161,7 @@ func (s *Server) add(table map[string]*session, x *session) bool {
 // opens a stream, which is not the protocol.
 func (s *Server) watch(ctx context.Context, path string, table map[string]*session, x *session) {
 	defer s.wg.Done()
-	s.cfg.Log.Info("a tunnel was opened", "path", path, "name", x.name, "networks", x.networks, "from", x.RemoteAddr())
+	s.cfg.Log.Info("a tunnel was opened", "path", path, "name", x.name, "networks", x.networks, "from", x.from)
 	opened := make(chan struct{})
 	go func() { // ends with the session
 		defer close(opened)

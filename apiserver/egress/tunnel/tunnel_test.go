@@ -3,6 +3,7 @@ package tunnel
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -320,6 +322,23 @@ func TestHostileAgents(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// Each is answered by a goroutine of its own, and those wait for who does not read the answers.
+	t.Run("pings without an end", func(t *testing.T) {
+		a := newAPI(t)
+		c, _ := a.upgrade(t, nodesPath+"w1")
+		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		before := runtime.NumGoroutine()
+		ping := strings.Repeat("\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", 4096)
+		for range 100 {
+			if _, err := io.WriteString(c, ping); err != nil {
+				break // as it should be
+			}
+			if n := runtime.NumGoroutine() - before; n > 2*maxPings {
+				t.Fatalf("%d goroutines answer pings", n)
+			}
+		}
+		await(t, "the tunnel stays", func() bool { return a.has(a.nodes, "w1") == nil })
+	})
 	t.Run("streams of its own", func(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
@@ -406,6 +425,35 @@ func TestText(t *testing.T) {
 	for _, in := range []string{"", "\x00", "\x00\x05hi", "\xff\xff"} {
 		if got, err := readText(strings.NewReader(in)); err == nil {
 			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+// TestGuarded: pings are counted wherever the reads cut the frames, and what looks like one in data, or is
+// an answer, is none.
+func TestGuarded(t *testing.T) {
+	frame := func(kind, flags byte, length uint32, data string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0, kind, 0, flags, 0, 0, 0, 1}, length)) + data
+	}
+	ping, answer := frame(2, 1, 7, ""), frame(2, 2, 7, "")
+	noise := frame(0, 0, uint32(100*len(ping)), strings.Repeat(ping, 100)) + frame(1, 0, 1<<20, "") + strings.Repeat(answer, 100)
+	for _, cut := range []int{1, 5, 12, 13, 1 << 20} {
+		in := noise + strings.Repeat(ping+noise, maxPings)
+		for _, more := range []string{"", ping} {
+			g, all := &guarded{}, in+more
+			ok := true
+			for ok && all != "" {
+				n := min(cut, len(all))
+				ok = g.pass([]byte(all[:n]))
+				all = all[n:]
+			}
+			if ok != (more == "") {
+				t.Errorf("in pieces of %d, with %d pings more: %t", cut, len(more)/len(ping), ok)
+			}
+			g.since = g.since.Add(-2 * writeTime)
+			if ok && !g.pass([]byte(ping)) {
+				t.Error("pings of earlier are counted")
+			}
 		}
 	}
 }
