@@ -14,12 +14,10 @@ import (
 func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 	cfg := egress.Config{File: n.cfg.EgressSelectorConfig}
 	if n.cfg.EgressTunnels {
+		certificates := &auth.Certificates{Roots: n.clientCAs.roots, Refuse: n.ofRemoved}
 		n.tunnels = tunnel.NewServer(tunnel.Config{
-			Allowed: func(ctx context.Context, path string) bool {
-				d, _, _ := authorizer.Authorize(ctx, auth.Attributes{User: auth.UserFrom(ctx), Verb: "get", Path: path})
-				return d == auth.Allow
-			},
-			Direct: egress.Direct, Log: n.log,
+			Allowed: func(r *http.Request) bool { return mayTunnel(r, certificates, authorizer) },
+			Direct:  egress.Direct, Log: n.log,
 		})
 		cfg.Cluster = n.tunnels.Dial
 	}
@@ -59,6 +57,30 @@ func (n *Node) serveTunnels(mux *http.ServeMux) {
 	if n.tunnels != nil {
 		mux.Handle(tunnel.Path, n.tunnels)
 	}
+}
+
+// mayTunnel reports whether who has opened a tunnel by a request could do so now: his token or
+// certificate still holds, and roles still allow it.
+func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth.Authorizer) bool {
+	ctx := r.Context()
+	user := auth.UserFrom(ctx)
+	sender := user
+	if by := auth.ImpersonatorFrom(ctx); by != nil {
+		sender = by
+	}
+	if sender == nil {
+		return false
+	}
+	if sender.Credential != nil && sender.Credential.Holds(ctx) != nil {
+		return false
+	}
+	if auth.ByCertificate(sender) {
+		if _, ok, err := certificates.Authenticate(r); !ok || err != nil {
+			return false
+		}
+	}
+	d, _, _ := authorizer.Authorize(ctx, auth.Attributes{User: user, Verb: "get", Path: r.URL.Path})
+	return d == auth.Allow
 }
 
 // ownTunnel allows a kubelet's credential the tunnel of its own node.

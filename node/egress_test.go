@@ -1,12 +1,21 @@
 package node
 
 import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +27,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/kubelet"
 )
@@ -248,6 +258,85 @@ func TestWhoMayOpenTunnels(t *testing.T) {
 		if code != row.code {
 			t.Errorf("%s of %s: %s: %d, want %d: %s", row.user, row.group, row.path, code, row.code, text)
 		}
+	}
+}
+
+// ending is a token that may have ended.
+type ending struct{ err error }
+
+func (ending) Objects() []auth.Object        { return nil }
+func (e ending) Holds(context.Context) error { return e.err }
+
+// TestTunnelsEndWithCredentials: who has opened a tunnel may go on while his token or certificate holds, and
+// roles allow it; who has sent the request counts, also where he did it as another.
+func TestTunnelsEndWithCredentials(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:w1", Organization: []string{"system:nodes"}}, NotBefore: now, NotAfter: now.Add(time.Hour),
+		BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	var removed error
+	certificates := &auth.Certificates{Roots: func() *x509.CertPool { return roots }, Now: func() time.Time { return now }, Refuse: func(*x509.Certificate) error { return removed }}
+	decision := auth.Allow
+	authorizer := auth.AuthorizerFunc(func(context.Context, auth.Attributes) (auth.Decision, string, error) { return decision, "", nil })
+	request := func(certified bool) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/quorate/tunnels/nodes/w1", nil)
+		if r.TLS = nil; certified {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		}
+		return r.WithContext(auth.WithConnection(r.Context()))
+	}
+	byCertificate, ok, err := certificates.Authenticate(request(true))
+	if !ok || err != nil {
+		t.Fatal(err)
+	}
+	holding, ended := &auth.User{Name: "agent", Credential: ending{}}, &auth.User{Name: "agent", Credential: ending{errors.New("its account is gone")}}
+	for _, x := range []struct {
+		name      string
+		user, by  *auth.User
+		certified bool
+		change    func()
+		want      bool
+	}{
+		{"a certificate", byCertificate, nil, true, func() {}, true},
+		{"a certificate that has ended", byCertificate, nil, true, func() { now = now.Add(2 * time.Hour) }, false},
+		{"a certificate of who was removed", byCertificate, nil, true, func() { removed = errors.New("removed") }, false},
+		{"a certificate whose authority is none any more", byCertificate, nil, true, func() { roots = x509.NewCertPool() }, false},
+		{"a token", holding, nil, false, func() {}, true},
+		{"a token on a connection with a certificate", holding, nil, true, func() { now = now.Add(2 * time.Hour) }, true},
+		{"a token that has ended", ended, nil, false, func() {}, false},
+		{"another's, by a token that has ended", &auth.User{Name: "a"}, ended, false, func() {}, false},
+		{"another's, by a token", &auth.User{Name: "a"}, holding, false, func() {}, true},
+		{"a role that is gone", holding, nil, false, func() { decision = auth.NoOpinion }, false},
+		{"nobody's", nil, nil, false, func() {}, false},
+	} {
+		r := request(x.certified)
+		if x.user != nil {
+			r = r.WithContext(auth.WithUser(r.Context(), x.user))
+		}
+		if x.by != nil {
+			r = r.WithContext(auth.WithImpersonator(r.Context(), x.by))
+		}
+		wasNow, wasRoots := now, roots
+		x.change()
+		if got := mayTunnel(r, certificates, authorizer); got != x.want {
+			t.Errorf("%s: %t", x.name, got)
+		}
+		now, roots, removed, decision = wasNow, wasRoots, nil, auth.Allow
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -54,6 +55,15 @@ type verdictKey struct{}
 // those of strangers would push out each other, or stay.
 func WithConnection(ctx context.Context) context.Context {
 	return context.WithValue(ctx, verdictKey{}, new(atomic.Pointer[verdict]))
+}
+
+// certificatePrefix begins the CredentialID of a certificate.
+const certificatePrefix = "X509SHA256="
+
+// ByCertificate reports whether a user was recognized by a certificate.
+func ByCertificate(u *User) bool {
+	ids := u.Extra[CredentialID]
+	return len(ids) == 1 && strings.HasPrefix(ids[0], certificatePrefix)
 }
 
 // uidOID is where a certificate's subject may carry the user's UID.
@@ -164,7 +174,7 @@ func certUser(leaf *x509.Certificate) (*User, error) {
 		Name:   leaf.Subject.CommonName,
 		UID:    uid,
 		Groups: leaf.Subject.Organization,
-		Extra:  map[string][]string{CredentialID: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
+		Extra:  map[string][]string{CredentialID: {certificatePrefix + hex.EncodeToString(sum[:])}},
 	}), nil
 }
 

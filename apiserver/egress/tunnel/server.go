@@ -19,19 +19,21 @@ import (
 
 // Config of a Server.
 type Config struct {
-	// Allowed reports whether the user of a request's context may, still, open a tunnel of a path.
-	Allowed func(ctx context.Context, path string) bool
+	// Allowed reports whether who has sent a request for a tunnel is still who he was, and may still
+	// open it. The request's context does not end.
+	Allowed func(r *http.Request) bool
 	// Direct dials what no tunnel leads to.
 	Direct egress.DialFunc
-	Log    *slog.Logger
+	// Recheck is how often that is asked. Default: a minute.
+	Recheck time.Duration
+	Log     *slog.Logger
 }
 
 const (
 	// maxTunnels bounds those of nodes, and maxOffers those that offer networks; maxNetworks how many
 	// one may offer.
 	maxTunnels, maxOffers, maxNetworks = 5000, 64, 16
-	// recheck is how often who has opened a tunnel is authorized again.
-	recheck = time.Minute
+	recheck                            = time.Minute
 )
 
 // Server has the tunnels to one node. Safe for concurrent use.
@@ -47,6 +49,9 @@ type Server struct {
 
 // NewServer returns a Server without tunnels.
 func NewServer(cfg Config) *Server {
+	if cfg.Recheck == 0 {
+		cfg.Recheck = recheck
+	}
 	return &Server{cfg: cfg, nodes: map[string]*session{}, offers: map[string]*session{}}
 }
 
@@ -106,8 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Values without the end of the request, which is over.
-	ctx := context.WithoutCancel(r.Context())
-	go s.watch(ctx, r.URL.Path, table, x)
+	go s.watch(r.WithContext(context.WithoutCancel(r.Context())), table, x)
 }
 
 // newSession is what a request asks for, and where it goes.
@@ -159,8 +163,9 @@ func (s *Server) add(table map[string]*session, x *session) bool {
 
 // watch waits until a tunnel ends, and ends it when its user may not have it any more, or when the agent
 // opens a stream, which is not the protocol.
-func (s *Server) watch(ctx context.Context, path string, table map[string]*session, x *session) {
+func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 	defer s.wg.Done()
+	path := r.URL.Path
 	s.cfg.Log.Info("a tunnel was opened", "path", path, "name", x.name, "networks", x.networks, "from", x.from)
 	opened := make(chan struct{})
 	go func() { // ends with the session
@@ -169,7 +174,7 @@ func (s *Server) watch(ctx context.Context, path string, table map[string]*sessi
 			_ = stream.Close() // the session ends
 		}
 	}()
-	tick := time.NewTicker(recheck)
+	tick := time.NewTicker(s.cfg.Recheck)
 	defer tick.Stop()
 	why := "closed"
 	for over := false; !over; {
@@ -182,8 +187,8 @@ func (s *Server) watch(ctx context.Context, path string, table map[string]*sessi
 			}
 			over = true
 		case <-tick.C:
-			if !s.cfg.Allowed(ctx, path) {
-				over, why = true, "its user may not open it any more"
+			if !s.cfg.Allowed(r) {
+				over, why = true, "its user's credential has ended, or does not allow it any more"
 			}
 		}
 	}

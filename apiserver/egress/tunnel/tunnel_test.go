@@ -43,7 +43,8 @@ func newAPI(t *testing.T) *api {
 	t.Helper()
 	a := &api{}
 	a.Server = NewServer(Config{
-		Allowed: func(context.Context, string) bool { return !a.forbidden.Load() },
+		Allowed: func(r *http.Request) bool { return r.Context().Err() == nil && !a.forbidden.Load() },
+		Recheck: 5 * time.Millisecond,
 		Direct:  func(context.Context, string, string) (net.Conn, error) { return nil, errDirect },
 		Log:     quiet,
 	})
@@ -352,6 +353,15 @@ func TestHostileAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, "an agent may open streams", func() bool { return a.has(a.nodes, "w1") == nil })
+	})
+	t.Run("who may not have it any more", func(t *testing.T) {
+		a := newAPI(t)
+		c, _ := a.upgrade(t, nodesPath+"w1")
+		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		a.forbidden.Store(true)
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("another takes its place", func(t *testing.T) {
 		a := newAPI(t)
