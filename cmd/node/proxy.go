@@ -45,7 +45,7 @@ answer, because it is dead, paused or cut off, loses its connections, so that
 clients dial again in seconds. Their own timeouts take up to 45.
 
 With --kubeconfig the nodes are those of the Service kubernetes, and --server is
-only where to begin. Its user has to read EndpointSlices in the namespace
+where to begin, and where to go while none of them answers. Its user has to read EndpointSlices in the namespace
 default. The file may come later: a kubelet writes it when it has joined. With
 --nodes-file the list outlives the host's restart.`,
 		Example: `  quorate proxy --server 10.0.0.1:6443,10.0.0.2:6443,10.0.0.3:6443 \
@@ -115,7 +115,7 @@ func (s *proxySettings) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := localproxy.New(localproxy.Config{Nodes: nodes, Every: s.interval, Failures: s.failures, MaxConnections: s.connections, Log: log})
+	b := localproxy.New(localproxy.Config{Nodes: nodes, Seeds: s.servers, Every: s.interval, Failures: s.failures, MaxConnections: s.connections, Log: log})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()

@@ -20,6 +20,9 @@ import (
 type Config struct {
 	// Nodes are the addresses, host:port, to begin with.
 	Nodes []string
+	// Seeds are addresses that connections go to while none of the nodes is well: the list may be
+	// of before all of them moved, or wrong, and who reads it needs a node for that.
+	Seeds []string
 	// Probe returns how one node is asked. Default: Readyz.
 	Probe func(address string) Probe
 	// Every is how often nodes are asked, and how long an answer may take; a node that has failed
@@ -70,6 +73,7 @@ type node struct {
 
 	// guarded by Balancer.mu
 	listed   bool
+	seed     bool // never changes
 	health   health
 	failures int
 	since    time.Time // unready since then
@@ -120,6 +124,9 @@ func New(cfg Config) *Balancer {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Balancer{cfg: cfg, warn: loglimit.New(time.Second), slot: make(chan struct{}, cfg.MaxConnections), nodes: map[string]*node{}}
+	for _, a := range cfg.Seeds {
+		b.nodes[a] = &node{address: a, seed: true, health: unknown, conns: map[*pair]struct{}{}}
+	}
 	b.SetNodes(cfg.Nodes)
 	return b
 }
@@ -159,9 +166,9 @@ func (b *Balancer) SetNodes(addresses []string) {
 	}
 }
 
-// dropLocked forgets a node that is no member and has no connections.
+// dropLocked forgets a node that is no member and no seed, and has no connections.
 func (b *Balancer) dropLocked(n *node) {
-	if n.listed || len(n.conns) > 0 {
+	if n.listed || n.seed || len(n.conns) > 0 {
 		return
 	}
 	delete(b.nodes, n.address)
@@ -292,23 +299,35 @@ func (b *Balancer) dial(ctx context.Context, client net.Conn) (*node, *pair, err
 }
 
 // order are the members, the best one first: by their health, then by how many connections they
-// have; those that are alike in no order.
+// have; those that are alike in no order. Seeds that are no members come behind members that are well,
+// and before those that are not.
 func (b *Balancer) order() []*node {
 	type ranked struct {
 		*node
+		turn   int
 		health health
 		conns  int
 	}
 	var all []ranked
 	b.mu.Lock()
 	for _, n := range b.nodes {
-		if n.listed {
-			all = append(all, ranked{n, n.health, len(n.conns)})
+		if !n.listed && !n.seed {
+			continue
 		}
+		turn := 0
+		if !n.listed {
+			turn = 1
+		}
+		if n.health >= failing {
+			turn += 2
+		}
+		all = append(all, ranked{n, turn, n.health, len(n.conns)})
 	}
 	b.mu.Unlock()
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	slices.SortStableFunc(all, func(x, y ranked) int { return cmp.Or(cmp.Compare(x.health, y.health), cmp.Compare(x.conns, y.conns)) })
+	slices.SortStableFunc(all, func(x, y ranked) int {
+		return cmp.Or(cmp.Compare(x.turn, y.turn), cmp.Compare(x.health, y.health), cmp.Compare(x.conns, y.conns))
+	})
 	out := make([]*node, len(all))
 	for i, r := range all {
 		out[i] = r.node

@@ -232,6 +232,35 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// TestSeeds: while none of the listed nodes is well, connections go to those that the host was told of, and
+// not any more when one is.
+func TestSeeds(t *testing.T) {
+	seed, listed, other := newFake(t), newFake(t), newFake(t)
+	lb, at := run(t, Config{Seeds: []string{seed.Addr().String()}}, seed, listed, other)
+	lb.SetNodes([]string{listed.Addr().String(), other.Addr().String()})
+	leadsTo := func(all ...*fake) func() bool {
+		return func() bool {
+			c := connect(t, at)
+			defer c.Close()
+			return slices.ContainsFunc(all, func(f *fake) bool { return f.Addr().String() == c.node })
+		}
+	}
+	if !leadsTo(listed, other)() {
+		t.Error("a seed goes before nodes that are well")
+	}
+	listed.health.Store(isSilent)
+	other.health.Store(isSilent)
+	await(t, "connections go to nodes that do not answer", leadsTo(seed))
+	if got := lb.Nodes(); slices.Contains(got, seed.Addr().String()) {
+		t.Errorf("the seed is listed: %v", got)
+	}
+	seed.health.Store(isSilent)
+	await(t, "a seed that does not answer goes before nodes of the list", leadsTo(listed, other))
+	seed.health.Store(isReady)
+	listed.health.Store(isUnready)
+	await(t, "connections do not go to a node of the list", leadsTo(listed))
+}
+
 // TestNodesChange: who is no member keeps its connections, and is forgotten after them; who cannot be
 // dialled is passed over; more connections than allowed are closed.
 func TestNodesChange(t *testing.T) {
