@@ -64,10 +64,16 @@ func (z *Authorizer) Authorize(_ context.Context, a auth.Attributes) (auth.Decis
 	if node == "" {
 		return auth.NoOpinion, fmt.Sprintf("unknown node for user %q", a.User.Name), nil
 	}
+	decided, reason := z.ofKubelet(node, a)
+	return decided, reason, nil
+}
+
+// ofKubelet is apart from Authorize: a decision outlives its frame, and others than kubelets, which are
+// nearly all, would have their attributes copied to the heap.
+func (z *Authorizer) ofKubelet(node string, a auth.Attributes) (auth.Decision, string) {
 	d := &decision{node: node, Attributes: &a, rules: z.cfg.Rules}
 	d.related = func(of kind, namespace, name string) bool { return z.related(d, of, namespace, name) }
-	decided, reason := d.decide()
-	return decided, reason, nil
+	return d.decide()
 }
 
 // related looks for a way from an object to the node.

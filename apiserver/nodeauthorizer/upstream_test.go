@@ -372,3 +372,16 @@ func TestBasis(t *testing.T) {
 		}
 	}
 }
+
+// TestOthersCostNothing: requests of others than kubelets allocate nothing here.
+func TestOthersCostNothing(t *testing.T) {
+	b := newBoth(t)
+	a := auth.Attributes{User: &auth.User{Name: "alice", Groups: []string{auth.Authenticated}}, Verb: "get", Resource: "secrets", Namespace: "x", Name: "n", ResourceRequest: true}
+	if n := testing.AllocsPerRun(100, func() {
+		if d, _, err := b.ours.Authorize(t.Context(), a); d != auth.NoOpinion || err != nil {
+			t.Fatal(d, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
