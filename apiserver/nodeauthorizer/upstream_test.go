@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/auth"
@@ -384,4 +386,62 @@ func TestOthersCostNothing(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestWhileWriting: kubelets ask at once while Pods and volumes come, change and go. What is always on one
+// node is always that one's, and never another's.
+func TestWhileWriting(t *testing.T) {
+	b := newBoth(t)
+	on := func(name, node, volume, message string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}, Status: corev1.PodStatus{Message: message}, Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: name, ImagePullSecrets: []corev1.LocalObjectReference{{Name: name}},
+			Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume}}}},
+		}}
+	}
+	for _, node := range nodes {
+		b.putPod(on("of-"+node, node, "c-"+node, ""))
+		b.putVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "x", Name: "c-" + node},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{NodePublishSecretRef: &corev1.SecretReference{Namespace: "y", Name: "v-" + node}}}}})
+	}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 4 {
+		rng := rand.New(rand.NewPCG(uint64(i), 17))
+		wg.Go(func() {
+			for !done.Load() {
+				asks, of := pick(rng, nodes), pick(rng, nodes)
+				want := auth.NoOpinion
+				if asks == of {
+					want = auth.Allow
+				}
+				for _, a := range []auth.Attributes{
+					{Resource: "secrets", Namespace: "x", Name: "of-" + of}, {Resource: "secrets", Namespace: "y", Name: "v-" + of}, {Resource: "pods", Namespace: "x", Name: "of-" + of},
+					{Resource: "persistentvolumes", Name: of}, {Resource: "serviceaccounts", Namespace: "x", Name: "of-" + of},
+				} {
+					a.User, a.Verb, a.ResourceRequest, a.Basis = kubelet(asks), "get", true, &basis{}
+					if d, reason, err := b.ours.Authorize(context.Background(), a); d != want || err != nil {
+						t.Errorf("%s asks for %s %s: %v %q %v", asks, a.Resource, a.Name, d, reason, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(1, 17))
+	for i := range 400 {
+		node, name := pick(rng, nodes), pick(rng, names)
+		switch i % 4 {
+		case 0:
+			b.putPod(on("of-"+node, node, "c-"+node, fmt.Sprint(i)))
+		case 1:
+			b.putPod(on(name, node, pick(rng, []string{"n", "c-none"}), fmt.Sprint(i)))
+		case 2:
+			b.deletePod("x", name)
+		case 3:
+			b.putVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "w" + name}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "x", Name: "c-none"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{NodePublishSecretRef: &corev1.SecretReference{Namespace: "z", Name: name}}}}})
+		}
+	}
+	done.Store(true)
+	wg.Wait()
 }
