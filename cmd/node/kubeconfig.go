@@ -32,6 +32,9 @@ func kubeconfigCommand() *cobra.Command {
 			if a.output != "yaml" && a.output != "json" {
 				return fmt.Errorf("--output %q: must be yaml or json", a.output)
 			}
+			if of.user == "" && cmd.Flags().Changed("user") { // such as a variable that is not set: nobody means an administrator by it
+				return errors.New("--user: must not be empty; without the flag it is the administrator's kubeconfig")
+			}
 			if of.user == "" && (len(of.groups) > 0 || of.expires != 0) {
 				return errors.New("--group and --expires-in are for --user")
 			}

@@ -31,7 +31,7 @@ func tokenCreateCommand(a *access) *cobra.Command {
 			"run Pods join, and the kubeadm join command for them is printed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if worker && cmd.Flags().Changed("uses") {
-				return errors.New("--uses: a bootstrap token works as often as it is used, until it ends")
+				return errors.New("--uses is for nodes; any number of machines may use the token that --worker makes, until it ends or is deleted")
 			}
 			if ttl < time.Second || ttl > membership.MaxTokenTTL {
 				return fmt.Errorf("--ttl %s: must be from 1s to %dh", ttl, membership.MaxTokenTTL/time.Hour)
