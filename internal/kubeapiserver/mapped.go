@@ -19,6 +19,7 @@ type mapper func(o *Options, f *pflag.Flag) (notes []string, err error)
 // mappers are the flags that mean something here.
 var mappers = map[string]mapper{
 	"admission-control-config-file":          text(func(c *node.Config) *string { return &c.AdmissionConfig }),
+	"aggregator-reject-forwarding-redirect":  truth(func(c *node.Config) *bool { return &c.RejectRedirects }),
 	"anonymous-auth":                         truth(func(c *node.Config) *bool { return &c.AnonymousAuth }),
 	"api-audiences":                          list(func(c *node.Config) *[]string { return &c.APIAudiences }),
 	"audit-log-maxage":                       number(func(c *node.Config) *int { return &c.AuditMaxAge }),
@@ -46,6 +47,9 @@ var mappers = map[string]mapper{
 	"max-mutating-requests-inflight":         number(func(c *node.Config) *int { return &c.MaxWrites }),
 	"max-requests-inflight":                  number(func(c *node.Config) *int { return &c.MaxReads }),
 	"profiling":                              truth(func(c *node.Config) *bool { return &c.Profiling }),
+	"proxy-client-cert-file":                 text(func(c *node.Config) *string { return &c.ProxyClientCert }),
+	"proxy-client-key-file":                  text(func(c *node.Config) *string { return &c.ProxyClientKey }),
+	"requestheader-client-ca-file":           text(func(c *node.Config) *string { return &c.RequestHeaderCA }),
 	"service-account-jwks-uri":               text(func(c *node.Config) *string { return &c.TokenKeysURL }),
 	"service-account-key-file":               list(func(c *node.Config) *[]string { return &c.TokenKeys }),
 	"service-account-max-token-expiration":   duration(func(c *node.Config) *time.Duration { return &c.MaxTokenExpiry }),
