@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/server/egressselector"
+	"sigs.k8s.io/yaml"
 )
 
 // maxFile bounds the configuration, and each certificate that it names.
@@ -31,8 +32,17 @@ func read(file string) (map[Purpose]DialFunc, error) {
 		return nil, nil
 	}
 	// Upstream's reader would wait for a pipe, and read a device without an end.
-	if _, err := settingfile.Read(file, maxFile); err != nil {
+	text, err := settingfile.Read(file, maxFile)
+	if err != nil {
 		return nil, err
+	}
+	// What is another thing altogether it refuses in words about Go types and schemes.
+	var is any
+	if err := yaml.Unmarshal(text, &is); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if m, _ := is.(map[string]any); m["kind"] != "EgressSelectorConfiguration" {
+		return nil, fmt.Errorf("%s: must be an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1", file)
 	}
 	config, err := egressselector.ReadEgressSelectorConfiguration(file)
 	if err != nil {

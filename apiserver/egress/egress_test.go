@@ -462,6 +462,15 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s:\n%v\nwant %s", selection, err, want)
 		}
 	}
+	for _, text := range []string{"", "hi", "- a\n- b\n", "apiVersion: v1\nkind: ConfigMap\n", "egressSelections: []\n"} {
+		file := filepath.Join(dir, "other.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(file); err == nil || err.Error() != file+": must be an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 	if err := Check(none); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
