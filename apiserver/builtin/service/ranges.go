@@ -44,7 +44,7 @@ func ParseBlocks(s string) ([]netip.Prefix, error) {
 		p, err := netip.ParsePrefix(strings.TrimSpace(part))
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("service addresses: %w", err)
+			return nil, fmt.Errorf("service addresses: %q is no block of addresses, such as 10.0.0.0/16", part)
 		case p.Masked() != p:
 			return nil, fmt.Errorf("service addresses: %s is not the beginning of its block, which is %s", p.Addr(), p.Masked())
 		case p.Addr().BitLen()-p.Bits() < 3:
