@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -116,5 +118,11 @@ func (c *Config) checkKubelets(bad *mistakes) {
 	}
 	if len(c.KubeletAddressTypes) == 0 {
 		bad.add("kubelet-preferred-address-types: %w", errors.New("must name a type of addresses, such as InternalIP"))
+	}
+	for _, t := range c.KubeletAddressTypes {
+		// A Node has an address of no other type: no kubelet would be found, and nothing would say why.
+		if !slices.Contains(kubelet.DefaultAddressTypes, t) {
+			bad.add("kubelet-preferred-address-types: %w", fmt.Errorf("%q: must be one of %s", t, strings.Join(kubelet.DefaultAddressTypes, ", ")))
+		}
 	}
 }
