@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/apiserver/kubelet"
 )
@@ -137,5 +138,47 @@ func TestProxyUpgrade(t *testing.T) {
 	}
 	if rest, err := io.ReadAll(b); string(rest) != "/a?b=c\nthe first line\n" {
 		t.Errorf("%q %v", rest, err)
+	}
+}
+
+// TestProxyHostileAnswers: a page without an end goes on as it comes, and what only this server says of an
+// answer is not taken from a Pod.
+func TestProxyHostileAnswers(t *testing.T) {
+	k := newFakeKubelet(t)
+	k.handle = func(w http.ResponseWriter, r *http.Request) {
+		for range 20 {
+			w.Header().Set("X-Hint", "early")
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		for name, value := range map[string]string{"Audit-Id": "forged", "X-Quorate-Node": "forged", "X-Kubernetes-Pf-Flowschema-Uid": "forged", "Content-Type": "text/html"} {
+			w.Header().Set(name, value)
+		}
+		_, _ = io.WriteString(w, `<a href="/x">`+strings.Repeat("<p>", 1<<16))
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/endless" {
+			<-r.Context().Done()
+		}
+	}
+	asked := make(chan string, 2)
+	e := withKubelets(t, kubelet.Config{Dial: behind(k.Listener.Addr().String(), asked)}, "10.9.9.9", 10250, nil)
+	own, _ := e.do("GET", podsPath, nil, "")
+	w, answer := e.doOnHTTP1("GET", "/api/v1/nodes/n/proxy/page", nil, "")
+	if want := `<a href="/api/v1/nodes/n/proxy/x"><p>`; w.StatusCode != 200 || !strings.HasPrefix(answer, want) || w.Header.Get("Content-Type") != "text/html" {
+		t.Errorf("%d %v %.100q, want %s", w.StatusCode, w.Header, answer, want)
+	}
+	for _, name := range []string{"Audit-Id", "X-Quorate-Node", "X-Kubernetes-Pf-Flowschema-Uid"} {
+		if got := strings.Join(w.Header[name], ","); strings.Contains(got, "forged") || own.Header.Get(name) != "" && got == "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	conn := e.dial()
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /api/v1/nodes/n/proxy/endless HTTP/1.1\r\nHost: x\r\n\r\n")
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 100<<10)
+	if _, err := io.ReadFull(conn, first); err != nil || !strings.Contains(string(first), `/proxy/x"><p>`) {
+		t.Errorf("%v %.200q", err, first)
 	}
 }

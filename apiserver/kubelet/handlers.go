@@ -50,12 +50,12 @@ func upgrade(to *url.URL, transport *http.Transport, refuse Refuse) http.Handler
 
 // Proxy passes requests on to a path: with their query, and an upgrade if they ask for one.
 func (c *Client) Proxy(l Location, path string, r *http.Request, refuse Refuse) http.Handler {
-	to, transport := *l.URL, http.RoundTripper(l)
-	if httpstream.IsUpgradeRequest(r) {
-		at, over := c.upgrading(l)
-		to, transport = *at, over
-		to.RawQuery = r.URL.RawQuery
-	}
+	to := *l.URL
 	to.Path = utilnet.JoinPreservingTrailingSlash(to.Path, path)
+	transport := rewriting(l, r.URL.Path, to.Path)
+	if httpstream.IsUpgradeRequest(r) {
+		at, by := c.upgrading(l)
+		to.Scheme, to.Host, to.RawQuery, transport = at.Scheme, at.Host, r.URL.RawQuery, by
+	}
 	return proxy.NewUpgradeAwareHandler(&to, transport, true, false, refuse)
 }
