@@ -87,7 +87,7 @@ func (n *Node) serveAPI(context.Context) error {
 		tokens = append(tokens, bootstraptoken.New(n.store, time.Now))
 	}
 	authenticator := &auth.Authentication{
-		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.clientCAs.roots, Observe: n.metrics.ClientCertificate, Refuse: n.ofRemoved}},
+		Authenticators: []auth.Authenticator{&auth.Certificates{Roots: n.clientCAs.roots, Observe: n.metrics.ClientCertificate, Refuse: n.refuseCertificate}},
 		Tokens:         tokens,
 		NoAnonymous:    !n.cfg.AnonymousAuth,
 		Observe:        n.metrics.Authenticated,

@@ -75,6 +75,15 @@ func (n *Node) ofRemoved(leaf *x509.Certificate) error {
 	return nil
 }
 
+// refuseCertificate is ofRemoved, and refuses the certificates that nodes show to kubelets: a kubelet that
+// says of itself that it is at the address of a node would have one node ask another in that name.
+func (n *Node) refuseCertificate(leaf *x509.Certificate) error {
+	if leaf.Subject.CommonName == pki.KubeletUser && len(pki.NodesOf(leaf)) > 0 {
+		return errors.New("it is for kubelets alone")
+	}
+	return n.ofRemoved(leaf)
+}
+
 func (n *Node) openStore(context.Context) (err error) {
 	n.systemd.loading()
 	began := time.Now()
