@@ -211,6 +211,10 @@ func TestServe(t *testing.T) {
 	if got := res.Header["Audit-Id"]; len(got) != 1 || got[0] != "mine" || res.Header.Get("X-Quorate-Node") != "" {
 		t.Errorf("headers %v", res.Header)
 	}
+	// The path that was authorized is the one that goes on: not one that reads otherwise before it is decoded.
+	if _, body := e.get(widgets + "%2fa%2fstatus"); !strings.HasPrefix(body, "GET "+widgets+"/a/status |") {
+		t.Errorf("an encoded path: %s", body)
+	}
 }
 
 // TestRefused: what is answered here, and never reaches the server.

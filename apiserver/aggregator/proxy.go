@@ -60,7 +60,7 @@ func (a *Aggregator) Serve(w http.ResponseWriter, r *http.Request, to *Remote, a
 		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		return
 	}
-	location := &url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.Query().Encode()}
+	location := &url.URL{Scheme: "https", Host: host, Path: r.URL.Path, RawQuery: r.URL.Query().Encode()}
 	out := r.Clone(r.Context())
 	out.URL, out.Host = location, host
 	if id := w.Header().Get("Audit-Id"); id != "" {
