@@ -230,8 +230,21 @@ bin/debian:
 		(apt-get update && apt-get download $(DEBIAN_PACKAGES) && for p in *.deb; do dpkg-deb -x $$p all || exit 1; done) >/dev/null && \
 		cp -r all $(CURDIR)/$@; code=$$?; rm -rf $$dir; exit $$code
 
+# What runs in Pods, and its manifests.
+bin/metrics-server: tools/metrics/go.mod
+	cd tools/metrics && go build -ldflags '-s -w -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=v0.9.0' -o ../../$@ sigs.k8s.io/metrics-server/cmd/metrics-server
+
+bin/sample-apiserver: tools/peers/go.mod
+	cd tools/peers && go build -ldflags '-s -w' -o ../../$@ k8s.io/sample-apiserver
+
+bin/manifests: tools/metrics/go.mod tools/peers/go.mod
+	@rm -rf $@ && mkdir -p $@
+	cp -r "$$(cd tools/metrics && go list -m -f '{{.Dir}}' sigs.k8s.io/metrics-server)/manifests/base" $@/metrics-server
+	cp -r "$$(cd tools/peers && go list -m -f '{{.Dir}}' k8s.io/sample-apiserver)/artifacts/example" $@/sample-apiserver
+	chmod -R u+w $@
+
 .PHONY: nodes
-nodes: build kubectl bin/kubelet bin/kube-proxy bin/kubeadm bin/kube-controller-manager bin/kube-scheduler bin/debian ## Run real kubelets and Pods under three nodes, and kill, pause and cut off these (root; 10 minutes)
+nodes: build kubectl bin/kubelet bin/kube-proxy bin/kubeadm bin/kube-controller-manager bin/kube-scheduler bin/debian bin/metrics-server bin/sample-apiserver bin/etcd bin/manifests ## Run real kubelets and Pods under three nodes, and kill, pause and cut off these (root; 10 minutes)
 	CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/nodes-inside ./test/nodes/inside
 	QUORATE_BIN=$(CURDIR)/bin/quorate QUORATE_NODES_BIN=$(CURDIR)/bin go test ./test/nodes -count=1 -timeout 30m -v
 

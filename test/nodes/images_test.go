@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -45,6 +47,10 @@ func makeImage(t *testing.T, to, name string, files map[string]string, links []s
 		add(&tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
 	}
 	add(&tar.Header{Name: "etc/passwd", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:0:root:/:/bin/sh\n"))
+	files = maps.Clone(files)
+	for _, program := range slices.Collect(maps.Values(files)) {
+		maps.Copy(files, libraries(t, program))
+	}
 	for _, at := range slices.Sorted(maps.Keys(files)) {
 		data, err := os.ReadFile(files[at])
 		if err != nil {
@@ -77,6 +83,22 @@ func makeImage(t *testing.T, to, name string, files map[string]string, links []s
 	writeFile(t, to, image.Bytes())
 }
 
+// libraries are what a program is linked to, by their paths in an image.
+func libraries(t *testing.T, program string) map[string]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ldd", program).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "not a dynamic executable") {
+		t.Fatalf("ldd %s: %v: %s", program, err, out)
+	}
+	files := map[string]string{}
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "/") {
+			files[strings.TrimSuffix(strings.TrimPrefix(word, "/"), ":")] = strings.TrimSuffix(word, ":")
+		}
+	}
+	return files
+}
+
 func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 func marshal(t *testing.T, v any) []byte {
@@ -97,4 +119,14 @@ func makeImages(t *testing.T, bin, dir string) []string {
 	makeImage(t, pause, pauseImage, map[string]string{"bin/inside": inside}, nil, "/bin/inside", "pause")
 	makeImage(t, tools, toolsImage, map[string]string{"bin/busybox": busybox, "bin/inside": inside}, applets, "/bin/inside")
 	return []string{pause, tools}
+}
+
+// addImage gives all workers an image of one program, site.test/PROGRAM:1.
+func (s *Site) addImage(t *testing.T, program string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), program+".tar")
+	makeImage(t, file, "site.test/"+program+":1", map[string]string{"bin/" + program: filepath.Join(s.bin, program)}, nil, "/bin/"+program)
+	for _, w := range s.workers {
+		w.run(t, "ctr", "-n", "k8s.io", "images", "import", file)
+	}
 }

@@ -23,6 +23,7 @@ func TestNodes(t *testing.T) {
 			})
 		}
 	})
+	t.Run("ExtensionServers", func(t *testing.T) { testExtensionServers(t, s) })
 	t.Run("Drain", func(t *testing.T) { testDrain(t, s) })
 	t.Run("Faults", func(t *testing.T) { testFaults(t, s) })
 	s.reportRefusals(t)

@@ -29,6 +29,7 @@ var workloads = map[string]func(*testing.T, *Site){
 	"StatefulSet":        testStatefulSet,
 	"Jobs":               testJobs,
 	"Services":           testServices,
+	"Streams":            testStreams,
 	"Probes":             testProbes,
 	"Volumes":            testVolumes,
 	"InitContainers":     testInitContainers,
