@@ -70,10 +70,13 @@ func newSite(t *testing.T) *Site {
 	s.startQuorate(t)
 	t.Logf("all nodes serve after %s", time.Since(begun).Round(100*time.Millisecond))
 	s.startControllers(t)
+	// A worker's proxy reads with kubelet's certificate where the nodes are.
+	s.kubectl(t, "create", "role", "quorate-proxy", "-n", "default", "--verb=get,list,watch", "--resource=endpointslices.discovery.k8s.io")
+	s.kubectl(t, "create", "rolebinding", "quorate-proxy", "-n", "default", "--role=quorate-proxy", "--group=system:nodes")
 	images := makeImages(t, s.bin, cluster.RunDir())
 	join := s.joinCommand(t)
 	for i := range 2 {
-		s.startWorker(t, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.99.0.%d", 21+i), join, images)
+		s.startWorker(t, fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.99.0.%d", 21+i), join, images, i == 1)
 	}
 	s.connectPods(t)
 	for _, w := range s.workers {
@@ -179,8 +182,8 @@ func (s *Site) joinCommand(t *testing.T) string {
 }
 
 // startWorker makes a worker and has it join, as people do: kubelet is a service that fails until kubeadm has
-// written what it needs.
-func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string) {
+// written what it needs. byTunnel is for one whose kubelet the nodes cannot dial.
+func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string, byTunnel bool) {
 	t.Helper()
 	w := &worker{machine: newMachine(t, name, ip, s.bin)}
 	s.workers = append(s.workers, w)
@@ -196,7 +199,12 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string)
 	w.do(t, w.mount)
 	// The network outside has no route on: what is not ours fails at once. Addresses of Services need one.
 	w.route(t, "default", bridgeIP)
-	w.serve(t, cluster.Binary(), "proxy", "--listen", ownProxyAt, "--server", s.apis)
+	proxyArgs := []string{"proxy", "--listen", ownProxyAt, "--server", s.apis}
+	if byTunnel {
+		w.run(t, "nft", "-f", w.write(t, "firewall.nft", fmt.Sprintf(firewall, s.control[0].ip, s.control[1].ip, s.control[2].ip)))
+		proxyArgs = append(proxyArgs, "--tunnel", "--node-name", name, "--kubeconfig", "/etc/kubernetes/kubelet.conf")
+	}
+	w.serve(t, cluster.Binary(), proxyArgs...)
 	w.startContainerd(t, images)
 	resolv := w.write(t, "resolv.conf", "nameserver 127.0.0.1\n")
 	w.write(t, "kubelet.conf.d/90-site.conf", fmt.Sprintf(kubeletConfig, cgroup, w.path("manifests"), resolv, w.path("plugins")))
@@ -215,6 +223,15 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string)
 		w.write(t, "proxy.kubeconfig", s.kubeconfig(t, ownProxyAt, "system:kube-proxy")), name, podNetwork))
 	w.proxy = w.serve(t, "kube-proxy", "--config", proxy)
 }
+
+// firewall keeps the nodes from a worker's kubelet.
+const firewall = `table inet firewall {
+	chain input {
+		type filter hook input priority 0;
+		ip saddr { %s, %s, %s } tcp dport 10250 reject with tcp reset
+	}
+}
+`
 
 // kubeletUnit is what kubeadm's unit of systemd runs, with a directory for what is this machine's own.
 const kubeletUnit = `[ -e /var/lib/kubelet/kubeadm-flags.env ] && . /var/lib/kubelet/kubeadm-flags.env

@@ -19,11 +19,12 @@ import (
 	"github.com/quorate/quorate/test/cluster"
 )
 
-// testStreams is what kubectl does through Quorate with what runs on the workers, by each node.
-func testStreams(t *testing.T, s *Site) {
+// testStreams is what kubectl does through Quorate with what runs on a worker, by each node.
+func testStreams(t *testing.T, s *Site, on *worker) {
 	ns := s.namespace(t)
-	s.apply(t, ns, podManifest("speaks", []string{container("speaks", "i=0; while true; do echo line $i; i=$((i+1)); sleep 0.1; done")}))
-	s.apply(t, ns, podManifest("web", []string{serving()}))
+	there := "nodeName: " + on.name
+	s.apply(t, ns, podManifest("speaks", []string{container("speaks", "i=0; while true; do echo line $i; i=$((i+1)); sleep 0.1; done")}, there))
+	s.apply(t, ns, podManifest("web", []string{serving()}, there))
 	s.apply(t, ns, "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}\n")
 	s.awaitReady(t, ns, "app=speaks", 1)
 	s.awaitReady(t, ns, "app=web", 1)
@@ -44,7 +45,7 @@ func testStreams(t *testing.T, s *Site) {
 		s.portForward(t, "pod/web", "8080", k())
 		s.portForward(t, "service/web", "80", k())
 		for path, want := range map[string]string{
-			"/api/v1/nodes/" + s.workers[0].name + "/proxy/healthz":  "ok",
+			"/api/v1/nodes/" + on.name + "/proxy/healthz":            "ok",
 			"/api/v1/namespaces/" + ns + "/pods/web:8080/proxy/":     "web\n",
 			"/api/v1/namespaces/" + ns + "/services/web:80/proxy/":   "web\n",
 			"/api/v1/namespaces/" + ns + "/pods/web/log?tailLines=1": "serving as web\n",
@@ -54,7 +55,7 @@ func testStreams(t *testing.T, s *Site) {
 			}
 		}
 		name := "reads-" + m.name
-		s.apply(t, ns, podManifest(name, []string{container("reads", "read line; echo got $line; echo has $line > /dev/termination-log", "stdin: true")}, "restartPolicy: Never"))
+		s.apply(t, ns, podManifest(name, []string{container("reads", "read line; echo got $line; echo has $line > /dev/termination-log", "stdin: true")}, "restartPolicy: Never", there))
 		s.awaitReady(t, ns, "app="+name, 1)
 		if out, err := s.converse(t, "ping\n", k("attach", "-i", name)); err != nil || !strings.Contains(out, "got ping") {
 			t.Errorf("attach by %s: %v, %q", m.name, err, out)
