@@ -34,6 +34,7 @@ type fakeKubelet struct {
 	log, handle http.HandlerFunc
 	conns       atomic.Int64 // open connections
 	all         sync.Map     // of those
+	running     atomic.Int64 // commands
 	ended       chan struct{}
 }
 
@@ -108,6 +109,8 @@ func (c *countedConn) Close() error {
 
 // ExecInContainer implements remotecommand.Executor.
 func (k *fakeKubelet) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, errs io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+	k.running.Add(1)
+	defer k.running.Add(-1)
 	switch cmd[0] {
 	case "echo":
 		fmt.Fprint(out, strings.Join(cmd[1:], " "))
