@@ -269,7 +269,7 @@ func Defaults() Config {
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
 		Authorization: []string{authorizeNode, authorizeRBAC},
 		AnonymousAuth: true, BootstrapTokenAuth: true, RejectRedirects: true, EgressTunnels: true,
-		KubeletAddressTypes: kubelet.DefaultAddressTypes, KubeletTimeout: kubelet.DefaultTimeout,
+		KubeletAddressTypes: kubeletAddressTypes, KubeletTimeout: kubelet.DefaultTimeout,
 		AuditMaxSize: 100, AuditMaxBackups: 10,
 
 		ShutdownGrace:          10 * time.Second,

@@ -16,6 +16,11 @@ import (
 	"github.com/quorate/quorate/internal/settingfile"
 )
 
+// kubeletAddressTypes are asked for addresses before names, and inner ones before those that the world sees, as
+// kubeadm and k3s set it. Upstream's own default asks for the host's name first, which API servers can
+// rarely look up.
+var kubeletAddressTypes = []string{"InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"}
+
 // openKubelets makes the way to kubelets. It comes after openEgress.
 func (n *Node) openKubelets() error {
 	cfg := kubelet.Config{

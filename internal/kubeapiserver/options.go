@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -85,6 +86,7 @@ func (o *Options) complete() (notes []string, err error) {
 	c := &o.config
 	// kube-apiserver's defaults, where they are others.
 	c.Authorization = []string{"AlwaysAllow"}
+	c.KubeletAddressTypes = kubelet.DefaultAddressTypes
 	c.AuditMaxBackups = 100
 	o.bind, o.port = net.IPv4zero, 6443
 	var errs []error

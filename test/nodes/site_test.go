@@ -100,8 +100,7 @@ func (s *Site) startQuorate(t *testing.T) {
 		m.quorate = m.serve(t, cluster.Binary(), "node", "--name", m.name, "--data-dir", m.path("data"),
 			"--api-address", m.ip+":6443", "--peer-address", m.ip+":7443",
 			"--bootstrap-expect", "3", "--join", strings.Join(peers, ","), "--token-file", m.write(t, "secret", secret),
-			"--enable-aggregator-routing",                     // there is no kube-proxy beside it
-			"--kubelet-preferred-address-types", "InternalIP", // and nobody who knows the names of workers
+			"--enable-aggregator-routing", // there is no kube-proxy beside it
 			"--tls-san", proxyIP, "--control-plane-endpoint", ownProxyAt, "--client-ca-file", s.site.certFile,
 			"--audit-policy-file", m.write(t, "audit.yaml", policy), "--audit-log-path", m.path("audit.log"))
 	}
