@@ -48,6 +48,7 @@ type Aggregator struct {
 	generation atomic.Uint64
 	discovered atomic.Pointer[Discovered]
 	lost       *prometheus.CounterVec
+	reading    chan struct{} // whose turn it is to read a large document
 }
 
 // New returns the Aggregator of a store. It starts nothing: see Run.
@@ -58,7 +59,7 @@ func New(cfg Config) *Aggregator {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	a := &Aggregator{cfg: cfg, state: state.New(cfg.Store), local: map[apischema.GroupVersion]bool{}, lost: newLost()}
+	a := &Aggregator{cfg: cfg, state: state.New(cfg.Store), local: map[apischema.GroupVersion]bool{}, lost: newLost(), reading: make(chan struct{}, 1)}
 	for _, r := range cfg.Builtin.All() {
 		a.local[r.GroupVersion()] = true
 	}

@@ -377,6 +377,111 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
+// TestOpenAPIV2: a server's document of version 2 is known soon, is fetched again when it is another one, and
+// stays while the server says what cannot be taken, until it says that there is none or its APIService is gone.
+func TestOpenAPIV2(t *testing.T) {
+	type says struct {
+		code      int
+		etag, doc string
+	}
+	doc := func(word string) string {
+		return `{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{"/apis/widgets.example.com/v1/` + word + `":{"get":{"responses":{"200":{"description":"OK"}}}}}}`
+	}
+	now := make(chan says, 1)
+	asked := make(chan int, 1000)
+	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/apis":
+			w.Header().Set("Content-Type", r.Header.Get("Accept"))
+			fmt.Fprint(w, `{"items":[]}`)
+		case "/openapi/v2":
+			s := <-now
+			now <- s
+			if s.etag != "" && r.Header.Get("If-None-Match") == s.etag {
+				s.code = http.StatusNotModified
+			}
+			w.Header().Set("Etag", s.etag)
+			w.WriteHeader(s.code)
+			if s.doc == "endless" {
+				sent := 0
+				for sent < 100<<20 {
+					n, err := w.Write(make([]byte, 64<<10))
+					if sent += n; err != nil {
+						break
+					}
+				}
+				if sent > 32<<20 {
+					t.Errorf("%d bytes were taken", sent)
+				}
+			} else if s.code == http.StatusOK {
+				fmt.Fprint(w, s.doc)
+			}
+			asked <- s.code
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	say := func(s says) {
+		t.Helper()
+		select {
+		case <-now:
+		default:
+		}
+		now <- s
+		for len(asked) > 0 {
+			<-asked
+		}
+		e.put("widgets.example.com", true, nil) // another revision: it is asked again
+		select {
+		case code := <-asked:
+			if code != s.code {
+				t.Errorf("%d, want %d", code, s.code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody asks")
+		}
+	}
+	var last *aggregator.DocumentV2
+	await := func(what, want string) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		got := ""
+		for time.Now().Before(deadline) {
+			last, got = nil, ""
+			for _, v := range e.of.Discovered().Versions {
+				if last = v.OpenAPIV2; last != nil {
+					got = string(last.JSON)
+				}
+			}
+			if (want == "") == (last == nil) && strings.Contains(got, want) {
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		t.Fatalf("%s: %s, want %s", what, got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.of.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+
+	say(says{200, `"1"`, doc("first")})
+	await("at first", "first")
+	say(says{404, "", ""})
+	await("none", "")
+	say(says{200, `"2"`, doc("second")})
+	await("another", "second")
+	second := last
+	say(says{200, "", "endless"})
+	say(says{200, `"3"`, "{{{"})
+	say(says{200, "", doc("second")}) // the one before has been read
+	if await("after bad ones", "second"); last != second {
+		t.Error("the same document is another one")
+	}
+	e.put("widgets.example.com", true, func(s *apiregistrationv1.APIServiceSpec) { s.Service = nil })
+	await("without its APIService", "")
+}
+
 // TestDial: addresses that only this host reaches are not dialled.
 func TestDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -19,6 +19,8 @@ type Version struct {
 	// HasOpenAPI says that the server has a document of version 3, whose hash may be empty.
 	HasOpenAPI  bool
 	OpenAPIHash string
+	// OpenAPIV2 is nil if the server has no document of version 2 about it.
+	OpenAPIV2 *DocumentV2
 }
 
 // Discovered is what all other servers serve, by the names of their APIServices. It is immutable.
@@ -56,6 +58,7 @@ func (r *Remote) describe() Version {
 		v.Discovery.Freshness = v2.DiscoveryFreshnessCurrent
 	}
 	v.OpenAPIHash, v.HasOpenAPI = k.openapi[gv]
+	v.OpenAPIV2 = k.v2.of[gv]
 	return v
 }
 

@@ -39,6 +39,7 @@ type known struct {
 	etag     string
 	versions map[apischema.GroupVersion]v2.APIVersionDiscovery
 	openapi  map[apischema.GroupVersion]string // the hashes of its documents of version 3
+	v2       documentsV2
 	ok       bool
 	failure  string
 }
@@ -58,10 +59,18 @@ func (k *known) take(about string, now time.Time) bool {
 		return false
 	}
 	if about != k.asked {
-		k.etag = "" // what was left out of its answer may be wanted now
+		// What was left out of its answers may be wanted now.
+		k.etag, k.v2.etag, k.v2.sum = "", "", ""
 	}
 	k.asking, k.asked = true, about
 	return true
+}
+
+// release says that the server is not asked any more.
+func (k *known) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asking = false
 }
 
 // answered notes what came of a question.
@@ -69,7 +78,7 @@ func (k *known) answered(a *answer, err error, now time.Time) (changed bool, fai
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was, before := k.ok, k.failure
-	k.asking, k.ok, k.failure = false, err == nil, ""
+	k.ok, k.failure = err == nil, ""
 	if err != nil {
 		k.failure = fmt.Sprintf("%.*s", failureLength, err)
 		k.wait = min(refresh, max(firstRetry, 2*k.wait))
@@ -106,6 +115,7 @@ func (a *Aggregator) Run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
+				defer s.known.release()
 				select {
 				case places <- struct{}{}:
 				case <-ctx.Done():
@@ -118,6 +128,9 @@ func (a *Aggregator) Run(ctx context.Context) {
 					a.cfg.Log.Warn("an aggregated API server does not say what it serves, retrying", "service", s.namespace+"/"+s.name, "err", failure)
 				}
 				if changed {
+					a.generation.Add(1)
+				}
+				if err == nil && a.learnV2(ctx, s, about.versions) {
 					a.generation.Add(1)
 				}
 			})

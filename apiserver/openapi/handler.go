@@ -31,6 +31,7 @@ type Handler struct {
 
 	others     func() *aggregator.Discovered // nil: there are none
 	withOthers atomic.Pointer[rootWithOthers]
+	v2Of       atomic.Pointer[v2WithOthers]
 }
 
 // New makes a handler for the registry that current returns at the time of each
@@ -53,6 +54,8 @@ func WithEnums(on bool) Option { return func(h *Handler) { h.enums = on } }
 // documents are those of one registry.
 type documents struct {
 	registry *kinds.Registry
+	version  string
+	names    []string // of groups, in the order of the registry
 	root     *document
 	groups   map[string]*document // by "api/v1", "apis/apps/v1"
 	of       map[string][]*kinds.Resource
@@ -101,7 +104,7 @@ func newDocuments(registry *kinds.Registry, version string, enums bool, old *doc
 	} else {
 		d.builtin = old.builtin
 	}
-	parts := []*part{d.builtin}
+	d.version, d.names = version, names
 	for _, name := range names {
 		gv, resources := versions[name], d.of[name]
 		if old != nil && old.groups[name] != nil && sameResources(old.of[name], resources) {
@@ -115,9 +118,6 @@ func newDocuments(registry *kinds.Registry, version string, enums bool, old *doc
 				d.parts[name] = newPart(builtin, custom[name], true, enums)
 			}
 		}
-		if p := d.parts[name]; p != nil {
-			parts = append(parts, p)
-		}
 	}
 	for name, o := range others(builtin) {
 		if old != nil && old.groups[name] != nil {
@@ -126,11 +126,23 @@ func newDocuments(registry *kinds.Registry, version string, enums bool, old *doc
 		}
 		d.groups[name] = newDocument(func() ([]byte, error) { return otherDocument(builtin, &o, version, enums) }, handler3.ToV3ProtoBinary)
 	}
+	parts := d.partsBut(nil)
 	d.v2 = newDocument(func() ([]byte, error) { return wholeV2(parts, version, true) }, nil)
 	d.v2.protobuf.build = func() ([]byte, error) { return wholeProtobuf(parts, version) }
 	d.v2.name = func() (string, error) { return d.nameV2(names) }
 	d.root = newDocument(d.buildRoot, nil)
 	return d
+}
+
+// partsBut are the parts of the document of version 2, but for those of some group versions.
+func (d *documents) partsBut(left map[string]bool) []*part {
+	parts := []*part{d.builtin}
+	for _, name := range d.names {
+		if p := d.parts[name]; p != nil && !left[name] {
+			parts = append(parts, p)
+		}
+	}
+	return parts
 }
 
 // fingerprint is what a custom resource's documents follow from; empty for built-in
@@ -213,7 +225,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path == "/openapi/v2":
 		w.Header().Set("Vary", "Accept")
-		serve(w, r, docs.v2, oldProtobufV2, protobufV2)
+		serve(w, r, h.v2(docs), oldProtobufV2, protobufV2)
 	case path == "/openapi/v3":
 		serve(w, r, h.root(docs), "", "")
 	case strings.HasPrefix(path, "/openapi/v3/") && docs.groups[path[len("/openapi/v3/"):]] != nil:

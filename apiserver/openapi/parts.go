@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/quorate/quorate/apiserver/kinds"
@@ -12,7 +13,8 @@ import (
 
 // The document of version 2 is about everything. It is put together of parts, one of
 // all built-in resources and one of each group version of custom ones, which are made
-// on first demand and stay the same as long as their resources do.
+// on first demand and stay the same as long as their resources do. Those of other
+// servers are in remotev2.go.
 
 // part is the paths and definitions of some resources.
 type part struct {
@@ -21,6 +23,7 @@ type part struct {
 
 	once               sync.Once
 	paths, definitions []byte // without the braces
+	parameters         []byte // likewise, of other servers
 	err                error
 
 	protoOnce sync.Once
@@ -88,7 +91,7 @@ func wholeV2(parts []*part, version string, secured bool) ([]byte, error) {
 		if err := p.made(); err != nil {
 			return nil, err
 		}
-		size += len(p.paths) + len(p.definitions) + 2
+		size += len(p.paths) + len(p.definitions) + len(p.parameters) + 3
 	}
 	info, err := json.Marshal(object{"title": "Kubernetes", "version": version})
 	if err != nil {
@@ -112,6 +115,11 @@ func wholeV2(parts []*part, version string, secured bool) ([]byte, error) {
 	join(func(p *part) []byte { return p.definitions })
 	b.WriteString(`},"info":`)
 	b.Write(info)
+	if slices.ContainsFunc(parts, func(p *part) bool { return len(p.parameters) > 0 }) {
+		b.WriteString(`,"parameters":{`)
+		join(func(p *part) []byte { return p.parameters })
+		b.WriteByte('}')
+	}
 	b.WriteString(`,"paths":{`)
 	join(func(p *part) []byte { return p.paths })
 	b.WriteByte('}')

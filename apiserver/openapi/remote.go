@@ -8,8 +8,8 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 )
 
-// WithOthers lists the documents of version 3 that other servers have, as is known when a request comes.
-// Requests for them go to those. Default: there are no others.
+// WithOthers adds what other servers' documents say, as is known when a request comes: those of version 3
+// are listed, requests for them go to the servers; that of version 2 has them merged. Default: there are no others.
 func WithOthers(known func() *aggregator.Discovered) Option {
 	return func(h *Handler) { h.others = known }
 }
