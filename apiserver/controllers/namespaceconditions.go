@@ -22,7 +22,7 @@ var nsConditions = [...]nsCondition{
 	{"NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"},
 	{"NamespaceDeletionContentFailure", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
 	{"NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"},
-	{"NamespaceFinalizersRemaining", "ContentRemoved", "All content successfully removed"},
+	{"NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 }
 
 // failure is the reason and the message of a condition that holds, or "". What
@@ -39,7 +39,7 @@ func (left *content) failure(kind string) (reason, message string) {
 	case kind == "NamespaceContentRemaining" && len(left.resources) > 0:
 		return "SomeResourcesRemain", "Some resources are remaining: " + counted(left.resources, "%s has %d resource instances")
 	case kind == "NamespaceFinalizersRemaining" && len(left.finalizers) > 0:
-		return "SomeFinalizerRemain", "Some finalizers are remaining: " + counted(left.finalizers, "%s in %d resource instances")
+		return "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: " + counted(left.finalizers, "%s in %d resource instances")
 	}
 	return "", ""
 }
