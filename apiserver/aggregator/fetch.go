@@ -162,11 +162,14 @@ func (a *Aggregator) servers() map[*server]*question {
 			q = &question{}
 			out[r.server] = q
 		}
-		q.key += r.Name + " " + r.stored.Revision.String() + "\n"
+		q.key += r.question()
 		q.versions = append(q.versions, r.GroupVersion())
 	}
 	return out
 }
+
+// question is a Remote's line of a question's key.
+func (r *Remote) question() string { return r.Name + " " + r.stored.Revision.String() + "\n" }
 
 // answer is what a server says about itself.
 type answer struct {

@@ -66,6 +66,12 @@ func (e *env) run() {
 // await waits until wrong says nothing more.
 func (e *env) await(what string, wrong func() string) {
 	e.t.Helper()
+	e.awaitFor(patience, what, wrong)
+}
+
+// awaitFor is await for what takes a while.
+func (e *env) awaitFor(patience time.Duration, what string, wrong func() string) {
+	e.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
 		reason := wrong()

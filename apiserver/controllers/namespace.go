@@ -29,6 +29,7 @@ type emptier struct {
 	l       *Loops
 	reports *reports
 	queue   queue
+	remote  *elsewhere
 
 	mu   sync.Mutex
 	held map[string]int // objects left in namespaces that could not go
@@ -48,6 +49,8 @@ func (l *Loops) emptyNamespaces(ctx context.Context, r *reports) error {
 	e := &emptier{l: l, reports: r, held: map[string]int{}}
 	e.queue = queue{work: e.work, failed: e.failed, workers: namespaceWorkers, first: namespaceFirst, most: namespaceMost}
 	e.queue.open(ctx)
+	e.remote = newElsewhere(ctx, l, r, e.queue.add)
+	defer e.remote.close()
 	defer e.queue.close()
 	defer cancel()
 	for {
@@ -114,10 +117,11 @@ func (e *emptier) forget(names []string) {
 			delete(e.held, name)
 		}
 	}
+	e.remote.forget(there)
 }
 
 func (e *emptier) work(ctx context.Context, name string) error {
-	held, err := e.l.emptyNamespace(ctx, name)
+	held, err := e.emptyNamespace(ctx, name)
 	if err == nil && held > 0 {
 		err = errHeld
 		e.mu.Lock()

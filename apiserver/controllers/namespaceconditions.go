@@ -25,10 +25,19 @@ var nsConditions = [...]nsCondition{
 	{"NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 }
 
+// maxMessage bounds the message of a condition: what other servers say is in it.
+const maxMessage = 32 << 10
+
 // failure is the reason and the message of a condition that holds, or "". What
-// clients would find out by discovery and parsing, we know.
+// clients would find out by parsing, we know, and by discovery, but for aggregated API servers.
 func (left *content) failure(kind string) (reason, message string) {
 	switch {
+	case kind == "NamespaceDeletionDiscoveryFailure" && len(left.unknown) > 0:
+		msgs := make([]string, len(left.unknown))
+		for i, gv := range left.unknown {
+			msgs[i] = gv + ": stale GroupVersion discovery: " + gv
+		}
+		return "DiscoveryFailed", fmt.Sprintf("Discovery failed for some groups, %d failing: unable to retrieve the complete list of server APIs: %s", len(msgs), strings.Join(msgs, ", "))
 	case kind == "NamespaceDeletionContentFailure" && len(left.errs) > 0:
 		msgs := make([]string, len(left.errs))
 		for i, err := range left.errs {
@@ -85,7 +94,7 @@ func (left *content) conditions(has any, now time.Time) []any {
 	for _, k := range nsConditions {
 		next := tree.Object{"type": k.kind, "status": "False", "reason": k.reason, "message": k.message}
 		if reason, message := left.failure(k.kind); reason != "" {
-			next["status"], next["reason"], next["message"] = "True", reason, message
+			next["status"], next["reason"], next["message"] = "True", reason, strings.ToValidUTF8(fmt.Sprintf("%.*s", maxMessage, message), "")
 		}
 		has = tree.SetCondition(has, next, now)
 	}

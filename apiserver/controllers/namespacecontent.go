@@ -23,6 +23,7 @@ type content struct {
 	resources  map[string]int // by plural.group
 	finalizers map[string]int
 	errs       []error
+	unknown    []string // versions of groups of which it is not known what there may be
 }
 
 // emptyNamespace deletes what is in a terminating namespace, says in its status what is
@@ -30,8 +31,10 @@ type content struct {
 // Objects are deleted in the way of an ordinary delete: finalizers and grace periods are
 // respected. Those that end
 // gracefully go first, alone: what runs may need the rest until it has ended. Once a
-// namespace terminates nothing can be created in it, so that nothing left is final.
-func (l *Loops) emptyNamespace(ctx context.Context, namespace string) (held int, err error) {
+// namespace terminates nothing can be created in it, so that nothing left is final. What aggregated
+// API servers have in it goes with the rest, beside it.
+func (e *emptier) emptyNamespace(ctx context.Context, namespace string) (held int, err error) {
+	l := e.l
 	if err := l.objects.Confirm(ctx); err != nil {
 		return 0, fmt.Errorf("empty namespace %s: %w", namespace, err)
 	}
@@ -40,24 +43,36 @@ func (l *Loops) emptyNamespace(ctx context.Context, namespace string) (held int,
 		return 0, err
 	}
 	left := &content{resources: map[string]int{}, finalizers: map[string]int{}}
+	waits, failed := false, error(nil)
 	for _, graceful := range [...]bool{true, false} {
+		if !graceful {
+			waits = e.remote.look(namespace, ns.UID, left)
+		}
+		here := &content{resources: left.resources, finalizers: left.finalizers}
 		for _, res := range l.inNamespaces() {
 			if res.GracePeriod == graceful {
-				l.emptyTable(ctx, res, namespace, left)
+				l.emptyTable(ctx, res, namespace, here)
 			}
 		}
-		if left.held > 0 || len(left.errs) > 0 {
+		left.held += here.held
+		left.errs = append(left.errs, here.errs...)
+		if len(here.errs) > 0 {
+			failed = here.errs[0]
+		}
+		if left.held > 0 || failed != nil {
 			break
 		}
 	}
-	if err := l.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) {
-		left.errs = append(left.errs, err)
+	if err := l.noteContent(ctx, namespace, ns.UID, left); err != nil && !apierrors.IsNotFound(err) && failed == nil {
+		failed = err
 	}
 	switch {
-	case len(left.errs) > 0:
-		return left.held, fmt.Errorf("empty namespace %s: %w", namespace, left.errs[0])
+	case failed != nil:
+		return left.held, fmt.Errorf("empty namespace %s: %w", namespace, failed)
 	case left.held > 0:
 		return left.held, nil
+	case waits:
+		return 0, nil // what comes of it has the namespace looked at again
 	}
 	return 0, l.finalizeEmpty(ctx, namespace)
 }
