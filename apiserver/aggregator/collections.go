@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	v2 "k8s.io/api/apidiscovery/v2"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -127,7 +127,7 @@ func collectionOf(r *Remote, of *v2.APIResourceDiscovery) *collection {
 
 // isSegment reports whether a name that a server says can be a part of a path.
 func isSegment(name string) bool {
-	return name != "" && len(name) <= maxName && len(path.IsValidPathSegmentName(name)) == 0
+	return name != "" && len(name) <= maxName && len(content.IsPathSegmentName(name)) == 0
 }
 
 // Left is what a server still has in a namespace.
