@@ -339,7 +339,7 @@ var rooms = map[string]room{
 		},
 	},
 	// Another program's flags to settings of a node.
-	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "internal/parent", "internal/settingfile"}},
+	"internal/kubeapiserver": {ours: []string{"node", "apiserver/admission/plugins", "apiserver/controllers", "apiserver/features", "apiserver/kubelet", "internal/parent", "internal/settingfile"}},
 	// Whatever it imports is initialized before it, and it is to be early.
 	"internal/parent": {direct: pure, reach: both(noKubernetes, noRaft)},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
