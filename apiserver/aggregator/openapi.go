@@ -118,6 +118,10 @@ func readV2(body []byte, versions []apischema.GroupVersion) (map[apischema.Group
 	if whole.Paths == nil {
 		return out, nil
 	}
+	// The library keeps definitions that no path at all uses, but not what these refer to.
+	for name := range aggregator.FilterSpecByPathsWithoutSideEffects(whole, []string{"\x00"}).Definitions {
+		delete(whole.Definitions, name)
+	}
 	for _, gv := range versions {
 		one := aggregator.FilterSpecByPathsWithoutSideEffects(whole, []string{"/apis/" + gv.String() + "/"})
 		if len(one.Paths.Paths) == 0 {
@@ -127,10 +131,22 @@ func readV2(body []byte, versions []apischema.GroupVersion) (map[apischema.Group
 			p.Extensions = nil
 			one.Paths.Paths[name] = p
 		}
-		data, err := json.Marshal(&spec.Swagger{SwaggerProps: spec.SwaggerProps{
+		part := &spec.Swagger{SwaggerProps: spec.SwaggerProps{
 			Swagger: "2.0", Info: &spec.Info{InfoProps: spec.InfoProps{Title: gv.String(), Version: gv.Version}},
-			Paths: &spec.Paths{Paths: one.Paths.Paths}, Definitions: one.Definitions, Parameters: one.Parameters,
-		}})
+			Paths: &spec.Paths{Paths: one.Paths.Paths}, Definitions: one.Definitions, Parameters: map[string]spec.Parameter{},
+		}}
+		if err := references(part.Paths, func(ref string) error {
+			if name, ok := strings.CutPrefix(ref, parameterRef); ok {
+				part.Parameters[name] = whole.Parameters[name]
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if err := checkReferences(part); err != nil {
+			return nil, fmt.Errorf("OpenAPI v2 of %s: %w", gv, err)
+		}
+		data, err := json.Marshal(part)
 		if err != nil {
 			return nil, fmt.Errorf("OpenAPI v2 of %s: %w", gv, err)
 		}
@@ -201,16 +217,7 @@ func checkReferences(s *spec.Swagger) error {
 		}
 	}
 	check := func(part any, parameters bool) error {
-		// What the library has made of it is what it will follow.
-		data, err := json.Marshal(part)
-		if err != nil {
-			return err
-		}
-		var tree any
-		if err := json.Unmarshal(data, &tree); err != nil {
-			return err
-		}
-		return eachReference(tree, func(ref string) error {
+		return references(part, func(ref string) error {
 			if name, ok := strings.CutPrefix(ref, definitionRef); ok {
 				if _, ok := s.Definitions[name]; ok {
 					return nil
@@ -225,6 +232,20 @@ func checkReferences(s *spec.Swagger) error {
 		})
 	}
 	return errors.Join(check(s.Definitions, false), check(s.Parameters, false), check(s.Paths, true))
+}
+
+// references calls visit with each reference of what the library has made of a part, which is what it will
+// follow.
+func references(part any, visit func(string) error) error {
+	data, err := json.Marshal(part)
+	if err != nil {
+		return err
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return err
+	}
+	return eachReference(tree, visit)
 }
 
 // eachReference calls visit with each reference, and returns the first error.

@@ -24,7 +24,9 @@ const widget = `"Widget":{"type":"object","properties":{"self":{"$ref":"#/defini
 
 // TestReadV2: of a document is taken what its own group version needs, circles included.
 func TestReadV2(t *testing.T) {
-	got, err := readV2([]byte(document(widget, `"p":{"name":"p","in":"query","type":"string"}`)), widgetsV1)
+	// Unused refers to a definition that is left out with another version, and q is nobody's.
+	text := document(widget+`,"Unused":{"$ref":"#/definitions/Foreign"}`, `"p":{"name":"p","in":"query","type":"string"},"q":{"name":"q","in":"body","schema":{"$ref":"#/definitions/Foreign"}}`)
+	got, err := readV2([]byte(strings.Replace(text, `"responses"`, `"parameters":[{"$ref":"#/parameters/p"}],"responses"`, 1)), widgetsV1)
 	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
@@ -32,7 +34,7 @@ func TestReadV2(t *testing.T) {
 	if err := json.Unmarshal(got[widgetsV1[0]].JSON, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Paths) != 1 || doc.Paths["/apis/widgets.example.com/v1/widgets"] == nil || len(doc.Definitions) != 1 || doc.Definitions["Widget"] == nil || doc.Parameters["p"] == nil {
+	if len(doc.Paths) != 1 || doc.Paths["/apis/widgets.example.com/v1/widgets"] == nil || len(doc.Definitions) != 1 || doc.Definitions["Widget"] == nil || len(doc.Parameters) != 1 || doc.Parameters["p"] == nil {
 		t.Errorf("%s", got[widgetsV1[0]].JSON)
 	}
 	for _, nothing := range []string{`{}`, `{"swagger":"2.0","paths":{}}`} {
