@@ -159,8 +159,8 @@ func TestProxyHostileAnswers(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}
-	asked := make(chan string, 2)
-	e := withKubelets(t, kubelet.Config{Dial: behind(k.Listener.Addr().String(), asked)}, "10.9.9.9", 10250, nil)
+	dial := behind(k.Listener.Addr().String(), make(chan string, 2))
+	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, nil)
 	own, _ := e.do("GET", podsPath, nil, "")
 	w, answer := e.doOnHTTP1("GET", "/api/v1/nodes/n/proxy/page", nil, "")
 	if want := `<a href="/api/v1/nodes/n/proxy/x"><p>`; w.StatusCode != 200 || !strings.HasPrefix(answer, want) || w.Header.Get("Content-Type") != "text/html" {

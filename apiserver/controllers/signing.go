@@ -117,7 +117,7 @@ var signerRules = map[string]signerRule{
 //
 //lint:ignore SA1019 upstream's checks have this type
 func usageSet(usages []certificatesv1.KeyUsage) sets.String {
-	out := sets.String{}
+	out := sets.String{} //lint:ignore SA1019 as above
 	for _, u := range usages {
 		out.Insert(string(u))
 	}
