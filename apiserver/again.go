@@ -45,7 +45,7 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	return c.AuthorizeAgain()
 }
 
-// grounds are the objects that a request was allowed by, besides roles.
+// grounds are the objects that a request was allowed by, beside roles.
 type grounds struct {
 	of atomic.Pointer[[]auth.Object] // nil: none
 }

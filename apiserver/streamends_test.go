@@ -48,7 +48,7 @@ func (c *counting) Deprecated(*request.Kind, string)      {}
 func (c *counting) Converted(*request.Conversion)         {}
 func (c *counting) Panicked(*request.Kind)                {}
 
-// second is within which a stream ends when one of its ends does, and what a loaded machine needs besides.
+// second is within which a stream ends when one of its ends does, and what a loaded machine needs beside that.
 const second = time.Second + 500*time.Millisecond
 
 // spdyStream opens an exec by hand: the connection on which SPDY would begin.

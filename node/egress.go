@@ -25,7 +25,7 @@ func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 	return err
 }
 
-// dialer returns how connections for a purpose are made. Whoever calls something on behalf of the API
+// dialer returns how connections for a purpose are made. What calls something on behalf of the API
 // takes it from here:
 //
 //   - egress.Cluster: kubelets, Pods, Services and their endpoints; so webhooks that are named by

@@ -11,7 +11,7 @@ import (
 
 var dialer = net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: refuseOwn}
 
-// Dial connects to the address of a Service, unless that is one which only this host reaches: whoever
+// Dial connects to the address of a Service, unless that is one which only this host reaches: a user who
 // may write a Service of the type ExternalName would send what carries this server's certificate to
 // programs that trust their host.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {

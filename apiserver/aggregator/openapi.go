@@ -16,7 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Bounds of an OpenAPI document of version 2, besides maxDocument. That of the built-in resources has 2.4 MB,
+// Bounds of an OpenAPI document of version 2, beside maxDocument. That of the built-in resources has 2.4 MB,
 // 59,000 values, a depth of 7 and 800 definitions.
 const (
 	maxDepth   = 128

@@ -28,7 +28,7 @@ type Attributes struct {
 	// of a collection, as far as they can be read: nothing that one of them leaves out is
 	// answered.
 	FieldSelector fields.Requirements
-	// Basis is told what an Allow follows from besides roles. Nil: nobody is.
+	// Basis is told what an Allow follows from beside roles. Nil: nobody is.
 	Basis Basis
 }
 

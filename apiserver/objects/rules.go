@@ -31,7 +31,7 @@ type Requester interface {
 	// AuthorizeAgain decides as the state is now whether the client is still who it was, and the
 	// operation allowed. The error is the refusal.
 	AuthorizeAgain() error
-	// Basis are the objects, besides roles, that it was allowed by: of a kubelet, the Pods that
+	// Basis are the objects, beside roles, that it was allowed by: of a kubelet, the Pods that
 	// run on its node. Safe for concurrent use with AuthorizeAgain. The slice is shared.
 	Basis() []auth.Object
 }
@@ -90,7 +90,7 @@ func (o *Op) decided(w *proto.Write) {
 	}
 }
 
-// basis are the objects that the permission of the request follows from, besides roles.
+// basis are the objects that the permission of the request follows from, beside roles.
 func (o *Op) basis() []auth.Object {
 	if o.Requester == nil {
 		return nil

@@ -11,7 +11,7 @@
 // The API CA signs what clients see (serving certificates, client
 // certificates), the peer CA signs peers and nothing else, so that no client
 // certificate can ever reach the peer port.
-// The front proxy CA signs what this API shows to aggregated servers, which believe whoever shows such a
+// The front proxy CA signs what this API shows to aggregated servers, which believe those who show such a
 // certificate who a request's user is. It signs nothing else, and this API trusts it with nothing.
 //
 // Knowledge of the secret is full power over the cluster. See

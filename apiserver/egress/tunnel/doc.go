@@ -15,7 +15,7 @@
 //
 //   - /quorate/tunnels/nodes/NAME: dials of that node's kubelet. The user system:node:NAME may open it.
 //   - /quorate/tunnels/networks: dials of addresses in the CIDRs that the agent offers. Nobody may by
-//     default: whoever opens it is between the cluster's servers and their callers.
+//     default: the one who opens it is between the cluster's servers and their callers.
 //
 // Callers name the node that they mean ([github.com/quorate/quorate/apiserver/egress.WithNode]). It is not found by its
 // address: a Node's addresses are its kubelet's claim, and one that lies would get what is for another.
