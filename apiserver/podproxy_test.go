@@ -110,7 +110,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestProxyUpgrade: an upgrade goes through, with its query, and in both directions.
+// TestProxyUpgrade: an upgrade goes through, with its query, and in both directions; tokens do not, also those that
+// nobody has looked at.
 func TestProxyUpgrade(t *testing.T) {
 	k := newFakeKubelet(t)
 	k.handle = func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +121,7 @@ func TestProxyUpgrade(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n%s\n", r.URL)
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n%s %q %q\n", r.URL, r.Header["Authorization"], r.Header["Sec-Websocket-Protocol"])
 		line, _ := b.ReadString('\n')
 		fmt.Fprint(conn, line)
 	}
@@ -130,13 +131,14 @@ func TestProxyUpgrade(t *testing.T) {
 	conn := e.dial()
 	defer conn.Close()
 	// What a client sends before it has the answer is not lost.
-	fmt.Fprintf(conn, "GET /api/v1/nodes/n/proxy/a?b=c HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nthe first line\n")
+	fmt.Fprintf(conn, "GET /api/v1/nodes/n/proxy/a?b=c HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\nAuthorization: Bearer secret\r\n"+
+		"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0, v1.x\r\n\r\nthe first line\n")
 	b := bufio.NewReader(conn)
 	w, err := http.ReadResponse(b, nil)
 	if err != nil || w.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(w, err)
 	}
-	if rest, err := io.ReadAll(b); string(rest) != "/a?b=c\nthe first line\n" {
+	if rest, err := io.ReadAll(b); string(rest) != "/a?b=c [] [\"v1.x\"]\nthe first line\n" {
 		t.Errorf("%q %v", rest, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kubelet"
 	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/streaming/pkg/httpstream"
@@ -168,7 +169,7 @@ func (s *stream) run(h http.Handler) error {
 	s.begin()
 	r := s.r.WithContext(s.ctx)
 	// Who asks was found out here, and is nobody else's business.
-	r.Header.Del("Authorization")
+	auth.DropTokens(r.Header)
 	if httpstream.IsUpgradeRequest(r) {
 		switch {
 		case r.ProtoMajor != 1:
@@ -337,7 +338,7 @@ func (p *proxiedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The Pod may have answered before it had all of the body; who still reads it then
+// Close implements io.Closer. The Pod may have answered before it had all of the body; a reader that is still there
 // holds its lock until the client sends more, or will not.
 func (p *proxiedBody) Close() error {
 	if p.closed.Swap(true) {

@@ -199,12 +199,12 @@ func TestServe(t *testing.T) {
 		w.Header().Set("Audit-Id", "yours")
 		w.Header().Set("X-Quorate-Node", "forged")
 		w.WriteHeader(http.StatusEarlyHints)
-		fmt.Fprintf(w, "%s %s | %v %v %v %v | %v %v %v", r.Method, r.URL.RequestURI(), h["X-Remote-User"], h["X-Remote-Uid"], h["X-Remote-Group"], h["X-Remote-Extra-K%2f1"],
-			h["Authorization"], h["Impersonate-User"], h["X-Remote-Extra-Evil"])
+		fmt.Fprintf(w, "%s %s | %v %v %v %v | %v %v %v %v", r.Method, r.URL.RequestURI(), h["X-Remote-User"], h["X-Remote-Uid"], h["X-Remote-Group"], h["X-Remote-Extra-K%2f1"],
+			h["Authorization"], h["Sec-Websocket-Protocol"], h["Impersonate-User"], h["X-Remote-Extra-Evil"])
 	})
 	e.put("widgets.example.com", true, nil)
-	res, body := e.get(widgets+"?watch=0", "Authorization", "Bearer secret", "X-Remote-User", "root", "X-Remote-Group", "system:masters", "x-remote-extra-evil", "x", "Impersonate-User", "bob")
-	want := "GET " + widgets + "?watch=0 | [alice] [7] [a b] [v] | [] [] []"
+	res, body := e.get(widgets+"?watch=0", "Authorization", "Bearer secret", "Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0,v1.x", "X-Remote-User", "root", "X-Remote-Group", "system:masters", "x-remote-extra-evil", "x", "Impersonate-User", "bob")
+	want := "GET " + widgets + "?watch=0 | [alice] [7] [a b] [v] | [] [v1.x] [] []"
 	if res.StatusCode != 200 || body != want {
 		t.Errorf("%d %s, want %s", res.StatusCode, body, want)
 	}

@@ -100,7 +100,7 @@ func strange(path string) bool {
 
 // forward makes the headers of a client those of this server. What says who asks is not handed on.
 func forward(h http.Header, r *http.Request) {
-	h.Del("Authorization")
+	auth.DropTokens(h)
 	for name := range h {
 		if strings.HasPrefix(name, "Impersonate-") {
 			delete(h, name)

@@ -46,3 +46,25 @@ func socketToken(r *http.Request) (token, rest string, err error) {
 	}
 	return token, strings.Join(others, ","), nil
 }
+
+// DropTokens takes bearer tokens out of the headers of a request that goes on to another server: that of
+// Authorization and those among the subprotocols, also those that nobody has looked at because the client
+// has shown another credential.
+func DropTokens(h http.Header) {
+	h.Del("Authorization")
+	all := h[socketProtocols]
+	if !strings.Contains(strings.Join(all, ","), socketTokenPrefix) {
+		return
+	}
+	var others []string
+	for protocol := range strings.SplitSeq(strings.Join(all, ","), ",") {
+		if protocol = strings.TrimSpace(protocol); !strings.HasPrefix(protocol, socketTokenPrefix) {
+			others = append(others, protocol)
+		}
+	}
+	if len(others) == 0 {
+		h.Del(socketProtocols)
+		return
+	}
+	h.Set(socketProtocols, strings.Join(others, ","))
+}

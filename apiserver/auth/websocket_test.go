@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 )
 
@@ -13,6 +14,30 @@ type oneToken string
 
 func (t oneToken) AuthenticateToken(_ context.Context, token string) (*User, bool, error) {
 	return &User{Name: "u"}, token == string(t), nil
+}
+
+// TestDropTokens: no token goes on to another server, whoever has looked at it.
+func TestDropTokens(t *testing.T) {
+	token := socketTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte("secret"))
+	for _, row := range []struct {
+		protocols []string
+		left      []string
+	}{
+		{nil, nil},
+		{[]string{"a, b", "c"}, []string{"a, b", "c"}},
+		{[]string{token + ", v1.x"}, []string{"v1.x"}},
+		{[]string{"a", token + "," + token + "==", "b"}, []string{"a,b"}},
+		{[]string{token}, nil},
+	} {
+		h := http.Header{"Authorization": {"Bearer secret"}}
+		if row.protocols != nil {
+			h[socketProtocols] = row.protocols
+		}
+		DropTokens(h)
+		if got := h[socketProtocols]; !slices.Equal(got, row.left) || h.Get("Authorization") != "" {
+			t.Errorf("%q: left with %q", row.protocols, h)
+		}
+	}
 }
 
 func TestSocketToken(t *testing.T) {
