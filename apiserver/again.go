@@ -24,7 +24,7 @@ type masked struct {
 // that take any state do not wait. The error is the refusal.
 func (c *call) stillAllowed(plan consistency.Plan) error {
 	roles, before := c.s.cfg.Roles, c.allowedBy
-	c.allowedBy = rbac.Mark{} // a watch would keep a state until it ends
+	c.allowedBy = rbac.Mark{} // what is long-running would keep a state until it ends
 	if plan.Mode == consistency.Any {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 		changed = changed || c.s.cfg.Store.State().Applied() > c.DecidedAt
 	}
 	if roles != nil {
-		if c.Info.Verb != "watch" {
+		if !c.Kind.LongRunning {
 			c.allowedBy = roles.Mark() // a collection is read in pages
 		}
 		changed = changed || roles.Changed(before)

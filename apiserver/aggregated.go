@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
 )
@@ -77,6 +78,7 @@ func (c *call) aggregated() {
 		// Its seat was for the beginning. The end of this server is the end of it.
 		defer context.AfterFunc(c.s.life, cancel)()
 		c.ticket.Release()
+		c.allowedBy = rbac.Mark{}                                                      // it keeps a state
 		_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(time.Time{}) // only connections have deadlines
 		until = time.Time{}
 	case !c.Info.IsResource:

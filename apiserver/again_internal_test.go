@@ -1,0 +1,24 @@
+package apiserver
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/quorate/quorate/apiserver/rbac"
+	"github.com/quorate/quorate/consistency"
+	"github.com/quorate/quorate/raftstore/memstore"
+)
+
+// TestLongRunningKeepsNoState: what a request was allowed by keeps a state alive, which a node that takes a
+// snapshot would hold beside the new one until the last stream ends.
+func TestLongRunningKeepsNoState(t *testing.T) {
+	roles := rbac.New(memstore.New(), slog.New(slog.DiscardHandler))
+	for _, long := range []bool{false, true} {
+		c := &call{s: &Server{cfg: Config{Roles: roles}}, allowedBy: roles.Mark()}
+		c.Kind.LongRunning = long
+		err := c.stillAllowed(consistency.Plan{Mode: consistency.MostRecent})
+		if none := c.allowedBy == (rbac.Mark{}); err != nil || none != long {
+			t.Errorf("long-running: %t: %v, nothing is kept: %t", long, err, none)
+		}
+	}
+}
