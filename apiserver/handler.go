@@ -104,7 +104,7 @@ func (c *call) refuseShutdown() {
 	c.fail(status.ShuttingDown())
 }
 
-// checkTimeoutParameter refuses a timeout parameter that is none. Watches have none.
+// checkTimeoutParameter refuses a timeout parameter that is none. Long-running requests have none.
 func (c *call) checkTimeoutParameter() bool {
 	if c.Kind.LongRunning || !strings.Contains(c.r.URL.RawQuery, "timeout=") {
 		return true
@@ -191,7 +191,9 @@ func (c *call) done() {
 	})
 }
 
-// enterInflight admits a request among those in flight. Watches are not counted.
+// enterInflight admits a request among those in flight. What takes as long as it takes is not counted:
+// watches, what leads to nodes and Pods (streamSet bounds that), and what other servers answer so. This
+// server's own long-running paths are not among them: they have ended at serveMounted.
 func (c *call) enterInflight() bool {
 	if err := c.Context.Err(); err != nil {
 		c.fail(err) // streams that are reset as soon as they are opened cost little
@@ -214,7 +216,7 @@ func (c *call) enterInflight() bool {
 	return true
 }
 
-// bound sets the request's deadline. What the request has waited counts. A watch has none.
+// bound sets the request's deadline. What the request has waited counts. Long-running requests have none.
 func (c *call) bound() bool {
 	if c.Kind.LongRunning {
 		return true
