@@ -29,7 +29,7 @@ type connection struct {
 	// proxies: what is behind the subresource in the path is one of what it leads to.
 	proxies bool
 	// creates: the client needs the permission to create it, whatever its method: a WebSocket is
-	// opened by GET, and who may read Pods may not run commands in them.
+	// opened by GET, and whoever may read Pods may not run commands in them.
 	creates bool
 	serve   func(s *stream, options runtime.Object) error
 }
@@ -179,6 +179,14 @@ func (s *stream) kubeletOf(node string) (kubelet.Kubelet, error) {
 		return k, asUpstream(err)
 	}
 	return k, nil
+}
+
+// kubeletWith finds the kubelet that runs a Pod.
+func (s *stream) kubeletWith(pod *corev1.Pod) (kubelet.Kubelet, error) {
+	if err := kubelet.Assigned(pod); err != nil {
+		return kubelet.Kubelet{}, err
+	}
+	return s.kubeletOf(pod.Spec.NodeName)
 }
 
 // asUpstream is an error that is no Status, as upstream hands it to clients: its text.

@@ -128,16 +128,13 @@ func (s *stream) attach(options runtime.Object) error {
 
 func (s *stream) inContainer(what, container string, wanted kubelet.Streams, command []string) error {
 	pod, err := s.pod(s.Info.Name)
-	if err == nil {
-		container, err = kubelet.Container(pod, container)
-	}
-	if err == nil {
-		err = kubelet.Assigned(pod)
-	}
 	if err != nil {
 		return err
 	}
-	k, err := s.kubeletOf(pod.Spec.NodeName)
+	if container, err = kubelet.Container(pod, container); err != nil {
+		return err
+	}
+	k, err := s.kubeletWith(pod)
 	if err != nil {
 		return err
 	}
@@ -148,13 +145,10 @@ func (s *stream) inContainer(what, container string, wanted kubelet.Streams, com
 // portForward carries connections to a Pod.
 func (s *stream) portForward(options runtime.Object) error {
 	pod, err := s.pod(s.Info.Name)
-	if err == nil {
-		err = kubelet.Assigned(pod)
-	}
 	if err != nil {
 		return err
 	}
-	k, err := s.kubeletOf(pod.Spec.NodeName)
+	k, err := s.kubeletWith(pod)
 	if err != nil {
 		return err
 	}
@@ -172,59 +166,48 @@ func (s *stream) portForward(options runtime.Object) error {
 
 // toPod proxies to a port of a Pod.
 func (s *stream) toPod(options runtime.Object) error {
-	id, err := kubelet.ParseID("pod", s.Info.Name)
-	if err != nil {
-		return err
-	}
-	pod, err := s.pod(id.Name)
-	if err != nil {
-		return err
-	}
-	at, err := s.s.cfg.Kubelets.Pod(pod, id)
-	if err != nil {
-		return err
-	}
-	return s.proxy(at, options.(*corev1.PodProxyOptions).Path)
+	return s.proxy("pod", options.(*corev1.PodProxyOptions).Path, func(id kubelet.ID) (kubelet.Location, error) {
+		pod, err := s.pod(id.Name)
+		if err != nil {
+			return kubelet.Location{}, err
+		}
+		return s.s.cfg.Kubelets.Pod(pod, id)
+	})
 }
 
 // toNode proxies to a kubelet, or to another port of its node.
 func (s *stream) toNode(options runtime.Object) error {
-	id, err := kubelet.ParseID("node", s.Info.Name)
-	if err != nil {
-		return err
-	}
-	k, err := s.kubeletOf(id.Name)
-	if err != nil {
-		return err
-	}
-	at, err := s.s.cfg.Kubelets.Node(s.Context, k, id)
-	if err != nil {
-		return err
-	}
-	return s.proxy(at, options.(*corev1.NodeProxyOptions).Path)
+	return s.proxy("node", options.(*corev1.NodeProxyOptions).Path, func(id kubelet.ID) (kubelet.Location, error) {
+		k, err := s.kubeletOf(id.Name)
+		if err != nil {
+			return kubelet.Location{}, err
+		}
+		return s.s.cfg.Kubelets.Node(s.Context, k, id)
+	})
 }
 
 // toService proxies to one of a Service's Pods.
 func (s *stream) toService(options runtime.Object) error {
-	id, err := kubelet.ParseID("service", s.Info.Name)
-	if err != nil {
-		return err
-	}
+	return s.proxy("service", options.(*corev1.ServiceProxyOptions).Path, s.service)
+}
+
+// service finds one of a Service's Pods.
+func (s *stream) service(id kubelet.ID) (kubelet.Location, error) {
 	port := id.Port
 	if number, err := strconv.ParseInt(id.Port, 10, 64); err == nil {
 		svc := new(corev1.Service)
 		if err := s.read("services", s.Info.Namespace, id.Name, svc); err != nil {
-			return err
+			return kubelet.Location{}, err
 		}
 		if port, err = kubelet.ServicePort(svc, number); err != nil {
-			return err
+			return kubelet.Location{}, err
 		}
 	}
 	endpoints := new(corev1.Endpoints) //lint:ignore SA1019 upstream chooses by them
 	if err := s.read("endpoints", s.Info.Namespace, id.Name, endpoints); err != nil {
-		return err
+		return kubelet.Location{}, err
 	}
-	at, err := s.s.cfg.Kubelets.Service(s.Info.Name, id.Scheme, port, endpoints, func(name string) (*corev1.Pod, error) {
+	return s.s.cfg.Kubelets.Service(s.Info.Name, id.Scheme, port, endpoints, func(name string) (*corev1.Pod, error) {
 		pod := new(corev1.Pod)
 		found, err := s.find("pods", s.Info.Namespace, name, pod)
 		if !found {
@@ -232,12 +215,17 @@ func (s *stream) toService(options runtime.Object) error {
 		}
 		return pod, err
 	})
+}
+
+// proxy proxies to a path of what the request names.
+func (s *stream) proxy(what, path string, find func(kubelet.ID) (kubelet.Location, error)) error {
+	id, err := kubelet.ParseID(what, s.Info.Name)
 	if err != nil {
 		return err
 	}
-	return s.proxy(at, options.(*corev1.ServiceProxyOptions).Path)
-}
-
-func (s *stream) proxy(at kubelet.Location, path string) error {
+	at, err := find(id)
+	if err != nil {
+		return err
+	}
 	return s.run(s.s.cfg.Kubelets.Proxy(at, path, s.r, s))
 }
