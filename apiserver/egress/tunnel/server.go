@@ -19,8 +19,8 @@ import (
 
 // Config of a Server.
 type Config struct {
-	// Allowed reports whether who has sent a request for a tunnel is still who he was, and may still
-	// open it. The request's context does not end.
+	// Allowed reports whether the user who has sent a request for a tunnel is still known by the same
+	// credential, and may still open it. The request's context ends after askTime.
 	Allowed func(r *http.Request) bool
 	// Direct dials what no tunnel leads to.
 	Direct egress.DialFunc
@@ -34,6 +34,8 @@ const (
 	// one may offer.
 	maxTunnels, maxOffers, maxNetworks = 5000, 64, 16
 	recheck                            = time.Minute
+	// askTime bounds the question whether a tunnel may stay, for which a node without a quorum waits.
+	askTime = 5 * time.Second
 )
 
 // Server has the tunnels to one node. Safe for concurrent use.
@@ -84,9 +86,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	full := s.closed || len(table) >= limit && table[x.name] == nil
+	room := s.roomLocked(table, limit, x)
 	s.mu.Unlock()
-	if full {
+	if !room {
 		http.Error(w, "too many tunnels", http.StatusServiceUnavailable)
 		return
 	}
@@ -106,7 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = conn.Close() // it is nobody's
 		return
 	}
-	if !s.add(table, x) {
+	if !s.add(table, limit, x) {
 		_ = x.Close() // there is nobody to tell
 		return
 	}
@@ -145,13 +147,18 @@ func (s *Server) newSession(r *http.Request) (x *session, table map[string]*sess
 	return x, s.offers, maxOffers, nil
 }
 
+// roomLocked reports whether there is room for a tunnel.
+func (s *Server) roomLocked(table map[string]*session, limit int, x *session) bool {
+	return !s.closed && (len(table) < limit || table[x.name] != nil)
+}
+
 // add makes a tunnel the one of its name. The one before has ended, or will not be missed: its agent
 // has opened another.
-func (s *Server) add(table map[string]*session, x *session) bool {
+func (s *Server) add(table map[string]*session, limit int, x *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return false
+	if !s.roomLocked(table, limit, x) {
+		return false // others have come meanwhile
 	}
 	if before := table[x.name]; before != nil {
 		_ = before.Close() // there is nobody to tell
@@ -187,7 +194,7 @@ func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 			}
 			over = true
 		case <-tick.C:
-			if !s.cfg.Allowed(r) {
+			if !s.allowed(r) {
 				over, why = true, "its user's credential has ended, or does not allow it any more"
 			}
 		}
@@ -200,6 +207,12 @@ func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 	}
 	s.mu.Unlock()
 	s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "why", why)
+}
+
+func (s *Server) allowed(r *http.Request) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	return s.cfg.Allowed(r.WithContext(ctx))
 }
 
 // Close ends all tunnels and waits for them.
