@@ -109,8 +109,9 @@ func (a *answered) Read(b []byte) (int, error) {
 
 // answer looks for the end of the head.
 func (a *answered) answer(b []byte) {
+	from := max(0, len(a.head)-2) // however small the pieces are, what was looked at is not again
 	a.head = append(a.head, b...)
-	if !bytes.Contains(a.head, []byte("\n\r\n")) && !bytes.Contains(a.head, []byte("\n\n")) {
+	if end := a.head[from:]; !bytes.Contains(end, []byte("\n\r\n")) && !bytes.Contains(end, []byte("\n\n")) {
 		return
 	}
 	_, rest, _ := bytes.Cut(a.head, []byte(" "))
