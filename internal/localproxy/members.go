@@ -41,7 +41,7 @@ const (
 	// maxFile bounds the file, and maxSlices the EndpointSlices of the Service.
 	maxFile   = 64 << 10
 	maxSlices = 64
-	// again is how long it takes at least to try again, and at most.
+	// again is how long it takes to try again at first, and at most.
 	again, againMax = time.Second, 30 * time.Second
 	// watchTime is how long one watch lasts, so that none is waited for in vain.
 	watchTime = 5 * time.Minute
@@ -127,7 +127,7 @@ func (m *Members) Run(ctx context.Context) {
 			}
 		}
 		// Hosts that have lost the same node do not all come at once.
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if !sleep(ctx, wait/2+rand.N(wait/2)) {
 			return
 		}
 		wait = min(2*wait, againMax)

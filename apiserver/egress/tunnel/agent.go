@@ -104,7 +104,7 @@ func (a *Agent) keep(ctx context.Context, server, path string) {
 			a.Log.Warn("a tunnel is not open, trying again", "node", server, "path", path, "err", err)
 			last = text
 		}
-		sleep(ctx, wait/2+rand.N(wait))
+		sleep(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, againMax)
 	}
 }
