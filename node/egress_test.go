@@ -7,22 +7,18 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,74 +26,13 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/internal/standins"
+	certutil "k8s.io/client-go/util/cert"
 )
 
-// connectProxy is a proxy on a Unix socket whose every CONNECT leads to one address.
-type connectProxy struct {
-	to string
-
-	mu    sync.Mutex
-	asked map[string]int
-}
-
-func (p *connectProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	p.asked[r.Host]++
-	p.mu.Unlock()
-	there, err := net.Dial("tcp", p.to)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer there.Close()
-	here, in, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	defer here.Close()
-	io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
-	go func() {
-		defer there.Close()
-		io.Copy(there, in)
-	}()
-	io.Copy(here, there)
-}
-
-// was reports whether the proxy was asked for an address that begins so.
-func (p *connectProxy) was(prefix string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for at := range p.asked {
-		if strings.HasPrefix(at, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *connectProxy) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return fmt.Sprint(p.asked)
-}
-
-// startConnectProxy returns the proxy and its socket.
-func startConnectProxy(t *testing.T, to string) (*connectProxy, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "egress") // short: names of sockets have a bound
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &connectProxy{to: to, asked: map[string]int{}}
-	s := &http.Server{Handler: p}
-	go s.Serve(l)
-	t.Cleanup(func() { s.Close() })
-	return p, filepath.Join(dir, "s")
+// asked reports whether a proxy was asked for a target that begins so.
+func asked(p *standins.Proxy, prefix string) bool {
+	return slices.ContainsFunc(p.Asked(), func(target string) bool { return strings.HasPrefix(target, prefix) })
 }
 
 // webhooks answers reviews of admission and conversion.
@@ -137,11 +72,11 @@ func webhooks(t *testing.T) (address, caBundle string) {
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	at, ca := webhooks(t)
-	cluster, clusterSocket := startConnectProxy(t, at)
-	control, controlSocket := startConnectProxy(t, at)
+	toWebhooks := func(string) string { return at }
+	cluster, control := &standins.Proxy{To: toWebhooks}, &standins.Proxy{To: toWebhooks}
 	file := filepath.Join(t.TempDir(), "egress.yaml")
 	text := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"
-	for name, socket := range map[string]string{"cluster": clusterSocket, "controlplane": controlSocket} {
+	for name, socket := range map[string]string{"cluster": cluster.Serve(t), "controlplane": control.Serve(t)} {
 		text += "- name: " + name + "\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: " + socket + "}}}\n"
 	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -170,8 +105,8 @@ func TestEgress(t *testing.T) {
 		code, text := ask("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"generateName":"c-"}}`)
 		return code == 201 && strings.Contains(text, "asked at /url"), text
 	})
-	if !control.was("example.com:8443") || control.was("10.") {
-		t.Errorf("the control plane's proxy was asked for %v", control)
+	if !asked(control, "example.com:8443") || asked(control, "10.") {
+		t.Errorf("the control plane's proxy was asked for %v", control.Asked())
 	}
 	must("DELETE", configurations+"/url", "", 200)
 
@@ -180,8 +115,8 @@ func TestEgress(t *testing.T) {
 		code, text := ask("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"generateName":"c-"}}`)
 		return code == 500 && strings.Contains(text, "not hook.default.svc"), text
 	})
-	if !cluster.was("10.0.0.77:443") || control.was("10.") {
-		t.Errorf("the cluster's proxy was asked for %v, the control plane's for %v", cluster, control)
+	if !asked(cluster, "10.0.0.77:443") || asked(control, "10.") {
+		t.Errorf("the cluster's proxy was asked for %v, the control plane's for %v", cluster.Asked(), control.Asked())
 	}
 	must("DELETE", configurations+"/service", "", 200)
 
@@ -196,11 +131,11 @@ func TestEgress(t *testing.T) {
 			return code == 201, text
 		})
 	}
-	if text := must("GET", "/apis/example.com/v2/things/x", "", 200); !strings.Contains(text, "example.com/v2") || !control.was("example.com:9443") {
-		t.Errorf("%s; the control plane's proxy was asked for %v", text, control)
+	if text := must("GET", "/apis/example.com/v2/things/x", "", 200); !strings.Contains(text, "example.com/v2") || !asked(control, "example.com:9443") {
+		t.Errorf("%s; the control plane's proxy was asked for %v", text, control.Asked())
 	}
-	if text := must("GET", "/apis/example.com/v2/others/x", "", 500); !strings.Contains(text, "not convert.default.svc") || !cluster.was("10.0.0.78:443") {
-		t.Errorf("%s; the cluster's proxy was asked for %v", text, cluster)
+	if text := must("GET", "/apis/example.com/v2/others/x", "", 500); !strings.Contains(text, "not convert.default.svc") || !asked(cluster, "10.0.0.78:443") {
+		t.Errorf("%s; the cluster's proxy was asked for %v", text, cluster.Asked())
 	}
 	if text := must("GET", "/metrics", "", 200); !strings.Contains(text, `apiserver_egress_dialer_dial_start_total{protocol="http_connect",transport="uds"}`) {
 		t.Error("/metrics counts no dials through proxies")
@@ -267,26 +202,18 @@ type ending struct{ err error }
 func (ending) Objects() []auth.Object        { return nil }
 func (e ending) Holds(context.Context) error { return e.err }
 
-// TestTunnelsEndWithCredentials: who has opened a tunnel may go on while his token or certificate holds, and
-// roles allow it; who has sent the request counts, also where he did it as another.
+// TestTunnelsEndWithCredentials: the user who has opened a tunnel may go on while the token or certificate holds, and
+// roles allow it; the user who has sent the request counts, also one who did it as another.
 func TestTunnelsEndWithCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "system:node:w1", Organization: []string{"system:nodes"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "system:node:w1", Organization: []string{"system:nodes"}}, NotBefore: now, NotAfter: now.Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
 	var removed error
@@ -313,11 +240,11 @@ func TestTunnelsEndWithCredentials(t *testing.T) {
 		want      bool
 	}{
 		{"a certificate", byCertificate, nil, true, func() {}, true},
-		{"a certificate that has ended", byCertificate, nil, true, func() { now = now.Add(2 * time.Hour) }, false},
-		{"a certificate of who was removed", byCertificate, nil, true, func() { removed = errors.New("removed") }, false},
+		{"a certificate that has ended", byCertificate, nil, true, func() { now = cert.NotAfter.Add(time.Hour) }, false},
+		{"a certificate of a node that was removed", byCertificate, nil, true, func() { removed = errors.New("removed") }, false},
 		{"a certificate whose authority is none any more", byCertificate, nil, true, func() { roots = x509.NewCertPool() }, false},
 		{"a token", holding, nil, false, func() {}, true},
-		{"a token on a connection with a certificate", holding, nil, true, func() { now = now.Add(2 * time.Hour) }, true},
+		{"a token on a connection with a certificate", holding, nil, true, func() { now = cert.NotAfter.Add(time.Hour) }, true},
 		{"a token that has ended", ended, nil, false, func() {}, false},
 		{"another's, by a token that has ended", &auth.User{Name: "a"}, ended, false, func() {}, false},
 		{"another's, by a token", &auth.User{Name: "a"}, holding, false, func() {}, true},

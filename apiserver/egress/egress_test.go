@@ -20,68 +20,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/standins"
 	"google.golang.org/grpc"
 	"k8s.io/component-base/metrics/legacyregistry"
 	konnect "sigs.k8s.io/apiserver-network-proxy/konnectivity-client/proto/client"
 )
 
-// echo is a server that sends back what it gets. It returns its address.
-func echo(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.Copy(c, c)
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
-// proxy is a handler of CONNECT. What is asked for by a name of the map leads to its address.
-type proxy struct {
-	names map[string]string
-	asked atomic.Int64
-}
-
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.asked.Add(1)
-	to, ok := p.names[r.Host]
-	if r.Method != http.MethodConnect || !ok {
-		http.Error(w, "no", http.StatusForbidden)
-		return
-	}
-	there, err := net.Dial("tcp", to)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer there.Close()
-	here, buffered, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	defer here.Close()
-	io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n")
-	go func() {
-		defer there.Close()
-		io.Copy(there, buffered)
-	}()
-	io.Copy(here, there)
+// named returns a proxy whose targets lead to the addresses of a map.
+func named(addresses map[string]string) *standins.Proxy {
+	return &standins.Proxy{To: func(target string) string { return addresses[target] }}
 }
 
 // talk sends a line to what was dialled, and wants it back.
@@ -195,7 +145,8 @@ const tlsSelection = `- name: cluster
 func TestConnectOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca, other := newAuthority(t, dir, "ca"), newAuthority(t, dir, "other")
-	p := &proxy{names: map[string]string{"webhook.cluster.example:443": echo(t)}}
+	hook := standins.Echo(t)
+	p := named(map[string]string{"webhook.cluster.example:443": hook})
 	at := connectTLS(t, ca, p)
 	cert, key := ca.sign(t, "apiserver", false)
 	d, err := New(Config{File: config(t, dir, fmt.Sprintf(tlsSelection, at, ca.file, cert, key, ""))})
@@ -211,9 +162,9 @@ func TestConnectOverTLS(t *testing.T) {
 	if n := dials(t, "http_connect", "tcp") - before; n != 1 {
 		t.Errorf("%v dials were counted", n)
 	}
-	conn, err = d.Dial(ControlPlane)(t.Context(), "tcp", p.names["webhook.cluster.example:443"])
+	conn, err = d.Dial(ControlPlane)(t.Context(), "tcp", hook)
 	talk(t, conn, err)
-	if n := p.asked.Load(); n != 1 {
+	if n := len(p.Asked()); n != 1 {
 		t.Errorf("the proxy was asked %d times", n)
 	}
 
@@ -263,29 +214,9 @@ func dials(t *testing.T, protocol, transport string) float64 {
 	return 0
 }
 
-// socket listens on a Unix socket.
-func socket(t *testing.T) (net.Listener, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "egress") // short: socket names have a bound
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l, path
-}
-
 func TestConnectOverSocket(t *testing.T) {
-	l, path := socket(t)
-	p := &proxy{names: map[string]string{"10.0.0.7:10250": echo(t)}}
-	s := &http.Server{Handler: p}
-	go s.Serve(l)
-	t.Cleanup(func() { s.Close() })
+	p := named(map[string]string{"10.0.0.7:10250": standins.Echo(t)})
+	path := p.Serve(t)
 	d, err := New(Config{File: config(t, t.TempDir(), "- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: "+path+"}}}\n")})
 	if err != nil {
 		t.Fatal(err)
@@ -293,8 +224,8 @@ func TestConnectOverSocket(t *testing.T) {
 	conn, err := d.Dial(Cluster)(t.Context(), "tcp", "10.0.0.7:10250")
 	talk(t, conn, err)
 	for _, bad := range []string{"10.0.0.7", "a b:443", "a\r\nX-Evil: 1:443", "a:443\r\n\r\nGET / HTTP/1.1"} {
-		if _, err := d.Dial(Cluster)(t.Context(), "tcp", bad); err == nil || p.asked.Load() != 1 {
-			t.Errorf("%q: %v, the proxy was asked %d times", bad, err, p.asked.Load())
+		if _, err := d.Dial(Cluster)(t.Context(), "tcp", bad); err == nil || len(p.Asked()) != 1 {
+			t.Errorf("%q: %v, the proxy was asked for %q", bad, err, p.Asked())
 		}
 	}
 }
@@ -315,7 +246,7 @@ func TestHostileProxies(t *testing.T) {
 		"interim, ends": {answer: "HTTP/1.1 100 Continue\r\n\r\n", want: "100"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, path := socket(t)
+			l := standins.Socket(t)
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -330,7 +261,7 @@ func TestHostileProxies(t *testing.T) {
 					io.Copy(io.Discard, c) // until the client gives up
 				}
 			}()
-			d := &connect{network: "unix", address: path}
+			d := &connect{network: "unix", address: l.Addr().String()}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			if x.wait {
 				cancel()
@@ -399,14 +330,14 @@ func (k *konnectivityServer) Proxy(stream konnect.ProxyService_ProxyServer) erro
 
 // TestKonnectivity: the library's client against a server of its protocol.
 func TestKonnectivity(t *testing.T) {
-	k := &konnectivityServer{names: map[string]string{"10.0.0.7:10250": echo(t)}}
+	k := &konnectivityServer{names: map[string]string{"10.0.0.7:10250": standins.Echo(t)}}
 	start := func(k *konnectivityServer) string {
-		l, path := socket(t)
+		l := standins.Socket(t)
 		s := grpc.NewServer()
 		konnect.RegisterProxyServiceServer(s, k)
 		go s.Serve(l)
 		t.Cleanup(s.Stop)
-		return path
+		return l.Addr().String()
 	}
 	d, err := New(Config{File: config(t, t.TempDir(), "- name: cluster\n  connection: {proxyProtocol: GRPC, transport: {uds: {udsName: "+start(k)+"}}}\n")})
 	if err != nil {
@@ -481,7 +412,7 @@ func TestMistakes(t *testing.T) {
 
 // TestDefaults: without a file the cluster is dialled as the server says, and everything else directly.
 func TestDefaults(t *testing.T) {
-	at := echo(t)
+	at := standins.Echo(t)
 	own := errors.New("the server's own way")
 	d, err := New(Config{Cluster: func(context.Context, string, string) (net.Conn, error) { return nil, own }})
 	if err != nil {

@@ -300,6 +300,8 @@ var rooms = map[string]room{
 	"internal/facts": {reach: noKubernetes, tests: true},
 	// What benchmarks report beside the clock.
 	"internal/cputime": {direct: noHTTP, reach: noKubernetes, tests: true},
+	// The other ends of connections: servers, proxies and kubeconfigs.
+	"internal/standins": {reach: noKubernetes, tests: true},
 	// A network without sockets.
 	"internal/pipes": {direct: noHTTP, reach: noKubernetes, tests: true},
 	// Bytes of files that settings name.

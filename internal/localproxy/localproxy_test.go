@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/standins"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,7 +31,7 @@ const (
 	isSilent
 )
 
-// fake is a node that says its name to who connects, and then sends back what it gets.
+// fake is a node that says its name to its clients, and then sends back what it gets.
 type fake struct {
 	net.Listener
 	health atomic.Int32
@@ -135,16 +135,6 @@ func (c *client) works() bool {
 	return err == nil && line == "x\n"
 }
 
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
-}
-
 func (b *Balancer) healthOf(address string) health {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +152,7 @@ func TestBalancer(t *testing.T) {
 	fakes := []*fake{a, b, c}
 	lb, at := run(t, Config{Unready: 200 * time.Millisecond}, fakes...)
 	for _, f := range fakes {
-		await(t, "not all are ready", func() bool { return lb.healthOf(f.Addr().String()) == ready })
+		standins.Await(t, "not all are ready", func() bool { return lb.healthOf(f.Addr().String()) == ready })
 	}
 	clients := map[string][]*client{}
 	for range 6 {
@@ -186,7 +176,7 @@ func TestBalancer(t *testing.T) {
 		}
 	}
 	b.health.Store(isUnready)
-	await(t, "b is not known to be unready", func() bool { return lb.healthOf(b.Addr().String()) == unready })
+	standins.Await(t, "b is not known to be unready", func() bool { return lb.healthOf(b.Addr().String()) == unready })
 	if !clients[b.Addr().String()][0].works() {
 		t.Error("a connection ended as soon as its node was not ready")
 	}
@@ -200,9 +190,9 @@ func TestBalancer(t *testing.T) {
 	}
 	// A cluster without a quorum: all that are left are not ready, and are used.
 	c.health.Store(isUnready)
-	await(t, "c is not known to be unready", func() bool { return lb.healthOf(c.Addr().String()) == unready })
+	standins.Await(t, "c is not known to be unready", func() bool { return lb.healthOf(c.Addr().String()) == unready })
 	kept := connect(t, at)
-	await(t, "time does not pass", func() bool {
+	standins.Await(t, "time does not pass", func() bool {
 		lb.mu.Lock()
 		defer lb.mu.Unlock()
 		return time.Since(lb.nodes[c.Addr().String()].since) > 300*time.Millisecond
@@ -211,7 +201,7 @@ func TestBalancer(t *testing.T) {
 		t.Error("a connection ended although no node is ready")
 	}
 	a.health.Store(isReady)
-	await(t, "a does not come back", func() bool { return lb.healthOf(a.Addr().String()) == ready })
+	standins.Await(t, "a does not come back", func() bool { return lb.healthOf(a.Addr().String()) == ready })
 	if c := connect(t, at); c.node != a.Addr().String() {
 		t.Error("a new connection went to a node that is not ready, and another is")
 	}
@@ -250,18 +240,18 @@ func TestSeeds(t *testing.T) {
 	}
 	listed.health.Store(isSilent)
 	other.health.Store(isSilent)
-	await(t, "connections go to nodes that do not answer", leadsTo(seed))
+	standins.Await(t, "connections go to nodes that do not answer", leadsTo(seed))
 	if got := lb.Nodes(); slices.Contains(got, seed.Addr().String()) {
 		t.Errorf("the seed is listed: %v", got)
 	}
 	seed.health.Store(isSilent)
-	await(t, "a seed that does not answer goes before nodes of the list", leadsTo(listed, other))
+	standins.Await(t, "a seed that does not answer goes before nodes of the list", leadsTo(listed, other))
 	seed.health.Store(isReady)
 	listed.health.Store(isUnready)
-	await(t, "connections do not go to a node of the list", leadsTo(listed))
+	standins.Await(t, "connections do not go to a node of the list", leadsTo(listed))
 }
 
-// TestNodesChange: who is no member keeps its connections, and is forgotten after them; who cannot be
+// TestNodesChange: a node that is no member keeps its connections, and is forgotten after them; one that cannot be
 // dialled is passed over; more connections than allowed are closed.
 func TestNodesChange(t *testing.T) {
 	a, b := newFake(t), newFake(t)
@@ -287,7 +277,7 @@ func TestNodesChange(t *testing.T) {
 		t.Errorf("the nodes are %v", got)
 	}
 	first.Close()
-	await(t, "a node that is gone is not forgotten", func() bool { return lb.healthOf(keep.Addr().String()) == -1 })
+	standins.Await(t, "a node that is gone is not forgotten", func() bool { return lb.healthOf(keep.Addr().String()) == -1 })
 	lb.SetNodes(nil)
 	if len(lb.Nodes()) != 1 {
 		t.Error("an empty list was taken")
@@ -436,23 +426,15 @@ func TestMembers(t *testing.T) {
 		return b, func() { cancel(); wg.Wait() }
 	}
 	b, stop := start([]string{self, "127.0.0.1:1"})
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
-	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
-		"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:9","certificate-authority":"ca.crt"}}],"users":[{"name":"x","user":{"token":"secret"}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the list was not read", func() bool { return slices.Equal(b.Nodes(), []string{self}) })
+	standins.Kubeconfig(t, dir, a.Certificate())
+	standins.Await(t, "the list was not read", func() bool { return slices.Equal(b.Nodes(), []string{self}) })
 	a.set(self, "127.0.0.2:"+port)
 	want := []string{self, "127.0.0.2:" + port}
-	await(t, "the list was not followed", func() bool { return slices.Equal(b.Nodes(), want) })
+	standins.Await(t, "the list was not followed", func() bool { return slices.Equal(b.Nodes(), want) })
 	a.set()
 	a.set(self, "127.0.0.2:"+port, "127.0.0.3:"+port)
 	want = append(want, "127.0.0.3:"+port)
-	await(t, "the file was not written", func() bool { kept, err := ReadMembers(file); return err == nil && slices.Equal(kept, want) })
+	standins.Await(t, "the file was not written", func() bool { kept, err := ReadMembers(file); return err == nil && slices.Equal(kept, want) })
 	stop()
 	if a.mu.Lock(); a.lists != 1 {
 		t.Errorf("the list was read %d times, not followed", a.lists)
@@ -469,7 +451,7 @@ func TestMembers(t *testing.T) {
 	}
 	a.set(self)
 	b, stop = start(append(kept, "127.0.0.1:1"))
-	await(t, "the list was not read by the nodes of the file", func() bool { return slices.Equal(b.Nodes(), []string{self}) })
+	standins.Await(t, "the list was not read by the nodes of the file", func() bool { return slices.Equal(b.Nodes(), []string{self}) })
 	stop()
 }
 

@@ -2,17 +2,11 @@ package proxy
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/quorate/quorate/test/cluster"
 )
@@ -128,20 +123,16 @@ func relay(t *testing.T, to string) string {
 // allowing serves a webhook that allows everything, and counts. It returns its CA bundle.
 func allowing(t *testing.T, l net.Listener, calls *atomic.Int64) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := certutil.GenerateSelfSignedCertKey("hook.default.svc", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"hook.default.svc"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, x, x, &key.PublicKey, key)
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			calls.Add(1)
 			var review map[string]any
@@ -157,7 +148,7 @@ func allowing(t *testing.T, l net.Listener, calls *atomic.Int64) string {
 	}
 	go s.ServeTLS(l, "", "")
 	t.Cleanup(func() { s.Close() })
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return base64.StdEncoding.EncodeToString(cert)
 }
 
 // TestTunnel: a webhook whose Service only a worker can reach is called by every node, through the tunnels

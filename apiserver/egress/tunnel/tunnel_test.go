@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,6 +21,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/internal/standins"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -43,7 +41,10 @@ func newAPI(t *testing.T) *api {
 	t.Helper()
 	a := &api{}
 	a.Server = NewServer(Config{
-		Allowed: func(r *http.Request) bool { return r.Context().Err() == nil && !a.forbidden.Load() },
+		Allowed: func(r *http.Request) bool {
+			_, bounded := r.Context().Deadline()
+			return bounded && r.Context().Err() == nil && !a.forbidden.Load()
+		},
 		Recheck: 5 * time.Millisecond,
 		Direct:  func(context.Context, string, string) (net.Conn, error) { return nil, errDirect },
 		Log:     quiet,
@@ -60,16 +61,7 @@ func newAPI(t *testing.T) *api {
 	a.http.StartTLS()
 	t.Cleanup(a.http.Close)
 	t.Cleanup(a.Server.Close)
-	dir := t.TempDir()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.http.Certificate().Raw})
-	a.kubeconfig = filepath.Join(dir, "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
-		"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:9","certificate-authority":"ca.crt"}}],"users":[{"name":"x","user":{"token":"secret"}}]}`
-	for file, text := range map[string]string{"ca.crt": string(ca), "kubeconfig": text} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	a.kubeconfig = standins.Kubeconfig(t, t.TempDir(), a.http.Certificate())
 	return a
 }
 
@@ -92,46 +84,14 @@ func (a *api) has(table map[string]*session, name string) *session {
 	return table[name]
 }
 
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatal(what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
-}
-
-// echo sends back what it gets. It returns its port.
-func echo(t *testing.T) (address string, port uint16) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.Copy(c, c)
-			}()
-		}
-	}()
-	return l.Addr().String(), l.Addr().(*net.TCPAddr).AddrPort().Port()
-}
-
 // TestKubelet: the kubelet of the node that is named is dialled through the tunnel of that node, and
 // nothing else; a tunnel that ends is opened again, and its connections end with it.
 func TestKubelet(t *testing.T) {
 	a := newAPI(t)
-	at, port := echo(t)
+	at := standins.Echo(t)
+	port := netip.MustParseAddrPort(at).Port()
 	a.run(t, func(g *Agent) { g.KubeletPort = port })
-	await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+	standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 	named := egress.WithNode(t.Context(), "w1")
 	c, err := a.Dial(named, "tcp", at)
 	if err != nil {
@@ -174,7 +134,7 @@ func TestKubelet(t *testing.T) {
 	if _, err := held.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection has outlived its tunnel")
 	}
-	await(t, "the tunnel was not opened again", func() bool { x := a.has(a.nodes, "w1"); return x != nil && x != before })
+	standins.Await(t, "the tunnel was not opened again", func() bool { x := a.has(a.nodes, "w1"); return x != nil && x != before })
 	if n := len(a.has(a.nodes, "w1").streams); n != 0 {
 		t.Errorf("%d connections are counted", n)
 	}
@@ -201,7 +161,7 @@ func TestNetworks(t *testing.T) {
 
 	a := newAPI(t)
 	stop := a.run(t, func(g *Agent) { g.Node, g.Networks = "", []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
-	await(t, "no tunnel", func() bool { return a.has(a.offers, "w1") != nil })
+	standins.Await(t, "no tunnel", func() bool { return a.has(a.offers, "w1") != nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	// Nobody answers there. That the agent was asked is enough.
@@ -219,7 +179,7 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	stop()
-	await(t, "a tunnel whose agent has ended stays", func() bool { return a.has(a.offers, "w1") == nil })
+	standins.Await(t, "a tunnel whose agent has ended stays", func() bool { return a.has(a.offers, "w1") == nil })
 	if _, err := a.Dial(t.Context(), "tcp", "192.0.2.1:443"); !errors.Is(err, errDirect) {
 		t.Errorf("without an agent: %v", err)
 	}
@@ -302,7 +262,7 @@ func TestHostileAgents(t *testing.T) {
 					go io.WriteString(s, x.answer)
 				}
 			}()
-			await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+			standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 			// More than may be opened at once, if a failed one were not given back.
 			for range maxStreams/64 + 2 {
 				within := 10 * time.Second
@@ -322,16 +282,16 @@ func TestHostileAgents(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
 		io.WriteString(c, strings.Repeat("garbage ", 100))
-		await(t, "a tunnel with garbage stays", func() bool { return a.has(a.nodes, "w1") == nil })
+		standins.Await(t, "a tunnel with garbage stays", func() bool { return a.has(a.nodes, "w1") == nil })
 		if err := dial(a, time.Second); !errors.Is(err, errDirect) {
 			t.Error(err)
 		}
 	})
-	// Each is answered by a goroutine of its own, and those wait for who does not read the answers.
+	// Each is answered by a goroutine of its own, and those wait for an agent that does not read the answers.
 	t.Run("pings without an end", func(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
-		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 		before := runtime.NumGoroutine()
 		ping := strings.Repeat("\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", 4096)
 		for range 100 {
@@ -342,7 +302,7 @@ func TestHostileAgents(t *testing.T) {
 				t.Fatalf("%d goroutines answer pings", n)
 			}
 		}
-		await(t, "the tunnel stays", func() bool { return a.has(a.nodes, "w1") == nil })
+		standins.Await(t, "the tunnel stays", func() bool { return a.has(a.nodes, "w1") == nil })
 	})
 	t.Run("streams of its own", func(t *testing.T) {
 		a := newAPI(t)
@@ -352,16 +312,16 @@ func TestHostileAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer session.Close()
-		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 		if _, err := session.OpenStream(); err != nil && !session.IsClosed() {
 			t.Fatal(err)
 		}
-		await(t, "an agent may open streams", func() bool { return a.has(a.nodes, "w1") == nil })
+		standins.Await(t, "an agent may open streams", func() bool { return a.has(a.nodes, "w1") == nil })
 	})
-	t.Run("who may not have it any more", func(t *testing.T) {
+	t.Run("a user who may not have it any more", func(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
-		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 		a.forbidden.Store(true)
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Error(err)
@@ -370,7 +330,7 @@ func TestHostileAgents(t *testing.T) {
 	t.Run("another takes its place", func(t *testing.T) {
 		a := newAPI(t)
 		first, _ := a.upgrade(t, nodesPath+"w1")
-		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 		a.upgrade(t, nodesPath+"w1")
 		first.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, first); err != nil {
@@ -380,7 +340,7 @@ func TestHostileAgents(t *testing.T) {
 	t.Run("the end", func(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
-		await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
 		a.Server.Close()
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Error(err)
