@@ -109,6 +109,7 @@ func TestManyStreams(t *testing.T) {
 		open.Add(1)
 		first := &begun{of: func() { <-gate; open.Done() }}
 		all.Go(func() {
+			defer first.once.Do(first.of) // one that fails is not waited for
 			if i%2 == 0 {
 				follow(life, t, client, first)
 				return
