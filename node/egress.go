@@ -29,7 +29,7 @@ func (n *Node) openEgress(authorizer auth.Authorizer) (err error) {
 // takes it from here:
 //
 //   - egress.Cluster: kubelets, Pods, Services and their endpoints; so webhooks that are named by
-//     their Service, and aggregated servers. Who dials the kubelet of a Node says so by egress.WithNode: then
+//     their Service, and aggregated servers. A caller that dials the kubelet of a Node says so by egress.WithNode: then
 //     the tunnel is used that this Node has opened, if there is one.
 //   - egress.ControlPlane: webhooks that a URL names.
 //
@@ -52,14 +52,14 @@ func (n *Node) clusterDialer(direct egress.DialFunc) egress.DialFunc {
 	return n.egress.Or(egress.Cluster, direct)
 }
 
-// serveTunnels makes tunnels of requests. Who may open which is decided before.
+// serveTunnels makes tunnels of requests. Which user may open which is decided before.
 func (n *Node) serveTunnels(mux *http.ServeMux) {
 	if n.tunnels != nil {
 		mux.Handle(tunnel.Path, n.tunnels)
 	}
 }
 
-// mayTunnel reports whether who has opened a tunnel by a request could do so now: his token or
+// mayTunnel reports whether the user who has opened a tunnel by a request could do so now: the token or
 // certificate still holds, and roles still allow it.
 func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth.Authorizer) bool {
 	ctx := r.Context()

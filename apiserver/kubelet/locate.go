@@ -222,7 +222,7 @@ func ServicePort(svc *corev1.Service, number int64) (string, error) {
 
 // Service is where a request to a Service goes: to an address, chosen at random, of one of its Pods.
 // port is the name of the port, and pod reads a Pod of the Service's namespace, nil if there is none:
-// who writes Endpoints must not reach more than Pods.
+// whoever writes Endpoints must not reach more than Pods.
 //
 //lint:ignore SA1019 upstream chooses by Endpoints, and services without selectors have nothing else
 func (c *Client) Service(id, scheme, port string, endpoints *corev1.Endpoints, pod func(name string) (*corev1.Pod, error)) (Location, error) {
@@ -250,7 +250,7 @@ func (c *Client) Service(id, scheme, port string, endpoints *corev1.Endpoints, p
 	return Location{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id))
 }
 
-// maxTries bounds the Pods that are read for one request: who writes Endpoints may name a thousand that
+// maxTries bounds the Pods that are read for one request: Endpoints may name a thousand that
 // are not there.
 const maxTries = 100
 

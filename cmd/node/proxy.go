@@ -45,9 +45,10 @@ answer, because it is dead, paused or cut off, loses its connections, so that
 clients dial again in seconds. Their own timeouts take up to 45.
 
 With --kubeconfig the nodes are those of the Service kubernetes, and --server is
-where to begin, and where to go while none of them answers. Its user has to read EndpointSlices in the namespace
-default. The file may come later: a kubelet writes it when it has joined. With
---nodes-file the list outlives the host's restart.`,
+where to begin, and where to go while none of them answers. The kubeconfig's
+user has to read EndpointSlices in the namespace default. The file may come
+later: a kubelet writes it when it has joined. With --nodes-file the list
+outlives the host's restart.`,
 		Example: `  quorate proxy --server 10.0.0.1:6443,10.0.0.2:6443,10.0.0.3:6443 \
     --kubeconfig /etc/kubernetes/kubelet.conf --nodes-file /var/lib/quorate-proxy/nodes.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
@@ -56,7 +57,7 @@ default. The file may come later: a kubelet writes it when it has joined. With
 	f.SortFlags = false
 	f.StringVar(&s.listen, "listen", "127.0.0.1:6443", "host:port for the clients of this host")
 	f.StringSliceVar(&s.servers, "server", nil, "host:port of nodes to begin with")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig of who reads the list of the nodes; its server's address does not matter, its name in TLS does")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig of the user who reads the list of the nodes; its server's address does not matter, its name in TLS does")
 	f.StringVar(&s.nodesFile, "nodes-file", "", "file that the list of the nodes is kept in, for the next start; needs --kubeconfig")
 	f.DurationVar(&s.interval, "probe-interval", time.Second, "how often each node is asked for /readyz, and how long it may take to answer")
 	f.IntVar(&s.failures, "probe-failures", 3, "how many times in a row a node does not answer before its connections end")

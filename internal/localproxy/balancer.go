@@ -21,7 +21,7 @@ type Config struct {
 	// Nodes are the addresses, host:port, to begin with.
 	Nodes []string
 	// Seeds are addresses that connections go to while none of the nodes is well: the list may be
-	// of before all of them moved, or wrong, and who reads it needs a node for that.
+	// of before all of them moved, or wrong, and whoever reads it needs a node for that.
 	Seeds []string
 	// Probe returns how one node is asked. Default: Readyz.
 	Probe func(address string) Probe
@@ -100,7 +100,7 @@ type Balancer struct {
 	mu      sync.Mutex
 	nodes   map[string]*node
 	running context.Context // nil before Run and after it
-	wg      sync.WaitGroup  // probes and connections; added to under mu while running is not nil
+	wg      sync.WaitGroup  // probes and connections; added to by Run, and under mu while running is not nil
 }
 
 // New returns a Balancer. It does nothing before Run.
