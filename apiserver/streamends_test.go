@@ -134,6 +134,45 @@ func TestStreamsEnd(t *testing.T) {
 	within(t, second, "streams end with the server", func() bool { return seen.open.Load() == 0 })
 }
 
+// TestServerEndsBeforeItsClientsRead: logs and answers of Pods whose clients take nothing end with the server, too.
+func TestServerEndsBeforeItsClientsRead(t *testing.T) {
+	k := newFakeKubelet(t)
+	var written atomic.Int64
+	flood := func(w http.ResponseWriter, _ *http.Request) {
+		for b := make([]byte, 32<<10); ; written.Add(1) {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	}
+	k.log, k.handle = flood, flood
+	dial := behind(k.Listener.Addr().String(), make(chan string, 8))
+	seen := new(counting)
+	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, func(c *apiserver.Config) { c.Observer = seen })
+	for _, path := range []string{podsPath + "/p/log?follow=true", "/api/v1/nodes/n/proxy/x"} {
+		conn := e.dial()
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		w, err := e.client.Get(e.url + path) // on HTTP/2
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+	}
+	last, since := int64(-1), time.Now()
+	within(t, patience, "all wait for their clients", func() bool {
+		if now := written.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return seen.open.Load() == 4 && time.Since(since) > 300*time.Millisecond
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), second)
+	defer cancel()
+	if err := e.api.Shutdown(ctx); err != nil {
+		t.Errorf("the server does not end: %v", err)
+	}
+}
+
 // endless is read for ever, slowly.
 type endless struct{}
 

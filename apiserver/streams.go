@@ -62,8 +62,11 @@ func (s *streamSet) enter(c *call, ctx context.Context) (*stream, error) {
 	return n, nil
 }
 
-// leave ends a stream.
+// leave ends a stream whose handler returns.
 func (s *stream) leave() {
+	s.mu.Lock()
+	s.left = true
+	s.mu.Unlock()
 	s.end()
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
@@ -123,6 +126,7 @@ type stream struct {
 	mu    sync.Mutex
 	taken *taken // the connection, once it was taken over; guarded by mu
 	over  bool   // guarded by mu
+	left  bool   // the connection may be another request's; guarded by mu
 	// gone: the last look has found the client dead. For watch alone.
 	gone bool
 }
@@ -135,8 +139,12 @@ func (s *stream) end() {
 	if s.over {
 		return
 	}
-	if s.over = true; s.taken != nil {
+	s.over = true
+	switch {
+	case s.taken != nil:
 		s.taken.end()
+	case !s.left: // it may wait for a client that does not read
+		_ = http.NewResponseController(s.call.ResponseWriter).SetWriteDeadline(time.Now().Add(goodbye))
 	}
 }
 
