@@ -36,10 +36,11 @@ type fakeKubelet struct {
 	all         sync.Map     // of those
 	running     atomic.Int64 // commands
 	ended       chan struct{}
+	over        chan struct{} // closed at the end of the test
 }
 
 func newFakeKubelet(t testing.TB) *fakeKubelet {
-	k := &fakeKubelet{ended: make(chan struct{}, 4096), handle: http.NotFound}
+	k := &fakeKubelet{ended: make(chan struct{}, 4096), over: make(chan struct{}), handle: http.NotFound}
 	k.log = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "a line") }
 	mux := http.NewServeMux()
 	mux.HandleFunc("/exec/", func(w http.ResponseWriter, r *http.Request) {
@@ -71,6 +72,7 @@ func newFakeKubelet(t testing.TB) *fakeKubelet {
 	k.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"}}
 	k.StartTLS()
 	t.Cleanup(func() {
+		close(k.over)
 		k.CloseClientConnections()
 		k.Close()
 	})
@@ -133,7 +135,7 @@ func (k *fakeKubelet) ExecInContainer(ctx context.Context, _, _, _ string, cmd [
 		c.Stdin, c.Stdout, c.Stderr = in, out, os.Stderr
 		return c.Run()
 	case "ignore": // never reads what comes
-		<-make(chan struct{})
+		<-k.over
 	case "flood":
 		for b := make([]byte, 32<<10); ; {
 			if _, err := out.Write(b); err != nil {
