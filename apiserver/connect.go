@@ -104,7 +104,6 @@ func (c *call) connect(to *connection) error {
 	}
 	s, err := c.s.streams.enter(c, all)
 	if err != nil {
-		c.s.cfg.Observer.RequestRefused(false, "streams")
 		return err
 	}
 	defer s.leave()

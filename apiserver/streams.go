@@ -49,6 +49,7 @@ func (s *streamSet) enter(c *call, ctx context.Context) (*stream, error) {
 		return nil, status.ShuttingDown()
 	}
 	if len(s.all) >= s.limit || s.of[c.User.Name] >= (s.limit+1)/2 {
+		c.s.cfg.Observer.RequestRefused(false, "streams")
 		return nil, status.TooMany(retryStream)
 	}
 	if s.all == nil {
