@@ -1,8 +1,10 @@
 package apiserver
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/request"
 	"github.com/quorate/quorate/apiserver/status"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // discoveryTimeout bounds what an aggregated API server takes to say what it serves, as upstream.
@@ -32,8 +35,13 @@ func remoteOf(a *aggregator.Aggregator, i *request.Info) *aggregator.Remote {
 // remoteKind is what a request to an aggregated API server is counted under. What such a server calls
 // its resources is left out: nobody bounds these names.
 func remoteKind(i *request.Info, r *http.Request) request.Kind {
-	long := i.IsResource && (i.Verb == "watch" || i.Verb == "proxy" || longRunning[i.Subresource]) || wantsUpgrade(r)
-	return request.Kind{Verb: i.Verb, Component: "aggregator", LongRunning: long}
+	return request.Kind{Verb: i.Verb, Component: "aggregator", LongRunning: i.IsResource && i.Verb == "watch" || isStream(i, r)}
+}
+
+// isStream reports whether a request to an aggregated API server takes as long as it takes, beside watches. What
+// is no resource never does.
+func isStream(i *request.Info, r *http.Request) bool {
+	return i.IsResource && (i.Verb == "proxy" || longRunning[i.Subresource] || wantsUpgrade(r))
 }
 
 // longRunning are subresources of requests that take as long as they take, as upstream.
@@ -55,26 +63,28 @@ func remoteOfPath(a *aggregator.Aggregator, path string) *aggregator.Remote {
 
 // wantsUpgrade reports whether the request is to change the protocol of its connection, which HTTP/2 does
 // not know.
-func wantsUpgrade(r *http.Request) bool {
-	if r.ProtoMajor != 1 {
-		return false
-	}
-	for _, v := range r.Header["Connection"] {
-		if strings.Contains(strings.ToLower(v), "upgrade") {
-			return true
-		}
-	}
-	return false
-}
+func wantsUpgrade(r *http.Request) bool { return r.ProtoMajor == 1 && httpstream.IsUpgradeRequest(r) }
 
 // aggregated has the request answered by another server. Who asks, and whether they may, was
 // decided here.
-func (c *call) aggregated() {
+func (c *call) aggregated() error {
 	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	until := c.deadline()
+	answer := &remoteAnswer{call: c}
 	switch {
-	case c.Kind.LongRunning:
+	case isStream(&c.Info, c.r):
+		if wantsUpgrade(c.r) && c.r.ContentLength != 0 {
+			return errUpgradeBody
+		}
+		s, err := c.s.streams.enter(c, ctx)
+		if err != nil {
+			return err
+		}
+		defer s.leave()
+		s.begin()
+		answer.stream, ctx, until = s, s.ctx, time.Time{}
+	case c.Kind.LongRunning: // a watch
 		// Its seat was for the beginning. The end of this server is the end of it.
 		defer context.AfterFunc(c.s.life, cancel)()
 		c.ticket.Release()
@@ -85,22 +95,35 @@ func (c *call) aggregated() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, discoveryTimeout)
 		defer stop()
+		if wantsUpgrade(c.r) { // there is nothing to change to
+			c.r.Header.Del("Connection")
+			c.r.Header.Del("Upgrade")
+		}
 	}
 	c.audit.keep = false // as upstream: what others' objects are is not known here
 	r := c.r.WithContext(ctx)
-	answer := &remoteAnswer{hijacked: hijacked{c}}
 	if r.Body != nil && r.ContentLength != 0 {
 		p := c.pacedBody(until)
 		defer p.stop()
 		r.Body = remoteBody{pacedReader{r.Body, p}, &answer.sent}
 	}
 	c.s.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, TimedOut: func() { c.fail(status.Timeout()) }})
+	return nil
 }
 
 // remoteAnswer takes the answer of another server.
 type remoteAnswer struct {
-	hijacked
-	sent atomic.Bool // all of the body
+	*call
+	stream *stream     // of a request that may change the protocol
+	sent   atomic.Bool // all of the body
+}
+
+// Hijack implements http.Hijacker.
+func (a *remoteAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if a.stream == nil {
+		return nil, nil, errNoHijack
+	}
+	return a.stream.Hijack()
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -27,8 +27,7 @@ func (c *call) dispatch() bool {
 
 func (c *call) route() error {
 	if c.remote != nil {
-		c.aggregated()
-		return nil
+		return c.aggregated()
 	}
 	if c.Resource == nil {
 		if c.s.cfg.Kinds().HasGroup(c.Info.Group) {

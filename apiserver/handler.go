@@ -192,7 +192,7 @@ func (c *call) done() {
 }
 
 // enterInflight admits a request among those in flight. What takes as long as it takes is not counted:
-// watches, what leads to nodes and Pods (streamSet bounds that), and what other servers answer so. This
+// watches, and streams to nodes, Pods and aggregated API servers, which streamSet bounds. This
 // server's own long-running paths are not among them: they have ended at serveMounted.
 func (c *call) enterInflight() bool {
 	if err := c.Context.Err(); err != nil {

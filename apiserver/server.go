@@ -186,7 +186,7 @@ type Limits struct {
 	// connection is given up. Default 45 s.
 	StalledWatch time.Duration
 	// Streams bounds the requests that lead to nodes and Pods at a time: logs, exec, attach,
-	// port-forward and proxies. One user may have half of them. Default 2048.
+	// port-forward and proxies, and the same to aggregated API servers. One user may have half of them. Default 2048.
 	Streams int
 }
 

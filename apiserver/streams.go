@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -30,8 +31,9 @@ const (
 	lookEvery = 400 * time.Millisecond
 )
 
-// streamSet are the requests that lead to nodes and Pods. They have no seat and are not among those in
-// flight, for they take as long as they take; so they are bounded by their number, of all users and of each.
+// streamSet are the requests that lead to nodes and Pods, and those like them to aggregated API servers. They
+// have no seat and are not among those in flight, for they take as long as they take; so they are bounded by
+// their number, of all users and of each.
 type streamSet struct {
 	limit int
 	mu    sync.Mutex
@@ -69,6 +71,11 @@ func (s *stream) leave() {
 	s.left = true
 	s.mu.Unlock()
 	s.end()
+	s.mu.Lock()
+	if s.taken != nil {
+		s.written += s.taken.sent.Load()
+	}
+	s.mu.Unlock()
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	delete(s.set.all, s)
@@ -117,7 +124,7 @@ func (s *streamSet) watch(closing <-chan struct{}) {
 	}
 }
 
-// stream is a request that leads to a node or a Pod, and the ResponseWriter of upstream's handlers.
+// stream is one of a streamSet, and the ResponseWriter of upstream's handlers of what leads to nodes and Pods.
 type stream struct {
 	*call
 	set    *streamSet
@@ -169,6 +176,7 @@ func (s *stream) look() {
 func (s *stream) begin() {
 	s.Context = s.ctx
 	s.ticket.Release()
+	s.allowedBy = rbac.Mark{}                                            // it keeps a state
 	s.following = true                                                   // a client that does not read holds nothing of others
 	_ = http.NewResponseController(s.call).SetWriteDeadline(time.Time{}) // the server's is for what ends
 }
@@ -184,8 +192,7 @@ func (s *stream) run(h http.Handler) error {
 		case r.ProtoMajor != 1:
 			return status.BadRequest("only HTTP/1.1 connections can be upgraded")
 		case r.ContentLength != 0:
-			// Its bytes would be the first of the stream, or those of another request.
-			return status.BadRequest("a request for an upgrade has no body")
+			return errUpgradeBody
 		}
 	} else if r.ContentLength != 0 {
 		body := &proxiedBody{ReadCloser: r.Body, to: http.NewResponseController(s.call.ResponseWriter)}
@@ -193,13 +200,11 @@ func (s *stream) run(h http.Handler) error {
 		r.Body, s.bodyRead = body, true
 	}
 	h.ServeHTTP(s, r)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken != nil {
-		s.written += s.taken.sent.Load()
-	}
 	return nil
 }
+
+// errUpgradeBody: the bytes of the body would be the first of the stream, or those of another request.
+var errUpgradeBody = status.BadRequest("a request for an upgrade has no body")
 
 // Error implements kubelet.Refuse.
 func (s *stream) Error(_ http.ResponseWriter, _ *http.Request, err error) {

@@ -32,15 +32,7 @@ const (
 // wantsSocket reports whether the request is to become a WebSocket, as upstream
 // decides it: without the Connection header it is plain HTTP.
 func wantsSocket(r *http.Request) bool {
-	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return false
-	}
-	for _, v := range r.Header["Connection"] {
-		if strings.Contains(strings.ToLower(v), "upgrade") {
-			return true
-		}
-	}
-	return false
+	return wantsUpgrade(r) && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
 // overSocket upgrades the connection and has serve write the watch's events to it.

@@ -15,6 +15,7 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/client-go/transport"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // hopHeader marks a request that has come through this package. One that comes in with it and would go
@@ -70,22 +71,13 @@ func (a *Aggregator) Serve(w http.ResponseWriter, r *http.Request, to *Remote, a
 	setUser(out, about.User)
 	answer := &answering{ResponseWriter: w, log: a.cfg.Log}
 	var by http.RoundTripper = &roundTripper{Transport: to.server.transport, w: w}
-	if upgrades(r) {
+	upgrades := httpstream.IsUpgradeRequest(r) // as the library sees it
+	if upgrades {
 		by = answer.dialing(to.server)
 	}
-	h := utilproxy.NewUpgradeAwareHandler(location, by, false, upgrades(r), responder{about.TimedOut})
+	h := utilproxy.NewUpgradeAwareHandler(location, by, false, upgrades, responder{about.TimedOut})
 	h.RejectForwardingRedirects = !a.cfg.ForwardRedirects
 	h.ServeHTTP(answer, out)
-}
-
-// upgrades reports whether a client asks for another protocol, as the library sees it.
-func upgrades(r *http.Request) bool {
-	for _, v := range r.Header.Values("Connection") {
-		if strings.Contains(strings.ToLower(v), "upgrade") {
-			return true
-		}
-	}
-	return false
 }
 
 // strange reports whether a server could take a path for another one than was authorized here.

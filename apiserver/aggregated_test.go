@@ -1,0 +1,118 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/apiserver"
+	"github.com/quorate/quorate/apiserver/aggregator"
+	"github.com/quorate/quorate/apiserver/kinds"
+)
+
+const aggregatedPath = "/apis/widgets.example.com/v1"
+
+// withWidgets is a server whose group widgets.example.com is answered by another one.
+func withWidgets(t *testing.T, serve http.HandlerFunc, change func(*apiserver.Config)) *env {
+	t.Helper()
+	backend := httptest.NewTLSServer(serve)
+	t.Cleanup(backend.Close)
+	builtin, err := kinds.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEnv(t, func(c *apiserver.Config) {
+		c.Aggregator = aggregator.New(aggregator.Config{
+			Store: c.Store, Builtin: builtin, Certificate: func() *tls.Certificate { return &tls.Certificate{} }, Log: slog.New(slog.DiscardHandler),
+			Resolve: func(context.Context, string, string, int32) (string, error) {
+				return backend.Listener.Addr().String(), nil
+			},
+			Dial: (&net.Dialer{}).DialContext,
+		})
+		change(c)
+	})
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+	e.post(services, `{"metadata":{"name":"v1.widgets.example.com"},"spec":{"group":"widgets.example.com","version":"v1","groupPriorityMinimum":10,"versionPriority":10,
+		"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"widgets"}}}`)
+	available := `{"status":{"conditions":[{"type":"Available","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`
+	if w, answer := e.do("PATCH", services+"/v1.widgets.example.com/status", http.Header{"Content-Type": {"application/merge-patch+json"}}, available); w.StatusCode != http.StatusOK {
+		t.Fatal(answer)
+	}
+	return e
+}
+
+// TestAggregatedUpgrades: changes of the protocol at another server are counted among the streams, for resources
+// alone, and no credential of the client goes there.
+func TestAggregatedUpgrades(t *testing.T) {
+	seen := new(counting)
+	ended := make(chan struct{}, 10)
+	e := withWidgets(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			fmt.Fprintf(w, "%s, long-running: %d", r.Header.Get("Sec-WebSocket-Protocol"), seen.open.Load())
+			return
+		}
+		conn, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nSec-WebSocket-Protocol: %s\r\n\r\n", r.Header.Get("Sec-WebSocket-Protocol"))
+		_ = buf.Flush()
+		_, _ = io.Copy(conn, buf)
+		ended <- struct{}{}
+	}, func(c *apiserver.Config) { c.Observer, c.Limits.Streams = seen, 2 })
+	open := func(path, more string) (*tls.Conn, *bufio.Reader, *http.Response) {
+		t.Helper()
+		conn := e.dial()
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nSec-WebSocket-Protocol: v1.x, base64url.bearer.authorization.k8s.io.c2VjcmV0\r\n%s\r\n", path, more)
+		in := bufio.NewReader(conn)
+		w, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn, in, w
+	}
+	first, in, w := open(aggregatedPath+"/widgets/a", "")
+	if w.StatusCode != http.StatusSwitchingProtocols || w.Header.Get("Sec-WebSocket-Protocol") != "v1.x" {
+		t.Fatalf("%d %v", w.StatusCode, w.Header)
+	}
+	fmt.Fprint(first, "hello\n")
+	if line, err := in.ReadString('\n'); line != "hello\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	if _, _, w := open(aggregatedPath+"/widgets/a", ""); w.StatusCode != http.StatusTooManyRequests || w.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d %v", w.StatusCode, w.Header)
+	}
+	if _, _, w := open(aggregatedPath, ""); w.StatusCode != http.StatusOK {
+		t.Errorf("discovery: %d", w.StatusCode)
+	} else if body, err := io.ReadAll(w.Body); string(body) != "v1.x, long-running: 1" {
+		t.Errorf("discovery: %q %v", body, err)
+	}
+	_ = first.NetConn().Close()
+	within(t, second, "the stream ends with its client", func() bool { return seen.open.Load() == 0 && len(ended) == 1 })
+	if code := seen.last.Load(); code != http.StatusSwitchingProtocols {
+		t.Errorf("the code of a stream is %d", code)
+	}
+	if _, _, w := open(aggregatedPath+"/widgets/a", "Content-Length: 1\r\n\r\nx"); w.StatusCode != http.StatusBadRequest {
+		t.Errorf("with a body: %d", w.StatusCode)
+	}
+	if _, _, w := open(aggregatedPath+"/widgets/a", ""); w.StatusCode != http.StatusSwitchingProtocols {
+		t.Errorf("when there is a place again: %d", w.StatusCode)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := e.api.Shutdown(ctx); err != nil {
+		t.Errorf("the server does not end: %v", err)
+	}
+	within(t, second, "the stream ends with the server", func() bool { return seen.open.Load() == 0 })
+}
