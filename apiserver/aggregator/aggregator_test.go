@@ -236,6 +236,10 @@ func TestRefused(t *testing.T) {
 	if e.of.Of("apps", "v1") != nil {
 		t.Error("a version that is built in is somebody else's")
 	}
+	if c := e.of.Check(t.Context(), e.of.Remotes()[0]); c.Status != apiregistrationv1.ConditionFalse || c.Reason != "BuiltIn" ||
+		c.Message != `apps/v1 is built into this API server, which goes on to serve it: requests never go to service/widgets in "default"` {
+		t.Errorf("of a version that is built in: %+v", c)
+	}
 	e.put("widgets.example.com", false, nil)
 	check("not available", widgets, 503, "service unavailable")
 	e.put("widgets.example.com", true, func(s *apiregistrationv1.APIServiceSpec) { s.CABundle = []byte("x") })

@@ -42,7 +42,11 @@ func (a *Aggregator) Basis(r *Remote) string {
 func (a *Aggregator) Check(ctx context.Context, r *Remote) apiregistrationv1.APIServiceCondition {
 	c := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse}
 	s := r.server
-	of := fmt.Sprintf("service/%s in %q", s.name, s.namespace)
+	of := s.String()
+	if gv := r.GroupVersion(); a.builtin(gv) {
+		c.Reason, c.Message = "BuiltIn", fmt.Sprintf("%s is built into this API server, which goes on to serve it: requests never go to %s", gv, of)
+		return c
+	}
 	svc, err := state.Get[corev1.Service](a.state, servicesGR, s.namespace, s.name)
 	switch {
 	case err != nil:
@@ -92,6 +96,9 @@ func hasEndpoint(e *discoveryv1.EndpointSlice, port string) bool {
 	})
 }
 
+// String is the Service in upstream's words.
+func (s *server) String() string { return fmt.Sprintf("service/%s in %q", s.name, s.namespace) }
+
 // answers asks a server for the version that it is to serve. One answer of several attempts is
 // enough: each may be at another endpoint.
 func (a *Aggregator) answers(ctx context.Context, r *Remote) error {
@@ -106,7 +113,7 @@ func (a *Aggregator) answers(ctx context.Context, r *Remote) error {
 		go func() {
 			res, _, err := a.get(ctx, r.server, path, http.Header{})
 			if err == nil && (res.StatusCode < 200 || res.StatusCode >= 300) {
-				err = fmt.Errorf("bad status from %s: %d", path, res.StatusCode)
+				err = fmt.Errorf("bad status from %s: %d", res.Request.URL, res.StatusCode)
 			}
 			results <- err
 		}()
@@ -118,5 +125,5 @@ func (a *Aggregator) answers(ctx context.Context, r *Remote) error {
 		}
 	}
 	r.server.transport.CloseIdleConnections()
-	return fmt.Errorf("failing or missing response from %s: %w", path, err)
+	return fmt.Errorf("failing or missing response from %s: %w", r.server, err)
 }

@@ -337,15 +337,15 @@ func (a *Aggregator) get(ctx context.Context, s *server, path string, h http.Hea
 	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
 	res, err := s.transport.RoundTrip(r) // follows no redirect
 	if err != nil {
-		return nil, nil, fmt.Errorf("GET %s: %w", path, err)
+		return nil, nil, fmt.Errorf("GET %s: %w", r.URL, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("GET %s: %w", path, err)
+		return nil, nil, fmt.Errorf("GET %s: %w", r.URL, err)
 	}
 	if len(body) > maxDocument {
-		return nil, nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", path, maxDocument)
+		return nil, nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", r.URL, maxDocument)
 	}
 	return res, body, nil
 }

@@ -69,7 +69,7 @@ func TestAvailability(t *testing.T) {
 	if err := e.client.Update(t.Context(), services, "default", "x", &has); err != nil {
 		t.Fatal(err)
 	}
-	is("False", "FailedDiscoveryCheck", "failing or missing response from /apis/x.example.com/v1: GET /apis/x.example.com/v1: no way")
+	is("False", "FailedDiscoveryCheck", `failing or missing response from service/x in "default": GET https://192.0.2.1:443/apis/x.example.com/v1: no way`)
 	var stored apiregistrationv1.APIService
 	if err := e.client.Get(t.Context(), apiServicesGVR, "", s.Name, &stored); err != nil {
 		t.Fatal(err)
