@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/quorate/quorate/apiserver/admission/state"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -22,19 +23,25 @@ var (
 // attempts are how many addresses of a Service are tried at once.
 const attempts = 5
 
-// Basis names what a check of an APIService would look at in this node's state: while it is the same,
-// only the server itself can answer otherwise.
-func (a *Aggregator) Basis(r *Remote) string {
-	out := fmt.Sprintf("%v\n", r.server.serverKey)
+// Basis is what a check of an APIService would look at in this node's state: while it is the same,
+// only the server itself can answer otherwise. Its values can be compared.
+type Basis struct {
+	server   *server // which has the connections: another one for what they depend on
+	revision string  // of the Service, and of its slices
+}
+
+// Basis of a check of an APIService.
+func (a *Aggregator) Basis(r *Remote) Basis {
+	var at strings.Builder
 	if v := a.state.Version(servicesGR, r.server.namespace, r.server.name); v != nil {
-		out += v.Revision.String() + "\n"
+		fmt.Fprintln(&at, v.Revision)
 	}
 	for _, v := range a.state.In(slicesGR, r.server.namespace) {
 		if of, _ := v.Labels.Get(discoveryv1.LabelServiceName); of == r.server.name {
-			out += v.Key + " " + v.Revision.String() + "\n"
+			fmt.Fprintln(&at, v.Key, v.Revision)
 		}
 	}
-	return out
+	return Basis{r.server, at.String()}
 }
 
 // Check says whether the server of an APIService is there and answers, in upstream's words. It takes six

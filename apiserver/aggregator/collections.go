@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
@@ -112,7 +111,7 @@ func (k *known) version(r *Remote) (v v2.APIVersionDiscovery, ok, failed bool) {
 		return v, false, k.failure != ""
 	}
 	v, there := k.versions[r.GroupVersion()]
-	return v, there || !k.asking && strings.Contains(k.asked, r.question()), false
+	return v, there || !k.asking && k.asked.has[r], false
 }
 
 // collectionOf returns nil of what lies in no namespace or cannot be deleted.

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type known struct {
 	asking   bool
 	due      time.Time
 	wait     time.Duration
-	asked    string // the APIServices that it was asked about
+	asked    *question // nil: nothing yet
 	etag     string
 	versions map[apischema.GroupVersion]v2.APIVersionDiscovery
 	openapi  map[apischema.GroupVersion]string // the hashes of its documents of version 3
@@ -52,13 +53,14 @@ func (k *known) answers() bool {
 }
 
 // take reports whether the server is to be asked now, and says that it is.
-func (k *known) take(about string, now time.Time) bool {
+func (k *known) take(about *question, now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.asking || about == k.asked && now.Before(k.due) {
+	same := k.asked != nil && slices.Equal(about.remotes, k.asked.remotes)
+	if k.asking || same && now.Before(k.due) {
 		return false
 	}
-	if about != k.asked {
+	if !same {
 		// What was left out of its answers may be wanted now.
 		k.etag, k.v2.etag, k.v2.sum = "", "", ""
 	}
@@ -110,8 +112,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
-		for s, about := range a.servers() {
-			if !s.known.take(about.key, time.Now()) {
+		for s, about := range a.view.Get().questions {
+			if !s.known.take(about, time.Now()) {
 				continue
 			}
 			wg.Go(func() {
@@ -145,31 +147,27 @@ func (a *Aggregator) Run(ctx context.Context) {
 
 // question is what a server is asked about.
 type question struct {
-	key      string
+	remotes  []*Remote // by name: those that requests are routed by
 	versions []apischema.GroupVersion
+	has      map[*Remote]bool
 }
 
-// servers are those of all APIServices that requests are routed by.
-func (a *Aggregator) servers() map[*server]*question {
+// questionsOf are those of a state to all servers.
+func questionsOf(now *remotes) map[*server]*question {
 	out := map[*server]*question{}
-	now := a.view.Get()
 	for _, r := range now.all {
 		if now.of[r.GroupVersion()] != r {
 			continue
 		}
 		q := out[r.server]
 		if q == nil {
-			q = &question{}
+			q = &question{has: map[*Remote]bool{}}
 			out[r.server] = q
 		}
-		q.key += r.question()
-		q.versions = append(q.versions, r.GroupVersion())
+		q.remotes, q.versions, q.has[r] = append(q.remotes, r), append(q.versions, r.GroupVersion()), true
 	}
 	return out
 }
-
-// question is a Remote's line of a question's key.
-func (r *Remote) question() string { return r.Name + " " + r.stored.Revision.String() + "\n" }
 
 // answer is what a server says about itself.
 type answer struct {

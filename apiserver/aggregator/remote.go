@@ -98,6 +98,8 @@ type remotes struct {
 	all    []*Remote // by name
 	byName map[string]*Remote
 	of     map[apischema.GroupVersion]*Remote
+	// questions are what its servers are asked.
+	questions map[*server]*question
 }
 
 // follow reads the APIServices of a state; what has not changed is taken over, connections included.
@@ -128,6 +130,7 @@ func (a *Aggregator) follow(now view.Reading, was *remotes) (*remotes, error) {
 			}
 		}
 	}
+	next.questions = questionsOf(next)
 	next.closeOthers(was)
 	return next, nil
 }

@@ -54,7 +54,7 @@ type availability struct {
 
 // checked is what was found about an APIService.
 type checked struct {
-	basis string
+	basis aggregator.Basis
 	wait  time.Duration
 
 	mu     sync.Mutex
@@ -102,7 +102,7 @@ func (k *availability) look(ctx context.Context, versions []*mvcc.Version) (agai
 }
 
 // take reports whether it is to be checked now, and says that it is.
-func (c *checked) take(basis string) bool {
+func (c *checked) take(basis aggregator.Basis) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.asking || basis == c.basis && time.Now().Before(c.due) {
