@@ -19,6 +19,8 @@ type proxyCertificate struct {
 	mu  sync.Mutex
 	now *tls.Certificate // guarded by mu
 	at  string           // what the files were then; guarded by mu
+	// failed is the error that the log has: each handshake looks again. Guarded by mu.
+	failed string
 }
 
 // get is aggregator.Config.Certificate: it is asked at each handshake.
@@ -30,18 +32,21 @@ func (p *proxyCertificate) get() *tls.Certificate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	is := filesAt(certFile, keyFile)
-	if is == p.at {
+	if p.now != nil && is == p.at {
 		return p.now
 	}
 	c, err := readServingCert(certFile, keyFile)
 	if err != nil {
-		p.n.log.Error("proxy-client-cert-file and proxy-client-key-file cannot be used: the certificate stays as it was", "err", err)
+		if err.Error() != p.failed {
+			p.failed = err.Error()
+			p.n.log.Error("proxy-client-cert-file and proxy-client-key-file cannot be used: the certificate stays as it was", "err", err)
+		}
 		if p.now == nil {
 			return &tls.Certificate{}
 		}
 		return p.now
 	}
-	p.now, p.at = c, is
+	p.now, p.at, p.failed = c, is, ""
 	return c
 }
 
