@@ -199,7 +199,7 @@ func (l *Loops) refreshClusterInfo(ctx context.Context, last *infoLook) error {
 		return err
 	}
 	text := has.Data[bootstrapapi.KubeConfigKey]
-	if has.Annotations[generatedHash] != hashOf(text) {
+	if text == "" || has.Annotations[generatedHash] != hashOf(text) {
 		return nil
 	}
 	want, err := l.clusterInfo(&has)

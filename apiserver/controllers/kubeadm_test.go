@@ -172,15 +172,24 @@ func TestClusterInfoFollows(t *testing.T) {
 	if err := e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
 		t.Fatal(err)
 	}
-	info.Data["kubeconfig"] = "edited"
-	if err := e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
-		t.Fatal(err)
+	edit := func(data map[string]string, want string) {
+		t.Helper()
+		info.Data = data
+		if err := e.client.Update(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
+			t.Fatal(err)
+		}
+		var look infoLook
+		if err := e.loops.refreshClusterInfo(t.Context(), &look); err != nil || look.version == nil {
+			t.Errorf("%v, %v", look.version, err)
+		}
+		if got := e.server(); got != want {
+			t.Errorf("an edited cluster-info becomes %s", got)
+		}
+		if err := e.client.Get(t.Context(), mapsGVR, "kube-public", "cluster-info", &info); err != nil {
+			t.Fatal(err)
+		}
 	}
-	var look infoLook
-	if err := e.loops.refreshClusterInfo(t.Context(), &look); err != nil || look.version == nil {
-		t.Errorf("%v, %v", look.version, err)
-	}
-	if got := e.server(); got != "edited" {
-		t.Errorf("an edited cluster-info becomes %s", got)
-	}
+	edit(map[string]string{"kubeconfig": "edited"}, "edited")
+	info.Annotations[generatedHash] = hashOf("") // as if a node had written nothing
+	edit(nil, "")
 }
