@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -117,13 +118,7 @@ func (a *Aggregator) answers(ctx context.Context, r *Remote) error {
 	path := "/apis/" + r.GroupVersion().String()
 	results := make(chan error, attempts)
 	for range attempts {
-		go func() {
-			res, _, err := a.get(ctx, r.server, path, http.Header{})
-			if err == nil && (res.StatusCode < 200 || res.StatusCode >= 300) {
-				err = fmt.Errorf("bad status from %s: %d", res.Request.URL, res.StatusCode)
-			}
-			results <- err
-		}()
+		go func() { results <- a.attempt(ctx, r.server, path) }()
 	}
 	var err error
 	for range attempts {
@@ -133,4 +128,20 @@ func (a *Aggregator) answers(ctx context.Context, r *Remote) error {
 	}
 	r.server.transport.CloseIdleConnections()
 	return fmt.Errorf("failing or missing response from %s: %w", r.server, err)
+}
+
+// attempt asks a server for a path, and for no more than whether that is there.
+func (a *Aggregator) attempt(ctx context.Context, s *server, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	res, err := a.send(ctx, s, http.MethodGet, url.URL{Path: path}, "", nil, itself)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode >= 300 {
+		return fmt.Errorf("bad status from %s: %d", res.Request.URL, res.StatusCode)
+	}
+	_ = leave(res) // the connection may be used again
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/auth"
@@ -92,11 +93,16 @@ func (a *Aggregator) Namespaced() *Namespaced {
 				of[at] = &Server{Service: at}
 			}
 			of[at].collections = append(of[at].collections, *c)
-			of[at].About += c.GroupVersionResource.String() + "\n"
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(of)) {
-		out.Servers = append(out.Servers, of[at])
+		s := of[at]
+		var about strings.Builder
+		for i := range s.collections {
+			fmt.Fprintln(&about, s.collections[i].GroupVersionResource)
+		}
+		s.About = about.String()
+		out.Servers = append(out.Servers, s)
 	}
 	slices.Sort(out.Unknown)
 	return out

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/quorate/quorate/apiserver/auth"
 	v2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -180,9 +182,6 @@ const acceptDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 
 // ask has a server say what it serves.
 func (a *Aggregator) ask(ctx context.Context, s *server, versions []apischema.GroupVersion) (*answer, error) {
-	if s.err != nil {
-		return nil, s.err
-	}
 	s.known.mu.Lock()
 	etag := s.known.etag
 	s.known.mu.Unlock()
@@ -314,17 +313,41 @@ func (a *Aggregator) openAPIHashes(ctx context.Context, s *server, versions []ap
 	return out
 }
 
-// get asks a server in this server's name.
+// get asks a server in this server's name, and reads all that it answers.
 func (a *Aggregator) get(ctx context.Context, s *server, path string, h http.Header) (*http.Response, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	host, err := a.cfg.Resolve(ctx, s.namespace, s.name, s.port)
+	res, err := a.send(ctx, s, http.MethodGet, url.URL{Path: path}, "", h, itself)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+path, nil)
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("GET %s: %w", res.Request.URL, err)
+	}
+	if len(body) > maxDocument {
+		return nil, nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", res.Request.URL, maxDocument)
+	}
+	return res, body, nil
+}
+
+// itself is who this server is when it asks what a server serves: upstream's name for that.
+var itself = &auth.User{Name: "system:kube-aggregator", Groups: []string{auth.Masters}}
+
+// send sends a request in the name of a user whom the server believes this one. at is its path and query.
+func (a *Aggregator) send(ctx context.Context, s *server, method string, at url.URL, body string, h http.Header, u *auth.User) (*http.Response, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	host, err := a.cfg.Resolve(ctx, s.namespace, s.name, s.port)
+	if err != nil {
+		return nil, err
+	}
+	at.Scheme, at.Host = "https", host
+	r, err := http.NewRequestWithContext(ctx, method, at.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	for name, values := range h {
 		if values[0] != "" {
@@ -332,18 +355,10 @@ func (a *Aggregator) get(ctx context.Context, s *server, path string, h http.Hea
 		}
 	}
 	r.Header.Set(hopHeader, "1")
-	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
+	transport.SetAuthProxyHeaders(r, u.Name, u.UID, u.Groups, u.Extra)
 	res, err := s.transport.RoundTrip(r) // follows no redirect
 	if err != nil {
-		return nil, nil, fmt.Errorf("GET %s: %w", r.URL, err)
+		return nil, fmt.Errorf("%s %s: %w", method, r.URL, err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("GET %s: %w", r.URL, err)
-	}
-	if len(body) > maxDocument {
-		return nil, nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", r.URL, maxDocument)
-	}
-	return res, body, nil
+	return res, nil
 }

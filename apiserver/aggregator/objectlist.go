@@ -13,7 +13,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/transport"
 )
 
 // statusError is an answer that is not a success.
@@ -59,31 +58,16 @@ const acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 func (e *emptying) do(ctx context.Context, timeout time.Duration, method, path, query, body string, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	s := e.c.server
-	if s.err != nil {
-		return s.err
-	}
-	host, err := e.a.cfg.Resolve(ctx, s.namespace, s.name, s.port)
-	if err != nil {
-		return err
-	}
-	u := url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query}
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Accept", "application/json")
+	h := http.Header{"Accept": {"application/json"}}
 	if read != nil {
-		r.Header.Set("Accept", acceptMetadata)
+		h.Set("Accept", acceptMetadata)
 	}
 	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
+		h.Set("Content-Type", "application/json")
 	}
-	r.Header.Set(hopHeader, "1")
-	transport.SetAuthProxyHeaders(r, e.user.Name, e.user.UID, e.user.Groups, e.user.Extra)
-	res, err := s.transport.RoundTrip(r) // follows no redirect
+	res, err := e.a.send(ctx, e.c.server, method, url.URL{Path: path, RawQuery: query}, body, h, e.user)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return err
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode >= 300 {
@@ -92,10 +76,7 @@ func (e *emptying) do(ctx context.Context, timeout time.Duration, method, path, 
 	if read == nil {
 		// The answer to the deletion of a collection has all its objects, and nobody wants them. Of a short
 		// one the rest is read, so that the connection can be used again.
-		_, err = io.CopyN(io.Discard, res.Body, 64<<10)
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
+		err = leave(res)
 	} else {
 		err = read(res.Body)
 	}
@@ -103,6 +84,15 @@ func (e *emptying) do(ctx context.Context, timeout time.Duration, method, path, 
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// leave reads the rest of an answer if it is short.
+func leave(res *http.Response) error {
+	_, err := io.CopyN(io.Discard, res.Body, 64<<10)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // refusal is what a server says when it does not do what it was asked for.
