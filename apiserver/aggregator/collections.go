@@ -19,7 +19,7 @@ import (
 
 // Bounds of how the objects in a namespace are deleted at a server.
 const (
-	emptyTimeout  = 2 * time.Minute  // of all that is asked in one go
+	emptyTimeout  = 2 * time.Minute  // of all that is asked at a time
 	listTimeout   = 20 * time.Second // of a page, or of the deletion of one object
 	deleteTimeout = 60 * time.Second // of the deletion of a collection: as long as any request may take there
 	pageObjects   = 500
@@ -147,7 +147,7 @@ func (l *Left) Nothing() bool { return len(l.Resources) == 0 && len(l.Errs) == 0
 
 // Empty deletes what a server has in a namespace, in the name of a user whom the server believes this server and
 // whom it authorizes itself. still is asked before each request that deletes much: its error ends it,
-// because the namespace is not the one any more, or not known to be. Answers are bounded in time, and read
+// because the namespace is another one by now, or may be. Answers are bounded in time, and read
 // object by object.
 func (a *Aggregator) Empty(ctx context.Context, s *Server, namespace string, u *auth.User, still func(context.Context) error) *Left {
 	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)

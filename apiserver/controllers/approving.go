@@ -13,7 +13,7 @@ import (
 // they may have been given the role since.
 const approvingPeriod = 10 * time.Second
 
-// approveRequests approves requests of kubelets for client certificates if roles say that who asks may
+// approveRequests approves requests of kubelets for client certificates if roles say that their users may
 // have them, until ctx ends, by upstream's rules. Requests for serving certificates are for people, or
 // for a program of theirs: what a kubelet says of its own addresses proves nothing.
 func (l *Loops) approveRequests(ctx context.Context, r *reports) error {
@@ -66,7 +66,7 @@ var approvals = [...]struct {
 	{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.", false},
 }
 
-// requester is the user who has made a request: the server has written who that is.
+// requester is the user who has made a request: the server itself has written the name.
 func requester(csr *certificatesv1.CertificateSigningRequest) *auth.User {
 	u := &auth.User{Name: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string][]string{}}
 	for k, v := range csr.Spec.Extra {

@@ -18,7 +18,7 @@ import (
 const (
 	signedBackdate = 5 * time.Minute  // clocks of others may be behind
 	signedShort    = 8 * time.Hour    // what is valid for less is not cut by that at its end
-	signedLeast    = 10 * time.Minute // who asks for less gets this
+	signedLeast    = 10 * time.Minute // given to those who ask for less
 )
 
 // Signing is what certificates are signed with.
