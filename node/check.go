@@ -38,6 +38,7 @@ func (c *Config) Complete() error {
 	c.checkAggregation(bad)
 	c.checkAuthorization(bad)
 	c.checkJoining(bad)
+	c.checkComponents(bad)
 	if _, err := c.fixedTokenKeys(); err != nil {
 		bad.errs = append(bad.errs, err)
 	}

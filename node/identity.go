@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/membership"
@@ -74,6 +75,32 @@ func (c *Config) serviceHosts() ([]string, error) {
 		hosts = append(hosts, service.FirstAddress(blocks[i:]).String())
 	}
 	return hosts, nil
+}
+
+// checkComponents checks where the credentials of a control plane's programs are to be: what is there must be
+// a directory, or the first of those above it that is there.
+func (c *Config) checkComponents(bad *mistakes) {
+	if c.ComponentKubeconfigs == "" {
+		return
+	}
+	dir, err := filepath.Abs(c.ComponentKubeconfigs)
+	if err != nil {
+		bad.add("component-kubeconfigs: %w", err)
+		return
+	}
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && !info.IsDir():
+			bad.add("component-kubeconfigs: %s is not a directory", dir)
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			dir = filepath.Dir(dir)
+			continue
+		case err != nil:
+			bad.add("component-kubeconfigs: %w", err)
+		}
+		return
+	}
 }
 
 // secrets are the cluster's, from the file that the operator shares among the

@@ -2,6 +2,8 @@ package node
 
 import (
 	"crypto/x509"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -33,6 +35,22 @@ func TestServingNames(t *testing.T) {
 		}
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestComponentKubeconfigs: where no directory can be made, the setting is refused by its name before anything is written.
+func TestComponentKubeconfigs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for at, refused := range map[string]bool{dir: false, filepath.Join(dir, "new", "newer"): false, file: true, filepath.Join(file, "new", "newer"): true} {
+		c := defaults()
+		c.ComponentKubeconfigs = at
+		if err := c.Complete(); (err != nil && strings.Contains(err.Error(), "component-kubeconfigs: "+file+" is not a directory")) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", at, err)
 		}
 	}
 }

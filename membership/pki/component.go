@@ -59,7 +59,7 @@ func (n *Node) writeComponents() (renewed bool, err error) {
 	for _, component := range Components {
 		fresh, err := n.writeComponent(component)
 		if err != nil {
-			return renewed, fmt.Errorf("credentials of %s: %w", component, err)
+			return renewed, fmt.Errorf("component-kubeconfigs: credentials of %s: %w", component, err)
 		}
 		renewed = renewed || fresh
 	}
