@@ -95,7 +95,7 @@ func (c *credential) issue(ctx context.Context, client *membership.AdminClient) 
 	path := requestsPath + "/" + csr.Name
 	csr.ResourceVersion = "" // the leader may have approved it by then: that says the same
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "QuorateKubeconfig", Message: "Approved by who asked for it with quorate kubeconfig.",
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "QuorateKubeconfig", Message: "Approved by the user who made the request with quorate kubeconfig.",
 	}}
 	if err := client.Kubernetes(ctx, http.MethodPut, path+"/approval", csr, csr); err != nil {
 		return nil, nil, fmt.Errorf("approve the request %s: %w", csr.Name, err)
@@ -167,7 +167,7 @@ func awaitSigned(ctx context.Context, client *membership.AdminClient, path strin
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end.C:
-			return fmt.Errorf("nobody has signed the request %s in %s: --controllers must not switch certificatesigningrequest-signing-controller off, unless another one signs", csr.Name, signedWithin)
+			return fmt.Errorf("nobody has signed the request %s in %s: a leader of an older build signs none (VERSION in quorate status), nor does one whose --controllers switch certificatesigningrequest-signing-controller off", csr.Name, signedWithin)
 		case <-look.C:
 		}
 	}
