@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -38,9 +41,17 @@ func kubeconfigCommand() *cobra.Command {
 			if of.user == "" && (len(of.groups) > 0 || of.expires != 0) {
 				return errors.New("--group and --expires-in are for --user")
 			}
+			if to == "" && cmd.Flags().Changed("to") { // nobody means to have a key printed by it
+				return errors.New("--to: must not be empty; without the flag the kubeconfig is printed")
+			}
 			if of.user != "" {
 				if err := of.complete(); err != nil {
 					return err
+				}
+			}
+			if to != "" { // before anything is signed for it
+				if err := writable(to); err != nil {
+					return fmt.Errorf("--to: %w", err)
 				}
 			}
 			k, err := a.load()
@@ -92,4 +103,20 @@ func kubeconfigCommand() *cobra.Command {
 	c.Flags().StringVarP(&a.output, "output", "o", "yaml", "yaml or json")
 	completeOutput(c, "yaml", "json")
 	return c
+}
+
+// writable returns nil if a file can be replaced.
+func writable(file string) error {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory", file)
+	}
+	dir := filepath.Dir(file)
+	f, err := os.CreateTemp(dir, ".quorate.*")
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return fmt.Errorf("no file can be made in %s: %w", dir, failed.Err)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
