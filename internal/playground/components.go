@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,19 +194,12 @@ func (c *cluster) controllers() ([]string, error) {
 
 // startComponent starts the process that keeps a component running, and notes its pid.
 func (c *cluster) startComponent(m *Component) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	log, err := os.OpenFile(m.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	child, log, err := c.background(m.Log, append([]string{"dev", KeepCommand, c.kubeconfigOf(m), m.Program}, m.Arguments...)...)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	m.child = exec.Command(self, append([]string{"dev", KeepCommand, c.kubeconfigOf(m), m.Program}, m.Arguments...)...)
-	m.child.Stdout, m.child.Stderr, m.child.Dir = log, log, c.dir
-	m.child.Env = c.environment(os.Environ(), runtime.NumCPU())
-	m.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	m.child, child.Dir = child, c.dir
 	if err := m.child.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
 	}

@@ -17,14 +17,27 @@ import (
 	"time"
 )
 
-// start starts a node's process in a session of its own, so that it outlives
-// this one, and notes its pid.
-func (c *cluster) start(n *Node) error {
+// background is this program with arguments, in a session of its own, so that it outlives this process. It
+// appends to a log, which is to be closed once it has started.
+func (c *cluster) background(logFile string, args ...string) (*exec.Cmd, *os.File, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	log, err := os.OpenFile(n.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = c.environment(os.Environ(), runtime.NumCPU())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, log, nil
+}
+
+// start starts a node's process, and notes its pid.
+func (c *cluster) start(n *Node) error {
+	child, log, err := c.background(n.Log, "node", "--config", c.settingsFile(n))
 	if err != nil {
 		return err
 	}
@@ -32,10 +45,7 @@ func (c *cluster) start(n *Node) error {
 	if info, err := log.Stat(); err == nil {
 		n.logStart = info.Size()
 	}
-	n.child = exec.Command(self, "node", "--config", c.settingsFile(n))
-	n.child.Stdout, n.child.Stderr = log, log
-	n.child.Env = c.environment(os.Environ(), runtime.NumCPU())
-	n.child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	n.child = child
 	if c.tied {
 		dieWithParent(n.child.SysProcAttr)
 	}
