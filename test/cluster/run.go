@@ -189,6 +189,12 @@ const Lateness = time.Second
 // hold in time. The condition returns "" when it holds and else what is missing.
 func Await(t testing.TB, within time.Duration, what string, missing func() string) {
 	t.Helper()
+	AwaitEvery(t, 20*time.Millisecond, within, what, missing)
+}
+
+// AwaitEvery is Await for a condition that costs something to look at.
+func AwaitEvery(t testing.TB, every, within time.Duration, what string, missing func() string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for {
@@ -199,7 +205,7 @@ func Await(t testing.TB, within time.Duration, what string, missing func() strin
 		select {
 		case <-ctx.Done():
 			t.Fatalf("%s: not within %s: %s", what, within, why)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(every):
 		}
 	}
 }

@@ -37,7 +37,7 @@ const stubKubelet = "QUORATE_STUB_KUBELET"
 func TestKubeadm(t *testing.T) {
 	kubeadm := os.Getenv("KUBEADM")
 	if kubeadm == "" || os.Geteuid() != 0 {
-		t.Skip("it needs root, and KUBEADM=bin/kubeadm (make bin/kubeadm)")
+		t.Skip("to have the proof, as root: make build bin/kubeadm && KUBEADM=bin/kubeadm go test ./test/joining -run TestKubeadm")
 	}
 	kubeadm, err := filepath.Abs(kubeadm)
 	if err != nil {

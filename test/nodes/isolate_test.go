@@ -271,18 +271,20 @@ func removeCgroups(name string) error {
 	if err != nil {
 		return err
 	}
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
 	for _, root := range roots {
-		dir := filepath.Join(root, name)
-		deadline := time.Now().Add(10 * time.Second)
+		end := time.After(10 * time.Second)
 		for {
-			err := removeCgroup(dir)
+			err := removeCgroup(filepath.Join(root, name))
 			if err == nil {
 				break
 			}
-			if time.Now().After(deadline) {
+			select {
+			case <-end:
 				return err
+			case <-look.C:
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 // TestNodes is all that is done with real nodes on one site.
 func TestNodes(t *testing.T) {
 	if skipped != "" {
-		t.Skip(skipped)
+		t.Skipf("%s; to have the proof: make nodes, as root", skipped)
 	}
 	s := newSite(t)
 	t.Log("\n" + s.kubectl(t, "get", "nodes", "-o", "wide"))

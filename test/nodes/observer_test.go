@@ -128,7 +128,7 @@ func (o *observer) lease(obj any, _ bool) {
 	o.leases[l.Name] = l.Spec.RenewTime.Time
 }
 
-// since returns the longest times between renewals since it was last asked. A lease that is late
+// longestGap is the longest time between renewals since it was last asked. A lease that is late
 // at the moment is counted as it is.
 func (o *observer) longestGap() time.Duration {
 	o.mu.Lock()
@@ -159,7 +159,7 @@ func (o *observer) check(t *testing.T) {
 	}
 }
 
-// oldestRenewal is how long ago the lease that was renewed first was renewed.
+// renewedWithin says of which node the lease was not renewed within a time, or nothing.
 func (s *Site) renewedWithin(t *testing.T, within time.Duration) string {
 	leases, err := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // podsWithin is how long Pods may take: this machine may be busy.
@@ -162,17 +164,5 @@ func (s *Site) message(t *testing.T, namespace, name string) string {
 // often: many of them run at once.
 func (s *Site) awaitFor(t *testing.T, within time.Duration, what string, missing func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	for {
-		why := missing()
-		if why == "" {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %s", what, within, why)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+	cluster.AwaitEvery(t, 200*time.Millisecond, within, what, missing)
 }
