@@ -2,15 +2,12 @@ package pki
 
 import (
 	"bytes"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/quorate/quorate/proto"
 )
 
 // Components are the programs of a control plane that get credentials of their own. Each is the user
@@ -42,14 +39,6 @@ func ComponentKubeconfig(dir, component string) string {
 // run as the user who holds the cluster's secret. A directory that is made here is its owner's alone.
 const modeComponent = 0o640
 
-// componentRequest names the node as adminRequest does: the certificate is refused when the node is removed.
-func componentRequest(component string, id proto.NodeID) request {
-	r := adminRequest(id)
-	r.subject = pkix.Name{CommonName: "system:" + component}
-	r.usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return r
-}
-
 // writeComponents makes the credentials of components, or renews those that are due.
 func (n *Node) writeComponents() (renewed bool, err error) {
 	o := n.opt.Components
@@ -72,7 +61,7 @@ func (n *Node) writeComponent(component string) (renewed bool, err error) {
 		return false, err
 	}
 	file := filepath.Join(dir, FileComponentCredentials)
-	_, renewed, err = n.keepOrIssue(n.signing.api, componentRequest(component, n.opt.NodeID), file, file, func(l *leaf) error {
+	_, renewed, err = n.keepOrIssue(n.signing.api, clientRequest(n.opt.NodeID, pkix.Name{CommonName: "system:" + component}), file, file, func(l *leaf) error {
 		return WriteFile(file, append(bytes.Clone(l.certPEM), l.keyPEM...), modeComponent)
 	})
 	return renewed, errors.Join(err,

@@ -119,40 +119,32 @@ func peerRequest(id proto.NodeID) request {
 	}
 }
 
-// adminRequest names the node in whose directory the certificate lies, if it is one's.
-func adminRequest(id proto.NodeID) request {
-	r := request{
-		subject: pkix.Name{Organization: []string{"system:masters"}, CommonName: "quorate-admin"},
-		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if id != "" {
-		r.uris = []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}}
-	}
-	return r
-}
-
 // ProxyName is the common name of the certificate for aggregated servers.
 const ProxyName = "front-proxy-client"
-
-// proxyRequest names the node in whose directory the certificate lies.
-func proxyRequest(id proto.NodeID) request {
-	return request{
-		subject: pkix.Name{CommonName: ProxyName},
-		uris:    []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}},
-		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-}
 
 // KubeletUser is as whom nodes ask kubelets: the name that kubeadm gives kube-apiserver for it.
 const KubeletUser = "kube-apiserver-kubelet-client"
 
-// kubeletRequest names the node, so that the certificate can be refused when it is removed.
+func adminRequest(id proto.NodeID) request {
+	return clientRequest(id, pkix.Name{Organization: []string{"system:masters"}, CommonName: "quorate-admin"})
+}
+
+func proxyRequest(id proto.NodeID) request {
+	return clientRequest(id, pkix.Name{CommonName: ProxyName})
+}
+
 func kubeletRequest(id proto.NodeID) request {
-	return request{
-		subject: pkix.Name{CommonName: KubeletUser},
-		uris:    []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}},
-		usages:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	return clientRequest(id, pkix.Name{CommonName: KubeletUser})
+}
+
+// clientRequest names the node in whose directory the certificate lies, if it is one's, so that it can be
+// refused when the node is removed.
+func clientRequest(id proto.NodeID, subject pkix.Name) request {
+	r := request{subject: subject, usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if id != "" {
+		r.uris = []*url.URL{{Scheme: uriScheme, Host: uriNode, Path: "/" + string(id)}}
 	}
+	return r
 }
 
 const (
