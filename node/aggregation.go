@@ -5,60 +5,26 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"sync"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
 	"github.com/quorate/quorate/membership/pki"
 )
 
-// proxyCertificate is what this node shows to aggregated API servers: from files, or its own. A file that cannot
-// be used any more is as it was. Safe for concurrent use.
-type proxyCertificate struct {
-	n *Node
-
-	mu  sync.Mutex
-	now *tls.Certificate // guarded by mu
-	at  string           // what the files were then; guarded by mu
-	// failed is the error that the log has: each handshake looks again. Guarded by mu.
-	failed string
-}
-
-// get is aggregator.Config.Certificate: it is asked at each handshake.
-func (p *proxyCertificate) get() *tls.Certificate {
-	certFile, keyFile := p.n.cfg.ProxyClientCert, p.n.cfg.ProxyClientKey
-	if certFile == "" {
-		return p.n.pki.ProxyCertificate()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	is := filesAt(certFile, keyFile)
-	if p.now != nil && is == p.at {
-		return p.now
-	}
-	c, err := readServingCert(certFile, keyFile)
-	if err != nil {
-		if err.Error() != p.failed {
-			p.failed = err.Error()
-			p.n.log.Error("proxy-client-cert-file and proxy-client-key-file cannot be used: the certificate stays as it was", "err", err)
-		}
-		if p.now == nil {
-			return &tls.Certificate{}
-		}
-		return p.now
-	}
-	p.now, p.at, p.failed = c, is, ""
-	return c
-}
-
 // newAggregator returns what knows of other servers' APIs.
-func (n *Node) newAggregator(resolve func(ctx context.Context, namespace, name string, port int32) (string, error)) (*aggregator.Aggregator, error) {
-	n.proxy = &proxyCertificate{n: n}
-	a := aggregator.New(aggregator.Config{
-		Store: n.store, Builtin: n.kinds, Resolve: resolve, Certificate: n.proxy.get,
+func (n *Node) newAggregator(resolve func(ctx context.Context, namespace, name string, port int32) (string, error)) (a *aggregator.Aggregator, err error) {
+	n.proxyPair, err = openKeyPair("proxy-client-cert-file", "proxy-client-key-file", n.cfg.ProxyClientCert, n.cfg.ProxyClientKey, n.log)
+	if err != nil {
+		return nil, err
+	}
+	a = aggregator.New(aggregator.Config{
+		Store: n.store, Builtin: n.kinds, Resolve: resolve, Certificate: n.proxyCertificate,
 		Dial: n.clusterDialer(aggregator.Dial), ForwardRedirects: !n.cfg.RejectRedirects, Log: n.log,
 	})
 	return a, n.metrics.Registry().Register(a)
 }
+
+// proxyCertificate is what this node shows to aggregated API servers.
+func (n *Node) proxyCertificate() *tls.Certificate { return n.proxyPair.get(n.pki.ProxyCertificate) }
 
 // authenticationInfo is what aggregated API servers are told: whose client certificates are users, and whose
 // word about users counts.
@@ -71,10 +37,8 @@ func (n *Node) authenticationInfo() map[string]string {
 			n.log.Error("requestheader-client-ca-file cannot be used: it is not published", "err", err)
 		}
 	}
-	if n.cfg.ProxyClientCert != "" {
-		if c := n.proxy.get(); c.Leaf != nil && c.Leaf.Subject.CommonName != pki.ProxyName {
-			names = append(names, c.Leaf.Subject.CommonName)
-		}
+	if c := n.proxyCertificate(); c.Leaf.Subject.CommonName != pki.ProxyName {
+		names = append(names, c.Leaf.Subject.CommonName)
 	}
 	return map[string]string{
 		"client-ca-file":                     string(n.clientAuthorities()),
@@ -104,14 +68,7 @@ func jsonList(list ...string) string {
 
 // checkAggregation checks what aggregated API servers know this one by.
 func (c *Config) checkAggregation(bad *mistakes) {
-	switch {
-	case (c.ProxyClientCert == "") != (c.ProxyClientKey == ""):
-		bad.add("proxy-client-cert-file and proxy-client-key-file need each other")
-	case c.ProxyClientCert != "":
-		if _, err := readServingCert(c.ProxyClientCert, c.ProxyClientKey); err != nil {
-			bad.add("proxy-client-cert-file: %w", err)
-		}
-	}
+	checkKeyPair(bad, "proxy-client-cert-file", "proxy-client-key-file", c.ProxyClientCert, c.ProxyClientKey)
 	if c.RequestHeaderCA != "" {
 		if _, _, err := readClientCAs(c.RequestHeaderCA); err != nil {
 			bad.add("requestheader-client-ca-file: %w", err)

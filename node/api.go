@@ -249,7 +249,7 @@ func (n *Node) httpServer(h http.Handler) *http.Server {
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: n.cfg.MaxStreams},
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
-			GetCertificate: n.serving.get,
+			GetCertificate: n.servingCertificate,
 			// Clients may present a certificate, and are told whose. auth.Certificates verifies it.
 			ClientAuth:            tls.RequestClientCert,
 			VerifyPeerCertificate: auth.BoundCertificates,

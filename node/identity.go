@@ -57,10 +57,8 @@ func (n *Node) openIdentity(ctx context.Context) (err error) {
 	if n.clientCAs, err = newClientCAs(n.pki.APIRoots(), n.cfg.ClientCA, n.log); err != nil {
 		return fmt.Errorf("client-ca-file: %w", err)
 	}
-	if n.serving, err = n.newServingCertificate(); err != nil {
-		return fmt.Errorf("tls-cert-file: %w", err)
-	}
-	return nil
+	n.servingPair, err = openKeyPair("tls-cert-file", "tls-private-key-file", n.cfg.ServingCert, n.cfg.ServingKey, n.log)
+	return err
 }
 
 // serviceHosts are the addresses of the Service kubernetes, by which Pods call the API: the first of

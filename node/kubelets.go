@@ -1,15 +1,12 @@
 package node
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/apiserver/kubelet"
@@ -22,73 +19,26 @@ import (
 var kubeletAddressTypes = []string{"InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"}
 
 // openKubelets makes the way to kubelets. It comes after openEgress.
-func (n *Node) openKubelets() error {
+func (n *Node) openKubelets() (err error) {
+	n.kubeletPair, err = openKeyPair("kubelet-client-certificate", "kubelet-client-key", n.cfg.KubeletClientCert, n.cfg.KubeletClientKey, n.log)
+	if err != nil {
+		return err
+	}
 	cfg := kubelet.Config{
 		Dial: n.clusterDialer(egress.Direct), DialAllowed: n.clusterDialer(kubelet.DialAllowed),
 		AddressTypes: n.cfg.KubeletAddressTypes, Timeout: n.cfg.KubeletTimeout,
-		Certificate: func() (*tls.Certificate, error) { return n.pki.KubeletCertificate(), nil },
+		Certificate: func() (*tls.Certificate, error) { return n.kubeletPair.get(n.pki.KubeletCertificate), nil },
 	}
 	if n.tunnels != nil && !n.egress.Configured(egress.Cluster) {
 		cfg.Tunneled = n.tunnels.Has
 	}
-	if n.cfg.KubeletClientCert != "" {
-		n.kubeletCert = &filePair{cert: n.cfg.KubeletClientCert, key: n.cfg.KubeletClientKey}
-		if err := n.kubeletCert.read(); err != nil {
-			return fmt.Errorf("kubelet-client-certificate: %w", err)
-		}
-		cfg.Certificate = func() (*tls.Certificate, error) { return n.kubeletCert.now.Load(), nil }
-	}
 	if n.cfg.KubeletCA != "" {
-		var err error
 		if cfg.Authorities, err = readKubeletCA(n.cfg.KubeletCA); err != nil {
 			return fmt.Errorf("kubelet-certificate-authority: %w", err)
 		}
 	}
 	n.kubelets = kubelet.New(cfg)
 	return nil
-}
-
-// filePair is a certificate with its key, in files. Safe for concurrent use.
-type filePair struct {
-	cert, key string
-	now       atomic.Pointer[tls.Certificate]
-}
-
-func (p *filePair) read() error {
-	c, err := readServingCert(p.cert, p.key)
-	if err == nil {
-		p.now.Store(c)
-	}
-	return err
-}
-
-// followKubeletCert reads the client certificate for kubelets again when its files change, until ctx ends. A pair
-// that cannot be used is looked at again, and until then the old one is shown.
-func (n *Node) followKubeletCert(ctx context.Context) {
-	t := time.NewTicker(servingCertLook)
-	defer t.Stop()
-	was := filesAt(n.cfg.KubeletClientCert, n.cfg.KubeletClientKey)
-	failed := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		is := filesAt(n.cfg.KubeletClientCert, n.cfg.KubeletClientKey)
-		if is == was {
-			continue
-		}
-		if err := n.kubeletCert.read(); err != nil {
-			if err.Error() != failed {
-				n.log.Error("kubelet-client-certificate and kubelet-client-key cannot be used: the certificate stays as it was", "err", err)
-			}
-			failed = err.Error()
-			continue
-		}
-		was, failed = is, ""
-		n.log.Info("the client certificate for kubelets has changed", "file", n.cfg.KubeletClientCert)
-	}
 }
 
 func readKubeletCA(file string) (*x509.CertPool, error) {
@@ -105,14 +55,7 @@ func readKubeletCA(file string) (*x509.CertPool, error) {
 
 // checkKubelets checks the way to kubelets.
 func (c *Config) checkKubelets(bad *mistakes) {
-	switch {
-	case (c.KubeletClientCert == "") != (c.KubeletClientKey == ""):
-		bad.add("kubelet-client-certificate and kubelet-client-key need each other")
-	case c.KubeletClientCert != "":
-		if _, err := readServingCert(c.KubeletClientCert, c.KubeletClientKey); err != nil {
-			bad.add("kubelet-client-certificate: %w", err)
-		}
-	}
+	checkKeyPair(bad, "kubelet-client-certificate", "kubelet-client-key", c.KubeletClientCert, c.KubeletClientKey)
 	if c.KubeletCA != "" {
 		if _, err := readKubeletCA(c.KubeletCA); err != nil {
 			bad.add("kubelet-certificate-authority: %w", err)

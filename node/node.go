@@ -61,11 +61,11 @@ type Node struct {
 	identity    *membership.Identity
 	pki         *pki.Node
 	clientCAs   *clientCAs
-	serving     *servingCertificate
-	proxy       *proxyCertificate
+	servingPair *keyPair // from files, as the next two; nil: the node's own certificate
+	kubeletPair *keyPair
+	proxyPair   *keyPair
 	aggregator  *aggregator.Aggregator
 	kubelets    *kubelet.Client
-	kubeletCert *filePair // nil: the node's own
 	metrics     *metrics.Metrics
 	kinds       *kinds.Registry
 	features    *features.Gates
@@ -252,11 +252,10 @@ func (n *Node) serve(ctx context.Context) error {
 	if n.cfg.ClientCA != "" {
 		run("client certificates", func(ctx context.Context) error { n.clientCAs.follow(ctx); return nil })
 	}
-	if n.cfg.ServingCert != "" {
-		run("serving certificate", func(ctx context.Context) error { n.serving.follow(ctx); return nil })
-	}
-	if n.kubeletCert != nil {
-		run("client certificate for kubelets", func(ctx context.Context) error { n.followKubeletCert(ctx); return nil })
+	for _, pair := range []*keyPair{n.servingPair, n.kubeletPair, n.proxyPair} {
+		if pair != nil {
+			run(pair.certSetting, pair.follow)
+		}
 	}
 	for _, follow := range n.followers {
 		run("admission files", func(ctx context.Context) error { follow(ctx); return nil })

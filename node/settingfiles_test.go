@@ -21,6 +21,8 @@ func TestSettingFiles(t *testing.T) {
 		"client-ca-file":                   func(c *Config, file string) { c.ClientCA = file },
 		"kubelet-certificate-authority":    func(c *Config, file string) { c.KubeletCA = file },
 		"kubelet-client-certificate":       func(c *Config, file string) { c.KubeletClientCert, c.KubeletClientKey = file, file },
+		"proxy-client-cert-file":           func(c *Config, file string) { c.ProxyClientCert, c.ProxyClientKey = file, file },
+		"requestheader-client-ca-file":     func(c *Config, file string) { c.RequestHeaderCA = file },
 		"service-account-key-file":         func(c *Config, file string) { c.TokenKeys = []string{file} },
 		"service-account-signing-key-file": func(c *Config, file string) { c.TokenSigningKey = file },
 		"tls-cert-file":                    func(c *Config, file string) { c.ServingCert, c.ServingKey = file, file },
