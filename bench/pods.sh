@@ -123,8 +123,8 @@ quorate() {
 	mkdir -p "$cluster"
 	"$work/bin/quorate" dev --data-dir "$cluster" --api-port "$port" --detach --set "client-ca-file=$pki/ca.crt" \
 		--set "audit-policy-file=$work/audit.yaml" --set "audit-log-path=$work/audit.log" --set audit-log-maxsize=0 >/dev/null
-	# What Quorate's leader does itself is left to it.
-	programs '*,-namespace-controller,-garbage-collector-controller,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-validatingadmissionpolicy-status-controller,-resourcequota-controller,-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller,-bootstrap-signer-controller,-token-cleaner-controller,-clusterrole-aggregation-controller' "$ca" "${urls[@]}"
+	# What Quorate's leader does itself is left to it, as the unit has it.
+	programs "$(sed -n 's/^Environment=CONTROLLERS=//p' deploy/systemd/kube-controller-manager.service)" "$ca" "${urls[@]}"
 	local stop="\"$work/bin/quorate\" dev stop n\$1 --data-dir \"$cluster\""
 	[ -z "$kill" ] || stop="kill -9 \$(\"$work/bin/quorate\" dev status -o json --data-dir \"$cluster\" | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' | sed -n \$1p)"
 	cat >"$work/restart" <<-END
