@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/egress"
@@ -85,7 +84,7 @@ func mayTunnel(r *http.Request, certificates auth.Authenticator, authorizer auth
 
 // ownTunnel allows a kubelet's credential the tunnel of its own node.
 func ownTunnel(_ context.Context, a auth.Attributes) (auth.Decision, string, error) {
-	if a.ResourceRequest || a.Verb != "get" || !strings.HasPrefix(a.Path, tunnel.Path) || a.User == nil || !a.User.InGroup("system:nodes") || !tunnel.OwnNode(a.User.Name, a.Path) {
+	if _, kubelet := a.User.Node(); !kubelet || a.ResourceRequest || a.Verb != "get" || !tunnel.OwnNode(a.User.Name, a.Path) {
 		return auth.NoOpinion, "", nil
 	}
 	return auth.Allow, "", nil
