@@ -30,6 +30,8 @@ const (
 	nodesGroup   = "system:nodes"
 	// signedWithin is how long a certificate is waited for.
 	signedWithin = 30 * time.Second
+	// maxExpiresIn is longer than any cluster signs for.
+	maxExpiresIn = 100 * 365 * 24 * time.Hour
 	// maxUserName bounds a user's name and a group's.
 	maxUserName = 253
 )
@@ -56,8 +58,8 @@ func (c *credential) complete() error {
 		return errors.New("the anonymous user has no credential")
 	case strings.HasPrefix(c.user, "system:serviceaccount:"):
 		return fmt.Errorf("%s is a service account, which has tokens: kubectl create token", c.user)
-	case c.expires != 0 && (c.expires < 10*time.Minute || c.expires > 100*365*24*time.Hour):
-		return fmt.Errorf("--expires-in %s: must be at least 10m", c.expires)
+	case c.expires != 0 && (c.expires < 10*time.Minute || c.expires > maxExpiresIn):
+		return fmt.Errorf("--expires-in %s: must be from 10m to %dh", c.expires, maxExpiresIn/time.Hour)
 	}
 	node, ok := strings.CutPrefix(c.user, nodeUser)
 	if !ok {
