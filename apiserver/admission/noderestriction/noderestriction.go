@@ -10,6 +10,7 @@ package noderestriction
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -136,7 +137,7 @@ func (p *Plugin) signingRequest(node string, a *admission.Attributes) error {
 	default:
 		return nil
 	}
-	raw, err := decodeBase64(tree.Text(spec, "request"))
+	raw, err := base64.StdEncoding.DecodeString(tree.Text(spec, "request"))
 	if err != nil {
 		return a.Forbidden(fmt.Errorf("unable to parse csr: %w", err))
 	}

@@ -17,11 +17,7 @@ import (
 )
 
 func (p *Plugin) node(node string, a *admission.Attributes) error {
-	name := a.Name
-	if a.Operation == admission.Create {
-		name = tree.Text(a.Meta(), "name")
-	}
-	if name != node {
+	if name := nameOf(a); name != node {
 		return a.Forbidden(fmt.Errorf("node %q is not allowed to modify node %q", node, name))
 	}
 	switch a.Operation {

@@ -2,7 +2,6 @@ package noderestriction
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -18,8 +17,6 @@ import (
 	csitrans "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
 )
-
-func decodeBase64(text string) ([]byte, error) { return base64.StdEncoding.DecodeString(text) }
 
 // token has tokens bound to Pods of the node, for those that these Pods name. The server binds them to
 // the Node itself.
