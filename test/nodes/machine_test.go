@@ -205,10 +205,10 @@ func (m *machine) serve(t *testing.T, name string, args ...string) *service {
 		defer log.Close()
 		s.loop(ctx, log, first)
 	}()
+	t.Cleanup(func() { s.end(t) })
 	if err := <-first; err != nil {
 		t.Fatalf("%s: start %s: %v", m.name, name, err)
 	}
-	t.Cleanup(func() { s.end(t) })
 	return s
 }
 
