@@ -1,11 +1,11 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +21,9 @@ type keyPair struct {
 
 	now atomic.Pointer[tls.Certificate]
 
-	// Of the one goroutine that looks at the files: what they were when they were read, and why they could not be since.
-	at, failed string
+	// Of the one goroutine that looks at the files: what they had when they were used, and why they could not be since.
+	cert, key []byte
+	failed    string
 }
 
 // openKeyPair reads files. It returns nil if the settings name none.
@@ -30,13 +31,33 @@ func openKeyPair(certSetting, keySetting, certFile, keyFile string, log *slog.Lo
 	if certFile == "" {
 		return nil, nil
 	}
-	p := &keyPair{certSetting: certSetting, keySetting: keySetting, certFile: certFile, keyFile: keyFile, log: log, at: filesAt(certFile, keyFile)}
-	c, err := readKeyPair(certFile, keyFile)
-	if err != nil {
+	p := &keyPair{certSetting: certSetting, keySetting: keySetting, certFile: certFile, keyFile: keyFile, log: log}
+	if _, err := p.read(); err != nil {
 		return nil, fmt.Errorf("%s: %w", certSetting, err)
 	}
-	p.now.Store(c)
 	return p, nil
+}
+
+// read reads the files. changed: they have another pair than before.
+func (p *keyPair) read() (changed bool, err error) {
+	cert, err := settingfile.Read(p.certFile, settingfile.MaxBytes)
+	if err != nil {
+		return false, err
+	}
+	key, err := settingfile.Read(p.keyFile, settingfile.MaxBytes)
+	if err != nil {
+		return false, err
+	}
+	if p.now.Load() != nil && bytes.Equal(cert, p.cert) && bytes.Equal(key, p.key) {
+		return false, nil
+	}
+	c, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return false, fmt.Errorf("%s and %s: %w", p.certFile, p.keyFile, err)
+	}
+	p.cert, p.key = cert, key
+	p.now.Store(&c)
+	return true, nil
 }
 
 // get is the certificate as it is now, that of own if there are no files.
@@ -64,60 +85,26 @@ func (p *keyPair) follow(ctx context.Context) error {
 	}
 }
 
-// look reads the files again if they have changed. One is written after the other: a pair that does not fit is
-// looked at again, and until then the old one is shown.
+// look reads the files again. One is written after the other: a pair that does not fit is looked at again, and until
+// then the old one is shown.
 func (p *keyPair) look() {
-	is := filesAt(p.certFile, p.keyFile)
-	if is == p.at {
-		return
+	changed, err := p.read()
+	switch {
+	case err != nil && err.Error() != p.failed:
+		p.log.Error(p.certSetting+" and "+p.keySetting+" cannot be used: the certificate stays as it was", "err", err)
+	case changed:
+		p.log.Info("the certificate of "+p.certSetting+" has changed", "file", p.certFile)
 	}
-	c, err := readKeyPair(p.certFile, p.keyFile)
-	if err != nil {
-		if err.Error() != p.failed {
-			p.log.Error(p.certSetting+" and "+p.keySetting+" cannot be used: the certificate stays as it was", "err", err)
-		}
+	if p.failed = ""; err != nil {
 		p.failed = err.Error()
-		return
 	}
-	p.now.Store(c)
-	p.at, p.failed = is, ""
-	p.log.Info("the certificate of "+p.certSetting+" has changed", "file", p.certFile)
-}
-
-// filesAt changes when one of the files does.
-func filesAt(paths ...string) (out string) {
-	for _, path := range paths {
-		if st, err := os.Stat(path); err == nil {
-			out += fmt.Sprint(st.ModTime().UnixNano(), " ", st.Size(), "\n")
-		}
-	}
-	return out
-}
-
-func readKeyPair(certFile, keyFile string) (*tls.Certificate, error) {
-	cert, err := settingfile.Read(certFile, settingfile.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	key, err := settingfile.Read(keyFile, settingfile.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	c, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
-	}
-	return &c, nil
 }
 
 // checkKeyPair checks files that two settings name.
 func checkKeyPair(bad *mistakes, certSetting, keySetting, certFile, keyFile string) {
-	switch {
-	case (certFile == "") != (keyFile == ""):
+	if (certFile == "") != (keyFile == "") {
 		bad.add("%s and %s need each other", certSetting, keySetting)
-	case certFile != "":
-		if _, err := readKeyPair(certFile, keyFile); err != nil {
-			bad.add("%s: %w", certSetting, err)
-		}
+	} else if _, err := openKeyPair(certSetting, keySetting, certFile, keyFile, nil); err != nil {
+		bad.add("%w", err)
 	}
 }
