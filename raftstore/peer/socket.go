@@ -14,5 +14,6 @@ func tuneStream(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(tcpKeepalive)
 		_ = setUserTimeout(tcp)
+		_ = setRetransmit(tcp)
 	}
 }
