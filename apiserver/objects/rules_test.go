@@ -42,7 +42,7 @@ func TestBasis(t *testing.T) {
 		} {
 			t.Run(x.name+"/"+way, func(t *testing.T) {
 				s := objectstest.NewCase(t, objectstest.Options{})
-				s.Play("create configmaps default/ {\"metadata\":{\"name\":\"c\"}}\ncreate pods default/ "+pod)
+				s.Play("create configmaps default/ {\"metadata\":{\"name\":\"c\"}}\ncreate pods default/ " + pod)
 				state := s.Memory.State()
 				v, err := state.Table("pods").Get("default/p", state.Applied())
 				if err != nil {
