@@ -1,8 +1,10 @@
 package hostile
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,13 +26,14 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// idleKubelet has commands that wait for their input to end, and logs that are followed for ever.
-type idleKubelet struct{}
+// idleKubelet has commands that repeat their input until it ends, and logs that are followed for ever and have a line
+// when next is sent to.
+type idleKubelet struct{ next chan struct{} }
 
 func (idleKubelet) ExecInContainer(_ context.Context, _, _, _ string, _ []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	fmt.Fprintln(out, "begun")
-	_, _ = io.Copy(io.Discard, in)
-	return nil
+	_, err := io.Copy(out, in)
+	return err
 }
 
 func (k idleKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +44,51 @@ func (k idleKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	fmt.Fprintln(w, "begun")
 	_ = http.NewResponseController(w).Flush()
-	<-r.Context().Done()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-k.next:
+			fmt.Fprintln(w, "next")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// withPod makes the Pod p on a Node whose kubelet k is.
+func withPod(t *testing.T, client kubernetes.Interface, k idleKubelet) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(k)
+	server.TLS = &tls.Config{NextProtos: []string{"http/1.1"}}
+	server.StartTLS()
+	t.Cleanup(func() { server.CloseClientConnections(); server.Config.Close() })
+	at := server.Listener.Addr().(*net.TCPAddr)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: at.IP.String()}}, DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(at.Port)}},
+	}}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	cluster.Await(t, 30*time.Second, "a Pod is taken", func() string {
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// execAt runs a command in the Pod p by a node, until ctx ends or in does.
+func execAt(ctx context.Context, node *cluster.Node, in io.Reader, out io.Writer) error {
+	u, err := url.Parse(node.API + "/api/v1/namespaces/default/pods/p/exec?command=cat&stdin=true&stdout=true")
+	if err != nil {
+		return err
+	}
+	x, err := clientexec.NewWebSocketExecutor(node.Config(), "GET", u.String())
+	if err != nil {
+		return err
+	}
+	return x.StreamWithContext(ctx, clientexec.StreamOptions{Stdin: in, Stdout: out})
 }
 
 // begun is told when the first output comes.
@@ -55,35 +102,85 @@ func (b *begun) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestManyStreams opens exec (by WebSockets) and log streams on one node, half of each: STREAMS of them, for docs/performance.md
-// a thousand. It measures their memory and what others' gets take meanwhile, and has all clients die at once.
-func TestManyStreams(t *testing.T) {
-	count, _ := strconv.Atoi(os.Getenv("STREAMS"))
-	if count == 0 {
-		t.Skip("STREAMS says how many streams; unset")
+// TestStreamsOutliveNodes: what a node carries between clients and Pods goes on when the other nodes die, the leader
+// first, and when nobody is left to lead.
+func TestStreamsOutliveNodes(t *testing.T) {
+	c := cluster.Start(t, 3)
+	leader := c.Leader(t)
+	carries := c.Others(leader)[0]
+	k := idleKubelet{make(chan struct{})}
+	withPod(t, carries.Typed(t), k)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	input, say := io.Pipe()
+	said, output := io.Pipe()
+	logged, log := io.Pipe()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	defer said.Close()
+	defer logged.Close()
+	all.Go(func() {
+		err := execAt(ctx, carries, input, output)
+		_ = output.CloseWithError(fmt.Errorf("the exec has ended: %v", err))
+	})
+	all.Go(func() {
+		follow(ctx, t, carries.Typed(t), log)
+		_ = log.CloseWithError(errors.New("the log has ended"))
+	})
+	ofExec, ofLog := bufio.NewReader(said), bufio.NewReader(logged)
+	line := func(what string, r *bufio.Reader, want string) {
+		t.Helper()
+		if got, err := r.ReadString('\n'); got != want || err != nil {
+			t.Fatalf("%s: %q, want %q: %v", what, got, want, err)
+		}
 	}
-	k := httptest.NewUnstartedServer(idleKubelet{})
-	k.TLS = &tls.Config{NextProtos: []string{"http/1.1"}}
-	k.StartTLS()
-	t.Cleanup(func() { k.CloseClientConnections(); k.Config.Close() })
-	at := k.Listener.Addr().(*net.TCPAddr)
+	goesOn := func(when string) {
+		t.Helper()
+		if _, err := fmt.Fprintln(say, when); err != nil {
+			t.Fatal(err)
+		}
+		line("exec", ofExec, when+"\n")
+		select {
+		case k.next <- struct{}{}:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the kubelet's side of the log has ended", when)
+		}
+		line("log", ofLog, "next\n")
+	}
+	line("exec", ofExec, "begun\n")
+	line("log", ofLog, "begun\n")
+	goesOn("all nodes live")
+	c.Kill(t, leader)
+	goesOn("the leader has died")
+	c.Leader(t, carries)
+	goesOn("there is another leader")
+	c.Kill(t, c.Others(leader, carries)...)
+	goesOn("there is no quorum")
+	if err := say.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ofExec.ReadString('\n'); err == nil || err.Error() != "the exec has ended: <nil>" {
+		t.Errorf("the end of the input: %v", err)
+	}
+}
+
+// TestManyStreams opens exec (by WebSockets) and log streams on one node, half of each: a hundred of them, or STREAMS,
+// for docs/performance.md a thousand. It measures their memory and what others' gets take meanwhile, and has all
+// clients die at once.
+func TestManyStreams(t *testing.T) {
+	count := 100
+	if text := os.Getenv("STREAMS"); text != "" {
+		var err error
+		if count, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := cluster.Start(t, 1)
 	node := c.Nodes()[0]
 	client := node.Typed(t)
 	ctx := t.Context()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: at.IP.String()}}, DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(at.Port)}},
-	}}
-	if _, err := client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	cluster.Await(t, 30*time.Second, "a Pod is taken", func() string {
-		if _, err := client.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	withPod(t, client, idleKubelet{})
 	gets := func() (p50, p99 time.Duration) {
 		var took []time.Duration
 		for range 2000 {
@@ -99,7 +196,6 @@ func TestManyStreams(t *testing.T) {
 	before50, before99 := gets()
 	before := node.Usage(t)
 	others, _ := node.LookupMetric(t, "apiserver_longrunning_requests")
-	u, _ := url.Parse(node.API + "/api/v1/namespaces/default/pods/p/exec?command=wait&stdin=true&stdout=true")
 	life, die := context.WithCancel(ctx)
 	defer die()
 	var open, all sync.WaitGroup
@@ -114,14 +210,11 @@ func TestManyStreams(t *testing.T) {
 				follow(life, t, client, first)
 				return
 			}
-			x, err := clientexec.NewWebSocketExecutor(node.Config(), "GET", u.String())
-			if err != nil {
-				t.Error(err)
-				return
-			}
 			r, w := io.Pipe()
 			defer w.Close()
-			_ = x.StreamWithContext(life, clientexec.StreamOptions{Stdin: r, Stdout: first}) // it ends with life
+			if err := execAt(life, node, r, first); life.Err() == nil {
+				t.Errorf("a stream has ended: %v", err)
+			}
 		})
 	}
 	open.Wait()
