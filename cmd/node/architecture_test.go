@@ -272,9 +272,11 @@ var rooms = map[string]room{
 	"test/members":     {},
 	"test/proxy":       {},
 	"test/nodes":       {},
-	"test/reads":       {},
-	"test/watches":     {},
-	"test/writes":      {},
+	// What the tests of real machines run in.
+	"test/isolated": {reach: noKubernetes},
+	"test/reads":    {},
+	"test/watches":  {},
+	"test/writes":   {},
 	// What runs in the containers of test/nodes.
 	"test/nodes/inside": {},
 	// A peer to compare with.

@@ -10,7 +10,5 @@
 //   - service is a program on a machine that is started again when it ends, as systemd would.
 //   - observer watches all the time what must not happen: restarts, nodes that are not ready, leases that are late.
 //
-// Nothing outlives a run. The tests run in a PID, network and mount namespace (isolate_test.go), so
-// that the kernel ends processes, devices and mounts with it; a keeper outside, in a session of its
-// own, removes the cgroups and the directory, also when the test process was killed.
+// Nothing outlives a run: package isolated has the namespaces that the tests run in.
 package nodes

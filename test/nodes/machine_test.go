@@ -21,36 +21,16 @@ import (
 
 	"github.com/quorate/quorate/test/chaos/host"
 	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/isolated"
 )
 
-const (
-	bridge    = "machines0"
-	bridgeIP  = "10.99.0.1"
-	withinEnd = 20 * time.Second
-)
+const withinEnd = 20 * time.Second
 
 // machine is a host with an address on the bridge, and a directory of its own.
 type machine struct {
 	name, ip, dir string
 	host          *host.Host
 	bin           string // where the programs are
-}
-
-// makeBridge makes the network between the machines: a bridge, on which this process has an address.
-func makeBridge() error {
-	return run("ip", "link", "set", "lo", "up",
-		"&&", "ip", "link", "add", bridge, "type", "bridge",
-		"&&", "ip", "addr", "add", bridgeIP+"/24", "dev", bridge,
-		"&&", "ip", "link", "set", bridge, "up",
-		"&&", "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
-}
-
-func run(words ...string) error {
-	out, err := exec.Command("sh", "-c", strings.Join(words, " ")).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }
 
 // newMachine makes a machine.
@@ -71,16 +51,10 @@ func newMachine(t *testing.T, name, ip, bin string) *machine {
 		// Who holds a lease of a leader is known by the name of its machine.
 		return errors.Join(unix.Unshare(unix.CLONE_NEWUTS), unix.Sethostname([]byte(name)))
 	})
-	if err := run("ip", "link", "add", "veth-"+name, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprint(tid),
-		"&&", "ip", "link", "set", "veth-"+name, "master", bridge,
-		"&&", "ip", "link", "set", "veth-"+name, "up"); err != nil {
+	if err := isolated.Plug(name, tid); err != nil {
 		t.Fatal(err)
 	}
-	m.do(t, func() error {
-		return run("ip", "link", "set", "lo", "up",
-			"&&", "ip", "addr", "add", ip+"/24", "dev", "eth0",
-			"&&", "ip", "link", "set", "eth0", "up")
-	})
+	m.do(t, func() error { return isolated.Configure(ip) })
 	return m
 }
 
@@ -95,7 +69,7 @@ func (m *machine) do(t *testing.T, f func() error) {
 // route sends what is for a network to another machine.
 func (m *machine) route(t *testing.T, network, via string) {
 	t.Helper()
-	m.do(t, func() error { return run("ip", "route", "replace", network, "via", via) })
+	m.do(t, func() error { return isolated.Shell("ip", "route", "replace", network, "via", via) })
 }
 
 // cutOff takes the machine's cable out: nobody is told.
@@ -106,7 +80,7 @@ func (m *machine) plugIn(t *testing.T) { t.Helper(); m.link(t, "up") }
 
 func (m *machine) link(t *testing.T, state string) {
 	t.Helper()
-	if err := run("ip", "link", "set", "veth-"+m.name, state); err != nil {
+	if err := isolated.Cable(m.name, state); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,27 +3,28 @@
 package nodes
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/isolated"
 )
 
+// enableVariable names the directory with the programs; `make nodes` sets it.
+const enableVariable = "QUORATE_NODES_BIN"
+
 func TestMain(m *testing.M) {
-	switch os.Getenv(roleVariable) {
-	case "":
-		if why := cannot(); why != "" {
-			skipped = why
-			os.Exit(m.Run())
-		}
-		os.Exit(outside())
-	case roleKeeper:
-		os.Exit(keep())
-	case roleInit:
-		os.Exit(initProcess())
-	}
-	os.Exit(cluster.Main(m))
+	os.Exit(isolated.Run{Name: "nodes", Cannot: cannot, Tests: cluster.Main}.Main(m))
 }
 
-// skipped is why this machine, or this run, has no nodes.
-var skipped string
+// cannot says why there can be no nodes here, or nothing.
+func cannot() string {
+	if os.Getenv(enableVariable) == "" {
+		return "needs the programs that 'make nodes' builds and fetches"
+	}
+	if _, err := os.Stat("/dev/kmsg"); err != nil {
+		return fmt.Sprintf("kubelet reads the kernel's log: %v", err)
+	}
+	return ""
+}

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/quorate/quorate/test/isolated"
 )
 
 // TestNodes is all that is done with real nodes on one site.
 func TestNodes(t *testing.T) {
-	if skipped != "" {
-		t.Skipf("%s; to have the proof: make nodes, as root", skipped)
+	if why := isolated.Skipped(); why != "" {
+		t.Skipf("%s; to have the proof: make nodes, as root", why)
 	}
 	s := newSite(t)
 	t.Log("\n" + s.kubectl(t, "get", "nodes", "-o", "wide"))

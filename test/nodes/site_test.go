@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/quorate/quorate/test/cluster"
+	"github.com/quorate/quorate/test/isolated"
 )
 
 const (
@@ -63,7 +64,7 @@ func newSite(t *testing.T) *Site {
 	t.Helper()
 	begun := time.Now()
 	s := &Site{bin: os.Getenv(enableVariable)}
-	if err := makeBridge(); err != nil {
+	if err := isolated.MakeBridge(); err != nil {
 		t.Fatal(err)
 	}
 	s.site = newAuthority(t, cluster.RunDir())
@@ -186,8 +187,8 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string,
 	t.Helper()
 	w := &worker{machine: newMachine(t, name, ip, s.bin)}
 	s.workers = append(s.workers, w)
-	cgroup := os.Getenv(cgroupVariable) + "/" + name
-	if err := makeCgroup(cgroup); err != nil {
+	cgroup := isolated.Cgroup() + "/" + name
+	if err := isolated.MakeCgroup(cgroup); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{"log", "manifests", "cni", "plugins", "containerd", "kubelet", "etc", "etc-work"} {
@@ -197,7 +198,7 @@ func (s *Site) startWorker(t *testing.T, name, ip, join string, images []string,
 	}
 	w.do(t, w.mount)
 	// The network outside has no route on: what is not ours fails at once. Addresses of Services need one.
-	w.route(t, "default", bridgeIP)
+	w.route(t, "default", isolated.BridgeIP)
 	proxyArgs := []string{"proxy", "--listen", ownProxyAt, "--server", s.apis}
 	if byTunnel {
 		w.run(t, "nft", "-f", w.write(t, "firewall.nft", fmt.Sprintf(firewall, s.control[0].ip, s.control[1].ip, s.control[2].ip)))
@@ -254,7 +255,7 @@ func (w *worker) mount() error {
 	errs = append(errs, unix.Mount("overlay", "/etc", "overlay", 0, etc),
 		os.Mkdir("/var/lib/kubelet", 0o755), unix.Mount(w.path("kubelet"), "/var/lib/kubelet", "", unix.MS_BIND, ""),
 		unix.Mount(w.path("log"), "/var/log", "", unix.MS_BIND, ""),
-		run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
+		isolated.Shell("sysctl", "-q", "-w", "net.ipv4.ip_forward=1"))
 	for i, name := range settingsOfKubelet {
 		at := filepath.Join("/proc/sys", name)
 		now, err := os.ReadFile(at)
@@ -352,7 +353,7 @@ func (s *Site) connectPods(t *testing.T) {
 				m.route(t, w.podCIDR, w.ip)
 			}
 		}
-		if err := run("ip", "route", "replace", w.podCIDR, "via", w.ip); err != nil {
+		if err := isolated.Shell("ip", "route", "replace", w.podCIDR, "via", w.ip); err != nil {
 			t.Fatal(err)
 		}
 		w.write(t, "cni/10-site.conflist", fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "site", "plugins": [{

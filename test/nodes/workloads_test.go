@@ -20,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/test/isolated"
 )
 
 // workloads are what people run. Each has a namespace of its own; they run at the same time.
@@ -307,8 +309,8 @@ func testResize(t *testing.T, s *Site) {
 		}
 		return ""
 	})
-	if !unified() {
-		quota, err := filepath.Glob(filepath.Join(cgroupMount, "cpu", os.Getenv(cgroupVariable), "*/kubepods/burstable/pod"+string(s.pod(t, ns, "grows").UID), "*/cpu.cfs_quota_us"))
+	if !isolated.Unified() {
+		quota, err := filepath.Glob(filepath.Join(isolated.CgroupMount, "cpu", isolated.Cgroup(), "*/kubepods/burstable/pod"+string(s.pod(t, ns, "grows").UID), "*/cpu.cfs_quota_us"))
 		if err != nil || len(quota) == 0 {
 			t.Fatalf("no cgroup of the container: %v", err)
 		}
