@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/quorate/quorate/apiserver/auth"
+	"github.com/quorate/quorate/apiserver/builtin"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
@@ -24,7 +25,7 @@ type masked struct {
 // that take any state do not wait. The error is the refusal.
 func (c *call) stillAllowed(plan consistency.Plan) error {
 	roles, before := c.s.cfg.Roles, c.allowedBy
-	c.allowedBy = rbac.Mark{} // what is long-running would keep a state until it ends
+	c.allowedBy = rbac.Mark{}
 	if plan.Mode == consistency.Any {
 		return nil
 	}
@@ -34,15 +35,22 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 		changed = changed || c.s.cfg.Store.State().Applied() > c.DecidedAt
 	}
 	if roles != nil {
-		if !c.Kind.LongRunning {
-			c.allowedBy = roles.Mark() // a collection is read in pages
-		}
+		c.allowedBy = markWhile(roles, c.Kind.LongRunning)
 		changed = changed || roles.Changed(before)
 	}
 	if !changed {
 		return nil
 	}
 	return c.AuthorizeAgain()
+}
+
+// markWhile is what a request is allowed by while it goes on: a collection is read in pages. A mark keeps a state, which a
+// node that takes a snapshot would hold beside the new one until the last long-running request ends: these have none.
+func markWhile(roles builtin.Roles, longRunning bool) rbac.Mark {
+	if longRunning {
+		return rbac.Mark{}
+	}
+	return roles.Mark()
 }
 
 // grounds are the objects that a request was allowed by, beside roles.

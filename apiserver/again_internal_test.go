@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/rbac"
-	"github.com/quorate/quorate/consistency"
 	"github.com/quorate/quorate/raftstore/memstore"
 )
 
@@ -14,11 +13,8 @@ import (
 func TestLongRunningKeepsNoState(t *testing.T) {
 	roles := rbac.New(memstore.New(), slog.New(slog.DiscardHandler))
 	for _, long := range []bool{false, true} {
-		c := &call{s: &Server{cfg: Config{Roles: roles}}, allowedBy: roles.Mark()}
-		c.Kind.LongRunning = long
-		err := c.stillAllowed(consistency.Plan{Mode: consistency.MostRecent})
-		if none := c.allowedBy == (rbac.Mark{}); err != nil || none != long {
-			t.Errorf("long-running: %t: %v, nothing is kept: %t", long, err, none)
+		if none := markWhile(roles, long) == (rbac.Mark{}); none != long {
+			t.Errorf("long-running: %t: nothing is kept: %t", long, none)
 		}
 	}
 }
