@@ -120,7 +120,7 @@ test-deps:
 # The tests of whole systems, a package for each subject. Those that measure times and
 # memory run one after the other, with nothing else beside them; of the others the longest
 # begins. All run the one program that `build` has built.
-SUBJECTS := $(addprefix ./test/,judges/differential kubectl reads access joining commands members proxy writes conformance golden clientgo)
+SUBJECTS := $(addprefix ./test/,judges/differential kubectl reads access joining commands hosts members proxy writes conformance golden clientgo)
 MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 
 # The modules of their own do without the race detector: what they drive is tested

@@ -266,6 +266,7 @@ var rooms = map[string]room{
 	"test/faults":      {},
 	"test/golden":      {ours: []string{"test/kubeapiserver"}},
 	"test/hostile":     {},
+	"test/hosts":       {},
 	"test/quotas":      {},
 	"test/rules":       {},
 	"test/kubectl":     {},

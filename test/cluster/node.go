@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Node is one process of a cluster.
@@ -68,6 +69,22 @@ func (n *Node) Typed(t testing.TB) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// Client is for a kubeconfig, without limits of its own.
+func Client(t testing.TB, kubeconfig string) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	config.Timeout = 0
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // Dynamic is a dynamic client of this node alone. It speaks JSON.

@@ -42,11 +42,17 @@ func Plug(name string, tid int) error {
 		"&&", "ip", "link", "set", "veth-"+name, "up")
 }
 
+// Unplug takes the cable of a machine away that has ended. The kernel does that too, some time later.
+func Unplug(name string) error {
+	return Shell("ip", "link", "del", "veth-"+name, "2>/dev/null", "||", "!", "ip", "link", "show", "veth-"+name, "2>/dev/null")
+}
+
 // Configure is called in the network namespace of a machine that was plugged in: it gives it its address.
-func Configure(ip string) error {
-	return Shell("ip", "link", "set", "lo", "up",
-		"&&", "ip", "addr", "add", ip+"/24", "dev", "eth0",
-		"&&", "ip", "link", "set", "eth0", "up")
+func Configure(ip string) error { return Shell(ConfigureLine(ip)) }
+
+// ConfigureLine is Configure as a line of the shell's language.
+func ConfigureLine(ip string) string {
+	return "ip link set lo up && ip addr add " + ip + "/24 dev eth0 && ip link set eth0 up"
 }
 
 // Cable puts a machine's cable in ("up") or takes it out ("down"): nobody is told.

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/quorate/quorate/test/cluster"
 	"github.com/quorate/quorate/test/isolated"
@@ -116,9 +115,9 @@ func (s *Site) startQuorate(t *testing.T) {
 	})
 	s.admin = filepath.Join(cluster.RunDir(), "admin.kubeconfig")
 	writeFile(t, s.admin, []byte(s.kubeconfig(t, proxyAt, "site-admin", "system:masters")))
-	s.client = clientOf(t, s.admin)
+	s.client = cluster.Client(t, s.admin)
 	for _, m := range s.control {
-		m.client = clientOf(t, m.write(t, "admin.kubeconfig", s.kubeconfig(t, m.ip+":6443", "site-admin", "system:masters")))
+		m.client = cluster.Client(t, m.write(t, "admin.kubeconfig", s.kubeconfig(t, m.ip+":6443", "site-admin", "system:masters")))
 		s.await(t, 30*time.Second, m.name+" serves", func() string {
 			_, err := m.client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{})
 			return text(err)
@@ -130,21 +129,6 @@ func (s *Site) startQuorate(t *testing.T) {
 func (s *Site) kubeconfig(t *testing.T, server, user string, groups ...string) string {
 	t.Helper()
 	return s.site.kubeconfig(t, s.ca, "https://"+server, user, groups...)
-}
-
-func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	config.Timeout = 0
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func (s *Site) startControllers(t *testing.T) {
