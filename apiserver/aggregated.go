@@ -86,7 +86,7 @@ func (c *call) aggregated() error {
 		answer.stream, ctx, until = s, s.ctx, time.Time{}
 	case c.Kind.LongRunning: // a watch
 		// Its seat was for the beginning. The end of this server is the end of it.
-		defer context.AfterFunc(c.s.life, cancel)()
+		defer context.AfterFunc(c.s.life, func() { cancel(); leaveClient(c.ResponseWriter) })()
 		c.ticket.Release()
 		c.allowedBy = rbac.Mark{}                                                      // it keeps a state
 		_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(time.Time{}) // only connections have deadlines

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,4 +116,37 @@ func TestAggregatedUpgrades(t *testing.T) {
 		t.Errorf("the server does not end: %v", err)
 	}
 	within(t, second, "the stream ends with the server", func() bool { return seen.open.Load() == 0 })
+}
+
+// TestAggregatedWatchesEnd: a watch at another server whose client does not read ends with this server.
+func TestAggregatedWatchesEnd(t *testing.T) {
+	seen := new(counting)
+	var written atomic.Int64
+	e := withWidgets(t, func(w http.ResponseWriter, r *http.Request) {
+		for b := make([]byte, 32<<10); r.Context().Err() == nil; written.Add(1) {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	}, func(c *apiserver.Config) { c.Observer = seen })
+	conn := e.dial()
+	defer conn.Close()
+	const path = aggregatedPath + "/widgets?watch=true"
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	w, err := e.client.Get(e.url + path) // on HTTP/2
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	last, since := int64(-1), time.Now()
+	within(t, patience, "both wait for their clients", func() bool {
+		if now := written.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return seen.open.Load() == 2 && time.Since(since) > 300*time.Millisecond
+	})
+	if err := e.api.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	within(t, second, "the watches end with the server", func() bool { return seen.open.Load() == 0 })
 }

@@ -173,6 +173,42 @@ func TestServerEndsBeforeItsClientsRead(t *testing.T) {
 	}
 }
 
+// TestServerEndsBeforeItsClientsSend: requests whose bodies do not come to an end, to Pods and to aggregated API
+// servers, end with the server, too.
+func TestServerEndsBeforeItsClientsSend(t *testing.T) {
+	const widget = aggregatedPath + "/namespaces/default/widgets/a/proxy"
+	k := newFakeKubelet(t)
+	waits := make(chan struct{}, 4)
+	k.handle = func(_ http.ResponseWriter, r *http.Request) {
+		waits <- struct{}{}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	dial := behind(k.Listener.Addr().String(), make(chan string, 8))
+	kubelets := kubelet.New(kubelet.Config{Dial: dial, DialAllowed: dial})
+	t.Cleanup(kubelets.Close)
+	seen := new(counting)
+	e := withWidgets(t, k.handle, func(c *apiserver.Config) { c.Observer, c.Kubelets = seen, kubelets })
+	e.post("/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"InternalIP","address":"10.9.9.9"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":10250}}}}`)
+	for _, path := range []string{"/api/v1/nodes/n/proxy/x", widget} {
+		conn := e.dial()
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", path)
+		body, more := io.Pipe()
+		defer more.Close()
+		go func() { // on HTTP/2
+			if w, err := e.client.Post(e.url+path, "text/plain", body); err == nil {
+				_ = w.Body.Close()
+			}
+		}()
+	}
+	within(t, patience, "all wait for their clients", func() bool { return seen.open.Load() == 4 && len(waits) == 4 })
+	ctx, cancel := context.WithTimeout(t.Context(), second)
+	defer cancel()
+	if err := e.api.Shutdown(ctx); err != nil {
+		t.Errorf("the server does not end: %v", err)
+	}
+}
+
 // endless is read for ever, slowly.
 type endless struct{}
 

@@ -151,9 +151,17 @@ func (s *stream) end() {
 	switch {
 	case s.taken != nil:
 		s.taken.end()
-	case !s.left: // it may wait for a client that does not read
-		_ = http.NewResponseController(s.call.ResponseWriter).SetWriteDeadline(time.Now().Add(goodbye))
+	case !s.left:
+		leaveClient(s.call.ResponseWriter)
 	}
+}
+
+// leaveClient has a handler wait no longer for a client that does not read, or that does not send: net/http's
+// transport returns when nobody reads a body any more.
+func leaveClient(w http.ResponseWriter) {
+	client := http.NewResponseController(w)
+	_ = client.SetWriteDeadline(time.Now().Add(goodbye)) // only connections have deadlines
+	_ = client.SetReadDeadline(time.Unix(1, 0))
 }
 
 // look ends the stream if its client was dead at the last look already: by then what it had sent last was
@@ -176,9 +184,13 @@ func (s *stream) look() {
 func (s *stream) begin() {
 	s.Context = s.ctx
 	s.ticket.Release()
-	s.allowedBy = rbac.Mark{}                                            // it keeps a state
-	s.following = true                                                   // a client that does not read holds nothing of others
-	_ = http.NewResponseController(s.call).SetWriteDeadline(time.Time{}) // the server's is for what ends
+	s.allowedBy = rbac.Mark{} // it keeps a state
+	s.following = true        // a client that does not read holds nothing of others
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		_ = http.NewResponseController(s.call).SetWriteDeadline(time.Time{}) // the server's is for what ends
+	}
 }
 
 // run has a handler serve the request.
