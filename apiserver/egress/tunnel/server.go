@@ -20,7 +20,7 @@ import (
 // Config of a Server.
 type Config struct {
 	// Allowed reports whether the user who has sent a request for a tunnel is still known by the same
-	// credential, and may still open it. The request's context ends after askTime.
+	// credential, and may still open it. The request's context ends after askTime, and with the tunnel.
 	Allowed func(r *http.Request) bool
 	// Direct dials what no tunnel leads to.
 	Direct egress.DialFunc
@@ -194,7 +194,7 @@ func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 			}
 			over = true
 		case <-tick.C:
-			if !s.allowed(r) {
+			if !s.allowed(r, x) && !x.IsClosed() {
 				over, why = true, "its user's credential has ended, or does not allow it any more"
 			}
 		}
@@ -209,9 +209,17 @@ func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 	s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "why", why)
 }
 
-func (s *Server) allowed(r *http.Request) bool {
+// allowed reports whether a tunnel may stay. Nobody waits for the answer when it has ended.
+func (s *Server) allowed(r *http.Request, x *session) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
+	go func() { // ends with ctx
+		select {
+		case <-x.CloseChan():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	return s.cfg.Allowed(r.WithContext(ctx))
 }
 

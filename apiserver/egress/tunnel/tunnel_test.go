@@ -35,6 +35,8 @@ type api struct {
 	http       *httptest.Server
 	kubeconfig string
 	forbidden  atomic.Bool
+	unanswered atomic.Bool  // nobody knows whether a tunnel may stay
+	waiting    atomic.Int64 // those who ask then
 }
 
 func newAPI(t *testing.T) *api {
@@ -42,6 +44,11 @@ func newAPI(t *testing.T) *api {
 	a := &api{}
 	a.Server = NewServer(Config{
 		Allowed: func(r *http.Request) bool {
+			if a.unanswered.Load() {
+				a.waiting.Add(1)
+				<-r.Context().Done()
+				return false
+			}
 			_, bounded := r.Context().Deadline()
 			return bounded && r.Context().Err() == nil && !a.forbidden.Load()
 		},
@@ -341,7 +348,13 @@ func TestHostileAgents(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")
 		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		a.unanswered.Store(true)
+		standins.Await(t, "nobody asks whether the tunnel may stay", func() bool { return a.waiting.Load() > 0 })
+		began := time.Now()
 		a.Server.Close()
+		if took := time.Since(began); took > askTime/2 {
+			t.Errorf("the end has waited %v for an answer that nobody needs", took)
+		}
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			t.Error(err)
 		}
