@@ -110,7 +110,7 @@ func TestStreamsOutliveNodes(t *testing.T) {
 	carries := c.Others(leader)[0]
 	k := idleKubelet{make(chan struct{})}
 	withPod(t, carries.Typed(t), k)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // one that stands still is an error, too
 	defer cancel()
 	input, say := io.Pipe()
 	said, output := io.Pipe()
@@ -122,7 +122,8 @@ func TestStreamsOutliveNodes(t *testing.T) {
 	defer logged.Close()
 	all.Go(func() {
 		err := execAt(ctx, carries, input, output)
-		_ = output.CloseWithError(fmt.Errorf("the exec has ended: %v", err))
+		err = fmt.Errorf("the exec has ended: %v", err)
+		_, _ = output.CloseWithError(err), input.CloseWithError(err)
 	})
 	all.Go(func() {
 		follow(ctx, t, carries.Typed(t), log)
