@@ -209,6 +209,43 @@ func TestServerEndsBeforeItsClientsSend(t *testing.T) {
 	}
 }
 
+// TestKubeletEndsBeforeItsClientSends: a proxied request whose body does not come to an end is answered when what it
+// goes to has died.
+func TestKubeletEndsBeforeItsClientSends(t *testing.T) {
+	k := newFakeKubelet(t)
+	waits := make(chan struct{}, 4)
+	k.handle = func(_ http.ResponseWriter, r *http.Request) {
+		waits <- struct{}{}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	dial := behind(k.Listener.Addr().String(), make(chan string, 8))
+	seen := new(counting)
+	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, func(c *apiserver.Config) { c.Observer = seen })
+	const path = "/api/v1/nodes/n/proxy/x"
+	conn := e.dial()
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", path)
+	body, more := io.Pipe()
+	defer more.Close()
+	answer := make(chan error, 1)
+	go func() { // on HTTP/2
+		w, err := e.client.Post(e.url+path, "text/plain", body)
+		if err == nil && w.StatusCode < 500 {
+			err = fmt.Errorf("%d", w.StatusCode)
+		}
+		answer <- err
+	}()
+	within(t, patience, "both wait for their clients", func() bool { return seen.open.Load() == 2 && len(waits) == 2 })
+	k.CloseClientConnections()
+	within(t, second, "requests end with their kubelet", func() bool { return seen.open.Load() == 0 })
+	if w, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || w.StatusCode < 500 {
+		t.Errorf("on HTTP/1.1: %v, %v", w, err)
+	}
+	if err := <-answer; err != nil {
+		t.Errorf("on HTTP/2: %v", err)
+	}
+}
+
 // endless is read for ever, slowly.
 type endless struct{}
 

@@ -209,6 +209,7 @@ func (s *stream) run(h http.Handler) error {
 	} else if r.ContentLength != 0 {
 		body := &proxiedBody{ReadCloser: r.Body, to: http.NewResponseController(s.call.ResponseWriter)}
 		defer body.Close()
+		r = r.WithContext(kubelet.WithBody(s.ctx, body))
 		r.Body, s.bodyRead = body, true
 	}
 	h.ServeHTTP(s, r)
@@ -350,9 +351,9 @@ func (t *taken) clientDead() bool {
 // proxiedBody is a body that goes on to a Pod.
 type proxiedBody struct {
 	io.ReadCloser
-	to     *http.ResponseController
-	ended  atomic.Bool
-	closed atomic.Bool
+	to    *http.ResponseController
+	ended atomic.Bool
+	close sync.Once
 }
 
 // Read implements io.Reader.
@@ -367,11 +368,12 @@ func (p *proxiedBody) Read(b []byte) (int, error) {
 // Close implements io.Closer. The Pod may have answered before it had all of the body; a reader that is still there
 // holds its lock until the client sends more, or will not.
 func (p *proxiedBody) Close() error {
-	if p.closed.Swap(true) {
-		return nil
-	}
-	if !p.ended.Load() {
-		_ = p.to.SetReadDeadline(time.Unix(1, 0))
-	}
-	return p.ReadCloser.Close()
+	var err error
+	p.close.Do(func() { // the connection to the Pod may do it, too: the handler returns after that
+		if !p.ended.Load() {
+			_ = p.to.SetReadDeadline(time.Unix(1, 0))
+		}
+		err = p.ReadCloser.Close()
+	})
+	return err
 }

@@ -106,7 +106,8 @@ func New(cfg Config) *Client {
 }
 
 func (c *Client) way(t *tls.Config, dial Dial) way {
-	w := way{kept: c.transport(t, c.within(dial)), once: c.transport(t, c.within(dial))}
+	dial = tracking(c.within(dial))
+	w := way{kept: c.transport(t, dial), once: c.transport(t, dial)}
 	w.once.DisableKeepAlives = true
 	return w
 }

@@ -56,7 +56,7 @@ func (untraced) Value(any) any { return nil }
 
 // RoundTrip implements http.RoundTripper.
 func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := a.by.RoundTrip(r.WithContext(untraced{r.Context()}))
+	res, err := a.by.RoundTrip(r.WithContext(ownTrace(r.Context())))
 	if err != nil {
 		return nil, err
 	}
