@@ -153,7 +153,20 @@ func (s *stream) end() {
 		s.taken.end()
 	case !s.left:
 		leaveClient(s.call.ResponseWriter)
+		time.AfterFunc(goodbye+goodbye/10, s.cut)
 	}
+}
+
+// cut ends what still waits for a client that does not read: net/http closes the connection of a write that has failed, and TLS
+// then gives itself five seconds more for a last word.
+func (s *stream) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left || s.taken != nil {
+		return
+	}
+	_ = http.NewResponseController(s.call.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
+	time.AfterFunc(goodbye/10, s.cut)
 }
 
 // leaveClient has a handler wait no longer for a client that does not read, or that does not send: net/http's
