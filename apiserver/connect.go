@@ -29,7 +29,7 @@ type connection struct {
 	// proxies: what is behind the subresource in the path is one of what it leads to.
 	proxies bool
 	// creates: the client needs the permission to create it, whatever its method: a WebSocket is
-	// opened by GET, and whoever may read Pods may not run commands in them.
+	// opened by GET, and the right to read Pods is none to run commands in them.
 	creates bool
 	serve   func(s *stream, options runtime.Object) error
 }

@@ -20,7 +20,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite the golden files in testdata")
-	// Golden files say what upstream's server answers. Whoever has one running can
+	// Golden files say what upstream's server answers. Anyone who has one running can
 	// ask it again; ours is then not looked at.
 	reference = flag.String("reference", "", "with -update: URL of the server to ask instead of ours, in which Authorization is $REFERENCE_AUTHORIZATION")
 )

@@ -16,7 +16,7 @@ import (
 // While few callers wait, each has a round of its own at once, beside those that
 // run: it costs a call more, and waits for one call and not for the rest of
 // another as well. When many wait, one round is in flight, and everybody who
-// arrives meanwhile shares the next one, which lets whoever is about to ask do so
+// arrives meanwhile shares the next one, which lets those that are about to ask do so
 // before it starts.
 //
 // All methods are safe for concurrent use.

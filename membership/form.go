@@ -114,7 +114,7 @@ func (m *Manager) bootstrap(a action) (bool, string, error) {
 }
 
 // begin notes the cluster that begins with servers, if the discovered set is still the agreed
-// one; any, if that is nil. What they all support goes with it: whoever leads first has the
+// one; any, if that is nil. What they all support goes with it: the node that leads first has the
 // cluster speak that from its first write on.
 func (m *Manager) begin(agreed []*proto.Member, servers []Server, cluster proto.ClusterID) bool {
 	feature := firstFeature(servers, m.discovered.known())

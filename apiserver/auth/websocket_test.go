@@ -16,7 +16,7 @@ func (t oneToken) AuthenticateToken(_ context.Context, token string) (*User, boo
 	return &User{Name: "u"}, token == string(t), nil
 }
 
-// TestDropTokens: no token goes on to another server, whoever has looked at it.
+// TestDropTokens: no token goes on to another server, no matter who has looked at it.
 func TestDropTokens(t *testing.T) {
 	token := socketTokenPrefix + base64.RawURLEncoding.EncodeToString([]byte("secret"))
 	for _, row := range []struct {

@@ -21,7 +21,7 @@ const (
 	compileWait = 10 * time.Second
 )
 
-// compileTurn has whoever compiles the expressions of an object that is written: one at a time,
+// compileTurn has all that compile the expressions of an object that is written: one at a time,
 // so that what that takes of memory is bounded however many write at once. It is in the order in
 // which they have come.
 var compileTurn = make(chan struct{}, 1)

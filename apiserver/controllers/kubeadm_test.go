@@ -146,7 +146,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-// TestClusterInfoFollows: cluster-info keeps its server while that is a member, whoever leads, and follows
+// TestClusterInfoFollows: cluster-info keeps its server while that is a member, no matter who leads, and follows
 // members and the configured endpoint; what was edited stays.
 func TestClusterInfoFollows(t *testing.T) {
 	m := &members{urls: []string{"https://n1:6443", "https://n2:6443"}}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 )
 
-// konnectivity is a Konnectivity server on a Unix socket: whoever may open it may use it.
+// konnectivity is a Konnectivity server on a Unix socket: anyone who may open it may use it.
 type konnectivity struct{ socket string }
 
 // dial makes a connection through an own tunnel, as the library has them: one each.

@@ -222,7 +222,7 @@ func ServicePort(svc *corev1.Service, number int64) (string, error) {
 
 // Service is where a request to a Service goes: to an address, chosen at random, of one of its Pods.
 // port is the name of the port, and pod reads a Pod of the Service's namespace, nil if there is none:
-// whoever writes Endpoints must not reach more than Pods.
+// those who write Endpoints must not reach more than Pods.
 //
 //lint:ignore SA1019 upstream chooses by Endpoints, and services without selectors have nothing else
 func (c *Client) Service(id, scheme, port string, endpoints *corev1.Endpoints, pod func(name string) (*corev1.Pod, error)) (Location, error) {

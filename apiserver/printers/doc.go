@@ -8,7 +8,7 @@
 // ingresses, and not which resource they print.
 //
 // Cells are values of JSON, or Ageing: a text that changes with time alone. So a row
-// is made once for each version of an object (package codec), whoever lists it and whenever.
+// is made once for each version of an object (package codec), no matter who lists it and whenever.
 //
 // Everything here is pure and safe for concurrent use. What a cell may cost is bounded,
 // because custom resources bring columns and objects of their own.

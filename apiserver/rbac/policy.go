@@ -26,7 +26,7 @@ type Policy struct {
 var Bootstrap = sync.OnceValues(func() (*Policy, error) { return parsePolicy(policyText) })
 
 // NodeRules are what kubelets may do by the role system:node as a cluster has it in the beginning,
-// whoever is bound to it and whatever it says by now. bundles: ClusterTrustBundles are served.
+// no matter who is bound to it and whatever it says by now. bundles: ClusterTrustBundles are served.
 func NodeRules(bundles bool) ([]rbacv1.PolicyRule, error) {
 	policy, err := Bootstrap()
 	if err != nil {

@@ -18,7 +18,7 @@ func TestBatchesIn(t *testing.T) {
 	}
 }
 
-// TestLoadMakesEachWriteOnce: whoever writes, each index is written once, and an error of one of
+// TestLoadMakesEachWriteOnce: no matter who writes, each index is written once, and an error of one of
 // them is the load's.
 func TestLoadMakesEachWriteOnce(t *testing.T) {
 	for _, workers := range []int{1, 7} {

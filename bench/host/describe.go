@@ -20,7 +20,7 @@ func ThisMachine(dir string) Machine {
 	return Machine{Go: runtime.Version(), Kernel: Kernel(), Processor: Processor(), CPUs: runtime.NumCPU(), FileSystem: FileSystem(dir), LoadAvg: LoadAverage()}
 }
 
-// Line is the machine for people. It is no String: whoever embeds a Machine is none.
+// Line is the machine for people. It is no String: what embeds a Machine is none.
 func (m Machine) Line() string {
 	return fmt.Sprintf("%s · Linux %s · %d × %s · data on %s", m.Go, m.Kernel, m.CPUs, m.Processor, m.FileSystem)
 }

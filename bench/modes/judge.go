@@ -119,7 +119,7 @@ func (r *Report) mayAsk(node string) int64 {
 	return n
 }
 
-// monotonic: whoever reads at one node and then at another never goes back, but for Any.
+// monotonic: anyone who reads at one node and then at another never goes back, but for Any.
 func (r *Report) monotonic() probe.Verdict {
 	var pairs, older, broken int64
 	text := ""

@@ -21,7 +21,7 @@ type Config struct {
 	// Nodes are the addresses, host:port, to begin with.
 	Nodes []string
 	// Seeds are addresses that connections go to while none of the nodes is well: the list may be
-	// of before all of them moved, or wrong, and whoever reads it needs a node for that.
+	// of before all of them moved, or wrong, and anyone who reads it needs a node for that.
 	Seeds []string
 	// Probe returns how one node is asked. Default: Readyz.
 	Probe func(address string) Probe

@@ -60,7 +60,7 @@ func (b *Balancer) learn(n *node, isReady bool, err error) {
 	end := n.health == dead || n.health == unready && time.Since(n.since) >= b.cfg.Unready && b.anyReadyLocked()
 	ended := 0
 	if end {
-		// Each is forgotten by whoever passes its bytes, or has dialled it.
+		// Each is forgotten by the goroutine that passes its bytes, or has dialled it.
 		for p := range n.conns {
 			p.close()
 			ended++
@@ -84,7 +84,7 @@ func (b *Balancer) anyReadyLocked() bool {
 func Readyz(address string) Probe {
 	return &readyz{"https://" + address + "/readyz", &http.Transport{
 		// It is asked without a credential, and its answer decides about nothing but the way of bytes
-		// whose ends verify each other: whoever could feign it could as well drop them. So the host needs
+		// whose ends verify each other: anyone who could feign it could as well drop them. So the host needs
 		// no file before its kubelet has one.
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
 		MaxIdleConns:           1,

@@ -111,7 +111,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Kubeconfig writes a kubeconfig, and beside it the authority that it names, into a directory. Its user has
-// the token "secret", and nobody listens at its server: whoever uses it knows the server's address otherwise.
+// the token "secret", and nobody listens at its server: anyone who uses it knows the server's address otherwise.
 func Kubeconfig(t testing.TB, dir string, authority *x509.Certificate) string {
 	t.Helper()
 	file := filepath.Join(dir, "kubeconfig")

@@ -170,7 +170,7 @@ func LoadSecrets(path string) ([]Secret, error) {
 // fails with an error that wraps fs.ErrExist.
 func SaveSecrets(path string, secrets []Secret) error {
 	var b strings.Builder
-	b.WriteString("# Cluster secret of Quorate: the same on all nodes. Whoever reads it owns the cluster.\n")
+	b.WriteString("# Cluster secret of Quorate: the same on all nodes. Anyone who reads it owns the cluster.\n")
 	for _, s := range secrets {
 		b.WriteString(s.text + "\n")
 	}

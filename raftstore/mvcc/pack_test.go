@@ -168,7 +168,7 @@ func TestNobodyPacks(t *testing.T) {
 }
 
 // TestPackConcurrently packs beside the writer and readers: what is read as of any revision is what
-// was written, whoever holds it and however it is kept.
+// was written, no matter who holds it and however it is kept.
 func TestPackConcurrently(t *testing.T) {
 	const keys, rounds = 8, 300
 	s := New()

@@ -36,7 +36,7 @@
 //	2  truncate: entries above index are no more
 //	3  cut: entries below index are no more
 //
-// Whoever opens a log should know the number of the newest segment that was made
+// Anyone who opens a log should know the number of the newest segment that was made
 // (Options.Made): a log whose last files are gone looks like a shorter one.
 //
 // # What a crash leaves

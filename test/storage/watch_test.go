@@ -42,7 +42,7 @@ func (a *adapter) Watch(ctx context.Context, key string, opts storage.ListOption
 	answer, err := a.reader().get(ctx, a.path(p, false), query)
 	switch {
 	case ctx.Err() != nil:
-		// Whoever has gone already gets a watch that has ended.
+		// One that has gone already gets a watch that has ended.
 		if err == nil {
 			answer.Body.Close()
 		}

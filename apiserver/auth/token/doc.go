@@ -4,7 +4,7 @@
 //
 // The types to know:
 //
-//   - Keys are those that sign and verify at one moment. Whoever makes them knows which
+//   - Keys are those that sign and verify at one moment. Anyone who makes them knows which
 //     nodes they are of, and for how long they count.
 //   - Accounts is both: Issue signs Claims, AuthenticateToken verifies them. A
 //     signature is verified once and remembered; whether what the token is bound to
