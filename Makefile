@@ -112,6 +112,7 @@ check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, gen
 .PHONY: test-deps
 test-deps:
 	@missing=; command -v systemd-analyze >/dev/null || missing=systemd; \
+	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	for p in npm jq openssl curl; do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	[ -d /usr/lib/python3/dist-packages/kubernetes ] || missing="$$missing python3-kubernetes"; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
