@@ -53,6 +53,7 @@ func TestProxies(t *testing.T) {
 		status(name, ip)
 	}
 	e.post("/api/v1/nodes", `{"metadata":{"name":"liar"},"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}]}}`)
+	e.post("/api/v1/nodes", `{"metadata":{"name":"odd"},"status":{"addresses":[{"type":"InternalIP","address":"bad host/"}]}}`)
 	e.post("/api/v1/nodes", `{"metadata":{"name":"nowhere"},"status":{"addresses":[]}}`)
 	e.post("/api/v1/namespaces/default/services", `{"metadata":{"name":"s"},"spec":{"ports":[{"name":"web","port":80}]}}`)
 	endpoints := func(name, addresses string) {
@@ -75,6 +76,7 @@ func TestProxies(t *testing.T) {
 		{"GET", at + "/pods/https:web:1/proxy/early", "", 200, "late", ""},
 		{"GET", at + "/pods/https:web:1/proxy", "", 301, "", ""},
 		{"GET", at + "/pods/a:b:c:d/proxy/", "", 400, `invalid pod request \"a:b:c:d\"`, ""},
+		{"GET", at + "/pods/https:web:a%20b/proxy/x", "", 400, "there is nothing at", ""},
 		{"GET", at + "/pods/own:80/proxy/", "", 400, "address not allowed", ""},
 		{"GET", at + "/pods/local:80/proxy/", "", 400, "address not allowed", ""},
 		{"GET", at + "/pods/p/proxy/", "", 400, "address not allowed", ""}, // it has none
@@ -82,6 +84,7 @@ func TestProxies(t *testing.T) {
 		{"GET", "/api/v1/nodes/https:n:9100/proxy/metrics", "", 200, "GET /metrics ||", "10.9.9.9:9100"},
 		{"GET", "/api/v1/nodes/liar/proxy/pods", "", 400, "address not allowed", ""},
 		{"GET", "/api/v1/nodes/nowhere/proxy/pods", "", 500, "no preferred addresses found; known addresses: []", ""},
+		{"GET", "/api/v1/nodes/odd/proxy/pods", "", 500, `address \"bad host/\" in the status of node \"odd\" is neither an IP address nor the name of a host`, ""},
 		{"GET", "/api/v1/nodes/gone/proxy/pods", "", 404, `nodes \"gone\" not found`, ""},
 		{"GET", at + "/services/https:s:80/proxy/x", "", 200, "GET /x ||" + at + "/services/https:s:80/proxy/x", "10.1.2.3:8443"},
 		{"DELETE", at + "/services/https:s:web/proxy/x", "", 200, "DELETE /x ||", ""},

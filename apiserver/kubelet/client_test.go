@@ -96,3 +96,18 @@ func TestDialAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesOfNodes: what a kubelet writes as its address is one, or is refused.
+func TestAddressesOfNodes(t *testing.T) {
+	c := New(Config{})
+	for address, good := range map[string]bool{
+		"10.1.2.3": true, "fd00::1": true, "worker-1.example.com": true, "worker_1": true,
+		"bad host/": false, "[::1": false, "a@b": false, "127.0.0.1:10250": false, "127.0.0.1?x": false, "127.0.0.1/../x": false, "a#b": false, "\n": false,
+	} {
+		n := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
+		k, err := c.Of(n)
+		if (err == nil) != good || good && k.Host != address {
+			t.Errorf("%q: %v, %v", address, k, err)
+		}
+	}
+}

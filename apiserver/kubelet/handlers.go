@@ -1,9 +1,11 @@
 package kubelet
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	translator "k8s.io/apiserver/pkg/util/proxy"
@@ -45,7 +47,17 @@ func (c *Client) to(l Location, refuse Refuse) (*url.URL, *http.Transport, Refus
 
 // upgrade passes on what asks for an upgrade, and refuses what does not.
 func upgrade(to *url.URL, transport *http.Transport, refuse Refuse) http.Handler {
-	return proxy.NewUpgradeAwareHandler(to, transport, false, true, refuse)
+	return passing(to, transport, false, true, refuse)
+}
+
+// passing is upstream's handler, which panics by a URL that cannot be read.
+func passing(to *url.URL, transport http.RoundTripper, wrap, upgrades bool, refuse Refuse) http.Handler {
+	if _, err := url.Parse(to.String()); err != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			refuse.Error(w, r, apierrors.NewBadRequest(fmt.Sprintf("there is nothing at %.200q: %v", to.Host, err)))
+		})
+	}
+	return proxy.NewUpgradeAwareHandler(to, transport, wrap, upgrades, refuse)
 }
 
 // Proxy passes requests on to a path: with their query, and an upgrade if they ask for one.
@@ -57,5 +69,5 @@ func (c *Client) Proxy(l Location, path string, r *http.Request, refuse Refuse) 
 		at, by := c.upgrading(l)
 		to.Scheme, to.Host, to.RawQuery, transport = at.Scheme, at.Host, r.URL.RawQuery, by
 	}
-	return proxy.NewUpgradeAwareHandler(&to, transport, true, false, refuse)
+	return passing(&to, transport, true, false, refuse)
 }

@@ -29,7 +29,8 @@ type Kubelet struct {
 // extendWebSockets is the feature by which a Node says that its kubelet translates WebSockets.
 const extendWebSockets = "ExtendWebSocketsToKubelet"
 
-// Of says where the kubelet of a Node is. Errors: upstream's, for a Node without a fitting address.
+// Of says where the kubelet of a Node is. Errors: upstream's, for a Node without a fitting address; one of our own for an
+// address that is none: the kubelet has written it, and upstream's library panics by some.
 func (c *Client) Of(node *corev1.Node) (Kubelet, error) {
 	host := ""
 	for _, wanted := range c.types {
@@ -46,7 +47,17 @@ func (c *Client) Of(node *corev1.Node) (Kubelet, error) {
 	if port <= 0 {
 		port = DefaultPort
 	}
+	if !isHost(host) {
+		return Kubelet{}, fmt.Errorf("address %.100q in the status of node %q is neither an IP address nor the name of a host", host, node.Name)
+	}
 	return Kubelet{Host: host, Port: strconv.Itoa(port), node: node.Name, webSockets: slices.Contains(node.Status.DeclaredFeatures, extendWebSockets)}, nil
+}
+
+// isHost reports whether a URL can have a host.
+func isHost(host string) bool {
+	u := url.URL{Scheme: "https", Host: net.JoinHostPort(host, "1")}
+	read, err := url.Parse(u.String())
+	return err == nil && read.Hostname() == host && read.Port() == "1"
 }
 
 // Location is where a request goes, and by what.
