@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +43,9 @@ func (*libraryHandler) Enabled(_ context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h *libraryHandler) Handle(ctx context.Context, r slog.Record) error {
+	if ownEnd(r) {
+		return nil
+	}
 	dropped, ok := h.admit()
 	if !ok {
 		return nil
@@ -62,6 +68,17 @@ func (h *libraryHandler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	h.out.Log(ctx, level, "a library logs", args...)
 	return nil
+}
+
+// ownEnd reports whether a library complains of a connection that this process has closed itself: the one for WebSockets
+// does so at each exec that is refused.
+func ownEnd(r slog.Record) (own bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		err, is := a.Value.Any().(error)
+		own = is && errors.Is(err, net.ErrClosed) || a.Key == "err" && strings.HasSuffix(a.Value.String(), net.ErrClosed.Error())
+		return !own
+	})
+	return own
 }
 
 // admit reports whether a line may be written, and how many were not since the last one.

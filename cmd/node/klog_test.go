@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -27,5 +28,11 @@ func TestLibraryLogs(t *testing.T) {
 	log.Error("failed", "webhook", "w")
 	if got := b.String(); lines() != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "dropped=95") || !strings.Contains(got, "webhook=w") || !strings.Contains(got, "text=failed") {
 		t.Errorf("%q", got)
+	}
+	b.Reset()
+	now = now.Add(time.Second)
+	log.Error("Error on socket receive", "err", &net.OpError{Op: "read", Err: net.ErrClosed})
+	if got := b.String(); got != "" {
+		t.Errorf("the end of a connection of its own: %q", got)
 	}
 }
