@@ -73,8 +73,9 @@ outlives the host's restart.`,
 	return c
 }
 
-// check returns all that is wrong, and the nodes to begin with.
-func (s *proxySettings) check() ([]string, error) {
+// check returns all that is wrong, and the nodes to begin with. damaged is why those of the nodes file
+// are not among them.
+func (s *proxySettings) check() (nodes []string, damaged, _ error) {
 	errs := []error{hostport.Check(s.listen, false)}
 	for _, server := range s.servers {
 		if err := hostport.Check(server, true); err != nil {
@@ -91,25 +92,31 @@ func (s *proxySettings) check() ([]string, error) {
 		errs = append(errs, err)
 	}
 	errs = append(errs, (&settings{LogFormat: s.logFormat, LogLevel: s.logLevel}).checkLog())
-	nodes := slices.Clone(s.servers)
+	nodes = slices.Clone(s.servers)
 	if s.nodesFile != "" {
-		kept, err := localproxy.ReadMembers(s.nodesFile)
-		errs = append(errs, err)
+		var kept []string
+		kept, damaged = localproxy.ReadMembers(s.nodesFile)
 		nodes = append(nodes, kept...)
 	}
-	if len(nodes) == 0 {
+	switch {
+	case len(nodes) == 0 && damaged != nil:
+		errs = append(errs, fmt.Errorf("nodes-file: %w: remove the file, and name at least one node to begin with by --server", damaged))
+	case len(nodes) == 0:
 		errs = append(errs, errors.New("server: at least one node is needed to begin with"))
 	}
-	return nodes, errors.Join(errs...)
+	return nodes, damaged, errors.Join(errs...)
 }
 
 func (s *proxySettings) run(ctx context.Context) error {
-	nodes, err := s.check()
+	nodes, damaged, err := s.check()
 	if err != nil {
 		return err
 	}
 	log, _ := newLogger(&settings{LogFormat: s.logFormat, LogLevel: s.logLevel}, os.Stderr)
 	libraryLogs(log)
+	if damaged != nil {
+		log.Warn("cannot read the nodes file, going on with --server; it is written again when the list of the nodes has been read", "file", s.nodesFile, "err", damaged)
+	}
 	l, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err
