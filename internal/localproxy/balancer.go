@@ -279,7 +279,7 @@ func (b *Balancer) dial(ctx context.Context, client net.Conn) (*node, *pair, err
 				return nil, nil, context.Cause(ctx)
 			}
 			errs = append(errs, err)
-			b.cannotDial(n)
+			b.cannotDial(n, err)
 			continue
 		}
 		p := &pair{client, c}
@@ -336,10 +336,12 @@ func (b *Balancer) order() []*node {
 }
 
 // cannotDial notes that nobody listens at a node. What else is wrong with it is found out by probes.
-func (b *Balancer) cannotDial(n *node) {
+func (b *Balancer) cannotDial(n *node, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n.health = max(n.health, failing)
+	was := n.health
+	n.health = max(was, failing)
+	b.sayLocked(n, was, err, 0)
 }
 
 // Dial connects to a node, whatever the address. The connection ends when the node is dead. It works

@@ -66,9 +66,19 @@ func (b *Balancer) learn(n *node, isReady bool, err error) {
 			ended++
 		}
 	}
-	if was != n.health && (was != unknown || n.health != ready) {
-		b.cfg.Log.Info("a node is "+n.health.String(), "node", n.address, "was", was.String(), "err", err, "connections ended", ended)
+	b.sayLocked(n, was, err, ended)
+}
+
+// sayLocked logs a node's health if it has changed. That one is ready at first is as it should be.
+func (b *Balancer) sayLocked(n *node, was health, err error, ended int) {
+	if was == n.health || was == unknown && n.health == ready {
+		return
 	}
+	args := []any{"node", n.address, "was", was.String(), "connections ended", ended}
+	if err != nil {
+		args = append(args, "err", err)
+	}
+	b.cfg.Log.Info("a node is "+n.health.String(), args...)
 }
 
 func (b *Balancer) anyReadyLocked() bool {

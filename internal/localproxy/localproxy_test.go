@@ -207,6 +207,31 @@ func TestBalancer(t *testing.T) {
 	}
 }
 
+// TestHealthIsLogged: each change of a node's health is a line, also one that a dial has found out, and a
+// line without an error has none.
+func TestHealthIsLogged(t *testing.T) {
+	var said strings.Builder
+	b := New(Config{Nodes: []string{"127.0.0.1:1"}, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))})
+	n := b.nodes["127.0.0.1:1"]
+	b.learn(n, true, nil)
+	b.cannotDial(n, errors.New("refused"))
+	b.cannotDial(n, errors.New("refused"))
+	b.learn(n, true, nil)
+	b.learn(n, false, nil)
+	want := `msg="a node is failing" node=127.0.0.1:1 was=ready "connections ended"=0 err=refused
+msg="a node is ready" node=127.0.0.1:1 was=failing "connections ended"=0
+msg="a node is not ready" node=127.0.0.1:1 was=ready "connections ended"=0
+`
+	if said.String() != want {
+		t.Errorf("got\n%s, want\n%s", &said, want)
+	}
+}
+
 // TestBytes: what one side has said arrives, also after it has said that this was all.
 func TestBytes(t *testing.T) {
 	_, at := run(t, Config{}, newFake(t))
