@@ -121,9 +121,14 @@ func (s *proxySettings) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, server := range s.servers {
+		if localproxy.IsItself(l.Addr(), server) {
+			return errors.Join(fmt.Errorf("server: %s is where this proxy listens: a node's own address is needed", server), l.Close())
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := localproxy.New(localproxy.Config{Nodes: nodes, Seeds: s.servers, Every: s.interval, Failures: s.failures, MaxConnections: s.connections, Log: log})
+	b := localproxy.New(localproxy.Config{Nodes: nodes, Seeds: s.servers, Itself: l.Addr(), Every: s.interval, Failures: s.failures, MaxConnections: s.connections, Log: log})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,5 +35,32 @@ func TestDamagedNodesFile(t *testing.T) {
 	s := proxySettings{listen: "127.0.0.1:0", kubeconfig: "later", nodesFile: file, interval: 1e9, failures: 1, connections: 1, logFormat: "auto", logLevel: "info"}
 	if nodes, damaged, err := s.check(); err != nil || damaged != nil || !slices.Equal(nodes, []string{"10.0.0.2:6443"}) {
 		t.Errorf("a file that is well: %v, %v, %v", nodes, damaged, err)
+	}
+}
+
+// TestProxyOfItself: a proxy that would connect to itself does not start.
+func TestProxyOfItself(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, x := range []struct {
+		listen, server string
+		refused        bool
+	}{
+		{"127.0.0.1:" + port, "127.0.0.1:" + port, true},
+		{"127.0.0.1:" + port, "localhost:" + port, true},
+		{"localhost:" + port, "localhost:" + port, true},
+		{":" + port, "127.0.0.1:" + port, true},
+		{"127.0.0.1:" + port, "127.0.0.2:" + port, false}, // a node on the same host
+	} {
+		s := proxySettings{listen: x.listen, servers: []string{"192.0.2.1:6443", x.server}, interval: 1e9, failures: 1, connections: 1, logFormat: "auto", logLevel: "error"}
+		if err := s.run(ctx); (err != nil) != x.refused || err != nil && !strings.Contains(err.Error(), "server: "+x.server) {
+			t.Errorf("--listen %s --server %s: %v", x.listen, x.server, err)
+		}
 	}
 }

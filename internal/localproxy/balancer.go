@@ -23,7 +23,9 @@ type Config struct {
 	// Seeds are addresses that connections go to while none of the nodes is well: the list may be
 	// of before all of them moved, or wrong, and anyone who reads it needs a node for that.
 	Seeds []string
-	// Probe returns how one node is asked. Default: Readyz.
+	// Itself is the address of the listener that Run is called with. It is not dialled.
+	Itself net.Addr
+	// Probe returns how one node is asked. Default: for /readyz.
 	Probe func(address string) Probe
 	// Every is how often nodes are asked, and how long an answer may take; a node that has failed
 	// Failures times in a row is dead. Default: 1 s and 3 times.
@@ -105,9 +107,6 @@ type Balancer struct {
 
 // New returns a Balancer. It does nothing before Run.
 func New(cfg Config) *Balancer {
-	if cfg.Probe == nil {
-		cfg.Probe = Readyz
-	}
 	if cfg.Every == 0 {
 		cfg.Every = time.Second
 	}
@@ -124,6 +123,9 @@ func New(cfg Config) *Balancer {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Balancer{cfg: cfg, warn: loglimit.New(time.Second), slot: make(chan struct{}, cfg.MaxConnections), nodes: map[string]*node{}}
+	if cfg.Probe == nil {
+		b.cfg.Probe = func(address string) Probe { return newReadyz(address, b.dialer()) }
+	}
 	for _, a := range cfg.Seeds {
 		b.nodes[a] = &node{address: a, seed: true, health: unknown, conns: map[*pair]struct{}{}}
 	}
@@ -146,8 +148,10 @@ func (b *Balancer) Nodes() []string {
 }
 
 // SetNodes says which nodes are members now. Connections to others stay until these end them: the
-// same node may have had another name. An empty list changes nothing: there is nothing better to try.
+// same node may have had another name. The address of this proxy itself is left out. An empty list changes
+// nothing: there is nothing better to try.
 func (b *Balancer) SetNodes(addresses []string) {
+	addresses = b.others(addresses)
 	if len(addresses) == 0 {
 		return
 	}
@@ -164,6 +168,16 @@ func (b *Balancer) SetNodes(addresses []string) {
 		b.nodes[a] = &node{address: a, listed: true, health: unknown, conns: map[*pair]struct{}{}}
 		b.probeLocked(b.nodes[a])
 	}
+}
+
+// others are the addresses that are not this proxy's.
+func (b *Balancer) others(addresses []string) (out []string) {
+	for _, a := range addresses {
+		if !IsItself(b.cfg.Itself, a) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // dropLocked forgets a node that is no member and no seed, and has no connections.
@@ -272,7 +286,7 @@ func (b *Balancer) dial(ctx context.Context, client net.Conn) (*node, *pair, err
 	errs := []error{}
 	for _, n := range b.order() {
 		limited, cancel := context.WithTimeout(ctx, dialTime)
-		c, err := new(net.Dialer).DialContext(limited, "tcp", n.address)
+		c, err := b.dialer().DialContext(limited, "tcp", n.address)
 		cancel()
 		if err != nil {
 			if ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"time"
 )
@@ -90,13 +91,14 @@ func (b *Balancer) anyReadyLocked() bool {
 	return false
 }
 
-// Readyz asks a node for /readyz.
-func Readyz(address string) Probe {
+// newReadyz asks a node for /readyz.
+func newReadyz(address string, dialer *net.Dialer) Probe {
 	return &readyz{"https://" + address + "/readyz", &http.Transport{
 		// It is asked without a credential, and its answer decides about nothing but the way of bytes
 		// whose ends verify each other: anyone who could feign it could as well drop them. So the host needs
 		// no file before its kubelet has one.
 		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
+		DialContext:            dialer.DialContext,
 		MaxIdleConns:           1,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -232,6 +233,103 @@ msg="a node is not ready" node=127.0.0.1:1 was=ready "connections ended"=0
 	}
 }
 
+// TestItself: a proxy does not connect to itself, whether its address came by the name in --server or in an
+// EndpointSlice, and its clients go to the other nodes.
+func TestItself(t *testing.T) {
+	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
+		t.Run(listen, func(t *testing.T) {
+			l, err := net.Listen("tcp", listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted := &counting{Listener: l}
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			itself, named := "127.0.0.1:"+port, "localhost:"+port
+			a := newFake(t)
+			b := New(Config{Nodes: []string{named, itself, a.Addr().String()}, Seeds: []string{named}, Itself: l.Addr(), Every: 20 * time.Millisecond})
+			asks := b.cfg.Probe
+			b.cfg.Probe = func(address string) Probe {
+				if address == a.Addr().String() {
+					return a
+				}
+				return asks(address)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			ran := make(chan error, 1)
+			go func() { ran <- b.Run(ctx, counted) }()
+			t.Cleanup(func() {
+				cancel()
+				if err := <-ran; err != nil {
+					t.Error(err)
+				}
+			})
+			if got := b.Nodes(); slices.Contains(got, itself) {
+				t.Errorf("it is a node of its own: %v", got)
+			}
+			standins.Await(t, "it takes itself for a node that is well", func() bool { return b.healthOf(named) == dead })
+			b.SetNodes([]string{itself, a.Addr().String()})
+			for range 8 {
+				if c := connect(t, itself); c.node != a.Addr().String() {
+					t.Errorf("connected to %s", c.node)
+				}
+			}
+			// Nobody is left but itself.
+			b.SetNodes([]string{named})
+			a.Listener.Close()
+			if c, err := b.Dial(ctx, "tcp", ""); err == nil || !strings.Contains(err.Error(), errItself.Error()) {
+				t.Errorf("it has dialled itself: %v, %v", c, err)
+			}
+			if n := counted.accepted.Load(); n != 8 {
+				t.Errorf("it has accepted %d connections, of which 8 are clients'", n)
+			}
+		})
+	}
+}
+
+// counting counts what it accepts.
+type counting struct {
+	net.Listener
+	accepted atomic.Int64
+}
+
+func (c *counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.accepted.Add(1)
+	}
+	return conn, err
+}
+
+// TestIsItself: an address is the listener's when the port is, and the address is or leads to this host.
+func TestIsItself(t *testing.T) {
+	for _, x := range []struct {
+		listener, address string
+		want              bool
+	}{
+		{"127.0.0.1:7998", "127.0.0.1:7998", true},
+		{"127.0.0.1:7998", "localhost:7998", true},
+		{"127.0.0.1:7998", "[::ffff:127.0.0.1]:7998", true},
+		{"127.0.0.1:7998", "127.0.0.1:7999", false},
+		{"127.0.0.1:6443", "127.0.0.2:6443", false}, // a node on the same host
+		{"127.0.0.1:6443", "192.0.2.1:6443", false},
+		{"127.0.0.1:7998", "node.invalid:7998", false}, // names are looked up when they are dialled
+		{"0.0.0.0:7998", "127.0.0.2:7998", true},
+		{"[::]:7998", "127.0.0.1:7998", true},
+		{"0.0.0.0:7998", "192.0.2.1:7998", false},
+		{"192.0.2.7:6443", "192.0.2.7:6443", true},
+		{"192.0.2.7:6443", "192.0.2.8:6443", false},
+		{"192.0.2.7:6443", "127.0.0.1:6443", false},
+	} {
+		listener := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(x.listener))
+		if got := IsItself(listener, x.address); got != x.want {
+			t.Errorf("%s at %s: %t", x.address, x.listener, got)
+		}
+	}
+	if IsItself(nil, "127.0.0.1:7998") {
+		t.Error("without a listener")
+	}
+}
+
 // TestBytes: what one side has said arrives, also after it has said that this was all.
 func TestBytes(t *testing.T) {
 	_, at := run(t, Config{}, newFake(t))
@@ -344,7 +442,7 @@ func TestReadyz(t *testing.T) {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	defer s.Close()
 	defer close(hang)
-	p := Readyz(s.Listener.Addr().String())
+	p := newReadyz(s.Listener.Addr().String(), new(net.Dialer))
 	defer p.Close()
 	for status, want := range map[int32]bool{200: true, 401: true, 403: true, 500: false, 503: false, 429: false} {
 		code.Store(status)

@@ -35,6 +35,8 @@ type Members struct {
 	File     string
 	Balancer *Balancer
 	Log      *slog.Logger
+
+	itself int // how many addresses of this proxy itself were left out last
 }
 
 const (
@@ -205,7 +207,13 @@ func (m *Members) follow(ctx context.Context) error {
 
 // take gives the Balancer the nodes that are in slices.
 func (m *Members) take(all map[string]*discoveryv1.EndpointSlice) {
-	nodes := addresses(all)
+	named := addresses(all)
+	nodes := m.Balancer.others(named)
+	if left := len(named) - len(nodes); left != m.itself {
+		if m.itself = left; left > 0 {
+			m.Log.Warn("left out this proxy's own address, which is among those of the Service kubernetes", "nodes", named)
+		}
+	}
 	if len(nodes) == 0 {
 		return // there is nothing better to try
 	}
