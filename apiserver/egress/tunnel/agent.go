@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +45,8 @@ const (
 	again, againMax = 500 * time.Millisecond, 30 * time.Second
 	// openTime bounds the opening of one.
 	openTime = 10 * time.Second
+	// maxAnswer bounds what is read of an answer that is no tunnel.
+	maxAnswer = 16 << 10
 )
 
 // Run keeps the tunnels until ctx ends.
@@ -185,11 +189,20 @@ func (a *Agent) open(ctx context.Context, server, path string) (io.ReadWriteClos
 	}
 	conn, ok := w.Body.(io.ReadWriteCloser)
 	if w.StatusCode != http.StatusSwitchingProtocols || w.Header.Get("Upgrade") != protocol || !ok {
-		text, _ := io.ReadAll(io.LimitReader(w.Body, maxText)) // as much of a reason as there is
+		text, _ := io.ReadAll(io.LimitReader(w.Body, maxAnswer)) // as much of a reason as there is
 		_ = w.Body.Close()
-		return nil, fmt.Errorf("the node answered %.100q: %.300q", w.Status, text)
+		return nil, fmt.Errorf("the node answered %.100s: %.300s", w.Status, reason(text))
 	}
 	return conn, nil
+}
+
+// reason is what an answer says: the message of a Status, or a text.
+func reason(answer []byte) string {
+	var status struct{ Kind, Message string }
+	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" && status.Message != "" {
+		return status.Message
+	}
+	return strings.TrimSpace(string(answer))
 }
 
 // connect dials for one stream and passes its bytes.

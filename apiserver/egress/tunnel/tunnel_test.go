@@ -147,6 +147,25 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
+// TestRefusal: an agent whose tunnel is refused says what the node says of it, as people read it.
+func TestRefusal(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nodes \"w1\" is forbidden","reason":"Forbidden","details":{"name":"` + strings.Repeat("x", maxText) + `"},"code":403}`: `the node answered 403 Forbidden: nodes "w1" is forbidden`,
+		"no tunnel\n":      "the node answered 403 Forbidden: no tunnel",
+		`{"kind":"Other"}`: `the node answered 403 Forbidden: {"kind":"Other"}`,
+	} {
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, answer)
+		}))
+		g := &Agent{Kubeconfig: standins.Kubeconfig(t, t.TempDir(), s.Certificate()), Log: quiet}
+		if _, err := g.open(t.Context(), s.Listener.Addr().String(), nodesPath+"w1"); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		s.Close()
+	}
+}
+
 // TestNetworks: addresses in networks that an agent offers are dialled through it, others directly.
 // The agent dials none that is link-local or its own, whatever its networks are.
 func TestNetworks(t *testing.T) {
