@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -36,6 +38,8 @@ type Agent struct {
 	// Servers are the nodes' addresses at the time.
 	Servers func() []string
 	Log     *slog.Logger
+
+	id string // of this process, so that a node does not take it for another
 }
 
 const (
@@ -43,6 +47,9 @@ const (
 	look = time.Second
 	// again is how long a tunnel waits at first before it is opened again, and at most.
 	again, againMax = 500 * time.Millisecond, 30 * time.Second
+	// againTaken is how long it waits at first when another agent has taken it: sooner would only take it
+	// from that one.
+	againTaken = 10 * time.Second
 	// openTime bounds the opening of one.
 	openTime = 10 * time.Second
 	// maxAnswer bounds what is read of an answer that is no tunnel.
@@ -51,6 +58,7 @@ const (
 
 // Run keeps the tunnels until ctx ends.
 func (a *Agent) Run(ctx context.Context) {
+	a.id = cryptorand.Text()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	running := map[string]context.CancelFunc{}
@@ -94,24 +102,41 @@ func (a *Agent) paths() (out []string) {
 
 // keep opens one tunnel again and again.
 func (a *Agent) keep(ctx context.Context, server, path string) {
-	wait, last := again, ""
+	wait, last := time.Duration(0), ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := a.serve(ctx, server, path)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > againMax {
-			wait, last = again, ""
+		wait = pause(wait, time.Since(began), err)
+		if _, taken := err.(*replaced); taken || wait == again {
+			last = "" // it was open
 		}
 		if text := fmt.Sprint(err); text != last { // said once, not at every try
 			a.Log.Warn("a tunnel is not open, trying again", "node", server, "path", path, "err", err)
 			last = text
 		}
 		sleep(ctx, wait/2+rand.N(wait/2))
-		wait = min(2*wait, againMax)
 	}
 }
+
+// pause is how long a tunnel waits at most that has ended with err, before being the pause before it.
+func pause(before, lived time.Duration, err error) time.Duration {
+	next := min(max(2*before, again), againMax)
+	if _, taken := err.(*replaced); taken { // however long it has lived: the other agent has waited as long
+		return max(next, againTaken)
+	}
+	if lived > againMax {
+		return again
+	}
+	return next
+}
+
+// replaced is why a tunnel has ended that another agent has opened.
+type replaced struct{ text string }
+
+func (r *replaced) Error() string { return fmt.Sprintf("the node: %.300s", r.text) }
 
 // serve opens a tunnel and dials what it is asked for, until it ends.
 func (a *Agent) serve(ctx context.Context, server, path string) error {
@@ -129,10 +154,14 @@ func (a *Agent) serve(ctx context.Context, server, path string) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, maxStreams)
+	var why atomic.Pointer[replaced]
 	for {
 		stream, err := session.AcceptStream()
 		if err != nil {
 			_ = session.Close() // before its streams are waited for
+			if r := why.Load(); r != nil {
+				return r
+			}
 			return err
 		}
 		select {
@@ -143,7 +172,7 @@ func (a *Agent) serve(ctx context.Context, server, path string) error {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			a.connect(ctx, stream)
+			a.connect(ctx, stream, &why)
 		})
 	}
 }
@@ -183,6 +212,7 @@ func (a *Agent) open(ctx context.Context, server, path string) (io.ReadWriteClos
 	}
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", protocol)
+	r.Header.Set(agentHeader, a.id)
 	w, err := transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -205,13 +235,18 @@ func reason(answer []byte) string {
 	return strings.TrimSpace(string(answer))
 }
 
-// connect dials for one stream and passes its bytes.
-func (a *Agent) connect(ctx context.Context, stream *yamux.Stream) {
+// connect dials for one stream and passes its bytes, or notes why the node ends the tunnel.
+func (a *Agent) connect(ctx context.Context, stream *yamux.Stream, why *atomic.Pointer[replaced]) {
 	defer stream.Close()
 	_ = stream.SetDeadline(time.Now().Add(dialTime)) // it takes every time
 	address, err := readText(stream)
 	if err != nil {
 		return // the node has given up, or does not speak the protocol
+	}
+	if text, ok := strings.CutPrefix(address, replacedPrefix); ok {
+		why.Store(&replaced{text})
+		_, _ = stream.Write([]byte{0}) // the node does not wait for long
+		return
 	}
 	c, err := a.dial(ctx, address)
 	_ = stream.SetDeadline(time.Time{}) // as above

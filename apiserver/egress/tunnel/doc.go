@@ -11,6 +11,10 @@
 // dials it and answers with a byte, 0 for done, else followed by a text with its length; then come the
 // bytes of the connection.
 //
+// A second tunnel of the same name ends the first. If another process has opened it, which a word in a header
+// of the request tells, the first one's agent is told why, by a stream with a text instead of an address, and
+// waits for longer: it would end the other's.
+//
 // Who may open what is said by paths:
 //
 //   - /quorate/tunnels/nodes/NAME: dials of that node's kubelet. The user system:node:NAME may open it.

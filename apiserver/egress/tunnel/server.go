@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -63,8 +64,10 @@ type session struct {
 	name     string
 	from     net.Addr
 	networks []netip.Prefix
-	streams  chan struct{} // one for each connection
-	opening  chan struct{} // one for each that is being made
+	streams  chan struct{}           // one for each connection
+	opening  chan struct{}           // one for each that is being made
+	agent    string                  // the word of the agent's process, empty if it has none
+	next     atomic.Pointer[session] // the one that has taken its place
 }
 
 // OwnNode reports whether a path is that of the tunnel of a user's own node.
@@ -118,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // newSession is what a request asks for, and where it goes.
 func (s *Server) newSession(r *http.Request) (x *session, table map[string]*session, limit int, err error) {
-	x = &session{streams: make(chan struct{}, maxStreams), opening: make(chan struct{}, maxOpening)}
+	x = &session{streams: make(chan struct{}, maxStreams), opening: make(chan struct{}, maxOpening), agent: r.Header.Get(agentHeader)}
 	if name, ok := strings.CutPrefix(r.URL.Path, nodesPath); ok {
 		x.name = name
 		if name == "" || len(name) > 253 || strings.Contains(name, "/") {
@@ -152,8 +155,8 @@ func (s *Server) roomLocked(table map[string]*session, limit int, x *session) bo
 	return !s.closed && (len(table) < limit || table[x.name] != nil)
 }
 
-// add makes a tunnel the one of its name. The one before has ended, or will not be missed: its agent
-// has opened another.
+// add makes a tunnel the one of its name. The one before ends: mostly it was cut, and its agent has opened
+// it again.
 func (s *Server) add(table map[string]*session, limit int, x *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +164,8 @@ func (s *Server) add(table map[string]*session, limit int, x *session) bool {
 		return false // others have come meanwhile
 	}
 	if before := table[x.name]; before != nil {
-		_ = before.Close() // there is nobody to tell
+		before.next.Store(x)
+		go before.yield() // ends after tellTime
 	}
 	table[x.name] = x
 	s.wg.Add(1)
@@ -206,7 +210,38 @@ func (s *Server) watch(r *http.Request, table map[string]*session, x *session) {
 		delete(table, x.name)
 	}
 	s.mu.Unlock()
-	s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "why", why)
+	next := x.next.Load()
+	switch {
+	case next == nil || why != "closed":
+		s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "from", x.from, "why", why)
+	case x.sameAgent(next):
+		s.cfg.Log.Info("a tunnel has ended", "path", path, "name", x.name, "from", x.from, "why", "its agent has opened it again", "by", next.from)
+	default:
+		s.cfg.Log.Warn("a tunnel has ended", "path", path, "name", x.name, "from", x.from, "why", anotherAgent, "by", next.from)
+	}
+}
+
+func (x *session) sameAgent(as *session) bool { return x.agent != "" && x.agent == as.agent }
+
+// yield ends a tunnel whose place another has taken. It says so to an agent that is another one, and waits
+// for a moment until that knows.
+func (x *session) yield() {
+	defer x.Close() // there is nobody to tell
+	next := x.next.Load()
+	if x.sameAgent(next) {
+		return
+	}
+	end := time.AfterFunc(tellTime, func() { _ = x.Close() }) // whatever waits ends with that
+	defer end.Stop()
+	stream, err := x.OpenStream()
+	if err != nil {
+		return // it has ended
+	}
+	host, _, _ := net.SplitHostPort(next.from.String()) // without the port, which is another one each time
+	if writeText(stream, nil, replacedPrefix+anotherAgent+", from "+host) == nil {
+		_ = readAnswer(stream) // it says nothing
+	}
+	_ = stream.Close() // the session ends
 }
 
 // allowed reports whether a tunnel may stay. Nobody waits for the answer when it has ended.

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,30 @@ type api struct {
 	forbidden  atomic.Bool
 	unanswered atomic.Bool  // nobody knows whether a tunnel may stay
 	waiting    atomic.Int64 // those who ask then
+	log        lines
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) with(parts ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+			n++
+		}
+	}
+	return n
 }
 
 func newAPI(t *testing.T) *api {
@@ -54,7 +79,7 @@ func newAPI(t *testing.T) *api {
 		},
 		Recheck: 5 * time.Millisecond,
 		Direct:  func(context.Context, string, string) (net.Conn, error) { return nil, errDirect },
-		Log:     quiet,
+		Log:     slog.New(slog.NewTextHandler(&a.log, nil)),
 	})
 	a.http = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" || a.forbidden.Load() {
@@ -144,6 +169,73 @@ func TestKubelet(t *testing.T) {
 	standins.Await(t, "the tunnel was not opened again", func() bool { x := a.has(a.nodes, "w1"); return x != nil && x != before })
 	if n := len(a.has(a.nodes, "w1").streams); n != 0 {
 		t.Errorf("%d connections are counted", n)
+	}
+}
+
+// TestSameName: of two agents of one name the second takes the tunnel; the node says which, and the first
+// knows why and waits for longer than if it had been cut.
+func TestSameName(t *testing.T) {
+	a := newAPI(t)
+	var first lines
+	a.run(t, func(g *Agent) { g.Log = slog.New(slog.NewTextHandler(&first, nil)) })
+	standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+	before := a.has(a.nodes, "w1")
+	a.run(t, func(*Agent) {})
+	standins.Await(t, "the second has no tunnel", func() bool { x := a.has(a.nodes, "w1"); return x != nil && x != before })
+	second := a.has(a.nodes, "w1")
+	standins.Await(t, "the node does not say why a tunnel has ended", func() bool {
+		return a.log.with("level=WARN", "a tunnel has ended", `why="`+anotherAgent+`"`, "from="+before.from.String(), "by="+second.from.String()) == 1
+	})
+	standins.Await(t, "the agent does not know why its tunnel has ended", func() bool {
+		return first.with("level=WARN", "a tunnel is not open", anotherAgent, "127.0.0.1") == 1
+	})
+	if a.has(a.nodes, "w1") != second {
+		t.Error("the first has come back at once")
+	}
+}
+
+// TestSameAgent: an agent that opens its tunnel again before the node knows that the one before was cut is
+// no other one.
+func TestSameAgent(t *testing.T) {
+	a := newAPI(t)
+	g := &Agent{Kubeconfig: a.kubeconfig, Log: quiet, id: "x"}
+	for range 2 {
+		c, err := g.open(t.Context(), a.http.Listener.Addr().String(), nodesPath+"w1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	standins.Await(t, "the node does not say why a tunnel has ended", func() bool {
+		return a.log.with("level=INFO", "a tunnel has ended", `why="its agent has opened it again"`) == 1
+	})
+}
+
+// TestPause: the pause grows while tunnels are refused or live shortly, at once for one that another agent
+// has taken, and is short again for one that has lived.
+func TestPause(t *testing.T) {
+	cut, taken := io.EOF, &replaced{"by another"}
+	for name, x := range map[string]struct {
+		before time.Duration
+		lived  time.Duration
+		err    error
+		want   time.Duration
+	}{
+		"the first was cut":            {0, time.Hour, cut, again},
+		"the first was refused":        {0, 0, cut, again},
+		"refused again":                {again, 0, cut, 2 * again},
+		"lived shortly":                {4 * time.Second, time.Second, cut, 8 * time.Second},
+		"refused for long":             {againMax, 0, cut, againMax},
+		"cut after a long refusal":     {againMax, 2 * againMax, cut, again},
+		"taken by another":             {0, time.Hour, taken, againTaken},
+		"taken again":                  {againTaken, againMax / 2, taken, 2 * againTaken},
+		"taken again and again":        {againMax, 2 * againMax, taken, againMax},
+		"cut after it was taken":       {againMax, 2 * againMax, cut, again},
+		"refused, and taken when open": {again, 0, taken, againTaken},
+	} {
+		if got := pause(x.before, x.lived, x.err); got != x.want {
+			t.Errorf("%s: %v, want %v", name, got, x.want)
+		}
 	}
 }
 
@@ -361,6 +453,31 @@ func TestHostileAgents(t *testing.T) {
 		first.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, first); err != nil {
 			t.Errorf("the first one goes on: %v", err)
+		}
+	})
+	t.Run("an agent of before", func(t *testing.T) { // it takes the reason for an address
+		a := newAPI(t)
+		c, _ := a.upgrade(t, nodesPath+"w1")
+		session, err := yamux.Server(c, config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		a.upgrade(t, nodesPath+"w1")
+		stream, err := session.AcceptStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := readText(stream)
+		if _, bad := netip.ParseAddrPort(text); err != nil || bad == nil || !strings.Contains(text, anotherAgent) {
+			t.Errorf("%q, %v", text, err)
+		}
+		if err := writeText(stream, []byte{1}, "only addresses are dialled, no names"); err != nil {
+			t.Error(err)
+		}
+		if _, err := session.AcceptStream(); err == nil {
+			t.Error("another stream")
 		}
 	})
 	t.Run("the end", func(t *testing.T) {

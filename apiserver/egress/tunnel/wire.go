@@ -19,6 +19,15 @@ const (
 	nodesPath    = Path + "nodes/"
 	networksPath = Path + "networks"
 
+	// agentHeader is a word in the request that each process of an agent has chosen.
+	agentHeader = "Quorate-Tunnel-Agent"
+	// replacedPrefix begins what is in the place of an address when a node ends a tunnel because another
+	// agent has opened it: the rest says so. An agent that does not know it refuses it as a name.
+	replacedPrefix = "!replaced: "
+	anotherAgent   = "another agent has opened a tunnel of this name"
+	// tellTime bounds the telling.
+	tellTime = time.Second
+
 	// maxText bounds addresses and what an agent says about a dial that failed.
 	maxText = 1 << 10
 	// maxStreams bounds the connections through one tunnel. Each buffers at most window bytes in each
