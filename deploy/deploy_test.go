@@ -111,6 +111,19 @@ func TestDeployUnitIsHardened(t *testing.T) {
 	}
 }
 
+// TestDeployProxyKnowsItsHost: an agent of tunnels dials the kubelet on addresses of its own host, and asks
+// the kernel for these by netlink.
+func TestDeployProxyKnowsItsHost(t *testing.T) {
+	unit, err := os.ReadFile("systemd/quorate-proxy.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^RestrictAddressFamilies=(.*)$`).FindSubmatch(unit)
+	if m == nil || !slices.Contains(strings.Fields(string(m[1])), "AF_NETLINK") {
+		t.Errorf("quorate-proxy.service allows %q", m)
+	}
+}
+
 // TestDeployUnitLeavesNoCore: the memory of a node holds the cluster's secret, that of the programs
 // their keys.
 func TestDeployUnitLeavesNoCore(t *testing.T) {

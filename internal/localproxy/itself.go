@@ -43,7 +43,7 @@ func isItself(listener, to netip.AddrPort) bool {
 		return true
 	}
 	// To reach an address of its own a host takes that address. Nothing is sent. (The list of a host's
-	// addresses needs a kind of socket that the unit does not allow.)
+	// addresses needs a kind of socket that a unit may not allow.)
 	c, err := net.Dial("udp", to.String())
 	if err != nil {
 		return false
