@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,28 +140,6 @@ func TestRefusedCommandLines(t *testing.T) {
 		out, err := tryCommand(t, x.args...)
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("quorate %s: %v, want %q in it (%s)", strings.Join(x.args, " "), err, x.want, out)
-		}
-	}
-}
-
-// TestWritable: where a credential cannot be kept, none is asked for, and the message names what was typed.
-func TestWritable(t *testing.T) {
-	dir := t.TempDir()
-	for _, x := range []struct{ to, why string }{
-		{filepath.Join(dir, "none", "x"), "no file can be made in " + filepath.Join(dir, "none") + ": no such file or directory"},
-		{dir, dir + " is a directory"},
-		{"", "must not be empty"},
-	} {
-		if _, err := tryCommand(t, "kubeconfig", "--kubeconfig", "/nonexistent", "--user", "alice", "--to", x.to); err == nil || !strings.Contains(err.Error(), "--to: "+x.why) {
-			t.Errorf("%s: %v", x.to, err)
-		}
-	}
-	for range 2 {
-		if err := writable(filepath.Join(dir, "x")); err != nil {
-			t.Error(err)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("it leaves %v, %v", left, err)
 		}
 	}
 }

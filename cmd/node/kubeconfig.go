@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/spf13/cobra"
@@ -49,6 +50,9 @@ func kubeconfigCommand() *cobra.Command {
 					return err
 				}
 			}
+			if to == "-" {
+				to = ""
+			}
 			if to != "" { // before anything is signed for it
 				if err := writable(to); err != nil {
 					return fmt.Errorf("--to: %w", err)
@@ -88,7 +92,7 @@ func kubeconfigCommand() *cobra.Command {
 				return err
 			}
 			if to != "" {
-				return pki.WriteFile(to, b, pki.ModeSecret)
+				return writeKubeconfig(to, b)
 			}
 			_, err = cmd.OutOrStdout().Write(b)
 			return err
@@ -99,16 +103,21 @@ func kubeconfigCommand() *cobra.Command {
 	c.Flags().StringVar(&of.user, "user", "", "make a credential of this user: by a certificate that the cluster signs, of a key that is made here")
 	c.Flags().StringArrayVar(&of.groups, "group", nil, "a group that --user is in; may be given several times; system:node:NAME is in system:nodes")
 	c.Flags().DurationVar(&of.expires, "expires-in", 0, "for how long the credential of --user is valid, from 10m to --cluster-signing-duration of the nodes (default: the latter)")
-	c.Flags().StringVar(&to, "to", "", "write to this file, with mode 0600, instead of printing")
+	c.Flags().StringVar(&to, "to", "", "write to this file, with mode 0600, instead of printing; only a regular file is replaced; - is standard output")
 	c.Flags().StringVarP(&a.output, "output", "o", "yaml", "yaml or json")
 	completeOutput(c, "yaml", "json")
 	return c
 }
 
-// writable returns nil if a file can be replaced.
+// checkKubeconfigTarget refuses a name that a kubeconfig must not take, as `quorate snapshot save` does.
+func checkKubeconfigTarget(file string) error {
+	return datadir.CheckTarget(file, "kubeconfig", "user.kubeconfig")
+}
+
+// writable returns nil if a kubeconfig can have this name.
 func writable(file string) error {
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a directory", file)
+	if err := checkKubeconfigTarget(file); err != nil {
+		return err
 	}
 	dir := filepath.Dir(file)
 	f, err := os.CreateTemp(dir, ".quorate.*")
@@ -119,4 +128,12 @@ func writable(file string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writeKubeconfig replaces a regular file, or makes one.
+func writeKubeconfig(file string, data []byte) error {
+	if err := checkKubeconfigTarget(file); err != nil { // it may have come meanwhile
+		return fmt.Errorf("--to: %w", err)
+	}
+	return pki.WriteFile(file, data, pki.ModeSecret)
 }

@@ -4,37 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/quorate/quorate/internal/datadir"
 )
 
-// CheckTarget refuses a name that a backup must not take: root would replace a device
-// by a file, and a link shows elsewhere.
-func CheckTarget(file string) error {
-	info, err := os.Lstat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if dir := filepath.Dir(file); !isDir(dir) {
-			return fmt.Errorf("there is no directory %s", dir)
-		}
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().IsRegular():
-		return nil
-	case info.IsDir():
-		return fmt.Errorf("%s is a directory: give the name of a file, such as %s", file, filepath.Join(file, "backup.q"))
-	}
-	return fmt.Errorf("%s is %s, which a backup does not replace: give the name of a regular file, or - for standard output", file, datadir.KindOfFile(info.Mode()))
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
+// CheckTarget refuses a name that a backup must not take.
+func CheckTarget(file string) error { return datadir.CheckTarget(file, "backup", "backup.q") }
 
 // Write keeps a stream in a new file, reads that back, and gives it its name.
 func Write(stream io.Reader, file string) (Info, error) {
