@@ -229,8 +229,8 @@ func (c *AdminClient) Status(ctx context.Context) (ClusterStatus, error) {
 }
 
 // Kubernetes asks the servers in turn for a path of the Kubernetes API, with a body in JSON or none. A
-// refusal is the Status' message. A change whose outcome is unknown is tried at the next server: the
-// caller's must bear that.
+// refusal is the Status' message. A change whose server does not answer is tried at the next one: the
+// caller's must bear that. Without a quorum the error wraps ErrNoQuorum and says who is missing.
 func (c *AdminClient) Kubernetes(ctx context.Context, method, path string, body, into any) error {
 	var data []byte
 	if body != nil {
@@ -239,24 +239,18 @@ func (c *AdminClient) Kubernetes(ctx context.Context, method, path string, body,
 			return err
 		}
 	}
-	var tried attempts
-	for _, server := range c.servers {
+	_, err := inTurn(ctx, c, func(ctx context.Context, server string) (struct{}, error) {
 		req, err := http.NewRequestWithContext(ctx, method, server+path, bytes.NewReader(data))
 		if err != nil {
-			return err
+			return struct{}{}, err
 		}
 		req.Header.Set("Accept", "application/json")
 		if data != nil {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		if err = roundTrip(c.http, req, into); err == nil {
-			return nil
-		}
-		if tried.add(server, err); ctx.Err() != nil || isAnswer(err) {
-			return err
-		}
-	}
-	return tried.err()
+		return struct{}{}, c.explain(ctx, server, roundTrip(c.http, req, into))
+	})
+	return err
 }
 
 func memberPath(member, verb string, force bool) string {
@@ -455,6 +449,7 @@ func roundTrip(client *http.Client, req *http.Request, out any) error {
 func answerError(code int, data []byte) error {
 	var e errorBody
 	var st struct {
+		Reason  string `json:"reason"`
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(data, &e) == nil && e.Error != "" {
@@ -466,12 +461,22 @@ func answerError(code int, data []byte) error {
 		return &remoteError{e.Error, nil}
 	}
 	if json.Unmarshal(data, &st) == nil && st.Message != "" {
-		if code == http.StatusServiceUnavailable {
-			return &remoteError{st.Message, errServesNothing}
-		}
-		return &remoteError{st.Message, nil}
+		return &remoteError{st.Message, statusError(code, st.Reason)}
 	}
 	return &remoteError{fmt.Sprintf("HTTP status %d", code), nil}
+}
+
+// statusError is what a Status of the API server is among our errors, or nil.
+func statusError(code int, reason string) error {
+	switch {
+	case code == http.StatusServiceUnavailable:
+		return errServesNothing
+	case reason == "ServerTimeout": // it has no leader, and has done nothing
+		return ErrNoLeader
+	case code == http.StatusGatewayTimeout:
+		return ErrUnknownOutcome
+	}
+	return nil
 }
 
 // decodeJSON decodes one value with known fields only.

@@ -13,6 +13,8 @@ func TestAsksElsewhere(t *testing.T) {
 		want bool
 	}{
 		{http.StatusServiceUnavailable, `{"kind":"Status","message":"this node was removed from the cluster"}`, true},
+		{http.StatusInternalServerError, `{"kind":"Status","reason":"ServerTimeout","message":"try again"}`, true},
+		{http.StatusInternalServerError, `{"kind":"Status","reason":"InternalError","message":"broken"}`, false},
 		{http.StatusForbidden, `{"kind":"Status","message":"forbidden"}`, false},
 		{http.StatusGatewayTimeout, `{"kind":"Status","message":"the outcome is unknown"}`, false},
 		{http.StatusBadRequest, `no JSON`, false},

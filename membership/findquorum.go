@@ -38,8 +38,7 @@ func (c *AdminClient) findQuorum(ctx context.Context) *quorumSearch {
 		var asked sync.WaitGroup
 		for _, server := range c.servers {
 			asked.Go(func() {
-				one := &AdminClient{servers: []string{server}, http: c.http, streams: c.streams}
-				if st, err := one.Status(ctx); err == nil && st.Quorum {
+				if st, err := c.only(server).Status(ctx); err == nil && st.Quorum {
 					s.found <- server
 				}
 			})

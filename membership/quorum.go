@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,43 @@ func (m *Manager) unlessNoQuorum(ctx context.Context, change func(context.Contex
 		return out, err
 	}
 	if errors.Is(err, errNotReached) || errors.Is(err, ErrUnknownOutcome) {
-		lost = fmt.Errorf("%w. What was asked for may have been carried out, or may be when there is a quorum", lost)
+		lost = maybeDone(lost)
 	}
 	return nil, lost
+}
+
+// maybeDone says of a change that was given up that it may have been carried out.
+func maybeDone(lost error) error {
+	return fmt.Errorf("%w. What was asked for may have been carried out, or may be when there is a quorum", lost)
+}
+
+// explain says of an answer of the Kubernetes API that may be for want of a quorum whether it is, as
+// the admin API says it of changes: the same server is asked who is missing.
+func (c *AdminClient) explain(ctx context.Context, server string, err error) error {
+	unknown := errors.Is(err, ErrUnknownOutcome)
+	if !unknown && !errors.Is(err, ErrNoLeader) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findQuorumWithin)
+	defer cancel()
+	st, failed := c.only(server).Status(ctx)
+	if failed != nil {
+		return err
+	}
+	why := st.missing()
+	if why == "" { // the leader changes
+		return err
+	}
+	lost := fmt.Errorf("%w: %s", ErrNoQuorum, why)
+	if unknown {
+		return maybeDone(lost)
+	}
+	return lost
+}
+
+// only is a client of one of the servers.
+func (c *AdminClient) only(server string) *AdminClient {
+	return &AdminClient{servers: []string{server}, http: c.http, streams: c.streams}
 }
 
 // awaitNoQuorum returns an error when the majority has been out of reach for long enough,
@@ -86,7 +121,7 @@ func (m *Manager) awaitNoQuorum(ctx context.Context, given <-chan struct{}) erro
 // none is. A leader that answers knows better than this node which followers answer it.
 func (m *Manager) missing(ctx context.Context) string {
 	if why := m.waiting.Load(); why != nil {
-		return fmt.Sprintf("%s waits for a cluster: %s", m.id.Name(), *why)
+		return waits(m.id.Name(), *why)
 	}
 	conf, members, err := m.members()
 	if err != nil || len(members) == 0 {
@@ -96,17 +131,27 @@ func (m *Manager) missing(ctx context.Context) string {
 }
 
 func missingOf(members []*proto.Member, answers map[proto.NodeID]statusAnswer) string {
+	st := mergeStatus(members, answers)
+	return st.missing()
+}
+
+func waits(name, why string) string { return fmt.Sprintf("%s waits for a cluster: %s", name, why) }
+
+// missing says who is missing for a majority of the voters, or "" if none is.
+func (st *ClusterStatus) missing() string {
 	var live, missing []string
-	for _, p := range members {
-		a := answers[proto.NodeID(p.NodeId)]
+	for i := range st.Members {
+		m := &st.Members[i]
 		switch {
-		case !p.Voter:
-		case a.err != nil:
-			missing = append(missing, named(p)+noAnswer(a.err, p.PeerAddress))
-		case a.status.GetRole() == "leader":
+		case st.Waiting != "" && m.ID == st.AnsweredBy:
+			return waits(m.named(), st.Waiting)
+		case !m.Voter:
+		case m.Error != "":
+			missing = append(missing, m.named()+noAnswer(m.Error, m.PeerAddress))
+		case m.Role == "leader":
 			return ""
 		default:
-			live = append(live, named(p))
+			live = append(live, m.named())
 		}
 	}
 	voters := len(live) + len(missing)
@@ -129,8 +174,7 @@ func missingOf(members []*proto.Member, answers map[proto.NodeID]statusAnswer) s
 }
 
 // noAnswer says why a member did not answer, and where it was asked.
-func noAnswer(err error, address string) string {
-	text := err.Error()
+func noAnswer(text, address string) string {
 	if strings.Contains(text, address) {
 		return ": " + text
 	}
@@ -138,9 +182,6 @@ func noAnswer(err error, address string) string {
 }
 
 // named is what people call a member: its name, or its id as long as it has none.
-func named(p *proto.Member) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return p.NodeId
+func (m *MemberInfo) named() string {
+	return cmp.Or(m.Name, string(m.ID))
 }

@@ -46,7 +46,7 @@ func TestMissingOf(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.members, got, c.want)
 		}
 	}
-	if got := noAnswer(errors.New("connection refused at h:1"), "h:1"); got != ": connection refused at h:1" {
+	if got := noAnswer("connection refused at h:1", "h:1"); got != ": connection refused at h:1" {
 		t.Errorf("an address is said twice: %q", got)
 	}
 }
@@ -135,6 +135,82 @@ func TestAnswersOfSeveralServers(t *testing.T) {
 			}
 			if took := time.Since(began); took > findQuorumAfter+findQuorumWithin+2*time.Second {
 				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// TestKubernetesWithoutQuorum: what the Kubernetes API answers without a leader is said as the admin API
+// says it: who is missing, unless a majority is there or another server has one.
+func TestKubernetesWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	const try, maybe = `{"reason":"ServerTimeout","message":"please try again"}`, `{"reason":"Timeout","message":"the outcome is unknown"}`
+	rows := func(dead string, voters ...string) ClusterStatus {
+		st := ClusterStatus{Voters: len(voters)}
+		for _, name := range voters {
+			m := MemberStatus{MemberInfo: MemberInfo{Name: name, PeerAddress: "host-" + name + ":7443", Voter: true}, Role: "candidate"}
+			if strings.Contains(dead, name) {
+				m.Role, m.Error = "", "dead"
+			} else {
+				st.LiveVoters++
+			}
+			st.Members = append(st.Members, m)
+		}
+		st.Quorum = st.LiveVoters > st.Voters/2
+		return st
+	}
+	cutOff, whole := rows("bc", "a", "b", "c"), rows("c", "a", "b", "c")
+	why := "of 3 voters a answers, and 2 are needed; b at host-b:7443: dead; c at host-c:7443: dead. "
+	type server struct {
+		code   int
+		body   string
+		status ClusterStatus
+	}
+	for _, x := range []struct {
+		name    string
+		servers []server
+		want    error
+		text    string
+	}{
+		{"nobody else", []server{{500, try, cutOff}}, ErrNoQuorum, "the cluster has no quorum: " + why},
+		{"both cut off", []server{{500, try, cutOff}, {500, try, cutOff}}, ErrNoQuorum, "the cluster has no quorum: " + why},
+		{"it may be done", []server{{504, maybe, cutOff}}, ErrNoQuorum, "may have been carried out"},
+		{"the first is cut off", []server{{500, try, cutOff}, {200, `{"is":"done"}`, whole}}, nil, ""},
+		{"the first waits for a cluster", []server{{500, try, ClusterStatus{AnsweredBy: "x", Waiting: "for two", Members: []MemberStatus{{MemberInfo: MemberInfo{ID: "x", Name: "a"}}}}}},
+			ErrNoQuorum, "a waits for a cluster: for two"},
+		{"a change of leader", []server{{500, try, whole}, {200, `{"is":"done"}`, whole}}, nil, ""},
+		{"a change of leader, everywhere", []server{{500, try, whole}, {500, try, whole}}, ErrNoLeader, "please try again"},
+		{"refused", []server{{403, `{"reason":"Forbidden","message":"no"}`, cutOff}, {200, `{"is":"done"}`, whole}}, nil, "no"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			a := &AdminClient{http: &http.Client{}}
+			for _, s := range x.servers {
+				h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, "/status") {
+						answer(w, s.status, nil)
+						return
+					}
+					if s.code == 500 {
+						time.Sleep(findQuorumAfter + 100*time.Millisecond) // as long as it waits for a leader, and longer
+					}
+					w.WriteHeader(s.code)
+					_, _ = w.Write([]byte(s.body))
+				}))
+				t.Cleanup(h.Close)
+				a.servers = append(a.servers, h.URL)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			var into map[string]string
+			err := a.Kubernetes(ctx, http.MethodPost, "/api/v1/x", map[string]string{}, &into)
+			switch {
+			case x.text == "":
+				if err != nil || into["is"] != "done" {
+					t.Errorf("%v, %v", into, err)
+				}
+			case err == nil || !strings.Contains(err.Error(), x.text) || x.want != nil && !errors.Is(err, x.want):
+				t.Errorf("%v, want %v: %s", err, x.want, x.text)
 			}
 		})
 	}
