@@ -473,6 +473,8 @@ func statusError(code int, reason string) error {
 		return errServesNothing
 	case reason == "ServerTimeout": // it has no leader, and has done nothing
 		return ErrNoLeader
+	case code == http.StatusForbidden:
+		return ErrForbidden
 	case code == http.StatusGatewayTimeout:
 		return ErrUnknownOutcome
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,8 +17,9 @@ func tokenCommand() *cobra.Command {
 	c := group(&cobra.Command{Use: "token", Short: "Make and revoke tokens: of nodes that join the cluster, and of workers that join by kubeadm"})
 	a.flags(c)
 	create, del := tokenCreateCommand(&a), tokenDeleteCommand(&a)
-	changes(create, del)
-	c.AddCommand(create, tokenListCommand(&a), del)
+	list := tokenListCommand(&a)
+	changes(create, list, del)
+	c.AddCommand(create, list, del)
 	return c
 }
 
@@ -90,12 +92,13 @@ func tokenListCommand(a *access) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workers, err := workerTokens(cmd.Context(), client)
-			if err != nil { // who may list join tokens need not be allowed to read Secrets
-				fmt.Fprintln(cmd.ErrOrStderr(), err)
+			workers, failed := workerTokens(cmd.Context(), client)
+			if errors.Is(failed, membership.ErrForbidden) { // who may list join tokens need not be allowed to read Secrets
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", failed)
+				failed = nil
 			}
 			tokens = append(tokens, workers...)
-			return a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
+			err = a.print(cmd.OutOrStdout(), tokens, func(w *tabwriter.Writer) {
 				fmt.Fprintln(w, "ID\tFOR\tSTATE\tEXPIRES\tUSED\tNOTE")
 				for _, t := range tokens {
 					kind, used, expires := "node", fmt.Sprintf("%d/%s", t.Used, uses(t.Uses)), "never"
@@ -108,6 +111,7 @@ func tokenListCommand(a *access) *cobra.Command {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, kind, t.State, expires, used, t.Note)
 				}
 			})
+			return cmp.Or(failed, err) // what could be listed is printed
 		},
 	}
 }
