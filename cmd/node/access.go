@@ -41,9 +41,8 @@ func (a *access) connects(c *cobra.Command) {
 		note{"DATA-DIR/admin.kubeconfig", "the one that each node keeps of itself"})
 }
 
-// load reads the kubeconfig. The nodes of all its contexts are tried in turn,
-// the chosen one first.
-func (a *access) load() (pki.Kubeconfig, error) {
+// file is the kubeconfig in use.
+func (a *access) file() (string, error) {
 	path := a.kubeconfig
 	if path == "" {
 		path, _, _ = strings.Cut(os.Getenv("KUBECONFIG"), string(filepath.ListSeparator))
@@ -51,9 +50,19 @@ func (a *access) load() (pki.Kubeconfig, error) {
 	if path == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return pki.Kubeconfig{}, errors.New("no kubeconfig: give one with --kubeconfig")
+			return "", errors.New("no kubeconfig: give one with --kubeconfig")
 		}
 		path = filepath.Join(home, ".kube", "config")
+	}
+	return path, nil
+}
+
+// load reads the kubeconfig. The nodes of all its contexts are tried in turn,
+// the chosen one first.
+func (a *access) load() (pki.Kubeconfig, error) {
+	path, err := a.file()
+	if err != nil {
+		return pki.Kubeconfig{}, err
 	}
 	k, err := pki.ReadKubeconfig(path, a.context)
 	if errors.Is(err, fs.ErrNotExist) {

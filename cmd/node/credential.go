@@ -75,6 +75,20 @@ func (c *credential) complete() error {
 	return nil
 }
 
+// parseCertificate reads the first certificate of a text in PEM.
+func parseCertificate(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it is not in PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// isOf says whether a certificate is the same user's, in the same groups.
+func (c *credential) isOf(cert *x509.Certificate) bool {
+	return cert.Subject.CommonName == c.user && slices.Equal(slices.Sorted(slices.Values(cert.Subject.Organization)), slices.Sorted(slices.Values(c.groups)))
+}
+
 // issue has the cluster sign a certificate for a key that is made here and goes nowhere else. It is a
 // CertificateSigningRequest as anybody could make, approved by the administrator who calls this: the
 // roles and the audit log of the cluster are about it as about any other.
@@ -105,11 +119,7 @@ func (c *credential) issue(ctx context.Context, client *membership.AdminClient) 
 	if err := awaitSigned(ctx, client, path, csr); err != nil {
 		return nil, nil, err
 	}
-	block, _ := pem.Decode(csr.Status.Certificate)
-	if block == nil {
-		return nil, nil, fmt.Errorf("the certificate of %s is not in PEM", csr.Name)
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	cert, err := parseCertificate(csr.Status.Certificate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the certificate of %s: %w", csr.Name, err)
 	}

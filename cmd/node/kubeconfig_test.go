@@ -65,3 +65,55 @@ func TestWritable(t *testing.T) {
 		t.Errorf("-: %v", err)
 	}
 }
+
+// TestKubeconfigInUse: the kubeconfig in use is not replaced by that of somebody else, whatever its file is
+// called; one's own is renewed.
+func TestKubeconfigInUse(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		args    []string
+		refused bool
+	}{
+		{"another user", []string{"--user", "bob"}, true},
+		{"the same user without its groups", []string{"--user", "admin"}, true},
+		{"the same user in the same groups", []string{"--user", "admin", "--group", "system:other", "--group", "ops"}, false},
+		{"renewed", nil, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			f := newFakeAPI(t)
+			file := f.kubeconfig("admin", "ops", "system:other")
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(file, link); err != nil {
+				t.Fatal(err)
+			}
+			for _, inUse := range []string{file, filepath.Dir(file) + "/./in-use", link} {
+				t.Setenv("KUBECONFIG", inUse)
+				_, err := tryCommand(t, append([]string{"kubeconfig", "--to", file}, x.args...)...)
+				after, failed := os.ReadFile(file)
+				if failed != nil {
+					t.Fatal(failed)
+				}
+				if !x.refused {
+					if err != nil || len(x.args) > 0 && string(after) == string(before) {
+						t.Errorf("%s: %v", inUse, err)
+					}
+					continue
+				}
+				if err == nil || !strings.Contains(err.Error(), "--to: "+file+" is the kubeconfig in use, and its credential of user admin in ops and system:other would be gone") {
+					t.Errorf("%s: %v", inUse, err)
+				}
+				if string(after) != string(before) || f.wasAsked("POST") {
+					t.Errorf("%s: it was asked %v, and the file is\n%s", inUse, f.asked, after)
+				}
+			}
+			t.Setenv("KUBECONFIG", file)
+			if _, err := tryCommand(t, append([]string{"kubeconfig", "--to", filepath.Join(t.TempDir(), "other")}, x.args...)...); err != nil {
+				t.Errorf("another file: %v", err)
+			}
+		})
+	}
+}
