@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,8 +31,8 @@ const (
 	nodesGroup   = "system:nodes"
 	// signedWithin is how long a certificate is waited for.
 	signedWithin = 30 * time.Second
-	// maxExpiresIn is longer than any cluster signs for.
-	maxExpiresIn = 100 * 365 * 24 * time.Hour
+	// minExpiresIn is the least that a CertificateSigningRequest may ask for.
+	minExpiresIn = 10 * time.Minute
 	// maxUserName bounds a user's name and a group's.
 	maxUserName = 253
 )
@@ -40,7 +41,7 @@ const (
 type credential struct {
 	user    string
 	groups  []string
-	expires time.Duration // zero: as long as the cluster signs for
+	expires *time.Duration // nil: as long as the cluster signs for
 }
 
 // complete adds the groups that follow from the user, as upstream's authorizers want them, and refuses
@@ -58,8 +59,8 @@ func (c *credential) complete() error {
 		return errors.New("the anonymous user has no credential")
 	case strings.HasPrefix(c.user, "system:serviceaccount:"):
 		return fmt.Errorf("%s is a service account, which has tokens: kubectl create token", c.user)
-	case c.expires != 0 && (c.expires < 10*time.Minute || c.expires > maxExpiresIn):
-		return fmt.Errorf("--expires-in %s: must be from 10m to %dh", c.expires, maxExpiresIn/time.Hour)
+	case c.expires != nil && *c.expires < minExpiresIn:
+		return fmt.Errorf("--expires-in %s: must be 10m or more", *c.expires)
 	}
 	node, ok := strings.CutPrefix(c.user, nodeUser)
 	if !ok {
@@ -149,8 +150,8 @@ func (c *credential) request(key *ecdsa.PrivateKey) (*certificatesv1.Certificate
 	if strings.HasPrefix(c.user, nodeUser) {
 		csr.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	}
-	if c.expires > 0 {
-		seconds := int32(min(c.expires/time.Second, 1<<31-1))
+	if c.expires != nil {
+		seconds := int32(min(*c.expires/time.Second, math.MaxInt32))
 		csr.Spec.ExpirationSeconds = &seconds
 	}
 	return csr, nil
@@ -183,6 +184,16 @@ func awaitSigned(ctx context.Context, client *membership.AdminClient, path strin
 		case <-look.C:
 		}
 	}
+}
+
+// validity says until when a credential is valid, and that it is not as long as asked for.
+func (c *credential) validity(cert *x509.Certificate, asked time.Time) string {
+	text := "valid until " + cert.NotAfter.Local().Format(time.DateTime)
+	// The node's clock may be a little behind.
+	if c.expires != nil && cert.NotAfter.Before(asked.Add(*c.expires-time.Minute)) {
+		text += fmt.Sprintf(", not for %s: the cluster signs for no longer (--cluster-signing-duration of the nodes)", *c.expires)
+	}
+	return text
 }
 
 // into has a kubeconfig be the user's instead of the administrator's.

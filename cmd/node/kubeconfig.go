@@ -4,9 +4,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/internal/words"
@@ -38,7 +40,7 @@ func kubeconfigCommand() *cobra.Command {
 	changes(c)
 	c.Flags().StringVar(&k.of.user, "user", "", "make a credential of this user: by a certificate that the cluster signs, of a key that is made here")
 	c.Flags().StringArrayVar(&k.of.groups, "group", nil, "a group that --user is in; may be given several times; system:node:NAME is in system:nodes")
-	c.Flags().DurationVar(&k.of.expires, "expires-in", 0, "for how long the credential of --user is valid, from 10m to --cluster-signing-duration of the nodes (default: the latter)")
+	c.Flags().DurationVar(&k.expiresIn, "expires-in", 0, "for how long the credential of --user is to be valid, 10m or more; the cluster signs for --cluster-signing-duration of the nodes at most, which is the default")
 	c.Flags().StringVar(&k.to, "to", "", "write to this file, with mode 0600, instead of printing; only a regular file is replaced; - is standard output")
 	c.Flags().StringVarP(&k.output, "output", "o", "yaml", "yaml or json")
 	completeOutput(c, "yaml", "json")
@@ -48,8 +50,9 @@ func kubeconfigCommand() *cobra.Command {
 // kubeconfigOptions are what kubeconfig is asked for.
 type kubeconfigOptions struct {
 	access
-	of credential
-	to string // "" for standard output
+	of        credential
+	expiresIn time.Duration
+	to        string // "" for standard output
 }
 
 // check refuses what cannot be meant, before the cluster is asked for anything.
@@ -63,6 +66,9 @@ func (o *kubeconfigOptions) check(given func(flag string) bool) error {
 		return errors.New("--group and --expires-in are for --user")
 	case o.to == "" && given("to"): // nobody means to have a key printed by it
 		return errors.New("--to: must not be empty; without the flag the kubeconfig is printed")
+	}
+	if given("expires-in") {
+		o.of.expires = &o.expiresIn
 	}
 	if o.of.user != "" {
 		if err := o.of.complete(); err != nil {
@@ -141,6 +147,7 @@ func (o *kubeconfigOptions) run(cmd *cobra.Command) error {
 			k.Endpoints = append(k.Endpoints, pki.Endpoint{Name: "quorate-" + m.Name, Server: m.APIAddress})
 		}
 	}
+	began := time.Now()
 	if o.of.user != "" {
 		if err := o.of.into(cmd.Context(), client, &k); err != nil {
 			return err
@@ -155,10 +162,28 @@ func (o *kubeconfigOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if o.to != "" {
-		return writeKubeconfig(o.to, b)
+		err = writeKubeconfig(o.to, b)
+	} else {
+		_, err = cmd.OutOrStdout().Write(b)
 	}
-	_, err = cmd.OutOrStdout().Write(b)
-	return err
+	if err != nil || o.to == "" && o.of.user == "" {
+		return err
+	}
+	return o.say(cmd.ErrOrStderr(), k.Cert, began)
+}
+
+// say says whose credential was written, and until when it is valid.
+func (o *kubeconfigOptions) say(to io.Writer, certPEM []byte, began time.Time) error {
+	cert, err := parseCertificate(certPEM)
+	if err != nil {
+		return err
+	}
+	written := ""
+	if o.to != "" {
+		written = "written " + o.to + ": "
+	}
+	fmt.Fprintf(to, "%s%s, %s\n", written, subjectOf(cert), o.of.validity(cert, began))
+	return nil
 }
 
 // checkKubeconfigTarget refuses a name that a kubeconfig must not take, as `quorate snapshot save` does.

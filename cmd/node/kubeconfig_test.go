@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestWritable: where a credential cannot be kept, none is asked for, and the message names what was typed.
@@ -115,5 +116,61 @@ func TestKubeconfigInUse(t *testing.T) {
 				t.Errorf("another file: %v", err)
 			}
 		})
+	}
+}
+
+// TestExpiresIn: what is too short is refused in the words of the help, and what was signed for less than
+// asked for is said, with the end.
+func TestExpiresIn(t *testing.T) {
+	f := newFakeAPI(t)
+	inUse := f.kubeconfig("admin", "system:masters")
+	file := filepath.Join(t.TempDir(), "bob")
+	for _, x := range []struct {
+		args  []string
+		want  string // in the error
+		valid time.Duration
+		less  bool
+	}{
+		{[]string{"--expires-in", "0"}, "--expires-in 0s: must be 10m or more", 0, false},
+		{[]string{"--expires-in", "-1h"}, "--expires-in -1h0m0s: must be 10m or more", 0, false},
+		{[]string{"--expires-in", "9m59s"}, "--expires-in 9m59s: must be 10m or more", 0, false},
+		{nil, "", f.signs, false},
+		{[]string{"--expires-in", "10m"}, "", 10 * time.Minute, false},
+		{[]string{"--expires-in", "8760h"}, "", f.signs, false},
+		{[]string{"--expires-in", "100000h"}, "", f.signs, true},
+		{[]string{"--expires-in", "1000000h"}, "", f.signs, true},
+	} {
+		began := time.Now()
+		out, err := tryCommand(t, append([]string{"kubeconfig", "--kubeconfig", inUse, "--user", "bob", "--group", "ops", "--to", file}, x.args...)...)
+		if x.want != "" {
+			if err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("%v: %v, want %s", x.args, err, x.want)
+			}
+			continue
+		}
+		rest, ok := strings.CutPrefix(out, "written "+file+": user bob in ops, valid until ")
+		if err != nil || !ok || len(rest) < len(time.DateTime) {
+			t.Errorf("%v: %v: %s", x.args, err, out)
+			continue
+		}
+		end, err := time.ParseInLocation(time.DateTime, rest[:len(time.DateTime)], time.Local)
+		if off := end.Sub(began.Add(x.valid)); err != nil || off.Abs() > 10*time.Second {
+			t.Errorf("%v: it ends %s off: %v: %s", x.args, off, err, out)
+		}
+		if less := strings.Contains(rest, ", not for 1000") && strings.Contains(rest, "--cluster-signing-duration"); less != x.less {
+			t.Errorf("%v: it is said that it is less: %v: %s", x.args, less, out)
+		}
+	}
+	if out, err := tryCommand(t, "kubeconfig", "--kubeconfig", inUse, "--user", "bob"); err != nil || !strings.Contains(out, "\nuser bob, valid until ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := tryCommand(t, "kubeconfig", "--kubeconfig", inUse); err != nil || strings.Contains(out, "valid until") {
+		t.Errorf("an administrator's own: %v: %s", err, out)
+	}
+	if out, err := tryCommand(t, "kubeconfig", "--kubeconfig", inUse, "--expires-in", "0"); err == nil || !strings.Contains(err.Error(), "are for --user") {
+		t.Errorf("without --user: %v: %s", err, out)
+	}
+	if help := runCommand(t, "kubeconfig", "--help"); !strings.Contains(strings.Join(strings.Fields(help), " "), "to be valid, 10m or more") {
+		t.Errorf("help says\n%s", help)
 	}
 }
