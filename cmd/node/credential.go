@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
@@ -44,12 +46,24 @@ type credential struct {
 	expires *time.Duration // nil: as long as the cluster signs for
 }
 
+// checkName refuses what is no name of a user or a group, or looks like another one.
+func checkName(flag, name string) error {
+	unseen := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError }
+	if name == "" || len(name) > maxUserName || strings.TrimSpace(name) != name || strings.ContainsFunc(name, unseen) {
+		return fmt.Errorf("--%s %q: a name has 1 to %d bytes, no space at its beginning or end, and no control character", flag, name, maxUserName)
+	}
+	return nil
+}
+
 // complete adds the groups that follow from the user, as upstream's authorizers want them, and refuses
 // whom nobody should be by a certificate.
 func (c *credential) complete() error {
-	for _, s := range append([]string{c.user}, c.groups...) {
-		if s == "" || len(s) > maxUserName || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
-			return fmt.Errorf("%q is no name of a user or a group: 1 to %d characters, none of them a control character", s, maxUserName)
+	if err := checkName("user", c.user); err != nil {
+		return err
+	}
+	for _, group := range c.groups {
+		if err := checkName("group", group); err != nil {
+			return err
 		}
 	}
 	switch {

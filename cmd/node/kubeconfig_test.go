@@ -174,3 +174,26 @@ func TestExpiresIn(t *testing.T) {
 		t.Errorf("help says\n%s", help)
 	}
 }
+
+// TestNames: a name that looks like another one is none, and the error says by which flag it came.
+func TestNames(t *testing.T) {
+	f := newFakeAPI(t)
+	inUse, file := f.kubeconfig("admin"), filepath.Join(t.TempDir(), "x")
+	for _, flag := range []string{"--user", "--group"} {
+		for _, name := range []string{"", " ", " bob", "bob ", "bob\t", "bob\u00a0", "b\x00b", "b\u0085b", "b\u200bb", "b\u202eb", "b\xffb", strings.Repeat("b", 254)} {
+			args := []string{"kubeconfig", "--kubeconfig", inUse, "--to", file, flag, name}
+			if flag == "--group" {
+				args = append(args, "--user", "bob")
+			}
+			if out, err := tryCommand(t, args...); err == nil || !strings.Contains(err.Error(), flag) {
+				t.Errorf("%s %q: %v: %s", flag, name, err, out)
+			}
+		}
+	}
+	if f.wasAsked("") {
+		t.Errorf("it was asked %v", f.asked)
+	}
+	if out, err := tryCommand(t, "kubeconfig", "--kubeconfig", inUse, "--to", file, "--user", "Łukasz Ω", "--group", "on call"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
