@@ -33,6 +33,8 @@ const (
 	nodesGroup   = "system:nodes"
 	// signedWithin is how long a certificate is waited for.
 	signedWithin = 30 * time.Second
+	// withdrawnWithin bounds the time that a request which came to nothing takes to be deleted.
+	withdrawnWithin = 5 * time.Second
 	// minExpiresIn is the least that a CertificateSigningRequest may ask for.
 	minExpiresIn = 10 * time.Minute
 	// maxUserName bounds a user's name and a group's.
@@ -128,8 +130,9 @@ func (c *credential) issue(ctx context.Context, client *membership.AdminClient) 
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "QuorateKubeconfig", Message: "Approved by the user who made the request with quorate kubeconfig.",
 	}}
+	name := csr.Name
 	if err := client.Kubernetes(ctx, http.MethodPut, path+"/approval", csr, csr); err != nil {
-		return nil, nil, fmt.Errorf("approve the request %s: %w", csr.Name, err)
+		return nil, nil, fmt.Errorf("approve the request %s%s: %w", name, withdraw(ctx, client, path), err)
 	}
 	if err := awaitSigned(ctx, client, path, csr); err != nil {
 		return nil, nil, err
@@ -142,6 +145,16 @@ func (c *credential) issue(ctx context.Context, client *membership.AdminClient) 
 		return nil, nil, fmt.Errorf("the certificate of %s is for another key or user", csr.Name)
 	}
 	return csr.Status.Certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// withdraw deletes a request that nobody is to approve any more: its key is given up. It says what has become of it.
+func withdraw(ctx context.Context, client *membership.AdminClient, path string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawnWithin)
+	defer cancel()
+	if err := client.Kubernetes(ctx, http.MethodDelete, path, nil, &metav1.Status{}); err != nil {
+		return ", which is still there (kubectl delete csr)"
+	}
+	return ", which is deleted again"
 }
 
 // request is what the cluster is asked.

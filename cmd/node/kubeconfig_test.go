@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -195,5 +196,32 @@ func TestNames(t *testing.T) {
 	}
 	if out, err := tryCommand(t, "kubeconfig", "--kubeconfig", inUse, "--to", file, "--user", "Łukasz Ω", "--group", "on call"); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestWithdrawn: a request for a certificate that its maker may not approve does not stay, or is named.
+func TestWithdrawn(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		f := newFakeAPI(t)
+		f.refuse("PUT "+requestsPath, http.StatusForbidden, "Forbidden", "may not approve")
+		want := ", which is deleted again: may not approve"
+		if kept {
+			f.refuse("DELETE "+requestsPath, http.StatusForbidden, "Forbidden", "may not delete")
+			want = ", which is still there (kubectl delete csr): may not approve"
+		}
+		file := filepath.Join(t.TempDir(), "x")
+		_, err := tryCommand(t, "kubeconfig", "--kubeconfig", f.kubeconfig("admin"), "--user", "bob", "--to", file)
+		if err == nil || !strings.Contains(err.Error(), "approve the request quorate-kubeconfig-") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if !f.wasAsked("DELETE " + requestsPath + "/quorate-kubeconfig-") {
+			t.Errorf("it was asked %v", f.asked)
+		}
+		if !kept && f.csr.Name != "" {
+			t.Errorf("%s is still there", f.csr.Name)
+		}
+		if _, err := os.Lstat(file); err == nil {
+			t.Error("a file was written")
+		}
 	}
 }
