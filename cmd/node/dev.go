@@ -67,7 +67,7 @@ names, such as kube-scheduler-n1.`,
 	c.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig (default: DATA-DIR/kubeconfig)")
 	c.Flags().IntVarP(&o.APIPort, "api-port", "p", 6443, "port of the first node's API (also --port); an existing cluster keeps its own")
 	c.Flags().BoolVar(&o.Detach, "detach", false, "return when the cluster is ready and leave it running")
-	c.Flags().BoolVar(&o.ControlPlane, "control-plane", false, "run kube-controller-manager and kube-scheduler beside the nodes; an existing cluster keeps its own")
+	c.Flags().BoolVar(&o.ControlPlane, "control-plane", false, "run kube-controller-manager and kube-scheduler beside the nodes; an existing cluster gets them too, and keeps them until --control-plane=false")
 	c.Flags().StringVar(&o.Binaries, "control-plane-binaries", "", "directory of kube-controller-manager and kube-scheduler (default: that of this program, then the PATH)")
 	c.Flags().StringArrayVar(&o.Set, "set", nil, "setting for every node, as flag=value (see 'quorate node --help')")
 	exitCodes(c, note{"130", "a signal came before the playground was ready"})

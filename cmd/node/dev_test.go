@@ -43,3 +43,11 @@ func TestLockIsNotLeftInOthersDirectories(t *testing.T) {
 		t.Errorf("it has %v (%v)", entries, err)
 	}
 }
+
+// TestControlPlaneHelp: --control-plane is not ignored where there is a cluster, as the flags are that say so.
+func TestControlPlaneHelp(t *testing.T) {
+	help := strings.Join(strings.Fields(runCommand(t, "dev", "--help")), " ")
+	if !strings.Contains(help, "beside the nodes; an existing cluster gets them too, and keeps them until --control-plane=false") {
+		t.Errorf("it says %s", help)
+	}
+}

@@ -99,7 +99,11 @@ func (c *cluster) choose(names []string) (out []*Node, err error) {
 	for _, name := range names {
 		n := c.node(name)
 		if n == nil {
-			return nil, fmt.Errorf("there is no node %q in %s: it has %s", name, rel(c.dir), words.And(c.names()))
+			what := "node"
+			if len(c.Components) > 0 {
+				what = "node or program"
+			}
+			return nil, fmt.Errorf("there is no %s %q in %s: it has %s", what, name, rel(c.dir), words.And(c.everything()))
 		}
 		out = append(out, n)
 	}
@@ -108,5 +112,14 @@ func (c *cluster) choose(names []string) (out []*Node, err error) {
 
 // choice says which names there are, for who has given none.
 func (c *cluster) choice() string {
-	return words.Or(c.names())
+	return words.Or(c.everything())
+}
+
+// everything are the names of the nodes, and of the components beside them.
+func (c *cluster) everything() []string {
+	out := c.names()
+	for _, m := range c.Components {
+		out = append(out, m.Name)
+	}
+	return out
 }
