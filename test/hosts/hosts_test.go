@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -357,7 +358,7 @@ func testUsers(t *testing.T, s *site) {
 	}
 }
 
-// testWorker does what "Workers" in docs/operations.md says: a host's own address of the API goes on when nodes die.
+// testWorker does what "Workers" in docs/operations.md says: a host's own address of the API, and tunnels to its kubelet.
 func testWorker(t *testing.T, s *site) {
 	worker := newHost(t, "w1", "10.99.0.21")
 	worker.installUnits(t, "quorate-proxy.service")
@@ -372,8 +373,25 @@ func testWorker(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker.write(t, "/etc/kubernetes/kubelet.conf", string(text), 0o600)
-	worker.write(t, "/etc/quorate/proxy.env", "PROXY_FLAGS=--server="+strings.Join(apis, ",")+"\n", 0o644)
+	rbac, ctx := s.clients[n1].RbacV1(), t.Context()
+	const name = "quorate-proxy"
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{
+		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"},
+	}}}
+	if _, err := rbac.Roles("default").Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "system:nodes"}},
+	}
+	if _, err := rbac.RoleBindings("default").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Programs of the host ask the proxy, for whose address the API's certificate is.
+	own := strings.Replace(string(text), "https://"+n1.ip+":6443", "https://127.0.0.1:6443", 1)
+	worker.write(t, "/etc/kubernetes/kubelet.conf", own, 0o600)
+	worker.write(t, "/etc/quorate/proxy.env", "PROXY_FLAGS=--server="+strings.Join(apis, ",")+" --tunnel --node-name=w1\n", 0o644)
 	worker.run(t, "systemctl", "daemon-reload")
 	worker.run(t, "systemctl", "enable", "--now", "quorate-proxy")
 	ask := func() string {
@@ -384,9 +402,37 @@ func testWorker(t *testing.T, s *site) {
 		return ""
 	}
 	cluster.Await(t, 30*time.Second, "the worker's address of the API answers", ask)
+	cluster.Await(t, 30*time.Second, "a tunnel to each node", func() string {
+		log := worker.run(t, "journalctl", "--no-pager", "--unit=quorate-proxy")
+		if strings.Count(log, "a tunnel is open") < len(s.hosts) {
+			return log
+		}
+		return ""
+	})
+	s.askKubelet(t, worker)
 	worker.powerOff(t)
 	worker.powerOn(t)
 	cluster.Await(t, 30*time.Second, "it answers after a start of the host", ask)
+}
+
+// askKubelet asks the kubelet of a worker through each node, which takes the tunnel as long as there is one.
+func (s *site) askKubelet(t *testing.T, worker *Host) {
+	t.Helper()
+	worker.run(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+worker.name, "-keyout", "/root/kubelet.key", "-out", "/root/kubelet.crt")
+	worker.run(t, "systemd-run", "--unit=kubelet", "openssl", "s_server", "-accept", "10250", "-www", "-key", "/root/kubelet.key", "-cert", "/root/kubelet.crt")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker.name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: worker.ip}}}}
+	if _, err := s.clients[s.hosts[0]].CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.hosts {
+		cluster.Await(t, 30*time.Second, "the kubelet answers through "+h.name, func() string {
+			page, err := s.clients[h].CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + worker.name + "/proxy/").DoRaw(t.Context())
+			if err != nil || !strings.Contains(string(page), "s_server") {
+				return fmt.Sprintf("%v: %s\n%s", err, page, worker.logs(t))
+			}
+			return ""
+		})
+	}
 }
 
 // testRestarts restarts a unit at a time: the command returns when the node is there again.
