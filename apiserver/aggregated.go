@@ -3,11 +3,9 @@ package apiserver
 import (
 	"bufio"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/apiserver/aggregator"
@@ -105,7 +103,9 @@ func (c *call) aggregated() error {
 	if r.Body != nil && r.ContentLength != 0 {
 		p := c.pacedBody(until)
 		defer p.stop()
-		r.Body = remoteBody{pacedReader{r.Body, p}, &answer.sent}
+		body := c.goesOn(pacedReader{r.Body, p})
+		defer body.Close()
+		r.Body = body
 	}
 	c.s.cfg.Aggregator.Serve(answer, r, c.remote, aggregator.Request{User: c.User, TimedOut: func() { c.fail(status.Timeout()) }})
 	return nil
@@ -114,8 +114,7 @@ func (c *call) aggregated() error {
 // remoteAnswer takes the answer of another server.
 type remoteAnswer struct {
 	*call
-	stream *stream     // of a request that may change the protocol
-	sent   atomic.Bool // all of the body
+	stream *stream // of a request that may change the protocol
 }
 
 // Hijack implements http.Hijacker.
@@ -124,25 +123,4 @@ func (a *remoteAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errNoHijack
 	}
 	return a.stream.Hijack()
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (a *remoteAnswer) WriteHeader(code int) {
-	a.bodyRead = a.bodyRead || a.sent.Load()
-	a.call.WriteHeader(code)
-}
-
-// remoteBody notes that the body has been sent to its end, by a goroutine of the transport.
-type remoteBody struct {
-	pacedReader
-	sent *atomic.Bool
-}
-
-// Read implements io.Reader.
-func (b remoteBody) Read(p []byte) (int, error) {
-	n, err := b.pacedReader.Read(p)
-	if err == io.EOF {
-		b.sent.Store(true)
-	}
-	return n, err
 }

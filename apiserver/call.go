@@ -44,7 +44,8 @@ type call struct {
 	limiter   *inflightLimiter // nil: not among those in flight
 	cancel    context.CancelFunc
 	room      bodyRoom
-	bodyRead  bool // nothing of the body is left on the connection
+	bodyRead  bool         // nothing of the body is left on the connection
+	proxied   *proxiedBody // the body, if another server gets it
 	audit     auditing
 	remote    *aggregator.Remote // the server that answers; nil: this one
 	following bool               // a watch that has begun: watchset.go looks after it

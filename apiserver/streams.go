@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -220,10 +219,10 @@ func (s *stream) run(h http.Handler) error {
 			return errUpgradeBody
 		}
 	} else if r.ContentLength != 0 {
-		body := &proxiedBody{ReadCloser: r.Body, to: http.NewResponseController(s.call.ResponseWriter)}
+		body := s.goesOn(r.Body)
 		defer body.Close()
 		r = r.WithContext(kubelet.WithBody(s.ctx, body))
-		r.Body, s.bodyRead = body, true
+		r.Body = body
 	}
 	h.ServeHTTP(s, r)
 	return nil
@@ -359,34 +358,4 @@ func (t *taken) clientDead() bool {
 	dead := false
 	err = raw.Control(func(fd uintptr) { dead = peerClosed(fd) })
 	return dead || errors.Is(err, net.ErrClosed)
-}
-
-// proxiedBody is a body that goes on to a Pod.
-type proxiedBody struct {
-	io.ReadCloser
-	to    *http.ResponseController
-	ended atomic.Bool
-	close sync.Once
-}
-
-// Read implements io.Reader.
-func (p *proxiedBody) Read(b []byte) (int, error) {
-	n, err := p.ReadCloser.Read(b)
-	if err != nil {
-		p.ended.Store(true)
-	}
-	return n, err
-}
-
-// Close implements io.Closer. The Pod may have answered before it had all of the body; a reader that is still there
-// holds its lock until the client sends more, or will not.
-func (p *proxiedBody) Close() error {
-	var err error
-	p.close.Do(func() { // the connection to the Pod may do it, too: the handler returns after that
-		if !p.ended.Load() {
-			_ = p.to.SetReadDeadline(time.Unix(1, 0))
-		}
-		err = p.ReadCloser.Close()
-	})
-	return err
 }

@@ -28,6 +28,12 @@ func (c *call) leaveBody() {
 		return
 	}
 	c.bodyRead = true
+	if c.proxied.unfinished() {
+		// The other server answers before it has all of the body. What is read of it here would be missing there. Before
+		// an answer that ends the connection net/http reads nothing.
+		c.Header()["Connection"] = []string{"close"}
+		return
+	}
 	h, rc := c.Header(), http.NewResponseController(c.ResponseWriter)
 	// A client that waits for "100 Continue" is not to be asked for its body now.
 	if c.User == nil || c.User.Name == auth.Anonymous || r.ContentLength > unreadBytes || r.Header.Get("Expect") != "" {
