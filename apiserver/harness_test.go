@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/crd"
 	"github.com/quorate/quorate/apiserver/kinds"
+	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/services"
@@ -85,6 +86,7 @@ func newEnv(t testing.TB, change func(*apiserver.Config)) *env {
 	}
 	e := &env{t: t, mem: mem, definitions: definitions, api: api, store: cfg.Store, reads: cfg.Reads, http: httptest.NewUnstartedServer(api)}
 	e.http.EnableHTTP2 = true
+	e.http.Config.ConnContext = listener.WithConn
 	e.http.StartTLS()
 	e.url, e.client = e.http.URL, e.http.Client()
 	t.Cleanup(func() {

@@ -246,6 +246,37 @@ func TestKubeletEndsBeforeItsClientSends(t *testing.T) {
 	}
 }
 
+// TestClientsDieUnread: a stream ends with its client also where nobody reads from the connection: a body that is not taken, or
+// what came behind the request, is in the way of its end.
+func TestClientsDieUnread(t *testing.T) {
+	seen := new(counting)
+	over := make(chan struct{})
+	e, k := withBoth(t, func(http.ResponseWriter, *http.Request) { <-over }, func(c *apiserver.Config) { c.Observer = seen })
+	t.Cleanup(func() { close(over) })
+	k.log = k.handle
+	e.post(podsPath, `{"metadata":{"name":"p"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`)
+	const widget = aggregatedPath + "/namespaces/default/widgets/a/proxy"
+	for _, request := range []string{
+		"GET " + podsPath + "/p/log?follow=true HTTP/1.1\r\nHost: x\r\n\r\n",
+		"POST /api/v1/nodes/n/proxy/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n",
+		"POST " + widget + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n",
+	} {
+		conn := e.dial()
+		fmt.Fprint(conn, request)
+		within(t, patience, "the stream begins", func() bool { return seen.open.Load() == 1 })
+		_ = conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+		for b := make([]byte, 64<<10); ; {
+			if _, err := conn.Write(b); err != nil {
+				break
+			}
+		}
+		client := conn.NetConn().(*net.TCPConn)
+		_ = client.SetLinger(0) // what was not sent is not in the way
+		_ = client.Close()
+		within(t, second, request+"ends with its client", func() bool { return seen.open.Load() == 0 })
+	}
+}
+
 // endless is read for ever, slowly.
 type endless struct{}
 

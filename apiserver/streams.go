@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/auth"
 	"github.com/quorate/quorate/apiserver/kubelet"
+	"github.com/quorate/quorate/apiserver/listener"
 	"github.com/quorate/quorate/apiserver/rbac"
 	"github.com/quorate/quorate/apiserver/status"
 	"k8s.io/streaming/pkg/httpstream"
@@ -57,6 +58,9 @@ func (s *streamSet) enter(c *call, ctx context.Context) (*stream, error) {
 		s.of, s.all = map[string]int{}, map[*stream]struct{}{}
 	}
 	n := &stream{call: c, set: s}
+	if c.r.ProtoMajor == 1 { // a connection of HTTP/2 is always read
+		n.client = listener.Conn(c.r.Context())
+	}
 	n.ctx, n.cancel = context.WithCancel(ctx)
 	s.of[c.User.Name]++
 	s.all[n] = struct{}{}
@@ -107,7 +111,8 @@ func (s *streamSet) close() {
 }
 
 // watch ends the streams whose clients have died, until closing. A stream that reads from its client sees that
-// by itself. One that waits for a kubelet to take what the client has sent reads nothing.
+// by itself. One that waits for a kubelet to take what the client has sent reads nothing, nor does net/http when a client has
+// sent more than its request.
 func (s *streamSet) watch(closing <-chan struct{}) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -129,6 +134,7 @@ type stream struct {
 	set    *streamSet
 	ctx    context.Context
 	cancel context.CancelFunc
+	client net.Conn // its connection on HTTP/1.1; nil: not known
 
 	mu    sync.Mutex
 	taken *taken // the connection, once it was taken over; guarded by mu
@@ -180,12 +186,15 @@ func leaveClient(w http.ResponseWriter) {
 // taken, or will not be.
 func (s *stream) look() {
 	s.mu.Lock()
-	t := s.taken
+	conn, left := s.client, s.left
+	if s.taken != nil {
+		conn = s.taken.Conn
+	}
 	s.mu.Unlock()
-	if t == nil {
+	if conn == nil || left {
 		return
 	}
-	if dead := t.clientDead(); dead && s.gone {
+	if dead := clientDead(conn); dead && s.gone {
 		s.end()
 	} else {
 		s.gone = dead
@@ -346,8 +355,8 @@ func inner(conn net.Conn) net.Conn {
 }
 
 // clientDead reports whether the client has closed its side of the connection, also behind what was not read yet.
-func (t *taken) clientDead() bool {
-	conn, ok := inner(t.Conn).(syscall.Conn)
+func clientDead(client net.Conn) bool {
+	conn, ok := inner(client).(syscall.Conn)
 	if !ok {
 		return false
 	}

@@ -287,9 +287,23 @@ func (c *connection) NetConn() net.Conn { return c.Conn }
 
 type connectionKey struct{}
 
+type connKey struct{}
+
+// WithConn is the context of a connection's requests, for http.Server.ConnContext: Conn finds it there. Servers that are guarded
+// have it.
+func WithConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// Conn is the connection on which a request has come; nil: its context does not say. It is net/http's to read, write and close.
+func Conn(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(connKey{}).(net.Conn)
+	return conn
+}
+
 // connContext is the server's ConnContext: requests know their connection.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
-	ctx = auth.WithConnection(ctx)
+	ctx = WithConn(auth.WithConnection(ctx), conn)
 	if c := connectionOf(conn); c != nil {
 		c.untaken = labelled(c)
 		return context.WithValue(ctx, connectionKey{}, c)
