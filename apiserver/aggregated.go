@@ -103,7 +103,7 @@ func (c *call) aggregated() error {
 	if r.Body != nil && r.ContentLength != 0 {
 		p := c.pacedBody(until)
 		defer p.stop()
-		body := c.goesOn(pacedReader{r.Body, p})
+		body := proxyBody(c, pacedReader{r.Body, p})
 		defer body.Close()
 		r.Body = body
 	}

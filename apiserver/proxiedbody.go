@@ -21,8 +21,8 @@ type proxiedBody struct {
 	left  bool // the answer has begun before it
 }
 
-// goesOn says that a body goes on to another server.
-func (c *call) goesOn(body io.ReadCloser) *proxiedBody {
+// proxyBody says that a request's body goes on to another server.
+func proxyBody(c *call, body io.ReadCloser) *proxiedBody {
 	c.proxied = &proxiedBody{ReadCloser: body, to: http.NewResponseController(c.ResponseWriter)}
 	return c.proxied
 }

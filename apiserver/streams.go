@@ -228,7 +228,7 @@ func (s *stream) run(h http.Handler) error {
 			return errUpgradeBody
 		}
 	} else if r.ContentLength != 0 {
-		body := s.goesOn(r.Body)
+		body := proxyBody(s.call, r.Body)
 		defer body.Close()
 		r = r.WithContext(kubelet.WithBody(s.ctx, body))
 		r.Body = body
