@@ -37,7 +37,7 @@ type Config struct {
 	Convert Convert
 	// Zero returns an object of which nothing is set; see schema.Model.Zero.
 	Zero func() map[string]any
-	// Default fills in defaults, in place. A caller that tracks an object completes it besides, and is told
+	// Default fills in defaults, in place. A caller that tracks an object also completes it, and is told
 	// of an error then.
 	Default func(obj map[string]any) error
 }
