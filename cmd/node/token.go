@@ -93,7 +93,7 @@ func tokenListCommand(a *access) *cobra.Command {
 				return err
 			}
 			workers, failed := workerTokens(cmd.Context(), client)
-			if errors.Is(failed, membership.ErrForbidden) { // who may list join tokens need not be allowed to read Secrets
+			if errors.Is(failed, membership.ErrForbidden) { // a user who may list join tokens need not be allowed to read Secrets
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", failed)
 				failed = nil
 			}

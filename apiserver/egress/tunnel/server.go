@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // newSession is what a request asks for, and where it goes.
 func (s *Server) newSession(r *http.Request) (x *session, table map[string]*session, limit int, err error) {
-	x = &session{streams: make(chan struct{}, maxStreams), opening: make(chan struct{}, maxOpening), agent: r.Header.Get(agentHeader)}
+	x = &session{streams: make(chan struct{}, maxStreams), opening: make(chan struct{}, maxOpening), agent: agentOf(r)}
 	if name, ok := strings.CutPrefix(r.URL.Path, nodesPath); ok {
 		x.name = name
 		if name == "" || len(name) > 253 || strings.Contains(name, "/") {
@@ -148,6 +148,16 @@ func (s *Server) newSession(r *http.Request) (x *session, table map[string]*sess
 		x.networks = append(x.networks, p.Masked())
 	}
 	return x, s.offers, maxOffers, nil
+}
+
+// agentOf is the word of an agent's process. It is kept for as long as the tunnel is: one that is longer than agents
+// make it is as none.
+func agentOf(r *http.Request) string {
+	word := r.Header.Get(agentHeader)
+	if len(word) > maxAgentWord {
+		return ""
+	}
+	return strings.Clone(word) // not with the rest of the headers
 }
 
 // roomLocked reports whether there is room for a tunnel.

@@ -580,3 +580,18 @@ func TestGuarded(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentWord: what is kept of a header with a tunnel is bounded.
+func TestAgentWord(t *testing.T) {
+	for _, n := range []int{0, 26, maxAgentWord, maxAgentWord + 1, 100_000} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set(agentHeader, strings.Repeat("x", n))
+		want := n
+		if n > maxAgentWord {
+			want = 0
+		}
+		if got := len(agentOf(r)); got != want {
+			t.Errorf("of %d bytes %d are kept, want %d", n, got, want)
+		}
+	}
+}

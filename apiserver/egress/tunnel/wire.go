@@ -20,7 +20,8 @@ const (
 	networksPath = Path + "networks"
 
 	// agentHeader is a word in the request that each process of an agent has chosen.
-	agentHeader = "Quorate-Tunnel-Agent"
+	agentHeader  = "Quorate-Tunnel-Agent"
+	maxAgentWord = 64 // bytes; crypto/rand.Text makes 26
 	// replacedPrefix begins what is in the place of an address when a node ends a tunnel because another
 	// agent has opened it: the rest says so. An agent that does not know it refuses it as a name.
 	replacedPrefix = "!replaced: "
