@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -186,13 +187,19 @@ func TestKubernetesWithoutQuorum(t *testing.T) {
 			t.Parallel()
 			a := &AdminClient{http: &http.Client{}}
 			for _, s := range x.servers {
+				asked := make(chan struct{}) // closed when its status was asked for
+				first := sync.OnceFunc(func() { close(asked) })
 				h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if strings.HasSuffix(r.URL.Path, "/status") {
+						first()
 						answer(w, s.status, nil)
 						return
 					}
-					if s.code == 500 {
-						time.Sleep(findQuorumAfter + 100*time.Millisecond) // as long as it waits for a leader, and longer
+					if s.code == 500 { // it waits for a leader, and the client looks elsewhere meanwhile
+						select {
+						case <-asked:
+						case <-r.Context().Done():
+						}
 					}
 					w.WriteHeader(s.code)
 					_, _ = w.Write([]byte(s.body))
