@@ -44,8 +44,9 @@ func (c *call) stillAllowed(plan consistency.Plan) error {
 	return c.AuthorizeAgain()
 }
 
-// markWhile is what a request is allowed by while it goes on: a collection is read in pages. A mark keeps a state, which a
-// node that takes a snapshot would hold beside the new one until the last long-running request ends: these have none.
+// markWhile is what a request is allowed by while it goes on: a collection is read in pages. A mark keeps a
+// state, which a node that takes a snapshot would hold beside the new one until the last long-running request
+// ends: these have none.
 func markWhile(roles builtin.Roles, longRunning bool) rbac.Mark {
 	if longRunning {
 		return rbac.Mark{}

@@ -129,22 +129,8 @@ func TestAggregatedWatchesEnd(t *testing.T) {
 			}
 		}
 	}, func(c *apiserver.Config) { c.Observer = seen })
-	conn := e.dial()
-	defer conn.Close()
-	const path = aggregatedPath + "/widgets?watch=true"
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
-	w, err := e.client.Get(e.url + path) // on HTTP/2
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Body.Close()
-	last, since := int64(-1), time.Now()
-	within(t, patience, "both wait for their clients", func() bool {
-		if now := written.Load(); now != last {
-			last, since = now, time.Now()
-		}
-		return seen.open.Load() == 2 && time.Since(since) > 300*time.Millisecond
-	})
+	e.getUnread(aggregatedPath + "/widgets?watch=true")
+	unread(t, seen, 2, &written)
 	if err := e.api.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// proxiedBody is a body that goes on to another server: a Pod, a kubelet, an aggregated API server. A goroutine of net/http's
-// transport reads it.
+// proxiedBody is a body that goes on to another server: a Pod, a kubelet, an aggregated API server. A goroutine
+// of net/http's transport reads it.
 type proxiedBody struct {
 	io.ReadCloser
 	to    *http.ResponseController
@@ -27,8 +27,8 @@ func proxyBody(c *call, body io.ReadCloser) *proxiedBody {
 	return c.proxied
 }
 
-// unfinished is called when the answer begins. It reports whether the other server is still to have a part of the body. If it
-// has had nothing of it, it will not.
+// unfinished is called when the answer begins. It reports whether the other server is still to have a part of
+// the body. If it has had nothing of it, it will not.
 func (p *proxiedBody) unfinished() bool {
 	if p == nil {
 		return false
@@ -59,8 +59,8 @@ func (p *proxiedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. The other server may have answered before it had all of the body; a reader that is still there
-// holds its lock until the client sends more, or will not.
+// Close implements io.Closer. The other server may have answered before it had all of the body; a reader that
+// is still there holds its lock until the client sends more, or will not.
 func (p *proxiedBody) Close() error {
 	var err error
 	p.close.Do(func() { // the connection to a Pod may do it, too: the handler returns after that

@@ -28,8 +28,8 @@ func withBoth(t *testing.T, serve http.HandlerFunc, change func(*apiserver.Confi
 	return e, k
 }
 
-// TestAnswersBeforeBodies: a server that answers before it has all of a request's body gets the rest of it, and its answer
-// waits for nobody. On HTTP/1.1 that answer ends the connection.
+// TestAnswersBeforeBodies: a server that answers before it has all of a request's body gets the rest of it, and
+// its answer waits for nobody. On HTTP/1.1 that answer ends the connection.
 func TestAnswersBeforeBodies(t *testing.T) {
 	type got struct {
 		body string

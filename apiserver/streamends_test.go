@@ -150,22 +150,9 @@ func TestServerEndsBeforeItsClientsRead(t *testing.T) {
 	seen := new(counting)
 	e := withKubelets(t, kubelet.Config{Dial: dial, DialAllowed: dial}, "10.9.9.9", 10250, func(c *apiserver.Config) { c.Observer = seen })
 	for _, path := range []string{podsPath + "/p/log?follow=true", "/api/v1/nodes/n/proxy/x"} {
-		conn := e.dial()
-		defer conn.Close()
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
-		w, err := e.client.Get(e.url + path) // on HTTP/2
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Body.Close()
+		e.getUnread(path)
 	}
-	last, since := int64(-1), time.Now()
-	within(t, patience, "all wait for their clients", func() bool {
-		if now := written.Load(); now != last {
-			last, since = now, time.Now()
-		}
-		return seen.open.Load() == 4 && time.Since(since) > 300*time.Millisecond
-	})
+	unread(t, seen, 4, &written)
 	ctx, cancel := context.WithTimeout(t.Context(), second)
 	defer cancel()
 	if err := e.api.Shutdown(ctx); err != nil {
@@ -246,8 +233,8 @@ func TestKubeletEndsBeforeItsClientSends(t *testing.T) {
 	}
 }
 
-// TestClientsDieUnread: a stream ends with its client also where nobody reads from the connection: a body that is not taken, or
-// what came behind the request, is in the way of its end.
+// TestClientsDieUnread: a stream ends with its client also where nobody reads from the connection: a body that
+// is not taken, or what came behind the request, is in the way of its end.
 func TestClientsDieUnread(t *testing.T) {
 	seen := new(counting)
 	over := make(chan struct{})
@@ -467,4 +454,29 @@ func TestKubeletsAreVerified(t *testing.T) {
 			t.Errorf("exec: %v", err)
 		}
 	}
+}
+
+// getUnread asks for a path on HTTP/1.1 and on HTTP/2, and reads nothing.
+func (e *env) getUnread(path string) {
+	e.t.Helper()
+	conn := e.dial()
+	e.t.Cleanup(func() { _ = conn.Close() })
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	w, err := e.client.Get(e.url + path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { _ = w.Body.Close() })
+}
+
+// unread awaits that so many requests are open, and that nothing more is written to their clients.
+func unread(t *testing.T, seen *counting, open int64, written *atomic.Int64) {
+	t.Helper()
+	last, since := int64(-1), time.Now()
+	within(t, patience, "all wait for their clients", func() bool {
+		if now := written.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return seen.open.Load() == open && time.Since(since) > 300*time.Millisecond
+	})
 }

@@ -111,8 +111,8 @@ func (s *streamSet) close() {
 }
 
 // watch ends the streams whose clients have died, until closing. A stream that reads from its client sees that
-// by itself. One that waits for a kubelet to take what the client has sent reads nothing, nor does net/http when a client has
-// sent more than its request.
+// by itself. One that waits for a kubelet to take what the client has sent reads nothing, nor does net/http
+// when a client has sent more than its request.
 func (s *streamSet) watch(closing <-chan struct{}) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -162,8 +162,8 @@ func (s *stream) end() {
 	}
 }
 
-// cut ends what still waits for a client that does not read: net/http closes the connection of a write that has failed, and TLS
-// then gives itself five seconds more for a last word.
+// cut ends what still waits for a client that does not read: net/http closes the connection of a write that has
+// failed, and TLS then gives itself five seconds more for a last word.
 func (s *stream) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,8 @@ func TestServingNames(t *testing.T) {
 	}
 }
 
-// TestComponentKubeconfigs: where no directory can be made, the setting is refused by its name before anything is written.
+// TestComponentKubeconfigs: where no directory can be made, the setting is refused by its name before anything
+// is written.
 func TestComponentKubeconfigs(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -63,9 +63,10 @@ func (l *Loops) cleanTokens(ctx context.Context, r *reports) error {
 	})
 }
 
-// signClusterInfo keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for
-// signing, until ctx ends: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the token.
-// Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines trust.
+// signClusterInfo keeps in the ConfigMap cluster-info a signature for each bootstrap token that is for signing,
+// until ctx ends: a machine that joins knows by it that the ConfigMap comes from the cluster that has made the
+// token. Whatever kubeconfig the ConfigMap has is signed: anyone who may write it says whom such machines
+// trust.
 func (l *Loops) signClusterInfo(ctx context.Context, r *reports) error {
 	tables := []string{kinds.BuiltinTable(secretsGVR.GroupResource()), kinds.BuiltinTable(mapsGVR.GroupResource())}
 	s := clusterInfoSigner{l: l, maps: tables[1]}

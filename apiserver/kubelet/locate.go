@@ -29,8 +29,8 @@ type Kubelet struct {
 // extendWebSockets is the feature by which a Node says that its kubelet translates WebSockets.
 const extendWebSockets = "ExtendWebSocketsToKubelet"
 
-// Of says where the kubelet of a Node is. Errors: upstream's, for a Node without a fitting address; one of our own for an
-// address that is none: the kubelet has written it, and upstream's library panics by some.
+// Of says where the kubelet of a Node is. Errors: upstream's, for a Node without a fitting address; one of our
+// own for an address that is none: the kubelet has written it, and upstream's library panics by some.
 func (c *Client) Of(node *corev1.Node) (Kubelet, error) {
 	host := ""
 	for _, wanted := range c.types {

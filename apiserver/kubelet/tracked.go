@@ -59,8 +59,8 @@ func (t *tracked) carry(ctx context.Context, body io.Closer) {
 
 type bodyKey struct{}
 
-// WithBody says what a proxied request's body is, which ends with the connection that it is sent on. The library hides the body
-// that it was given from its transport.
+// WithBody says what a proxied request's body is, which ends with the connection that it is sent on. The
+// library hides the body that it was given from its transport.
 func WithBody(ctx context.Context, body io.Closer) context.Context {
 	return context.WithValue(ctx, bodyKey{}, body)
 }

@@ -289,13 +289,14 @@ type connectionKey struct{}
 
 type connKey struct{}
 
-// WithConn is the context of a connection's requests, for http.Server.ConnContext: Conn finds it there. Servers that are guarded
-// have it.
+// WithConn is the context of a connection's requests, for http.Server.ConnContext: Conn finds it there. Servers
+// that are guarded have it.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Conn is the connection on which a request has come; nil: its context does not say. It is net/http's to read, write and close.
+// Conn is the connection on which a request has come; nil: its context does not say. It is net/http's to read,
+// write and close.
 func Conn(ctx context.Context) net.Conn {
 	conn, _ := ctx.Value(connKey{}).(net.Conn)
 	return conn

@@ -70,8 +70,8 @@ func (h *libraryHandler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// ownEnd reports whether a library complains of a connection that this process has closed itself: the one for WebSockets
-// does so at each exec that is refused.
+// ownEnd reports whether a library complains of a connection that this process has closed itself: the one for
+// WebSockets does so at each exec that is refused.
 func ownEnd(r slog.Record) (own bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, is := a.Value.Any().(error)

@@ -36,10 +36,9 @@ func healedWithin() time.Duration {
 	return 3 * time.Second
 }
 
-// TestSilence cuts the network of a leader at default settings, in both directions and in each of
-// them, and measures for how long the others acknowledge no write and serve no Most Recent read, and when all serve again
-// after its end.
-// -rounds says how often.
+// TestSilence cuts the network of a leader at default settings, in both directions and in each of them, and
+// measures for how long the others acknowledge no write and serve no Most Recent read, and when all serve again
+// after its end. -rounds says how often.
 func TestSilence(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("namespaces and devices need root")

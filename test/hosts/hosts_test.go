@@ -358,7 +358,8 @@ func testUsers(t *testing.T, s *site) {
 	}
 }
 
-// testWorker does what "Workers" in docs/operations.md says: a host's own address of the API, and tunnels to its kubelet.
+// testWorker does what "Workers" in docs/operations.md says: a host's own address of the API, and tunnels to
+// its kubelet.
 func testWorker(t *testing.T, s *site) {
 	worker := newHost(t, "w1", "10.99.0.21")
 	worker.installUnits(t, "quorate-proxy.service")
@@ -368,8 +369,8 @@ func testWorker(t *testing.T, s *site) {
 	}
 	n1 := s.hosts[0]
 	admin := []string{"--kubeconfig", "/var/lib/quorate/n1/admin.kubeconfig"}
-	n1.run(t, append([]string{"quorate", "kubeconfig", "--user", "system:node:w1", "--group", "system:nodes", "--to", "/root/w1"}, admin...)...)
-	text, err := os.ReadFile(n1.path("/root/w1"))
+	n1.run(t, append([]string{"quorate", "kubeconfig", "--user", "system:node:w1", "--group", "system:nodes", "--to", "/run/w1"}, admin...)...)
+	text, err := os.ReadFile(n1.path("/run/w1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,8 +419,8 @@ func testWorker(t *testing.T, s *site) {
 // askKubelet asks the kubelet of a worker through each node, which takes the tunnel as long as there is one.
 func (s *site) askKubelet(t *testing.T, worker *Host) {
 	t.Helper()
-	worker.run(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+worker.name, "-keyout", "/root/kubelet.key", "-out", "/root/kubelet.crt")
-	worker.run(t, "systemd-run", "--unit=kubelet", "openssl", "s_server", "-accept", "10250", "-www", "-key", "/root/kubelet.key", "-cert", "/root/kubelet.crt")
+	worker.run(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN="+worker.name, "-keyout", "/run/kubelet.key", "-out", "/run/kubelet.crt")
+	worker.run(t, "systemd-run", "--unit=kubelet", "openssl", "s_server", "-accept", "10250", "-www", "-key", "/run/kubelet.key", "-cert", "/run/kubelet.crt")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker.name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: worker.ip}}}}
 	if _, err := s.clients[s.hosts[0]].CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
