@@ -424,13 +424,7 @@ func TestHostileAgents(t *testing.T) {
 	})
 	t.Run("streams of its own", func(t *testing.T) {
 		a := newAPI(t)
-		c, _ := a.upgrade(t, nodesPath+"w1")
-		session, err := yamux.Server(c, config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
-		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		session := a.session(t)
 		if _, err := session.OpenStream(); err != nil && !session.IsClosed() {
 			t.Fatal(err)
 		}
@@ -457,13 +451,7 @@ func TestHostileAgents(t *testing.T) {
 	})
 	t.Run("an agent of before", func(t *testing.T) { // it takes the reason for an address
 		a := newAPI(t)
-		c, _ := a.upgrade(t, nodesPath+"w1")
-		session, err := yamux.Server(c, config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
-		standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+		session := a.session(t)
 		a.upgrade(t, nodesPath+"w1")
 		stream, err := session.AcceptStream()
 		if err != nil {
@@ -594,4 +582,17 @@ func TestAgentWord(t *testing.T) {
 			t.Errorf("of %d bytes %d are kept, want %d", n, got, want)
 		}
 	}
+}
+
+// session is the agent's side of a tunnel to the kubelet of w1, without an agent.
+func (a *api) session(t *testing.T) *yamux.Session {
+	t.Helper()
+	c, _ := a.upgrade(t, nodesPath+"w1")
+	session, err := yamux.Server(c, config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	standins.Await(t, "no tunnel", func() bool { return a.has(a.nodes, "w1") != nil })
+	return session
 }
