@@ -181,6 +181,9 @@ type pool struct {
 	name   string // of the Service
 	dry    bool   // look, but claim nothing
 	blocks []netip.Prefix
+	// dryPorts are the ports that this pool returned without a claim. The state does not have
+	// them, so without this set two ports of one Service could get the same number.
+	dryPorts map[int32]bool
 }
 
 // Families implements service.Pool.
@@ -308,7 +311,7 @@ func (p *pool) Port(want int32) (int32, error) {
 	ports := p.ranges.ports
 	if want != 0 {
 		if p.dry {
-			return want, p.lookAt(want)
+			return want, errors.Join(p.lookAt(want), p.claimPort(want))
 		}
 		if !ports.Contains(want) {
 			return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", ports)
@@ -324,7 +327,7 @@ func (p *pool) Port(want int32) (int32, error) {
 	for {
 		n, ok := ports.PickPort(func(n int32) bool {
 			v, err := p.o.Store.Current(NodePortsTable, fmt.Sprint(n))
-			return lost[n] || err != nil || v != nil
+			return lost[n] || p.dryPorts[n] || err != nil || v != nil
 		})
 		if !ok {
 			return 0, service.ErrFull
@@ -351,6 +354,10 @@ func (p *pool) lookAt(n int32) error {
 
 func (p *pool) claimPort(n int32) error {
 	if p.dry {
+		if p.dryPorts == nil {
+			p.dryPorts = map[int32]bool{}
+		}
+		p.dryPorts[n] = true
 		return nil
 	}
 	// For people who look into a snapshot; nothing reads it.
