@@ -128,28 +128,28 @@ MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
 # with it above, and their libraries take longer to build with it than all the rest.
 .PHONY: test
 test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
-	go test -race -tags invariants -timeout 20m $$(go list ./... | grep -vFx "$$(go list ./test/sim $(SUBJECTS) $(MEASURED))")
+	go test -race -timeout 20m $$(go list ./... | grep -vFx "$$(go list ./test/sim $(SUBJECTS) $(MEASURED))")
 	$(MAKE) --no-print-directory -O -j 2 test-subjects test-sim
 	$(call judge_storage,$(KEPT))
 	$(call judge_etcd,$(KEPT))
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m -p 1 $(MEASURED)
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -timeout 20m -p 1 $(MEASURED)
 	$(MAKE) --no-print-directory -O -j 2 test-modules test-contract
 
 .PHONY: test-subjects
 test-subjects:
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -tags invariants -timeout 20m $(SUBJECTS)
+	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -timeout 20m $(SUBJECTS)
 
 # The race detector takes six times the processor time here: it has other seeds, and fewer.
 .PHONY: test-sim
 test-sim:
 	rm -rf $(KEPT)
-	QUORATE_HISTORIES=$(KEPT) go test -tags invariants -timeout 20m ./test/sim
-	go test -race -tags invariants -timeout 20m ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
+	QUORATE_HISTORIES=$(KEPT) go test -timeout 20m ./test/sim
+	go test -race -timeout 20m ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
 
 # The last two go side by side: both wait more than they compute.
 .PHONY: test-modules
 test-modules:
-	cd test/storage && go test -tags invariants -timeout 15m ./...
+	cd test/storage && go test -timeout 15m ./...
 	cd test/clients && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
 	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
 

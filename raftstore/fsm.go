@@ -143,7 +143,7 @@ func sameEntry(l *raft.Log, m mvcc.Mark) error {
 func (f *fsm) publish(state *mvcc.State, at proto.Revision, batch disk.Batch, came watch.Moment) {
 	f.idle = 0
 	state.Publish()
-	if mvcc.Invariants {
+	if mvcc.Invariants() {
 		if err := state.CheckSome(); err != nil {
 			f.fatal(fmt.Errorf("state machine at %d: %w", at, err))
 		}

@@ -121,7 +121,7 @@ func (s *Store) apply(ctx context.Context, kind proto.Kind, msg pb.Message) (mvc
 	}
 	s.index++
 	state.Publish()
-	if mvcc.Invariants {
+	if mvcc.Invariants() {
 		if err := state.CheckSome(); err != nil {
 			panic(fmt.Sprintf("memstore: state machine at %d: %v", s.index, err))
 		}
