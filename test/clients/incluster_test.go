@@ -39,7 +39,7 @@ const (
 // goes, the token ends on all nodes, and with it the operator; so does a token when its Secret
 // goes, or its account.
 func TestInCluster(t *testing.T) {
-	o := startOperated(t, "controllers=*")
+	o := startOperated(t)
 	api := o.c.Nodes()[0].Typed(t)
 	ctx := t.Context()
 	grantOperator(t, api)

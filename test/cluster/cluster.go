@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,12 +88,6 @@ func tryStart(t testing.TB, program string, nodes int, settings []string) (*Clus
 	return c, nil
 }
 
-// withoutRoots leaves namespaces empty, and requests for certificates to the tests: they count ConfigMaps,
-// and stories hold for servers beside which no controllers run. A test that wants kube-root-ca.crt, or
-// nodes that join, sets controllers=*.
-const withoutRoots = "controllers=-root-ca-certificate-publisher-controller,-kubeadm-config-controller," +
-	"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller"
-
 // launch starts a cluster that somebody else ends.
 func launch(program string, nodes int, settings []string) (*Cluster, error) {
 	var errs []error
@@ -130,9 +123,6 @@ func (c *Cluster) start(nodes int, settings []string) (err error) {
 	}
 	c.FreePort = port + all
 	args := []string{"dev", "--data-dir", c.Dir, "--nodes", fmt.Sprint(nodes), "--api-port", fmt.Sprint(port), "--detach"}
-	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "controllers=") }) {
-		args = append(args, "--set", withoutRoots)
-	}
 	for _, s := range settings {
 		if n, ok := strings.CutPrefix(s, Nonvoters); ok {
 			args = append(args, "--nonvoters", n)

@@ -37,7 +37,7 @@ func StartPlanted(t testing.TB, nodes int, program, bug string) *Cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.LaunchProgram(t, program, []string{"QUORATE_PLANTED=" + bug}, n.Name, port, "--token-file", filepath.Join(c.Dir, "token"), "--"+withoutRoots)
+		c.LaunchProgram(t, program, []string{"QUORATE_PLANTED=" + bug}, n.Name, port, "--token-file", filepath.Join(c.Dir, "token"))
 	}
 	for _, n := range c.Nodes() {
 		n.AwaitReady(t)

@@ -40,7 +40,7 @@ func conformanceStories(t *testing.T) map[string]*story.Story {
 // than the one before, and each story has a namespace of its own, in which there is
 // the ConfigMap kube-root-ca.crt.
 func TestConformance(t *testing.T) {
-	c := cluster.Start(t, 3, "controllers=*")
+	c := cluster.Start(t, 3)
 	anonymous := &http.Client{Timeout: cluster.CommandWithin, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 	webhook, ca := startWebhooks(t)

@@ -148,7 +148,7 @@ func whoami(ctx context.Context, client kubernetes.Interface) (string, error) {
 // certificate by the library that kubelets use, and is that node from then on. Its token can do nothing else,
 // and ends when it is revoked.
 func TestJoin(t *testing.T) {
-	c := cluster.Start(t, 1, "controllers=*")
+	c := cluster.Start(t, 1)
 	j := told(t, c)
 	j.discover()
 	token := j.client(j.withToken())
@@ -301,7 +301,7 @@ func (j *joiner) serving(kubelet kubernetes.Interface) {
 // TestUsers: quorate kubeconfig --user makes credentials of the control plane's programs, of nodes and of
 // people, and none of system:masters.
 func TestUsers(t *testing.T) {
-	c := cluster.Start(t, 1, "controllers=*")
+	c := cluster.Start(t, 1)
 	for _, x := range []struct {
 		args []string
 		who  string

@@ -53,7 +53,7 @@ func TestKubeadm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster.Start(t, 1, "controllers=*")
+	c := cluster.Start(t, 1)
 	for _, by := range []string{"token", "file"} {
 		t.Run(by, func(t *testing.T) {
 			j := told(t, c)
