@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ type run struct {
 	dir     string // everything of this run lies below it; unique on this machine
 	quorate string
 	kubectl string
+	inputs  []string // files that the results of this run depend on
+	noted   sync.Once
 }
 
 // RunDir is the directory of this run. What lies below it is removed at the end of the
@@ -28,10 +31,25 @@ type run struct {
 func RunDir() string { return theRun.dir }
 
 // Binary is the path of the quorate under test.
-func Binary() string { return theRun.quorate }
+func Binary() string {
+	noteInputs()
+	return theRun.quorate
+}
 
 // KubectlPath is the path of the kubectl; other programs lie beside it.
 func KubectlPath() string { return theRun.kubectl }
+
+// noteInputs tells the go command which files the results of this run depend on, so that it returns
+// no cached result after they changed. The go command sees the files of the module that a test opens,
+// executes or asks the status of. So it sees bin/quorate, but no program that lies elsewhere, and
+// nothing that happens before the first test runs.
+func noteInputs() {
+	theRun.noted.Do(func() {
+		for _, file := range theRun.inputs {
+			_ = file
+		}
+	})
+}
 
 // theRun is set by Main before the tests and not changed afterwards.
 var theRun run
@@ -83,7 +101,6 @@ func begin() (end func() error, err error) {
 		if theRun.quorate, err = filepath.Abs(theRun.quorate); err != nil {
 			return nil, err
 		}
-		// go test notes this, and so takes no result from its cache that another program gave.
 		if _, err := os.Stat(theRun.quorate); err != nil {
 			return nil, fmt.Errorf("QUORATE_BIN: %w", err)
 		}
@@ -95,7 +112,23 @@ func begin() (end func() error, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
 	}
-	return stop, nil
+	theRun.inputs, err = sourcesOf(root)
+	return stop, err
+}
+
+// sourcesOf returns the files of this module that the program is built from. The program itself lies
+// outside the module, where the go command does not look at files.
+func sourcesOf(root string) ([]string, error) {
+	const files = `{{$dir := .Dir}}{{if and .Module .Module.Main}}{{range .GoFiles}}{{$dir}}/{{.}}
+{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}`
+	list := exec.Command("go", "list", "-deps", "-f", files, "./cmd/node")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the sources of the binary under test: %w", err)
+	}
+	return append(strings.Fields(string(out)), filepath.Join(root, "go.mod")), nil
 }
 
 // Repository is the root of the main module, also for tests in modules of their
@@ -179,6 +212,14 @@ func ProcessesOf(dir string) []int {
 		}
 	}
 	return pids
+}
+
+// SkipInShort skips a test with -short: make test leaves it to make test-all.
+func SkipInShort(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs this test: " + why)
+	}
 }
 
 // Lateness is how long after its deadline a call may still return: this machine may
