@@ -95,17 +95,59 @@ generate: tools ## Regenerate everything that is generated (needs protobuf-compi
 	sh apiserver/schema/generate.sh
 	sh tools/upstreamfacts/generate.sh
 
+# `make check` needs Go, git and this machine's tools only. Modules of their own are vetted by
+# test-all, which compiles them anyway.
 .PHONY: check
-check: test-deps tools/bin/staticcheck ## Format, vet, lint, pinned modules, generated files, architecture
+check: tools/bin/staticcheck ## Format, vet, lint, pinned modules, generated files, architecture
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
 	go mod tidy -diff
 	cd test/storage && go mod tidy -diff
-	cd test/judges/etcd && go mod tidy -diff && go vet ./...
+	cd test/judges/etcd && go mod tidy -diff
 	go vet ./...
+	tools/bin/staticcheck ./...
+	go test -vet=off -run 'TestArchitecture|TestEveryExport|TestPins|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy|TestTiers|TestLint' ./cmd/node ./apiserver/schema ./proto ./deploy ./test/tiers
+
+# Tests. test/tiers/tiers.txt says which package is in which tier, and explains the tiers. `go vet`
+# runs in check only. Each package is built in one way in a target: with the race detector or without.
+run_tier = packages=$$(go run ./test/tiers $(1)) && $(2) $$packages
+go_test := go test -vet=off -timeout 20m
+go_race := go test -race -vet=off -timeout 30m
+with_programs := QUORATE_BIN=$(CURDIR)/bin/quorate
+
+.PHONY: quick
+quick: ## Test what a change concerns: unit tests, short forms, cached results (1 to 4 minutes)
+	$(call run_tier,unit raced,go test -vet=off -short -timeout 10m)
+
+.PHONY: test
+test: build kubectl ## Prove correctness: unit tests, three nodes as processes (Go, make, git, a C compiler; no root)
+	$(call run_tier,unit,$(go_test))
+	$(call run_tier,raced,$(go_race))
+	$(go_test) ./test/sim -seeds 50
+	$(call run_tier,system measured,$(with_programs) $(go_test) -short)
+
+.PHONY: test-race
+test-race: ## Run the race detector over all goroutines and locks, 200 seeds, and the judges of storage (15 minutes)
+	$(call run_tier,-race unit,$(go_race) -short)
+	rm -rf $(KEPT)
+	QUORATE_HISTORIES=$(KEPT) $(go_test) ./test/sim
+	$(go_race) ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
+	$(call judge_storage,$(KEPT))
+	$(call judge_etcd,$(KEPT))
+
+# The measured packages run one after the other with nothing beside them.
+.PHONY: test-all
+test-all: test-deps build kubectls helms kwok ## Test everything else: other clients, faults, hosts, measured tests (root and apt; an hour)
+	$(call run_tier,system,$(with_programs) $(go_test))
+	$(call run_tier,all,$(go_test))
+	$(go_test) ./test/sim -first 2000 -seeds 500
+	$(call run_tier,measured alone,$(with_programs) $(go_test) -p 1)
+	$(MAKE) --no-print-directory judge-planted
 	cd test/clients && go mod tidy -diff && go vet ./...
 	cd test/ecosystem && go mod tidy -diff && go vet ./...
-	tools/bin/staticcheck ./...
-	go test -count=1 -run 'TestArchitecture|TestEveryExport|TestPins|TestNoReplace|TestGenerated|TestModelsAreCurrent|TestDeploy' ./cmd/node ./apiserver/schema ./proto ./deploy
+	cd test/storage && $(go_test) ./...
+	cd test/clients && $(with_programs) $(go_test) ./...
+	cd test/ecosystem && $(with_programs) $(go_test) ./...
+	bash test/judges/testcmd/run.sh --fast
 
 # Debian packages that tests need where they are missing; nothing is done where
 # they are there, or where there is no apt.
@@ -117,45 +159,6 @@ test-deps:
 	[ -d /usr/lib/python3/dist-packages/kubernetes ] || missing="$$missing python3-kubernetes"; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 		(apt-get update && apt-get install -y --no-install-recommends $$missing) >/dev/null; fi
-
-# The tests of whole systems, a package for each subject. Those that measure times and
-# memory run one after the other, with nothing else beside them; of the others the longest
-# begins. All run the one program that `build` has built.
-SUBJECTS := $(addprefix ./test/,judges/differential kubectl reads access joining commands hosts members proxy writes conformance golden clientgo)
-MEASURED := $(addprefix ./test/,definitions faults hostile quotas rules watches)
-
-# The modules of their own do without the race detector: what they drive is tested
-# with it above, and their libraries take longer to build with it than all the rest.
-.PHONY: test
-test: test-deps build kubectls helms kwok ## Run every test; installs what is missing (as root, with apt)
-	go test -race -timeout 20m $$(go list ./... | grep -vFx "$$(go list ./test/sim $(SUBJECTS) $(MEASURED))")
-	$(MAKE) --no-print-directory -O -j 2 test-subjects test-sim
-	$(call judge_storage,$(KEPT))
-	$(call judge_etcd,$(KEPT))
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -timeout 20m -p 1 $(MEASURED)
-	$(MAKE) --no-print-directory -O -j 2 test-modules test-contract
-
-.PHONY: test-subjects
-test-subjects:
-	QUORATE_BIN=$(CURDIR)/bin/quorate go test -race -timeout 20m $(SUBJECTS)
-
-# The race detector takes six times the processor time here: it has other seeds, and fewer.
-.PHONY: test-sim
-test-sim:
-	rm -rf $(KEPT)
-	QUORATE_HISTORIES=$(KEPT) go test -timeout 20m ./test/sim
-	go test -race -timeout 20m ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
-
-# The last two go side by side: both wait more than they compute.
-.PHONY: test-modules
-test-modules:
-	cd test/storage && go test -timeout 15m ./...
-	cd test/clients && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
-	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -timeout 15m ./...
-
-.PHONY: test-contract
-test-contract:
-	bash test/judges/testcmd/run.sh --fast
 
 # How many seeds of virtual time, and where reports go. As root: the real processes
 # get networks and disks of their own.

@@ -280,6 +280,8 @@ var rooms = map[string]room{
 	"test/writes":   {},
 	// What runs in the containers of test/nodes.
 	"test/nodes/inside": {},
+	// Which tests run where.
+	"test/tiers": {reach: noKubernetes},
 	// A peer to compare with.
 	"test/kubeapiserver":       {reach: noKubernetes},
 	"test/judges/differential": {},

@@ -139,7 +139,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestChaosShort is the part of the campaign that every `make test` runs.
+// TestChaosShort is the part of the campaign that every `make test-all` runs.
 func TestChaosShort(t *testing.T) {
 	b := newBinaries(t)
 	for _, name := range []string{"kill", "partition", "power"} {

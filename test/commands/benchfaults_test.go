@@ -20,6 +20,7 @@ import (
 // TestBenchFaults kills the leader and restarts a follower: nothing is lost, both come back,
 // and all forms of the report are there.
 func TestBenchFaults(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	report := t.TempDir()
 	b := startBench(t, "faults", "--fault", "kill:leader@2s+1s,restart:follower@8s", "--after", "5s", "--writes", "40", "--reads", "10", "--output-dir", report)
 	out := b.ends(t, 0)
@@ -63,6 +64,7 @@ func TestBenchFaults(t *testing.T) {
 // one slow. The other nodes go on under another leader, the one that is cut off refuses until the end,
 // and writes wait for the disk.
 func TestBenchFaultsCut(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	b := startBench(t, "faults", "--fault", "partition:leader@2s+4s,partition=in:leader@11s+4s,slow-disk=50ms:leader@20s+3s", "--after", "4s", "--writes", "40", "--reads", "10", "--json", "-")
 	out := b.ends(t, 0)
 	_, raw, _ := strings.Cut(out, "{")
@@ -122,6 +124,7 @@ func TestBenchFaultsCut(t *testing.T) {
 
 // TestBenchFaultsStopsInCut: Ctrl-C while the leader is cut off ends everything at once.
 func TestBenchFaultsStopsInCut(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	b := startBench(t, "faults", "--fault", "partition:leader@2s+1m,slow-disk=1m:leader@2m+1m", "--writes", "20", "--reads", "5")
 	b.awaitPrinted(t, "making")
 	lost := regexp.MustCompile(`no leader: campaigning" term=\d+ lost=[0-9a-f]`) // of the first election nobody is
@@ -151,6 +154,7 @@ func TestBenchFaultsStopsInCut(t *testing.T) {
 
 // TestBenchFaultsCannotSlow: where the kernel does not ask, nothing is started. Here another listener is before it.
 func TestBenchFaultsCannotSlow(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	d, err := slowsync.New()
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +174,7 @@ func TestBenchFaultsCannotSlow(t *testing.T) {
 
 // TestBenchFaultsStops: Ctrl-C between two faults ends everything at once.
 func TestBenchFaultsStops(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	b := startBench(t, "faults", "--fault", "restart:leader@2s,pause:leader@10s+1m")
 	b.awaitPrinted(t, "back after")
 	if err := b.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -182,6 +187,7 @@ func TestBenchFaultsStops(t *testing.T) {
 
 // TestBenchFaultsRefuses: bad flags start nothing.
 func TestBenchFaultsRefuses(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	for _, c := range []struct {
 		args []string
 		want string

@@ -98,6 +98,7 @@ func readsPage(t *testing.T, file string, figures int) {
 // TestBenchLoad measures rows on a cluster of its own: what was asked for and nothing else is
 // there, in all forms.
 func TestBenchLoad(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	report := t.TempDir()
 	b := startBench(t, "load", "--objects", "100", "--duration", "300ms", "--rows", "create,get,page,update,watch", "--repeat", "2", "--output-dir", report)
 	out := b.ends(t, 0)
@@ -131,6 +132,7 @@ func TestBenchLoad(t *testing.T) {
 // TestBenchLoadOfRunningCluster: a mix at a rate through a kubeconfig with certificates, and a
 // sweep with a token; the cluster is as it was afterwards. What is not known is not said.
 func TestBenchLoadOfRunningCluster(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	c := cluster.Start(t, 1)
 	n := c.Nodes()[0]
 	before := n.Kubectl(t, "get", "namespaces", "-o", "name")
@@ -179,6 +181,7 @@ func TestBenchLoadOfRunningCluster(t *testing.T) {
 
 // TestBenchLoadStops: Ctrl-C ends it with what was measured, and removes what it made.
 func TestBenchLoadStops(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	report := t.TempDir()
 	b := startBench(t, "load", "--voters", "1", "--objects", "50", "--rows", "create,get", "--duration", "10m", "--output-dir", report)
 	b.awaitPrinted(t, "measuring get")

@@ -102,6 +102,7 @@ func (b *benchModes) awaitPrinted(t *testing.T, text string) {
 // TestBenchModes measures every mode for two seconds: all cells get answers, no
 // promise is broken, and the three forms of the report are there.
 func TestBenchModes(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	report := t.TempDir()
 	b := startBenchModes(t, "--duration", "2s", "--rate", "10", "--writes", "40", "--objects", "20", "--output-dir", report)
 	out := b.ends(t, 0)
@@ -175,6 +176,7 @@ func TestBenchModes(t *testing.T) {
 
 // TestBenchModesStops: Ctrl-C while it measures ends everything at once.
 func TestBenchModesStops(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	b := startBenchModes(t, "--duration", "10m", "--voters", "1", "--rate", "5")
 	b.awaitPrinted(t, "measuring")
 	began := time.Now()
@@ -191,6 +193,7 @@ func TestBenchModesStops(t *testing.T) {
 
 // TestBenchModesKilled: nodes do not outlive a measurement that was killed.
 func TestBenchModesKilled(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	b := startBenchModes(t, "--duration", "10m", "--voters", "1", "--nonvoters", "0", "--rate", "5")
 	b.awaitPrinted(t, "measuring")
 	if len(cluster.ProcessesOf(b.dir)) == 0 {
@@ -211,6 +214,7 @@ func TestBenchModesKilled(t *testing.T) {
 // TestBenchModesOfRunningCluster measures a cluster that was there, leaves it as
 // it was, and gives up when a node of it dies.
 func TestBenchModesOfRunningCluster(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	c := cluster.Start(t, 3)
 	before := c.Nodes()[0].Kubectl(t, "get", "namespaces", "-o", "name")
 	out := startBenchModes(t, "--data-dir", c.Dir, "--duration", "1s", "--modes", "any,most-recent", "--nodes", "n2,n3", "--rate", "10").ends(t, 0)
@@ -234,6 +238,7 @@ func TestBenchModesOfRunningCluster(t *testing.T) {
 
 // TestBenchModesRefuses: bad flags start nothing.
 func TestBenchModesRefuses(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	for _, c := range []struct {
 		args []string
 		code int

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/quorate/quorate/test/cluster"
 )
 
 // scaleReport is what these tests read of a report.
@@ -51,6 +53,7 @@ func measureScale(t *testing.T, sizes, n int, args ...string) (dir, out string, 
 // TestBenchScale measures 1,000 and 2,000 ConfigMaps: the cluster has them, all nodes do, and all
 // forms of the report are there.
 func TestBenchScale(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	dir, out, rows := measureScale(t, 2, 2000, "configmaps", "--size", "0.001,0.002", "--duration", "1s")
 	for _, want := range []string{"2000 ConfigMaps", "join: n3 is ready", "start: n3 is ready with its own state", "Exponents of growth", "scale-*.hgrm"} {
 		if !strings.Contains(out, want) {
@@ -74,6 +77,7 @@ func TestBenchScale(t *testing.T) {
 // TestBenchScaleConversion: what is read in the version that is not stored has been through the
 // webhook, 100 at a time in a list, and in a patch the one or it and what it was before.
 func TestBenchScaleConversion(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	_, _, rows := measureScale(t, 1, 300, "conversion", "--size", "0.003", "--duration", "1s")
 	if row := rows["list-stored"]; row.Count == 0 || len(row.Figures) > 0 {
 		t.Errorf("the version that is stored: %+v", row)
@@ -98,6 +102,7 @@ func TestBenchScaleConversion(t *testing.T) {
 // TestBenchScaleServices: there are as many Services as there are to be of so many Pods, each with
 // an address, and new ones get others.
 func TestBenchScaleServices(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	_, out, rows := measureScale(t, 1, 600, "sig", "--size", "0.004", "--duration", "1s")
 	if row := rows["service-create"]; row.Count == 0 || row.Errors > 0 {
 		t.Errorf("%+v\n%s", row, out)
@@ -109,6 +114,7 @@ func TestBenchScaleServices(t *testing.T) {
 
 // TestBenchScaleStops: what Ctrl-C cuts short is no measurement, and nothing is written of it.
 func TestBenchScaleStops(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	dir := t.TempDir()
 	b := startBench(t, "scale", "configmaps", "--size", "0.001", "--duration", "1m", "--output-dir", dir)
 	b.awaitPrinted(t, "start: n3 is ready with its own state") // the rows that take a minute are next
@@ -125,6 +131,7 @@ func TestBenchScaleStops(t *testing.T) {
 
 // TestBenchScaleRefuses: bad flags start nothing.
 func TestBenchScaleRefuses(t *testing.T) {
+	cluster.SkipInShort(t, "it runs what measures")
 	for _, c := range []struct {
 		args []string
 		want string

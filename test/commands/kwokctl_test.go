@@ -16,6 +16,7 @@ import (
 // TestKwokctl: kwokctl makes its clusters with our program where it starts kube-apiserver and etcd; they
 // are kept over a stop, which is a kill, and nothing is left when they are deleted.
 func TestKwokctl(t *testing.T) {
+	cluster.SkipInShort(t, "it needs bin/kwokctl")
 	programs := filepath.Dir(cluster.KubectlPath())
 	kwokctl := filepath.Join(programs, "kwokctl")
 	if _, err := os.Stat(kwokctl); errors.Is(err, os.ErrNotExist) {

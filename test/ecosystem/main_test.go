@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// onlyInFull skips what takes more than its share of `make test`, unless the
+// onlyInFull skips what takes more than its share of `make test-all`, unless the
 // environment has ECOSYSTEM=full.
 func onlyInFull(t *testing.T) {
 	t.Helper()

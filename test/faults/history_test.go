@@ -23,6 +23,7 @@ import (
 // nodes. After each of these, every node tells the same events and the same past
 // from the floor on, and refuses what is below it.
 func TestHistory(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	h := newPast(t)
 	c := h.c
 	nodes := c.Nodes()

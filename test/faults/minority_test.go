@@ -21,6 +21,7 @@ import (
 // TestMinority kills two of three nodes. The survivor says so, serves what needs
 // no quorum, refuses the rest soon and clearly, and needs no restart to recover.
 func TestMinority(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 3)
 	leader := c.Leader(t)
 	survivor := c.Others(leader)[0]

@@ -25,6 +25,7 @@ const saidWithin = 5 * time.Second
 // missing, by name and address, and what to do, and ends with 3 as `quorate status` does.
 // Also where the kubeconfig's first node is one of the missing.
 func TestNoQuorumIsSaid(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
@@ -113,6 +114,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 // TestDevStartWithoutQuorum: a node that is started alone is not waited for until it is
 // ready, which it cannot be; with the second one both are.
 func TestDevStartWithoutQuorum(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 3)
 	c.Quorate(t, "dev", "stop", "--data-dir", c.Dir)
 	began := time.Now()

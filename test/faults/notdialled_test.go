@@ -16,6 +16,7 @@ import (
 // dialled by them, as a firewall on its host does. It goes on leading, and writes
 // and Most Recent reads through the followers go over what it has offered them.
 func TestLeaderIsNotDialled(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 3)
 	c.Leader(t)
 	old := c.Nodes()[0]

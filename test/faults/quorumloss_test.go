@@ -27,6 +27,7 @@ const honestWithin = 2 * time.Second
 // also where a non-voter is left, which makes no quorum with the one voter,
 // neither for writes nor for the rounds of reads.
 func TestQuorumLoss(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	for _, row := range []struct {
 		survivor string
 		signal   syscall.Signal

@@ -19,6 +19,7 @@ import (
 // whose log ends highest is recovered with one command; it serves all that was
 // acknowledged and is in its log, and nodes with empty directories join it.
 func TestRecover(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 5)
 	var mu sync.Mutex
 	acked := map[string]uint64{} // resourceVersion by name

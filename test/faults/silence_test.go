@@ -18,6 +18,7 @@ const silenceWithin = 2 * time.Second
 // another node fails. A follower that stood still for longer than that finds, when it goes on, the
 // same leader in the same term.
 func TestFrozenLeader(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 3)
 	const ns = "load"
 	first := c.Nodes()[0]

@@ -12,6 +12,7 @@ import (
 // TestSnapshotInstall lets a follower be away until the others have cut their
 // logs: it must get a snapshot, and with it the same history.
 func TestSnapshotInstall(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	c := cluster.Start(t, 3, "snapshot-entries=200", "trailing-logs=200", "snapshot-interval=200ms")
 	const ns = "load"
 	leader := c.Leader(t)

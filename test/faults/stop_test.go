@@ -13,6 +13,7 @@ import (
 // alive, although another one stands still, and not to the first of the
 // list; a node that is the only voter has nobody to tell about it.
 func TestStopHandsOver(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	t.Run("five", func(t *testing.T) {
 		t.Parallel()
 		c := cluster.Start(t, 5)

@@ -26,6 +26,7 @@ const ignoredCondition = "condition-ignored"
 // must find that out, stop, keep its evidence and refuse to start again; the others go
 // on, say so, and are joined by the node that replaces it.
 func TestWrongState(t *testing.T) {
+	cluster.SkipInShort(t, "it measures how long a fault lasts")
 	program := cluster.PlantedProgram(t)
 	c := cluster.Start(t, 3)
 	broken := c.Others(c.Leader(t))[0]

@@ -41,6 +41,7 @@ const bytesPerWatch = 20 << 10
 // kubelets have, and all of one collection. It measures memory and processor time,
 // and then the clients vanish.
 func TestManyWatches(t *testing.T) {
+	cluster.SkipInShort(t, "it measures times and memory")
 	const writes = 100
 	n := watcherCount(t)
 	node := cluster.Start(t, 1).Nodes()[0]
@@ -143,6 +144,7 @@ func measureWrites(t *testing.T, node *cluster.Node, n int, write func(i int)) c
 // not notice, and the node must not keep for them what they do not take, nor call it a stall
 // of its own.
 func TestBadReaders(t *testing.T) {
+	cluster.SkipInShort(t, "it measures times and memory")
 	const bad, objects, size = 60, 60, 200 << 10
 	node := cluster.Start(t, 1).Nodes()[0]
 	const ns = "/api/v1/namespaces/default/configmaps"
