@@ -4,8 +4,9 @@ SHELL := /bin/bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# What is built is built in one way, for programs as for tests: otherwise Go compiles all libraries twice.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+# Programs and tests are built with the same flags: otherwise Go compiles all libraries twice. Without
+# the tag, grpc links text/template, whose reflection keeps every exported method of every type.
+export GOFLAGS := $(filter-out -trimpath -tags=grpcnotrace,$(GOFLAGS)) -trimpath -tags=grpcnotrace
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # How the kubectl of a module file says which version it is, and how what else is built from it does.
 kube_version = $(subst v0.,v1.,$(shell awk '$$1=="k8s.io/kubectl"{print $$2}' $(1)))
@@ -22,14 +23,16 @@ help: ## Explain the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/quorate
+build: ## Build bin/quorate and bin/quorate-bench
 	go build -ldflags '$(LDFLAGS)' -o bin/quorate ./cmd/node
+	go build -ldflags '$(LDFLAGS)' -o bin/quorate-bench ./cmd/bench
 
 # The date of the pages is that of the sources.
 .PHONY: man
 man: build ## Write man pages of all commands into bin/man/man1
 	rm -rf bin/man
-	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)} bin/quorate man --dir bin/man/man1
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}; export SOURCE_DATE_EPOCH; \
+	bin/quorate man --dir bin/man/man1 && bin/quorate-bench man --dir bin/man/man1
 
 .PHONY: run
 run: build ## Build, start three nodes on loopback, write a kubeconfig, say what to do next

@@ -20,7 +20,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -tags grpcnotrace -o "$work/bin/quorate-bench" ./cmd/bench
 case " $* " in *" --help "* | *" -h "*) "$work/bin/quorate" bench load --help; exit ;; esac
 
 free_ports 9

@@ -36,8 +36,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 mkdir -p "$work/bin"
-go build -trimpath -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
-go build -trimpath -o "$work/bin/commits" ./bench/commits
+go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$work/bin/quorate" ./cmd/node
+go build -trimpath -tags grpcnotrace -o "$work/bin/commits" ./bench/commits
 
 # measure makes writes, and prints a row. The syncs are counted by the file's place.
 measure() { # name, workers, flags of commits

@@ -23,8 +23,8 @@ import (
 	"github.com/quorate/quorate/bench/client"
 )
 
-// BareArguments make `quorate` a bare server, which [ServeBare] is.
-var BareArguments = []string{"bench", "bare-server"}
+// BareArguments make quorate-bench a bare server, which [ServeBare] is.
+var BareArguments = []string{"bare-server"}
 
 // ServeBare is the least that a Go HTTPS server can do: it answers every request
 // with the same object. What it costs is the floor of every row, and its cost

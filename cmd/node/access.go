@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ type access struct {
 func (a *access) flags(c *cobra.Command) {
 	a.connects(c)
 	c.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
-	completeOutput(c, "table", "json")
+	cli.CompleteOutput(c, "table", "json")
 }
 
 // connects are the flags of commands that print something else than tables.
@@ -35,10 +36,10 @@ func (a *access) connects(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "administrator's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	c.PersistentFlags().StringVar(&a.context, "context", "", "ask this context's node first (default: the current context)")
 	_ = c.RegisterFlagCompletionFunc("context", a.completeContexts)
-	environment(c, note{"KUBECONFIG", "the administrator's kubeconfig, if --kubeconfig is not given; of several files the first"})
-	files(c,
-		note{"~/.kube/config", "the administrator's kubeconfig, if neither --kubeconfig nor KUBECONFIG names one"},
-		note{"DATA-DIR/admin.kubeconfig", "the one that each node keeps of itself"})
+	cli.Environment(c, cli.Note{"KUBECONFIG", "the administrator's kubeconfig, if --kubeconfig is not given; of several files the first"})
+	cli.Files(c,
+		cli.Note{"~/.kube/config", "the administrator's kubeconfig, if neither --kubeconfig nor KUBECONFIG names one"},
+		cli.Note{"DATA-DIR/admin.kubeconfig", "the one that each node keeps of itself"})
 }
 
 // file is the kubeconfig in use.
@@ -72,7 +73,7 @@ func (a *access) load() (pki.Kubeconfig, error) {
 }
 
 func (a *access) client() (*membership.AdminClient, error) {
-	if err := checkOutput(a.output); err != nil {
+	if err := cli.CheckOutput(a.output); err != nil {
 		return nil, err
 	}
 	k, err := a.load()
@@ -97,7 +98,7 @@ func (a *access) print(w io.Writer, v any, rows func(*tabwriter.Writer)) error {
 // changes notes that commands need a quorum.
 func changes(commands ...*cobra.Command) {
 	for _, c := range commands {
-		exitCodes(c, note{"3", "there is no quorum; the error names who is missing"})
+		cli.ExitCodes(c, cli.Note{"3", "there is no quorum; the error names who is missing"})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/admission/suspension"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 
 func admissionCommand() *cobra.Command {
 	var a access
-	c := group(&cobra.Command{Use: "admission", Short: "Show webhooks and policies at work, and suspend one that blocks the cluster"})
+	c := cli.Group(&cobra.Command{Use: "admission", Short: "Show webhooks and policies at work, and suspend one that blocks the cluster"})
 	a.flags(c)
 	suspend, resume := admissionSuspendCommand(&a), admissionResumeCommand(&a)
 	changes(suspend, resume)
@@ -28,7 +29,7 @@ func admissionCommand() *cobra.Command {
 
 func admissionListCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List each webhook and policy: calls, rejections, failures and times on every node", Args: noArguments,
+		Use: "list", Short: "List each webhook and policy: calls, rejections, failures and times on every node", Args: cli.NoArguments,
 		Long: `Asks every node of the kubeconfig's contexts. What is counted is since the start of the node; FAILURES are
 calls without an answer, or with one that is none, and OPEN those of them that let the write through.
 
@@ -111,7 +112,7 @@ func admissionTable(w *tabwriter.Writer, reports []node.AdmissionReport) {
 func admissionSuspendCommand(a *access) *cobra.Command {
 	var duration time.Duration
 	c := &cobra.Command{
-		Use: "suspend NAME", Short: "Have no node ask a webhook configuration or policy for a time", Args: exactly("NAME"),
+		Use: "suspend NAME", Short: "Have no node ask a webhook configuration or policy for a time", Args: cli.Exactly("NAME"),
 		Long: `For a cluster that cannot be mended because a webhook with failurePolicy Fail is dead, or a policy refuses what
 would mend it. NAME is that of the configuration or policy, or RESOURCE/NAME if several have it. It is in force on
 every node when the command returns, and ends by itself, or with the object: another one that gets its name is asked.
@@ -142,7 +143,7 @@ Until then 'quorate status' and a warning on each write show it. Only members of
 
 func admissionResumeCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume NAME", Short: "End a suspension", Args: exactly("NAME"),
+		Use: "resume NAME", Short: "End a suspension", Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

@@ -234,6 +234,8 @@ var rooms = map[string]room{
 		"proto", "consistency", "raftstore/mvcc", "apiserver/aggregator", "apiserver/audit", "apiserver/auth", "apiserver/builtin", "apiserver/codec",
 		"apiserver/crd", "apiserver/fairness", "apiserver/kinds", "apiserver/objects", "apiserver/quota", "apiserver/rbac", "apiserver/request", "apiserver/schema", "apiserver/tree",
 	}, direct: noHTTP, reach: noRaft},
+	// How command lines are read and explained: no command of its own.
+	"internal/cli":      {ours: []string{"internal/words"}, direct: noHTTP, reach: noKubernetes},
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},
 	"deploy":            {},
 	"bench":             {},
@@ -352,9 +354,13 @@ var rooms = map[string]room{
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
 	"quoratetest": {ours: []string{"node"}},
 	// Flags in, text out. Nobody imports it: it is package main.
+	// It measures from outside: the nodes that it starts are processes of quorate.
+	"cmd/bench": {
+		ours: []string{"bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
+	},
 	"cmd/node": {
 		ours: []string{
-			"node", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/backup", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/planted", "internal/playground", "internal/words",
+			"node", "internal/backup", "internal/cli", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/planted", "internal/playground", "internal/words",
 			"apiserver/egress/tunnel",   // its agent
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
+
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 )
 
 // newCommand is the root of the command line. Each subcommand has a file.
 func newCommand() *cobra.Command {
-	root := group(&cobra.Command{
+	root := cli.Group(&cobra.Command{
 		Use:   "quorate",
 		Short: "A Kubernetes API server whose storage is its own Raft log",
 		Long: `Quorate serves the Kubernetes API from a Raft-replicated store that is part of
@@ -17,10 +20,19 @@ To try it:      quorate dev
 To run a node:  quorate node --help`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       versionText(),
 	})
-	root.SetVersionTemplate("{{.Version}}")
-	root.SetFlagErrorFunc(flagError)
+	// Not cobra's Version: its template would link text/template, whose reflection keeps every exported
+	// method of every type in the program, a fifth of its size.
+	showVersion := root.Flags().BoolP("version", "v", false, "version for quorate")
+	help := root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if *showVersion {
+			_, err := fmt.Fprint(c.OutOrStdout(), versionText())
+			return err
+		}
+		return help(c, args)
+	}
+	root.SetFlagErrorFunc(cli.FlagError)
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run:"},
 		&cobra.Group{ID: "operate", Title: "Operate a cluster:"},
@@ -33,7 +45,7 @@ To run a node:  quorate node --help`,
 		c.GroupID = "operate"
 		root.AddCommand(c)
 	}
-	root.AddCommand(versionCommand(), completionCommand(), manCommand())
-	root.SetHelpCommand(helpCommand())
+	root.AddCommand(versionCommand(), cli.CompletionCommand(), cli.ManCommand(buildVersion()))
+	root.SetHelpCommand(cli.HelpCommand())
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/planted"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -43,7 +44,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 			return nil
 		}
 		if err := f.Set(name, value); err != nil {
-			return fmt.Errorf("%s: %s: %s: %s", where, name, value, invalidValue(f.Lookup(name), err))
+			return fmt.Errorf("%s: %s: %s: %s", where, name, value, cli.InvalidValue(f.Lookup(name), err))
 		}
 		origins[name] = from
 		return nil
@@ -85,7 +86,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 func nearSetting(f *pflag.FlagSet, name string, written func(string) string) string {
 	var names []string
 	f.VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
-	if name = nearest(name, names); name == "" {
+	if name = cli.Nearest(name, names); name == "" {
 		return ""
 	}
 	return "; did you mean " + written(name) + "?"

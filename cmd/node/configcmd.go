@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -16,12 +17,12 @@ import (
 
 // configCommand shows and checks configurations without starting anything.
 func configCommand() *cobra.Command {
-	c := group(&cobra.Command{Use: "config", Short: "Show or check a node's configuration"})
+	c := cli.Group(&cobra.Command{Use: "config", Short: "Show or check a node's configuration"})
 	c.AddCommand(
 		&cobra.Command{
 			Use:   "default",
 			Short: "Print a configuration file with every setting at its default",
-			Args:  noArguments,
+			Args:  cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				return writeSettings(cmd.OutOrStdout(), new(settings).flags(), true)
 			},
@@ -31,6 +32,13 @@ func configCommand() *cobra.Command {
 			return nil
 		}),
 	)
+	c.AddCommand(&cobra.Command{
+		Use:    "check-set SETTING...",
+		Short:  "Check settings, given as flag=value, for quorate-bench, which starts nodes with them",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return checkSettings(args) },
+	})
 	var showOrigin bool
 	// Where a value comes from is asked just when it is wrong: the error comes after the table.
 	view := anySettingsCommand("view", "Print the configuration that a node would use", func(cmd *cobra.Command, s *settings, origins map[string]origin, invalid error) error {
@@ -70,13 +78,13 @@ func anySettingsCommand(use, short string, run func(*cobra.Command, *settings, m
 	s := &settings{}
 	flags := s.flags()
 	var file string
-	c := &cobra.Command{Use: use, Short: short, Args: noArguments}
+	c := &cobra.Command{Use: use, Short: short, Args: cli.NoArguments}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&file, "config", os.Getenv(envPrefix+"CONFIG"), "YAML file of settings, one key per flag; - is standard input")
-	defaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
-	environment(c,
-		note{envPrefix + "CONFIG", "the file of --config"},
-		note{envPrefix + "SETTING", "any setting, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
+	cli.DefaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
+	cli.Environment(c,
+		cli.Note{envPrefix + "CONFIG", "the file of --config"},
+		cli.Note{envPrefix + "SETTING", "any setting, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
 	c.Flags().AddFlagSet(flags)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		origins, err := resolve(flags, file, cmd.InOrStdin(), os.Environ())

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -40,7 +41,7 @@ names, such as kube-scheduler-n1.`,
   quorate dev start n1
   quorate dev stop && quorate dev delete
   quorate dev --control-plane          # and have Deployments make Pods`,
-		Args: onlySubcommands,
+		Args: cli.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Given = map[string]bool{}
 			cmd.Flags().Visit(func(f *pflag.Flag) { o.Given[f.Name] = true })
@@ -53,7 +54,7 @@ names, such as kube-scheduler-n1.`,
 			return stopped(playground.Run(ctx, o, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
-	c.SetFlagErrorFunc(flagError)
+	c.SetFlagErrorFunc(cli.FlagError)
 	// What other programs call it.
 	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "port" {
@@ -70,13 +71,13 @@ names, such as kube-scheduler-n1.`,
 	c.Flags().BoolVar(&o.ControlPlane, "control-plane", false, "run kube-controller-manager and kube-scheduler beside the nodes; an existing cluster gets them too, and keeps them until --control-plane=false")
 	c.Flags().StringVar(&o.Binaries, "control-plane-binaries", "", "directory of kube-controller-manager and kube-scheduler (default: that of this program, then the PATH)")
 	c.Flags().StringArrayVar(&o.Set, "set", nil, "setting for every node, as flag=value (see 'quorate node --help')")
-	exitCodes(c, note{"130", "a signal came before the playground was ready"})
-	files(c,
-		note{"DATA-DIR/cluster.json", "the nodes: addresses, directories, pids; for programs"},
-		note{"DATA-DIR/kubeconfig", "the administrator's kubeconfig, with a context for every node"},
-		note{"DATA-DIR/n1.yaml, DATA-DIR/n1, DATA-DIR/n1.log", "settings, data directory and log of the first node, and so on"},
-		note{"DATA-DIR/kube-scheduler-n1.log", "log of the kube-scheduler beside the first node, and so on"},
-		note{"DATA-DIR/token", "the cluster's secret"})
+	cli.ExitCodes(c, cli.Note{"130", "a signal came before the playground was ready"})
+	cli.Files(c,
+		cli.Note{"DATA-DIR/cluster.json", "the nodes: addresses, directories, pids; for programs"},
+		cli.Note{"DATA-DIR/kubeconfig", "the administrator's kubeconfig, with a context for every node"},
+		cli.Note{"DATA-DIR/n1.yaml, DATA-DIR/n1, DATA-DIR/n1.log", "settings, data directory and log of the first node, and so on"},
+		cli.Note{"DATA-DIR/kube-scheduler-n1.log", "log of the kube-scheduler beside the first node, and so on"},
+		cli.Note{"DATA-DIR/token", "the cluster's secret"})
 	c.AddCommand(devStartCommand(&o), devStopCommand(&o), devStatusCommand(&o), devLogsCommand(&o), devDeleteCommand(&o), devKeepCommand())
 	return c
 }
@@ -85,7 +86,7 @@ names, such as kube-scheduler-n1.`,
 func stopped(err error) error {
 	var s playground.Stopped
 	if errors.As(err, &s) {
-		return exitError{code: exitStopped, text: s.Error()}
+		return cli.ExitError{Code: cli.ExitStopped, Text: s.Error()}
 	}
 	return err
 }
@@ -100,12 +101,12 @@ func checkSettings(set []string) error {
 		case !ok:
 			return fmt.Errorf("--set %s: must be flag=value", s)
 		case f.Lookup(name) == nil:
-			return fmt.Errorf("--set %s: there is no setting %q, see 'quorate node --help'%s", s, name, didYouMean(f, name))
+			return fmt.Errorf("--set %s: there is no setting %q, see 'quorate node --help'%s", s, name, cli.DidYouMean(f, name))
 		case playground.Decides(name):
 			return fmt.Errorf("--set %s: a playground decides %s by itself", s, name)
 		}
 		if err := f.Set(name, value); err != nil {
-			return fmt.Errorf("--set %s: %s", s, invalidValue(f.Lookup(name), err))
+			return fmt.Errorf("--set %s: %s", s, cli.InvalidValue(f.Lookup(name), err))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 )
@@ -66,12 +67,12 @@ which run.`,
 				return err
 			}
 			if !st.Ready() {
-				return exitError{code: exitNotRunning}
+				return cli.ExitError{Code: exitNotRunning}
 			}
 			return nil
 		},
 	}
-	exitCodes(c, note{"3", "not all nodes run and are ready, or a program of the control plane does not run"})
+	cli.ExitCodes(c, cli.Note{"3", "not all nodes run and are ready, or a program of the control plane does not run"})
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/kubeapiserver"
 	"github.com/spf13/cobra"
 )
@@ -15,7 +16,7 @@ func etcdStubCommand() *cobra.Command {
 	s := &kubeapiserver.Stub{}
 	version := false
 	c := &cobra.Command{
-		Use: "etcd-stub", Short: "Stand in for etcd, for tools that insist on starting one", Args: noArguments,
+		Use: "etcd-stub", Short: "Stand in for etcd, for tools that insist on starting one", Args: cli.NoArguments,
 		Long: `Stands where a tool starts etcd beside kube-apiserver: it answers /health and /version,
 says of all else that it is a stub. A 'quorate kube-apiserver' that has its address in
 --etcd-servers keeps its data in its --data-dir, where etcd's would be. It takes etcd's

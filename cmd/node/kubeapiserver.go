@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/internal/kubeapiserver"
 	"github.com/quorate/quorate/node"
@@ -25,7 +26,7 @@ func kubeAPIServerCommand() *cobra.Command {
 		o.Controllers = strings.Split(list, ",")
 	}
 	c := &cobra.Command{
-		Use: "kube-apiserver", Short: "Serve with kube-apiserver's flags, for tools that start one", Args: noArguments,
+		Use: "kube-apiserver", Short: "Serve with kube-apiserver's flags, for tools that start one", Args: cli.NoArguments,
 		Long: `Serves the Kubernetes API with the flags of kube-apiserver, for tests that start one:
 envtest, kwokctl, and others. What a flag asks for is done, or passed over with a line
 in the log where that is harmless, or refused. A link named kube-apiserver to this

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/internal/words"
 	"github.com/quorate/quorate/membership"
@@ -23,7 +24,7 @@ import (
 func kubeconfigCommand() *cobra.Command {
 	var k kubeconfigOptions
 	c := &cobra.Command{
-		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node, or that of another user", Args: noArguments,
+		Use: "kubeconfig", Short: "Print an administrator's kubeconfig with a context for every node, or that of another user", Args: cli.NoArguments,
 		Example: `  # with a context for each node
   quorate kubeconfig --kubeconfig DATA-DIR/admin.kubeconfig
 
@@ -43,7 +44,7 @@ func kubeconfigCommand() *cobra.Command {
 	c.Flags().DurationVar(&k.expiresIn, "expires-in", 0, "for how long the credential of --user is to be valid, 10m or more; the cluster signs for --cluster-signing-duration of the nodes at most, which is the default")
 	c.Flags().StringVar(&k.to, "to", "", "write to this file, with mode 0600, instead of printing; only a regular file is replaced; - is standard output")
 	c.Flags().StringVarP(&k.output, "output", "o", "yaml", "yaml or json")
-	completeOutput(c, "yaml", "json")
+	cli.CompleteOutput(c, "yaml", "json")
 	return c
 }
 

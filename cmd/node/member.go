@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/spf13/cobra"
 )
@@ -23,21 +24,21 @@ type changeMembers func(cmd *cobra.Command, client *membership.AdminClient, args
 
 func memberCommand() *cobra.Command {
 	m := &members{}
-	c := group(&cobra.Command{Use: "member", Short: "List and change the members of a cluster"})
+	c := cli.Group(&cobra.Command{Use: "member", Short: "List and change the members of a cluster"})
 	m.flags(c)
-	list := m.command("list", "List the members", noArguments, func(cmd *cobra.Command, client *membership.AdminClient, _ []string) (membership.MemberList, error) {
+	list := m.command("list", "List the members", cli.NoArguments, func(cmd *cobra.Command, client *membership.AdminClient, _ []string) (membership.MemberList, error) {
 		return client.Members(cmd.Context())
 	})
 	others := []*cobra.Command{
-		m.command("add PEER-ADDRESS", "Add a running node as a non-voter", exactly("PEER-ADDRESS"), m.add),
-		m.forced(m.command("promote MEMBER", "Give a non-voter a vote", exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+		m.command("add PEER-ADDRESS", "Add a running node as a non-voter", cli.Exactly("PEER-ADDRESS"), m.add),
+		m.forced(m.command("promote MEMBER", "Give a non-voter a vote", cli.Exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return client.Promote(cmd.Context(), args[0], m.force)
 		})),
-		m.forced(m.command("demote MEMBER", "Take a voter's vote", exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+		m.forced(m.command("demote MEMBER", "Take a voter's vote", cli.Exactly("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return client.Demote(cmd.Context(), args[0], m.force)
 		})),
-		m.forced(keeping(m.command("remove MEMBER", "Remove a member", exactly("MEMBER"), m.remove), &m.keep)),
-		m.named(m.command("transfer-leader [MEMBER]", "Hand leadership to a voter", atMost("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
+		m.forced(keeping(m.command("remove MEMBER", "Remove a member", cli.Exactly("MEMBER"), m.remove), &m.keep)),
+		m.named(m.command("transfer-leader [MEMBER]", "Hand leadership to a voter", cli.AtMost("MEMBER"), func(cmd *cobra.Command, client *membership.AdminClient, args []string) (membership.MemberList, error) {
 			return client.Transfer(cmd.Context(), strings.Join(args, ""))
 		})),
 	}

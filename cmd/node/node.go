@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/collector"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
@@ -34,16 +35,16 @@ file that --config names. A flag wins over a variable, a variable over the file.
   # one more node; the token is from 'quorate token create'
   quorate node --join a:6443 --join-token @FILE \
     --api-address 10.0.0.4:6443 --peer-address 10.0.0.4:7443`
-	exitCodes(c,
-		note{"1", "it did not start, or has to stop for good: a setting, a port, its data directory, its removal from the cluster"},
-		note{"2", "it ended itself, because going on could have lost or invented data; start it again"})
-	files(c,
-		note{"DATA-DIR/node.json", "who the node is: its id and its cluster"},
-		note{"DATA-DIR/raft-log, DATA-DIR/raft.db", "the log's entries; its term and vote"},
-		note{"DATA-DIR/state.db, DATA-DIR/snapshot.meta", "the state, the newest snapshot"},
-		note{"DATA-DIR/token", "the cluster's secret, unless --token-file names another file"},
-		note{"DATA-DIR/pki", "certificates and keys, all made from the secret"},
-		note{"DATA-DIR/admin.kubeconfig", "an administrator's kubeconfig for this node"})
+	cli.ExitCodes(c,
+		cli.Note{"1", "it did not start, or has to stop for good: a setting, a port, its data directory, its removal from the cluster"},
+		cli.Note{"2", "it ended itself, because going on could have lost or invented data; start it again"})
+	cli.Files(c,
+		cli.Note{"DATA-DIR/node.json", "who the node is: its id and its cluster"},
+		cli.Note{"DATA-DIR/raft-log, DATA-DIR/raft.db", "the log's entries; its term and vote"},
+		cli.Note{"DATA-DIR/state.db, DATA-DIR/snapshot.meta", "the state, the newest snapshot"},
+		cli.Note{"DATA-DIR/token", "the cluster's secret, unless --token-file names another file"},
+		cli.Note{"DATA-DIR/pki", "certificates and keys, all made from the secret"},
+		cli.Note{"DATA-DIR/admin.kubeconfig", "an administrator's kubeconfig for this node"})
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/egress/tunnel"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/internal/localproxy"
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ type proxySettings struct {
 func proxyCommand() *cobra.Command {
 	s := &proxySettings{}
 	c := &cobra.Command{
-		Use: "proxy", Short: "Pass a host's connections to nodes that are well", Args: noArguments,
+		Use: "proxy", Short: "Pass a host's connections to nodes that are well", Args: cli.NoArguments,
 		Long: `Runs on a worker, for its kubelet, kube-proxy and Pods: whatever connects to
 --listen is connected to one of the nodes. TLS is between the client and the
 node; nothing is decrypted here. Nodes are asked for /readyz; one that does not
@@ -64,12 +65,12 @@ outlives the host's restart.`,
 	f.IntVar(&s.connections, "max-connections", 4096, "connections at once")
 	f.BoolVar(&s.tunnel, "tunnel", false, "open tunnels to all nodes, through which they call the kubelet of this host, and what is in --tunnel-networks; needs --kubeconfig")
 	f.StringVar(&s.nodeName, "node-name", "", "name of this host's Node, whose kubelet tunnels lead to; - offers no kubelet")
-	defaultIs(f, "node-name", "the name of the host in lower case")
+	cli.DefaultIs(f, "node-name", "the name of the host in lower case")
 	f.Uint16Var(&s.kubeletPort, "kubelet-port", 10250, "port of this host's kubelet")
 	f.StringSliceVar(&s.networks, "tunnel-networks", nil, "CIDRs of Pods and Services that this host can reach and offers to nodes; the kubeconfig's user needs get on /quorate/tunnels/networks")
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto (text on a terminal)")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
-	files(c, note{"NODES-FILE", "the nodes that there were last, as JSON"})
+	cli.Files(c, cli.Note{"NODES-FILE", "the nodes that there were last, as JSON"})
 	return c
 }
 

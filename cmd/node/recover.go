@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/membership"
 	"github.com/quorate/quorate/raftstore/disk"
@@ -58,20 +59,20 @@ DIR/before-recovery until you delete them.
 Run it as the user whose directory it is: root is refused.`,
 		Example: `  runuser -u quorate -- quorate recover --data-dir /var/lib/quorate/n1 --inspect
   runuser -u quorate -- quorate recover --data-dir /var/lib/quorate/n1`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.in, r.out = cmd.InOrStdin(), cmd.OutOrStdout()
 			return r.run()
 		},
 	}
-	files(c, note{"DATA-DIR/before-recovery", "the files that were replaced, until you delete them"})
+	cli.Files(c, cli.Note{"DATA-DIR/before-recovery", "the files that were replaced, until you delete them"})
 	c.Flags().StringVar(&r.dir, "data-dir", "", "the survivor's data directory")
 	c.Flags().BoolVar(&r.inspect, "inspect", false, "only say what the directory holds, to compare survivors")
 	c.Flags().BoolVar(&r.yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&r.acceptWrong, "accept-wrong-state", false, "recover a state that a majority of the members has found to be wrong: the new cluster serves it as it is")
 	c.Flags().StringVar(&r.peerAddress, "peer-advertise-address", "", "peer address of the node (default: the one that it had)")
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the end of the log, whatever the clock says (default: the clock decides)")
-	needs(c, "data-dir")
+	cli.Needs(c, "data-dir")
 	return c
 }
 

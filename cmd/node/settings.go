@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/apiserver/admission/plugins"
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/features"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership/pki"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
@@ -34,7 +35,7 @@ func (s *settings) flags() *pflag.FlagSet {
 	s.DataDir, s.LogFormat, s.LogLevel = "/var/lib/quorate", "auto", "info"
 	c := &s.Config
 	f.StringVar(&c.Name, "name", c.Name, "name of this node, for people; its id is made once and kept in the data directory")
-	defaultIs(f, "name", "the name of the host")
+	cli.DefaultIs(f, "name", "the name of the host")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "where this node keeps everything; made with mode 0700")
 	f.StringVar(&c.APIListen, "api-address", c.APIListen, "host:port of the Kubernetes API (HTTPS)")
 	f.StringVar(&c.APIAdvertise, "api-advertise-address", c.APIAdvertise, "host:port under which clients and other nodes reach the API (default: --api-address)")

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 )
 
 func snapshotCommand() *cobra.Command {
-	c := group(&cobra.Command{Use: "snapshot", Short: "Save, inspect, verify and restore backups"})
+	c := cli.Group(&cobra.Command{Use: "snapshot", Short: "Save, inspect, verify and restore backups"})
 	var output string
 	inspect := &cobra.Command{
-		Use: "inspect FILE", Short: "Say what a backup holds, from when and from which node", Args: exactly("FILE"),
+		Use: "inspect FILE", Short: "Say what a backup holds, from when and from which node", Args: cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			b, err := backup.Read(args[0])
@@ -27,9 +28,9 @@ func snapshotCommand() *cobra.Command {
 		},
 	}
 	inspect.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	completeOutput(inspect, "table", "json")
+	cli.CompleteOutput(inspect, "table", "json")
 	c.AddCommand(snapshotSaveCommand(), inspect, &cobra.Command{
-		Use: "verify FILE", Short: "Read a backup to its end and check every checksum", Args: exactly("FILE"),
+		Use: "verify FILE", Short: "Read a backup to its end and check every checksum", Args: cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := backup.Read(args[0]); err != nil {
 				return err

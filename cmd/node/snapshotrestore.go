@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/datadir"
 	"github.com/quorate/quorate/internal/hostport"
 	"github.com/quorate/quorate/internal/words"
@@ -43,7 +44,7 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
     --name n1 --peer-advertise-address 10.0.0.1:7443 <FILE
   quorate snapshot restore FILE --config /etc/quorate/n1.yaml
   quorate snapshot restore FILE --config .quorate/n1.yaml    # a playground's node`,
-		Args: exactly("FILE"),
+		Args: cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.complete(args[0], cfg, cmd.InOrStdin()); err != nil {
 				return err
@@ -60,13 +61,13 @@ of this backup, of later ones, or of the same one earlier can have gone on.`,
 		},
 	}
 	c.Flags().StringVar(&r.config, "config", os.Getenv(envPrefix+"CONFIG"), "the node's configuration file, from which the settings below are taken")
-	defaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
+	cli.DefaultIs(c.Flags(), "config", "$"+envPrefix+"CONFIG")
 	for _, name := range []string{"data-dir", "name", "peer-address", "peer-advertise-address"} {
 		f := flags.Lookup(name)
 		f.Usage, f.DefValue, f.Annotations = restoreUsage[name], "", nil
 		c.Flags().AddFlag(f)
 	}
-	environment(c, note{envPrefix + "SETTING", "any setting of the node, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
+	cli.Environment(c, cli.Note{envPrefix + "SETTING", "any setting of the node, named like its flag: " + envPrefix + "DATA_DIR is --data-dir"})
 	c.Flags().Uint64Var(&r.bump, "bump-revision", 0, "begin this far above the backup's revision, whatever the clock says (default: the clock decides)")
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/quorate/quorate/internal/backup"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -27,7 +28,7 @@ It is taken from the first node of the kubeconfig that a majority confirms, so t
 nothing acknowledged before is missing. With --context from the node of that context
 if it answers, and if there is no majority from any: then a warning on standard
 error says so.`,
-		Args: exactly("FILE"),
+		Args: cli.Exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return saveBackup(cmd, &a, args[0]) },
 	}
 	a.flags(c)

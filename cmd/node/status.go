@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/spf13/cobra"
 )
@@ -20,7 +21,7 @@ func statusCommand() *cobra.Command {
 		Short: "Show all nodes of a cluster: role, term, lag, health",
 		Long: `Asks one node, which asks the others. It needs no quorum: members that do not
 answer are shown with the reason.`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -35,12 +36,12 @@ answer are shown with the reason.`,
 				return err
 			}
 			if !st.Quorum {
-				return exitError{code: exitNoQuorum}
+				return cli.ExitError{Code: exitNoQuorum}
 			}
 			return nil
 		},
 	}
-	exitCodes(c, note{"1", "no node answers"}, note{"3", "there is no quorum, or the node waits for its first cluster"})
+	cli.ExitCodes(c, cli.Note{"1", "no node answers"}, cli.Note{"3", "there is no quorum, or the node waits for its first cluster"})
 	a.flags(c)
 	return c
 }

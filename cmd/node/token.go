@@ -8,13 +8,14 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/membership"
 	"github.com/spf13/cobra"
 )
 
 func tokenCommand() *cobra.Command {
 	var a access
-	c := group(&cobra.Command{Use: "token", Short: "Make and revoke tokens: of nodes that join the cluster, and of workers that join by kubeadm"})
+	c := cli.Group(&cobra.Command{Use: "token", Short: "Make and revoke tokens: of nodes that join the cluster, and of workers that join by kubeadm"})
 	a.flags(c)
 	create, del := tokenCreateCommand(&a), tokenDeleteCommand(&a)
 	list := tokenListCommand(&a)
@@ -28,7 +29,7 @@ func tokenCreateCommand(a *access) *cobra.Command {
 	var req membership.TokenRequest
 	var worker bool
 	c := &cobra.Command{
-		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: noArguments,
+		Use: "create", Short: "Make a join token and print it; its secret is shown this once", Args: cli.NoArguments,
 		Long: "Make a join token and print it; its secret is shown this once. With --worker it is a bootstrap token, by which machines that\n" +
 			"run Pods join, and the kubeadm join command for them is printed.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,7 +82,7 @@ func tokenCreateCommand(a *access) *cobra.Command {
 
 func tokenListCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the tokens, without their secrets", Args: noArguments,
+		Use: "list", Short: "List the tokens, without their secrets", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -118,7 +119,7 @@ func tokenListCommand(a *access) *cobra.Command {
 
 func tokenDeleteCommand(a *access) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ID", Short: "Revoke a token", Args: exactly("ID"),
+		Use: "delete ID", Short: "Revoke a token", Args: cli.Exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

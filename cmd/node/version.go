@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/cobra"
 )
@@ -32,7 +33,7 @@ func versionText() string {
 func versionCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArguments,
+		Use: "version", Short: "Print the version", Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output %q: must be text or json", output)
@@ -47,6 +48,6 @@ func versionCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	completeOutput(c, "text", "json")
+	cli.CompleteOutput(c, "text", "json")
 	return c
 }

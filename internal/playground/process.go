@@ -17,10 +17,25 @@ import (
 	"time"
 )
 
-// background is this program with arguments, in a session of its own, so that it outlives this process. It
+// program returns the path of quorate: this program, or the quorate beside it if this is quorate-bench.
+func program() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find quorate: %w", err)
+	}
+	if name, ok := strings.CutSuffix(filepath.Base(self), "-bench"); ok {
+		self = filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(self); err != nil {
+			return "", fmt.Errorf("quorate-bench runs the quorate beside it: %w", err)
+		}
+	}
+	return self, nil
+}
+
+// background is quorate with arguments, in a session of its own, so that it outlives this process. It
 // appends to a log, which is to be closed once it has started.
 func (c *cluster) background(logFile string, args ...string) (*exec.Cmd, *os.File, error) {
-	self, err := os.Executable()
+	self, err := program()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -132,7 +132,7 @@ func temporaryCluster(o Options, dir string, m means) (*cluster, error) {
 
 // restore makes the first node's directory from a backup, as an operator would.
 func (c *cluster) restore(ctx context.Context, backup string) error {
-	self, err := os.Executable()
+	self, err := program()
 	if err != nil {
 		return err
 	}
@@ -143,9 +143,25 @@ func (c *cluster) restore(ctx context.Context, backup string) error {
 	return nil
 }
 
+// CheckSettings asks quorate whether a node would take settings, given as flag=value.
+func CheckSettings(ctx context.Context, set []string) error {
+	if len(set) == 0 {
+		return nil
+	}
+	self, err := program()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, self, append([]string{"config", "check-set", "--"}, set...)...).CombinedOutput()
+	if text, ok := bytes.CutPrefix(bytes.TrimSpace(out), []byte("error: ")); ok && err != nil {
+		return errors.New(string(text))
+	}
+	return err
+}
+
 // Save writes a backup of the playground to a file.
 func (t *Target) Save(ctx context.Context, file string) error {
-	self, err := os.Executable()
+	self, err := program()
 	if err != nil {
 		return err
 	}

@@ -107,10 +107,12 @@ func begin() (end func() error, err error) {
 		return stop, nil
 	}
 	theRun.quorate = filepath.Join(theRun.dir, "quorate")
-	build := exec.Command("go", "build", "-o", theRun.quorate, "./cmd/node")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
+	for program, dir := range map[string]string{theRun.quorate: "./cmd/node", theRun.quorate + "-bench": "./cmd/bench"} {
+		build := exec.Command("go", "build", "-o", program, dir)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build the binary under test: %w\n%s", err, out)
+		}
 	}
 	theRun.inputs, err = sourcesOf(root)
 	return stop, err
@@ -122,7 +124,7 @@ func sourcesOf(root string) ([]string, error) {
 	const files = `{{$dir := .Dir}}{{if and .Module .Module.Main}}{{range .GoFiles}}{{$dir}}/{{.}}
 {{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}
 {{end}}{{end}}`
-	list := exec.Command("go", "list", "-deps", "-f", files, "./cmd/node")
+	list := exec.Command("go", "list", "-deps", "-f", files, "./cmd/node", "./cmd/bench")
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// onlySubcommands are the arguments of a command that has subcommands and takes no others:
+// OnlySubcommands are the arguments of a command that has subcommands and takes no others:
 // what is one letter off is probably one of them.
-func onlySubcommands(c *cobra.Command, args []string) error {
+func OnlySubcommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -22,30 +22,30 @@ func onlySubcommands(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	if name := nearest(args[0], names); name != "" {
+	if name := Nearest(args[0], names); name != "" {
 		return fmt.Errorf("unknown command %q for %q; did you mean %q?", args[0], c.CommandPath(), name)
 	}
 	return fmt.Errorf("unknown command %q for %q; it has %s", args[0], c.CommandPath(), words.And(names))
 }
 
-// flagError says what is wrong with a flag in the words of who typed it.
-func flagError(c *cobra.Command, err error) error {
+// FlagError says what is wrong with a flag in the words of who typed it.
+func FlagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		return fmt.Errorf("%w%s", err, didYouMean(c.Flags(), unknown.GetSpecifiedName()))
+		return fmt.Errorf("%w%s", err, DidYouMean(c.Flags(), unknown.GetSpecifiedName()))
 	case errors.As(err, &invalid):
-		return fmt.Errorf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), invalidValue(invalid.GetFlag(), invalid.Unwrap()))
+		return fmt.Errorf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), InvalidValue(invalid.GetFlag(), invalid.Unwrap()))
 	case errors.As(err, &missing):
 		return fmt.Errorf("--%s: its value is missing", missing.GetFlag().Name)
 	}
 	return err
 }
 
-// invalidValue says what a flag's value must be.
-func invalidValue(f *pflag.Flag, err error) string {
+// InvalidValue says what a flag's value must be.
+func InvalidValue(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "int", "int32", "int64", "uint", "uint32", "uint64":
 		return "must be a whole number"
@@ -59,23 +59,23 @@ func invalidValue(f *pflag.Flag, err error) string {
 	return err.Error()
 }
 
-// didYouMean is the end of an error about an unknown flag: the nearest one, if one is near.
-func didYouMean(flags *pflag.FlagSet, name string) string {
+// DidYouMean is the end of an error about an unknown flag: the nearest one, if one is near.
+func DidYouMean(flags *pflag.FlagSet, name string) string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			names = append(names, f.Name)
 		}
 	})
-	if name = nearest(name, names); name == "" {
+	if name = Nearest(name, names); name == "" {
 		return ""
 	}
 	return "; did you mean --" + name + "?"
 }
 
-// nearest is the name that is probably meant: at most two letters off, or one with the
+// Nearest is the name that is probably meant: at most two letters off, or one with the
 // same beginning. "" if none is near.
-func nearest(typed string, names []string) string {
+func Nearest(typed string, names []string) string {
 	best, least := "", 3
 	for _, name := range names {
 		if d := distance(typed, name); d < least && d < len(name) {

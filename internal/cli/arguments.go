@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -8,69 +8,69 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// group is a command that only has subcommands: alone it explains itself, and what is
+// Group is a command that only has subcommands: alone it explains itself, and what is
 // none of them is an error. By default cobra would print the help and end with 0.
-func group(c *cobra.Command) *cobra.Command {
-	c.Args = onlySubcommands
-	addNotes(c, noteGroup, note{})
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = OnlySubcommands
+	addNotes(c, noteGroup, Note{})
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
 }
 
-// noArguments are the arguments of a command that takes none.
-func noArguments(c *cobra.Command, args []string) error {
+// NoArguments are the arguments of a command that takes none.
+func NoArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unexpected argument %q; it is: %s", args[0], synopsis(c))
+	return fmt.Errorf("unexpected argument %q; it is: %s", args[0], Synopsis(c))
 }
 
-// exactly are the arguments of a command that takes these, in this order.
-func exactly(names ...string) cobra.PositionalArgs {
+// Exactly are the arguments of a command that takes these, in this order.
+func Exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return fmt.Errorf("%s is missing: %s", names[len(args)], synopsis(c))
+			return fmt.Errorf("%s is missing: %s", names[len(args)], Synopsis(c))
 		case len(args) > len(names):
-			return fmt.Errorf("unexpected argument %q; it is: %s", args[len(names)], synopsis(c))
+			return fmt.Errorf("unexpected argument %q; it is: %s", args[len(names)], Synopsis(c))
 		}
 		if i := slices.Index(args, ""); i >= 0 {
-			return fmt.Errorf("%s is empty: %s", names[i], synopsis(c))
+			return fmt.Errorf("%s is empty: %s", names[i], Synopsis(c))
 		}
 		return nil
 	}
 }
 
-// atMost are the arguments of a command that takes one, or none.
-func atMost(name string) cobra.PositionalArgs {
+// AtMost are the arguments of a command that takes one, or none.
+func AtMost(name string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
-		return exactly(name)(c, args)
+		return Exactly(name)(c, args)
 	}
 }
 
-// needs makes a flag one that a command cannot do without. cobra's own words for that are
+// Needs makes a flag one that a command cannot do without. cobra's own words for that are
 // `required flag(s) "data-dir" not set`.
-func needs(c *cobra.Command, flag string) {
+func Needs(c *cobra.Command, flag string) {
 	_ = c.MarkFlagRequired(flag) // for completion and man pages; fails for unknown flags only
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if !c.Flags().Changed(flag) {
-			return fmt.Errorf("--%s is missing: %s", flag, synopsis(c))
+			return fmt.Errorf("--%s is missing: %s", flag, Synopsis(c))
 		}
 		return nil
 	}
 }
 
-// synopsis is how a command is written, without its flags.
-func synopsis(c *cobra.Command) string {
+// Synopsis is how a command is written, without its flags.
+func Synopsis(c *cobra.Command) string {
 	_, arguments, _ := strings.Cut(c.Use, " ")
 	return strings.TrimSpace(c.CommandPath() + " " + arguments)
 }
 
-// helpCommand is cobra's, but for topics that there are not: they are errors.
-func helpCommand() *cobra.Command {
+// HelpCommand is cobra's, but for topics that there are not: they are errors.
+func HelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]...", Short: "Explain a command",
 		Args: cobra.ArbitraryArgs,
@@ -93,7 +93,7 @@ func helpCommand() *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				return onlySubcommands(about, rest)
+				return OnlySubcommands(about, rest)
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -101,8 +101,8 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// checkOutput checks --output of a command that prints a table.
-func checkOutput(output string) error {
+// CheckOutput checks --output of a command that prints a table.
+func CheckOutput(output string) error {
 	switch output {
 	case "table", "json":
 		return nil

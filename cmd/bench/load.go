@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/load"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -87,10 +88,10 @@ until then; a second one at once.`,
 		}
 		return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
-	exitCodes(c,
-		note{"1", "an operation failed (or, with --goals, a row is above its limit)"},
-		note{"2", "it could not be measured"},
-		note{"130", "it was stopped by a signal; what it had started is gone"})
+	cli.ExitCodes(c,
+		cli.Note{"1", "an operation failed (or, with --goals, a row is above its limit)"},
+		cli.Note{"2", "it could not be measured"},
+		cli.Note{"130", "it was stopped by a signal; what it had started is gone"})
 	f := c.Flags()
 	f.StringSliceVar(&o.Rows, "rows", o.Rows, "rows to measure, or all")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -129,14 +130,14 @@ until then; a second one at once.`,
 	f.Lookup("output-dir").Usage = "directory for load.json, load.csv, load.html and a percentile file (.hgrm) of each row"
 	f.StringVar(&o.svg, "svg", "", "file for the figure of latencies, or of the sweep, as SVG")
 	f.StringVarP(&o.form, "output", "o", "table", "table, or json for the JSON on standard output")
-	completeOutput(c, "table", "json")
+	cli.CompleteOutput(c, "table", "json")
 	return c
 }
 
 // bareServerCommand is what `--calibrate` measures: the least that a Go HTTPS server can do.
 func bareServerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: load.BareArguments[1], Hidden: true, Args: noArguments, Short: "Be the bare HTTPS server that --calibrate measures, until standard input ends",
+		Use: load.BareArguments[0], Hidden: true, Args: cli.NoArguments, Short: "Be the bare HTTPS server that --calibrate measures, until standard input ends",
 		RunE: func(cmd *cobra.Command, _ []string) error { return load.ServeBare(cmd.InOrStdin(), os.Stdout) },
 	}
 }
@@ -201,9 +202,9 @@ func (o *benchLoadOptions) run(ctx context.Context, out, progress io.Writer) err
 	}
 	switch {
 	case stopped:
-		return exitError{code: exitStopped, text: "stopped"}
+		return cli.ExitError{Code: cli.ExitStopped, Text: "stopped"}
 	case peer != nil && report.FailedBeside(peer), peer == nil && report.Failed():
-		return exitError{code: exitBroken, text: "error: operations failed, or a row is above its limit: see above"}
+		return cli.ExitError{Code: exitBroken, Text: "error: operations failed, or a row is above its limit: see above"}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manCommand writes the man pages. It is for packagers, by way of `make man`, and hidden
+// ManCommand writes the man pages of the command that it is added to and of all below. It is for packagers, by way of `make man`, and hidden
 // from the help. cobra's own generator writes Markdown, which takes two more modules to
 // become a man page.
-func manCommand() *cobra.Command {
+func ManCommand(version string) *cobra.Command {
 	var dir string
 	c := &cobra.Command{
-		Use: "man --dir DIR", Short: "Write a man page for every command", Hidden: true, Args: noArguments,
+		Use: "man --dir DIR", Short: "Write a man page for every command", Hidden: true, Args: NoArguments,
 		Long: `Writes a man page of section 1 for every command, from what its help says. Their date
 is that of SOURCE_DATE_EPOCH, so that equal sources give equal pages, or today.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,13 +31,13 @@ is that of SOURCE_DATE_EPOCH, so that equal sources give equal pages, or today.`
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			return eachCommand(cmd.Root(), func(c *cobra.Command) error {
-				return os.WriteFile(filepath.Join(dir, pageName(c)+".1"), []byte(manPage(c, date)), 0o644)
+			return eachCommand(cmd.Parent(), func(c *cobra.Command) error {
+				return os.WriteFile(filepath.Join(dir, pageName(c)+".1"), []byte(manPage(c, version, date)), 0o644)
 			})
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "directory for the pages, made if it is absent")
-	needs(c, "dir")
+	Needs(c, "dir")
 	return c
 }
 
@@ -73,10 +73,10 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command) error) error {
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // manPage is the page of a command.
-func manPage(c *cobra.Command, date string) string {
+func manPage(c *cobra.Command, version, date string) string {
 	c.InitDefaultHelpFlag()
 	var r roff
-	r.title(pageName(c), date, "quorate "+buildVersion(), "Quorate")
+	r.title(pageName(c), date, "quorate "+version, "Quorate")
 	r.section("NAME")
 	r.line(escape(pageName(c) + " - " + lowerFirst(c.Short)))
 	r.section("SYNOPSIS")
@@ -96,7 +96,7 @@ func manPage(c *cobra.Command, date string) string {
 	}
 	r.section("EXIT STATUS")
 	for _, n := range statuses(c) {
-		r.tagged(bold(n.what), sentence(n.means))
+		r.tagged(bold(n[0]), sentence(n[1]))
 	}
 	r.notes("ENVIRONMENT", notesBelow(c, noteEnvironment))
 	r.notes("FILES", notesBelow(c, noteFile))
@@ -176,25 +176,25 @@ func defaultText(f *pflag.Flag) string {
 }
 
 // statuses are the exit codes of a command.
-func statuses(c *cobra.Command) []note {
+func statuses(c *cobra.Command) []Note {
 	own := notes(c, noteExit)
-	out := []note{{"0", "it did what it was told"}}
+	out := []Note{{"0", "it did what it was told"}}
 	for _, n := range own {
-		if n.what == "1" {
+		if n[0] == "1" {
 			return append(out, own...)
 		}
 	}
-	return append(append(out, note{"1", "an error, which standard error names"}), own...)
+	return append(append(out, Note{"1", "an error, which standard error names"}), own...)
 }
 
 // notes writes a section of notes, if there are any.
-func (r *roff) notes(section string, notes []note) {
+func (r *roff) notes(section string, notes []Note) {
 	if len(notes) == 0 {
 		return
 	}
 	r.section(section)
 	for _, n := range notes {
-		r.tagged(italic(n.what), sentence(n.means))
+		r.tagged(italic(n[0]), sentence(n[1]))
 	}
 }
 

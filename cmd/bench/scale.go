@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/bench/client"
 	"github.com/quorate/quorate/bench/scale"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/playground"
 	"github.com/spf13/cobra"
 )
@@ -44,16 +45,16 @@ multiplied: no request creates them.
 		return o.run(ctx, point, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := exactly("POINT")(cmd, args); err != nil {
+		if err := cli.Exactly("POINT")(cmd, args); err != nil {
 			return unmeasured(err)
 		}
 		point = args[0]
 		return nil
 	}
-	exitCodes(c,
-		note{"1", "a request failed"},
-		note{"2", "it could not be measured"},
-		note{"130", "it was stopped by a signal; what it had started is gone"})
+	cli.ExitCodes(c,
+		cli.Note{"1", "a request failed"},
+		cli.Note{"2", "it could not be measured"},
+		cli.Note{"130", "it was stopped by a signal; what it had started is gone"})
 	f := c.Flags()
 	f.StringVar(&o.sizes, "size", "", "shares of the full size to measure (default: 0.1,0.3,1; of kep3157 0.0625,0.25,1)")
 	f.DurationVar(&o.Duration, "duration", o.Duration, "how long to measure what goes on for a time")
@@ -71,7 +72,7 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 	if o.Sizes, err = scale.ParseSizes(o.sizes); err != nil {
 		return fmt.Errorf("--size: %w", err)
 	}
-	if err := errors.Join(o.Validate(), checkSettings(o.set), o.output.complete("scale")); err != nil {
+	if err := errors.Join(o.Validate(), playground.CheckSettings(ctx, o.set), o.output.complete("scale")); err != nil {
 		return err
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it shares the machine with what it measures
@@ -93,7 +94,7 @@ func (o *benchScaleOptions) run(ctx context.Context, point string, out, progress
 		return err
 	}
 	if report.Failed() {
-		return exitError{code: exitBroken, text: "error: requests failed: see above"}
+		return cli.ExitError{Code: exitBroken, Text: "error: requests failed: see above"}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import "testing"
 
@@ -8,7 +8,7 @@ func TestNearest(t *testing.T) {
 		"strat": "start", "stpo": "stop", "stat": "start", "statsu": "status", "log": "logs", "del": "delete", "api-prot": "api-port",
 		"node": "nodes", "api-adress": "", "restart": "start", "x": "", "": "", "frobnicate": "", "nonv": "nonvoters",
 	} {
-		if got := nearest(typed, names); got != want {
+		if got := Nearest(typed, names); got != want {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/bench/compare"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -71,20 +72,20 @@ since machines change over the hours:
 			return err
 		}
 		if worse := r.WorseThan(limit); len(worse) > 0 {
-			return exitError{code: exitBroken, text: fmt.Sprintf("error: %d figures are worse by more than %s, as %s %s of %s", len(worse), failAbove, worse[0].Row, worse[0].Figure, worse[0].With)}
+			return cli.ExitError{Code: exitBroken, Text: fmt.Sprintf("error: %d figures are worse by more than %s, as %s %s of %s", len(worse), failAbove, worse[0].Row, worse[0].Figure, worse[0].With)}
 		}
 		if n := len(r.Untold()); n > 0 {
 			return fmt.Errorf("--fail-above: nothing can be told of %d figures: there must be %d runs of each", n, compare.LeastRuns)
 		}
 		return nil
 	})
-	exitCodes(c,
-		note{"1", "with --fail-above: a figure is worse by more than that, told with a confidence of 95 %"},
-		note{"2", "the reports cannot be compared; with --fail-above also if there are too few runs"})
+	cli.ExitCodes(c,
+		cli.Note{"1", "with --fail-above: a figure is worse by more than that, told with a confidence of 95 %"},
+		cli.Note{"2", "the reports cannot be compared; with --fail-above also if there are too few runs"})
 	f := c.Flags()
 	f.StringVar(&failAbove, "fail-above", "", "fail if a figure is worse by more than this share, as in 5%")
 	f.StringVarP(&output, "output", "o", "table", "table or json")
-	completeOutput(c, "table", "json")
+	cli.CompleteOutput(c, "table", "json")
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/quorate/quorate/bench/faults"
+	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -62,10 +63,10 @@ asks it about each sync (Linux 5.5; no privileges): both only in a cluster of it
 		}
 		return o.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
-	exitCodes(c,
-		note{"1", "a promise was broken: an acknowledged write was lost, or a read was staler than its mode allows"},
-		note{"2", "it could not be measured"},
-		note{"130", "it was stopped by a signal; what it had started is gone, what it had stopped runs"})
+	cli.ExitCodes(c,
+		cli.Note{"1", "a promise was broken: an acknowledged write was lost, or a read was staler than its mode allows"},
+		cli.Note{"2", "it could not be measured"},
+		cli.Note{"130", "it was stopped by a signal; what it had started is gone, what it had stopped runs"})
 	f := c.Flags()
 	var usual []string
 	for _, x := range faults.DefaultFaults() {
@@ -100,7 +101,7 @@ func (o *benchFaultsOptions) run(ctx context.Context, out, progress io.Writer) e
 		return err
 	}
 	if report.Failed() {
-		return exitError{code: exitBroken, text: "error: a promise was broken: see above"}
+		return cli.ExitError{Code: exitBroken, Text: "error: a promise was broken: see above"}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -21,39 +21,39 @@ const (
 // environment: its description in a man page, which must be the same wherever it is made.
 const noteDefault = "default"
 
-// note is one line of a section of a man page.
-type note struct{ what, means string }
+// Note is one line of a section of a man page.
+type Note [2]string
 
 // addNotes appends to the notes of one kind.
-func addNotes(c *cobra.Command, kind string, notes ...note) {
+func addNotes(c *cobra.Command, kind string, notes ...Note) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
 	for _, n := range notes {
-		c.Annotations[kind] += n.what + "\t" + n.means + "\n"
+		c.Annotations[kind] += n[0] + "\t" + n[1] + "\n"
 	}
 }
 
 // notes are those of a command itself.
-func notes(c *cobra.Command, kind string) (out []note) {
+func notes(c *cobra.Command, kind string) (out []Note) {
 	for line := range strings.Lines(c.Annotations[kind]) {
 		what, means, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		out = append(out, note{what, means})
+		out = append(out, Note{what, means})
 	}
 	return out
 }
 
 // notesBelow are those of a command and of the ones that it is a subcommand of, its own first.
-func notesBelow(c *cobra.Command, kind string) (out []note) {
+func notesBelow(c *cobra.Command, kind string) (out []Note) {
 	for ; c != nil; c = c.Parent() {
 		out = append(out, notes(c, kind)...)
 	}
 	return out
 }
 
-// exitCodes notes what a command's exit codes mean, beside 0 and, unless it is among them,
+// ExitCodes notes what a command's exit codes mean, beside 0 and, unless it is among them,
 // 1 for any error. Its help ends with them.
-func exitCodes(c *cobra.Command, codes ...note) {
+func ExitCodes(c *cobra.Command, codes ...Note) {
 	addNotes(c, noteExit, codes...)
 	if c.Long == "" {
 		c.Long = c.Short + "."
@@ -70,18 +70,18 @@ func exitText(c *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("\n\nExit codes:")
 	for _, n := range codes {
-		fmt.Fprintf(&b, "\n  %-3s  %s", n.what, n.means)
+		fmt.Fprintf(&b, "\n  %-3s  %s", n[0], n[1])
 	}
 	return b.String()
 }
 
-// files notes files that a command reads or writes.
-func files(c *cobra.Command, files ...note) { addNotes(c, noteFile, files...) }
+// Files notes files that a command reads or writes.
+func Files(c *cobra.Command, files ...Note) { addNotes(c, noteFile, files...) }
 
-// environment notes variables that a command heeds.
-func environment(c *cobra.Command, variables ...note) { addNotes(c, noteEnvironment, variables...) }
+// Environment notes variables that a command heeds.
+func Environment(c *cobra.Command, variables ...Note) { addNotes(c, noteEnvironment, variables...) }
 
-// defaultIs describes the default of a flag that is not the same everywhere.
-func defaultIs(f *pflag.FlagSet, flag, text string) {
+// DefaultIs describes the default of a flag that is not the same everywhere.
+func DefaultIs(f *pflag.FlagSet, flag, text string) {
 	_ = f.SetAnnotation(flag, noteDefault, []string{text}) // fails for unknown flags only
 }

@@ -1,0 +1,48 @@
+// Command quorate-bench measures clusters: `quorate bench` runs it. It starts the clusters that it
+// measures with the quorate in its own directory. Package main only reads flags and writes reports;
+// the packages below bench measure.
+package main
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/quorate/quorate/internal/cli"
+	"github.com/spf13/cobra"
+)
+
+// Set by the linker in builds from make; `go install` leaves them empty.
+var version, commit string
+
+func main() {
+	root := newCommand()
+	// Help and errors call the commands as people type them: quorate bench load.
+	args := append([]string{"bench"}, os.Args[1:]...)
+	if len(os.Args) > 1 && (os.Args[1] == cobra.ShellCompRequestCmd || os.Args[1] == cobra.ShellCompNoDescRequestCmd) {
+		args = append([]string{os.Args[1], "bench"}, os.Args[2:]...)
+	}
+	root.SetArgs(args)
+	os.Exit(cli.Run(root, func(error) int { return 0 }))
+}
+
+// newCommand is quorate with the command bench alone.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{Use: "quorate", SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}}
+	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetHelpCommand(cli.HelpCommand())
+	bench := cli.Group(&cobra.Command{Use: "bench", Short: "Measure a cluster"})
+	bench.AddCommand(benchLoadCommand(), benchModesCommand(), benchFaultsCommand(), benchScaleCommand(), benchCompareCommand(), bareServerCommand(), cli.ManCommand(buildVersion()))
+	root.AddCommand(bench)
+	return root
+}
+
+// buildVersion is the version of this program.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
