@@ -1,4 +1,4 @@
-package certificates_test
+package plugins_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/quorate/quorate/apiserver/auth"
 )
 
-// TestAttest: who writes a bundle of a signer needs its permission, but for what the garbage
+// TestCertificatesAttest: who writes a bundle of a signer needs its permission, but for what the garbage
 // collector changes.
-func TestAttest(t *testing.T) {
+func TestCertificatesAttest(t *testing.T) {
 	bundle := func(signer, text string, meta map[string]any) map[string]any {
 		return map[string]any{"metadata": meta, "spec": map[string]any{"signerName": signer, "trustBundle": text}}
 	}

@@ -1,4 +1,4 @@
-package externalips_test
+package plugins_test
 
 import (
 	"testing"
@@ -10,14 +10,14 @@ import (
 	"github.com/quorate/quorate/raftstore/view"
 )
 
-func TestOperations(t *testing.T) {
-	objectstest.Run(t, "testdata/*.txt", objectstest.Options{Admission: func(view.Store, auth.Authorizer) []admission.Named {
+func TestExternalIPsOperations(t *testing.T) {
+	objectstest.Run(t, "testdata/externalips/*.txt", objectstest.Options{Admission: func(view.Store, auth.Authorizer) []admission.Named {
 		return []admission.Named{{Name: "DenyServiceExternalIPs", Plugin: externalips.New()}}
 	}})
 }
 
-// TestOld: a Service keeps the external IPs that it had, in any order and in part.
-func TestOld(t *testing.T) {
+// TestExternalIPsOld: a Service keeps the external IPs that it had, in any order and in part.
+func TestExternalIPsOld(t *testing.T) {
 	service := func(ips ...any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"externalIPs": ips}}
 	}

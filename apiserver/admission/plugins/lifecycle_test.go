@@ -1,4 +1,4 @@
-package lifecycle_test
+package plugins_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package ownerreferences_test
+package plugins_test
 
 import (
 	"testing"
@@ -11,19 +11,19 @@ import (
 	"github.com/quorate/quorate/raftstore/view"
 )
 
-// TestOperations: the roles are those that a case creates.
-func TestOperations(t *testing.T) {
+// TestOwnerReferencesOperations: the roles are those that a case creates.
+func TestOwnerReferencesOperations(t *testing.T) {
 	served, err := kinds.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	objectstest.Run(t, "testdata/*.txt", objectstest.Options{Admission: func(_ view.Store, authorizer auth.Authorizer) []admission.Named {
+	objectstest.Run(t, "testdata/ownerreferences/*.txt", objectstest.Options{Admission: func(_ view.Store, authorizer auth.Authorizer) []admission.Named {
 		return []admission.Named{{Name: "OwnerReferencesPermissionEnforcement", Plugin: ownerreferences.New(authorizer, func() *kinds.Registry { return served })}}
 	}})
 }
 
-// TestHandles: nothing is asked of writes without owners, of deletions and of the status of Pods.
-func TestHandles(t *testing.T) {
+// TestOwnerReferencesHandles: nothing is asked of writes without owners, of deletions and of the status of Pods.
+func TestOwnerReferencesHandles(t *testing.T) {
 	p := ownerreferences.New(nil, nil)
 	owned := map[string]any{"metadata": map[string]any{"ownerReferences": []any{map[string]any{"uid": "u"}}}}
 	free := map[string]any{"metadata": map[string]any{}}

@@ -1,4 +1,4 @@
-package certificates_test
+package plugins_test
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/quorate/quorate/raftstore/view"
 )
 
-// TestOperations: the roles are those that a case creates.
-func TestOperations(t *testing.T) {
-	objectstest.Run(t, "testdata/*.txt", objectstest.Options{Admission: func(_ view.Store, authorizer auth.Authorizer) []admission.Named {
+// TestCertificatesOperations: the roles are those that a case creates.
+func TestCertificatesOperations(t *testing.T) {
+	objectstest.Run(t, "testdata/certificates/*.txt", objectstest.Options{Admission: func(_ view.Store, authorizer auth.Authorizer) []admission.Named {
 		log := slog.New(slog.DiscardHandler)
 		return []admission.Named{
 			{Name: "CertificateApproval", Plugin: certificates.Approval(authorizer, log)},
@@ -26,8 +26,8 @@ func TestOperations(t *testing.T) {
 	}})
 }
 
-// TestPermissions: the signer is asked for by its name, then by its domain.
-func TestPermissions(t *testing.T) {
+// TestCertificatesPermissions: the signer is asked for by its name, then by its domain.
+func TestCertificatesPermissions(t *testing.T) {
 	for _, c := range []struct {
 		allowed string // the name on which the user has the permission
 		refused bool

@@ -1,4 +1,4 @@
-package defaultclass_test
+package plugins_test
 
 import (
 	"log/slog"
@@ -14,18 +14,20 @@ import (
 	"github.com/quorate/quorate/raftstore/view"
 )
 
-// TestOperations: each object is a second newer than the one before.
-func TestOperations(t *testing.T) {
+// TestDefaultClassOperations: each object is a second newer than the one before.
+func TestDefaultClassOperations(t *testing.T) {
 	var calls atomic.Int64
-	o := options()
+	o := defaultClasses()
 	o.Now = func() time.Time { return time.Unix(1767268800+calls.Add(1), 0) }
-	objectstest.Run(t, "testdata/classes.txt", o)
+	objectstest.Run(t, "testdata/defaultclass/classes.txt", o)
 }
 
-// TestSameSecond: all classes are equally old.
-func TestSameSecond(t *testing.T) { objectstest.Run(t, "testdata/same-second.txt", options()) }
+// TestDefaultClassSameSecond: all classes are equally old.
+func TestDefaultClassSameSecond(t *testing.T) {
+	objectstest.Run(t, "testdata/defaultclass/same-second.txt", defaultClasses())
+}
 
-func options() objectstest.Options {
+func defaultClasses() objectstest.Options {
 	return objectstest.Options{Admission: func(s view.Store, _ auth.Authorizer) []admission.Named {
 		log := slog.New(slog.DiscardHandler)
 		return []admission.Named{
@@ -35,8 +37,8 @@ func options() objectstest.Options {
 	}}
 }
 
-// TestConsulted: a plugin that has looked says so, also if there was no class.
-func TestConsulted(t *testing.T) {
+// TestDefaultClassConsulted: a plugin that has looked says so, also if there was no class.
+func TestDefaultClassConsulted(t *testing.T) {
 	c := objectstest.NewCase(t, objectstest.Options{})
 	p := defaultclass.Storage(state.New(c.Memory), slog.New(slog.DiscardHandler))
 	for _, x := range []struct {
