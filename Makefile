@@ -201,7 +201,7 @@ PLANTED := $(CURDIR)/.cache/planted
 .PHONY: judge-planted
 judge-planted: ## Plant known bugs in the simulator, and have all judges find them (ten minutes)
 	rm -rf $(PLANTED)
-	set -o pipefail; go test -tags planted ./test/sim -run 'TestPlanted$$' -count=1 -timeout 60m -v -found 5 -keep $(PLANTED) | grep -E '^(ok|FAIL|---)|seed +[0-9]+ '
+	set -o pipefail; overlay=$$(go run ./test/planted/overlay) && go test -overlay $$overlay ./test/sim -run 'TestPlanted$$' -count=1 -timeout 60m -v -found 5 -keep $(PLANTED) | grep -E '^(ok|FAIL|---)|seed +[0-9]+ '
 	cd test/storage && QUORATE_PLANTED_HISTORIES=$(PLANTED) go run ./correctness/run -run TestPlanted -v
 	cd test/judges/etcd && QUORATE_PLANTED_HISTORIES=$(PLANTED) go test -count=1 -run TestPlanted -v .
 

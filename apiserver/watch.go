@@ -9,7 +9,6 @@ import (
 	"github.com/quorate/quorate/apiserver/codec"
 	"github.com/quorate/quorate/apiserver/status"
 	"github.com/quorate/quorate/consistency"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -82,9 +81,6 @@ const retryWatch = 1
 func (c *call) awaitWatch(plan consistency.Plan) (proto.Revision, error) {
 	ctx, cancel := context.WithTimeout(c.Context, c.s.cfg.Limits.Request)
 	defer cancel()
-	if plan.StartAfter > 0 && (planted.On(planted.FutureBookmark) || planted.On(planted.FutureEvents)) {
-		plan.Mode = consistency.Any
-	}
 	at, err := c.await(ctx, plan)
 	tooLarge := (*consistency.TooLargeError)(nil)
 	switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/objects"
 	"github.com/quorate/quorate/consistency"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/watch"
@@ -55,7 +54,7 @@ type watchStream struct {
 // the client goes, time is up, the server ends or the floor overtakes it.
 func (w *watchStream) run(plan consistency.Plan, at proto.Revision) {
 	w.after = plan.StartAfter
-	if w.after == 0 || planted.On(planted.FutureEvents) && w.after > at {
+	if w.after == 0 {
 		w.after = at
 	}
 	if plan.InitialEvents {
@@ -268,9 +267,6 @@ func (w *watchStream) advance(bookmark bool) bool {
 				b.came[events] = b.came[i]
 				events++
 			}
-		}
-		if planted.On(planted.FutureBookmark) {
-			progress = min(progress, w.s.cfg.Store.State().Applied())
 		}
 		w.after = progress
 		last := n < len(b.versions)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -133,7 +132,7 @@ func (r *Reader) mostRecent(ctx context.Context) (proto.Revision, error) {
 	began := time.Now()
 	index, err := r.rounds.Do(wait)
 	indexed := time.Now()
-	if err == nil && index > r.src.Applied() && !planted.On(planted.ReadBeforeWait) {
+	if err == nil && index > r.src.Applied() {
 		err = r.catchUp(ctx, wait, index)
 	}
 	if err != nil {

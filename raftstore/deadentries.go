@@ -6,7 +6,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -110,7 +109,7 @@ func wronglyApplied(log *disk.Log, at uint64, state mvcc.Mark) error {
 // agree reports whether the log holds the snapshot's last entry. By Log Matching it
 // then agrees with the cluster's up to there.
 func agree(log *disk.Log, at, term uint64) (bool, error) {
-	if at == 0 || planted.On(planted.DeadEntries) || planted.On(planted.AppliedCut) {
+	if at == 0 {
 		return true, nil
 	}
 	var l raft.Log

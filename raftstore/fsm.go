@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -181,9 +180,6 @@ func (f *fsm) Restore(rc io.ReadCloser) error {
 	// A loop turns many times between one snapshot and the leader's next one.
 	if f.idle >= maxInstalls {
 		f.fatal(ErrInstallLoop)
-	}
-	if planted.On(planted.SecondSnapshot) && f.restored.Load() > 0 {
-		f.fatal(errors.New("restore a snapshot: there has been one"))
 	}
 	before := f.hub.State().Applied()
 	state, err := f.db.Restore(rc)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -83,10 +82,6 @@ func (s *Store) becomeLeader(notify <-chan bool) {
 	stuckSince := time.Time{}
 	for s.raft.State() == raft.Leader && s.ctx.Err() == nil {
 		term := s.raft.CurrentTerm()
-		if planted.On(planted.NoOwnTerm) {
-			s.leader.term.Store(term)
-			s.leader.notify()
-		}
 		frame, err := proto.Encode(proto.KindNewTerm, &proto.NewTerm{Term: term, LeaderId: string(s.cfg.Node)})
 		if err != nil {
 			s.cfg.Fatal(err)

@@ -3,7 +3,6 @@ package raftstore
 import (
 	"fmt"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -21,9 +20,6 @@ var raftTerm = []byte("CurrentTerm")
 //
 // An old copy of the whole directory cannot be told from a short absence.
 func checkLog(log *disk.Log, snapshots *disk.SnapshotStore, state mvcc.Mark, cluster proto.ClusterID) error {
-	if planted.On(planted.LostLog) {
-		return nil
-	}
 	at, _, _ := snapshots.Newest()
 	first, last, err := bounds(log)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 )
 
 // raftTransport is the transport that raft is given: the one of the peer port, plus
@@ -89,11 +88,7 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 
 // SetHeartbeatHandler is ignored: a heartbeat handler runs beside raft's main
 // loop and lets state machines diverge (raft#695).
-func (t *raftTransport) SetHeartbeatHandler(handle func(raft.RPC)) {
-	if planted.On(planted.FastPath) {
-		t.Transport.SetHeartbeatHandler(handle)
-	}
-}
+func (t *raftTransport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // AppendEntries notes what the peer is told, and repeats it where the peer cannot
 // be reached.

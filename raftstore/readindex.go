@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -97,9 +96,6 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 	if err != nil {
 		return 0, err
 	}
-	if planted.On(planted.VerifyLeader) {
-		return c.index, s.verifyLeader(ctx)
-	}
 	if err := s.askVoters(ctx, c.term, c.others, c.need); err != nil {
 		return 0, err
 	}
@@ -110,7 +106,7 @@ func (s *Store) confirm(ctx context.Context, asker proto.NodeID, askerTerm uint6
 // in a cluster of three. Otherwise, and where confirm would fail, ok is false.
 func (s *Store) confirmAtOnce(asker proto.NodeID, askerTerm uint64) (index proto.Revision, ok bool) {
 	c, err := s.beginConfirm(asker, askerTerm)
-	if err != nil || c.need > 0 || planted.On(planted.VerifyLeader) {
+	if err != nil || c.need > 0 {
 		return 0, false
 	}
 	index, err = s.endConfirm(c)

@@ -59,13 +59,13 @@ func both(a, b map[string]string) map[string]string {
 // it may import, and why the rest is none of its business.
 var rooms = map[string]room{
 	"proto":            {reach: noKubernetes},
-	"raftstore/mvcc":   {ours: []string{"proto", "internal/planted"}, direct: pure, reach: noKubernetes},
-	"raftstore/watch":  {ours: []string{"proto", "raftstore/mvcc", "internal/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"raftstore/mvcc":   {ours: []string{"proto"}, direct: pure, reach: noKubernetes},
+	"raftstore/watch":  {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"raftstore/view":   {ours: []string{"proto", "raftstore/mvcc"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	"raftstore/wal":    {direct: noHTTP, reach: noKubernetes},
-	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore/peer":   {ours: []string{"proto", "internal/planted", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
-	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/disk":   {ours: []string{"proto", "raftstore/mvcc", "raftstore/wal"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore/peer":   {ours: []string{"proto", "internal/loglimit"}, direct: noHTTP, reach: noKubernetes},
+	"raftstore":        {ours: []string{"proto", "raftstore/mvcc", "raftstore/disk", "raftstore/errors", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes},
 	"raftstore/errors": {direct: pure, reach: noRaft},
 	"raftstore/memstore": {
 		ours:   []string{"proto", "raftstore/mvcc", "raftstore/watch", "raftstore/errors"},
@@ -73,10 +73,10 @@ var rooms = map[string]room{
 	},
 	"raftstore/storetest": {ours: []string{"proto", "raftstore/mvcc", "raftstore/watch"}, direct: noHTTP, reach: noKubernetes, tests: true},
 	"raftstore/regress":   {direct: noHTTP, reach: noKubernetes},
-	"consistency":         {ours: []string{"proto", "internal/planted"}, direct: noHTTP, reach: noKubernetes},
+	"consistency":         {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
 	"membership":          {ours: []string{"proto", "membership/pki", "internal/loglimit"}, reach: noKubernetes},
 	"membership/pki":      {ours: []string{"proto"}, direct: noHTTP, reach: noKubernetes},
-	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/loglimit", "internal/planted", "apiserver/"}, direct: map[string]string{
+	"apiserver": {ours: []string{"proto", "consistency", "raftstore/mvcc", "raftstore/view", "raftstore/watch", "internal/loglimit", "apiserver/"}, direct: map[string]string{
 		module + "/apiserver/controllers": "what the leader does with objects is a client of the server's, not a part of it",
 	}, reach: noRaft},
 	// What requests do with objects, and the node itself does without a request: a write that
@@ -289,7 +289,10 @@ var rooms = map[string]room{
 	"test/judges/differential": {},
 	// What happened in a run, and who judges it.
 	"test/history": {reach: noKubernetes},
-	"test/story":   {reach: noKubernetes},
+	// In a build with bugs the product imports it: it is no more than a list of names.
+	"test/planted":         {direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/planted/overlay": {ours: []string{"test/planted"}, direct: noHTTP, reach: both(noKubernetes, noRaft)},
+	"test/story":           {reach: noKubernetes},
 	// For judges in modules of their own.
 	"test/history/dense": {ours: []string{"test/history"}, reach: noKubernetes},
 	"test/judges":        {ours: []string{"test/history", "test/history/dense"}, reach: noKubernetes},
@@ -317,8 +320,6 @@ var rooms = map[string]room{
 	"internal/collector": {direct: noHTTP, reach: both(noKubernetes, noRaft)},
 	// A worker's: it passes bytes to nodes, and asks them as any client does.
 	"internal/localproxy": {ours: []string{"internal/hostport", "internal/loglimit", "internal/settingfile"}, reach: noRaft},
-	// Without the tag "planted" it is empty.
-	"internal/planted": {reach: noKubernetes},
 	// Says which process answers at a port, to those who have started one.
 	"internal/process":  {reach: noKubernetes},
 	"internal/hostport": {direct: noHTTP, reach: noKubernetes},
@@ -353,14 +354,14 @@ var rooms = map[string]room{
 	"internal/parent": {direct: pure, reach: both(noKubernetes, noRaft)},
 	// For users' tests: all that it knows of a server is what any program that embeds one can know.
 	"quoratetest": {ours: []string{"node"}},
-	// Flags in, text out. Nobody imports it: it is package main.
 	// It measures from outside: the nodes that it starts are processes of quorate.
 	"cmd/bench": {
 		ours: []string{"bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
 	},
+	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
 		ours: []string{
-			"node", "internal/backup", "internal/cli", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/planted", "internal/playground", "internal/words",
+			"node", "internal/backup", "internal/cli", "internal/collector", "internal/datadir", "internal/hostport", "internal/kubeapiserver", "internal/localproxy", "internal/playground", "internal/words",
 			"apiserver/egress/tunnel",   // its agent
 			"membership", "membership/", // the admin API and kubeconfigs
 			"raftstore/disk",                                                                                               // what it says of a survivor, and of a cluster that was restored

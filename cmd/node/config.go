@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/cli"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
@@ -56,7 +55,7 @@ func resolve(f *pflag.FlagSet, file string, stdin io.Reader, env []string) (map[
 			continue
 		}
 		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(key, envPrefix)), "_", "-")
-		if name == "config" || planted.Built && name == "planted" {
+		if name == "config" {
 			continue
 		}
 		if f.Lookup(name) == nil {

@@ -31,7 +31,6 @@ var forOthers = map[string]string{
 	"internal/facts":                "tests of what upstream publishes",
 	"internal/pipes":                "tests of transports",
 	"internal/standins":             "tests of connections",
-	"internal/planted":              "tests of tests",
 	"test":                          "tests",
 }
 

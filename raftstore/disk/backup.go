@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -136,9 +135,8 @@ func restoredState(r io.Reader, o RestoreOptions) (done Restored, state *mvcc.St
 	if err != nil {
 		return done, nil, err
 	}
-	if done.Why = why; !planted.On(planted.ReusedRevision) {
-		rec.Applied = uint64(first)
-	}
+	done.Why = why
+	rec.Applied = uint64(first)
 	rec.Floor = rec.Applied
 	rec.AppliedTerm = max(rec.AppliedTerm, 1)
 	rec.ClusterId = string(o.Cluster)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"go.etcd.io/bbolt"
@@ -126,9 +125,6 @@ func (db *DB) flushPending() error {
 	if p.state == nil {
 		return nil
 	}
-	if planted.On(planted.MarkAhead) {
-		db.holdBack(&p)
-	}
 	start := time.Now()
 	tot := db.totals
 	err := guard(func() error {
@@ -171,7 +167,7 @@ func (p *pending) write(tx *bbolt.Tx, tot *totals, durable proto.Revision) error
 	last := durable
 	for _, a := range p.added {
 		r := a.Version.Revision
-		if r <= last && !planted.On(planted.MarkAhead) || r > proto.Revision(p.state.Applied) {
+		if r <= last || r > proto.Revision(p.state.Applied) {
 			return fmt.Errorf("revision %d after %d in a state at %d: %w", r, last, p.state.Applied, mvcc.ErrOrder)
 		}
 		last = r

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/quorate/quorate/internal/planted"
 )
 
 // LogOptions of a Log. Zero values take defaults.
@@ -110,7 +109,6 @@ type Log struct {
 	cuts chan struct{} // held by the cut that is under way
 	// gone is the index up to which entries are being cut; 0 if none are.
 	gone atomic.Uint64
-	late lateStore // only used where its bug is planted
 }
 
 var (
@@ -147,12 +145,10 @@ func openBolt(path string) (b *boltStore, err error) {
 
 func newLog(backend logBackend, o LogOptions) *Log {
 	o.defaults()
-	l := &Log{
+	return &Log{
 		backend: backend, o: o, cache: newLogCache(o.CacheBytes),
 		turn: make(chan struct{}, 1), cuts: make(chan struct{}, 1),
 	}
-	l.late.backend = backend
-	return l
 }
 
 // write runs a write when it is its turn, under the watchdog. Any error is fatal:
@@ -185,11 +181,7 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 		return nil
 	}
 	start := time.Now()
-	store := l.backend.StoreLogs
-	if planted.On(planted.AckBeforeSync) {
-		store = l.late.store
-	}
-	if err := l.write("store entries", func() error { return store(logs) }); err != nil {
+	if err := l.write("store entries", func() error { return l.backend.StoreLogs(logs) }); err != nil {
 		return err
 	}
 	bytes, size := 0, int64(0)
@@ -213,9 +205,6 @@ func (l *Log) Run() uint64 { return l.run }
 // fatal, and stays as it is (ErrAppliedCut). Of the beginning it may delete less than it
 // is told: see Hold.
 func (l *Log) DeleteRange(min, max uint64) error {
-	if planted.On(planted.AckBeforeSync) {
-		l.late.flush()
-	}
 	last, err := l.backend.LastIndex()
 	if err != nil {
 		return err
@@ -229,7 +218,7 @@ func (l *Log) DeleteRange(min, max uint64) error {
 		// of a truncation that one is gone. The newest entry stays: it is no tail.
 		max--
 	}
-	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied && !planted.On(planted.AppliedCut) {
+	if applied := l.o.Applied(); last > 0 && max >= last && min <= applied {
 		err := fmt.Errorf("entries %d to %d, and %d is applied: %w", min, last, applied, ErrAppliedCut)
 		l.o.Fatal(err)
 		return err
@@ -305,9 +294,6 @@ func (l *Log) LastIndex() (uint64, error) { return l.backend.LastIndex() }
 
 // Close waits for a write that runs and closes the files.
 func (l *Log) Close() error {
-	if planted.On(planted.AckBeforeSync) {
-		l.late.flush()
-	}
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	if err := l.backend.Close(); err != nil {

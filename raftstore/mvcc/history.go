@@ -5,7 +5,6 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -118,7 +117,7 @@ func (h *history) trim(done, floor proto.Revision, f func(*Version)) {
 				f(v)
 			}
 		}
-		if planted.On(planted.DroppedEvent) || c.versions[n-1].Revision <= floor && (n == chunkSize || i < len(list)-1) {
+		if c.versions[n-1].Revision <= floor && (n == chunkSize || i < len(list)-1) {
 			drop = i + 1
 		}
 	}

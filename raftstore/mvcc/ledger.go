@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -79,7 +78,7 @@ func (c *counted) uses(b *bound, table string, v *Version) int64 {
 // exceeded says which limit a write would exceed, or nil: the first in their order, with
 // all of its bounds that it would exceed. live is the key's live version.
 func (s *State) exceeded(w *proto.Write, c *charge, live *Version) *proto.Exceeded {
-	if !w.EnforceLimits || w.Op == proto.Op_OP_DELETE || s.ledger.limited == 0 || planted.On(planted.OverLimit) {
+	if !w.EnforceLimits || w.Op == proto.Op_OP_DELETE || s.ledger.limited == 0 {
 		return nil
 	}
 	a := s.ledger.of[namespaceOf(w.Key)]
@@ -131,7 +130,7 @@ func (s *State) settle(t *Table, old, v *Version) {
 	}
 	namespace := namespaceOf(key)
 	switch {
-	case namespace == "", v == nil && planted.On(planted.KeptUsage):
+	case namespace == "":
 		return
 	case old != nil && v != nil && old.charge == nil && v.charge == nil, old == nil && v == nil:
 		return

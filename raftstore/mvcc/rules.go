@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"strings"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -59,7 +58,7 @@ func (r *ruleTables) note(t *Table, at proto.Revision) {
 func (s *State) rulesChanged(w *proto.Write, index proto.Revision) bool {
 	at := proto.Revision(w.DecidedAt)
 	switch {
-	case at == 0 || planted.On(planted.StaleRules):
+	case at == 0:
 		return false
 	case at < s.Floor(), at >= index: // what changed may be forgotten; no node can have seen that
 		return true
@@ -80,8 +79,6 @@ func (s *State) rangeChanged(r *proto.RuleRange, at proto.Revision) bool {
 	switch {
 	case r.Uid == "":
 		return t != nil && t.changedSince(at, r.Prefix)
-	case planted.On(planted.StaleIdentity):
-		return false
 	case t == nil:
 		return true
 	}

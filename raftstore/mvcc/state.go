@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -195,12 +194,6 @@ func (s *State) Publish() {
 	s.touched = s.touched[:0]
 	if s.ledger.loading {
 		s.ledger.countLoaded()
-		switch {
-		case planted.On(planted.MarkBehind):
-			s.now.Applied = s.newestVersion()
-		case planted.On(planted.LocalFloor):
-			s.floor.Store(uint64(s.now.Applied))
-		}
 	}
 	s.ledger.show(s.now.Applied)
 	m := s.now
@@ -323,9 +316,6 @@ func (s *State) check(w *proto.Write, live *Version) proto.Outcome {
 	if w.Op == proto.Op_OP_DELETE && live == nil {
 		return proto.Outcome_OUTCOME_NOT_FOUND
 	}
-	if planted.On(planted.IgnoredCondition) {
-		return proto.Outcome_OUTCOME_APPLIED
-	}
 	switch w.Condition {
 	case proto.Condition_CONDITION_ABSENT:
 		if live != nil {
@@ -369,9 +359,7 @@ func (s *State) add(t *Table, it *item, v *Version) {
 	if v.RequestID != ([proto.RequestIDSize]byte{}) {
 		s.requests[v.RequestID] = v.Revision
 	}
-	if !s.ledger.loading || !planted.On(planted.ForgottenRules) {
-		s.rules.note(t, v.Revision)
-	}
+	s.rules.note(t, v.Revision)
 	s.touch(t)
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -165,10 +164,8 @@ func normalize(req any) error {
 
 // ask hands a request to Raft and waits for its answer.
 func (t *Transport) ask(rpc raft.RPC, answers <-chan raft.RPCResponse) (raft.RPCResponse, error) {
-	if !(planted.On(planted.FastPath) && t.beside(rpc)) {
-		if !t.give(rpc) {
-			return raft.RPCResponse{}, raft.ErrTransportShutdown
-		}
+	if !t.give(rpc) {
+		return raft.RPCResponse{}, raft.ErrTransportShutdown
 	}
 	select {
 	case got := <-answers:

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/internal/loglimit"
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -59,10 +58,8 @@ type Transport struct {
 	logs    *loglimit.Limiter
 
 	consumer chan raft.RPC
-	// heartbeat is only set where the bug of the fast path is planted.
-	heartbeat atomic.Pointer[func(raft.RPC)]
-	done      chan struct{} // closed by Close
-	wg        sync.WaitGroup
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
 
 	// installing is the term of the snapshot that Raft takes, or of the last one; urgent counts
 	// the requests that should not wait for it.
@@ -129,11 +126,7 @@ func (t *Transport) LocalAddr() raft.ServerAddress {
 }
 
 // SetHeartbeatHandler does nothing, which leaves the fast path off.
-func (t *Transport) SetHeartbeatHandler(handle func(raft.RPC)) {
-	if planted.On(planted.FastPath) {
-		t.heartbeat.Store(&handle)
-	}
-}
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // AppendEntries sends entries and waits for the answer. A batch of more than
 // 8 MiB is cut, in req itself: Raft sends the rest with the next request.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -19,9 +18,6 @@ import (
 // log. An address alone would let another node have the vote that was given to the
 // one which had the address before it.
 func (*Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
-	if planted.On(planted.AddressVote) {
-		return []byte(addr)
-	}
 	return []byte(nodeAddress(proto.NodeID(id), string(addr)))
 }
 
@@ -41,9 +37,6 @@ func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
 // earlier version gave to an address is then no node's: it is not given again in its
 // term, to any candidate.
 func nameCandidate(r *raft.RequestVoteRequest) error {
-	if planted.On(planted.AddressVote) {
-		return nil
-	}
 	// Without an address the vote is the node's as well: raft does not come to fall back
 	// on the field that older libraries sent.
 	id, addr, ok := bytes.Cut(r.Addr, []byte{'@'})

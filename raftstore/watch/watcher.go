@@ -3,9 +3,7 @@ package watch
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
-	"github.com/quorate/quorate/internal/planted"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
@@ -35,7 +33,6 @@ type Watcher struct {
 // in, without waiting. progress is the revision up to which everything has been
 // read. Errors: mvcc.ErrCompacted.
 func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err error) {
-	first, from := w.state == nil, w.after
 	if !w.more {
 		// What does not concern the watcher is not looked at, and the floor may pass
 		// it. The mark comes first: what concerns the watcher up to it has set due.
@@ -54,35 +51,8 @@ func (w *Watcher) Next(buf []*mvcc.Version) (n int, progress proto.Revision, err
 		return 0, w.after, err
 	}
 	w.more = n == len(buf)
-	n = w.spoil(buf, n, first && from < state.Floor()+nearFloor)
-	if planted.On(planted.EarlyBookmark) && !w.more {
-		time.Sleep(earlier)
-		return n, max(w.after, state.Applied()), nil
-	}
 	return n, w.after, nil
 }
-
-// nearFloor is how near the floor the planted bug takes for at the floor.
-const nearFloor = 16
-
-// spoil is the bugs that are planted in what a watcher reads.
-func (w *Watcher) spoil(buf []*mvcc.Version, n int, atFloor bool) int {
-	switch {
-	case planted.On(planted.RepeatedEvent) && n > 1 && n < len(buf):
-		buf[n] = buf[n-1]
-		n++
-	case planted.On(planted.LostEvent) && n > 3:
-		copy(buf[1:], buf[2:n])
-		n--
-	case planted.On(planted.MissedDelete) && atFloor && n > 0 && buf[0].Deleted:
-		copy(buf, buf[1:n])
-		n--
-	}
-	return n
-}
-
-// earlier is how far ahead of its events the planted bug lets progress run.
-const earlier = 2 * time.Millisecond
 
 // skip moves the position on over what the watcher is not interested in.
 func (w *Watcher) skip(to proto.Revision) {
@@ -109,11 +79,7 @@ func (w *Watcher) read(state *mvcc.State, buf []*mvcc.Version, applied proto.Rev
 		w.long = true
 	}
 	if w.cursor == nil || w.state != state {
-		from := w.after
-		if planted.On(planted.WatchBack) && w.state != nil && w.state != state {
-			from = state.Floor()
-		}
-		if w.cursor, err = t.Watch(from); err != nil {
+		if w.cursor, err = t.Watch(w.after); err != nil {
 			return 0, err
 		}
 		w.state = state

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// PlantedProgram builds the program with the bugs of internal/planted in it, of which
-// QUORATE_PLANTED names the one that a process has.
+// PlantedProgram builds the program with the bugs of test/planted in it. QUORATE_PLANTED
+// names the one that a process has.
 func PlantedProgram(t testing.TB) string {
 	t.Helper()
 	root, err := Repository()
@@ -17,7 +17,7 @@ func PlantedProgram(t testing.TB) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(RunDir(), "quorate-planted")
-	build := exec.Command("go", "build", "-tags", "planted", "-o", program, "./cmd/node")
+	build := exec.Command("go", "run", "./test/planted/overlay", "-build", program)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build with planted bugs: %v\n%s", err, out)

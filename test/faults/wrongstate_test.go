@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/test/cluster"
 )
 
-// ignoredCondition is the planted bug (internal/planted) that applies writes whose
+// ignoredCondition is the planted bug (test/planted) that applies writes whose
 // condition does not hold.
 const ignoredCondition = "condition-ignored"
 

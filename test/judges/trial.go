@@ -18,7 +18,7 @@ import (
 // patience bounds the search for a linearization of one history.
 const patience = 2 * time.Minute
 
-// planted are the bugs (internal/planted) that every judge of histories must see. The others show in
+// planted are the bugs (test/planted) that every judge of histories must see. The others show in
 // what clients are not told: in states of nodes, in rules, in clusters that were restored.
 var planted = []string{
 	"ack-before-fsync", "applied-entries-cut", "bookmark-before-event", "condition-ignored", "dead-entries-below-a-snapshot",

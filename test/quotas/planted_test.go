@@ -10,7 +10,7 @@ import (
 )
 
 // TestPlanted: nodes whose state machines do not keep quotas are found out by what TestQuotaEdge
-// looks at. The bugs are those of internal/planted.
+// looks at. The bugs are those of test/planted.
 func TestPlanted(t *testing.T) {
 	program := cluster.PlantedProgram(t)
 	t.Run("limit-exceeded", func(t *testing.T) {
