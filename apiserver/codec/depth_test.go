@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -51,30 +53,66 @@ func TestDepthOfProtobuf(t *testing.T) {
 	}
 }
 
-// TestNumberOfMessages: a million empty containers are two megabytes, and would be a
-// gigabyte.
+// allocated is how many bytes f allocates. Several steps of decoding refuse what has too
+// many messages in the same words, and only the first of them before it takes memory.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestNumberOfMessages: half a million empty containers are one megabyte, and would be
+// more than a gigabyte.
 func TestNumberOfMessages(t *testing.T) {
-	for n, ok := range map[int]bool{1000: true, maxMessages + 1: false, 1_500_000: false} {
-		spec := bytes.Repeat([]byte{0x12, 0x00}, n)
-		spec = append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...)
-		_, err := Decode(Protobuf, appendDocument(nil, "v1", "Pod", spec), pods)
-		if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), errTooMany.Error()) {
-			t.Errorf("%d containers: %.200v", n, err)
+	spec := bytes.Repeat([]byte{0x12, 0x00}, maxMessages+1)
+	if err := checkDepth(spec[2:]); err != nil {
+		t.Errorf("%d messages: %v", maxMessages, err)
+	}
+	if err := checkDepth(spec); !errors.Is(err, errTooMany) {
+		t.Errorf("%d messages: %v", maxMessages+1, err)
+	}
+	pod := appendDocument(nil, "v1", "Pod", append(binary.AppendUvarint([]byte{0x12}, uint64(len(spec))), spec...))
+	if _, err := Decode(Protobuf, appendDocument(nil, "v1", "Pod", append([]byte{0x12, 2}, spec[:2]...)), pods); err != nil {
+		t.Errorf("one container: %v", err)
+	}
+	for name, decode := range map[string]func() error{
+		"Decode": func() error { _, err := Decode(Protobuf, pod, pods); return err },
+		"DecodeTyped": func() error {
+			_, _, err := DecodeTyped(Protobuf, pod, pods, new(corev1.Pod), true, func(string, string) (schema.GroupVersionKind, error) { return pods.GVK(), nil })
+			return err
+		},
+	} {
+		var err error
+		took := allocated(func() { err = decode() })
+		if err == nil || !strings.Contains(err.Error(), errTooMany.Error()) || took > 32<<20 {
+			t.Errorf("%s: %.200v, with %d bytes of memory", name, err, took)
 		}
 	}
 }
 
 // TestNumberOfNodes is TestNumberOfMessages for JSON, and for YAML, which becomes JSON.
 func TestNumberOfNodes(t *testing.T) {
-	for _, kind := range []string{JSON, YAML} {
+	document := func(node string, n int) []byte {
+		return []byte(`{"metadata":{"x":[` + strings.Repeat(node+",", n) + `[]]}}`)
+	}
+	for kind, node := range map[string]string{JSON: "[]", YAML: "{}"} {
 		for n, ok := range map[int]bool{1000: true, maxMessages: false} {
-			for _, node := range []string{map[string]string{JSON: "[],", YAML: "{},"}[kind]} {
-				_, err := Decode(kind, []byte(`{"metadata":{"x":[`+strings.Repeat(node, n)+`[]]}}`), pods)
-				if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), errTooMany.Error()) {
-					t.Errorf("%s, %d of %s: %.200v", kind, n, node, err)
-				}
+			_, err := Decode(kind, document(node, n), pods)
+			if ok != (err == nil) || err != nil && !strings.Contains(err.Error(), errTooMany.Error()) {
+				t.Errorf("%s, %d of %s: %.200v", kind, n, node, err)
 			}
 		}
+	}
+	// What follows behind the first node too many takes no memory.
+	var took [2]uint64
+	for i, n := range []int{maxMessages, 15 * maxMessages / 8} {
+		body := document("{}", n)
+		took[i] = allocated(func() { _, _ = Decode(JSON, body, pods) })
+	}
+	if took[1] > took[0]+8<<20 {
+		t.Errorf("%d bytes of memory for one node too many, %d for twice as many", took[0], took[1])
 	}
 }
 
