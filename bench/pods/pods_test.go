@@ -29,6 +29,8 @@ func TestReadAgain(t *testing.T) {
 		event(after, "ResponseStarted", "watch", "/api/v1/nodes?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&watch=true", scheduler, "200"),
 		event(after, "ResponseComplete", "list", "/api/v1/nodes?limit=500&resourceVersion=0", scheduler, "410"),
 		event(after, "ResponseStarted", "watch", "/api/v1/pods?resourceVersion=0&watch=true", "kwok", "200"),
+		// A refused watch has no ResponseStarted.
+		event(after, "ResponseComplete", "watch", "/api/v1/nodes?resourceVersion=0&watch=true", "kwok", "429"),
 		event(after, "ResponseComplete", "list", "/api/v1/pods", "quorate-bench-pods", "200"),
 	}
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -42,7 +44,7 @@ func TestReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(relists[manager]) != 0 || len(relists[scheduler]) != 2 || len(relists[kwok]) != 1 || len(relists) != 2 {
+	if len(relists[manager]) != 0 || len(relists[scheduler]) != 2 || len(relists[kwok]) != 2 || len(relists) != 2 {
 		t.Errorf("read again: %v", relists)
 	}
 	if wentOn[manager] != 1 || wentOn[scheduler] != 1 || len(wentOn) != 2 {
