@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -43,17 +44,19 @@ func TestSlowRoom(t *testing.T) {
 		slow := late.slow
 		late.mu.Unlock()
 		mu.Lock()
-		if len(cut) != 0 || slow || set.held != 400 {
-			t.Fatalf("after 5 s: %v were cut, %d bytes", cut, set.held)
-		}
+		ended := maps.Clone(cut)
 		mu.Unlock()
+		if len(ended) != 0 || slow || set.held != 400 {
+			t.Fatalf("after 5 s: %v were cut, %d bytes", ended, set.held)
+		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		mu.Lock()
-		if at := cut["first"]; len(cut) != 1 || at < time.Second+slowAfter+minSlowTime || at > 7*time.Second {
-			t.Fatalf("after 10 s these were cut: %v, want mallory's first", cut)
-		}
+		ended = maps.Clone(cut)
 		mu.Unlock()
+		if at := ended["first"]; len(ended) != 1 || at < time.Second+slowAfter+minSlowTime || at > 7*time.Second {
+			t.Fatalf("after 10 s these were cut: %v, want mallory's first", ended)
+		}
 		if !a.stop() {
 			t.Error("alice was not slow")
 		}

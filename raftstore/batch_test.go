@@ -195,7 +195,6 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 		cfg.Timing.NoLeader = 100 * time.Millisecond
 	})
 	m := c.leader()
-	hang.Lock()
 	var batch []*proposal
 	for i := range 8 {
 		frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
@@ -204,6 +203,7 @@ func TestNotTakenIsSaidAtOnce(t *testing.T) {
 		}
 		batch = append(batch, &proposal{frame: proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), since: time.Now(), done: make(chan struct{})})
 	}
+	hang.Lock()
 	m.applying.Add(int64(len(batch)))
 	m.batches.mu.Lock()
 	m.batches.underWay += len(batch)

@@ -17,13 +17,19 @@ func TestFuturesEnd(t *testing.T) {
 	for round := range 5 {
 		c, hang := hungLog(t, func(cfg *Config) { cfg.Limits.MaxAppendEntries = 64 })
 		m := c.leader()
-		hang.Lock()
-		var futures []raft.ApplyFuture
+		var frames [][]byte
 		for i := range 20 {
 			frame, err := proto.Encode(proto.KindWrite, write(fmt.Sprint(i), "v"))
 			if err != nil {
 				t.Fatal(err)
 			}
+			frames = append(frames, frame)
+		}
+		hang.Lock()
+		release := sync.OnceFunc(hang.Unlock)
+		defer release() // if the test ends early: the cluster's end waits for the disk
+		var futures []raft.ApplyFuture
+		for _, frame := range frames {
 			f := m.raft.Apply(proto.InTerm(frame, proto.Term(m.raft.CurrentTerm())), 0)
 			endsWith(f, m.ended)
 			futures = append(futures, f)
@@ -43,7 +49,7 @@ func TestFuturesEnd(t *testing.T) {
 			return nil
 		})
 		end := m.raft.Shutdown() // its main loop finds this and entries when the disk goes on, and takes either
-		hang.Unlock()
+		release()
 		if err := end.Error(); err != nil {
 			t.Fatal(err)
 		}

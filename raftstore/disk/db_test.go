@@ -56,10 +56,11 @@ func TestRecordWaitsAboveItsBound(t *testing.T) {
 	for range 100 {
 		db.Record(m.apply(5))
 		db.mu.Lock()
-		if db.bytes > 10_000 {
-			t.Fatalf("%d bytes are pending", db.bytes)
-		}
+		bytes := db.bytes
 		db.mu.Unlock()
+		if bytes > 10_000 {
+			t.Fatalf("%d bytes are pending", bytes)
+		}
 		if db.Durable() > 0 {
 			flushes++
 		}

@@ -192,10 +192,12 @@ func TestWatchdog(t *testing.T) {
 		time.Sleep(10*time.Second + 1)
 		synctest.Wait()
 		mu.Lock()
-		if len(fatal) != 1 || !errors.Is(fatal[0], ErrHungDisk) {
-			t.Fatalf("a hung disk: %v", fatal)
-		}
+		failed := errors.Join(fatal...)
+		n := len(fatal)
 		mu.Unlock()
+		if n != 1 || !errors.Is(failed, ErrHungDisk) {
+			t.Fatalf("a hung disk: %d errors: %v", n, failed)
+		}
 		time.Sleep(time.Minute)
 	})
 }

@@ -42,8 +42,9 @@ func TestRecover(t *testing.T) {
 					Metadata struct{ ResourceVersion string }
 				}
 				if json.Unmarshal(body, &o) == nil {
+					at := cluster.Revision(t, o.Metadata.ResourceVersion)
 					mu.Lock()
-					acked[name] = cluster.Revision(t, o.Metadata.ResourceVersion)
+					acked[name] = at
 					mu.Unlock()
 				}
 			}
