@@ -59,6 +59,7 @@ func TestUnreadBodies(t *testing.T) {
 		{"a get without its body", "GET " + maps + "/big HTTP/1.1\nContent-Length: 10", "", 200, false},
 		{"a list without its body", "GET " + maps + " HTTP/1.1\nContent-Length: 10", "", 200, false},
 		{"a create without its body", "POST " + maps + " HTTP/1.1\nContent-Length: 10", "", 504, false},
+		{"a create that announces a huge body", "POST " + maps + " HTTP/1.1\nContent-Length: 100000000", "", 413, false},
 		{"a chunked create without its body", "POST " + maps + " HTTP/1.1\nTransfer-Encoding: chunked", "", 504, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -148,6 +148,21 @@ func TestCoversEnds(t *testing.T) {
 	}
 }
 
+// TestCoversKeepsLittle: each word that other rules allow takes memory for all of the user's
+// rules. The comparison itself is short, so its own bound does not refuse them.
+func TestCoversKeepsLittle(t *testing.T) {
+	for n, want := range map[int]error{4000: nil, 7000: ErrTooManyCombinations} { // 4000 * 4000/64 words
+		rule := rbacv1.PolicyRule{Verbs: manyWords("v", n), APIGroups: []string{"g"}, Resources: []string{"r"}}
+		var own []rbacv1.PolicyRule
+		for _, verb := range rule.Verbs {
+			own = append(own, rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: rule.APIGroups, Resources: rule.Resources})
+		}
+		if v, err := covers(t.Context(), own, []rbacv1.PolicyRule{rule}); !errors.Is(err, want) || v.covered != (want == nil) {
+			t.Errorf("%d rules: covered %v, %v", n, v.covered, err)
+		}
+	}
+}
+
 // endsLater is a context that ends once it was looked at some times.
 type endsLater struct {
 	context.Context
