@@ -3,9 +3,11 @@ package aggregator
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/quorate/quorate/internal/standins"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -89,4 +91,13 @@ func FuzzReadV2(f *testing.F) {
 			t.Errorf("%s\n%v %s", first[widgetsV1[0]].JSON, err, second[widgetsV1[0]].JSON)
 		}
 	})
+}
+
+// TestEndlessRefusal: what is held of a server's refusal does not grow with it.
+func TestEndlessRefusal(t *testing.T) {
+	endless := new(standins.Endless)
+	err := refusal(http.MethodGet, "/apis", &http.Response{StatusCode: http.StatusForbidden, Body: endless})
+	if err == nil || endless.Taken() > 64<<10 {
+		t.Errorf("%d bytes were read: %.200v", endless.Taken(), err)
+	}
 }

@@ -236,11 +236,13 @@ func TestHostileProxies(t *testing.T) {
 		answer string
 		want   string
 		wait   bool
+		more   bool // text without an end
 	}{
 		"silence":       {wait: true, want: context.DeadlineExceeded.Error()},
 		"closes":        {want: "EOF"},
 		"nonsense":      {answer: "SSH-2.0-OpenSSH_9.2\r\n", want: "malformed HTTP"},
 		"without end":   {answer: "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("a", 2*maxAnswer), want: "EOF"},
+		"never ends":    {answer: "HTTP/1.1 200 OK\r\nX: ", want: "EOF", more: true},
 		"more":          {answer: "HTTP/1.1 200 OK\r\n\r\nmore", want: "behind the proxy's answer"},
 		"refuses":       {answer: "HTTP/1.1 502 " + strings.Repeat("x", 2000) + "\r\nContent-Length: 0\r\n\r\n", want: "the proxy answered"},
 		"interim, ends": {answer: "HTTP/1.1 100 Continue\r\n\r\n", want: "100"},
@@ -248,6 +250,7 @@ func TestHostileProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := standins.Socket(t)
 			ended := make(chan struct{})
+			var endless standins.Endless
 			go func() {
 				defer close(ended)
 				c, err := l.Accept()
@@ -257,6 +260,9 @@ func TestHostileProxies(t *testing.T) {
 				defer c.Close()
 				http.ReadRequest(bufio.NewReader(c))
 				io.WriteString(c, x.answer)
+				if x.more {
+					io.Copy(c, &endless)
+				}
 				if x.wait {
 					io.Copy(io.Discard, c) // until the client gives up
 				}
@@ -277,6 +283,9 @@ func TestHostileProxies(t *testing.T) {
 				t.Errorf("%v, want %q", err, x.want)
 			}
 			<-ended
+			if n := endless.Taken(); n > 32<<20 {
+				t.Errorf("%d bytes were taken", n)
+			}
 		})
 	}
 }

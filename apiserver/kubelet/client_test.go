@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/egress"
+	"github.com/quorate/quorate/internal/standins"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,5 +110,23 @@ func TestAddressesOfNodes(t *testing.T) {
 		if (err == nil) != good || good && k.Host != address {
 			t.Errorf("%q: %v, %v", address, k, err)
 		}
+	}
+}
+
+// TestEndlessRefusal: what is held of a kubelet's refusal does not grow with it.
+func TestEndlessRefusal(t *testing.T) {
+	var endless standins.Endless
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.Copy(w, &endless)
+	}))
+	t.Cleanup(s.Close)
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Location{URL: at, way: way{kept: new(http.Transport)}}
+	if _, err := new(Client).Get(t.Context(), l, schema.GroupResource{}, "x"); err == nil || endless.Taken() > 32<<20 || len(err.Error()) > maxErrorText+1000 {
+		t.Errorf("%d bytes were taken: %.200v", endless.Taken(), err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/apiserver/controllers"
+	"github.com/quorate/quorate/internal/standins"
 	"github.com/quorate/quorate/node"
 	"github.com/spf13/pflag"
 )
@@ -273,4 +274,12 @@ func FuzzParseConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestEndlessConfig: a configuration from a pipe that does not end is refused before it is held.
+func TestEndlessConfig(t *testing.T) {
+	var endless standins.Endless
+	if _, err := readConfigFile("-", &endless); err == nil || !strings.Contains(err.Error(), "larger than") || endless.Taken() > maxConfigBytes+1 {
+		t.Errorf("%d bytes were read: %v", endless.Taken(), err)
+	}
 }

@@ -3,6 +3,7 @@ package settingfile
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,5 +108,23 @@ func TestPipe(t *testing.T) {
 	fd := "/dev/fd/" + strconv.Itoa(int(r.Fd()))
 	if text, err := ReadOnce(fd, 8); err != nil || string(text) != "1234" {
 		t.Errorf("%s: %q %v", fd, text, err)
+	}
+}
+
+// TestLargeFile: a file that is too large is refused before it is held.
+func TestLargeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 64<<20); err != nil { // it has no blocks
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(path, 8)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > 1<<20 {
+		t.Errorf("%v, with %d bytes of memory", err, took)
 	}
 }

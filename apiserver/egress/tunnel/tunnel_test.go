@@ -256,6 +256,16 @@ func TestRefusal(t *testing.T) {
 		}
 		s.Close()
 	}
+	var endless standins.Endless
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.Copy(w, &endless)
+	}))
+	defer s.Close()
+	g := &Agent{Kubeconfig: standins.Kubeconfig(t, t.TempDir(), s.Certificate()), Log: quiet}
+	if _, err := g.open(t.Context(), s.Listener.Addr().String(), nodesPath+"w1"); err == nil || endless.Taken() > 32<<20 {
+		t.Errorf("an answer without an end: %d bytes were taken, %.200v", endless.Taken(), err)
+	}
 }
 
 // TestNetworks: addresses in networks that an agent offers are dialled through it, others directly.
