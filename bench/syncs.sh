@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Counts, in the kernel, the syncs of a write: of one node and of three, with the log on
-# segments and on bbolt, of three members of etcd, and of kube-apiserver on these, one
-# after the other on this machine, with one client and with 32. With a delay it makes
+# Counts, in the kernel, the syncs of a write: of one node and of three, of three members
+# of etcd, and of kube-apiserver on these, one after the other on this machine, with one client and with 32. With a delay it makes
 # each sync take so much longer, for all of them alike, and compares latencies.
 #
 #	bench/syncs.sh                        # the syncs
@@ -70,12 +69,12 @@ print(f"{row['name']:34} {row['workers']:3} clients  {row['perSecond']:7.0f}/s  
 PY
 }
 
-quorate() { # nodes, log store
+quorate() { # nodes
 	free_ports 3
-	traced "$work/bin/quorate" dev --data-dir "$work/cluster" --nodes "$1" --api-port "$port" --set "raft-log-store=$2" --detach >/dev/null 2>"$work/dev.log" &
+	traced "$work/bin/quorate" dev --data-dir "$work/cluster" --nodes "$1" --api-port "$port" --detach >/dev/null 2>"$work/dev.log" &
 	pids+=($!)
 	wait_for "$work/bin/quorate" dev status --data-dir "$work/cluster"
-	for w in 1 32; do measure "quorate, $1 node(s), $2" $w --cluster "$work/cluster/cluster.json"; done
+	for w in 1 32; do measure "quorate, $1 node(s)" $w --cluster "$work/cluster/cluster.json"; done
 	stop
 }
 
@@ -104,10 +103,10 @@ etcd() { # members
 
 for _ in $(seq "$rounds"); do
 	if [ "$delay" -eq 0 ]; then
-		for store in segments boltdb; do quorate 1 $store; done
+		quorate 1
 	fi
 	etcd 3
-	for store in segments boltdb; do quorate 3 $store; done
+	quorate 3
 done
 [ "$rounds" -eq 1 ] || python3 - "$work/rows" <<'PY'
 import collections, json, statistics, sys

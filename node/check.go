@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/apiserver/egress"
 	"github.com/quorate/quorate/internal/hostport"
-	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // Complete fills in what follows from other settings and checks all of them. The error has a line
@@ -210,9 +208,6 @@ func (c *Config) checkStore(bad *mistakes) {
 	}
 	if c.SnapshotEntries < 1 || c.TrailingLogs < 1 {
 		bad.add("snapshot-entries: %d, trailing-logs: %d: must be positive", c.SnapshotEntries, c.TrailingLogs)
-	}
-	if !slices.Contains(disk.LogStores(), disk.LogStore(c.LogStore)) {
-		bad.add("raft-log-store: %s: want one of %q", c.LogStore, disk.LogStores())
 	}
 	if c.SnapshotLogBytes < 1 {
 		bad.add("snapshot-log-max-bytes: %d: must be positive", c.SnapshotLogBytes)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorate/quorate/apiserver/builtin/service"
 	"github.com/quorate/quorate/apiserver/kubelet"
-	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // Config is what one node is told. Begin with [Defaults]: for many settings the zero value means
@@ -96,8 +95,6 @@ type Config struct {
 	// TrailingLogs are the entries that are kept behind a snapshot for followers that lag
 	// (trailing-logs).
 	TrailingLogs uint64
-	// LogStore is what the Raft log's entries are put on: segments or boltdb (raft-log-store).
-	LogStore string
 	// SnapshotLogBytes is what the log may grow by, while it is kept for a node that is being sent a
 	// snapshot (snapshot-log-max-bytes).
 	SnapshotLogBytes int64
@@ -264,7 +261,7 @@ func Defaults() Config {
 		NoLeaderTimeout: 1600 * time.Millisecond, HungDiskTimeout: 10 * time.Second, PromoteAfter: 10 * time.Second,
 
 		HistoryRetention: 5 * time.Minute, HistoryMaxBytes: 1 << 30,
-		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, LogStore: string(disk.Segments), SnapshotLogBytes: 1 << 30,
+		SnapshotInterval: 30 * time.Second, SnapshotEntries: 20_000, TrailingLogs: 50_000, SnapshotLogBytes: 1 << 30,
 
 		Fairness: true, MaxReads: 400, MaxWrites: 200, MaxConnections: 10_000, MaxStreams: 250,
 		Authorization: []string{authorizeNode, authorizeRBAC},

@@ -99,7 +99,6 @@ func (n *Node) openStore(context.Context) (err error) {
 			HistoryBytes: n.cfg.HistoryMaxBytes, TrailingLogs: n.cfg.TrailingLogs, SnapshotThreshold: n.cfg.SnapshotEntries,
 			SnapshotLogBytes: n.cfg.SnapshotLogBytes,
 		},
-		LogStore: disk.LogStore(n.cfg.LogStore),
 	})
 	if err != nil {
 		return err

@@ -25,74 +25,72 @@ func membersAt(index uint64) raft.Configuration {
 // TestBeginAtState: where Raft begins, and with whom as members, for a log of the entries 1 to 80 of term 2
 // and 81 to 120 of term 3, with configurations at 1, 60 and 100, and a snapshot at 40 or none.
 func TestBeginAtState(t *testing.T) {
-	for _, store := range disk.LogStores() {
-		for _, tt := range []struct {
-			name                 string
-			snapshot             uint64
-			applied, term        uint64
-			begins, members, his uint64 // where Raft begins, its members' index, and whose they are
-		}{
-			{"no state", 0, 0, 0, 0, 0, 0},
-			{"no snapshot yet", 0, 59, 2, 59, 1, 1},
-			{"at the snapshot", 40, 40, 2, 40, 1, 1},
-			{"behind the snapshot", 40, 39, 2, 40, 1, 1},
-			{"before the next configuration", 40, 59, 2, 59, 1, 1},
-			{"at it", 40, 60, 2, 60, 60, 60},
-			{"behind it", 40, 99, 3, 99, 60, 60},
-			{"the newest entry", 40, 120, 3, 120, 100, 100},
-			{"the log does not reach there", 40, 121, 3, 40, 1, 1},
-			{"the log has another entry there", 40, 90, 2, 40, 1, 1},
-			{"the same without a snapshot", 0, 90, 4, 0, 0, 0},
-		} {
-			t.Run(fmt.Sprint(store, ": ", tt.name), func(t *testing.T) {
-				dir := t.TempDir()
-				fatal := func(err error) { t.Error(err) }
-				db, err := disk.Open(dir, disk.Options{Fatal: fatal})
+	for _, tt := range []struct {
+		name                 string
+		snapshot             uint64
+		applied, term        uint64
+		begins, members, his uint64 // where Raft begins, its members' index, and whose they are
+	}{
+		{"no state", 0, 0, 0, 0, 0, 0},
+		{"no snapshot yet", 0, 59, 2, 59, 1, 1},
+		{"at the snapshot", 40, 40, 2, 40, 1, 1},
+		{"behind the snapshot", 40, 39, 2, 40, 1, 1},
+		{"before the next configuration", 40, 59, 2, 59, 1, 1},
+		{"at it", 40, 60, 2, 60, 60, 60},
+		{"behind it", 40, 99, 3, 99, 60, 60},
+		{"the newest entry", 40, 120, 3, 120, 100, 100},
+		{"the log does not reach there", 40, 121, 3, 40, 1, 1},
+		{"the log has another entry there", 40, 90, 2, 40, 1, 1},
+		{"the same without a snapshot", 0, 90, 4, 0, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			fatal := func(err error) { t.Error(err) }
+			db, err := disk.Open(dir, disk.Options{Fatal: fatal})
+			noError(t, err)
+			defer db.Close()
+			snapshots, err := disk.NewSnapshotStore(db, dir)
+			noError(t, err)
+			if tt.snapshot > 0 {
+				sink, err := snapshots.Create(1, tt.snapshot, 2, membersAt(1), 1, nil)
 				noError(t, err)
-				defer db.Close()
-				snapshots, err := disk.NewSnapshotStore(db, dir)
-				noError(t, err)
-				if tt.snapshot > 0 {
-					sink, err := snapshots.Create(1, tt.snapshot, 2, membersAt(1), 1, nil)
-					noError(t, err)
-					noError(t, sink.Close())
+				noError(t, sink.Close())
+			}
+			log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+			noError(t, err)
+			var entries []*raft.Log
+			for i := uint64(1); i <= 120; i++ {
+				l := &raft.Log{Index: i, Term: 2}
+				if i > 80 {
+					l.Term = 3
 				}
-				log, err := disk.OpenLog(dir, disk.LogOptions{Fatal: fatal, Store: store})
-				noError(t, err)
-				var entries []*raft.Log
-				for i := uint64(1); i <= 120; i++ {
-					l := &raft.Log{Index: i, Term: 2}
-					if i > 80 {
-						l.Term = 3
-					}
-					if i == 1 || i == 60 || i == 100 {
-						l.Type, l.Data = raft.LogConfiguration, raft.EncodeConfiguration(membersAt(i))
-					}
-					entries = append(entries, l)
+				if i == 1 || i == 60 || i == 100 {
+					l.Type, l.Data = raft.LogConfiguration, raft.EncodeConfiguration(membersAt(i))
 				}
-				noError(t, log.StoreLogs(entries))
-				noError(t, log.Close())
-				log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
-				noError(t, err)
-				defer log.Close()
+				entries = append(entries, l)
+			}
+			noError(t, log.StoreLogs(entries))
+			noError(t, log.Close())
+			log, err = disk.OpenLog(dir, disk.LogOptions{Fatal: fatal})
+			noError(t, err)
+			defer log.Close()
 
-				s := &Store{log: log, snapshots: snapshots}
-				noError(t, s.beginAtState(mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)}))
-				if got := snapshots.Index(); got != tt.begins {
-					t.Errorf("Raft begins at %d, want %d", got, tt.begins)
-				}
-				index, members := newestConfiguration(snapshots)
-				if index != tt.members || index > 0 && members.Servers[0].ID != membersAt(tt.his).Servers[0].ID {
-					t.Errorf("with the members of %d, %v; want those of %d", index, members, tt.members)
-				}
-				if _, term, _ := snapshots.Newest(); tt.begins > tt.snapshot && term != tt.term {
-					t.Errorf("in term %d, want %d", term, tt.term)
-				}
-				if got := snapshots.Written(); got != tt.snapshot {
-					t.Errorf("the snapshot that is written is at %d, want %d", got, tt.snapshot)
-				}
-			})
-		}
+			s := &Store{log: log, snapshots: snapshots}
+			noError(t, s.beginAtState(mvcc.Mark{Applied: proto.Revision(tt.applied), Term: proto.Term(tt.term)}))
+			if got := snapshots.Index(); got != tt.begins {
+				t.Errorf("Raft begins at %d, want %d", got, tt.begins)
+			}
+			index, members := newestConfiguration(snapshots)
+			if index != tt.members || index > 0 && members.Servers[0].ID != membersAt(tt.his).Servers[0].ID {
+				t.Errorf("with the members of %d, %v; want those of %d", index, members, tt.members)
+			}
+			if _, term, _ := snapshots.Newest(); tt.begins > tt.snapshot && term != tt.term {
+				t.Errorf("in term %d, want %d", term, tt.term)
+			}
+			if got := snapshots.Written(); got != tt.snapshot {
+				t.Errorf("the snapshot that is written is at %d, want %d", got, tt.snapshot)
+			}
+		})
 	}
 }
 

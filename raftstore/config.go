@@ -41,8 +41,6 @@ type Config struct {
 
 	Timing Timing
 	Limits Limits
-	// LogStore is what the log's entries are put on; see disk.LogOptions.
-	LogStore disk.LogStore
 
 	// TestHooks are for tests; leave them empty.
 	TestHooks TestHooks

@@ -99,8 +99,7 @@ func (s *Store) open() (err error) {
 	}
 	if s.log, err = disk.OpenLog(cfg.Dir, disk.LogOptions{
 		Fatal: cfg.Fatal, Watchdog: cfg.Timing.HungDisk, Observe: s.logWrite, Commit: cfg.TestHooks.Commit,
-		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, Store: cfg.LogStore, SegmentBytes: cfg.TestHooks.SegmentBytes,
-		Moved:     func(from, to disk.LogStore) { cfg.Logger.Info("the log was moved", "from", from, "to", to) },
+		Applied: s.fsm.fromLog.Load, Snapshot: s.snapshotWritten, SegmentBytes: cfg.TestHooks.SegmentBytes,
 		HoldBytes: cfg.Limits.SnapshotLogBytes, GaveUp: s.gaveUp,
 	}); err != nil {
 		return err

@@ -64,7 +64,6 @@ func (s *settings) flags() *pflag.FlagSet {
 	f.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often a snapshot of the log is considered")
 	f.Uint64Var(&c.SnapshotEntries, "snapshot-entries", c.SnapshotEntries, "log entries since the last snapshot that make a new one worth it")
 	f.Uint64Var(&c.TrailingLogs, "trailing-logs", c.TrailingLogs, "log entries kept behind a snapshot for followers that lag")
-	f.StringVar(&c.LogStore, "raft-log-store", c.LogStore, "what the Raft log is written to: segments (append-only files, one sync a batch) or boltdb (raft.db, as releases before this one know it); what the other one has is moved at the start")
 	f.Int64Var(&c.SnapshotLogBytes, "snapshot-log-max-bytes", c.SnapshotLogBytes, "what the log may grow by, in bytes, while it is kept for a node that is being sent a snapshot")
 	f.BoolVar(&c.Fairness, "enable-priority-and-fairness", c.Fairness, "queue and refuse requests by FlowSchemas and PriorityLevelConfigurations; without it, by their number alone")
 	f.IntVar(&c.MaxReads, "max-requests-inflight", c.MaxReads, "reads at once (0: no bound); with priority and fairness, the sum of this and the next is what all levels share")

@@ -180,7 +180,7 @@ func writeRestored(dir string, state *mvcc.State, rec *proto.StateRecord, c raft
 	}
 	// The first election must be of a later term than the snapshot, or its
 	// entries would look older than the snapshot.
-	log, _, err := openStore(dir, LogOptions{})
+	log, err := openLogFiles(dir, LogOptions{})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ const (
 func TestMain(m *testing.M) {
 	program, ok := map[string]func(string) error{
 		"random": childRandom, "script": childScript, "backup": childBackup, "recover": childRecover, "full": childFull, "open": childOpen,
-		"cut": childCut, "move": childMove,
+		"cut": childCut,
 	}[os.Getenv(childMode)]
 	if !ok {
 		os.Exit(m.Run())
@@ -343,7 +343,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 	for _, want := range []string{
 		"create", "rename." + stateFile, "flushed", "write." + metaFile, "synced." + metaFile, "rename." + metaFile,
 		"meta.written", "receive.records", "receive.synced", "rename." + incomingFile, "install.received",
-		"replace.loaded", "replace.renamed", "wal.prepared", "log.segments", "log.created", "rename." + logFile,
+		"replace.loaded", "replace.renamed", "wal.prepared", "log.segments", "log.created", "rename." + stableFile,
 	} {
 		if !strings.Contains(strings.Join(names, " ")+" ", want+" ") {
 			t.Errorf("the script does not pass %s", want)
@@ -372,7 +372,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 		}
 		must(t, log.Close())
 		for _, f := range fileNames(t, dir) {
-			if f != stateFile && f != metaFile && f != logFile && f != segmentDir {
+			if f != stateFile && f != metaFile && f != stableFile && f != segmentDir {
 				t.Errorf("killed at %s (%d): %s is left", name, i, f)
 			}
 		}

@@ -1,22 +1,14 @@
 package disk
 
-// A cut of the log's beginning is made in pieces, each a transaction of its own:
-// there can be some hundred thousand entries to go, and appends wait for the piece
-// that is under way, and for no other.
-const (
-	pieceEntries = 500
-	pieceBytes   = 4 << 20
-)
-
 // cut removes the entries from min to max from the disk.
 //
-// The invariant is that the process may end between any two transactions. A range from
-// the log's beginning goes from its oldest entry on: what is left of it is the end of
-// the log, without a hole, and a snapshot covers all of the range, or it would not be
-// cut. A range that reaches the last entry is a truncation: it goes in one transaction.
-// (From the oldest entry on, a tail could be left without what is before it; from the
-// newest on, it would be safe, but a truncation is short, and Raft's main loop, which
-// is who appends, waits for it anyway.) So does a range from the middle.
+// A cut of the log's beginning is made in pieces, a file each: there can be many files to
+// remove, and an append waits only for the piece that is under way.
+//
+// The invariant is that the process may end between any two pieces. The pieces go from the
+// log's oldest entry on: what is left is the end of the log, without a hole, and a snapshot
+// covers all of the range, or it would not be cut. A range that reaches the last entry is
+// a truncation: it is one write.
 //
 // Nobody is given an entry of the range once cut has begun, whatever is on disk.
 func (l *Log) cut(min, max uint64) error {
@@ -43,7 +35,7 @@ func (l *Log) cut(min, max uint64) error {
 	l.cache.remove(min, max)
 	for more := true; more; {
 		err := l.write("cut the log", func() (err error) {
-			more, err = l.backend.DeleteFront(max, pieceEntries, pieceBytes)
+			more, err = l.backend.DeleteFront(max)
 			return err
 		})
 		if err != nil {

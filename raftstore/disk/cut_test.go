@@ -36,15 +36,26 @@ func (b traced) DeleteRange(min, max uint64) error {
 	return b.logBackend.DeleteRange(min, max)
 }
 
-func (b traced) DeleteFront(max uint64, n, size int) (bool, error) {
-	b.during(fmt.Sprintf("at most %d, %d MiB", n, size>>20))
-	return b.logBackend.DeleteFront(max, n, size)
+func (b traced) DeleteFront(max uint64) (bool, error) {
+	b.during(piece)
+	return b.logBackend.DeleteFront(max)
 }
 
-// TestCutIsMadeInPieces: which ranges are cut in which transactions.
+const (
+	piece        = "a piece"
+	pieceEntries = 511 // of pieceData bytes fill a segment of pieceSegment bytes
+	pieceData    = 80
+	pieceSegment = 64 << 10
+)
+
+// openPieces opens a log in small segments.
+func openPieces(dir string) (logFiles, error) {
+	return openLogFiles(dir, LogOptions{SegmentBytes: pieceSegment, Fatal: func(err error) { panic(err) }})
+}
+
+// TestCutIsMadeInPieces: which ranges are cut in which writes.
 func TestCutIsMadeInPieces(t *testing.T) {
 	const n = 3*pieceEntries + 500
-	piece := fmt.Sprintf("at most %d, %d MiB", pieceEntries, pieceBytes>>20)
 	for _, row := range []struct {
 		name     string
 		min, max uint64
@@ -52,21 +63,21 @@ func TestCutIsMadeInPieces(t *testing.T) {
 		first    uint64
 		last     uint64
 	}{
-		{"the beginning", 11, 10 + 2*pieceEntries + 1, []string{piece, piece, piece}, 10 + 2*pieceEntries + 2, 10 + n},
+		{"the beginning", 11, 10 + 2*pieceEntries + 1, []string{piece, piece}, 10 + 2*pieceEntries + 2, 10 + n},
 		{"the beginning, from below it", 0, 20, []string{piece}, 21, 10 + n},
+		{"a whole file", 11, 10 + pieceEntries, []string{piece}, 10 + pieceEntries + 1, 10 + n},
 		{"a truncation", 500, 10 + n, []string{fmt.Sprintf("delete 500 to %d", 10+n)}, 11, 499},
 		{"all of it", 11, 10 + n, []string{fmt.Sprintf("delete 11 to %d", 10+n)}, 0, 0},
-		{"from the middle", 500, 600, []string{"delete 500 to 600"}, 11, 10 + n},
 		{"what is cut already", 1, 10, nil, 11, 10 + n},
 		{"what is not there yet", 10 + n + 1, 10 + n + 5, nil, 11, 10 + n},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			store, err := newBoltStore(filepath.Join(t.TempDir(), logFile))
+			store, err := openPieces(t.TempDir())
 			must(t, err)
 			var got []string
 			l := newLog(traced{store, func(what string) { got = append(got, what) }}, LogOptions{})
 			defer l.Close()
-			must(t, l.StoreLogs(logs(1, 11, 10+n, 10)))
+			must(t, l.StoreLogs(logs(1, 11, 10+n, pieceData)))
 			got = nil
 			must(t, l.DeleteRange(row.min, row.max))
 			if !slices.Equal(got, row.want) {
@@ -89,14 +100,14 @@ func TestAppendsPassACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 5
 		const n = pieces*pieceEntries + 100
-		store, err := newBoltStore(filepath.Join(t.TempDir(), logFile))
+		store, err := openPieces(t.TempDir())
 		must(t, err)
 		var l *Log
 		var got []string
 		next := uint64(n)
 		l = newLog(traced{store, func(what string) {
 			got = append(got, what)
-			if !strings.HasPrefix(what, "at most") {
+			if what != piece {
 				return
 			}
 			next++
@@ -113,13 +124,13 @@ func TestAppendsPassACut(t *testing.T) {
 			}
 			must(t, l.GetLog(n-100+1, &entry))
 		}}, LogOptions{})
-		must(t, l.StoreLogs(logs(1, 1, n, 10)))
+		must(t, l.StoreLogs(logs(1, 1, n, pieceData)))
 		got = nil
 		must(t, l.DeleteRange(1, n-100))
 		synctest.Wait()
 		var want []string
 		for range pieces {
-			want = append(want, fmt.Sprintf("at most %d, %d MiB", pieceEntries, pieceBytes>>20), "store 1", "set")
+			want = append(want, piece, "store 1", "set")
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
@@ -135,32 +146,35 @@ func TestAppendsPassACut(t *testing.T) {
 
 const childPieces = 4
 
-// childCut cuts the beginning of a log in raft.db.
+// childCut cuts the beginning of a log.
 func childCut(dir string) error {
-	l, err := OpenLog(dir, LogOptions{Store: BoltDB})
+	l, err := OpenLog(dir, LogOptions{SegmentBytes: pieceSegment})
 	if err != nil {
 		return err
 	}
-	if err := l.StoreLogs(logs(1, 1, childPieces*pieceEntries+100, 10)); err != nil {
+	if err := l.StoreLogs(logs(1, 1, childPieces*pieceEntries+100, pieceData)); err != nil {
 		return err
 	}
 	return errors.Join(l.DeleteRange(1, childPieces*pieceEntries), l.Close())
 }
 
-// TestKillDuringACut: between any two pieces what is left is the end of the log,
-// without a hole.
+// TestKillDuringACut: whenever a process ends during a cut, what is left is the end of the
+// log, without a hole, and the next cut removes the files that are left.
 func TestKillDuringACut(t *testing.T) {
 	root := t.TempDir()
 	names := failpoints(t, "cut", filepath.Join(root, "all"))
 	pieces := 0
 	for i, name := range names {
-		if name != "log.piece" {
+		switch name {
+		case "log.piece":
+			pieces++
+		case "wal.cut":
+		default:
 			continue
 		}
-		pieces++
 		dir := filepath.Join(root, strconv.Itoa(i))
 		if out, err := child(t, "cut", dir, childKill+"="+strconv.Itoa(i+1)).CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
-			t.Fatalf("piece %d: %v\n%s", pieces, err, out)
+			t.Fatalf("%s, %d pieces: %v\n%s", name, pieces, err, out)
 		}
 		l, err := OpenLog(dir, LogOptions{})
 		must(t, err)
@@ -168,18 +182,21 @@ func TestKillDuringACut(t *testing.T) {
 		must(t, err)
 		last, err := l.LastIndex()
 		must(t, err)
-		if first != uint64(pieces*pieceEntries+1) || last != childPieces*pieceEntries+100 {
-			t.Errorf("killed behind piece %d: the log is %d to %d", pieces, first, last)
+		if first != childPieces*pieceEntries+1 || last != childPieces*pieceEntries+100 {
+			t.Errorf("killed at %s, %d pieces: the log is %d to %d", name, pieces, first, last)
 		}
 		var entry raft.Log
 		for at := first; at <= last; at++ {
 			must(t, l.GetLog(at, &entry))
 		}
-		must(t, l.DeleteRange(1, childPieces*pieceEntries)) // as the next snapshot does
-		if first, err = l.FirstIndex(); err != nil || first != childPieces*pieceEntries+1 {
+		must(t, l.DeleteRange(1, first)) // as the next snapshot does
+		if first, err = l.FirstIndex(); err != nil || first != childPieces*pieceEntries+2 {
 			t.Errorf("the next cut leaves a log that begins at %d, %v", first, err)
 		}
 		must(t, l.Close())
+		if files := fileNames(t, filepath.Join(dir, segmentDir)); len(files) != 1 {
+			t.Errorf("killed at %s, %d pieces: the next cut leaves %v", name, pieces, files)
+		}
 	}
 	if pieces != childPieces {
 		t.Fatalf("%d pieces, want %d", pieces, childPieces)

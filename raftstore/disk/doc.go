@@ -6,9 +6,8 @@
 //	state.db             the state machine as of its applied index; the data of every local snapshot
 //	state.db.incoming    a snapshot from the leader, complete and verified, not restored yet
 //	snapshot.meta        index, term and configuration of the newest snapshot
-//	raft.db              Raft's term and vote (raft-boltdb's format), each value with a checksum, and where the log's entries are
-//	raft-log             the log's entries, in segments (package wal); with LogStore BoltDB they are in raft.db
-//	raft.db.moved        the raft.db that the entries were moved from; removed with the next snapshot
+//	raft.db              Raft's term and vote, and the number of the log's newest segment
+//	raft-log             the log's entries, in segments (package wal)
 //	restoring            a backup is being restored here, or was: no node starts from it
 //	recovering           the files of a recovery are changing places: no node starts from it
 //	recovery.new         the new files of a recovery, until they have their places
@@ -52,14 +51,14 @@
 //
 //	| 1 | "QUOMETA" | length 4 | JSON ... | sum (4) |
 //
-// # How the log is moved to another store
+// raft.db is a bbolt file as well. Each sum covers the key (with its length) and the value:
 //
-// raft.db says in its stable store where the entries are, and its rename is the one step
-// that counts. To segments: raft-log.new is filled, synced and renamed; then a raft.db
-// without entries takes the place of the old one, which keeps a second name until there is
-// a snapshot. From segments: a raft.db with the entries takes the place of the one without;
-// then raft-log goes. A start finds segments that raft.db does not name only in between; if
-// they end behind raft.db's entries, that is an old copy (ErrLogLost).
+//	bucket conf    "Format"         ->  | 1 (8) | sum (4) |
+//	               "CurrentTerm", "LastVoteTerm", "LastVoteCand"   ->  | value ... | sum (4) |
+//	               "NewestSegment"  ->  | number (8) | sum (4) |
+//
+// A new log is made before raft.db gets its name: first the empty raft-log, then raft.db.
+// A raft.db without raft-log, an empty raft.db, and entries without raft.db are ErrLogLost.
 //
 // # How a snapshot is installed
 //

@@ -16,11 +16,10 @@ const (
 	receivingFile = "state.db.receiving"
 	incomingFile  = "state.db.incoming"
 	metaFile      = "snapshot.meta"
-	logFile       = "raft.db"
-	// segmentDir has the log's entries, unless raft.db has them (see LogStore).
+	// stableFile has Raft's term and vote.
+	stableFile = "raft.db"
+	// segmentDir has the log's entries.
 	segmentDir = "raft-log"
-	// movedFile is the raft.db that entries were moved from.
-	movedFile = "raft.db.moved"
 	// restoringFile marks a directory that a backup is being restored into.
 	restoringFile = "restoring"
 

@@ -126,7 +126,7 @@ func TestFullLog(t *testing.T) {
 				t.Skip("mounting is not allowed here")
 			}
 			var fatal error
-			o := LogOptions{Store: Segments, SegmentBytes: 64 << 10, Fatal: func(err error) { fatal = errors.Join(fatal, err) }}
+			o := LogOptions{SegmentBytes: 64 << 10, Fatal: func(err error) { fatal = errors.Join(fatal, err) }}
 			n := filepath.Join(dir, "n")
 			filler := filepath.Join(dir, "filler")
 			must(t, os.WriteFile(filler, make([]byte, 200<<10), fileMode))

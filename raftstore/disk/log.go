@@ -24,11 +24,6 @@ type LogOptions struct {
 	Observe func(d time.Duration, entries, bytes int)
 	// Commit, if set, makes each durable change; see CommitFunc.
 	Commit CommitFunc
-	// Store is where the entries shall be. If they are on another one, they are moved when
-	// the log is opened. Default: where they are, Segments for a new log.
-	Store LogStore
-	// Moved, if set, is told when the entries have been moved to another store.
-	Moved func(from, to LogStore)
 	// SegmentBytes is the size of a segment. Default wal.DefaultSegmentBytes.
 	SegmentBytes int
 	// Snapshot, if set, returns the index of the newest snapshot that is on disk. It must not wait.
@@ -82,19 +77,19 @@ type logBackend interface {
 	raft.StableStore
 	// FirstFrom returns the first index from min on that there is an entry at, or 0.
 	FirstFrom(min uint64) (uint64, error)
-	// DeleteFront deletes the oldest entries up to max: at most n, and no more once
-	// they have size bytes together. It reports whether there are more.
-	DeleteFront(max uint64, n, size int) (more bool, err error)
+	// DeleteFront deletes the oldest entries, up to max, and takes at most one file from
+	// the disk. It reports whether there are more.
+	DeleteFront(max uint64) (more bool, err error)
+	// NewestConfiguration returns the index of the newest configuration up to an index,
+	// or 0. It reads no file.
+	NewestConfiguration(max uint64) uint64
 	// SetAll sets keys of the stable store.
 	SetAll(...keyValue) error
 	Close() error
 }
 
-type keyValue struct{ key, value []byte }
-
-// Log is the Raft log, in dir/raft-log or dir/raft.db, and the stable store in
-// dir/raft.db. Writes are durable when they return. All methods are safe for concurrent
-// use.
+// Log is the Raft log, in dir/raft-log, and the stable store, in dir/raft.db. Writes are
+// durable when they return. All methods are safe for concurrent use.
 type Log struct {
 	backend logBackend
 	o       LogOptions
@@ -120,27 +115,13 @@ var (
 // those of files.
 func OpenLog(dir string, o LogOptions) (*Log, error) {
 	o.defaults()
-	backend, run, err := openStore(dir, o)
+	files, err := openLogFiles(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := newLog(backend, o)
-	l.run = run
+	l := newLog(files, o)
+	l.run = files.entries.Run()
 	return l, nil
-}
-
-func openBolt(path string) (b *boltStore, err error) {
-	if err := checkPages(path); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	err = guard(func() error {
-		b, err = newBoltStore(path)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return b, nil
 }
 
 func newLog(backend logBackend, o LogOptions) *Log {
@@ -248,34 +229,18 @@ func (l *Log) GetLog(index uint64, log *raft.Log) error {
 	return l.checked(l.backend.GetLog(index, log))
 }
 
-// configurationFinder is a logBackend that knows, without reading, the index of the newest
-// configuration up to an index; 0 if there is none.
-type configurationFinder interface {
-	newestConfiguration(max uint64) uint64
-}
-
 // NewestConfiguration returns the newest entry from min to max that is a configuration of
-// the cluster, or nil. The log holds all of these entries. If it is on raft.db they are all
-// read, and with that verified.
+// the cluster, or nil. The log holds all of these entries.
 func (l *Log) NewestConfiguration(min, max uint64) (*raft.Log, error) {
-	var newest *raft.Log
-	if f, ok := l.backend.(configurationFinder); ok {
-		index := f.newestConfiguration(max)
-		if index == 0 || index < min {
-			return nil, nil
-		}
-		min, max = index, index
+	index := l.backend.NewestConfiguration(max)
+	if index == 0 || index < min {
+		return nil, nil
 	}
-	for i := min; i <= max; i++ {
-		entry := new(raft.Log)
-		if err := l.GetLog(i, entry); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i, err)
-		}
-		if entry.Type == raft.LogConfiguration {
-			newest = entry
-		}
+	entry := new(raft.Log)
+	if err := l.GetLog(index, entry); err != nil {
+		return nil, fmt.Errorf("entry %d: %w", index, err)
 	}
-	return newest, nil
+	return entry, nil
 }
 
 // checked ends the process if what was read is damaged.

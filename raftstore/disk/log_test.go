@@ -20,19 +20,10 @@ func logs(term, from, to uint64, size int) (out []*raft.Log) {
 	return out
 }
 
-// onEach runs a test with each store.
-func onEach(t *testing.T, test func(t *testing.T, store LogStore)) {
-	for _, store := range LogStores() {
-		t.Run(string(store), func(t *testing.T) { test(t, store) })
-	}
-}
-
 // TestLogAgainstStore runs random operations on a Log with a small cache and
 // on a plain store: they must never differ.
-func TestLogAgainstStore(t *testing.T) { onEach(t, testLogAgainstStore) }
-
-func testLogAgainstStore(t *testing.T, store LogStore) {
-	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000, Store: store, SegmentBytes: 16 << 10})
+func TestLogAgainstStore(t *testing.T) {
+	l, err := OpenLog(t.TempDir(), LogOptions{CacheBytes: 4000, SegmentBytes: 16 << 10})
 	must(t, err)
 	defer l.Close()
 	plain := raft.NewInmemStore()
@@ -140,14 +131,15 @@ func (f *faulty) FirstFrom(min uint64) (uint64, error) {
 	return max(first, min), err
 }
 
-func (f *faulty) DeleteFront(max uint64, n, _ int) (bool, error) {
+func (f *faulty) DeleteFront(max uint64) (bool, error) {
 	first, err := f.FirstIndex()
 	if err != nil {
 		return false, err
 	}
-	to := min(max, first+uint64(n)-1)
-	return to < max, f.DeleteRange(first, to)
+	return false, f.DeleteRange(first, max)
 }
+
+func (f *faulty) NewestConfiguration(uint64) uint64 { return 0 }
 
 func (f *faulty) StoreLogs(l []*raft.Log) error {
 	time.Sleep(f.hang)
@@ -228,9 +220,7 @@ func TestLogErrorsAreFatal(t *testing.T) {
 }
 
 // What stands below a hole is told apart, and can be dropped; the stable store stays.
-func TestLogWithAHole(t *testing.T) { onEach(t, testLogWithAHole) }
-
-func testLogWithAHole(t *testing.T, store LogStore) {
+func TestLogWithAHole(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		ranges [][2]uint64 // of entries
@@ -244,7 +234,7 @@ func testLogWithAHole(t *testing.T, store LogStore) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			l, err := OpenLog(dir, LogOptions{Store: store})
+			l, err := OpenLog(dir, LogOptions{})
 			must(t, err)
 			for _, r := range tt.ranges {
 				must(t, l.StoreLogs(logs(4, r[0], r[1], 10)))
@@ -269,7 +259,7 @@ func testLogWithAHole(t *testing.T, store LogStore) {
 				t.Errorf("the log begins at %d, term %d", first, term)
 			}
 			must(t, l.Close())
-			must(t, checkPages(filepath.Join(dir, logFile)))
+			must(t, checkPages(filepath.Join(dir, stableFile)))
 		})
 	}
 }
@@ -277,11 +267,9 @@ func testLogWithAHole(t *testing.T, store LogStore) {
 // Raft's compaction counts from the last entry that it remembers. In the middle of a
 // truncation that is more than there is, and what it cuts reaches the log's end. That is no
 // truncation of applied entries.
-func TestCompactionDuringTruncation(t *testing.T) { onEach(t, testCompactionDuringTruncation) }
-
-func testCompactionDuringTruncation(t *testing.T, store LogStore) {
+func TestCompactionDuringTruncation(t *testing.T) {
 	l, err := OpenLog(t.TempDir(), LogOptions{
-		Store: store, Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
+		Applied: func() uint64 { return 100 }, Snapshot: func() uint64 { return 100 }, Fatal: func(err error) { t.Error(err) },
 	})
 	must(t, err)
 	must(t, l.StoreLogs(logs(1, 1, 150, 10)))
@@ -296,23 +284,17 @@ func testCompactionDuringTruncation(t *testing.T, store LogStore) {
 }
 
 // Raft truncates a tail that its leader does not have. What was applied is not such a
-// tail; the beginning of the log is. Raft never deletes from the middle, and segments
-// do not.
-func TestAppliedEntriesAreNotCut(t *testing.T) { onEach(t, testAppliedEntriesAreNotCut) }
-
-func testAppliedEntriesAreNotCut(t *testing.T, store LogStore) {
+// tail; the beginning of the log is.
+func TestAppliedEntriesAreNotCut(t *testing.T) {
 	for _, tt := range []struct {
 		min, max uint64
 		fatal    bool
 	}{
-		{1, 50, false}, {21, 50, false}, {1, 20, false}, {30, 40, false},
-		{20, 50, false}, {1, 60, true}, {1, 99, true}, {5, 60, true}, {21, 60, false}, {60, 60, false},
+		{1, 50, false}, {1, 20, false},
+		{1, 60, true}, {1, 99, true}, {5, 60, true}, {21, 60, false}, {60, 60, false},
 	} {
-		if store == Segments && tt.min > 1 && tt.max < 60 {
-			continue
-		}
 		var fatal error
-		l, err := OpenLog(t.TempDir(), LogOptions{Store: store, Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
+		l, err := OpenLog(t.TempDir(), LogOptions{Fatal: func(err error) { fatal = err }, Applied: func() uint64 { return 20 }})
 		must(t, err)
 		must(t, l.StoreLogs(logs(1, 1, 60, 10)))
 		err = l.DeleteRange(tt.min, tt.max)
@@ -329,30 +311,28 @@ func testAppliedEntriesAreNotCut(t *testing.T, store LogStore) {
 
 // TestCloseWaits: a log is not closed under a write.
 func TestCloseWaits(t *testing.T) {
-	onEach(t, func(t *testing.T, store LogStore) {
-		synctest.Test(t, func(t *testing.T) {
-			var waits atomic.Bool
-			disk := make(chan struct{}) // closed when the disk goes on
-			l, err := OpenLog(t.TempDir(), LogOptions{Store: store, Commit: func(_ string, commit func() error) error {
-				if waits.Load() {
-					<-disk
-				}
-				return commit()
-			}, Fatal: func(err error) { t.Error(err) }, Watchdog: time.Hour})
-			must(t, err)
-			waits.Store(true)
-			stored, closed := make(chan error, 1), make(chan error, 1)
-			go func() { stored <- l.StoreLogs(logs(1, 1, 3, 10)) }()
-			synctest.Wait()
-			go func() { closed <- l.Close() }()
-			synctest.Wait()
-			if len(closed) > 0 {
-				t.Error("closed under a write")
+	synctest.Test(t, func(t *testing.T) {
+		var waits atomic.Bool
+		disk := make(chan struct{}) // closed when the disk goes on
+		l, err := OpenLog(t.TempDir(), LogOptions{Commit: func(_ string, commit func() error) error {
+			if waits.Load() {
+				<-disk
 			}
-			close(disk)
-			must(t, <-stored)
-			synctest.Wait()
-			must(t, <-closed)
-		})
+			return commit()
+		}, Fatal: func(err error) { t.Error(err) }, Watchdog: time.Hour})
+		must(t, err)
+		waits.Store(true)
+		stored, closed := make(chan error, 1), make(chan error, 1)
+		go func() { stored <- l.StoreLogs(logs(1, 1, 3, 10)) }()
+		synctest.Wait()
+		go func() { closed <- l.Close() }()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Error("closed under a write")
+		}
+		close(disk)
+		must(t, <-stored)
+		synctest.Wait()
+		must(t, <-closed)
 	})
 }

@@ -31,8 +31,8 @@ const wrongStateFile = "state-differs.json"
 // recovered are the files that change places, and the ones that a recovered
 // directory must not have.
 var (
-	recovered = []string{stateFile, segmentDir, logFile, metaFile, "node.json"}
-	outdated  = []string{incomingFile, receivingFile, movedFile, "bootstrap.json", "wipe-log", wrongStateFile}
+	recovered = []string{stateFile, segmentDir, stableFile, metaFile, "node.json"}
+	outdated  = []string{incomingFile, receivingFile, "bootstrap.json", "wipe-log", wrongStateFile}
 )
 
 // ErrRecovering is returned for a directory whose recovery did not finish.

@@ -187,7 +187,7 @@ func TestSurvivorLogLost(t *testing.T) {
 			meta.DataIndex = c.data
 			must(t, meta.write(dir))
 			if c.forget {
-				must(t, os.Truncate(filepath.Join(dir, logFile), 0))
+				must(t, os.Truncate(filepath.Join(dir, stableFile), 0))
 			}
 			s, err := InspectSurvivor(dir)
 			must(t, err)

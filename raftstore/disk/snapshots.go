@@ -233,7 +233,7 @@ func (s *SnapshotStore) finishNow(m *meta, in *Incoming) error {
 	if in != nil {
 		s.incoming = in
 	}
-	return forgetMoved(s.dir)
+	return nil
 }
 
 // LocalSnapshot implements raft.FSMSnapshot for a state that is durable in

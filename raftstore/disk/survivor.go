@@ -96,7 +96,7 @@ func survivorIn(dir string) (s Survivor, state *mvcc.State, err error) {
 		newest = list[0]
 		s.Configuration = newest.Configuration
 	}
-	switch there, err := exists(dir, logFile); {
+	switch there, err := exists(dir, stableFile); {
 	case err != nil:
 		return s, nil, err
 	case !there:

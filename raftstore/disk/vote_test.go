@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -54,7 +55,7 @@ func TestVoteIsOneCommit(t *testing.T) {
 				must(t, err)
 				raw, err := l.Get(voteTerm)
 				must(t, err)
-				if !slices.Equal(raw, indexKey(v.term)) {
+				if !slices.Equal(raw, binary.BigEndian.AppendUint64(nil, v.term)) {
 					t.Errorf("as bytes: %x, as a number: %d", raw, v.term)
 				}
 				c, err := l.Get(voteCandidate)
@@ -82,7 +83,7 @@ func TestVoteIsOneCommit(t *testing.T) {
 				t.Errorf("after a start: %+v, want %+v", got, row.durable)
 			}
 			must(t, l.Close())
-			must(t, checkPages(filepath.Join(dir, logFile)))
+			must(t, checkPages(filepath.Join(dir, stableFile)))
 		})
 	}
 }

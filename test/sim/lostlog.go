@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // lostLog takes a voter's log away, or puts an old copy of it back, after it has
@@ -31,10 +29,8 @@ func (n *nemesis) lostLog() ([]string, string, func()) {
 	v, behind := voters[0], voters[1]
 	n.lost++
 	old := filepath.Join(n.c.dir, v.name+".old")
-	kind := []string{"gone", "all of it gone", "an old copy"}[n.rng.IntN(3)]
-	if n.c.profile.store == disk.Segments {
-		kind = []string{kind, "entries gone", "an old copy of the entries"}[n.rng.IntN(3)]
-	}
+	kinds := []string{"gone", "all of it gone", "an old copy", "entries gone", "an old copy of the entries"}
+	kind := kinds[n.rng.IntN(len(kinds))]
 	if err := v.running().disk.save(old); err != nil {
 		n.c.fail("%v", err)
 	}
@@ -89,16 +85,12 @@ func (d *drive) save(to string) error {
 	return errors.Join(copyFile(filepath.Join(d.dir, "raft.db"), filepath.Join(to, "raft.db")), copyEntries(d.dir, to))
 }
 
-// copyEntries copies the log's segments from one directory to another one, if it is on segments.
+// copyEntries copies the log's segments from one directory to another one.
 func copyEntries(from, to string) error {
 	if err := os.RemoveAll(filepath.Join(to, "raft-log")); err != nil {
 		return err
 	}
-	err := copyDir(filepath.Join(from, "raft-log"), filepath.Join(to, "raft-log"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
+	return copyDir(filepath.Join(from, "raft-log"), filepath.Join(to, "raft-log"))
 }
 
 // lose takes the log away that the next start would find.

@@ -147,7 +147,6 @@ func (n *node) open() (err error) {
 		Cluster: n.seat.cluster,
 		Fatal:   n.fatal,
 		Timing:  n.seat.timing, Limits: c.profile.limits,
-		LogStore:  c.profile.store,
 		TestHooks: raftstore.TestHooks{Commit: n.disk.commit, Applied: n.applied, SegmentBytes: c.profile.segment},
 	}
 	// Fatal ends the goroutine that calls it, Open's too.

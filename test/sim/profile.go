@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/raftstore"
-	"github.com/quorate/quorate/raftstore/disk"
 )
 
 // rpcTimeout bounds Raft's exchanges: shorter than in production, as a run is.
@@ -21,10 +20,8 @@ type profile struct {
 	// deciders make writes that are decided by rules; the first changes the rules.
 	deciders int
 	// chargers make objects that use something of which there is a limit.
-	chargers int
-	// store is where the logs' entries are, in segments of so many bytes.
-	store     disk.LogStore
-	segment   int
+	chargers  int
+	segment   int           // bytes of a segment of the logs
 	length    time.Duration // of the faults
 	think     time.Duration // mean pause of a client
 	watchLife time.Duration // 0.5 to 1.5 of it, then the client cuts a watch
@@ -122,11 +119,7 @@ func newProfile(seed uint64, rng *rand.Rand) profile {
 		behindProfile(&p, rng)
 	}
 	// Drawn last: the same seed without it would be another run.
-	if rng.IntN(3) == 0 {
-		p.store = disk.BoltDB
-	} else {
-		p.store, p.segment = disk.Segments, 1<<(12+rng.IntN(5))
-	}
+	p.segment = 1 << (12 + rng.IntN(5))
 	return p
 }
 

@@ -1,0 +1,150 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A log with a hole, in several segments.
+const (
+	holeEnd      = 100
+	holedLast    = 2300
+	smallSegment = 64 << 10
+)
+
+// makeHoled makes a log with a hole.
+func makeHoled(dir string) error {
+	l, err := OpenLog(dir, LogOptions{SegmentBytes: smallSegment})
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.StoreLogs(logs(3, 1, 7, 10)), l.StoreLogs(logs(4, holeEnd, holedLast, 200)),
+		l.SetUint64(raftTerm, 5), l.SetUint64(voteTerm, 5), l.Set(voteCandidate, []byte("somebody")), l.Close())
+}
+
+// TestReopenLog: all of a log is there when it is opened again.
+func TestReopenLog(t *testing.T) {
+	dir := t.TempDir()
+	must(t, makeHoled(dir))
+	l, err := OpenLog(dir, LogOptions{SegmentBytes: smallSegment})
+	must(t, err)
+	defer l.Close()
+	first, err := l.FirstIndex()
+	must(t, err)
+	last, err := l.LastIndex()
+	must(t, err)
+	if first != 1 || last != holedLast || l.Run() != holeEnd {
+		t.Errorf("the log has %d to %d, the last of it from %d on", first, last, l.Run())
+	}
+	for i := uint64(1); i <= holedLast; i++ {
+		var got raft.Log
+		switch err := l.GetLog(i, &got); {
+		case i > 7 && i < holeEnd:
+			if !errors.Is(err, raft.ErrLogNotFound) {
+				t.Fatalf("entry %d: %v", i, err)
+			}
+		case err != nil:
+			t.Fatalf("entry %d: %v", i, err)
+		case i <= 7 && !reflect.DeepEqual(got, *logs(3, i, i, 10)[0]) || i > 7 && !reflect.DeepEqual(got, *logs(4, i, i, 200)[0]):
+			t.Fatalf("entry %d: %+v", i, got)
+		}
+	}
+	term, err := l.GetUint64(raftTerm)
+	must(t, err)
+	voted, err := l.GetUint64(voteTerm)
+	must(t, err)
+	vote, err := l.Get(voteCandidate)
+	must(t, err)
+	if term != 5 || voted != 5 || string(vote) != "somebody" {
+		t.Errorf("term %d, vote of term %d for %q", term, voted, vote)
+	}
+	// Raft compares the text.
+	if _, err := l.Get([]byte("absent")); err == nil || err.Error() != "not found" {
+		t.Errorf("no key: %v", err)
+	}
+}
+
+// TestHalfALog: raft.db and raft-log belong together. A directory that lacks one of them,
+// or has an old copy of one, has lost its log.
+func TestHalfALog(t *testing.T) {
+	for name, break_ := range map[string]func(dir string) error{
+		"raft.db is gone":  func(dir string) error { return os.Remove(filepath.Join(dir, stableFile)) },
+		"raft-log is gone": func(dir string) error { return os.RemoveAll(filepath.Join(dir, segmentDir)) },
+		"raft-log is emptied": func(dir string) error {
+			path := filepath.Join(dir, segmentDir)
+			return errors.Join(os.RemoveAll(path), os.Mkdir(path, dirMode))
+		},
+		"the end of raft-log is gone": func(dir string) error {
+			files, err := os.ReadDir(filepath.Join(dir, segmentDir))
+			if err != nil || len(files) < 3 {
+				return fmt.Errorf("%d files: %w", len(files), err)
+			}
+			for _, f := range files[len(files)-2:] { // the last one may be prepared
+				err = errors.Join(err, os.Remove(filepath.Join(dir, segmentDir, f.Name())))
+			}
+			return err
+		},
+		"raft.db is emptied": func(dir string) error { return os.Truncate(filepath.Join(dir, stableFile), 0) },
+	} {
+		dir := t.TempDir()
+		must(t, makeHoled(dir))
+		must(t, break_(dir))
+		for range 2 { // the first start changes nothing
+			if l, err := OpenLog(dir, LogOptions{}); !errors.Is(err, ErrLogLost) {
+				t.Errorf("%s: %v", name, err)
+				must(t, l.Close())
+			}
+		}
+	}
+}
+
+// TestUnknownStableFormat: a raft.db of a later release is not taken for one of ours.
+func TestUnknownStableFormat(t *testing.T) {
+	dir := t.TempDir()
+	must(t, makeHoled(dir))
+	s, err := openStable(dir, nil)
+	must(t, err)
+	must(t, s.SetUint64(stableFormatKey, stableFormat+1))
+	must(t, s.Close())
+	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db has format 2, this release knows 1") {
+		t.Error(err)
+	}
+}
+
+// TestFailedNumberIsFatal: the number of a new segment is written to raft.db behind
+// everybody's back. If that fails, nothing is written to raft.db any more.
+func TestFailedNumberIsFatal(t *testing.T) {
+	var broken atomic.Bool
+	fatal := make(chan error, 10)
+	l, err := OpenLog(t.TempDir(), LogOptions{
+		SegmentBytes: smallSegment, Fatal: func(err error) { fatal <- err },
+		Commit: func(file string, commit func() error) error {
+			if file == stableFile && broken.Load() {
+				return syscall.EIO
+			}
+			return commit()
+		},
+	})
+	must(t, err)
+	broken.Store(true)
+	must(t, l.StoreLogs(logs(1, 1, 1, smallSegment*2/3))) // more than half: the next segment is made
+	select {
+	case err := <-fatal:
+		if !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the process goes on")
+	}
+	must(t, l.Close())
+}
