@@ -17,9 +17,8 @@ type pin struct {
 
 var pins = []pin{
 	{"github.com/hashicorp/raft", "v1.7.3", "raftstore/regress proves our read path and transport against this version's pitfalls: run it against the new one first"},
-	{"github.com/hashicorp/raft-boltdb/v2", "v2.3.1", "raftstore/disk writes its format, and compares itself with it: it is not in the program"},
-	{"go.etcd.io/bbolt", "v1.4.3", "it is what state.db and raft.db are; later versions were not tried with torn files"},
-	{"github.com/hashicorp/go-metrics", "v0.5.", "raft v1.7.3 imports its package compat, and so does raft-boltdb v2.3.1, in tests; v0.7 does not have it"},
+	{"go.etcd.io/bbolt", "v1.4.3", "it is the format of state.db and raft.db; later versions were not tried with torn files"},
+	{"github.com/hashicorp/go-metrics", "v0.5.", "raft v1.7.3 imports its package compat, which v0.7 does not have"},
 	{"k8s.io/api", "v0.36.", kubernetesPin},
 	{"k8s.io/apimachinery", "v0.36.", kubernetesPin},
 	{"k8s.io/client-go", "v0.36.", kubernetesPin},

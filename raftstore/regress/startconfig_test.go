@@ -10,9 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
+	"github.com/quorate/quorate/raftstore/disk"
 	"github.com/quorate/quorate/raftstore/peer"
 )
 
@@ -30,19 +29,6 @@ func startConfig(id raft.ServerID, notify chan bool) *raft.Config {
 	return c
 }
 
-// openLog opens the default log store as raftstore/disk does.
-func openLog(path string) (*raftboltdb.BoltStore, error) {
-	return raftboltdb.New(raftboltdb.Options{
-		Path: path,
-		BoltOptions: &bbolt.Options{
-			Timeout:         time.Second, // a second process on the same file: fail, do not wait
-			NoFreelistSync:  true,
-			FreelistType:    bbolt.FreelistMapType,
-			InitialMmapSize: 8 << 30, // address space only (64-bit): the file still grows in 16 MiB steps
-		},
-	})
-}
-
 // tcpLayer is a raft.StreamLayer of plain TCP.
 type tcpLayer struct{ net.Listener }
 
@@ -52,8 +38,7 @@ func (tcpLayer) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 
 // TestStartingConfiguration (cure) runs the pinned versions together, on real
 // files and sockets: three nodes, one hundred writes, all nodes restarted from
-// their logs. It fails to compile when a version bump breaks the build (raft
-// v1.8.0 with raft-boltdb v2.3.1 does).
+// their logs.
 func TestStartingConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +71,7 @@ func TestStartingConfiguration(t *testing.T) {
 			conf := startConfig(id, make(chan bool, 16))
 			conf.Logger = hclog.NewNullLogger()
 			conf.NoSnapshotRestoreOnStart = false // this state machine keeps nothing on disk
-			logs, err := openLog(filepath.Join(dir, string(id)+".db"))
+			logs, err := disk.OpenLog(filepath.Join(dir, string(id)+".log"), disk.LogOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
