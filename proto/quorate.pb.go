@@ -1722,8 +1722,7 @@ type PeerRequest_CurrentTerm struct {
 
 type PeerRequest_Together struct {
 	// Calls that were waiting at the same time: PeerRequests of their own, each behind its length as a
-	// varint, none with another together in it. Only for a stream on which the other side has said that
-	// it takes them (metadata quorate-together). Bytes, so that how many there are is bounded before
+	// varint, none with another together in it. Bytes, so that how many there are is bounded before
 	// they are decoded.
 	Together []byte `protobuf:"bytes,6,opt,name=together,proto3,oneof"`
 }

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/proto"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 )
 
 // peerStreams are this node's streams to other nodes, one per peer, each with many
@@ -36,8 +34,6 @@ type peerStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	queue  chan *peerCall
-	// together says that the peer takes several calls in a message.
-	together atomic.Bool
 
 	mu      sync.Mutex
 	next    uint64
@@ -171,8 +167,7 @@ func (p *peerStream) run(s *Store) {
 	}()
 	defer func() { <-watched }()
 	defer p.cancel()
-	ctx := metadata.AppendToOutgoingContext(p.ctx, metaTogether, togetherVersion)
-	stream, err := proto.NewPeerClient(p.conn).Exchange(ctx, noRetry)
+	stream, err := proto.NewPeerClient(p.conn).Exchange(p.ctx, noRetry)
 	if err != nil {
 		// Nothing was written. What was not asked can be asked again.
 		p.end(fmt.Errorf("open a stream to %s: %w: %w", p.id, errCallNotSent, err))
@@ -204,9 +199,6 @@ func (p *peerStream) run(s *Store) {
 
 // gather adds to a call those that wait behind it, as many as go in a message.
 func (p *peerStream) gather(calls []*peerCall) []*peerCall {
-	if !p.together.Load() {
-		return calls
-	}
 	if calls[0].proposes() {
 		// Who is about to propose comes first: there is nobody where only one does.
 		runtime.Gosched()
@@ -236,12 +228,8 @@ func send(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse]
 // read hands out the answers until gRPC's stream ends, and ends this one with it.
 func (p *peerStream) read(stream grpc.BidiStreamingClient[proto.PeerRequest, proto.PeerResponse]) {
 	defer p.cancel()
-	for first := true; ; first = false {
+	for {
 		resp, err := stream.Recv()
-		if err == nil && first {
-			md, _ := stream.Header() // which is there
-			p.together.Store(saidTogether(md))
-		}
 		if err == nil {
 			err = responses(resp, p.answer)
 		}

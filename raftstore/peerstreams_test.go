@@ -39,7 +39,7 @@ func TestProposalsOfAnotherTermAreRefused(t *testing.T) {
 	}
 }
 
-// deafPeer reads some calls of each stream and answers none.
+// deafPeer reads some messages of each stream and answers none.
 type deafPeer struct {
 	proto.UnimplementedPeerServer
 	reads int
@@ -55,8 +55,14 @@ func (p *deafPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 			return err
 		}
 		p.mu.Lock()
-		p.read[binary.BigEndian.Uint64(req.GetPropose())] = true
+		err = requests(req, func(call *proto.PeerRequest) error {
+			p.read[binary.BigEndian.Uint64(call.GetPropose())] = true
+			return nil
+		})
 		p.mu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 	<-stream.Context().Done()
 	return context.Cause(stream.Context())

@@ -40,9 +40,14 @@ func (b *breaking) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 		if err != nil {
 			return err
 		}
-		if req.GetPropose() != nil {
+		if err := requests(req, func(call *proto.PeerRequest) error {
+			if call.GetPropose() == nil {
+				return nil
+			}
 			b.proposals.Add(1)
 			return io.ErrUnexpectedEOF
+		}); err != nil {
+			return err
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -47,19 +46,14 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 	if !ok {
 		return status.Error(codes.Unauthenticated, "no node id")
 	}
-	md, _ := metadata.FromIncomingContext(stream.Context())
 	x := &exchange{
 		peerServer: p,
 		stream:     stream,
 		caller:     caller,
-		together:   saidTogether(md),
 		room:       newBudget(maxForwardedBytes),
 		more:       make(chan struct{}, 1),
 		all:        make(chan struct{}),
 		gone:       make(chan struct{}),
-	}
-	if err := stream.SetHeader(metadata.Pairs(metaTogether, togetherVersion)); err != nil {
-		return err
 	}
 	written := make(chan struct{})
 	go func() {
@@ -91,12 +85,11 @@ func (p *peerServer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest,
 // because they wait.
 type exchange struct {
 	*peerServer
-	stream   grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
-	caller   proto.NodeID
-	together bool           // the caller takes several answers in a message
-	member   bool           // the caller is one; of recv
-	room     *budget        // for calls that are not answered at once
-	tasks    sync.WaitGroup // these calls
+	stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]
+	caller proto.NodeID
+	member bool           // the caller is one; of recv
+	room   *budget        // for calls that are not answered at once
+	tasks  sync.WaitGroup // these calls
 
 	sending sync.Mutex // held for a Send
 
@@ -137,7 +130,7 @@ func (x *exchange) flush() {
 	x.mu.Unlock()
 	for len(answers) > 0 {
 		m, n := answers[0], 1
-		if x.together && len(answers) > 1 {
+		if len(answers) > 1 {
 			var err error
 			if m, n, err = responseOf(answers); err != nil {
 				m, n = answers[0], 1 // which fails, if it is the one

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/metadata"
 	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/proto"
@@ -14,15 +13,7 @@ import (
 // Calls to a peer, and its answers, that are waiting at the same time share a message: what gRPC,
 // TLS and the kernel do for a message, and the goroutines that it wakes at both ends, cost more than
 // what is in most of them. Nothing waits for others to come.
-//
-// A member of an earlier release does not know of that. So the side that opens a stream says in its
-// metadata that it takes answers together, and the other one in the header of its first answer that
-// it takes calls together. Until then, and otherwise, each goes alone.
 const (
-	metaTogether = "quorate-together"
-	// togetherVersion is of the format.
-	togetherVersion = "1"
-
 	// A message is full when it has so many parts, or so many bytes. The last part may be as long as
 	// it likes, so that a message is never longer than this and one call.
 	fullParts = 64
@@ -30,12 +21,6 @@ const (
 	// mostParts is how many are taken of another node.
 	mostParts = 1024
 )
-
-// saidTogether reports whether metadata say that the other side takes messages together.
-func saidTogether(md metadata.MD) bool {
-	v := md.Get(metaTogether)
-	return len(v) == 1 && v[0] == togetherVersion
-}
 
 var errTogether = errors.New("a message of several is broken")
 

@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
@@ -148,20 +147,17 @@ func FuzzTogether(f *testing.F) {
 	})
 }
 
-// Calls that wait go together, up to a number and a size, to those who take them so.
+// Calls that wait go together, up to a number and a size.
 func TestGather(t *testing.T) {
 	for name, row := range map[string]struct {
-		earlier     bool
 		sizes, want []int // of the calls that wait; how many are in each message
 	}{
-		"an earlier release": {true, []int{1, 1, 1}, []int{1, 1, 1}},
-		"one":                {false, []int{1}, []int{1}},
-		"some":               {false, []int{1, 1, 1}, []int{3}},
-		"many":               {false, make([]int, 2*fullParts+1), []int{fullParts, fullParts, 1}},
-		"large ones":         {false, []int{fullBytes - 1, fullBytes, 1, fullBytes, 1, 1}, []int{2, 2, 2}},
+		"one":        {[]int{1}, []int{1}},
+		"some":       {[]int{1, 1, 1}, []int{3}},
+		"many":       {make([]int, 2*fullParts+1), []int{fullParts, fullParts, 1}},
+		"large ones": {[]int{fullBytes - 1, fullBytes, 1, fullBytes, 1, 1}, []int{2, 2, 2}},
 	} {
 		p := &peerStream{queue: make(chan *peerCall, streamQueue)}
-		p.together.Store(!row.earlier)
 		for _, size := range row.sizes {
 			p.queue <- proposeCall(1, size)
 		}
@@ -239,117 +235,56 @@ func strangePeer(t *testing.T, c *cluster, m *testNode, id proto.NodeID, server 
 	return l.Addr().String()
 }
 
-// earlierPeer is a peer of an earlier release: it says nothing, and knows no call with
-// others in it.
-type earlierPeer struct {
-	proto.UnimplementedPeerServer
-	strange atomic.Int64
-}
-
-func (p *earlierPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
-	for {
-		req, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if req.GetCurrentTerm() == nil {
-			p.strange.Add(1)
-		}
-		a := &proto.CurrentTermResponse{Round: req.GetCurrentTerm().GetRound()}
-		if err := stream.Send(&proto.PeerResponse{Id: req.Id, Answer: &proto.PeerResponse_CurrentTerm{CurrentTerm: a}}); err != nil {
-			return err
-		}
-	}
-}
-
-// A leader of an earlier release gets each call alone.
-func TestEarlierLeader(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	m := c.leader()
-	server := &earlierPeer{}
-	addr := strangePeer(t, c, m, "z", server)
-	var wg sync.WaitGroup
-	for i := range 500 {
-		wg.Go(func() {
-			// No proposals: the stream to a node that does not lead ends with them.
-			call := peerCall{req: proto.PeerRequest{Request: &proto.PeerRequest_CurrentTerm{CurrentTerm: &proto.CurrentTermRequest{Round: uint64(i)}}}}
-			if err := m.streams.send(c.ctx(), "z", addr, &call); err != nil || call.resp.GetCurrentTerm().GetRound() != uint64(i) {
-				t.Errorf("call %d: %v, %v", i, call.resp, err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := server.strange.Load(); n > 0 {
-		t.Errorf("%d calls that it does not know", n)
-	}
-}
-
-// A follower of an earlier release gets each answer alone, and a later one may get them together;
-// each gets every answer.
-func TestEarlierFollower(t *testing.T) {
+// Answers to calls that come together share messages, and each call gets its own.
+func TestAnswersTogether(t *testing.T) {
 	const calls = 300
 	c := newCluster(t, 3, nil)
 	leader := c.leader()
 	m := c.other(leader)
-	for name, md := range map[string]metadata.MD{
-		"earlier": {}, "later": metadata.Pairs(metaTogether, togetherVersion),
-		"another format": metadata.Pairs(metaTogether, "2"), "two formats": metadata.Pairs(metaTogether, "1", metaTogether, "1"),
-	} {
-		conn, err := m.host.Conn(leader.id, leader.addr)
+	conn, err := m.host.Conn(leader.id, leader.addr)
+	noError(t, err)
+	stream, err := proto.NewPeerClient(conn).Exchange(c.ctx(), noRetry)
+	noError(t, err)
+	term := leader.leader.term.Load()
+	for i := range calls {
+		w := write(fmt.Sprint(i), "v")
+		w.RequestId = binary.BigEndian.AppendUint64(make([]byte, 8), uint64(i))
+		frame, err := proto.Encode(proto.KindWrite, w)
 		noError(t, err)
-		stream, err := proto.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(c.ctx(), md), noRetry)
+		noError(t, stream.Send(&proto.PeerRequest{Id: uint64(i + 1), Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}))
+	}
+	noError(t, stream.CloseSend())
+	got, messages := map[uint64]bool{}, 0
+	for {
+		resp, err := stream.Recv()
+		if err == io.EOF {
+			break
+		}
 		noError(t, err)
-		term := leader.leader.term.Load()
-		for i := range calls {
-			w := write(fmt.Sprint(name, i), "v")
-			w.RequestId = binary.BigEndian.AppendUint64([]byte(name + "        ")[:8], uint64(i))
-			frame, err := proto.Encode(proto.KindWrite, w)
-			noError(t, err)
-			noError(t, stream.Send(&proto.PeerRequest{Id: uint64(i + 1), Term: term, Request: &proto.PeerRequest_Propose{Propose: frame}}))
-		}
-		noError(t, stream.CloseSend())
-		got, messages := map[uint64]bool{}, 0
-		for {
-			resp, err := stream.Recv()
-			if err == io.EOF {
-				break
+		messages++
+		noError(t, responses(resp, func(a *proto.PeerResponse) {
+			// On a slow machine it may not lead any more, and say so.
+			if a.GetPropose() == nil || got[a.Id] {
+				t.Errorf("%v, twice: %v", a, got[a.Id])
 			}
-			noError(t, err)
-			messages++
-			if name != "later" && resp.GetTogether() != nil {
-				t.Fatalf("%s: answers together", name)
-			}
-			noError(t, responses(resp, func(a *proto.PeerResponse) {
-				// On a slow machine it may not lead any more, and say so.
-				if a.GetPropose() == nil || got[a.Id] {
-					t.Errorf("%s: %v, twice: %v", name, a, got[a.Id])
-				}
-				got[a.Id] = true
-			}))
-		}
-		t.Logf("%s: %d answers in %d messages", name, len(got), messages)
-		if len(got) != calls {
-			t.Errorf("%s: %d answers, want %d", name, len(got), calls)
-		}
+			got[a.Id] = true
+		}))
+	}
+	t.Logf("%d answers in %d messages", len(got), messages)
+	if len(got) != calls {
+		t.Errorf("%d answers, want %d", len(got), calls)
 	}
 }
 
-// togetherDeafPeer says that it takes calls together, and breaks each stream behind some messages of
-// several, without an answer.
-type togetherDeafPeer struct {
+// breakingPeer breaks each stream behind some messages of several, without an answer.
+type breakingPeer struct {
 	proto.UnimplementedPeerServer
 	mu   sync.Mutex
 	read map[uint64]int
 	most int // calls in a message
 }
 
-func (p *togetherDeafPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
-	if err := stream.SetHeader(metadata.Pairs(metaTogether, togetherVersion)); err != nil {
-		return err
-	}
-	if err := stream.Send(&proto.PeerResponse{}); err != nil { // to no call
-		return err
-	}
+func (p *breakingPeer) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, proto.PeerResponse]) error {
 	for several := 0; several < 3; {
 		req, err := stream.Recv()
 		if err != nil {
@@ -380,7 +315,7 @@ func TestTogetherBreaks(t *testing.T) {
 	const calls = 2000
 	c := newCluster(t, 1, nil)
 	m := c.leader()
-	server := &togetherDeafPeer{read: map[uint64]int{}}
+	server := &breakingPeer{read: map[uint64]int{}}
 	addr := strangePeer(t, c, m, "z", server)
 	var (
 		wg       sync.WaitGroup
@@ -482,7 +417,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	defer cancel()
 	stream := &stuckStream{ctx: ctx, calls: make(chan *proto.PeerRequest)}
 	x := &exchange{
-		peerServer: &peerServer{store: m.Store}, stream: stream, caller: m.id, together: true, room: newBudget(maxForwardedBytes),
+		peerServer: &peerServer{store: m.Store}, stream: stream, caller: m.id, room: newBudget(maxForwardedBytes),
 		more: make(chan struct{}, 1), all: make(chan struct{}), gone: make(chan struct{}),
 	}
 	var ended sync.WaitGroup
