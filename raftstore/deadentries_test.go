@@ -40,7 +40,7 @@ func TestDropDead(t *testing.T) {
 		{"the log ends right below", "1-99/3", "", nil, "", nil},
 		{"another term, at the log's end", "1-100/2", "1-100/2", ErrDeadEntries, "", nil},
 		{"another term, and entries behind it", "1-40/1 41-150/2", "1-40/1 41-150/2", ErrDeadEntries, "", nil},
-		{"left by an earlier release: a hole up to the snapshot", "1-60/2 101-110/3", "1-60/2 101-110/3", ErrDeadEntries, "101-110/3", nil},
+		{"a hole up to the snapshot", "1-60/2 101-110/3", "1-60/2 101-110/3", ErrDeadEntries, "101-110/3", nil},
 		{"a hole below the snapshot, which the log agrees with", "1-60/2 81-110/3", "1-60/2 81-110/3", nil, "81-110/3", nil},
 		{"two holes", "1-20/1 30-60/2 101-104/3", "1-20/1 30-60/2 101-104/3", ErrDeadEntries, "101-104/3", nil},
 		{"a hole that no snapshot covers", "1-110/3 120-130/3", "1-110/3 120-130/3", nil, "1-110/3 120-130/3", disk.ErrDamaged},

@@ -49,13 +49,8 @@ func TestVoteBelongsToANode(t *testing.T) {
 			third = m
 		}
 	}
-	for name, addr := range map[string][]byte{
-		"this version":       third.rpc.EncodePeer(raft.ServerID(third.id), raft.ServerAddress(l.addr)),
-		"an earlier version": []byte(l.addr),
-	} {
-		if c.asks(third, voter, term, addr) {
-			t.Errorf("%s: %s has voted for %s in term %d, and now for %s, whose log is empty", name, voter.id, l.id, term, third.id)
-		}
+	if c.asks(third, voter, term, third.rpc.EncodePeer(raft.ServerID(third.id), raft.ServerAddress(l.addr))) {
+		t.Errorf("%s has voted for %s in term %d, and now for %s, whose log is empty", voter.id, l.id, term, third.id)
 	}
 	if !c.asks(l, voter, term, l.rpc.EncodePeer(raft.ServerID(l.id), raft.ServerAddress(l.addr))) {
 		t.Errorf("%s, whose answer was lost, does not get its vote again", l.id)
@@ -67,35 +62,6 @@ func TestVoteBelongsToANode(t *testing.T) {
 			t.Errorf("%s knows the leader as %s at %s, it is %s at %s", m.id, id, addr, l.id, l.addr)
 		}
 	}
-}
-
-// A raft.db of an earlier version names the candidate by its address alone. That vote
-// is kept: it is given to nobody else in its term, and not again.
-func TestVoteOfAnEarlierVersion(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	l := c.leader()
-	term, voter := l.raft.CurrentTerm(), c.voterFor(l)
-	_, err := l.Propose(c.ctx(), write("k", "u"))
-	noError(t, err)
-	noError(t, voter.WaitApplied(c.ctx(), l.Applied())) // it knows its cluster
-	c.close(voter)
-	log, err := disk.OpenLog(voter.dir, disk.LogOptions{})
-	noError(t, err)
-	noError(t, log.SetUint64([]byte("LastVoteTerm"), term))
-	noError(t, log.Set([]byte("LastVoteCand"), []byte(l.addr)))
-	noError(t, log.Close())
-	c.open(voter)
-	for _, m := range c.nodes {
-		for _, addr := range []string{l.addr, string(m.rpc.EncodePeer(raft.ServerID(m.id), raft.ServerAddress(l.addr)))} {
-			if m != voter && c.asks(m, voter, term, []byte(addr)) {
-				t.Errorf("%s gave the vote of term %d that was stored for the address %s to %s, which asked as %s", voter.id, term, l.addr, m.id, addr)
-			}
-		}
-	}
-	// The next term is another vote.
-	c.close(l)
-	_, err = voter.Propose(c.ctx(), write("k", "v"))
-	noError(t, err)
 }
 
 // The power fails when raft has stored the term of its vote and not the candidate: the

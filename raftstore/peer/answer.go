@@ -96,6 +96,9 @@ func (t *Transport) serveOne(s *stream, answers chan raft.RPCResponse) error {
 	}
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	if install != nil {
+		if len(install.Transfer) != transferID {
+			return s.turnAway(req, fmt.Errorf("%w: a snapshot with a transfer id of %d bytes", errFrame, len(install.Transfer)), t.timeout)
+		}
 		return t.serveSnapshot(t.receiving(s, install), rpc, answers)
 	}
 	got, err := t.ask(rpc, answers)

@@ -97,7 +97,7 @@ func TestSenderIsChecked(t *testing.T) {
 	go respond(receiver, &raft.RequestVoteResponse{Term: 9})
 	for said, ok := range map[string]bool{"a": true, "c": false, "": false} {
 		var resp raft.RequestVoteResponse
-		err := sender.RequestVote("b", "", &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte(said)}}, &resp)
+		err := sender.RequestVote("b", "", &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte(said), Addr: []byte(said + "@h:1")}}, &resp)
 		if (err == nil) != ok || ok && resp.Term != 9 {
 			t.Errorf("message in the name of %q: %v, %+v", said, err, resp)
 		}

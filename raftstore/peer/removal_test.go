@@ -138,14 +138,13 @@ func TestRemovedVotes(t *testing.T) {
 			}
 		}
 	}()
-	header := raft.RPCHeader{ID: []byte("a")}
-	if err := sender.RequestPreVote("b", "", &raft.RequestPreVoteRequest{RPCHeader: header, Term: 9}, new(raft.RequestPreVoteResponse)); err == nil {
+	if err := sender.RequestPreVote("b", "", &raft.RequestPreVoteRequest{RPCHeader: ofA, Term: 9}, new(raft.RequestPreVoteResponse)); err == nil {
 		t.Error("a pre-vote was answered")
 	}
-	if err := sender.RequestVote("b", "", &raft.RequestVoteRequest{RPCHeader: header, Term: 9}, new(raft.RequestVoteResponse)); err == nil {
+	if err := sender.RequestVote("b", "", &raft.RequestVoteRequest{RPCHeader: ofA, Term: 9}, new(raft.RequestVoteResponse)); err == nil {
 		t.Error("a vote was answered")
 	}
-	if err := sender.AppendEntries("b", "", &raft.AppendEntriesRequest{RPCHeader: header, Term: 9}, new(raft.AppendEntriesResponse)); err == nil {
+	if err := sender.AppendEntries("b", "", &raft.AppendEntriesRequest{RPCHeader: ofA, Term: 9}, new(raft.AppendEntriesResponse)); err == nil {
 		t.Error("entries were answered")
 	}
 }

@@ -18,9 +18,8 @@ import (
 // A snapshot goes on where it was when its connection breaks. Raft knows nothing of that: on
 // either side it is in one call, which takes longer.
 //
-// The sender names the transfer in its request (installRequest). A receiver of an earlier release
-// does not see that, and takes what it knows: a request and its bytes. One that does sends back
-// how far it is (progress), at once and then with every MiB. The sender keeps what is not
+// The sender names the transfer in its request (installRequest). The receiver sends back how far
+// it is (progress), at once and then with every MiB. The sender keeps what is not
 // acknowledged, and sends no more than sendWindow beyond that. When the connection breaks it dials
 // another one and names the transfer (resumeRequest); the receiver says how far it is, with a
 // checksum of all bytes until there; and if that is the sender's too, the rest follows, and then
@@ -149,11 +148,11 @@ type outgoing struct {
 	free     [][]byte
 	base, at int64
 	digest   xxhash.Digest
-	lost     bool // something was dropped that was not acknowledged, or data could not be read
+	lost     bool // data could not be read
 	moved    chan struct{}
 
 	mu      sync.Mutex
-	heard   bool  // the receiver resumes
+	heard   bool  // the receiver has the request
 	reached int64 // what it has acknowledged
 }
 
@@ -184,22 +183,15 @@ func (o *outgoing) end() (end int64) {
 }
 
 // forget drops chunks that are acknowledged.
-func (o *outgoing) forget() (heard bool) {
-	o.mu.Lock()
-	reached, heard := o.reached, o.heard
-	o.mu.Unlock()
+func (o *outgoing) forget() {
+	reached := o.acknowledged()
 	for len(o.kept) > 0 && o.base+int64(len(o.kept[0])) <= reached {
-		o.pop()
+		c := o.kept[0]
+		_, _ = o.digest.Write(c)
+		o.base += int64(len(c))
+		o.free = append(o.free, c[:0])
+		o.kept = o.kept[1:]
 	}
-	return heard
-}
-
-func (o *outgoing) pop() {
-	c := o.kept[0]
-	_, _ = o.digest.Write(c)
-	o.base += int64(len(c))
-	o.free = append(o.free, c[:0])
-	o.kept = o.kept[1:]
 }
 
 // send sends what is not sent yet, and returns the answer in resp.
@@ -274,12 +266,7 @@ func (o *outgoing) next(answer chan error) ([]byte, error) {
 	}
 	stalled := time.NewTimer(snapshotStall)
 	defer stalled.Stop()
-	for heard := o.forget(); o.at-o.base >= sendWindow; heard = o.forget() {
-		if !heard { // it is of a release that does not resume
-			o.lost = true
-			o.pop()
-			continue
-		}
+	for o.forget(); o.at-o.base >= sendWindow; o.forget() {
 		select {
 		case <-o.moved:
 		case err := <-answer:
@@ -367,7 +354,7 @@ func (o *outgoing) rewind(p progress) error {
 // until it answers, then the goroutine that serves the first stream, but for what mu guards.
 type incoming struct {
 	t      *Transport
-	id     string // empty: the sender does not resume
+	id     string
 	from   proto.NodeID
 	term   uint64
 	size   int64
@@ -390,7 +377,7 @@ type incoming struct {
 // receiving begins to receive what follows a request on s.
 func (t *Transport) receiving(s *stream, req *installRequest) *incoming {
 	in := &incoming{
-		t: t, from: s.peer(req), term: req.Term, size: req.Size, closed: t.cutOff(),
+		t: t, id: string(req.Transfer), from: s.peer(req), term: req.Term, size: req.Size, closed: t.cutOff(),
 		s: s, first: s, current: s, arrived: make(chan struct{}, 1),
 	}
 	in.digest.Reset()
@@ -398,14 +385,11 @@ func (t *Transport) receiving(s *stream, req *installRequest) *incoming {
 	if in.term > t.installing.Load() {
 		t.installing.Store(in.term)
 	}
-	if len(req.Transfer) == transferID {
-		in.id = string(req.Transfer)
-		t.mu.Lock()
-		t.incoming[in.id] = in
-		t.mu.Unlock()
-		if err := in.tell(); err != nil {
-			in.broken()
-		}
+	t.mu.Lock()
+	t.incoming[in.id] = in
+	t.mu.Unlock()
+	if err := in.tell(); err != nil {
+		in.broken()
 	}
 	return in
 }
@@ -448,9 +432,6 @@ func (in *incoming) Read(p []byte) (int, error) {
 		}
 		if n > 0 {
 			in.offset += int64(n)
-			if in.id == "" {
-				return n, nil
-			}
 			_, _ = in.digest.Write(p[:n])
 			if in.offset-in.told >= progressStep && in.tell() != nil {
 				in.broken()
@@ -459,9 +440,6 @@ func (in *incoming) Read(p []byte) (int, error) {
 		}
 		if err == nil {
 			continue
-		}
-		if in.id == "" {
-			return 0, err
 		}
 		in.broken()
 		if why := in.await(true); why != nil {
@@ -550,7 +528,7 @@ func (t *Transport) resumes(s *stream, req *resumeRequest) error {
 func (in *incoming) answer(got raft.RPCResponse) error {
 	defer in.end()
 	err := in.answerOnce(got)
-	if in.id == "" || in.err != nil {
+	if in.err != nil {
 		return err
 	}
 	for {
@@ -579,9 +557,6 @@ func (in *incoming) answerOnce(got raft.RPCResponse) error {
 
 // end forgets the transfer.
 func (in *incoming) end() {
-	if in.id == "" {
-		return
-	}
 	in.t.mu.Lock()
 	delete(in.t.incoming, in.id)
 	in.t.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,8 +104,6 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-var installHeader = raft.RPCHeader{ID: []byte("a")}
-
 // takesSnapshots answers as Raft does: it reads all, and drains what it does not want.
 func takesSnapshots(got *[][]byte, load time.Duration) func(raft.RPC) {
 	return func(rpc raft.RPC) {
@@ -154,7 +153,7 @@ func TestSnapshotResumes(t *testing.T) {
 				defer a.Close()
 				defer b.Close()
 				var resp raft.InstallSnapshotResponse
-				req := &raft.InstallSnapshotRequest{RPCHeader: installHeader, Term: 4, Size: size}
+				req := &raft.InstallSnapshotRequest{RPCHeader: ofA, Term: 4, Size: size}
 				if err := a.InstallSnapshot("b", "b", req, &resp, bytes.NewReader(data)); err != nil || !resp.Success {
 					t.Fatalf("%v, %+v", err, resp)
 				}
@@ -210,7 +209,7 @@ func TestSnapshotDoesNotResume(t *testing.T) {
 					from = data
 				}
 				began := time.Now()
-				req := &raft.InstallSnapshotRequest{RPCHeader: installHeader, Term: 4, Size: size}
+				req := &raft.InstallSnapshotRequest{RPCHeader: ofA, Term: 4, Size: size}
 				err := a.InstallSnapshot("b", "b", req, &raft.InstallSnapshotResponse{}, bytes.NewReader(from))
 				if took := time.Since(began); err == nil || took > c.within {
 					t.Fatalf("%v after %s", err, took)
@@ -256,16 +255,16 @@ func TestRaftIsNeeded(t *testing.T) {
 		needs bool
 	}{
 		"a heartbeat": {func(t *Transport) {
-			_ = t.AppendEntries("b", "b", &raft.AppendEntriesRequest{RPCHeader: installHeader, Term: 4}, &raft.AppendEntriesResponse{})
+			_ = t.AppendEntries("b", "b", &raft.AppendEntriesRequest{RPCHeader: ofA, Term: 4}, &raft.AppendEntriesResponse{})
 		}, false},
 		"a later leader": {func(t *Transport) {
-			_ = t.AppendEntries("b", "b", &raft.AppendEntriesRequest{RPCHeader: installHeader, Term: 5}, &raft.AppendEntriesResponse{})
+			_ = t.AppendEntries("b", "b", &raft.AppendEntriesRequest{RPCHeader: ofA, Term: 5}, &raft.AppendEntriesResponse{})
 		}, true},
 		"a vote": {func(t *Transport) {
-			_ = t.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: installHeader, Term: 5}, &raft.RequestVoteResponse{})
+			_ = t.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA, Term: 5}, &raft.RequestVoteResponse{})
 		}, true},
 		"a pre-vote": {func(t *Transport) {
-			_ = t.RequestPreVote("b", "b", &raft.RequestPreVoteRequest{RPCHeader: installHeader, Term: 5}, &raft.RequestPreVoteResponse{})
+			_ = t.RequestPreVote("b", "b", &raft.RequestPreVoteRequest{RPCHeader: ofA, Term: 5}, &raft.RequestPreVoteResponse{})
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +288,7 @@ func TestRaftIsNeeded(t *testing.T) {
 					rpc.Respond(&raft.AppendEntriesResponse{}, errors.New("no"))
 				})
 				time.AfterFunc(500*time.Millisecond, func() { c.ask(other) })
-				req := &raft.InstallSnapshotRequest{RPCHeader: installHeader, Term: 4, Size: size}
+				req := &raft.InstallSnapshotRequest{RPCHeader: ofA, Term: 4, Size: size}
 				err := a.InstallSnapshot("b", "b", req, &raft.InstallSnapshotResponse{}, bytes.NewReader(randomBytes(size)))
 				time.Sleep(2 * resumeWithin)
 				free := time.Duration(freed.Load())
@@ -301,89 +300,29 @@ func TestRaftIsNeeded(t *testing.T) {
 	}
 }
 
-// TestOldReceiver: a member that does not resume gets what it understands, and the sender keeps no
-// more of it than the window.
-func TestOldReceiver(t *testing.T) {
-	const size = 3*sendWindow + 5
-	data := randomBytes(size)
+// TestNoTransferID: a snapshot that does not name its transfer is refused.
+func TestNoTransferID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipes.New()
-		a := join(p, "a")
-		defer a.Close()
-		old := p.Join("b")
-		defer old.Close()
-		var got []byte
-		go func() {
-			conn, err := old.Accept()
-			if err != nil {
-				return
-			}
-			s := newStream(conn, "")
-			k, body, err := s.receive()
-			req := &raft.InstallSnapshotRequest{}
-			if err != nil || k != kindInstallSnapshot || decodeMessage(body, req) != nil {
-				t.Errorf("kind %d, %v", k, err)
-			}
-			got, _ = io.ReadAll(io.LimitReader(s.r, req.Size))
-			_ = s.send(kindAnswer, &raft.InstallSnapshotResponse{Term: req.Term, Success: true})
-		}()
-		var resp raft.InstallSnapshotResponse
-		err := a.InstallSnapshot("b", "b", &raft.InstallSnapshotRequest{Term: 4, Size: size}, &resp, bytes.NewReader(data))
-		if err != nil || !resp.Success || !bytes.Equal(got, data) {
-			t.Errorf("%v, %+v, %d bytes", err, resp, len(got))
+		b := join(p, "b")
+		defer b.Close()
+		var got [][]byte
+		serveWith(b, takesSnapshots(&got, 0))
+		layer := p.Join("a")
+		defer layer.Close()
+		conn, err := layer.Dial("b", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStream(conn, "b")
+		if err := s.send(kindInstallSnapshot, &installRequest{&raft.InstallSnapshotRequest{Term: 4, Size: 5}, nil}); err != nil {
+			t.Fatal(err)
+		}
+		k, body, err := s.receive()
+		if err != nil || k != kindRefusal || !strings.Contains(string(body), "a transfer id of 0 bytes") || len(got) > 0 {
+			t.Errorf("kind %d, %q, %v", k, body, err)
 		}
 	})
-}
-
-// TestOldSender: it is answered by an answer and nothing before it, and the end of its
-// connection ends the snapshot.
-func TestOldSender(t *testing.T) {
-	for name, sent := range map[string]int{"whole": 5 << 20, "cut": 4 << 20} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const size = 5 << 20
-				data := randomBytes(size)
-				p := pipes.New()
-				b := join(p, "b")
-				defer b.Close()
-				var got [][]byte
-				serveWith(b, takesSnapshots(&got, 0))
-				layer := p.Join("a")
-				defer layer.Close()
-				conn, err := layer.Dial("b", time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := newStream(conn, "b")
-				if err := s.send(kindInstallSnapshot, &raft.InstallSnapshotRequest{Term: 4, Size: size}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := s.Write(data[:sent]); err != nil {
-					t.Fatal(err)
-				}
-				if sent < size {
-					s.Close()
-					began := time.Now()
-					if err := b.ask2(t); err != nil || time.Since(began) > time.Second || len(got) > 0 {
-						t.Errorf("Raft is back after %s: %v", time.Since(began), err)
-					}
-					return
-				}
-				k, _, err := s.receive()
-				if err != nil || k != kindAnswer || len(got) != 1 || !bytes.Equal(got[0], data) {
-					t.Errorf("kind %d, %v", k, err)
-				}
-			})
-		})
-	}
-}
-
-// ask2 waits until Raft takes a request.
-func (t *Transport) ask2(tb testing.TB) error {
-	tb.Helper()
-	answers := make(chan raft.RPCResponse, 1)
-	_, err := t.ask(raft.RPC{Command: &raft.TimeoutNowRequest{}, RespChan: answers}, answers)
-	return err
 }
 
 // TestRewind: where a receiver may say that it is.
@@ -439,7 +378,7 @@ func TestResumeOfAnother(t *testing.T) {
 		var got [][]byte
 		serveWith(b, takesSnapshots(&got, 0))
 		go func() {
-			req := &raft.InstallSnapshotRequest{RPCHeader: installHeader, Term: 4, Size: 30 << 20}
+			req := &raft.InstallSnapshotRequest{RPCHeader: ofA, Term: 4, Size: 30 << 20}
 			_ = a.InstallSnapshot("b", "b", req, &raft.InstallSnapshotResponse{}, bytes.NewReader(randomBytes(30<<20)))
 		}()
 		time.Sleep(time.Second)
@@ -450,8 +389,8 @@ func TestResumeOfAnother(t *testing.T) {
 		b.mu.Unlock()
 		for name, req := range map[string]*resumeRequest{
 			"another node":     {raft.RPCHeader{ID: []byte("c")}, []byte(id)},
-			"another transfer": {installHeader, []byte("0123456789abcdef")},
-			"none":             {installHeader, nil},
+			"another transfer": {ofA, []byte("0123456789abcdef")},
+			"none":             {ofA, nil},
 		} {
 			s, err := other.dial("b")
 			if err != nil {
@@ -470,7 +409,7 @@ func TestResumeOfAnother(t *testing.T) {
 // takes its time before it begins to read.
 func TestHeartbeatBehindARequest(t *testing.T) {
 	tr := &Transport{incoming: map[string]*incoming{}}
-	tr.receiving(&stream{}, &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 7}})
+	tr.receiving(idleStream(t), &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 7}})
 	for _, c := range []struct {
 		name string
 		req  any
@@ -485,8 +424,16 @@ func TestHeartbeatBehindARequest(t *testing.T) {
 		}
 	}
 	// The request of a leader that was replaced does not make those of the new one urgent.
-	tr.receiving(&stream{}, &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 5}})
+	tr.receiving(idleStream(t), &installRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{Term: 5}})
 	if tr.isUrgent(&raft.AppendEntriesRequest{Term: 7}) {
 		t.Error("a heartbeat of the newest leader is urgent")
 	}
+}
+
+// idleStream is a stream whose other end reads and says nothing.
+func idleStream(t *testing.T) *stream {
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close() })
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	return newStream(ours, "")
 }

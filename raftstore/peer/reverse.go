@@ -36,7 +36,7 @@ const (
 	// taken instead.
 	reverseAfter = 300 * time.Millisecond
 	// offerAgain is the pause after an offer that failed; it doubles up to
-	// offerRarely. A node of an older release refuses the protocol.
+	// offerRarely.
 	offerAgain, offerRarely = 500 * time.Millisecond, 10 * time.Second
 )
 

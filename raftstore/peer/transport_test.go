@@ -62,7 +62,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("AppendEntries: %v, %+v", err, append)
 		}
 		var vote raft.RequestVoteResponse
-		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{Term: 1, LeadershipTransfer: true}, &vote); err != nil || vote.Term != 3 || !vote.Granted {
+		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA, Term: 1, LeadershipTransfer: true}, &vote); err != nil || vote.Term != 3 || !vote.Granted {
 			t.Errorf("RequestVote: %v, %+v", err, vote)
 		}
 		var pre raft.RequestPreVoteResponse
@@ -77,7 +77,7 @@ func TestCalls(t *testing.T) {
 		if n := len(a.open); n != 1 {
 			t.Errorf("four calls, one after the other, took %d streams", n)
 		}
-		if err := a.RequestVote("c", "c", &raft.RequestVoteRequest{}, &vote); err == nil {
+		if err := a.RequestVote("c", "c", &raft.RequestVoteRequest{RPCHeader: ofA}, &vote); err == nil {
 			t.Error("a call to nobody succeeded")
 		}
 	})
@@ -100,18 +100,18 @@ func TestNoAnswer(t *testing.T) {
 		defer b.Close()
 		var resp raft.RequestVoteResponse
 		began := time.Now()
-		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &resp); err == nil {
+		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA}, &resp); err == nil {
 			t.Error("a call without an answer succeeded")
 		}
 		if d := time.Since(began); d != 2*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &resp); err != nil || resp.Term != 2 {
+		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA}, &resp); err != nil || resp.Term != 2 {
 			t.Errorf("the next call: %v, %+v", err, resp)
 		}
 		late[0].Respond(&raft.RequestVoteResponse{Term: 1}, nil)
 		synctest.Wait()
-		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &resp); err != nil || resp.Term != 2 {
+		if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA}, &resp); err != nil || resp.Term != 2 {
 			t.Errorf("after the late answer: %v, %+v", err, resp)
 		}
 	})
@@ -130,7 +130,7 @@ func TestPeerRestarted(t *testing.T) {
 		calls := make(chan error, 3)
 		call := func() {
 			var resp raft.RequestVoteResponse
-			calls <- a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &resp)
+			calls <- a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA}, &resp)
 		}
 		for range 2 {
 			for range 3 { // three streams at once
@@ -301,7 +301,7 @@ func TestInstallSnapshot(t *testing.T) {
 					t.Errorf("%v, %+v", err, resp)
 				}
 				time.Sleep(2 * time.Minute) // the peer's pause and deadlines
-				if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{}); err != nil {
+				if err := a.RequestVote("b", "b", &raft.RequestVoteRequest{RPCHeader: ofA}, &raft.RequestVoteResponse{}); err != nil {
 					t.Errorf("a call afterwards: %v", err)
 				}
 			})
@@ -370,3 +370,6 @@ func TestMalformedStream(t *testing.T) {
 		}
 	})
 }
+
+// ofA is the header of a's requests.
+var ofA = raft.RPCHeader{ID: []byte("a"), Addr: []byte("a@h:1")}

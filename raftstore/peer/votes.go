@@ -21,9 +21,8 @@ func (*Transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	return []byte(nodeAddress(proto.NodeID(id), string(addr)))
 }
 
-// DecodePeer returns the address in what EncodePeer made, of this version or of an
-// earlier one, which was the address alone. So what Raft says about the leader has
-// the address as it is in the configuration.
+// DecodePeer returns the address in what EncodePeer made. So what Raft says about the
+// leader has the address as it is in the configuration.
 func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
 	if _, addr, ok := bytes.Cut(b, []byte{'@'}); ok {
 		return raft.ServerAddress(addr)
@@ -32,18 +31,11 @@ func (*Transport) DecodePeer(b []byte) raft.ServerAddress {
 }
 
 // nameCandidate makes sure that a vote is stored under the id of the node that asks
-// for it, which checkSender has compared with its certificate. A request of an
-// earlier version has the address alone, and is completed. A vote in raft.db that an
-// earlier version gave to an address is then no node's: it is not given again in its
-// term, to any candidate.
+// for it, which checkSender has compared with its certificate.
 func nameCandidate(r *raft.RequestVoteRequest) error {
-	// Without an address the vote is the node's as well: raft does not come to fall back
-	// on the field that older libraries sent.
+	// An empty Addr is refused too: raft would fall back on a field that it deprecates.
 	id, addr, ok := bytes.Cut(r.Addr, []byte{'@'})
-	switch {
-	case !ok:
-		r.Addr = []byte(nodeAddress(proto.NodeID(r.ID), string(r.Addr)))
-	case !bytes.Equal(id, r.ID):
+	if !ok || !bytes.Equal(id, r.ID) {
 		return fmt.Errorf("%w: node %.200q asks for a vote for node %.200q at %.200q", ErrWrongNode, r.ID, id, addr)
 	}
 	return nil
