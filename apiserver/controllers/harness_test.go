@@ -31,13 +31,7 @@ type env struct {
 
 func newEnv(t testing.TB, cfg Config) *env {
 	t.Helper()
-	return newEnvSpeaking(t, cfg, mvcc.FeatureVersion)
-}
-
-// newEnvSpeaking is newEnv with a cluster that speaks a feature version at first.
-func newEnvSpeaking(t testing.TB, cfg Config, feature uint32) *env {
-	t.Helper()
-	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now, Feature: feature})
+	s := objectstest.NewStore(t, objectstest.Options{Now: time.Now})
 	cfg.Log = slog.New(slog.DiscardHandler)
 	cfg.Published, cfg.Definitions, cfg.FlowControl = s.Memory.Published, s.Definitions, fairness.NewView(s.Memory, cfg.Log)
 	seen := &counts{running: map[string]bool{}, failed: map[string]int{}}

@@ -21,11 +21,6 @@ var quotasGVR = schema.GroupVersionResource{Version: "v1", Resource: "resourcequ
 // overduePeriod is the time between two looks for Pods that should have ended.
 const overduePeriod = 10 * time.Second
 
-// charged are the kinds whose objects use more than a place.
-var charged = []schema.GroupVersionResource{
-	quota.Pods.WithVersion("v1"), quota.Services.WithVersion("v1"), quota.VolumeClaims.WithVersion("v1"), quota.ResourceClaims.WithVersion("v1"),
-}
-
 // syncQuotas shows in the status of quotas what the state machine counts, until ctx ends. It
 // is called whenever anything was written, at most every coalesceDelay, and writes what has
 // changed. Nothing is decided by a status.
@@ -36,7 +31,7 @@ func (l *Loops) syncQuotas(ctx context.Context, r *reports) error {
 	}
 	wake, stop := l.cfg.Published()
 	defer stop()
-	q := &quotaSync{l: l, res: res, shown: map[string]shownQuota{}, checked: map[string]bool{}}
+	q := &quotaSync{l: l, res: res, shown: map[string]shownQuota{}, overdue: true}
 	timer := time.NewTicker(overduePeriod)
 	defer timer.Stop()
 	for {
@@ -68,12 +63,8 @@ type quotaSync struct {
 	res *kinds.Resource
 	// shown are quotas whose status is right, by key.
 	shown map[string]shownQuota
-	// checked are the namespaces whose objects all carry what they use; overdue asks for a
-	// look at those that are being deleted.
-	checked map[string]bool
+	// overdue asks for a look at what is being deleted.
 	overdue bool
-	// feature is what the cluster spoke then: before it speaks of limits nothing has any.
-	feature uint32
 }
 
 // shownQuota is a version of a quota, and what its status says is used.
@@ -88,26 +79,20 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 	if err != nil {
 		return false, fmt.Errorf("list resource quotas: %w", err)
 	}
-	if feature := q.l.objects.Storage.State().Mark().Feature; feature != q.feature {
-		clear(q.shown)
-		clear(q.checked)
-		q.feature = feature
-	}
 	seen := make(map[string]shownQuota, len(versions))
-	namespaces := map[string]bool{} // true: all in it carry what they use
+	recharged, overdue := map[string]bool{}, false
 	for _, v := range versions {
 		namespace, name := objects.SplitKey(q.res, v.Key)
-		if _, ok := namespaces[namespace]; !ok {
-			// Before its quotas: they get no limits as long as something in it does not.
+		if q.overdue && !recharged[namespace] {
+			recharged[namespace] = true
 			err := q.recharge(ctx, namespace)
 			if ctx.Err() != nil {
 				return false, context.Cause(ctx)
 			}
 			if err != nil {
-				again = true
+				again, overdue = true, true
 				r.failed("cannot count what is in a namespace, retrying", "namespace", namespace, "err", err)
 			}
-			namespaces[namespace] = err == nil
 		}
 		used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), v.Key)
 		was, ok := q.shown[v.Key]
@@ -121,18 +106,13 @@ func (q *quotaSync) sync(ctx context.Context, r *reports) (again bool, _ error) 
 				continue
 			}
 		}
-		if namespaces[namespace] {
-			seen[v.Key] = shownQuota{v, used}
-		}
+		seen[v.Key] = shownQuota{v, used}
 	}
-	q.shown = seen
-	q.checked, q.overdue = namespaces, false
+	q.shown, q.overdue = seen, overdue
 	return again, nil
 }
 
-// show writes the status of a quota if it says something else than the state machine. The
-// write has the quota's limits, so one that was written by a release before, or while objects
-// of that time were there, has them then.
+// show writes the status of a quota if it says something else than the state machine.
 func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 	o := q.l.objects.System(ctx, q.res, namespace, name, "update")
 	o.Subresource, o.Info.Subresource = q.res.Subresource("status"), "status"
@@ -145,11 +125,12 @@ func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 			return objects.Change{}, err
 		}
 		used, _ := q.l.objects.Storage.State().Usage(q.res.Table(), cur.Key)
-		if status := quota.Status(obj, used); status != nil {
-			obj["status"] = status
-			return o.Replace(cur, obj, old)
+		status := quota.Status(obj, used)
+		if status == nil {
+			return objects.Change{None: true}, nil
 		}
-		return o.PutUnlessSame(obj, cur)
+		obj["status"] = status
+		return o.Replace(cur, obj, old)
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -157,30 +138,23 @@ func (q *quotaSync) show(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-// recharge writes objects again whose versions do not say what they use: all that were written
-// by a release before, and Pods that should have ended by now. It looks at each namespace
-// once, and at what is being deleted in it every overduePeriod.
+// recharge writes Pods again that should have ended by now: they use less then. It looks at
+// what is being deleted every overduePeriod.
 func (q *quotaSync) recharge(ctx context.Context, namespace string) error {
-	all := !q.checked[namespace]
-	if !all && !q.overdue {
+	res := q.l.objects.Kinds().Lookup(quota.Pods.WithVersion("v1"))
+	if res == nil {
 		return nil
 	}
-	for _, gvr := range charged {
-		res := q.l.objects.Kinds().Lookup(gvr)
-		if res == nil {
-			continue
-		}
-		versions, err := q.l.objects.Match(res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
-			return all && !v.Charged() || v.Flags&proto.FlagTerminating != 0
-		}})
-		if err != nil {
-			return err
-		}
-		for _, v := range versions {
-			namespace, name := objects.SplitKey(res, v.Key)
-			if err := q.l.objects.System(ctx, res, namespace, name, "update").Recharge(); err != nil {
-				return fmt.Errorf("%s %s: %w", res.Plural, v.Key, err)
-			}
+	versions, err := q.l.objects.Match(res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool {
+		return v.Flags&proto.FlagTerminating != 0
+	}})
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		namespace, name := objects.SplitKey(res, v.Key)
+		if err := q.l.objects.System(ctx, res, namespace, name, "update").Recharge(); err != nil {
+			return fmt.Errorf("%s %s: %w", res.Plural, v.Key, err)
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/proto"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,51 +44,26 @@ func TestQuotaStatus(t *testing.T) {
 	}
 }
 
-// TestUncountedObjects: what a release before has written, a quota and objects, is counted once
-// the controller has seen it.
-func TestUncountedObjects(t *testing.T) {
+// TestOverduePods: a Pod that should have ended uses nothing any more, though nobody has written it.
+func TestOverduePods(t *testing.T) {
 	e := newEnv(t, Config{Controllers: []Name{SystemNamespacesController, ResourceQuotaController}})
-	for key, value := range map[string]string{
-		"resourcequotas default/old": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"old","namespace":"default","uid":"u","resourceVersion":"*"},"spec":{"hard":{"pods":"5"}},"status":{"hard":{"pods":"5"},"used":{"pods":"0"}}}`,
-		"pods default/old":           `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"old","namespace":"default","uid":"u","resourceVersion":"*"},"spec":{"containers":[{"name":"c","image":"i"}]}}`,
-		"pods default/overdue": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"overdue","namespace":"default","uid":"u","resourceVersion":"*","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":1},` +
-			`"spec":{"containers":[{"name":"c","image":"i"}]}}`,
-	} {
-		var table, name string
-		if _, err := fmt.Sscan(key, &table, &name); err != nil {
-			t.Fatal(err)
-		}
-		before, after, _ := strings.Cut(value, "*")
-		e.write(&proto.Write{Table: table, Key: name, Op: proto.Op_OP_PUT, Value: []byte(before + after), RevisionOffset: uint32(len(before))})
-	}
-	e.run()
-	e.await("what was there", e.used("old", "pods=1 of 1"))
-}
-
-// TestLimitsSpokenLater: a quota and objects that were written while the cluster spoke of no
-// limits yet are counted as soon as it does, though nothing is written then.
-func TestLimitsSpokenLater(t *testing.T) {
-	e := newEnvSpeaking(t, Config{Controllers: []Name{SystemNamespacesController, ResourceQuotaController}}, mvcc.FeatureOfLimits-1)
-	e.run()
+	value := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"overdue","namespace":"default","uid":"u","resourceVersion":"*","deletionTimestamp":"2020-01-01T00:00:00Z","deletionGracePeriodSeconds":1},` +
+		`"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	before, after, _ := strings.Cut(value, "*")
+	e.write(&proto.Write{
+		Table: "pods", Key: "default/overdue", Op: proto.Op_OP_PUT, Value: []byte(before + after), RevisionOffset: uint32(len(before)),
+		Flags: proto.FlagTerminating, Usage: &proto.Usage{Amounts: []*proto.Amount{{Name: "pods", Value: 1}}},
+	})
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
-	q.Spec.Hard = corev1.ResourceList{"configmaps": resource.MustParse("5"), "pods": resource.MustParse("5")}
+	q.Spec.Hard = corev1.ResourceList{"pods": resource.MustParse("5")}
 	if err := e.client.Create(t.Context(), quotasGVR, "default", q); err != nil {
 		t.Fatal(err)
 	}
-	e.await("a quota that nothing is counted for", e.used("q", "of 2"))
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", cm); err != nil {
-		t.Fatal(err)
+	if used, _ := e.store.State().Usage("resourcequotas", "default/q"); len(used) != 1 || used[0].Used != 1 {
+		t.Fatalf("setup: used %+v", used)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
-	if err := e.client.Create(t.Context(), corev1.SchemeGroupVersion.WithResource("pods"), "default", pod); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.store.RaiseFeature(t.Context(), mvcc.FeatureVersion); err != nil {
-		t.Fatal(err)
-	}
-	e.await("what was there", e.used("q", "configmaps=1 pods=1 of 2"))
+	e.run()
+	e.await("it is written again", e.used("q", "pods=0 of 1"))
 }
 
 // used says how the status of a quota differs from what is wanted: what is used, and how many

@@ -3,7 +3,6 @@ package objects
 import (
 	"errors"
 
-	"github.com/quorate/quorate/apiserver/kinds"
 	"github.com/quorate/quorate/apiserver/storage"
 	"github.com/quorate/quorate/apiserver/tree"
 	"github.com/quorate/quorate/raftstore/mvcc"
@@ -22,66 +21,13 @@ func (o *Op) charge(ch *Change, kept tree.Object) {
 	if h.Usage != nil {
 		ch.usage = h.Usage(kept, o.Store.Now())
 	}
-	if h.Limits != nil && o.Store.chargedAll(o.Info.ObjectNamespace) {
+	if h.Limits != nil {
 		ch.limits = h.Limits(kept)
 	}
 }
 
-// chargedAll reports whether all objects of a namespace carry what they use, as far as this
-// node knows. Before that a quota in it would count too little, so it gets no limits, and what
-// it concerns is refused (status unknown) until the controller has written the objects again.
-//
-// It never becomes false again: from the entry on with which the cluster speaks of limits every
-// version that is written carries it. A node that has applied that entry, and lags, sees more
-// objects without, not fewer. One that has not says no.
-func (s *Store) chargedAll(namespace string) bool {
-	if _, ok := s.chargedIn.Load(namespace); ok {
-		return true
-	}
-	if s.Storage.State().Mark().Feature < mvcc.FeatureOfLimits {
-		return false
-	}
-	for _, res := range s.Kinds().All() {
-		if h := s.Strategies[res.CodeName()]; h == nil || h.Usage == nil {
-			continue
-		}
-		versions, err := s.Match(res.Table(), mvcc.Query{Prefix: namespace + "/", Match: func(v *mvcc.Version) bool { return !v.Charged() }})
-		if err != nil {
-			return false
-		}
-		for _, v := range versions {
-			if s.uncharged(res, v) {
-				return false
-			}
-		}
-	}
-	if s.chargedMany.Add(1)%maxChargedIn == 0 {
-		s.chargedIn.Clear()
-	}
-	s.chargedIn.Store(namespace, struct{}{})
-	return true
-}
-
-// maxChargedIn bounds the namespaces that are remembered: others come and go.
-const maxChargedIn = 10_000
-
-// uncharged reports whether an object uses something that its version does not say. What cannot
-// be read is counted for nothing.
-func (s *Store) uncharged(res *kinds.Resource, v *mvcc.Version) bool {
-	namespace, name := SplitKey(res, v.Key)
-	obj, err := s.System(s.Life, res, namespace, name, "get").Decode(v)
-	return err == nil && s.Strategies[res.CodeName()].Usage(obj, s.Now()) != nil
-}
-
-// chargedSo reports whether a version is charged as a change would charge it. One that was
-// written by a release before is not, and a Pod is charged less once it should have ended. As
-// long as members run such a release nobody is charged, and that changes nothing.
-func (o *Op) chargedSo(ch *Change, cur *mvcc.Version) bool {
-	return cur.Charges(ch.usage, ch.limits) || o.Store.Storage.State().Mark().Feature < mvcc.FeatureOfLimits
-}
-
-// Recharge writes an object again if its version is not charged as it would be now. It changes
-// nothing else, and asks no plugin.
+// Recharge writes an object again if its version is not charged as it would be now: a Pod is
+// charged less once it should have ended. It changes nothing else, and asks no plugin.
 func (o *Op) Recharge() error {
 	_, err := o.GuaranteedUpdate(o.Key(), func(cur *mvcc.Version) (Change, error) {
 		if cur == nil {

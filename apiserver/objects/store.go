@@ -3,7 +3,6 @@ package objects
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,9 +82,6 @@ type Store struct {
 	conversions *conversions
 	// tablesOf is of the registry that was served last.
 	tablesOf atomic.Pointer[tables]
-	// chargedIn has the namespaces of which chargedAll was found true; so many were entered.
-	chargedIn   sync.Map
-	chargedMany atomic.Int64
 }
 
 // podsTable has the Pods, of which each kubelet asks for its own.

@@ -222,7 +222,7 @@ func sameBytes(value []byte, offset uint32, v *mvcc.Version) bool {
 // stored in another version than what is written now is changed: that is how objects
 // are brought to a new version. So is one that is charged otherwise.
 func (o *Op) unchanged(ch *Change, cur *mvcc.Version) bool {
-	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur)) && o.chargedSo(ch, cur)
+	return sameBytes(ch.value, ch.offset, cur) && storedVersion(ch.fields) == versionOf(codec.FormOf(cur)) && cur.Charges(ch.usage, ch.limits)
 }
 
 func storedVersion(fields []*proto.Attribute) string {

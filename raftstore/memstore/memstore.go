@@ -30,18 +30,14 @@ type Store struct {
 
 // New returns an empty store that leads itself. It begins with the entries
 // that every log begins with, so that no list ever has revision zero.
-func New() *Store { return NewSpeaking(mvcc.FeatureVersion) }
-
-// NewSpeaking is New for a cluster that speaks a feature version, as while its members are
-// upgraded. See RaiseFeature.
-func NewSpeaking(feature uint32) *Store {
+func New() *Store {
 	s := &Store{hub: watch.New(mvcc.New()), done: make(chan struct{})}
 	for _, e := range []struct {
 		kind proto.Kind
 		msg  pb.Message
 	}{
 		{proto.KindNewTerm, &proto.NewTerm{Term: 1, LeaderId: rand.Text()}},
-		{proto.KindCluster, &proto.Cluster{ClusterId: rand.Text(), FeatureVersion: feature}},
+		{proto.KindCluster, &proto.Cluster{ClusterId: rand.Text(), FeatureVersion: mvcc.FeatureVersion}},
 	} {
 		if _, err := s.apply(context.Background(), e.kind, e.msg); err != nil {
 			panic(fmt.Sprintf("memstore: an empty state refuses its first entries: %v", err))
@@ -78,15 +74,6 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 		}
 	}
 	return r, nil
-}
-
-// RaiseFeature makes the cluster speak a feature version, which never falls again.
-func (s *Store) RaiseFeature(ctx context.Context, feature uint32) error {
-	entry := &proto.Cluster{ClusterId: string(s.State().Mark().Cluster), FeatureVersion: feature}
-	if _, err := s.apply(ctx, proto.KindCluster, entry); err != nil {
-		return fmt.Errorf("raise the feature version to %d: %w", feature, err)
-	}
-	return nil
 }
 
 // Compact drops the history up to floor.

@@ -56,10 +56,6 @@ func (r *request) check(rules []*rule) error {
 				return r.Forbidden(fmt.Errorf("failed quota: %s: %w", q.name, err))
 			}
 		}
-		if r.state.Limits() && r.state.Usage(quotas, q.namespace, q.name) == nil {
-			// It is of a time before usage was counted, or there are objects of that time.
-			return r.Forbidden(fmt.Errorf("status unknown for quota: %s, resources: %s", q.name, strings.Join(names, ",")))
-		}
 		concerned, covered = append(concerned, q), append(covered, names...)
 	}
 	if err := r.checkLimited(concerned, covered, scopes); err != nil {
@@ -101,8 +97,7 @@ func (r *request) checkRoom(q *rule) error {
 	at := q.of[r.gr].at
 	same := len(used) == len(q.bounds) && !slices.ContainsFunc(at, func(i int) bool { return !q.bounds[i].is(used[i].Name, used[i].Max) })
 	if !same {
-		// It has changed just now, and the state machine knows; or the cluster does not
-		// speak of limits yet.
+		// It has changed just now, and the state machine knows.
 		return nil
 	}
 	counted := r.counted(q)

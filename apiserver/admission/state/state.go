@@ -112,9 +112,6 @@ func (s *State) Usage(gr schema.GroupResource, namespace, name string) []mvcc.Bo
 	return used
 }
 
-// Limits reports whether the cluster speaks of limits: before that nothing has any.
-func (s *State) Limits() bool { return s.store.State().Mark().Feature >= mvcc.FeatureOfLimits }
-
 func decode[T any](gr schema.GroupResource, v *mvcc.Version) (*T, error) {
 	obj := new(T)
 	if err := json.Unmarshal(v.Value(), obj); err != nil {

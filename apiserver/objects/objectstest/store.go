@@ -1,7 +1,6 @@
 package objectstest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -49,8 +48,6 @@ type Options struct {
 	// Before is called before each write is proposed, which then finds what it has done. Nil:
 	// nothing is.
 	Before func(mem *memstore.Store, w *proto.Write)
-	// Feature is the feature version that the cluster speaks at first. Zero: the newest.
-	Feature uint32
 }
 
 // Store is a store of objects on a store in memory, empty at first. It ends with its test.
@@ -66,7 +63,7 @@ type Store struct {
 // NewStore returns a store of objects for a test.
 func NewStore(t testing.TB, o Options) *Store {
 	t.Helper()
-	mem := memstore.NewSpeaking(cmp.Or(o.Feature, mvcc.FeatureVersion))
+	mem := memstore.New()
 	lag := &lagging{Store: mem, before: o.Before}
 	reader := consistency.NewReader(mem, consistency.Options{Grace: -1, UnconfirmedTimeout: 100 * time.Millisecond})
 	life, end := context.WithCancel(context.Background())
