@@ -10,7 +10,7 @@
 //     is the gRPC service proto.Membership.
 //   - Manager.AdminHandler and Manager.JoinHandler are its HTTP side;
 //     AdminClient and JoinWithToken speak to them.
-//   - TokenKeys are the keys by which service account tokens are verified;
+//   - a TokenKey is one by which service account tokens are verified;
 //     ReadTokenKeys finds them in a state. A removal ends those of the node.
 //   - Consensus, KV and Peers (interfaces.go) are all it needs from other
 //     packages.

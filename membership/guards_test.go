@@ -102,15 +102,8 @@ func TestGuard(t *testing.T) {
 // three starts a cluster of three voters and returns its leader first.
 func three(t *testing.T) (*world, []*machine) {
 	t.Helper()
-	return threeOf(t, 1)
-}
-
-// threeOf is three members of a release that supports a feature version.
-func threeOf(t *testing.T, supports uint32) (*world, []*machine) {
-	t.Helper()
 	w := newWorld(t)
 	for _, n := range []string{"a", "b", "c"} {
-		w.machine(n).supports = supports
 		w.run(strings.Fields("start " + n + " expect=3 join=a,b,c"))
 	}
 	w.formed([]string{"a", "b", "c"})

@@ -66,15 +66,12 @@ func (m *Manager) record(ctx context.Context, id proto.NodeID, r removalRecord) 
 	if err := m.kv.Put(ctx, TableRemoved, string(id), word, false); err != nil {
 		return err
 	}
-	err = errors.Join(
+	return errors.Join(
 		m.kv.Delete(ctx, TableSuffrage, string(id)),
 		m.kv.Delete(ctx, TableDiverged, string(id)),
 		m.kv.Delete(ctx, TableMembers, string(id)),
+		m.dropTokenKeys(ctx),
 	)
-	if speaks, _ := m.raft.Features(); speaks >= TokenKeysFeature {
-		err = errors.Join(err, m.dropTokenKeys(ctx))
-	}
-	return err
 }
 
 // finishRemovals writes, on the leader, the records that an interrupted removal has left

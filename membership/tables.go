@@ -21,8 +21,7 @@ const (
 	// wrong, by node id, until they are removed.
 	TableDiverged = "quorate/diverged"
 	// TableTokenKeys holds the public keys that service account tokens are verified with, by
-	// node id, and what is decided about the key that follows from the cluster's secret. It
-	// is there from feature version TokenKeysFeature on.
+	// node id.
 	TableTokenKeys = "quorate/token-keys"
 	// TableTokens holds join tokens, by token id, without their secrets.
 	TableTokens = "quorate/tokens"

@@ -15,21 +15,8 @@ import (
 )
 
 const (
-	// TokenKeysFeature is the feature version from which on each node signs service account
-	// tokens with a key of its own.
-	TokenKeysFeature = 2
-
 	// TokenLifetime is for how long a token of a pod is valid at most.
 	TokenLifetime = 365 * 24 * time.Hour
-
-	// sharedKey is the key in TableTokenKeys of what is decided about the key that follows
-	// from the cluster's secret. It is no node id.
-	sharedKey = "shared"
-
-	// sharedAfterRemovals is for how long tokens of that key are accepted after the cluster
-	// has gone over to the nodes' keys, if a member was removed before: it knows the key.
-	// A kubelet has fetched new tokens for its pods within a day.
-	sharedAfterRemovals = 25 * time.Hour
 
 	maxTokenKey = 1 << 10 // bytes of a public key
 )
@@ -42,14 +29,6 @@ type tokenKeyRecord struct {
 	Key     []byte          `json:"publicKey"` // SubjectPublicKeyInfo, DER
 }
 
-// sharedKeyRecord is the value of sharedKey: from when on no member signs with that key any
-// more, and until when its tokens are accepted. Without it there is no end.
-type sharedKeyRecord struct {
-	Cluster proto.ClusterID `json:"clusterID"`
-	Retired time.Time       `json:"retired"`
-	Until   time.Time       `json:"until"`
-}
-
 // removalRecord is a value of TableRemoved.
 type removalRecord struct {
 	Name    string    `json:"name"`
@@ -58,9 +37,6 @@ type removalRecord struct {
 	// TokensUntil is until when the tokens hold that the node has signed before At. Zero:
 	// none does.
 	TokensUntil time.Time `json:"tokensUntil,omitzero"`
-	// EndsSharedKey ends the tokens of the key that follows from the cluster's secret: the
-	// node knows it.
-	EndsSharedKey bool `json:"endsSharedKey,omitempty"`
 }
 
 // TokenKey is a key that service account tokens are verified with.
@@ -74,45 +50,26 @@ type TokenKey struct {
 	IssuedBefore time.Time
 }
 
-// TokenKeys say which service account tokens are accepted.
-type TokenKeys struct {
-	// Nodes are the keys of nodes, ordered by node id.
-	Nodes []TokenKey
-	// Shared says whether those of the cluster's secret are accepted, too; until
-	// SharedUntil, if that is not zero.
-	Shared      bool
-	SharedUntil time.Time
-	// SignShared says that nodes sign with the secret's key: a member might know no other.
-	SignShared bool
-}
-
-// ReadTokenKeys returns the keys that are in force as a state knows, in which the cluster has
-// an id and speaks a feature version. A record that cannot be read is no key. Safe for
+// ReadTokenKeys returns the keys of nodes that are in force as a state knows in which the
+// cluster has an id, ordered by node id. A record that cannot be read is not a key. Safe for
 // concurrent use; it does not wait.
 //
 // A node's key counts until the record of its removal is there: that one write ends it. The
 // key's own record is deleted later, and need not be.
 func ReadTokenKeys(kv interface {
 	List(table string) (map[string][]byte, error)
-}, cluster proto.ClusterID, feature uint32) (TokenKeys, error) {
-	if feature < TokenKeysFeature {
-		return TokenKeys{Shared: true, SignShared: true}, nil
-	}
+}, cluster proto.ClusterID) ([]TokenKey, error) {
 	records, err := kv.List(TableTokenKeys)
 	if err != nil {
-		return TokenKeys{}, fmt.Errorf("token keys: %w", err)
+		return nil, fmt.Errorf("token keys: %w", err)
 	}
 	removed, err := removals(kv)
 	if err != nil {
-		return TokenKeys{}, fmt.Errorf("token keys: %w", err)
+		return nil, fmt.Errorf("token keys: %w", err)
 	}
-	var out TokenKeys
-	out.Shared, out.SharedUntil = sharedInForce(records[sharedKey], removed, cluster)
+	var out []TokenKey
 	for id, raw := range records {
 		k := TokenKey{Node: proto.NodeID(id)}
-		if id == sharedKey {
-			continue
-		}
 		if r, gone := removed[k.Node]; gone {
 			if r.TokensUntil.IsZero() {
 				continue
@@ -121,28 +78,11 @@ func ReadTokenKeys(kv interface {
 		}
 		var of proto.ClusterID
 		if k.Public, of, err = readTokenKey(raw); err == nil && of == cluster {
-			out.Nodes = append(out.Nodes, k)
+			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out.Nodes, func(a, b TokenKey) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(out, func(a, b TokenKey) int { return cmp.Compare(a.Node, b.Node) })
 	return out, nil
-}
-
-// sharedInForce says whether, and until when, tokens of the secret's key are accepted.
-func sharedInForce(raw []byte, removed map[proto.NodeID]removalRecord, cluster proto.ClusterID) (bool, time.Time) {
-	for _, r := range removed {
-		if r.EndsSharedKey {
-			return false, time.Time{}
-		}
-	}
-	if raw == nil {
-		return true, time.Time{}
-	}
-	var r sharedKeyRecord
-	if json.Unmarshal(raw, &r) != nil || r.Cluster != cluster || r.Until.IsZero() {
-		return false, time.Time{}
-	}
-	return true, r.Until
 }
 
 // removals returns TableRemoved.

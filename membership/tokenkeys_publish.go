@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,10 +48,10 @@ func (m *Manager) publishTokenKey(ctx context.Context) {
 
 // publishTokenKeyOnce writes only what differs: an idle round is two look-ups.
 func (m *Manager) publishTokenKeyOnce(ctx context.Context, key []byte) error {
-	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
-		return nil
-	}
 	cluster := m.raft.Cluster()
+	if cluster == "" {
+		return nil // the record names it
+	}
 	want, err := json.Marshal(tokenKeyRecord{Cluster: cluster, Key: key})
 	if err != nil {
 		return err
@@ -98,14 +97,6 @@ func (m *Manager) sameTokenKey(node proto.NodeID) []string {
 // maintainTokenKeys does on the leader what the passing of time and interrupted removals leave to
 // be done in TableTokenKeys.
 func (m *Manager) maintainTokenKeys(ctx context.Context) error {
-	if speaks, _ := m.raft.Features(); speaks < TokenKeysFeature {
-		return nil
-	}
-	if _, retired := m.kv.Get(TableTokenKeys, sharedKey); !retired {
-		if err := m.retireSharedKey(ctx); err != nil {
-			return err
-		}
-	}
 	stale, err := m.staleTokenKeys()
 	if err != nil || len(stale) == 0 {
 		return err
@@ -116,33 +107,6 @@ func (m *Manager) maintainTokenKeys(ctx context.Context) error {
 	}
 	defer m.unlockChanges()
 	return m.dropTokenKeys(ctx)
-}
-
-// retireSharedKey notes until when tokens of the secret's key are accepted. All members sign
-// with their own from here on.
-func (m *Manager) retireSharedKey(ctx context.Context) error {
-	removed, err := m.kv.List(TableRemoved)
-	if err != nil {
-		return err
-	}
-	bound := m.opt.TokenLifetime
-	if len(removed) > 0 {
-		bound = min(bound, sharedAfterRemovals)
-	}
-	now := m.opt.Now().UTC()
-	word, err := json.Marshal(sharedKeyRecord{Cluster: m.raft.Cluster(), Retired: now, Until: now.Add(bound)})
-	if err != nil {
-		return err
-	}
-	err = m.kv.Put(ctx, TableTokenKeys, sharedKey, word, true)
-	if errors.Is(err, ErrExists) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("retire the token key of the cluster's secret: %w", err)
-	}
-	m.log.Info("each node signs service account tokens with a key of its own; older tokens are accepted for a time", "until", now.Add(bound))
-	return nil
 }
 
 // staleTokenKeys are the keys in TableTokenKeys of which nothing is verified any more: of
@@ -160,7 +124,7 @@ func (m *Manager) staleTokenKeys() ([]string, error) {
 	}
 	var stale []string
 	for id := range records {
-		if _, member := conf.Find(proto.NodeID(id)); member || id == sharedKey {
+		if _, member := conf.Find(proto.NodeID(id)); member {
 			continue
 		}
 		raw, _ := m.kv.Get(TableRemoved, id)
@@ -190,12 +154,8 @@ func (m *Manager) dropTokenKeys(ctx context.Context) error {
 // them.
 func (m *Manager) removalOf(name, address string, keep time.Duration) removalRecord {
 	r := removalRecord{Name: name, Address: address, At: m.opt.Now().UTC()}
-	speaks, _ := m.raft.Features()
-	switch {
-	case keep > 0:
+	if keep > 0 {
 		r.TokensUntil = r.At.Add(keep)
-	case speaks >= TokenKeysFeature:
-		r.EndsSharedKey = true
 	}
 	return r
 }

@@ -60,21 +60,17 @@ func spki(t testing.TB, key any) []byte {
 	return der
 }
 
-// String says which keys count, for tests.
-func (k TokenKeys) String() string {
+// keysInForce are what ReadTokenKeys returns.
+type keysInForce []TokenKey
+
+func (k keysInForce) String() string {
 	var out []string
-	if k.Shared {
-		out = append(out, "shared"+until(k.SharedUntil))
-	}
-	for _, n := range k.Nodes {
+	for _, n := range k {
 		s := string(n.Node) + until(n.Until)
 		if !n.IssuedBefore.IsZero() {
 			s += " of before " + n.IssuedBefore.Format(time.DateOnly)
 		}
 		out = append(out, s)
-	}
-	if k.SignShared {
-		out = append(out, "shared signs")
 	}
 	return strings.Join(out, ", ")
 }
@@ -99,33 +95,29 @@ func TestReadTokenKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	type table = map[string][]byte
-	ended := encoded(t, removalRecord{Name: "b", At: day, EndsSharedKey: true})
+	ended := encoded(t, removalRecord{Name: "b", At: day})
 	kept := encoded(t, removalRecord{Name: "b", At: day, TokensUntil: day.AddDate(1, 0, 0)})
-	retired := encoded(t, sharedKeyRecord{"here", day, day.AddDate(0, 1, 0)})
 	for _, c := range []struct {
 		name    string
-		feature uint32
 		keys    table
 		removed table
 		want    string
 	}{
-		{"an older member", 1, table{"a": a}, table{"b": ended}, "shared, shared signs"},
-		{"no key yet", 2, nil, nil, "shared"},
-		{"members", 2, table{"b": b, "a": a}, nil, "shared, a, b"},
-		{"not for ever", 2, table{"a": a, "shared": retired}, nil, "shared until 2026-02-01, a"},
-		{"a removal before the nodes had keys", 2, table{"a": a}, table{"x": []byte(`{"name":"x","address":"x:1","at":"2025-01-01T00:00:00Z"}`)}, "shared, a"},
-		{"a removal", 2, table{"a": a, "b": b, "shared": retired}, table{"b": ended}, "a"},
-		{"a removal that keeps tokens", 2, table{"a": a, "b": b, "shared": retired}, table{"b": kept}, "shared until 2026-02-01, a, b until 2027-01-01 of before 2026-01-01"},
-		{"a removal that cannot be read", 2, table{"a": a, "b": b}, table{"b": []byte("{")}, "shared, a"},
-		{"a backup of another cluster", 2, table{"a": a, "b": tokenKeyOf(t, "there"), "shared": encoded(t, sharedKeyRecord{"there", day, day})}, nil, "a"},
-		{"no JSON", 2, table{"a": a, "b": []byte("key"), "shared": []byte("x")}, nil, "a"},
-		{"no key", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", []byte("key")})}, nil, "shared, a"},
-		{"other keys", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", spki(t, &long.PublicKey)}), "c": encoded(t, tokenKeyRecord{"here", spki(t, &other.PublicKey)})}, nil, "shared, a"},
-		{"too large", 2, table{"a": a, "b": encoded(t, tokenKeyRecord{"here", make([]byte, maxTokenKey+1)})}, nil, "shared, a"},
+		{"no key yet", nil, nil, ""},
+		{"members", table{"b": b, "a": a}, nil, "a, b"},
+		{"a removal", table{"a": a, "b": b}, table{"b": ended}, "a"},
+		{"a removal of another", table{"a": a}, table{"b": ended}, "a"},
+		{"a removal that keeps tokens", table{"a": a, "b": b}, table{"b": kept}, "a, b until 2027-01-01 of before 2026-01-01"},
+		{"a removal that cannot be read", table{"a": a, "b": b}, table{"b": []byte("{")}, "a"},
+		{"a backup of another cluster", table{"a": a, "b": tokenKeyOf(t, "there")}, nil, "a"},
+		{"no JSON", table{"a": a, "b": []byte("key")}, nil, "a"},
+		{"no key", table{"a": a, "b": encoded(t, tokenKeyRecord{"here", []byte("key")})}, nil, "a"},
+		{"other keys", table{"a": a, "b": encoded(t, tokenKeyRecord{"here", spki(t, &long.PublicKey)}), "c": encoded(t, tokenKeyRecord{"here", spki(t, &other.PublicKey)})}, nil, "a"},
+		{"too large", table{"a": a, "b": encoded(t, tokenKeyRecord{"here", make([]byte, maxTokenKey+1)})}, nil, "a"},
 	} {
-		got, err := ReadTokenKeys(tokenTables{c.keys, c.removed}, "here", c.feature)
-		if err != nil || got.String() != c.want {
-			t.Errorf("%s: %q %v, want %q", c.name, got, err, c.want)
+		got, err := ReadTokenKeys(tokenTables{c.keys, c.removed}, "here")
+		if err != nil || keysInForce(got).String() != c.want {
+			t.Errorf("%s: %q %v, want %q", c.name, keysInForce(got), err, c.want)
 		}
 	}
 }
@@ -134,19 +126,19 @@ func TestReadTokenKeys(t *testing.T) {
 // that was removed without a word for its tokens.
 func FuzzReadTokenKeys(f *testing.F) {
 	good := tokenKeyOf(f, "here")
-	f.Add(good, []byte(nil), good)
-	f.Add(good, encoded(f, removalRecord{At: time.Unix(1, 0), TokensUntil: time.Unix(2, 0)}), []byte(`{"clusterID":"here","until":"2026-01-01T00:00:00Z"}`))
-	f.Add([]byte(`{"clusterID":"here","publicKey":"MFkw"}`), []byte(`{"endsSharedKey":true}`), []byte(`{}`))
-	f.Fuzz(func(t *testing.T, key, removal, shared []byte) {
-		tables := tokenTables{map[string][]byte{"a": key, sharedKey: shared}, map[string][]byte{}}
+	f.Add(good, []byte(nil))
+	f.Add(good, encoded(f, removalRecord{At: time.Unix(1, 0), TokensUntil: time.Unix(2, 0)}))
+	f.Add([]byte(`{"clusterID":"here","publicKey":"MFkw"}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, key, removal []byte) {
+		tables := tokenTables{map[string][]byte{"a": key}, map[string][]byte{}}
 		if removal != nil {
 			tables.removed["a"] = removal
 		}
-		got, err := ReadTokenKeys(tables, "here", TokenKeysFeature)
+		got, err := ReadTokenKeys(tables, "here")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, k := range got.Nodes {
+		for _, k := range got {
 			if k.Node != "a" || k.Public.Curve != elliptic.P256() {
 				t.Errorf("%+v", k)
 			}
@@ -158,9 +150,9 @@ func FuzzReadTokenKeys(f *testing.F) {
 }
 
 // tokenKeys is what a machine's state says.
-func (mc *machine) tokenKeys(t *testing.T) TokenKeys {
+func (mc *machine) tokenKeys(t *testing.T) keysInForce {
 	t.Helper()
-	keys, err := ReadTokenKeys(fakeKV{mc}, mc.node.raft.Cluster(), mc.feature())
+	keys, err := ReadTokenKeys(fakeKV{mc}, mc.node.raft.Cluster())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +160,10 @@ func (mc *machine) tokenKeys(t *testing.T) TokenKeys {
 }
 
 // of are the nodes of keys.
-func (k TokenKeys) of(id proto.NodeID) *TokenKey {
-	for i := range k.Nodes {
-		if k.Nodes[i].Node == id {
-			return &k.Nodes[i]
+func (k keysInForce) of(id proto.NodeID) *TokenKey {
+	for i := range k {
+		if k[i].Node == id {
+			return &k[i]
 		}
 	}
 	return nil
@@ -194,18 +186,13 @@ func (w *world) pass(d time.Duration) {
 	w.passed += d
 }
 
-// TestTokenKeys: every node publishes its key once the cluster speaks of them, and has the
-// same one after a restart; a removal ends that of the node, and the one that it shares.
+// TestTokenKeys: every node publishes its key, and has the same one after a restart; a removal
+// ends that of the node.
 func TestTokenKeys(t *testing.T) {
 	t.Parallel()
-	w, all := threeOf(t, TokenKeysFeature)
+	w, all := three(t)
 	leader, follower, third := all[0], all[1], all[2]
 	w.published(t, all...)
-	w.await("the shared key is given up", func() bool { return !leader.tokenKeys(t).SharedUntil.IsZero() })
-	keys := leader.tokenKeys(t)
-	if left := time.Until(keys.SharedUntil); keys.SignShared || !keys.Shared || left < 364*24*time.Hour || left > 366*24*time.Hour {
-		t.Errorf("the shared key: %v for %v", keys, left)
-	}
 	w.stop(follower)
 	w.start(follower, nil)
 	if k := follower.tokenKeys(t).of(follower.id); k == nil || !k.Public.Equal(&follower.cert.TokenKey().PublicKey) {
@@ -218,8 +205,8 @@ func TestTokenKeys(t *testing.T) {
 		}
 		return err == nil
 	})
-	keys = leader.tokenKeys(t)
-	if len(keys.Nodes) != 2 || keys.of(third.id) != nil || keys.Shared {
+	keys := leader.tokenKeys(t)
+	if len(keys) != 2 || keys.of(third.id) != nil {
 		t.Errorf("after the removal: %v", keys)
 	}
 	if _, there := leader.node.kv.Get(TableTokenKeys, string(third.id)); there {
@@ -228,10 +215,10 @@ func TestTokenKeys(t *testing.T) {
 }
 
 // TestKeepTokens: what a removed node has signed holds for the time that was asked for, and
-// its key is gone after that; so does what was signed with the shared key.
+// its key is gone after that.
 func TestKeepTokens(t *testing.T) {
 	t.Parallel()
-	w, all := threeOf(t, TokenKeysFeature)
+	w, all := three(t)
 	leader, third := all[0], all[2]
 	w.published(t, all...)
 	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{Keep: true, For: time.Hour}); err != nil {
@@ -239,7 +226,7 @@ func TestKeepTokens(t *testing.T) {
 	}
 	keys := leader.tokenKeys(t)
 	k := keys.of(third.id)
-	if k == nil || !keys.Shared {
+	if k == nil {
 		t.Fatalf("%v", keys)
 	}
 	if left := time.Until(k.Until); left < 59*time.Minute || left > time.Hour || time.Since(k.IssuedBefore) > time.Minute {
@@ -264,7 +251,7 @@ func TestKeepTokens(t *testing.T) {
 // completed, whatever was asked for: better than to trust a key that nobody speaks for.
 func TestInterruptedRemovalEndsTokens(t *testing.T) {
 	t.Parallel()
-	w, all := threeOf(t, TokenKeysFeature)
+	w, all := three(t)
 	leader, third := all[0], all[2]
 	w.published(t, all...)
 	w.refuse(TableRemoved)
@@ -283,7 +270,7 @@ func TestInterruptedRemovalEndsTokens(t *testing.T) {
 // written, is dropped, and so is what a removed node had on its way.
 func TestStrangeTokenKeys(t *testing.T) {
 	t.Parallel()
-	w, all := threeOf(t, TokenKeysFeature)
+	w, all := three(t)
 	leader, third := all[0], all[2]
 	w.published(t, all...)
 	cluster := leader.node.raft.Cluster()
@@ -314,7 +301,7 @@ func TestStrangeTokenKeys(t *testing.T) {
 // back with its own file as a new member.
 func TestSameTokenKey(t *testing.T) {
 	t.Parallel()
-	w, all := threeOf(t, TokenKeysFeature)
+	w, all := three(t)
 	leader, second, third := all[0], all[1], all[2]
 	w.published(t, all...)
 	file := func(mc *machine) string { return filepath.Join(mc.dir, "pki", pki.FileTokenKey) }
@@ -377,36 +364,6 @@ func TestSameTokenKey(t *testing.T) {
 	}
 	if n := warnings(second, third.id) + warnings(second, was); n != 1 {
 		t.Errorf("it was said %d times", n)
-	}
-}
-
-// TestTokenKeysOfUpgrade: as long as a member may not know of the keys, none is published;
-// when the cluster goes over to them, the shared key has a day, if a node was removed before.
-func TestTokenKeysOfUpgrade(t *testing.T) {
-	t.Parallel()
-	w, all := threeOf(t, 1)
-	leader, third := all[0], all[2]
-	if _, err := client(t, leader).Remove(t.Context(), third.name, false, KeepTokens{}); err != nil {
-		t.Fatal(err)
-	}
-	if keys := leader.tokenKeys(t).String(); keys != "shared, shared signs" {
-		t.Errorf("before the upgrade: %s", keys)
-	}
-	for _, mc := range all[:2] {
-		if l, _ := (fakeKV{mc}).List(TableTokenKeys); len(l) != 0 {
-			t.Errorf("%s has published something", mc.name)
-		}
-		w.stop(mc)
-		w.mu.Lock()
-		mc.supports = TokenKeysFeature
-		w.mu.Unlock()
-		w.start(mc, nil)
-	}
-	w.published(t, all[:2]...)
-	w.await("the shared key is given up", func() bool { return !leader.tokenKeys(t).SharedUntil.IsZero() })
-	keys := leader.tokenKeys(t)
-	if left := time.Until(keys.SharedUntil); !keys.Shared || keys.SignShared || left > sharedAfterRemovals {
-		t.Errorf("%v, for %v", keys, left)
 	}
 }
 

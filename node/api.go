@@ -201,7 +201,7 @@ func (n *Node) newAccounts(read reads) (*token.Accounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.tokenKeys = &tokenKeys{fixed: fixed, store: n.store, own: n.pki.TokenKey(), shared: n.pki.AccountKey(), accept: n.pki.AccountKeys(), log: n.log}
+	n.tokenKeys = &tokenKeys{fixed: fixed, store: n.store, own: n.pki.TokenKey(), log: n.log}
 	return token.New(token.Config{
 		Issuer: n.cfg.TokenIssuer, Audiences: n.cfg.APIAudiences, Keys: n.tokenKeys.Keys, KeyTables: tokenKeyTables[:], Uses: listener.NoteKey, Store: n.store,
 		Confirm: read.confirm,

@@ -17,13 +17,10 @@ import (
 // package membership says. It is safe for concurrent use. A call costs some loads, unless one
 // of the tables has changed: then the first call reads them.
 type tokenKeys struct {
-	fixed  *token.Keys // by files; then there are no others
-	store  interface{ State() *mvcc.State }
-	own    *ecdsa.PrivateKey
-	shared *ecdsa.PrivateKey
-	// accept are the public keys of the cluster's secrets: shared, and older ones.
-	accept []*ecdsa.PublicKey
-	log    *slog.Logger
+	fixed *token.Keys // by files; then there are no others
+	store interface{ State() *mvcc.State }
+	own   *ecdsa.PrivateKey
+	log   *slog.Logger
 
 	now atomic.Pointer[tokenKeysAt]
 	mu  sync.Mutex // held while the tables are read
@@ -39,7 +36,6 @@ type tokenKeysAt struct {
 	tables  [len(tokenKeyTables)]*mvcc.Table
 	read    proto.Revision // up to which the tables were read
 	cluster proto.ClusterID
-	feature uint32
 	keys    *token.Keys
 }
 
@@ -52,7 +48,7 @@ func (k *tokenKeysAt) current(state *mvcc.State) bool {
 	if mark.Applied == k.read {
 		return true
 	}
-	if mark.Feature != k.feature || mark.Cluster != k.cluster {
+	if mark.Cluster != k.cluster {
 		return false
 	}
 	for i, t := range k.tables {
@@ -90,11 +86,11 @@ func (s *tokenKeys) renew() *token.Keys {
 		}
 		// The mark first: what it stands for is in the tables that are found after it.
 		mark := state.Mark()
-		next := &tokenKeysAt{state: state, read: mark.Applied, cluster: mark.Cluster, feature: mark.Feature}
+		next := &tokenKeysAt{state: state, read: mark.Applied, cluster: mark.Cluster}
 		for i, name := range tokenKeyTables {
 			next.tables[i] = state.Table(name)
 		}
-		in, err := membership.ReadTokenKeys(tablesAt{state}, mark.Cluster, mark.Feature)
+		in, err := membership.ReadTokenKeys(tablesAt{state}, mark.Cluster)
 		if err != nil {
 			continue // the floor has passed what was newest a moment ago
 		}
@@ -107,20 +103,12 @@ func (s *tokenKeys) renew() *token.Keys {
 	}
 }
 
-// keysOf has package token verify with what package membership found, and sign with the key
-// that all others verify with by now.
-func (s *tokenKeys) keysOf(in membership.TokenKeys) (*token.Keys, error) {
+// keysOf has package token verify with what package membership found, and sign with this
+// node's own key if the others can verify by it.
+func (s *tokenKeys) keysOf(in []membership.TokenKey) (*token.Keys, error) {
 	var verify []token.Key
 	var sign crypto.Signer
-	if in.SignShared {
-		sign = s.shared
-	}
-	if in.Shared {
-		for _, key := range s.accept {
-			verify = append(verify, token.Key{Public: key, Until: in.SharedUntil})
-		}
-	}
-	for _, k := range in.Nodes {
+	for _, k := range in {
 		verify = append(verify, token.Key{Public: k.Public, Until: k.Until, IssuedBefore: k.IssuedBefore})
 		if k.Until.IsZero() && k.Public.Equal(&s.own.PublicKey) {
 			sign = s.own

@@ -33,16 +33,11 @@ func (w *keyWorld) State() *mvcc.State { return w.state }
 
 func newKeyWorld(t testing.TB) *keyWorld {
 	w := &keyWorld{t: t, state: mvcc.New()}
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.keys = &tokenKeys{store: w, own: key(), shared: key(), log: slog.New(slog.DiscardHandler)}
-	w.keys.accept = []*ecdsa.PublicKey{&w.keys.shared.PublicKey}
-	var err error
+	w.keys = &tokenKeys{store: w, own: own, log: slog.New(slog.DiscardHandler)}
 	if w.a, err = token.New(token.Config{Issuer: "https://issuer", Keys: w.keys.Keys, Store: w}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +62,9 @@ func (w *keyWorld) put(table, key, value string) {
 	w.apply(proto.KindWrite, &proto.Write{Table: table, Key: key, Op: proto.Op_OP_PUT, Value: []byte(value)})
 }
 
-func (w *keyWorld) speak(cluster string, feature uint32) {
+func (w *keyWorld) name(cluster string) {
 	w.t.Helper()
-	w.apply(proto.KindCluster, &proto.Cluster{ClusterId: cluster, FeatureVersion: feature})
+	w.apply(proto.KindCluster, &proto.Cluster{ClusterId: cluster, FeatureVersion: 1})
 }
 
 // publish writes the node's key.
@@ -82,7 +77,7 @@ func (w *keyWorld) publish(node, cluster string) {
 	w.put(membership.TableTokenKeys, node, fmt.Sprintf(`{"clusterID":%q,"publicKey":%q}`, cluster, base64.StdEncoding.EncodeToString(der)))
 }
 
-// signs says which key a token is signed with now: own, shared, none.
+// signs says which key a token is signed with now: own or none.
 func (w *keyWorld) signs() string {
 	w.t.Helper()
 	s, err := w.a.Issue(token.Spec{Now: time.Now(), ValidFor: time.Hour})
@@ -92,19 +87,17 @@ func (w *keyWorld) signs() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for name, key := range map[string]*ecdsa.PrivateKey{"own": w.keys.own, "shared": w.keys.shared} {
-		only, err := token.NewKeys(nil, token.Key{Public: &key.PublicKey})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		verifier, err := token.New(token.Config{Issuer: "https://issuer", Keys: func() *token.Keys { return only }, Store: w})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		// It is bound to an account that is not here; a signature that does not hold is told first.
-		if _, _, err := verifier.AuthenticateToken(w.t.Context(), s); err != nil && err.Error() == `serviceaccounts "" not found` {
-			return name
-		}
+	only, err := token.NewKeys(nil, token.Key{Public: &w.keys.own.PublicKey})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	verifier, err := token.New(token.Config{Issuer: "https://issuer", Keys: func() *token.Keys { return only }, Store: w})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// It is bound to an account that is not here; a signature that does not hold is told first.
+	if _, _, err := verifier.AuthenticateToken(w.t.Context(), s); err != nil && err.Error() == `serviceaccounts "" not found` {
+		return "own"
 	}
 	return "another"
 }
@@ -119,22 +112,21 @@ func TestTokenKeysFollow(t *testing.T) {
 			t.Errorf("%s: it signs with %s, want %s", when, got, want)
 		}
 	}
-	expect("at the start", "shared")
-	w.speak("c", 1)
+	expect("at the start", "none")
+	w.name("c")
+	expect("in a cluster", "none")
 	w.publish("n1", "c")
-	expect("in the first version", "shared")
-	w.speak("c", 2)
-	expect("in the second", "own")
+	expect("with its key published", "own")
 	before := w.keys.Keys()
 	w.put("pods", "ns/p", "{}")
 	if w.keys.Keys() != before {
 		t.Error("the keys are read again for nothing")
 	}
-	w.put(membership.TableRemoved, "n1", `{"name":"n1","endsSharedKey":true}`)
+	w.put(membership.TableRemoved, "n1", `{"name":"n1"}`)
 	expect("removed", "none")
 
 	w.state, w.index = mvcc.New(), 0
-	w.speak("d", 2)
+	w.name("d")
 	expect("before its key is published", "none")
 	w.publish("n1", "c")
 	expect("with the key of another cluster", "none")
@@ -148,17 +140,10 @@ func TestTokenKeysFollow(t *testing.T) {
 	expect("removed, with its tokens kept", "none")
 }
 
-// TestTokenKeysFeature: the table is written to from that version on in which all verify by it.
-func TestTokenKeysFeature(t *testing.T) {
-	if needs := mvcc.Needs(proto.KindWrite, &proto.Write{Table: membership.TableTokenKeys}); needs != membership.TokenKeysFeature {
-		t.Errorf("the state machine says %d, package membership %d", needs, membership.TokenKeysFeature)
-	}
-}
-
 // TestTokenKeysAtOnce: readers see a change as soon as it is visible, while others write.
 func TestTokenKeysAtOnce(t *testing.T) {
 	w := newKeyWorld(t)
-	w.speak("c", 2)
+	w.name("c")
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -191,7 +176,7 @@ func TestTokenKeysAtOnce(t *testing.T) {
 // BenchmarkTokenKeys is what each request with a token asks, while others write.
 func BenchmarkTokenKeys(b *testing.B) {
 	w := newKeyWorld(b)
-	w.speak("c", 2)
+	w.name("c")
 	w.publish("n1", "c")
 	w.put(membership.TableRemoved, "n0", `{}`)
 	w.keys.Keys()

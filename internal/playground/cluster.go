@@ -22,13 +22,12 @@ import (
 
 // cluster is cluster.json: what programs need to know of a playground.
 type cluster struct {
-	Nodes                 []*Node      `json:"nodes"`
-	Components            []*Component `json:"components,omitempty"`
-	Kubeconfig            string       `json:"kubeconfig"`
-	CAFile                string       `json:"caFile"`
-	AdminCertFile         string       `json:"adminCertFile"`
-	AdminKeyFile          string       `json:"adminKeyFile"`
-	ServiceAccountKeyFile string       `json:"serviceAccountKeyFile"`
+	Nodes         []*Node      `json:"nodes"`
+	Components    []*Component `json:"components,omitempty"`
+	Kubeconfig    string       `json:"kubeconfig"`
+	CAFile        string       `json:"caFile"`
+	AdminCertFile string       `json:"adminCertFile"`
+	AdminKeyFile  string       `json:"adminKeyFile"`
 
 	dir string
 	// tied nodes end with this process, however it ends.
@@ -296,7 +295,6 @@ func (c *cluster) credentials() error {
 		return err
 	}
 	c.CAFile, c.AdminCertFile, c.AdminKeyFile = filepath.Join(dir, pki.FileAPICA), filepath.Join(dir, pki.FileAdminCert), filepath.Join(dir, pki.FileAdminKey)
-	c.ServiceAccountKeyFile = filepath.Join(dir, pki.FileAccountKey)
 	cert, key := admin.Admin()
 	k := pki.Kubeconfig{CA: admin.APICAs(), Cert: cert, Key: key}
 	for _, n := range c.Nodes {

@@ -74,7 +74,7 @@ func TestOpenClusterMakesOne(t *testing.T) {
 			t.Errorf("%s: %v, want %v", n.Name, got, want)
 		}
 	}
-	for _, secret := range []string{"cluster.json", "kubeconfig", "token", "n1.yaml", "pki/admin.key", "pki/sa.key"} {
+	for _, secret := range []string{"cluster.json", "kubeconfig", "token", "n1.yaml", "pki/admin.key"} {
 		info, err := os.Stat(filepath.Join(dir, secret))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, want mode 0600 (%v)", secret, info, err)

@@ -22,11 +22,10 @@ import (
 
 // The labels are part of every cluster's keys: never change one.
 const (
-	labelSalt    = "quorate pki 1"
-	labelAPI     = "api-ca"
-	labelPeer    = "peer-ca"
-	labelAccount = "service-account"
-	labelProxy   = "front-proxy-ca"
+	labelSalt  = "quorate pki 1"
+	labelAPI   = "api-ca"
+	labelPeer  = "peer-ca"
+	labelProxy = "front-proxy-ca"
 )
 
 // A CA is valid from before any clock to beyond any cluster: it is exchanged by
@@ -47,8 +46,7 @@ type Authority struct {
 // authorities are everything that one secret yields.
 type authorities struct {
 	api, peer *Authority
-	proxy     *Authority        // vouches for this API to aggregated servers, and for nobody else
-	account   *ecdsa.PrivateKey // signs service account tokens
+	proxy     *Authority // vouches for this API to aggregated servers, and for nobody else
 }
 
 func derive(s Secret) (authorities, error) {
@@ -63,10 +61,7 @@ func derive(s Secret) (authorities, error) {
 	if a.peer, err = deriveAuthority(prk, labelPeer, "Quorate peer CA"); err != nil {
 		return a, err
 	}
-	if a.proxy, err = deriveAuthority(prk, labelProxy, "Quorate front proxy CA"); err != nil {
-		return a, err
-	}
-	a.account, err = deriveKey(prk, labelAccount)
+	a.proxy, err = deriveAuthority(prk, labelProxy, "Quorate front proxy CA")
 	return a, err
 }
 

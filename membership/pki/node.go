@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,8 +28,6 @@ const (
 	FileAdminKey    = "admin.key"
 	FileKubeletCert = "kubelet-client.crt"
 	FileKubeletKey  = "kubelet-client.key"
-	FileAccountKey  = "sa.key"
-	FileAccountPub  = "sa.pub"
 	FileProxyCA     = "front-proxy-ca.crt"
 	FileProxyCert   = "front-proxy.crt"
 	FileProxyKey    = "front-proxy.key"
@@ -143,24 +140,10 @@ func (n *Node) path(file string) string { return filepath.Join(n.opt.Dir, file) 
 
 // writeFixed writes what follows from the secrets alone.
 func (n *Node) writeFixed() error {
-	key, err := x509.MarshalPKCS8PrivateKey(n.signing.account)
-	if err != nil {
-		return err
-	}
-	var pubs []byte
-	for _, a := range n.all {
-		der, err := x509.MarshalPKIXPublicKey(&a.account.PublicKey)
-		if err != nil {
-			return err
-		}
-		pubs = append(pubs, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})...)
-	}
 	return errors.Join(
 		WriteFile(n.path(FileAPICA), n.APICAs(), ModePublic),
 		WriteFile(n.path(FilePeerCA), n.peerCAs(), ModePublic),
 		WriteFile(n.path(FileProxyCA), n.ProxyCAs(), ModePublic),
-		WriteFile(n.path(FileAccountKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), ModeSecret),
-		WriteFile(n.path(FileAccountPub), pubs, ModePublic),
 	)
 }
 
@@ -327,16 +310,3 @@ func (n *Node) Pins() []string {
 
 // Secrets returns what the node was opened with.
 func (n *Node) Secrets() []Secret { return n.opt.Secrets }
-
-// AccountKey follows from the secret: all nodes have the same. It signs service account tokens
-// (ES256) as long as the cluster has members of releases that know no other; later, TokenKey does.
-func (n *Node) AccountKey() *ecdsa.PrivateKey { return n.signing.account }
-
-// AccountKeys verify what AccountKey signs: the current key, then those of older secrets.
-func (n *Node) AccountKeys() []*ecdsa.PublicKey {
-	keys := make([]*ecdsa.PublicKey, len(n.all))
-	for i, a := range n.all {
-		keys[i] = &a.account.PublicKey
-	}
-	return keys
-}

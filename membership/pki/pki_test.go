@@ -3,7 +3,6 @@ package pki
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -62,9 +61,6 @@ func TestDerivationIsFixed(t *testing.T) {
 	b, _ := derive(secrets(t, secretA)[0])
 	if !bytes.Equal(a.api.cert.Raw, b.api.cert.Raw) || !bytes.Equal(a.peer.cert.Raw, b.peer.cert.Raw) {
 		t.Error("two derivations give different certificates")
-	}
-	if !a.account.Equal(b.account) {
-		t.Error("two derivations give different account keys")
 	}
 	for _, c := range []struct{ what, got, want string }{
 		{"api", a.api.Pin(), "cY6PWkI_dXcED5n9Aufu3RWHLRhObBbMnbh7UmHQJms"},
@@ -232,7 +228,7 @@ func TestModesDoNotDependOnUmask(t *testing.T) {
 			t.Errorf("umask %03o: directory %v", mask, st.Mode())
 		}
 		files, err := os.ReadDir(dir)
-		if err != nil || len(files) != 16 {
+		if err != nil || len(files) != 14 {
 			t.Fatalf("umask %03o: %d files, %v", mask, len(files), err)
 		}
 		for _, f := range files {
@@ -315,9 +311,6 @@ func TestTrust(t *testing.T) {
 		if ok := serr == nil && cerr == nil; ok != c.ok {
 			t.Errorf("%s: %v, %v", c.name, serr, cerr)
 		}
-	}
-	if len(old.AccountKeys()) != 2 || !old.AccountKeys()[0].Equal(old.AccountKey().Public().(*ecdsa.PublicKey)) {
-		t.Error("account keys")
 	}
 }
 
@@ -575,7 +568,7 @@ func TestAdminOnly(t *testing.T) {
 			t.Errorf("%s was made (%v)", file, err)
 		}
 	}
-	for _, file := range []string{FileAPICA, FileAdminCert, FileAdminKey, FileAccountKey} {
+	for _, file := range []string{FileAPICA, FileAdminCert, FileAdminKey} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Error(err)
 		}

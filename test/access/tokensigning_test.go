@@ -163,9 +163,9 @@ func ends(t *testing.T, who string, w watch.Interface) {
 }
 
 // TestTokensOfRemovedNode: each node signs tokens with a key of its own, which it has after a
-// restart too. When it is removed, all that it has signed, all that somebody signs who has its
-// disk, and all that was signed with the key that follows from the cluster's secret, is refused
-// by all nodes at once; what the others have signed goes on. With --keep-tokens it holds.
+// restart too. When it is removed, all that it has signed, and all that somebody signs who has its
+// disk, is refused by all nodes at once; what the others have signed goes on. With --keep-tokens
+// it holds.
 func TestTokensOfRemovedNode(t *testing.T) {
 	c := cluster.Start(t, 4)
 	nodes := c.Nodes()
@@ -174,32 +174,28 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	if _, err := n1.Typed(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The first tokens of a cluster may be of the shared key: its nodes have not told each
-	// other yet what they support.
 	tokens := map[*cluster.Node]string{}
-	cluster.Await(t, 20*time.Second, "each node signs with a key of its own", func() string {
-		ids := map[string]bool{}
-		for _, n := range nodes {
-			tokens[n] = issue(t, n)
-			ids[keyIDOf(t, tokens[n])] = true
-		}
-		keys := keyIDs(t, n1)
-		if len(keys) != len(nodes)+1 || len(ids) != len(nodes) || ids[keys[0]] {
-			return fmt.Sprintf("%d keys sign, of %d; the shared one among them: %v", len(ids), len(keys), ids[keys[0]])
+	ids := map[string]bool{}
+	for _, n := range nodes {
+		tokens[n] = issue(t, n)
+		ids[keyIDOf(t, tokens[n])] = true
+	}
+	if len(ids) != len(nodes) {
+		t.Fatalf("%d nodes sign with %d keys", len(nodes), len(ids))
+	}
+	cluster.Await(t, 20*time.Second, "all keys are shown", func() string {
+		if keys := keyIDs(t, n1); len(keys) != len(nodes) {
+			return fmt.Sprint(keys)
 		}
 		return ""
 	})
 	dir := func(n *cluster.Node) string { return filepath.Join(c.Dir, n.Name) }
-	shared := keyIDs(t, n1)[0]
 	forged := map[string]string{
-		"of n3's own key":    forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "token.key"),
-		"of the secret's":    forge(t, tokens[n1], shared, dir(n3), "sa.key"),
-		"in the name of n1":  forge(t, tokens[n1], keyIDOf(t, tokens[n1]), dir(n3), "token.key"),
-		"in the secret's":    forge(t, tokens[n1], shared, dir(n3), "token.key"),
-		"in no known name":   forge(t, tokens[n1], strings.Repeat("A", 43), dir(n3), "token.key"),
-		"in no name at all":  forge(t, tokens[n1], "", dir(n3), "sa.key"),
-		"of the peer's key":  forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "peer.key"),
-		"of n3, sa's as own": forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "sa.key"),
+		"of n3's own key":   forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "token.key"),
+		"in the name of n1": forge(t, tokens[n1], keyIDOf(t, tokens[n1]), dir(n3), "token.key"),
+		"in no known name":  forge(t, tokens[n1], strings.Repeat("A", 43), dir(n3), "token.key"),
+		"in no name at all": forge(t, tokens[n1], "", dir(n3), "peer.key"),
+		"of the peer's key": forge(t, tokens[n1], keyIDOf(t, tokens[n3]), dir(n3), "peer.key"),
 	}
 	check := func(when string, at []*cluster.Node, gone []*cluster.Node, fine ...string) {
 		t.Helper()
@@ -220,7 +216,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 			}
 		}
 	}
-	check("all are members", nodes, nil, "of n3's own key", "of the secret's")
+	check("all are members", nodes, nil, "of n3's own key")
 
 	for _, n := range nodes {
 		c.Stop(t, n)
@@ -229,10 +225,10 @@ func TestTokensOfRemovedNode(t *testing.T) {
 			t.Errorf("after a restart %s signs with another key", n.Name)
 		}
 	}
-	check("after a rolling restart", nodes, nil, "of n3's own key", "of the secret's")
+	check("after a rolling restart", nodes, nil, "of n3's own key")
 
 	c.Admin(t, "member", "remove", "n4", "--keep-tokens=1h")
-	check("n4's are kept", []*cluster.Node{n1, n2, n3}, nil, "of n3's own key", "of the secret's")
+	check("n4's are kept", []*cluster.Node{n1, n2, n3}, nil, "of n3's own key")
 
 	grantView(t, n1, n1, n2)
 	const strange = "of n3's own key"
@@ -258,7 +254,7 @@ func TestTokensOfRemovedNode(t *testing.T) {
 	}
 	left := []*cluster.Node{n1, n2}
 	check("n3's are not", left, []*cluster.Node{n3})
-	if ids := keyIDs(t, n1); len(ids) != 3 || slices.Contains(ids, shared) {
+	if ids := keyIDs(t, n1); len(ids) != 3 {
 		t.Errorf("the keys %v are shown", ids)
 	}
 	// Who needs a token gets another one.
@@ -287,21 +283,7 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 	if _, err := n1.Typed(t).CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var token string
-	cluster.Await(t, 20*time.Second, "the node signs with a key of its own, and the other one is given up", func() string {
-		token = issue(t, n1)
-		if ids := keyIDs(t, n1); len(ids) != 2 || keyIDOf(t, token) != ids[1] {
-			return fmt.Sprintf("%s of %v", keyIDOf(t, token), ids)
-		}
-		if log, err := os.ReadFile(n1.Log); err != nil || !strings.Contains(string(log), "older tokens are accepted for a time") {
-			return fmt.Sprint("that is not decided yet ", err)
-		}
-		return ""
-	})
-	forged := forge(t, token, keyIDs(t, n1)[0], filepath.Join(c.Dir, "n1"), "sa.key")
-	if !holds(t, n1, forged) {
-		t.Fatal("the key of the secret is not accepted: nothing is shown by this")
-	}
+	token := issue(t, n1)
 	file := filepath.Join(c.Dir, "backup")
 	c.Admin(t, "snapshot", "save", file)
 	ports, err := cluster.FreePorts(2)
@@ -337,9 +319,6 @@ func TestTokensOfRestoredCluster(t *testing.T) {
 		})
 		if holds := holds(t, n, token); holds != x.key {
 			t.Errorf("%s accepts a token of before the restore: %v", x.name, holds)
-		}
-		if holds(t, n, forged) {
-			t.Errorf("%s accepts a token of the key that all old members know", x.name)
 		}
 		if !holds(t, n, issue(t, n)) {
 			t.Errorf("%s refuses its own token", x.name)
