@@ -182,8 +182,8 @@ func (m *Manager) add(ctx context.Context, p *proto.Member) error {
 		}
 		address = alias(address)
 	}
-	if cluster, _ := m.raft.Features(); !member && supports(p.FeatureVersion) < cluster {
-		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, supports(p.FeatureVersion), cluster, ErrTooOld)
+	if cluster, _ := m.raft.Features(); !member && p.FeatureVersion < cluster {
+		return fmt.Errorf("add %s: it supports feature version %d, the cluster speaks %d: %w", id, p.FeatureVersion, cluster, ErrTooOld)
 	}
 	switch {
 	case member && old.Address == address:

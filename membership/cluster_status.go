@@ -83,7 +83,7 @@ func fillRow(row *MemberStatus, st *proto.NodeStatus, commit uint64) {
 	row.Role, row.Term, row.Commit, row.Applied = st.Role, st.Term, st.Commit, st.Applied
 	row.LastLogIndex, row.LastContactMS, row.Floor = st.LastLogIndex, st.LastContactMs, st.Floor
 	row.DBBytes, row.Version, row.StartedUnix, row.LeaderID = st.DbBytes, st.Version, st.StartedUnix, st.LeaderId
-	row.FeatureVersion = supports(st.FeatureVersion)
+	row.FeatureVersion = st.FeatureVersion
 	if n := len(st.Hashes); n > 0 {
 		row.StateHash, row.StateHashAt = fmt.Sprintf("%016x", st.Hashes[n-1].Hash), st.Hashes[n-1].Applied
 	}

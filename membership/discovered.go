@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -85,11 +84,6 @@ func (d *discoveredPeers) add(p *proto.Member) ([]*proto.Member, error) {
 	}
 	old := d.set[p.PeerAddress]
 	switch {
-	case old != nil && old.NodeId == p.NodeId && old.FeatureVersion != p.FeatureVersion:
-		// Another release runs there now, or the file was read, which does not have it. No
-		// promise is about that, and the file need not be written.
-		d.set = maps.Clone(d.set)
-		d.set[p.PeerAddress] = p
 	case old == nil || old.NodeId != p.NodeId:
 		if old == nil && len(d.set) >= maxDiscoveredPeers {
 			return nil, fmt.Errorf("bootstrap: %d nodes know each other; no more are taken", len(d.set))

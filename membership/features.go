@@ -3,30 +3,7 @@ package membership
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	"github.com/quorate/quorate/proto"
 )
-
-// supports is the feature version in a message. Releases that do not tell support the
-// first.
-func supports(told uint32) uint32 { return max(told, 1) }
-
-// firstFeature is the newest feature version that all servers support, as they have told this
-// node when it met them; 0 if it has not met one of them.
-func firstFeature(servers []Server, met []*proto.Member) uint32 {
-	var lowest uint32
-	for _, s := range servers {
-		at := slices.IndexFunc(met, func(p *proto.Member) bool { return p.NodeId == string(s.ID) })
-		if at < 0 {
-			return 0
-		}
-		if told := supports(met[at].FeatureVersion); lowest == 0 || told < lowest {
-			lowest = told
-		}
-	}
-	return lowest
-}
 
 // raiseFeatures has, while this node leads, the cluster speak the newest feature version
 // that all members support. It costs two look-ups when that is so already.
@@ -46,7 +23,7 @@ func (m *Manager) raiseFeatures(ctx context.Context) {
 }
 
 // raiseFeature asks all members what they support, non-voters too: anyone who applies
-// entries must know them. A member that does not answer might run an older release.
+// entries must know them. A member that does not answer might run a release that does not.
 func (m *Manager) raiseFeature(ctx context.Context) error {
 	// No member may be added between the questions and the entry.
 	if err := m.lockChanges(ctx); err != nil {
@@ -64,10 +41,10 @@ func (m *Manager) raiseFeature(ctx context.Context) error {
 		if a.err != nil {
 			return fmt.Errorf("member %s at %s does not say what it supports: %w", s.ID, s.Address, a.err)
 		}
-		version = min(version, supports(a.status.FeatureVersion))
+		version = min(version, a.status.FeatureVersion)
 		if version <= cluster {
 			return fmt.Errorf("member %s (%s) runs release %s, which supports feature version %d",
-				a.status.Name, s.ID, a.status.Version, supports(a.status.FeatureVersion))
+				a.status.Name, s.ID, a.status.Version, a.status.FeatureVersion)
 		}
 	}
 	if err := m.raft.RaiseFeature(ctx, version, conf.Index); err != nil {

@@ -2,7 +2,6 @@ package membership
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +101,7 @@ func TestRaiseFeatures(t *testing.T) {
 	err = <-late.done
 	late.done <- err
 	if !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "it supports feature version 2, the cluster speaks 3") {
-		t.Errorf("a node of an older release ends with %v", err)
+		t.Errorf("a node of a release before ends with %v", err)
 	}
 	if n := len(machines[0].now().Servers); n != 4 {
 		t.Errorf("there are %d members", n)
@@ -117,76 +116,5 @@ func TestRaiseFeatures(t *testing.T) {
 	case <-late.node.Formed():
 	case <-time.After(15 * time.Second):
 		t.Error("late is in no cluster")
-	}
-}
-
-// TestFirstFeature: nodes that form a cluster know what all of them support, and begin it with
-// that; also after one was started with another release meanwhile.
-func TestFirstFeature(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		supports []uint32
-		want     uint32
-	}{
-		{"the same release", []uint32{3, 3, 3}, 3},
-		{"one of a release before", []uint32{3, 2, 3}, 2},
-		{"one that does not say what it supports", []uint32{3, 0, 3}, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
-			var machines []*machine
-			for _, name := range []string{"a", "b", "c"} {
-				machines = append(machines, w.machine(name))
-			}
-			for i, mc := range machines {
-				mc.supports = c.supports[i]
-				w.start(mc, func(o *Options) {
-					o.BootstrapExpect = 3
-					for _, other := range machines {
-						o.Join = append(o.Join, other.address)
-					}
-				})
-			}
-			began := 0
-			for _, mc := range machines {
-				w.await(mc.name+" is in a cluster", func() bool {
-					select {
-					case <-mc.node.Formed():
-						return true
-					default:
-						return false
-					}
-				})
-				got := mc.node.id.FirstFeature()
-				if got == c.want {
-					began++
-				} else if got != 0 { // it was told the cluster by its state
-					t.Errorf("%s begins the cluster with %d, want %d", mc.name, got, c.want)
-				}
-				again, err := LoadIdentity(filepath.Dir(mc.node.id.path), "")
-				if err != nil || again.FirstFeature() != got {
-					t.Errorf("%s, started again: %d, %v, want %d", mc.name, again.FirstFeature(), err, got)
-				}
-			}
-			if began == 0 {
-				t.Error("no node knows what to begin the cluster with")
-			}
-		})
-	}
-	servers := []Server{{ID: "a"}, {ID: "b"}}
-	if got := firstFeature(servers, []*proto.Member{{NodeId: "a", FeatureVersion: 3}}); got != 0 {
-		t.Errorf("of a server that it has not met a node knows %d", got)
-	}
-	d, err := loadDiscoveredPeers(filepath.Join(t.TempDir(), "f"), &proto.Member{NodeId: "a", PeerAddress: "a", FeatureVersion: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, version := range []uint32{2, 3} {
-		if _, err := d.add(&proto.Member{NodeId: "b", PeerAddress: "b", FeatureVersion: version}); err != nil {
-			t.Fatal(err)
-		}
-		if got := firstFeature(servers, d.known()); got != version {
-			t.Errorf("after the other was started with another release: %d, want %d", got, version)
-		}
 	}
 }

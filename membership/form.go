@@ -69,7 +69,7 @@ func (m *Manager) formStep(ctx context.Context) (done bool, why string, err erro
 	if conf.Index == 1 && m.id.Cluster() == "" {
 		// The first configuration names the cluster: a leader was faster than
 		// this node, or it stopped before it wrote node.json.
-		m.begin(nil, sortedServers(conf.Servers), clusterOf(sortedServers(conf.Servers)))
+		m.begin(nil, clusterOf(sortedServers(conf.Servers)))
 	}
 	if _, in := conf.Find(m.id.ID()); in && m.id.Cluster() != "" {
 		return true, "", nil
@@ -99,7 +99,7 @@ func (m *Manager) bootstrap(a action) (bool, string, error) {
 	if a.adopted {
 		agreed = nil // it has happened: there is nothing to agree on
 	}
-	if !m.begin(agreed, a.servers, a.cluster) {
+	if !m.begin(agreed, a.cluster) {
 		return false, "another node has come", nil
 	}
 	if err := m.raft.Bootstrap(a.servers, a.cluster); err != nil {
@@ -113,12 +113,10 @@ func (m *Manager) bootstrap(a action) (bool, string, error) {
 	return false, "the first configuration is being written", nil
 }
 
-// begin notes the cluster that begins with servers, if the discovered set is still the agreed
-// one; any, if that is nil. What they all support goes with it: the node that leads first has the
-// cluster speak that from its first write on.
-func (m *Manager) begin(agreed []*proto.Member, servers []Server, cluster proto.ClusterID) bool {
-	feature := firstFeature(servers, m.discovered.known())
-	return m.discovered.freeze(agreed, func() { m.id.begin(cluster, feature) })
+// begin notes the cluster that begins, if the discovered set is still the agreed one; any, if
+// that is nil.
+func (m *Manager) begin(agreed []*proto.Member, cluster proto.ClusterID) bool {
+	return m.discovered.freeze(agreed, func() { m.id.setCluster(cluster) })
 }
 
 // join asks the node at an address to let this one in. Failures are retried by

@@ -34,8 +34,6 @@ type Identity struct {
 	mu      sync.Mutex
 	cluster proto.ClusterID // may be ahead of what is on disk while forming
 	saved   proto.ClusterID
-	// firstFeature goes with cluster: see FirstFeature.
-	firstFeature uint32
 }
 
 type identityJSON struct {
@@ -43,8 +41,6 @@ type identityJSON struct {
 	NodeID  proto.NodeID    `json:"nodeID"`
 	Name    string          `json:"name"`
 	Cluster proto.ClusterID `json:"clusterID,omitempty"`
-	// FirstFeature is what all that the cluster began with support.
-	FirstFeature uint32 `json:"firstFeature,omitempty"`
 }
 
 // LoadIdentity reads node.json in dir, or makes it with a new id. A name that
@@ -84,7 +80,7 @@ func LoadIdentity(dir, name string) (*Identity, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	id.id, id.name, id.cluster, id.saved, id.firstFeature = f.NodeID, name, f.Cluster, f.Cluster, f.FirstFeature
+	id.id, id.name, id.cluster, id.saved = f.NodeID, name, f.Cluster, f.Cluster
 	if err != nil || name != f.Name { // new, or renamed
 		return id, id.writeLocked()
 	}
@@ -127,22 +123,6 @@ func (i *Identity) setCluster(c proto.ClusterID) {
 	i.cluster = c
 }
 
-// FirstFeature is the newest feature version that every server of the cluster's first
-// configuration supports, as they have said while it formed; 0 if this node has not taken
-// part in that, or was not told by all. It is raftstore's Config.FirstFeature.
-func (i *Identity) FirstFeature() uint32 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.firstFeature
-}
-
-// begin sets the cluster that begins with servers, and what all of them support.
-func (i *Identity) begin(c proto.ClusterID, feature uint32) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.cluster, i.firstFeature = c, feature
-}
-
 func (i *Identity) saveCluster() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -153,7 +133,7 @@ func (i *Identity) saveCluster() error {
 }
 
 func (i *Identity) writeLocked() error {
-	data, err := json.MarshalIndent(identityJSON{identityVersion, i.id, i.name, i.cluster, i.firstFeature}, "", "  ")
+	data, err := json.MarshalIndent(identityJSON{identityVersion, i.id, i.name, i.cluster}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("identity: %w", err)
 	}

@@ -89,7 +89,7 @@ func (n *Node) openStore(context.Context) (err error) {
 	began := time.Now()
 	n.store, err = raftstore.Open(raftstore.Config{
 		Dir: n.cfg.DataDir, Node: n.identity.ID(), Name: n.identity.Name(),
-		Transport: n.rpc, Peers: n.peers, Cluster: n.identity.Cluster, FirstFeature: n.identity.FirstFeature, Fatal: n.die, Logger: n.log,
+		Transport: n.rpc, Peers: n.peers, Cluster: n.identity.Cluster, Fatal: n.die, Logger: n.log,
 		Timing: raftstore.Timing{
 			Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout, Lease: n.cfg.LeaseTimeout,
 			NoLeader: n.cfg.NoLeaderTimeout, HungDisk: n.cfg.HungDiskTimeout,

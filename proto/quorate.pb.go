@@ -202,7 +202,6 @@ const (
 	Outcome_OUTCOME_TERM_MISMATCH      Outcome = 10 // no copy up to this one has taken effect
 	Outcome_OUTCOME_RULES_CHANGED      Outcome = 11 // a rule that decided on the write has changed since, or may have
 	Outcome_OUTCOME_LIMIT_EXCEEDED     Outcome = 12 // see Exceeded
-	Outcome_OUTCOME_FEATURE_CHANGED    Outcome = 13 // feature_version is not that of the state: no copy has taken effect, and none will
 )
 
 // Enum value maps for Outcome.
@@ -221,7 +220,6 @@ var (
 		10: "OUTCOME_TERM_MISMATCH",
 		11: "OUTCOME_RULES_CHANGED",
 		12: "OUTCOME_LIMIT_EXCEEDED",
-		13: "OUTCOME_FEATURE_CHANGED",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":        0,
@@ -237,7 +235,6 @@ var (
 		"OUTCOME_TERM_MISMATCH":      10,
 		"OUTCOME_RULES_CHANGED":      11,
 		"OUTCOME_LIMIT_EXCEEDED":     12,
-		"OUTCOME_FEATURE_CHANGED":    13,
 	}
 )
 
@@ -537,12 +534,8 @@ type Write struct {
 	// The entry is refused if the new version uses more than the one before of something
 	// whose sum would then be above a limit. Without it, it is counted all the same.
 	EnforceLimits bool `protobuf:"varint,23,opt,name=enforce_limits,json=enforceLimits,proto3" json:"enforce_limits,omitempty"`
-	// The feature version that the cluster spoke when the entry was proposed, from version 3 on.
-	// Where the state speaks a later one, it is refused: the proposer has left out what it did
-	// not know to be understood. Zero: one before 3.
-	FeatureVersion uint32 `protobuf:"varint,24,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Write) Reset() {
@@ -734,13 +727,6 @@ func (x *Write) GetEnforceLimits() bool {
 		return x.EnforceLimits
 	}
 	return false
-}
-
-func (x *Write) GetFeatureVersion() uint32 {
-	if x != nil {
-		return x.FeatureVersion
-	}
-	return 0
 }
 
 // RuleRange is the keys of a table that begin with a prefix; without one, all of them.
@@ -2460,7 +2446,7 @@ type NodeStatus struct {
 	Members               []*Member    `protobuf:"bytes,17,rep,name=members,proto3" json:"members,omitempty"`
 	LastLogIndex          uint64       `protobuf:"varint,18,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
 	StartedUnix           int64        `protobuf:"varint,19,opt,name=started_unix,json=startedUnix,proto3" json:"started_unix,omitempty"`
-	FeatureVersion        uint32       `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports; 0 is 1
+	FeatureVersion        uint32       `protobuf:"varint,20,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"`                        // that the node supports
 	ClusterFeatureVersion uint32       `protobuf:"varint,21,opt,name=cluster_feature_version,json=clusterFeatureVersion,proto3" json:"cluster_feature_version,omitempty"` // that the cluster speaks, as this node's state says
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
@@ -2702,7 +2688,7 @@ type Member struct {
 	PeerAddress    string                 `protobuf:"bytes,3,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	ApiAddress     string                 `protobuf:"bytes,4,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
 	Voter          bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"`
-	FeatureVersion uint32                 `protobuf:"varint,6,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"` // that the node supports, where it speaks of itself; 0 is 1
+	FeatureVersion uint32                 `protobuf:"varint,6,opt,name=feature_version,json=featureVersion,proto3" json:"feature_version,omitempty"` // that the node supports, where it speaks of itself
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3136,7 +3122,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"/\n" +
 	"\x05Guard\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xca\x06\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xa1\x06\n" +
 	"\x05Write\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1e\n" +
@@ -3165,8 +3151,7 @@ const file_quorate_proto_rawDesc = "" +
 	"ruleRanges\x12'\n" +
 	"\x05usage\x18\x15 \x01(\v2\x11.quorate.v1.UsageR\x05usage\x12)\n" +
 	"\x06limits\x18\x16 \x03(\v2\x11.quorate.v1.LimitR\x06limits\x12%\n" +
-	"\x0eenforce_limits\x18\x17 \x01(\bR\renforceLimits\x12'\n" +
-	"\x0ffeature_version\x18\x18 \x01(\rR\x0efeatureVersion\"K\n" +
+	"\x0eenforce_limits\x18\x17 \x01(\bR\renforceLimits\"K\n" +
 	"\tRuleRange\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x10\n" +
@@ -3364,7 +3349,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\vOPERATOR_IN\x10\x01\x12\x13\n" +
 	"\x0fOPERATOR_NOT_IN\x10\x02\x12\x13\n" +
 	"\x0fOPERATOR_EXISTS\x10\x03\x12\x1b\n" +
-	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04*\xfa\x02\n" +
+	"\x17OPERATOR_DOES_NOT_EXIST\x10\x04*\xdd\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x12\n" +
@@ -3379,8 +3364,7 @@ const file_quorate_proto_rawDesc = "" +
 	"\x15OUTCOME_TERM_MISMATCH\x10\n" +
 	"\x12\x19\n" +
 	"\x15OUTCOME_RULES_CHANGED\x10\v\x12\x1a\n" +
-	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f\x12\x1b\n" +
-	"\x17OUTCOME_FEATURE_CHANGED\x10\r*x\n" +
+	"\x16OUTCOME_LIMIT_EXCEEDED\x10\f*x\n" +
 	"\fProposeError\x12\x0e\n" +
 	"\n" +
 	"PROPOSE_OK\x10\x00\x12\x16\n" +

@@ -29,11 +29,6 @@ type Config struct {
 	// as long as the state has none: between Bootstrap and the first leader's
 	// entry. It must not block.
 	Cluster func() proto.ClusterID
-	// FirstFeature is the newest feature version that every server of the first
-	// configuration supports, or 0 if this node does not know that of all of them. A
-	// leader begins a new cluster with it, 1 at least. It counts while Cluster does, and
-	// is asked behind it. It must not block. Nil is 0.
-	FirstFeature func() uint32
 	// Fatal ends the process: the log, the disk or the state machine can no
 	// longer be trusted. It must not return in production.
 	Fatal  func(error)

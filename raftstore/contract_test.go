@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/raftstore/storetest"
 )
 
@@ -14,31 +13,17 @@ func calm(c *Config) {
 	c.Timing.Heartbeat, c.Timing.Election, c.Timing.Lease = 2*time.Second, 2*time.Second, 2*time.Second
 }
 
-// raised has the cluster speak all that its nodes support.
-func (c *cluster) raised() *cluster {
-	c.t.Helper()
-	c.eventually("the cluster speaks all", func() error {
-		leader := c.leader()
-		index, _, err := leader.Members()
-		if err != nil {
-			return err
-		}
-		return leader.RaiseFeature(c.ctx(), mvcc.FeatureVersion, index)
-	})
-	return c
-}
-
 func TestContractOneNode(t *testing.T) {
-	c := newCluster(t, 1, calm).raised()
+	c := newCluster(t, 1, calm)
 	storetest.Run(t, func(*testing.T) storetest.Store { return c.leader().Store })
 }
 
 func TestContractLeaderOfThree(t *testing.T) {
-	c := newCluster(t, 3, calm).raised()
+	c := newCluster(t, 3, calm)
 	storetest.Run(t, func(*testing.T) storetest.Store { return c.leader().Store })
 }
 
 func TestContractFollowerOfThree(t *testing.T) {
-	c := newCluster(t, 3, calm).raised()
+	c := newCluster(t, 3, calm)
 	storetest.Run(t, func(*testing.T) storetest.Store { return c.other(c.leader()).Store })
 }

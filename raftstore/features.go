@@ -12,18 +12,9 @@ import (
 	"github.com/quorate/quorate/raftstore/mvcc"
 )
 
-// firstFeature is what a new cluster speaks whose first leader does not know what the others
-// support. It is raised when all have said it.
+// firstFeature is what a new cluster speaks. It is raised when all members have said that
+// they support more.
 const firstFeature = 1
-
-// featureOfNew is what a cluster speaks that this node begins.
-func (s *Store) featureOfNew() uint32 {
-	known := uint32(0)
-	if s.cfg.FirstFeature != nil {
-		known = s.cfg.FirstFeature()
-	}
-	return max(min(known, s.cfg.TestHooks.Supports), firstFeature)
-}
 
 // Features returns the feature version that the cluster speaks, as far as this node's
 // state knows, and the one that this node supports.
@@ -44,23 +35,21 @@ func (s *Store) allowed(kind proto.Kind, m proto.Message) error {
 	return nil
 }
 
-// forCluster is a write without what the cluster does not speak yet and the write can do
-// without: while members are upgraded it is applied unchecked, as all writes were before.
-// If the cluster speaks more where it gets its place, it is refused there. A state that lags, or that is empty because the node has just joined, does not know what
-// the cluster speaks: to believe it would leave unchecked what needs it most. So while it
-// says too little, each such write costs a quorum round. Errors: those of ReadIndex.
-func (s *Store) forCluster(ctx context.Context, w *proto.Write) (*proto.Write, error) {
-	if s.allowed(proto.KindWrite, w) != nil {
-		index, err := s.ReadIndex(ctx)
-		if err == nil {
-			err = s.WaitApplied(ctx, index)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("ask what the cluster speaks: %w", err)
-		}
+// allowedByQuorum is allowed for a write of this node. A state that lags, or that is empty
+// because the node has just joined, does not know what the cluster speaks. So what it would
+// refuse costs a quorum round first. Errors: also those of ReadIndex.
+func (s *Store) allowedByQuorum(ctx context.Context, w *proto.Write) error {
+	if s.allowed(proto.KindWrite, w) == nil {
+		return nil
 	}
-	speaks, _ := s.Features()
-	return mvcc.For(speaks, w), nil
+	index, err := s.ReadIndex(ctx)
+	if err == nil {
+		err = s.WaitApplied(ctx, index)
+	}
+	if err != nil {
+		return fmt.Errorf("ask what the cluster speaks: %w", err)
+	}
+	return s.allowed(proto.KindWrite, w)
 }
 
 // checkFeature refuses a state whose cluster speaks more than this node supports.

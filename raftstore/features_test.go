@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -116,145 +115,62 @@ func TestFeatureVersion(t *testing.T) {
 	}
 }
 
-// TestRulesDuringUpgrade: while older members do not know what rules are, writes are
-// applied unchecked; when all do, they are checked, through every node.
-func TestRulesDuringUpgrade(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	rule, err := c.leader().Propose(c.ctx(), write("rule", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = c.leader().Propose(c.ctx(), write("rule", "2")); err != nil {
-		t.Fatal(err)
-	}
-	stale := func() *proto.Write {
-		w := write("k", "v")
-		w.DecidedAt, w.RuleRanges = uint64(rule.Revision), []*proto.RuleRange{{Table: w.Table, Prefix: "rule"}}
-		w.Usage, w.EnforceLimits = &proto.Usage{Amounts: []*proto.Amount{{Name: "a", Value: 1}}}, true
-		return w
-	}
-	for id, m := range c.nodes {
-		if r, err := m.Propose(c.ctx(), stale()); err != nil || r.Outcome != proto.Outcome_OUTCOME_APPLIED {
-			t.Errorf("%s, while the cluster speaks 1: %v, %v", id, r.Outcome, err)
-		}
-	}
-	// Nor does the leader take them from others, who might be older than it.
+// TestRaisedJustNow: what was proposed behind the entry that raises the version comes to a leader
+// that has not applied that entry yet: it waits.
+func TestRaisedJustNow(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, "a", "b", "c") })
 	c.makeLeader("a")
-	if r := c.send("b", "a", proto.KindWrite, stale()); r.Error != proto.ProposeError_PROPOSE_INVALID {
-		t.Errorf("the leader answers %v", r)
-	}
 	a := c.nodes["a"]
 	index, _, err := a.Members()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What was proposed behind the entry that raises the version comes to a leader that
-	// has not applied that entry yet: it waits.
-	early := stale()
-	early.Since = uint64(a.Applied()) + 1
+	early := newWrite()
 	frame, err := proto.Encode(proto.KindWrite, early)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := a.checkEntry(frame); !errors.Is(err, ErrFeature) {
+		t.Errorf("the leader takes what nobody says that the cluster speaks: %v", err)
+	}
+	early.Since = uint64(a.Applied()) + 1
+	if frame, err = proto.Encode(proto.KindWrite, early); err != nil {
+		t.Fatal(err)
+	}
 	answered := make(chan error, 1)
 	go func() { answered <- a.checkEntry(frame) }()
-	if err := a.RaiseFeature(c.ctx(), mvcc.FeatureVersion, index); err != nil {
+	if err := a.RaiseFeature(c.ctx(), 2, index); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {
 		t.Errorf("the leader refuses what it will soon allow: %v", err)
 	}
-	for id, m := range c.nodes {
-		if err := m.WaitApplied(c.ctx(), a.Applied()); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := m.Propose(c.ctx(), stale()); err != nil || r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED {
-			t.Errorf("%s, when all know them: %v, %v", id, r.Outcome, err)
-		}
-	}
 }
 
-// TestRaiseWhileWriting: what was made for older members and gets its place behind the entry that
-// raises the version is made again: not one stale write takes effect there.
-func TestRaiseWhileWriting(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.makeLeader("a")
-	rule, err := c.leader().Propose(c.ctx(), write("rule", "1"))
+// TestLateNodeLearnsTheVersion: a node whose state does not know yet what the cluster speaks
+// proposes what it speaks nevertheless: it asks a quorum before it refuses.
+func TestLateNodeLearnsTheVersion(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { newRelease(cfg, "a", "b", "c", "d") })
+	leader := c.leader()
+	index, _, err := leader.Members()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = c.leader().Propose(c.ctx(), write("rule", "2")); err != nil {
+	if err := leader.RaiseFeature(c.ctx(), 2, index); err != nil {
 		t.Fatal(err)
 	}
-	stale := func() *proto.Write {
-		w := write("k", "v")
-		w.DecidedAt, w.RuleRanges = uint64(rule.Revision), []*proto.RuleRange{{Table: w.Table, Prefix: "rule"}}
-		return w
-	}
-	// One that stands still between its making and its place.
-	early := mvcc.For(1, stale())
-	var mu sync.Mutex
-	var newest proto.Revision // of a stale write that took effect
-	var wg sync.WaitGroup
-	stop := make(chan struct{})
-	for _, m := range c.nodes {
-		for range 8 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					r, err := m.Propose(c.ctx(), stale())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					if r.Outcome == proto.Outcome_OUTCOME_APPLIED {
-						newest = max(newest, r.Revision)
-					} else if r.Outcome != proto.Outcome_OUTCOME_RULES_CHANGED {
-						t.Errorf("%s: %v", m.id, r.Outcome)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	a := c.nodes["a"]
-	index, _, err := a.Members()
-	if err != nil {
+	late := c.add("d")
+	if err := leader.AddNonvoter(c.ctx(), "d", late.addr, 0); err != nil {
 		t.Fatal(err)
 	}
-	before := a.Applied()
-	c.eventually("writes take effect", func() error {
-		if a.Applied() < before+50 {
-			return errors.New("not yet")
+	c.eventually("it is told of the cluster", func() error {
+		if id, _ := late.Leader(); id == "" {
+			return errors.New("it knows no leader")
 		}
 		return nil
 	})
-	if err := a.RaiseFeature(c.ctx(), mvcc.FeatureVersion, index); err != nil {
-		t.Fatal(err)
-	}
-	raised := a.Applied() // or a little less: the entry is at or below it
-	before = raised
-	c.eventually("writes go on", func() error {
-		if a.Applied() < before+50 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	close(stop)
-	wg.Wait()
-	if newest == 0 || newest > raised {
-		t.Errorf("a stale write took effect at %d, the version was raised at %d or before", newest, raised)
-	}
-	if r := c.send("b", "a", proto.KindWrite, early); r.Outcome != proto.Outcome_OUTCOME_FEATURE_CHANGED {
-		t.Errorf("what was made before: %v", r)
-	}
-	if _, err := a.propose(c.ctx(), proto.KindWrite, early); !errors.Is(err, errFeatureChanged) {
-		t.Errorf("what was made before: %v", err)
+	if _, err := late.Propose(c.ctx(), newWrite()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -52,8 +52,7 @@ var ErrTransferStuck = errors.New("an interrupted leadership transfer blocks all
 // NewTerm entry before it serves anything: only then does its commit index cover
 // everything that earlier leaders have acknowledged, and only then is there an
 // index of its own term that the state machines see. The first leader of a cluster
-// commits its id and feature version too: a write before that would be one of the
-// first version, which carries neither rules nor limits.
+// commits its id and feature version too: readers of a write can then rely on both.
 func (s *Store) lead(notify <-chan bool) {
 	for {
 		select {
@@ -135,7 +134,7 @@ func (s *Store) nameCluster(term uint64, notify <-chan bool) bool {
 			return false
 		}
 		if id := s.Cluster(); id != "" {
-			frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: s.featureOfNew()})
+			frame, err := proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: string(id), FeatureVersion: firstFeature})
 			if err == nil {
 				err = s.awaitFuture(s.raft.Apply(frame, s.cfg.Timing.Election))
 			}

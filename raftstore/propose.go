@@ -48,10 +48,6 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 	return r, nil
 }
 
-// errFeatureChanged means that a write was refused because the cluster speaks more than the
-// write was made for. No copy of it has taken effect, and none will.
-var errFeatureChanged = errors.New("the cluster's feature version has risen")
-
 // errRequestIDExpired means that the only copy of a write that was ever sent was refused,
 // because this node's state was so old that no request id can be relied on.
 var errRequestIDExpired = errors.New("the history does not reach back to what this node had applied")
@@ -60,19 +56,16 @@ var errRequestIDExpired = errors.New("the history does not reach back to what th
 // that comes late, from a process that stood still for longer than the history is
 // kept, cannot take effect a second time.
 func (s *Store) proposeRemembered(ctx context.Context, w *proto.Write) (r mvcc.Result, err error) {
+	if err := s.allowedByQuorum(ctx, w); err != nil {
+		return r, err
+	}
 	for range 4 {
-		var e *proto.Write
-		if e, err = s.forCluster(ctx, w); err != nil {
+		w.Since = uint64(s.Applied())
+		r, err = s.propose(ctx, proto.KindWrite, w)
+		if !errors.Is(err, errRequestIDExpired) || errors.Is(err, ErrUnknownOutcome) {
 			return r, err
 		}
-		e.Since = uint64(s.Applied())
-		r, err = s.propose(ctx, proto.KindWrite, e)
-		expired := errors.Is(err, errRequestIDExpired) && !errors.Is(err, ErrUnknownOutcome)
-		if !expired && !errors.Is(err, errFeatureChanged) {
-			return r, err
-		}
-		// Once the refusal is applied here, this node is above that floor, and knows what the
-		// cluster speaks.
+		// Once the refusal is applied here, this node is above that floor.
 		if err := s.WaitApplied(ctx, proto.Revision(r.Index)); err != nil {
 			return r, err
 		}
@@ -191,8 +184,6 @@ func (a *attempts) judgeOutcome(r *mvcc.Result) (final bool, _ error) {
 		return true, giveUp(a.sent, errRequestIDExpired, nil, nil)
 	case r.Outcome == proto.Outcome_OUTCOME_REQUEST_ID_EXPIRED:
 		return true, errRequestIDExpired
-	case r.Outcome == proto.Outcome_OUTCOME_FEATURE_CHANGED:
-		return true, errFeatureChanged
 	case r.Outcome == proto.Outcome_OUTCOME_TERM_MISMATCH:
 		// No copy before it has taken effect, and none can any more: each is of
 		// an earlier term than this entry's.

@@ -48,7 +48,7 @@ func entry(index uint64) []byte {
 		}
 		w := &proto.Write{
 			Table: fmt.Sprintf("t%d", rng.IntN(3)), Key: fmt.Sprintf("ns/k%03d", rng.IntN(60)), Op: proto.Op_OP_PUT,
-			Value: value, RevisionOffset: 5, Uid: fmt.Sprint(index), RequestId: id, FeatureVersion: 3,
+			Value: value, RevisionOffset: 5, Uid: fmt.Sprint(index), RequestId: id,
 			Labels: []*proto.Attribute{{Name: "app", Value: fmt.Sprint(rng.IntN(5))}},
 		}
 		if rng.IntN(4) == 0 {

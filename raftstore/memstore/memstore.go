@@ -56,17 +56,10 @@ func (s *Store) Propose(ctx context.Context, w *proto.Write) (mvcc.Result, error
 	if err := mvcc.Validate(w); err != nil {
 		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
 	}
-	var r mvcc.Result
-	for {
-		e := mvcc.For(s.State().Mark().Feature, w)
-		e.Since = uint64(s.State().Applied())
-		var err error
-		if r, err = s.apply(ctx, proto.KindWrite, e); err != nil {
-			return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
-		}
-		if r.Outcome != proto.Outcome_OUTCOME_FEATURE_CHANGED {
-			break
-		}
+	w.Since = uint64(s.State().Applied())
+	r, err := s.apply(ctx, proto.KindWrite, w)
+	if err != nil {
+		return mvcc.Result{}, fmt.Errorf("write %s %s: %w", w.Table, w.Key, err)
 	}
 	if r.Outcome == proto.Outcome_OUTCOME_DUPLICATE {
 		if t := s.State().Table(w.Table); t != nil {

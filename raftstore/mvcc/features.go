@@ -3,7 +3,6 @@ package mvcc
 import (
 	"math"
 
-	pb "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/quorate/quorate/proto"
@@ -13,49 +12,36 @@ import (
 // every entry whose parts have come with it or earlier. It grows when entries get a
 // kind, a field, an enum value or a flag that changes what Apply does, or when something
 // reads a table that older releases do not read: there, what is written has no effect.
-const FeatureVersion uint32 = 4
-
-// FeatureOfLimits is the feature version with which entries carry rules, usage and limits, and
-// the feature version itself.
-const FeatureOfLimits uint32 = 3
-
-// featureOfSameRule is the feature version with which versions carry proto.FlagSameRule. Before
-// it each version of a rule is a change of it.
-const featureOfSameRule uint32 = 4
+const FeatureVersion uint32 = 1
 
 // features says, for every part that an entry can have, with which feature version it
 // came. Entries with parts that are newer than the cluster's version are not proposed:
 // a node that does not know them stops.
 var features = featureTable{
-	Kinds: map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
-	Flags: map[uint32]uint32{proto.FlagTerminating: 1, proto.FlagSameRule: featureOfSameRule},
-	// Tokens are verified by the keys in there, on every node or on none.
-	// What refuses writes must not do so through some nodes only.
-	Tables: map[string]uint32{"quorate/token-keys": 2, "quorate/admission-suspensions": 3},
+	Kinds:  map[proto.Kind]uint32{proto.KindWrite: 1, proto.KindCompact: 1, proto.KindNewTerm: 1, proto.KindCluster: 1},
+	Flags:  map[uint32]uint32{proto.FlagTerminating: 1, proto.FlagSameRule: 1},
+	Tables: map[string]uint32{},
 	Parts: map[protoreflect.FullName]uint32{
 		"quorate.v1.Write.table": 1, "quorate.v1.Write.key": 1, "quorate.v1.Write.op": 1, "quorate.v1.Write.condition": 1,
 		"quorate.v1.Write.expect_revision": 1, "quorate.v1.Write.expect_uid": 1, "quorate.v1.Write.guard": 1,
 		"quorate.v1.Write.value": 1, "quorate.v1.Write.revision_offset": 1, "quorate.v1.Write.uid": 1,
-		"quorate.v1.Write.labels": 1, "quorate.v1.Write.fields": 1, "quorate.v1.Write.flags": 1, "quorate.v1.Write.request_id": 1,
-		"quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1, "quorate.v1.Write.second_guard": 1,
-		"quorate.v1.Write.decided_at": 3, "quorate.v1.Write.rules": 3, "quorate.v1.Write.rule_ranges": 3,
-		"quorate.v1.Write.usage": 3, "quorate.v1.Write.limits": 3, "quorate.v1.Write.enforce_limits": 3,
-		"quorate.v1.Write.feature_version": 3,
-		"quorate.v1.Usage.facts":           3, "quorate.v1.Usage.amounts": 3, "quorate.v1.Amount.name": 3, "quorate.v1.Amount.value": 3,
-		"quorate.v1.Limit.requirements": 3, "quorate.v1.Limit.bounds": 3,
-		"quorate.v1.Requirement.name": 3, "quorate.v1.Requirement.operator": 3, "quorate.v1.Requirement.values": 3,
-		"quorate.v1.Bound.name": 3, "quorate.v1.Bound.max": 3, "quorate.v1.Bound.table": 3,
-		"quorate.v1.OPERATOR_UNSPECIFIED": 3, "quorate.v1.OPERATOR_IN": 3, "quorate.v1.OPERATOR_NOT_IN": 3,
-		"quorate.v1.OPERATOR_EXISTS": 3, "quorate.v1.OPERATOR_DOES_NOT_EXIST": 3,
-		"quorate.v1.RuleRange.table": 3, "quorate.v1.RuleRange.prefix": 3, "quorate.v1.RuleRange.uid": 3,
-		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1,
-		"quorate.v1.Guard.table": 1, "quorate.v1.Guard.key": 1,
-		"quorate.v1.Compact.floor":     1,
-		"quorate.v1.NewTerm.term":      1,
+		"quorate.v1.Write.labels": 1, "quorate.v1.Write.fields": 1, "quorate.v1.Write.flags": 1,
+		"quorate.v1.Write.request_id": 1, "quorate.v1.Write.since": 1, "quorate.v1.Write.term": 1,
+		"quorate.v1.Write.second_guard": 1, "quorate.v1.Write.decided_at": 1, "quorate.v1.Write.rules": 1,
+		"quorate.v1.Write.rule_ranges": 1, "quorate.v1.Write.usage": 1, "quorate.v1.Write.limits": 1,
+		"quorate.v1.Write.enforce_limits": 1, "quorate.v1.Usage.facts": 1, "quorate.v1.Usage.amounts": 1,
+		"quorate.v1.Amount.name": 1, "quorate.v1.Amount.value": 1, "quorate.v1.Limit.requirements": 1,
+		"quorate.v1.Limit.bounds": 1, "quorate.v1.Requirement.name": 1, "quorate.v1.Requirement.operator": 1,
+		"quorate.v1.Requirement.values": 1, "quorate.v1.Bound.name": 1, "quorate.v1.Bound.max": 1,
+		"quorate.v1.Bound.table": 1, "quorate.v1.OPERATOR_UNSPECIFIED": 1, "quorate.v1.OPERATOR_IN": 1,
+		"quorate.v1.OPERATOR_NOT_IN": 1, "quorate.v1.OPERATOR_EXISTS": 1, "quorate.v1.OPERATOR_DOES_NOT_EXIST": 1,
+		"quorate.v1.RuleRange.table": 1, "quorate.v1.RuleRange.prefix": 1, "quorate.v1.RuleRange.uid": 1,
+		"quorate.v1.Attribute.name": 1, "quorate.v1.Attribute.value": 1, "quorate.v1.Guard.table": 1,
+		"quorate.v1.Guard.key": 1, "quorate.v1.Compact.floor": 1, "quorate.v1.NewTerm.term": 1,
 		"quorate.v1.NewTerm.leader_id": 1, "quorate.v1.Cluster.cluster_id": 1, "quorate.v1.Cluster.feature_version": 1,
-		"quorate.v1.Cluster.term":   1,
-		"quorate.v1.OP_UNSPECIFIED": 1, "quorate.v1.OP_PUT": 1, "quorate.v1.OP_DELETE": 1,
-		"quorate.v1.CONDITION_NONE": 1, "quorate.v1.CONDITION_ABSENT": 1, "quorate.v1.CONDITION_REVISION": 1, "quorate.v1.CONDITION_EXISTS": 1,
+		"quorate.v1.Cluster.term": 1, "quorate.v1.OP_UNSPECIFIED": 1, "quorate.v1.OP_PUT": 1, "quorate.v1.OP_DELETE": 1,
+		"quorate.v1.CONDITION_NONE": 1, "quorate.v1.CONDITION_ABSENT": 1, "quorate.v1.CONDITION_REVISION": 1,
+		"quorate.v1.CONDITION_EXISTS": 1,
 	},
 }
 
@@ -67,33 +53,6 @@ type featureTable struct {
 	Tables map[string]uint32
 	// Parts are fields and enum values, by their full names.
 	Parts map[protoreflect.FullName]uint32
-}
-
-// For is a write as it is proposed to a cluster that speaks a feature version. It is a copy where
-// the cluster speaks less than the write: without what that does not know and the write can do
-// without, which is that it changes no rule, and below version 3 by which rules it was decided, what
-// it uses, and what it limits. What was written so is not counted before it is written again.
-func For(feature uint32, w *proto.Write) *proto.Write {
-	if feature < featureOfSameRule && w.Flags&proto.FlagSameRule != 0 {
-		w = pb.CloneOf(w)
-		w.Flags &^= proto.FlagSameRule
-	}
-	if feature >= FeatureOfLimits {
-		w.FeatureVersion = feature
-		return w
-	}
-	w = pb.CloneOf(w)
-	w.FeatureVersion = 0
-	w.DecidedAt, w.Rules, w.RuleRanges = 0, 0, nil
-	w.Usage, w.Limits, w.EnforceLimits = nil, nil, false
-	return w
-}
-
-// proposedForAnother reports whether an entry was made when the cluster spoke less than it does
-// here. One that was stripped for older members just before the version rose may come behind
-// the entry that raises it: it would be unchecked, and uncharged, where nothing is any more.
-func (s *State) proposedForAnother(w *proto.Write) bool {
-	return s.now.Feature >= FeatureOfLimits && w.FeatureVersion < s.now.Feature
 }
 
 // Needs returns the feature version that a cluster must speak before an entry may be in

@@ -235,46 +235,6 @@ func TestUnknownRules(t *testing.T) {
 	}
 }
 
-// TestFor: what older members do not know is not proposed, and the write is.
-func TestFor(t *testing.T) {
-	w := &proto.Write{
-		Table: "t", Key: "k", Op: proto.Op_OP_PUT,
-		DecidedAt: 1, Rules: proto.AllRules, RuleRanges: []*proto.RuleRange{{Table: "t", Prefix: "k"}},
-		Usage: &proto.Usage{Amounts: []*proto.Amount{{Name: "a"}}}, Limits: []*proto.Limit{{}}, EnforceLimits: true,
-	}
-	for feature, needs := range []uint32{1, 1, 1, 3, 3} {
-		e := For(uint32(feature), w)
-		if got := Needs(proto.KindWrite, e); got != needs || (e == w) != (feature >= 3) || w.DecidedAt != 1 {
-			t.Errorf("for %d it needs %d: %v, of %v", feature, got, e, w)
-		}
-	}
-	w.Flags = proto.FlagTerminating | proto.FlagSameRule
-	for feature, needs := range []uint32{1, 1, 1, 3, 4, 4} {
-		e := For(uint32(feature), w)
-		if got := Needs(proto.KindWrite, e); got != needs || (e == w) != (feature >= 4) || e.Flags&proto.FlagTerminating == 0 || w.Flags&proto.FlagSameRule == 0 {
-			t.Errorf("with a flag, for %d it needs %d: %v, of %v", feature, got, e, w)
-		}
-	}
-}
-
-// TestProposedForAnother: an entry that was made for a cluster that speaks less does not take
-// effect behind the entry that raises the version, once it is one that knows entries so.
-func TestProposedForAnother(t *testing.T) {
-	for _, row := range []struct {
-		speaks, entry uint32
-		refused       bool
-	}{
-		{1, 0, false}, {2, 0, false}, {3, 0, true}, {3, 3, false}, {4, 0, true}, {4, 3, true}, {4, 4, false},
-	} {
-		l := &log{TB: t, s: New()}
-		l.entry(proto.Encode(proto.KindCluster, &proto.Cluster{ClusterId: "c", FeatureVersion: row.speaks}))
-		r := l.entry(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, FeatureVersion: row.entry}))
-		if got := r.Outcome == proto.Outcome_OUTCOME_FEATURE_CHANGED; got != row.refused || got == (r.Version != nil) {
-			t.Errorf("%+v: %v", row, r.Outcome)
-		}
-	}
-}
-
 // TestUnknownFieldsOfRecords: a state that a later release has written is not loaded
 // without them.
 func TestUnknownFieldsOfRecords(t *testing.T) {

@@ -62,7 +62,7 @@ func (p *Parser) usual(b []byte) bool {
 	var t writeTexts
 	w := &p.write
 	w.Op, w.Condition, w.ExpectRevision, w.RevisionOffset, w.Flags = 0, 0, 0, 0, 0
-	w.Since, w.Term, w.DecidedAt, w.Rules, w.EnforceLimits, w.FeatureVersion = 0, 0, 0, 0, false, 0
+	w.Since, w.Term, w.DecidedAt, w.Rules, w.EnforceLimits = 0, 0, 0, 0, false
 	w.Value, w.RequestId = nil, nil
 	p.labels, p.fields = p.labels[:0], p.fields[:0]
 	// Of a number that comes again the last one counts (proto.InTerm), as in protobuf.
@@ -116,8 +116,6 @@ func setNumber(w *proto.Write, number protowire.Number, v uint64) bool {
 		w.Rules = uint32(v)
 	case 23:
 		w.EnforceLimits, small = v == 1, v <= 1
-	case 24:
-		w.FeatureVersion = uint32(v)
 	default:
 		return false
 	}

@@ -26,7 +26,7 @@ func usualWrites() []*proto.Write {
 			Table: "configmaps", Key: "ns/a", Op: proto.Op_OP_PUT, Condition: proto.Condition_CONDITION_ABSENT,
 			Guard: &proto.Guard{Table: "namespaces", Key: "ns"}, Value: []byte(`{"a":""}`), RevisionOffset: 6, Uid: "u-1",
 			Labels: a("app", "x", "zone", ""), Fields: a("metadata.name", "a", "metadata.namespace", "ns"), RequestId: id, Since: 12,
-			DecidedAt: 1 << 40, Rules: proto.AllRules, EnforceLimits: true, FeatureVersion: FeatureVersion,
+			DecidedAt: 1 << 40, Rules: proto.AllRules, EnforceLimits: true,
 		},
 		{
 			Table: "widgets", Key: "ns/ä", Op: proto.Op_OP_DELETE, Condition: proto.Condition_CONDITION_REVISION, ExpectRevision: 1 << 50,

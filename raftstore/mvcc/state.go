@@ -219,11 +219,6 @@ func (s *State) write(r *Result, term proto.Term, w *proto.Write) {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_TERM_MISMATCH, 0
 		return
 	}
-	// Behind what says whether an earlier copy took effect: it is proposed once more.
-	if s.proposedForAnother(w) {
-		r.Outcome, r.Revision = proto.Outcome_OUTCOME_FEATURE_CHANGED, 0
-		return
-	}
 	// Before guards and conditions: what was decided by other rules says nothing of them.
 	if s.rulesChanged(w, r.Revision) {
 		r.Outcome, r.Revision = proto.Outcome_OUTCOME_RULES_CHANGED, 0

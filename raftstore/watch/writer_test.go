@@ -34,7 +34,7 @@ func (w *writer) apply(kind proto.Kind, m proto.Message) mvcc.Result {
 	defer w.mu.Unlock()
 	w.index++
 	if write, ok := m.(*proto.Write); ok {
-		write.Since, write.FeatureVersion = uint64(w.applied()), mvcc.FeatureVersion
+		write.Since = uint64(w.applied())
 		if len(write.RequestId) == 0 {
 			write.RequestId = binary.BigEndian.AppendUint64(make([]byte, proto.RequestIDSize-8, proto.RequestIDSize), uint64(w.index))
 		}

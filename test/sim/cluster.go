@@ -16,7 +16,6 @@ import (
 	"github.com/quorate/quorate/apiserver/controllers"
 	"github.com/quorate/quorate/proto"
 	"github.com/quorate/quorate/raftstore"
-	"github.com/quorate/quorate/raftstore/mvcc"
 	"github.com/quorate/quorate/test/history"
 	"github.com/quorate/quorate/test/wire"
 )
@@ -130,9 +129,6 @@ func (c *cluster) form(ctx context.Context) error {
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	if err := c.raise(ctx); err != nil {
-		return err
-	}
 	for i := range c.profile.nonvoters {
 		s := c.add(fmt.Sprintf("x%d", i+1), c.profile.timing)
 		if err := s.start(); err != nil {
@@ -171,21 +167,6 @@ func (c *cluster) ready(ctx context.Context) error {
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("no leader in a healthy cluster: %w", err)
-		}
-	}
-}
-
-// raise has the cluster speak all that its nodes support, as package membership does.
-func (c *cluster) raise(ctx context.Context) error {
-	for {
-		if l := c.leader(); l != nil {
-			index, _, err := l.store.Members()
-			if err == nil && l.store.RaiseFeature(ctx, mvcc.FeatureVersion, index) == nil {
-				return nil
-			}
-		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("the feature version of a healthy cluster is not raised: %w", err)
 		}
 	}
 }
