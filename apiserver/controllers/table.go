@@ -55,12 +55,9 @@ type controller struct {
 	failed string
 	// serves reports whether there is something to do with these settings. Nil: always.
 	serves func(l *Loops) bool
-	// unlisted: it runs although a list of --controllers does not name it. These were there
-	// before they had names, and lists are older than that.
-	unlisted bool
 	// manager: kube-controller-manager has one of this name, which must not do the same work.
 	manager bool
-	// needed says why it cannot be switched off. Empty: it can.
+	// needed says why it cannot be switched off, also by a list that does not name it. Empty: it can.
 	needed string
 }
 
@@ -89,7 +86,7 @@ var table = []controller{
 		name: ClusterAuthenticationController, run: (*Loops).publishAuthentication, failed: "publishing the authorities of clients failed, restarting",
 		serves: func(l *Loops) bool { return l.cfg.Authentication != nil },
 	},
-	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, unlisted: true, failed: "aggregating roles failed, retrying"},
+	{name: ClusterRoleAggregationController, manager: true, run: (*Loops).aggregateRoles, failed: "aggregating roles failed, retrying"},
 	{
 		name: SystemNamespacesController, run: (*Loops).ensureNamespaces,
 		pause: 100 * time.Millisecond, failed: "creating the system namespaces failed, retrying",
@@ -188,7 +185,7 @@ func Select(list []string) ([]Name, error) {
 		if named && !on && c.needed != "" {
 			return nil, fmt.Errorf("%s cannot be disabled: %s", c.name, c.needed)
 		}
-		if on || !named && (others || c.unlisted || c.needed != "") {
+		if on || !named && (others || c.needed != "") {
 			out = append(out, c.name)
 		}
 	}

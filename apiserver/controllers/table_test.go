@@ -31,7 +31,7 @@ func TestSelect(t *testing.T) {
 
 		"*,-clusterrole-aggregation":             "all but clusterrole-aggregation-controller",
 		"-clusterrole-aggregation-controller":    "all but clusterrole-aggregation-controller",
-		"clusterrole-aggregation":                "only",
+		"clusterrole-aggregation":                "only clusterrole-aggregation-controller",
 		"system-namespaces":                      "only",
 		"priority-and-fairness-config-producer":  "only",
 		"*,-system-namespaces":                   "!system-namespaces-controller cannot be disabled: no node is ready without the namespaces that it creates",
@@ -51,23 +51,19 @@ func TestSelect(t *testing.T) {
 			want = selected(func(c controller) bool { return !slices.Contains(strings.Fields(but), string(c.name)) })
 		} else if only, ok := strings.CutPrefix(want, "only"); ok {
 			want = selected(func(c controller) bool {
-				return c.unlisted || c.needed != "" || slices.Contains(strings.Fields(only), string(c.name))
+				return c.needed != "" || slices.Contains(strings.Fields(only), string(c.name))
 			})
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", list, got, want)
 		}
 	}
-	// A list without * can disable one of those that it need not name.
-	if names, err := Select([]string{"namespace", "-clusterrole-aggregation"}); err != nil || slices.Contains(names, ClusterRoleAggregationController) || !slices.Contains(names, NamespaceController) {
-		t.Errorf("%v, %v", names, err)
-	}
 }
 
-// TestOldLists: these ran whatever a list said before they had names, and still do.
-func TestOldLists(t *testing.T) {
+// TestNeeded: these run whatever a list says.
+func TestNeeded(t *testing.T) {
 	want := []Name{
-		ClusterRoleAggregationController, SystemNamespacesController, BootstrapRolesController, BootstrapPriorityClassesController,
+		SystemNamespacesController, BootstrapRolesController, BootstrapPriorityClassesController,
 		APIExtensionsController, ServiceIPRepairController, FlowControlController,
 	}
 	names, err := Select(nil)
@@ -110,8 +106,8 @@ func TestTable(t *testing.T) {
 		if slices.Index(All, c.name) != i {
 			t.Errorf("%s: its name is that of another row", c.name)
 		}
-		if strings.HasSuffix(c.needed, ".") || c.needed != "" && c.unlisted {
-			t.Errorf("%s: needed %q, unlisted %t", c.name, c.needed, c.unlisted)
+		if strings.HasSuffix(c.needed, ".") {
+			t.Errorf("%s: needed %q", c.name, c.needed)
 		}
 	}
 }

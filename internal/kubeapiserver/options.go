@@ -36,7 +36,7 @@ type Options struct {
 }
 
 // ofKubeAPIServer are the controllers that kube-apiserver has itself; that Events end is etcd's doing there.
-var ofKubeAPIServer = []string{string(controllers.EventTTLController), string(controllers.KubernetesController), "-" + string(controllers.ClusterRoleAggregationController)}
+var ofKubeAPIServer = []string{string(controllers.EventTTLController), string(controllers.KubernetesController)}
 
 // New returns options with all flags, as if none was given.
 func New() *Options {
