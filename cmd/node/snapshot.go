@@ -49,13 +49,10 @@ func printBackup(b backup.Info, w io.Writer, output string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(b)
 	}
-	taken, by := "by an older release, which does not say", ""
-	if t := b.Taken; t != nil {
-		taken = fmt.Sprintf("%s from %s, %s", t.Time.Format("2006-01-02 15:04:05 UTC"), t.Node, standing(t))
-		by = fmt.Sprintf("version:   %s\n", t.Version)
-	}
-	_, err := fmt.Fprintf(w, "cluster:   %s\nrevision:  %d\ntaken:     %s\n%sfloor:     %d\nhash:      %s\nversions:  %d\nsize:      %s\n",
-		b.ClusterID, b.Revision, taken, by, b.Floor, b.Hash, b.Versions, size(uint64(b.Bytes)))
+	t := &b.Taken
+	taken := fmt.Sprintf("%s from %s, %s", t.Time.Format("2006-01-02 15:04:05 UTC"), t.Node, standing(t))
+	_, err := fmt.Fprintf(w, "cluster:   %s\nrevision:  %d\ntaken:     %s\nversion:   %s\nfloor:     %d\nhash:      %s\nversions:  %d\nsize:      %s\n",
+		b.ClusterID, b.Revision, taken, t.Version, b.Floor, b.Hash, b.Versions, size(uint64(b.Bytes)))
 	return err
 }
 
@@ -69,7 +66,7 @@ func standing(t *backup.Taken) string {
 
 // warning is what has to be said of a backup that may be old, or "".
 func warning(t *backup.Taken) string {
-	if t == nil || t.Confirmed {
+	if t.Confirmed {
 		return ""
 	}
 	heard := "and has never heard from a leader since its start"

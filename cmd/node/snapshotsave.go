@@ -80,7 +80,7 @@ func openBackup(ctx context.Context, client *membership.AdminClient, best bool) 
 }
 
 func report(cmd *cobra.Command, b backup.Info, to io.Writer, output string) error {
-	if why := warning(b.Taken); why != "" {
+	if why := warning(&b.Taken); why != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), why)
 	}
 	return printBackup(b, to, output)

@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +29,7 @@ type Info struct {
 	Hash      string `json:"hash"`  // of the state: two backups at one revision have the same
 	Versions  uint64 `json:"versions"`
 	Bytes     int64  `json:"bytes"`
-	Taken     *Taken `json:"taken,omitempty"` // none: by a release that did not say
+	Taken     Taken  `json:"taken"`
 }
 
 // Taken says how a backup was taken.
@@ -64,18 +65,18 @@ func Parse(r io.Reader) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	if stats.About == nil {
+		return Info{}, errors.New("it is the stream of a snapshot and not a backup: it does not say when and by which node it was taken")
+	}
 	return Info{
 		ClusterID: rec.ClusterId, Revision: rec.Applied, Floor: rec.Floor, Hash: fmt.Sprintf("%016x", rec.Hash),
 		Versions: stats.Versions, Bytes: stats.Bytes, Taken: takenOf(stats.About),
 	}, nil
 }
 
-// takenOf is what a backup says of how it was taken; nil if it does not.
-func takenOf(p *proto.Backup) *Taken {
-	if p == nil {
-		return nil
-	}
-	return &Taken{
+// takenOf is what a backup says of how it was taken.
+func takenOf(p *proto.Backup) Taken {
+	return Taken{
 		Time: time.UnixMilli(p.TakenUnixMs).UTC(), Node: p.NodeName, NodeID: p.NodeId, Version: p.Version,
 		Role: p.Role, LastContactMS: p.LastContactMs, Confirmed: p.Confirmed, NotConfirmed: p.NotConfirmed,
 	}

@@ -59,7 +59,7 @@ func (f *frames) trailer(b []byte) []byte {
 type Stats struct {
 	Versions uint64 // records, history and tombstones included
 	Bytes    int64  // length of the stream
-	// About is nil for a stream that is no backup, or a backup that does not say.
+	// About is nil for a stream that is not a backup.
 	About *proto.Backup
 }
 
@@ -71,7 +71,7 @@ type parser struct {
 	last   uint64 // revision
 	count  uint64
 	state  *proto.StateRecord
-	about  *proto.Backup // nil: not a backup, or one from before there was that record
+	about  *proto.Backup // nil: not a backup
 	buf    []byte
 
 	versions versionParser
