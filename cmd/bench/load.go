@@ -94,12 +94,6 @@ until then; a second one at once.`,
 		cli.Note{"130", "it was stopped by a signal; what it had started is gone"})
 	f := c.Flags()
 	f.StringSliceVar(&o.Rows, "rows", o.Rows, "rows to measure, or all")
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "scenarios" { // what scripts have called them
-			name = "rows"
-		}
-		return pflag.NormalizedName(name)
-	})
 	f.StringVar(&o.mix, "mix", "", "operations with their weights, as in get=80,update=20")
 	f.DurationVar(&o.Duration, "duration", o.Duration, "time per row, or per rate of a sweep (create and watch are counted instead)")
 	f.IntVar(&o.Workers, "workers", o.Workers, "workers of the closed loop; lists use 4")

@@ -207,7 +207,7 @@ func awaitSigned(ctx context.Context, client *membership.AdminClient, path strin
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end.C:
-			return fmt.Errorf("nobody has signed the request %s in %s: a leader of an older build signs none (VERSION in quorate status), nor does one whose --controllers switch certificatesigningrequest-signing-controller off", csr.Name, signedWithin)
+			return fmt.Errorf("nobody has signed the request %s in %s: a leader whose --controllers switch certificatesigningrequest-signing-controller off signs none", csr.Name, signedWithin)
 		case <-look.C:
 		}
 	}
