@@ -101,7 +101,7 @@ func TestRaiseFeatures(t *testing.T) {
 	err = <-late.done
 	late.done <- err
 	if !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "it supports feature version 2, the cluster speaks 3") {
-		t.Errorf("a node of a release before ends with %v", err)
+		t.Errorf("a node of an older release ends with %v", err)
 	}
 	if n := len(machines[0].now().Servers); n != 4 {
 		t.Errorf("there are %d members", n)

@@ -63,7 +63,6 @@ func TestTokensEndWithTheirSecrets(t *testing.T) {
 			}
 		}
 	}
-	// A record from before there were pins.
 	if (tokenRecord{}).madeUnder(rounds["old"].Pins()) {
 		t.Error("a token that says nothing of its secrets is valid")
 	}

@@ -85,8 +85,7 @@ type claimRepair struct {
 
 // repairClaims removes the addresses and ports that no object has held for some
 // time, and makes the rows that are missing. A node that died between the
-// entries of a write leaves the former; Services from before there were claims
-// have the latter. For one caller at a time.
+// entries of a write leaves the former. For one caller at a time.
 func (l *Loops) repairClaims(ctx context.Context) error {
 	l.repair.Lock()
 	defer l.repair.Unlock()

@@ -520,8 +520,8 @@ func TestSudoUser(t *testing.T) {
 	}
 }
 
-// TestNodesOf: the administrator's certificate in a node's directory says whose it is,
-// also one from before that was so; those of users and of no node say nothing.
+// TestNodesOf: the administrator's certificate in a node's directory says whose it is, and
+// one that does not is made again; those of users and of no node say nothing.
 func TestNodesOf(t *testing.T) {
 	dir := t.TempDir()
 	n, err := Open(Options{Dir: dir, Secrets: secrets(t, secretA), NodeID: "n-1", Name: "one"})

@@ -459,25 +459,6 @@ func TestHostileAgents(t *testing.T) {
 			t.Errorf("the first one goes on: %v", err)
 		}
 	})
-	t.Run("an agent of before", func(t *testing.T) { // it takes the reason for an address
-		a := newAPI(t)
-		session := a.session(t)
-		a.upgrade(t, nodesPath+"w1")
-		stream, err := session.AcceptStream()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := readText(stream)
-		if _, bad := netip.ParseAddrPort(text); err != nil || bad == nil || !strings.Contains(text, anotherAgent) {
-			t.Errorf("%q, %v", text, err)
-		}
-		if err := writeText(stream, []byte{1}, "only addresses are dialled, no names"); err != nil {
-			t.Error(err)
-		}
-		if _, err := session.AcceptStream(); err == nil {
-			t.Error("another stream")
-		}
-	})
 	t.Run("the end", func(t *testing.T) {
 		a := newAPI(t)
 		c, _ := a.upgrade(t, nodesPath+"w1")

@@ -23,7 +23,7 @@ const (
 	agentHeader  = "Quorate-Tunnel-Agent"
 	maxAgentWord = 64 // bytes; crypto/rand.Text makes 26
 	// replacedPrefix begins what is in the place of an address when a node ends a tunnel because another
-	// agent has opened it: the rest says so. An agent that does not know it refuses it as a name.
+	// agent has opened it: the rest says so.
 	replacedPrefix = "!replaced: "
 	anotherAgent   = "another agent has opened a tunnel of this name"
 	// tellTime bounds the telling.
