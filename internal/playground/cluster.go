@@ -28,6 +28,8 @@ type cluster struct {
 	CAFile        string       `json:"caFile"`
 	AdminCertFile string       `json:"adminCertFile"`
 	AdminKeyFile  string       `json:"adminKeyFile"`
+	// ServiceAccountKeyFile is the first node's key. All nodes accept the tokens that it signs.
+	ServiceAccountKeyFile string `json:"serviceAccountKeyFile"`
 
 	dir string
 	// tied nodes end with this process, however it ends.
@@ -295,6 +297,7 @@ func (c *cluster) credentials() error {
 		return err
 	}
 	c.CAFile, c.AdminCertFile, c.AdminKeyFile = filepath.Join(dir, pki.FileAPICA), filepath.Join(dir, pki.FileAdminCert), filepath.Join(dir, pki.FileAdminKey)
+	c.ServiceAccountKeyFile = filepath.Join(c.Nodes[0].DataDir, "pki", pki.FileTokenKey)
 	cert, key := admin.Admin()
 	k := pki.Kubeconfig{CA: admin.APICAs(), Cert: cert, Key: key}
 	for _, n := range c.Nodes {
