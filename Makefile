@@ -46,13 +46,13 @@ control-plane: build bin/kube-controller-manager bin/kube-scheduler ## Build Kub
 kubectl: bin/kubectl ## Build Kubernetes' own kubectl from its Go module into bin/
 
 bin/kubectl: tools/kubectl/go.mod tools/kubectl/main.go
-	cd tools/kubectl && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+	sh tools/cached.sh $@ tools/kubectl -ldflags '$(call kube_ldflags,$(call kube_version,$<))' .
 
 .PHONY: kubectls
 kubectls: bin/kubectl bin/kubectl-1.35 bin/kubectl-1.37 bin/kubectl-debian ## Build the kubectls of the minors around ours too, and fetch Debian's
 
 bin/kubectl-1.%: tools/kubectl/1.%.mod tools/kubectl/main.go
-	cd tools/kubectl && go build -modfile=1.$*.mod -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ .
+	sh tools/cached.sh $@ tools/kubectl -modfile=1.$*.mod -ldflags '$(call kube_ldflags,$(call kube_version,$<))' .
 
 # Unpacked, not installed: it would take the place of a kubectl that is there.
 bin/kubectl-debian:
@@ -67,10 +67,10 @@ helms: bin/helm bin/helm-3 ## Build Helm 4 and 3 from their Go modules into bin/
 
 # With the Kubernetes libraries of kubectl 1.37, so that they are built once.
 bin/helm: tools/helm/go.mod
-	cd tools/helm && go build -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v4/cmd/helm
+	sh tools/cached.sh $@ tools/helm -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(call helm_version,$<)' helm.sh/helm/v4/cmd/helm
 
 bin/helm-3: tools/helm/3.mod
-	cd tools/helm && go build -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' -o ../../$@ helm.sh/helm/v3/cmd/helm
+	sh tools/cached.sh $@ tools/helm -modfile=3.mod -ldflags '-s -w -X helm.sh/helm/v3/internal/version.version=$(call helm_version,$<)' helm.sh/helm/v3/cmd/helm
 
 .PHONY: kwok
 kwok: bin/kwok bin/kwokctl bin/kwok-stages.yaml ## Build KWOK, which plays kubelets, and its kwokctl from their Go module into bin/
@@ -81,10 +81,10 @@ bin/kwok-stages.yaml: tools/kwok/go.mod
 		for f in node/fast/node-*.yaml node/heartbeat-with-lease/node-*.yaml pod/fast/pod-*.yaml; do echo ---; cat $$f; done >$(CURDIR)/$@
 
 bin/kwok: tools/kwok/go.mod
-	cd tools/kwok && go build -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwok
+	sh tools/cached.sh $@ tools/kwok -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
 
 bin/kwokctl: tools/kwok/go.mod
-	cd tools/kwok && go build -ldflags '-s -w' -o ../../$@ sigs.k8s.io/kwok/cmd/kwokctl
+	sh tools/cached.sh $@ tools/kwok -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwokctl
 
 .PHONY: tools
 tools: tools/bin/staticcheck tools/bin/protoc-gen-go tools/bin/protoc-gen-go-grpc ## Build the generators and linters at their pinned versions
@@ -223,10 +223,10 @@ fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
 peers: bin/etcd bin/kube-apiserver ## Build etcd and kube-apiserver from their Go modules into bin/
 
 bin/etcd: tools/peers/go.mod
-	cd tools/peers && go build -ldflags '-s -w' -o ../../$@ go.etcd.io/etcd/server/v3
+	sh tools/cached.sh $@ tools/peers -ldflags '-s -w' go.etcd.io/etcd/server/v3
 
 bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler bin/kubelet bin/kube-proxy bin/kubeadm bin/kubectl-convert: bin/%: tools/peers/go.mod
-	cd tools/peers && go build -ldflags '$(call kube_ldflags,$(call kube_version,$<))' -o ../../$@ k8s.io/kubernetes/cmd/$*
+	sh tools/cached.sh $@ tools/peers -ldflags '$(call kube_ldflags,$(call kube_version,$<))' k8s.io/kubernetes/cmd/$*
 
 # Unpacked, not installed: what runs containers, and what kube-proxy calls. Their libraries too,
 # where this machine has none.
@@ -239,10 +239,10 @@ bin/debian:
 
 # What runs in Pods, and its manifests.
 bin/metrics-server: tools/metrics/go.mod
-	cd tools/metrics && go build -ldflags '-s -w -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=v0.9.0' -o ../../$@ sigs.k8s.io/metrics-server/cmd/metrics-server
+	sh tools/cached.sh $@ tools/metrics -ldflags '-s -w -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=v0.9.0' sigs.k8s.io/metrics-server/cmd/metrics-server
 
 bin/sample-apiserver: tools/peers/go.mod
-	cd tools/peers && go build -ldflags '-s -w' -o ../../$@ k8s.io/sample-apiserver
+	sh tools/cached.sh $@ tools/peers -ldflags '-s -w' k8s.io/sample-apiserver
 
 bin/manifests: tools/metrics/go.mod tools/peers/go.mod
 	@rm -rf $@ && mkdir -p $@
