@@ -51,11 +51,10 @@
 //
 //	| 1 | "QUOMETA" | length 4 | JSON ... | sum (4) |
 //
-// raft.db is a bbolt file as well. Each sum covers the key (with its length) and the value:
+// raft.db is a file of raft-boltdb, which is bbolt's as well. Its bucket logs is empty. Its bucket conf
+// has one key, quorate, with a record of all pairs, ordered by key:
 //
-//	bucket conf    "Format"         ->  | 1 (8) | sum (4) |
-//	               "CurrentTerm", "LastVoteTerm", "LastVoteCand"   ->  | value ... | sum (4) |
-//	               "NewestSegment"  ->  | number (8) | sum (4) |
+//	format (4, big-endian)  {length (uvarint) key  length (uvarint) value}...  CRC-32C of all before it (4)
 //
 // A new log is made before raft.db gets its name: first the empty raft-log, then raft.db.
 // A raft.db without raft-log, an empty raft.db, and entries without raft.db are ErrLogLost.

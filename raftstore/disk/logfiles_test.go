@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -112,11 +113,11 @@ func TestHalfALog(t *testing.T) {
 func TestUnknownStableFormat(t *testing.T) {
 	dir := t.TempDir()
 	must(t, makeHoled(dir))
-	s, err := openStable(dir, nil)
+	bolt, err := openBolt(filepath.Join(dir, stableFile))
 	must(t, err)
-	must(t, s.SetUint64(stableFormatKey, stableFormat+1))
-	must(t, s.Close())
-	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db has format 2, this release knows 1") {
+	must(t, bolt.Set(recordKey, seal(binary.BigEndian.AppendUint32(nil, stableFormat+1))))
+	must(t, bolt.Close())
+	if _, err := OpenLog(dir, LogOptions{}); err == nil || !strings.Contains(err.Error(), "raft.db: format 2 is unknown, this release knows 1") {
 		t.Error(err)
 	}
 }

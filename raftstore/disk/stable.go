@@ -1,24 +1,23 @@
 package disk
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
-	"go.etcd.io/bbolt"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// stableFormat is the version of raft.db.
+// stableFormat is the version of the record in raft.db.
 const stableFormat = 1
 
 var (
-	// confBucket has the pairs of the stable store. Do not rename.
-	confBucket = []byte("conf")
-	// stableFormatKey has the version of the file.
-	stableFormatKey = []byte("Format")
+	// recordKey has the record of the stable store. Do not rename.
+	recordKey = []byte("quorate")
 	// segmentKey has the number of the newest segment that was made: segments that end
 	// before it have lost entries.
 	segmentKey = []byte("NewestSegment")
@@ -29,117 +28,137 @@ var errNotFound = errors.New("not found")
 
 type keyValue struct{ key, value []byte }
 
-// stableStore is Raft's stable store in a bbolt file. Each change is one transaction.
+// stableStore is Raft's stable store in a file of raft-boltdb. All pairs are one record under one key:
+// raft-boltdb makes each Set a transaction, and Raft sets a vote by two keys, so a vote in keys of its
+// own could be half on disk.
 //
-// A checksum follows each value and covers the key as well: a bit that flips in the term or
-// the vote could give a vote twice. bbolt has no checksums of values.
+// A checksum covers the record: a bit that flips in the term or the vote could give a vote twice, and
+// bbolt has no checksums of values.
 type stableStore struct {
-	db     *bbolt.DB
+	bolt   *raftboltdb.BoltStore
 	commit CommitFunc // nil: changes are made directly
+
+	mu    sync.Mutex // held while a change is written, so that each record has all changes before it
+	pairs map[string][]byte
 }
 
 // openStable opens a directory's raft.db. Errors: ErrDamaged, ErrLogLost, those of files.
 func openStable(dir string, commit CommitFunc) (*stableStore, error) {
-	s, err := openStableFile(filepath.Join(dir, stableFile))
+	bolt, err := openBolt(filepath.Join(dir, stableFile))
 	if err != nil {
 		return nil, err
 	}
-	switch format, err := s.GetUint64(stableFormatKey); {
-	case errors.Is(err, errNotFound):
-		return nil, errors.Join(fmt.Errorf("%s was emptied: %w", stableFile, ErrLogLost), s.Close())
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("%s: its format: %w", stableFile, err), s.Close())
-	case format != stableFormat:
-		return nil, errors.Join(fmt.Errorf("%s has format %d, this release knows %d", stableFile, format, stableFormat), s.Close())
+	record, err := bolt.Get(recordKey)
+	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		err = fmt.Errorf("it was emptied: %w", ErrLogLost)
 	}
-	s.commit = commit
+	s := &stableStore{bolt: bolt, commit: commit}
+	if err == nil {
+		s.pairs, err = decodeStable(record)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", stableFile, err), bolt.Close())
+	}
 	return s, nil
 }
 
-// newStable makes an unnamed raft.db, with nothing in it but its format.
+// newStable makes an unnamed raft.db with an empty record.
 func newStable(dir string) error {
 	path := filepath.Join(dir, stableFile+newSuffix)
-	s, err := openStableFile(path)
+	bolt, err := openBolt(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.SetUint64(stableFormatKey, stableFormat), s.Close(), syncFile(path))
+	return errors.Join(bolt.Set(recordKey, encodeStable(nil)), bolt.Close(), syncFile(path))
 }
 
-func openStableFile(path string) (s *stableStore, err error) {
-	if err := checkPages(path); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	err = guard(func() error {
-		db, err := bbolt.Open(path, fileMode, boltOptions())
-		if err != nil {
-			return err
-		}
-		err = db.Update(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucketIfNotExists(confBucket)
+func openBolt(path string) (bolt *raftboltdb.BoltStore, err error) {
+	err = checkPages(path)
+	if err == nil {
+		err = guard(func() error {
+			bolt, err = raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: boltOptions()})
 			return err
 		})
-		if err != nil {
-			return errors.Join(err, db.Close())
-		}
-		s = &stableStore{db: db}
-		return nil
-	})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, nil
+	return bolt, nil
 }
 
-func (s *stableStore) Close() error { return s.db.Close() }
-
-const sumBytes = 4
-
-func valueSum(key, value []byte) []byte {
-	head := binary.BigEndian.AppendUint64(nil, uint64(len(key)))
-	return binary.BigEndian.AppendUint32(nil, checksumOf(append(head, key...), value))
+// encodeStable returns the record of pairs: the format, each key and value behind its length, and a
+// checksum.
+func encodeStable(pairs map[string][]byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, stableFormat)
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		b = append(binary.AppendUvarint(b, uint64(len(key))), key...)
+		b = append(binary.AppendUvarint(b, uint64(len(pairs[key]))), pairs[key]...)
+	}
+	return seal(b)
 }
+
+// decodeStable reads what encodeStable returns. Errors: ErrDamaged.
+func decodeStable(b []byte) (map[string][]byte, error) {
+	b, _, err := open(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) < 4 {
+		return nil, fmt.Errorf("no format: %w", ErrDamaged)
+	}
+	if format := binary.BigEndian.Uint32(b); format != stableFormat {
+		return nil, fmt.Errorf("format %d is unknown, this release knows %d", format, stableFormat)
+	}
+	pairs := map[string][]byte{}
+	for rest := b[4:]; len(rest) > 0; {
+		var field [2][]byte
+		for i := range field {
+			n, size := binary.Uvarint(rest)
+			if size <= 0 || n > uint64(len(rest)-size) {
+				return nil, fmt.Errorf("a length beyond the record: %w", ErrDamaged)
+			}
+			field[i], rest = rest[size:size+int(n)], rest[size+int(n):]
+		}
+		pairs[string(field[0])] = slices.Clone(field[1])
+	}
+	return pairs, nil
+}
+
+func (s *stableStore) Close() error { return s.bolt.Close() }
 
 // SetAll sets keys in one transaction.
-func (s *stableStore) SetAll(pairs ...keyValue) error {
-	change := func() error {
-		return s.db.Update(func(tx *bbolt.Tx) error {
-			conf := tx.Bucket(confBucket)
-			for _, p := range pairs {
-				if err := conf.Put(p.key, append(slices.Clip(p.value), valueSum(p.key, p.value)...)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+func (s *stableStore) SetAll(set ...keyValue) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pairs := maps.Clone(s.pairs)
+	for _, p := range set {
+		pairs[string(p.key)] = slices.Clone(p.value)
 	}
+	change := func() error { return s.bolt.Set(recordKey, encodeStable(pairs)) }
+	err := error(nil)
 	if s.commit == nil {
-		return change()
+		err = change()
+	} else {
+		err = s.commit(stableFile, change)
 	}
-	return s.commit(stableFile, change)
+	if err == nil {
+		s.pairs = pairs
+	}
+	return err
 }
 
 // Set implements raft.StableStore.
 func (s *stableStore) Set(key, value []byte) error { return s.SetAll(keyValue{key, value}) }
 
-// Get implements raft.StableStore. Errors: also ErrDamaged.
-func (s *stableStore) Get(key []byte) (value []byte, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		found := tx.Bucket(confBucket).Get(key)
-		if found == nil {
-			return errNotFound
-		}
-		value = bytes.Clone(found)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+// Get implements raft.StableStore.
+func (s *stableStore) Get(key []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, ok := s.pairs[string(key)]
+	if !ok {
+		return nil, errNotFound
 	}
-	at := len(value) - sumBytes
-	if at < 0 || string(value[at:]) != string(valueSum(key, value[:at])) {
-		return nil, fmt.Errorf("%s: %s: wrong checksum: %w", stableFile, key, ErrDamaged)
-	}
-	return value[:at:at], nil
+	return slices.Clone(value), nil
 }
 
 // SetUint64 implements raft.StableStore.
