@@ -11,6 +11,10 @@
 // was. SharedReaders is one for tests of reads and watches, of which a non-voter hears
 // the leader through a Link that can be made long.
 //
+// Clusters run the controllers that users' clusters run. One of them writes a ConfigMap into every namespace,
+// shortly after it is made. A test that counts ConfigMaps makes its namespace with Namespace, or calls
+// AwaitFurnished for default, and counts that one or leaves it out.
+//
 // The environment variable QUORATE_BIN names a binary to test; without it Main builds
 // one. KUBECTL names a kubectl (default: bin/kubectl of the repository, which
 // `make kubectls` builds with those of other minors beside it). KEEP=1 keeps the
