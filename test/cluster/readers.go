@@ -90,6 +90,7 @@ func newReaders(t *testing.T, settings ...string) *Readers {
 	}
 	r := &Readers{Cluster: c}
 	r.Leader = c.Leader(t)
+	AwaitFurnished(t, r.Leader, "default")
 	client := r.Leader.Typed(t).CoreV1().ConfigMaps("default")
 	configMap := func(name string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -130,13 +131,4 @@ func newReaders(t *testing.T, settings ...string) *Readers {
 		return ""
 	})
 	return r
-}
-
-// Namespace makes a namespace for one test. It is left there.
-func (r *Readers) Namespace(t *testing.T, name string) {
-	t.Helper()
-	client := r.Leader.Typed(t).CoreV1().Namespaces()
-	if _, err := client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -16,11 +16,11 @@ import (
 func TestVersions(t *testing.T) {
 	r := cluster.SharedReaders(t)
 	l := newLedger(t, r, "versions", r.Follower, r.Leader)
-	current := l.mustPut("x")
-	l.mustPut("y") // what a watch behind the current one sees
+	current := l.mustPut("a") // the first of a list: the namespace also has what a controller has written
+	l.mustPut("b")            // what a watch behind the current one sees
 	for _, n := range r.Cluster.Nodes() {
 		// Most Recent: the node has it now, and a watch of one second shows it.
-		n.MustGet(t, "/api/v1/namespaces/"+l.namespace+"/configmaps/y")
+		n.MustGet(t, "/api/v1/namespaces/"+l.namespace+"/configmaps/b")
 	}
 	words := strings.NewReplacer("{current}", fmt.Sprint(current), "{below}", fmt.Sprint(r.Below), "{future}", fmt.Sprint(current+1_000_000))
 	for _, row := range textRows(t, "versions.txt", 2) {
@@ -75,7 +75,7 @@ func (v *version) ask(method, what string) (code int, body string, at uint64) {
 }
 
 const (
-	askGet    = "/x?"
+	askGet    = "/a?"
 	askList   = "?"
 	askExact  = "?resourceVersionMatch=Exact&"
 	askWatch  = "?watch=1&allowWatchBookmarks=true&timeoutSeconds=1&"
@@ -101,23 +101,23 @@ func (v *version) check(outcome string) {
 	case "number":
 		number := cluster.Revision(v.t, rest)
 		for _, what := range []string{askGet, askList} {
-			if at := v.expect(get, what, 200, `"name":"x"`); at < number {
+			if at := v.expect(get, what, 200, `"name":"a"`); at < number {
 				v.t.Errorf("%s: from %d", v.where, at)
 			}
 		}
-		v.expect(get, askExact, 200, fmt.Sprintf(`"metadata":{"resourceVersion":"%d"},"items":[{"metadata":{"name":"x"`, number))
-		v.expect(get, askWatch, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"y"`)
+		v.expect(get, askExact, 200, fmt.Sprintf(`"metadata":{"resourceVersion":"%d"},"items":[{"metadata":{"name":"a"`, number))
+		v.expect(get, askWatch, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"b"`)
 	case "Any":
 		v.expect(get, askGet, 200, "")
 		v.expect(get, askList, 200, `"kind":"ConfigMapList"`)
 		v.expect(get, askExact, 422, `resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"`)
 		v.expect(get, askWatch, 200, `{"type":`)
 	case "unset":
-		v.expect(get, askGet, 200, `"name":"x"`)
-		v.expect(get, askList, 200, `"name":"x"`)
+		v.expect(get, askGet, 200, `"name":"a"`)
+		v.expect(get, askList, 200, `"name":"a"`)
 		v.expect(get, askExact, 422, "resourceVersionMatch is forbidden unless resourceVersion is provided")
 		for _, what := range []string{askWatch, askStream} {
-			v.expect(get, what, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"`)
+			v.expect(get, what, 200, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"`)
 		}
 	case "future", "below":
 		v.checkUnavailable(kind)
@@ -143,8 +143,8 @@ func (v *version) checkUnavailable(kind string) {
 	const get = http.MethodGet
 	number := strings.TrimLeft(v.text, "0")
 	if kind == "below" {
-		v.expect(get, askGet, 200, `"name":"x"`)
-		v.expect(get, askList, 200, `"name":"x"`)
+		v.expect(get, askGet, 200, `"name":"a"`)
+		v.expect(get, askList, 200, `"name":"a"`)
 		const gone = `"message":"The resourceVersion for the provided list is too old.","reason":"Expired","code":410}`
 		v.expect(get, askExact, 410, gone)
 		v.expect(http.MethodDelete, askDelete, 410, gone)

@@ -36,10 +36,11 @@ type ack struct {
 	at       time.Time
 }
 
-// newLedger makes a namespace and watches it on one node.
+// newLedger makes a namespace and watches it on one node. The namespace is left there. Its first object
+// is the one that a controller writes.
 func newLedger(t *testing.T, r *cluster.Readers, namespace string, watch *cluster.Node, through ...*cluster.Node) *ledger {
 	t.Helper()
-	r.Namespace(t, namespace)
+	cluster.Namespace(t, r.Leader, namespace)
 	l := &ledger{t: t, namespace: namespace}
 	for _, n := range through {
 		l.clients = append(l.clients, n.Typed(t))
@@ -76,7 +77,7 @@ func (l *ledger) put(ctx context.Context, name string) (uint64, error) {
 	return a.revision, nil
 }
 
-// parity is a label that follows from the name: the last character's.
+// parity is a label that follows from the name: the last character's. Only what put writes has it.
 func parity(name string) string {
 	if name[len(name)-1]%2 == 0 {
 		return "even"
