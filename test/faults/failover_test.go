@@ -22,7 +22,7 @@ func TestFailover(t *testing.T) {
 	c := cluster.Start(t, 3)
 	const ns = "load"
 	first := c.Nodes()[0]
-	first.Kubectl(t, "create", "namespace", ns)
+	cluster.Namespace(t, first, ns)
 	marker, err := first.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -31,8 +31,10 @@ func TestFailover(t *testing.T) {
 	leader := c.Leader(t)
 	survivors := c.Others(leader)
 
-	// A kubectl and a client-go watch hang on the two surviving nodes.
-	kubectl := survivors[0].KubectlBackground(t, "-n", ns, "get", "configmaps", "-w", "--output-watch-events", "-o", "json")
+	// A kubectl and a client-go watch hang on the two surviving nodes. Of what there was before, the first shows
+	// the marker alone.
+	kubectl := survivors[0].KubectlBackground(t, "-n", ns, "get", "configmaps", "-w", "--output-watch-events", "-o", "json",
+		"--field-selector", "metadata.name!="+cluster.RootsName)
 	cluster.Await(t, 10*time.Second, "kubectl get -w shows the marker", func() string {
 		if events := cluster.ParseKubectlWatch(t, kubectl.Output()); len(events) == 0 {
 			return "it shows nothing"

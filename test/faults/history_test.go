@@ -89,7 +89,7 @@ func newPast(t *testing.T) *past {
 	t.Helper()
 	h := &past{c: cluster.Start(t, 3, historySettings...), namespace: "past", bodies: map[string]string{}}
 	first := h.c.Nodes()[0]
-	first.Kubectl(t, "create", "namespace", h.namespace)
+	cluster.Namespace(t, first, h.namespace)
 	client := first.Typed(t).CoreV1().ConfigMaps(h.namespace)
 	big, err := client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "big"}}, metav1.CreateOptions{})
 	if err != nil {
@@ -167,13 +167,15 @@ func (h *past) last() string {
 	return h.events[len(h.events)-1].ResourceVersion
 }
 
-// write deletes what there is, lets writers acknowledge some new writes through
+// write deletes what tests have written, lets writers acknowledge some new writes through
 // nodes, and adds what one of these nodes tells about all that: every
 // acknowledged write is in it.
 func (h *past) write(t *testing.T, acks int64, nodes ...*cluster.Node) {
 	t.Helper()
 	client := nodes[0].Typed(t).CoreV1().ConfigMaps(h.namespace)
-	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	// A controller would write the other one again, at a time of its own.
+	written := metav1.ListOptions{FieldSelector: "metadata.name!=" + cluster.RootsName}
+	if err := client.DeleteCollection(t.Context(), metav1.DeleteOptions{}, written); err != nil {
 		t.Fatal(err)
 	}
 	l := startLoad(t, h.namespace, 8, nodes)

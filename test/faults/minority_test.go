@@ -27,6 +27,7 @@ func TestMinority(t *testing.T) {
 	survivor := c.Others(leader)[0]
 	gone := c.Others(survivor)
 	const path = "/api/v1/namespaces/default/configmaps"
+	cluster.AwaitFurnished(t, survivor, "default")
 	survivor.Kubectl(t, "create", "configmap", "before")
 	before, err := survivor.Typed(t).CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{})
 	if err != nil {
@@ -91,7 +92,7 @@ func TestMinority(t *testing.T) {
 	if survivor.PID != pid || !survivor.Running() {
 		t.Errorf("the survivor's process was %d and is %d", pid, survivor.PID)
 	}
-	if list := survivor.Kubectl(t, "get", "configmaps", "-o", "name"); list != "configmap/after\nconfigmap/before\n" {
+	if list := survivor.Kubectl(t, "get", "configmaps", "-o", "name"); list != "configmap/after\nconfigmap/before\nconfigmap/"+cluster.RootsName+"\n" {
 		t.Errorf("in the end there are:\n%s", list)
 	}
 }

@@ -17,7 +17,7 @@ func TestSnapshotInstall(t *testing.T) {
 	const ns = "load"
 	leader := c.Leader(t)
 	away, stays := c.Others(leader)[0], c.Others(leader)[1]
-	leader.Kubectl(t, "create", "namespace", ns)
+	cluster.Namespace(t, leader, ns)
 	begin, err := stays.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "begin"}}, metav1.CreateOptions{})
 	if err != nil {
