@@ -48,8 +48,8 @@ func TestDryRun(t *testing.T) {
 		spec     = `"spec":{"containers":[{"name":"c","image":"i"}]}}`
 		template = `{"metadata":{"labels":{"a":"b"}},` + spec
 	)
+	cluster.Namespace(t, leader, "dry")
 	for _, made := range [][2]string{
-		{"/api/v1/namespaces", `{"metadata":{"name":"dry"}}`},
 		{"/api/v1/namespaces/dry/serviceaccounts", `{"metadata":{"name":"robot"}}`},
 		{"/api/v1/namespaces/dry/configmaps", `{"metadata":{"name":"a"}}`},
 		{"/api/v1/namespaces/dry/configmaps", `{"metadata":{"name":"held","finalizers":["example.com/held"]}}`},
@@ -60,15 +60,9 @@ func TestDryRun(t *testing.T) {
 			t.Fatalf("%s: %d %s", made[0], code, answer)
 		}
 	}
-	// What the leader's controllers make of it, and of a new cluster, comes first.
+	// What the leader's controllers make of a new cluster comes first.
 	cluster.AwaitEndpoints(t, c, leader)
-	cluster.Await(t, 10*time.Second, "the namespace's service account", func() string {
-		code, answer := leader.Send(t, http.MethodGet, "/api/v1/namespaces/dry/serviceaccounts/default", "")
-		if code != http.StatusOK {
-			return string(answer)
-		}
-		return ""
-	})
+	cluster.AwaitFurnished(t, leader, "default")
 	// What nodes write by themselves after they are ready: the keys that they sign with.
 	for _, n := range c.Nodes() {
 		cluster.Await(t, 20*time.Second, n.Name+" signs tokens", func() string {

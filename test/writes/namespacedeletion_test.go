@@ -73,7 +73,7 @@ func TestNamespaceUnderWriters(t *testing.T) {
 	last := create(t, survivors[0].Typed(t), "default", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last"}})
 	t.Logf("%d were acknowledged, the namespace was gone %d ms after kill -9 of the leader", len(acked), took.Milliseconds())
 	for _, n := range survivors {
-		if left := countConfigMaps(t, n, doomed); left != 0 {
+		if left := countConfigMaps(t, n, doomed, ""); left != 0 {
 			t.Errorf("%s: %d objects have survived their namespace", n.Name, left)
 		}
 		added, deleted := map[string]string{}, map[string]bool{}
