@@ -26,8 +26,11 @@ func TestInformer(t *testing.T) {
 	c := cluster.Shared(t)
 	leader := c.Leader(t)
 	follower := c.Others(leader)[0]
-	const ns = "informer"
-	leader.Kubectl(t, "create", "namespace", ns)
+	const (
+		ns   = "informer"
+		more = 1 // the ConfigMap that a controller has written
+	)
+	cluster.Namespace(t, leader, ns)
 	defer leader.Kubectl(t, "delete", "namespace", ns)
 	writers := []kubernetes.Interface{leader.Typed(t), c.Others(leader)[1].Typed(t)}
 	write := func(from, to int) {
@@ -66,8 +69,8 @@ func TestInformer(t *testing.T) {
 		}
 		return ""
 	})
-	if n := len(informer.GetStore().ListKeys()); n != 50 {
-		t.Errorf("after the sync the informer knows %d objects, want 50", n)
+	if n := len(informer.GetStore().ListKeys()); n != 50+more {
+		t.Errorf("after the sync the informer knows %d objects, want %d", n, 50+more)
 	}
 
 	write(50, 100)
@@ -102,7 +105,7 @@ func TestInformer(t *testing.T) {
 	cluster.Await(t, 10*time.Second, "the informer's handlers were called", func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(added) != 101 || len(deleted) != 25 {
+		if len(added) != 101+more || len(deleted) != 25 {
 			return fmt.Sprintf("%d added, %d deleted", len(added), len(deleted))
 		}
 		return ""
