@@ -214,9 +214,7 @@ func TestWatchForms(t *testing.T) {
 func tellWatches(t *testing.T, r *cluster.Readers, n *cluster.Node, ns string, lives time.Duration) bool {
 	ctx := t.Context()
 	writer := r.Follower.Typed(t).CoreV1()
-	if _, err := writer.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	cluster.Namespace(t, r.Follower, ns)
 	maps := writer.ConfigMaps(ns)
 	create := func(name string, labels map[string]string) string {
 		t.Helper()

@@ -45,6 +45,7 @@ func TestManyWatches(t *testing.T) {
 	const writes = 100
 	n := watcherCount(t)
 	node := cluster.Start(t, 1).Nodes()[0]
+	cluster.AwaitFurnished(t, node, "default") // a watch of the collection shows what the test writes alone
 	client := node.Typed(t).CoreV1().ConfigMaps("default")
 	var last string // resourceVersion
 	write := func(i int) {
