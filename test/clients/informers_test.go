@@ -151,8 +151,11 @@ func (i *informed) record(t *testing.T, k kind, informer informer) {
 
 // initialObjects is how many objects of a kind there are when clients start.
 func initialObjects(k kind) int {
-	if k.resource == secrets.resource {
+	switch k.resource {
+	case secrets.resource:
 		return 0
+	case configMaps.resource:
+		return writersPerKind*objectsPerWriter/2 + 1 // a controller has written one
 	}
 	return writersPerKind * objectsPerWriter / 2
 }

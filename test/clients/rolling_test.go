@@ -131,7 +131,7 @@ func begin(t *testing.T, settings ...string) *rolling {
 	t.Helper()
 	c := cluster.Start(t, 3, settings...)
 	nodes := c.Nodes()
-	nodes[0].Kubectl(t, "create", "namespace", namespace)
+	cluster.Namespace(t, nodes[0], namespace)
 	r := &rolling{c: c, servers: &servers{c: c}}
 	balanced := startBalancer(t, c).url()
 	r.writers = newWriters(t, c, balanced)
