@@ -155,6 +155,7 @@ func TestFlux(t *testing.T) {
 	versions := func() string {
 		return r.kubectl(t, "-n", ns, "get", "deployments,services,configmaps,secrets,roles,ingresses,hpa,stones", "-o", `jsonpath={range .items[*]}{.kind} {.metadata.resourceVersion}{"\n"}{end}`)
 	}
+	cluster.AwaitFurnished(t, r.node(), ns) // the next leader may have to write the rest
 	before := versions()
 	cs, err := fluxOf(t, r.node()).ApplyAllStaged(t.Context(), objects("replicas=2"), opts)
 	done(cs, err, ssa.UnchangedAction, nil)
