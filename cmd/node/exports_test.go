@@ -29,6 +29,7 @@ var forOthers = map[string]string{
 	"bench/report/reporttest":       "tests of reports",
 	"internal/cputime":              "benchmarks",
 	"internal/facts":                "tests of what upstream publishes",
+	"internal/memdir":               "tests of databases",
 	"internal/pipes":                "tests of transports",
 	"internal/standins":             "tests of connections",
 	"test":                          "tests",

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/quorate/quorate/internal/memdir"
 	"github.com/quorate/quorate/proto"
 )
 
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 		"cut": childCut,
 	}[os.Getenv(childMode)]
 	if !ok {
-		os.Exit(m.Run())
+		os.Exit(memdir.Main(m))
 	}
 	passed := 0
 	kill, _ := strconv.Atoi(os.Getenv(childKill))
