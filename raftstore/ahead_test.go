@@ -25,6 +25,7 @@ func slowLog(by time.Duration) func(*Config) {
 // TestWritesGoAhead: a lone write waits for the slower of two disks, not for one behind the
 // other.
 func TestWritesGoAhead(t *testing.T) {
+	t.Parallel()
 	const disk = 100 * time.Millisecond
 	c := newCluster(t, 3, slowLog(disk))
 	leader := c.leader()

@@ -73,17 +73,35 @@ func TestFloorByBytesAfterSnapshot(t *testing.T) {
 	}
 }
 
-// The cap on bytes holds under load, the floor is the same on every node, and a
-// node that comes back has it too.
+// The cap on bytes holds under load, and the floor is the same on every node. Age moves the
+// floor too, but not past what is younger than the history.
 func TestHistoryBytes(t *testing.T) {
-	const limit = 2 << 20
+	t.Parallel()
+	const limit, history = 2 << 20, time.Second
+	var (
+		mu      sync.Mutex
+		applied = map[uint64]time.Time{}
+		byBytes atomic.Bool
+	)
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Limits.HistoryBytes = limit
-		cfg.Timing.History = time.Hour
+		cfg.Timing.History = history
+		if cfg.Node != "a" {
+			return
+		}
+		cfg.TestHooks.Applied = func(entry *raft.Log, _ mvcc.Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			now := time.Now()
+			applied[entry.Index] = now
+			if floor, ok := floorOf(entry); ok && now.Sub(applied[floor]) < history {
+				byBytes.Store(true)
+			}
+		}
 	})
 	m := c.leader()
 	value := string(bytes.Repeat([]byte("x"), 128<<10))
-	for i := 0; m.State().HistoryWritten() < 3*limit; i++ {
+	for i := 0; m.State().HistoryWritten() < 3*limit || !byBytes.Load(); i++ {
 		if _, err := m.Propose(c.ctx(), write(fmt.Sprint("k", i%16), value)); err != nil {
 			t.Fatal(err)
 		}
@@ -104,11 +122,22 @@ func TestHistoryBytes(t *testing.T) {
 	})
 }
 
+// floorOf returns the floor that an entry sets, if it sets one.
+func floorOf(entry *raft.Log) (floor uint64, ok bool) {
+	kind, body, err := proto.Split(entry.Data)
+	var compact proto.Compact
+	if err != nil || kind != proto.KindCompact || proto.Decode(body, &compact) != nil {
+		return 0, false
+	}
+	return compact.Floor, true
+}
+
 // The floor never passes what is younger than half the history or retryWindow, also
 // not when the compactor itself had to wait: ids of requests that may be sent again
 // go with it.
 func TestFloorStaysBehindASlowDisk(t *testing.T) {
-	const history, hold = time.Second, time.Second
+	t.Parallel()
+	const history, hold = 400 * time.Millisecond, 400 * time.Millisecond
 	var (
 		mu      sync.Mutex
 		applied = map[uint64]time.Time{}
@@ -129,14 +158,13 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 			defer mu.Unlock()
 			now := time.Now()
 			applied[entry.Index] = now
-			kind, body, err := proto.Split(entry.Data)
-			var compact proto.Compact
-			if err != nil || kind != proto.KindCompact || proto.Decode(body, &compact) != nil {
+			floor, ok := floorOf(entry)
+			if !ok {
 				return
 			}
 			floors++
-			if age := now.Sub(applied[compact.Floor]); age < history/2 {
-				t.Errorf("the floor passes entry %d, which was applied %s ago", compact.Floor, age)
+			if age := now.Sub(applied[floor]); age < history/2 {
+				t.Errorf("the floor passes entry %d, which was applied %s ago", floor, age)
 			}
 		}
 	})

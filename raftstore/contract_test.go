@@ -19,11 +19,13 @@ func TestContractOneNode(t *testing.T) {
 }
 
 func TestContractLeaderOfThree(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, calm)
 	storetest.Run(t, func(*testing.T) storetest.Store { return c.leader().Store })
 }
 
 func TestContractFollowerOfThree(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, calm)
 	storetest.Run(t, func(*testing.T) storetest.Store { return c.other(c.leader()).Store })
 }

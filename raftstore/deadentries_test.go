@@ -164,6 +164,7 @@ func TestDeadEntriesAreDropped(t *testing.T) {
 		{"default batches", 256, 1024, 512, 256 + 44},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			f := newFaults()
 			ledger := newLedger()
 			c := newCluster(t, 3, func(cfg *Config) {

@@ -12,12 +12,12 @@ import (
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
-// With timeouts far above what is allowed here, a leader whose process is gone
-// is replaced at once: by the voters that see its port refuse them, not by
-// silence.
+// A leader whose process is gone is replaced at once: by the voters that see its port refuse
+// them, not by silence, which nobody would wait for here.
 func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
+	const silence = time.Minute // far above what c.ctx allows
 	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = 5*time.Second, 5*time.Second, 2*time.Second
+		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = silence, silence, 2*time.Second
 	})
 	for range 3 {
 		leader := c.leader()
@@ -26,14 +26,8 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.close(leader)
-		began := time.Now()
 		if _, err := survivor.Propose(c.ctx(), write("k", "w")); err != nil {
 			t.Fatal(err)
-		}
-		took := time.Since(began)
-		t.Logf("the first write after the loss took %s", took)
-		if took > 2*time.Second {
-			t.Errorf("the first write after the loss took %s: only silence replaced the leader", took)
 		}
 		c.open(leader)
 		if err := leader.WaitApplied(c.ctx(), survivor.Applied()); err != nil {

@@ -15,6 +15,7 @@ import (
 // A voter without its log has forgotten its vote and what it helped to commit.
 // A snapshot beside it must not make the node look sound.
 func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
+	t.Parallel()
 	const logFile, metaFile = "raft.db", "snapshot.meta"
 	for _, tt := range []struct {
 		name   string
@@ -74,6 +75,7 @@ func TestLogThatDoesNotFitTheSnapshot(t *testing.T) {
 // State that this node's log never held, and no snapshot covers, shows that the log was
 // lost too, and so does an empty directory of a node that knows its cluster.
 func TestLogThatDoesNotFitTheState(t *testing.T) {
+	t.Parallel()
 	const logFile, segmentDir, stateFile = "raft.db", "raft-log", "state.db"
 	for _, tt := range []struct {
 		name   string

@@ -25,9 +25,24 @@ func (b beats) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.
 	return err
 }
 
+// counted is a transport that counts the messages of AppendEntries.
+type counted struct {
+	*peer.Transport
+	sent *atomic.Int64
+}
+
+func (c counted) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	c.sent.Add(1)
+	return c.Transport.AppendEntries(id, to, req, resp)
+}
+
 // A voter that was away for long enough that raft has lost patience with it has
 // everything within a moment of its return, and makes a quorum.
 func TestReturnIsNoticed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("Raft loses patience only after five seconds")
+	}
 	var failed atomic.Int64
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.Transport = beats{cfg.Transport.(*peer.Transport), &failed}
@@ -63,7 +78,7 @@ func TestReturnIsNoticed(t *testing.T) {
 	if _, err := leader.Propose(c.ctx(), write("after", "v")); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(back); took > 1500*time.Millisecond {
+	if took := time.Since(back); took > 1500*time.Millisecond { //wall: Raft's own timer fires after two seconds
 		t.Errorf("a write had no quorum for %s after a voter was back", took)
 	}
 	if err := away.WaitApplied(c.ctx(), last); err != nil {
@@ -71,8 +86,8 @@ func TestReturnIsNoticed(t *testing.T) {
 	}
 }
 
-// A voter that comes back under another address has everything within a moment of the
-// configuration's change, though the leader was trying to reach it at the old one.
+// A voter that comes back under another address has everything after the configuration's
+// change, though the leader was trying to reach it at the old one.
 func TestReturnElsewhereIsNoticed(t *testing.T) {
 	var failed atomic.Int64
 	c := newCluster(t, 3, func(cfg *Config) {
@@ -94,15 +109,12 @@ func TestReturnElsewhereIsNoticed(t *testing.T) {
 	index, _, err := leader.Members()
 	noError(t, err)
 	noError(t, leader.AddVoter(c.ctx(), away.id, away.addr, index))
-	known := time.Now()
 	noError(t, away.WaitApplied(c.ctx(), last.Revision))
-	if took := time.Since(known); took > 1500*time.Millisecond {
-		t.Errorf("it had everything only %s after its new address was known", took)
-	}
 }
 
 // A message to a peer that was away for longer than entries are kept in memory for it
-// arrives as soon as the peer is back, without them.
+// arrives when the peer is back, without them. Attempts do not become rarer: twenty that did
+// would take a day.
 func TestLateReturnIsNoticed(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	leader := c.leader()
@@ -114,7 +126,8 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	noError(t, leader.log.GetLog(uint64(r.Revision), &entry))
 	c.close(away)
 
-	n := newRaftTransport(leader.rpc)
+	var attempts atomic.Int64
+	n := newRaftTransport(counted{leader.rpc, &attempts})
 	n.store, n.retryFor = leader.Store, time.Millisecond
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: leader.rpc.EncodePeer(raft.ServerID(leader.id), raft.ServerAddress(leader.addr))},
@@ -124,17 +137,19 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	done := make(chan error, 1)
 	var resp raft.AppendEntriesResponse
 	go func() { done <- n.AppendEntries(raft.ServerID(away.id), raft.ServerAddress(away.addr), req, &resp) }()
-	select {
-	case err := <-done:
-		t.Fatalf("it gives up: %v", err)
-	case <-time.After(10 * retryAppendEvery):
-	}
+	c.eventually("twenty attempts", func() error {
+		select {
+		case err := <-done:
+			t.Fatalf("it gives up: %v", err)
+		default:
+		}
+		if n := attempts.Load(); n < 20 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
 	c.open(away)
-	back := time.Now()
 	noError(t, <-done)
-	if took := time.Since(back); took > 1500*time.Millisecond {
-		t.Errorf("it arrived %s after the peer was back", took)
-	}
 	if !resp.Success || len(req.Entries) > 0 {
 		t.Errorf("success %v, with %d entries", resp.Success, len(req.Entries))
 	}

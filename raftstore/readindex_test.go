@@ -175,6 +175,7 @@ func TestReadNeedsVoters(t *testing.T) {
 // long lease stands for a paused process) must not serve a read once another
 // may have committed, whether it reaches nobody or everybody.
 func TestDeposedLeaderRefusesReads(t *testing.T) {
+	t.Parallel()
 	f := newFaults()
 	c := newCluster(t, 3, func(cfg *Config) {
 		f.install(cfg)

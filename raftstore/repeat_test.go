@@ -56,6 +56,7 @@ func (b *breaking) Exchange(stream grpc.BidiStreamingServer[proto.PeerRequest, p
 // term: its first copy may arrive later than the second, and take effect after that
 // was refused.
 func TestProposalIsNotRepeatedInItsTerm(t *testing.T) {
+	t.Parallel()
 	detours := map[proto.NodeID]*detour{}
 	c := newCluster(t, 3, func(cfg *Config) {
 		d := &detour{Peers: cfg.Peers}

@@ -237,6 +237,7 @@ func TestSnapshotInstall(t *testing.T) {
 // Without a quorum, writes and linearizable reads fail in time, and local reads
 // go on; with the quorum back, everything does, without a restart.
 func TestMinority(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(cfg *Config) { cfg.Timing.NoLeader = 500 * time.Millisecond })
 	leader := c.leader()
 	if _, err := leader.Propose(c.ctx(), write("k", "v")); err != nil {

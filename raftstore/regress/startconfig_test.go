@@ -70,6 +70,8 @@ func TestStartingConfiguration(t *testing.T) {
 		for _, id := range ids {
 			conf := startConfig(id, make(chan bool, 16))
 			conf.Logger = hclog.NewNullLogger()
+			// The first election waits for one of them.
+			conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = 400*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond
 			conf.NoSnapshotRestoreOnStart = false // this state machine keeps nothing on disk
 			logs, err := disk.OpenLog(filepath.Join(dir, string(id)+".log"), disk.LogOptions{})
 			if err != nil {
