@@ -685,7 +685,7 @@ func TestJoinTriesAgain(t *testing.T) {
 		t.Errorf("join at a busy server: %v", err)
 	}
 	mc.node.joins = bucket{now: time.Now}
-	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := JoinWithToken(ctx, tok, c.servers, "x"); !errors.Is(err, errBusy) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("join at a server that stays busy: %v", err)

