@@ -445,7 +445,8 @@ func (c *conn) data(f *http2.DataFrame) error {
 	if st.declared >= 0 && st.came+int64(len(data)) > st.declared {
 		c.giveBack(n)
 		st.breakBody(errors.New("sender tried to send more than declared Content-Length"))
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+		c.reset(id, http2.ErrCodeProtocol) // while mu is held: the handler must not answer before
+		return nil
 	}
 	st.received -= n
 	st.came += int64(len(data))
