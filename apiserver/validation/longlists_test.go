@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
-	goruntime "runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/schema"
 	"github.com/quorate/quorate/apiserver/tree"
-	"golang.org/x/sys/unix"
+	"github.com/quorate/quorate/internal/cputime"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -225,20 +224,6 @@ func place(o any, t reflect.Type, path []string, v any) any {
 	return m
 }
 
-// cpu is the time of the processor that f takes in its goroutine; the machine may be busy.
-func cpu(f func()) time.Duration {
-	now := func() time.Duration {
-		var u unix.Rusage
-		unix.Getrusage(unix.RUSAGE_THREAD, &u)
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	goruntime.LockOSThread()
-	defer goruntime.UnlockOSThread()
-	began := now()
-	f()
-	return now() - began
-}
-
 const (
 	mostObjects = 20_000  // the longest list of objects that a body may have
 	mostValues  = 150_000 // and of texts, numbers or entries
@@ -274,7 +259,7 @@ func (l *longList) measure(t *testing.T, n int) {
 	t.Helper()
 	rules, namespaced := Of(l.name), l.s.res.Namespaced
 	check := func(what string, f func()) {
-		if took := cpu(f); took > mostTime {
+		if took := cputime.Of(f); took > mostTime {
 			t.Errorf("%s %s: %d elements: %s takes %s", l.name, strings.Join(l.path, "."), n, what, took)
 		}
 	}

@@ -1,11 +1,29 @@
-// Package cputime reports the processor's time of benchmarks: the clock also counts
-// what else runs. Only tests use it.
+// Package cputime measures the processor's time of benchmarks and of functions: the clock also
+// counts what else runs. Only tests use it.
 package cputime
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// Of returns the processor's time that f takes on its own goroutine.
+func Of(f func()) time.Duration {
+	now := func() time.Duration {
+		var u unix.Rusage
+		_ = unix.Getrusage(unix.RUSAGE_THREAD, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := now()
+	f()
+	return now() - began
+}
 
 // PerOp has the benchmark report the processor's time per operation, from now on, and its
 // allocations.
