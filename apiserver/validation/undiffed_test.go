@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/apiserver/tree"
+	"github.com/quorate/quorate/internal/cputime"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -141,7 +142,7 @@ func TestUndiffed(t *testing.T) {
 				}
 				obj := tree.Object(runtime.DeepCopyJSON(old))
 				c.change(tree.As(obj["spec"]), n)
-				if took := cpu(func() { errs = Of(c.kind).Update(c.subresource, obj, old, c.kind != "persistentvolumes") }); took > mostTime {
+				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, c.kind != "persistentvolumes") }); took > mostTime {
 					t.Errorf("with %d: %s", n, took)
 				}
 				return errs
@@ -211,7 +212,7 @@ func TestOldAddresses(t *testing.T) {
 	} {
 		t.Run(c.kind+" "+c.subresource+" "+c.name, func(t *testing.T) {
 			update := func(obj, old tree.Object) (errs field.ErrorList) {
-				if took := cpu(func() { errs = Of(c.kind).Update(c.subresource, obj, old, true) }); took > mostTime {
+				if took := cputime.Of(func() { errs = Of(c.kind).Update(c.subresource, obj, old, true) }); took > mostTime {
 					t.Errorf("it takes %s", took)
 				}
 				return errs
@@ -239,7 +240,7 @@ func TestOldAddressesOfPods(t *testing.T) {
 		return obj
 	}
 	update := func(obj, old tree.Object) (errs field.ErrorList) {
-		if took := cpu(func() { errs = Of("pods").Update("status", obj, old, true) }); took > mostTime {
+		if took := cputime.Of(func() { errs = Of("pods").Update("status", obj, old, true) }); took > mostTime {
 			t.Errorf("it takes %s", took)
 		}
 		return errs
