@@ -72,8 +72,12 @@ func TestKubernetesService(t *testing.T) {
 	e := newEnv(t, func(c *apiserver.Config) { c.ServiceBlocks = blocks })
 	var urls atomic.Value
 	urls.Store([]string{"https://192.0.2.2:6443", "https://api.example:6443", "https://192.0.2.1:6443"})
+	var asked atomic.Int64
 	servers := controllers.Servers{
-		List: func() ([]string, error) { return urls.Load().([]string), nil }, Address: service.FirstAddress(blocks),
+		List: func() ([]string, error) {
+			asked.Add(1)
+			return urls.Load().([]string), nil
+		}, Address: service.FirstAddress(blocks),
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "api.example" {
 				return nil, errors.New("no such host " + host)
@@ -106,7 +110,13 @@ func TestKubernetesService(t *testing.T) {
 	leadsTo("192.0.2.1:7443 192.0.2.2:6443 2001:db8::1:6443 ", "kubernetes=192.0.2.1:7443 kubernetes-ipv4-6443=192.0.2.2:6443 kubernetes-ipv6-6443=2001:db8::1:6443 ")
 	// Names are resolved before anything is changed.
 	urls.Store([]string{"https://no..where:6443"}) // no name at all: nobody is asked for it
-	time.Sleep(1500 * time.Millisecond)
+	before := asked.Load()
+	e.eventually("a round with it is over", func() string {
+		if n := asked.Load() - before; n < 2 {
+			return fmt.Sprintf("%d rounds have begun", n)
+		}
+		return ""
+	})
 	leadsTo("192.0.2.1:7443 192.0.2.2:6443 2001:db8::1:6443 ", "kubernetes=192.0.2.1:7443 kubernetes-ipv4-6443=192.0.2.2:6443 kubernetes-ipv6-6443=2001:db8::1:6443 ")
 	// The next leader takes away what this one made, and what of it was deleted comes back.
 	stop()

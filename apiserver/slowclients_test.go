@@ -92,6 +92,7 @@ func TestLateBodyWaitsForItsTurn(t *testing.T) {
 	e.narrow(t)
 	const object = `{"metadata":{"name":"late"}}`
 	late, in := e.announce(t, asNarrow, len(object))
+	//sleep: the client is slow: it must have lost its turn, as it has after a quarter of this
 	time.Sleep(400 * time.Millisecond) // the client's, not ours: it has lost its turn
 	// Another takes the seat, and keeps it as its body comes, if slowly.
 	busy, _ := e.announce(t, asNarrow, 1<<20)

@@ -477,6 +477,7 @@ func unread(t *testing.T, seen *counting, open int64, written *atomic.Int64) {
 		if now := written.Load(); now != last {
 			last, since = now, time.Now()
 		}
+		//wall: a pause that must have passed, not a bound
 		return seen.open.Load() == open && time.Since(since) > 300*time.Millisecond
 	})
 }

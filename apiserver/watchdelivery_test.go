@@ -113,6 +113,7 @@ func TestHubThatHangs(t *testing.T) {
 		return ""
 	})
 	release := e.mem.HoldWatches()
+	//sleep: nothing may be noticed meanwhile
 	time.Sleep(2 * stall)
 	if got := d.stalls("hub"); got != 0 {
 		t.Errorf("%g stalls of a hub that has nothing to tell", got)
@@ -242,6 +243,7 @@ func TestDeliveryOfWhatIsServedNoMore(t *testing.T) {
 		}
 		return ""
 	})
+	//sleep: nothing may be dropped meanwhile
 	time.Sleep(stall / 5) // the canary has looked
 	if counted(group, resource) < 0 {
 		t.Error("the series end with the watch, not with the resource")

@@ -229,6 +229,7 @@ func TestKeepTokens(t *testing.T) {
 	if k == nil {
 		t.Fatalf("%v", keys)
 	}
+	//wall: IssuedBefore is the present, and no other time is nearer than an hour
 	if left := time.Until(k.Until); left < 59*time.Minute || left > time.Hour || time.Since(k.IssuedBefore) > time.Minute {
 		t.Errorf("%v", keys)
 	}

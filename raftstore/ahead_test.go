@@ -15,6 +15,7 @@ func slowLog(by time.Duration) func(*Config) {
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			err := commit()
 			if filepath.Dir(file) == "raft-log" {
+				//sleep: a slow disk is what is tested
 				time.Sleep(by)
 			}
 			return err

@@ -21,6 +21,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		m := c.leader()
 		// A state machine that lags, so that batches wait for it.
 		applied := m.fsm.applied
+		//sleep: a state machine that lags is what is tested
 		m.fsm.applied = func() { time.Sleep(2 * time.Millisecond); applied() }
 		var writers sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
@@ -88,6 +89,7 @@ func TestCloseWhileReceiving(t *testing.T) {
 	})
 	began := time.Now()
 	c.close(m)
+	//wall: a snapshot that is never sent would hold Close for ever
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("Close took %s", took)
 	}

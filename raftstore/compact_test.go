@@ -149,6 +149,7 @@ func TestFloorStaysBehindASlowDisk(t *testing.T) {
 		cfg.Limits.HistoryBytes = 1 // as much as may go, goes
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			if ofLog(file) && stall.CompareAndSwap(true, false) {
+				//sleep: a slow disk is what is tested
 				time.Sleep(hold)
 			}
 			return commit()

@@ -28,6 +28,7 @@ func TestStalenessBeforeTheFirstConfirmation(t *testing.T) {
 	}
 	written := time.Now()
 	c.open(away)
+	//wall: time that passed before the question is the least that is right, not a bound
 	if s := away.Staleness(); s < time.Since(written) {
 		t.Errorf("a node that was just started alone, and lacks a write, says that it is %s stale at most", s)
 	}

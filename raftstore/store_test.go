@@ -257,6 +257,7 @@ func TestMinority(t *testing.T) {
 	if _, err := leader.ReadIndex(c.ctx()); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("a read index without a quorum: %v", err)
 	}
+	//wall: a write without a quorum would wait for ten seconds
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the refusals took %s", took)
 	}

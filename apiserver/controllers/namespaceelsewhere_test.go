@@ -391,6 +391,7 @@ func TestElsewhereHangs(t *testing.T) {
 	start := time.Now()
 	deleteNamespaces(e, "fast0", "fast1")
 	awaitGone(e, "fast0", "fast1")
+	//wall: the namespaces that hang do so until the test ends, so this is patience
 	if took := time.Since(start); took > patience/2 {
 		t.Errorf("other namespaces took %v", took)
 	}

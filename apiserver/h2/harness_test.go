@@ -155,6 +155,7 @@ func awaitFrames(t *testing.T, functions ...string) {
 		if left == 0 {
 			return
 		}
+		//wall: patience for goroutines to end
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("%d frames of this package are left:\n%s", left, stacks)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,28 +62,42 @@ func clients(t *testing.T, s *httptest.Server) map[string]*http.Client {
 // endsSoon is less than the second that net/http gives a connection of HTTP/2.
 const endsSoon = 700 * time.Millisecond
 
+// quickest fails if a server never ends soon: a busy machine delays some of three ends, and
+// net/http delays all.
+func quickest(t *testing.T, end func(t *testing.T) time.Duration) {
+	t.Helper()
+	least := time.Duration(math.MaxInt64)
+	for range 3 {
+		if least = min(least, end(t)); least <= endsSoon {
+			return
+		}
+	}
+	t.Errorf("it took %v at least", least)
+}
+
 // TestEndOfIdleConnections: clients that have connections and no requests do not keep a server
 // from ending.
 func TestEndOfIdleConnections(t *testing.T) {
 	for name := range clients(t, nil) {
 		t.Run(name, func(t *testing.T) {
-			e := serveEnding(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
-			for range 3 {
-				resp, err := clients(t, e.s)[name].Get(e.s.URL)
-				if err != nil {
-					t.Fatal(err)
+			quickest(t, func(t *testing.T) time.Duration {
+				e := serveEnding(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+				for range 3 {
+					resp, err := clients(t, e.s)[name].Get(e.s.URL)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadAll(resp.Body); err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
 				}
-				if _, err := io.ReadAll(resp.Body); err != nil {
-					t.Fatal(err)
+				took := <-e.end(t, t.Context())
+				if rest, _ := e.l.endable(time.Now()); rest != 0 {
+					t.Errorf("%d connections are left", rest)
 				}
-				resp.Body.Close()
-			}
-			if took := <-e.end(t, t.Context()); took > endsSoon {
-				t.Errorf("it took %v", took)
-			}
-			if rest, _ := e.l.endable(time.Now()); rest != 0 {
-				t.Errorf("%d connections are left", rest)
-			}
+				return took
+			})
 		})
 	}
 }
@@ -93,50 +108,50 @@ func TestEndWaitsForAnswers(t *testing.T) {
 	const piece, pieces = 64 << 10, 64 // more than the windows and the sockets' buffers hold
 	for name := range clients(t, nil) {
 		t.Run(name, func(t *testing.T) {
-			begun, goOn := make(chan struct{}), make(chan struct{})
-			e := serveEnding(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusOK)
-				_ = http.NewResponseController(w).Flush()
-				close(begun)
-				<-goOn
-				for range pieces {
-					_, _ = io.WriteString(w, strings.Repeat("x", piece))
-				}
-			}))
-			resp, err := clients(t, e.s)[name].Get(e.s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			<-begun
-			took := e.end(t, t.Context())
-			select {
-			case <-took:
-				t.Fatal("it has ended before the request")
-			case <-time.After(3 * quietFor):
-			}
-			close(goOn)
-			read := 0
-			tick := time.NewTicker(2 * time.Millisecond)
-			defer tick.Stop()
-			for b := make([]byte, piece); ; <-tick.C {
-				n, err := resp.Body.Read(b)
-				read += n
-				if errors.Is(err, io.EOF) {
-					break
-				}
+			quickest(t, func(t *testing.T) time.Duration {
+				begun, goOn := make(chan struct{}), make(chan struct{})
+				e := serveEnding(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusOK)
+					_ = http.NewResponseController(w).Flush()
+					close(begun)
+					<-goOn
+					for range pieces {
+						_, _ = io.WriteString(w, strings.Repeat("x", piece))
+					}
+				}))
+				resp, err := clients(t, e.s)[name].Get(e.s.URL)
 				if err != nil {
-					t.Fatalf("after %d bytes: %v", read, err)
+					t.Fatal(err)
 				}
-			}
-			if read != piece*pieces {
-				t.Errorf("%d bytes of %d", read, piece*pieces)
-			}
-			behind := time.Now()
-			<-took
-			if d := time.Since(behind); d > endsSoon {
-				t.Errorf("it took %v more", d)
-			}
+				defer resp.Body.Close()
+				<-begun
+				took := e.end(t, t.Context())
+				select {
+				case <-took:
+					t.Fatal("it has ended before the request")
+				case <-time.After(3 * quietFor):
+				}
+				close(goOn)
+				read := 0
+				tick := time.NewTicker(2 * time.Millisecond)
+				defer tick.Stop()
+				for b := make([]byte, piece); ; <-tick.C {
+					n, err := resp.Body.Read(b)
+					read += n
+					if errors.Is(err, io.EOF) {
+						break
+					}
+					if err != nil {
+						t.Fatalf("after %d bytes: %v", read, err)
+					}
+				}
+				if read != piece*pieces {
+					t.Errorf("%d bytes of %d", read, piece*pieces)
+				}
+				behind := time.Now()
+				<-took
+				return time.Since(behind)
+			})
 		})
 	}
 }

@@ -166,6 +166,7 @@ func TestUnreadKeyUpdates(t *testing.T) {
 			l.ownTime = 200 * time.Millisecond
 			server, _ := l.fill(t, s, proto)
 			for began := time.Now(); len(l.all()) > 0 || server.writes.Load() > 0; runtime.Gosched() {
+				//wall: patience for the connection to end
 				if time.Since(began) > 10*time.Second {
 					t.Fatal("the connection has no end")
 				}

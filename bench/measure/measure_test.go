@@ -15,6 +15,7 @@ func TestPace(t *testing.T) {
 	Pace(t.Context(), clock, 2000, 20*time.Millisecond, 220*time.Millisecond, func(d time.Duration) {
 		due, fired = append(due, d), append(fired, clock.Now())
 		if len(due) == 1 {
+			//sleep: the pacer itself is held up
 			time.Sleep(50 * time.Millisecond) // the pacer itself is held up
 		}
 	})

@@ -196,6 +196,7 @@ func TestBalancer(t *testing.T) {
 	standins.Await(t, "time does not pass", func() bool {
 		lb.mu.Lock()
 		defer lb.mu.Unlock()
+		//wall: a time that must have passed, not a bound
 		return time.Since(lb.nodes[c.Addr().String()].since) > 300*time.Millisecond
 	})
 	if !kept.works() || kept.node == a.Addr().String() {

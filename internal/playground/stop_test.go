@@ -24,6 +24,7 @@ func TestStop(t *testing.T) {
 		n.PID = n.child.Process.Pid
 		go func() { _ = n.child.Wait() }() // ends with the process, which t.Context ends
 		for began := time.Now(); !n.Running(); runtime.Gosched() {
+			//wall: patience for a process to appear
 			if time.Since(began) > 10*time.Second {
 				t.Fatal("the node does not appear")
 			}

@@ -65,8 +65,10 @@ func TestPipe(t *testing.T) {
 		want  string
 	}{
 		{"late and with a pause", func(w *os.File) {
+			//sleep: a writer that pauses is what is tested
 			time.Sleep(50 * time.Millisecond)
 			w.WriteString("1234")
+			//sleep: a writer that pauses is what is tested
 			time.Sleep(50 * time.Millisecond)
 			w.WriteString("5678")
 			w.Close()

@@ -49,6 +49,7 @@ func TestDeadEntriesBelowSnapshot(t *testing.T) {
 			t.Fatalf("setup: the leader's log begins at %d, a's ends at %d (%v)", first, end, err)
 		}
 		c.part(false, one, other)
+		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(20 * time.Second) // replication backs off for up to 10 s
 		if a.raft.AppliedIndex() < leader.raft.CommitIndex() {
 			t.Fatalf("setup: a has applied %d of %d", a.raft.AppliedIndex(), leader.raft.CommitIndex())
@@ -58,6 +59,7 @@ func TestDeadEntriesBelowSnapshot(t *testing.T) {
 		if err := a.raft.AddNonvoter("n", n.addr, 0, time.Second).Error(); err != nil {
 			t.Fatal(err)
 		}
+		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(20 * time.Second)
 		dead := 0
 		n.fsm.mu.Lock()

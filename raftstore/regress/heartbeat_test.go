@@ -73,10 +73,12 @@ func heartbeatThenWrite(t *testing.T, network func(raft.ServerID) transport) hea
 	for _, w := range []string{"w0", "w1", "w2"} {
 		c.write(a, w)
 	}
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(300 * time.Millisecond)
 
 	c.part(true, []raft.ServerID{"a"}, []raft.ServerID{"b", "c"})
 	leader := c.leader("b", "c")
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(200 * time.Millisecond) // its no-op commits
 	term := leader.raft.CurrentTerm()
 	if a.raft.State() != raft.Leader || a.raft.CurrentTerm() >= term {
@@ -92,6 +94,7 @@ func heartbeatThenWrite(t *testing.T, network func(raft.ServerID) transport) hea
 		t.Fatal(err)
 	}
 	write := a.raft.Apply([]byte("X"), time.Second)
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(50 * time.Millisecond)
 
 	var r heartbeatResult
@@ -99,8 +102,10 @@ func heartbeatThenWrite(t *testing.T, network func(raft.ServerID) transport) hea
 	r.new = leader.entry(t, r.old.Index)
 	c.part(false, []raft.ServerID{"a"}, []raft.ServerID{"b", "c"})
 	r.writeErr = write.Error()
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(time.Second)
 	c.write(leader, "after healing")
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(5 * time.Second)
 	r.fsmOld, r.fsmNew = a.fsm.String(), leader.fsm.String()
 	return r

@@ -35,6 +35,7 @@ func TestLateInstallForgetsMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.write(a, "y")
+		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(time.Second)
 		members := func() int {
 			f := b.raft.GetConfiguration()
@@ -55,6 +56,7 @@ func TestLateInstallForgetsMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.write(a, "z")
+		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(10 * time.Second) // the leader and its entries do not mend it
 		pitfall(t, members() == 3, "b knows %d members after a late snapshot", members())
 	})

@@ -55,6 +55,7 @@ func isolated(c *cluster, voters ...raft.ServerID) *node {
 	if err := l.raft.Barrier(time.Second).Error(); err != nil {
 		c.t.Fatal(err)
 	}
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(300 * time.Millisecond)
 	if err := c.confirm(l); err != nil {
 		c.t.Fatalf("cure: confirm failed in a healthy cluster: %v", err)
@@ -64,6 +65,7 @@ func isolated(c *cluster, voters ...raft.ServerID) *node {
 			c.part(true, []raft.ServerID{l.id}, []raft.ServerID{id})
 		}
 	}
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(50 * time.Millisecond)
 	return l
 }
@@ -101,6 +103,7 @@ func TestVerifyLeaderCountsOldAnswer(t *testing.T) {
 		readIndex := a.raft.CommitIndex()
 		verify := a.raft.VerifyLeader()
 		confirmed := c.confirm(a)
+		//sleep: in virtual time: the helper opens the bubble
 		time.Sleep(100 * time.Millisecond)
 		close(wake) // now a receives the old answer
 		err := verify.Error()

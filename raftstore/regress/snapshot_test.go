@@ -122,6 +122,7 @@ func installLoop(t *testing.T, logStore func(raft.ServerID, *raft.InmemStore) ra
 	}
 	c.connect()
 	c.part(false, one, other)
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(20 * time.Second) // replication backs off for up to 10 s
 	if got, want := a.fsm.String(), leader.fsm.String(); got != want {
 		t.Errorf("cure: after a restart without its log a has\n%s\nthe leader has\n%s", got, want)

@@ -95,6 +95,7 @@ func staleReplication(t *testing.T) (sent bool) {
 		t.Fatalf("setup: a leads in term %d, before in %d", now, term)
 	}
 	close(from.hold)
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(time.Second)
 	return from.seen.Load()
 }

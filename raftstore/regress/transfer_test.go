@@ -66,6 +66,7 @@ func transferFlagStuck(t *testing.T) bool {
 		time.Sleep(5 * time.Millisecond)
 	}
 	close(arrive) // b answers with its newer term: a's replication goroutine ends
+	//sleep: the library says nothing when it has cleaned up, nor that it never will
 	time.Sleep(100 * time.Millisecond)
 	a.net.change("b", func(l *link) { l.lateEntries = nil })
 	c.part(false, one, other)

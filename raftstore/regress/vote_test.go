@@ -51,6 +51,7 @@ func secondVote(t *testing.T, network func(raft.ServerID) transport, itself bool
 	defer c.stop()
 	leader := c.leader()
 	c.write(leader, "w")
+	//sleep: in virtual time: the helper opens the bubble
 	time.Sleep(time.Second) // its majority was there before the third node's answer
 	term := leader.raft.CurrentTerm()
 	var voter, asks *node

@@ -74,7 +74,6 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var l Limits
-			began := time.Now()
 			got, w, err := ask(t.Context(), &l, c.answer, c.size)
 			if c.want == "" && (err != nil || got != c.answer) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Fatalf("%d bytes, %v, want %q", len(got), err, c.want)
@@ -87,9 +86,6 @@ func TestAnswers(t *testing.T) {
 			}
 			if err := w.Body.Close(); err != nil || l.held.Load() != 0 {
 				t.Errorf("%d bytes are counted at the end, %v", l.held.Load(), err)
-			}
-			if took := time.Since(began); took > time.Minute {
-				t.Errorf("took %s", took)
 			}
 		})
 	}

@@ -216,7 +216,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(c.image, func(t *testing.T) {
 			for _, p := range []*plugin{closed, open} {
-				before, began := b.asked.Load(), time.Now()
+				before := b.asked.Load()
 				within := 10 * time.Second
 				if c.want == "context deadline exceeded" {
 					within = 300 * time.Millisecond
@@ -229,9 +229,6 @@ func TestFailures(t *testing.T) {
 				}
 				if n := b.asked.Load() - before; n != c.asked {
 					t.Errorf("asked %d times, want %d", n, c.asked)
-				}
-				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("took %s", took)
 				}
 			}
 		})

@@ -102,6 +102,7 @@ func TestStatic(t *testing.T) {
 	await := func(what string, holds func() bool) {
 		t.Helper()
 		for began := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+			//wall: patience for a file to be read
 			if time.Since(began) > 30*time.Second {
 				t.Fatal(what)
 			}

@@ -185,6 +185,7 @@ func testStatic(t *testing.T, kind string, open func(webhook.Config, io.Reader) 
 	await := func(what string, holds func() bool) {
 		t.Helper()
 		for began := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+			//wall: patience for a file to be read
 			if time.Since(began) > 30*time.Second {
 				t.Fatal(what)
 			}

@@ -467,6 +467,7 @@ func TestHostileAgents(t *testing.T) {
 		standins.Await(t, "nobody asks whether the tunnel may stay", func() bool { return a.waiting.Load() > 0 })
 		began := time.Now()
 		a.Server.Close()
+		//wall: the question that nobody needs ends after askTime
 		if took := time.Since(began); took > askTime/2 {
 			t.Errorf("the end has waited %v for an answer that nobody needs", took)
 		}
