@@ -186,6 +186,7 @@ func TestBenchModesStops(t *testing.T) {
 	if out := b.ends(t, 130); !strings.Contains(out, "stopped") {
 		t.Errorf("it says\n%s", out)
 	}
+	//wall: patience for a command that was told to stop; the run would take minutes
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s to stop", took)
 	}

@@ -330,6 +330,7 @@ func TestDevOutlivesItsTerminal(t *testing.T) {
 			}
 			// Nothing is to happen: this is some times as long as it takes to see that a
 			// terminal is gone.
+			//sleep: nothing is to happen meanwhile
 			time.Sleep(2 * time.Second)
 			if out, err := c.TryQuorate(t, "dev", "status", "--data-dir", c.Dir); err != nil {
 				t.Fatalf("it has ended with its terminal: %s", out)

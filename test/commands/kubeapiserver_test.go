@@ -291,6 +291,7 @@ func TestKubeAPIServerOutlives(t *testing.T) {
 				url := "http://127.0.0.1:" + freePort(t)
 				startStub = func() {
 					// The first server asks for it already: nothing is there yet.
+					//sleep: the server must find nothing at first
 					time.Sleep(300 * time.Millisecond)
 					call(t, "etcd", dir, daemon, "--data-dir="+filepath.Join(dir, "etcd-data"), "--listen-client-urls="+url, "--name=node0", "--initial-cluster", "node0=http://127.0.0.1:1")
 					await(t, url+"/health", `{"health":"true"`)

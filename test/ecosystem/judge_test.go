@@ -89,6 +89,7 @@ func (j *judge) fails(t *testing.T, name string, breaks, mends func(*testing.T),
 			t.Errorf("%s: %v, want %s", node.Name, err, closed)
 		}
 		t.Logf("%s: refused after %v: %v", node.Name, took.Round(time.Millisecond), err)
+		//wall: what clients are promised, with the lateness that the harness allows
 		if took > j.within+cluster.Lateness {
 			t.Errorf("%s: refused after %v, want %v at most", node.Name, took, j.within)
 		}

@@ -119,6 +119,7 @@ func refusedSoon(t *testing.T, n *cluster.Node, what, method, path, body string)
 		t.Errorf("%s without a quorum: %v", what, err)
 		return
 	}
+	//wall: what clients are promised without a quorum
 	if took := time.Since(began); took > honestWithin {
 		t.Errorf("%s without a quorum was answered after %s, allowed are %s", what, took, honestWithin)
 	}

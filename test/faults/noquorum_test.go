@@ -93,6 +93,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 					if strings.Count(out, "\n") != 1 {
 						t.Errorf("%v: it is not one line: %s", args, out)
 					}
+					//wall: what people are promised without a quorum
 					if took > saidWithin {
 						t.Errorf("%v took %s, allowed are %s", args, took, saidWithin)
 					}
@@ -104,6 +105,7 @@ func TestNoQuorumIsSaid(t *testing.T) {
 			began := time.Now()
 			out, err := c.TryQuorate(t, "status", "--kubeconfig", c.Kubeconfig)
 			var exit *exec.ExitError
+			//wall: what people are promised without a quorum
 			if took := time.Since(began); !errors.As(err, &exit) || exit.ExitCode() != 3 || took > saidWithin {
 				t.Errorf("status after %s: %v: %s", took, err, out)
 			}
@@ -126,6 +128,7 @@ func TestDevStartWithoutQuorum(t *testing.T) {
 	if out != want {
 		t.Errorf("%q, want %q", out, want)
 	}
+	//wall: what people are promised without a quorum
 	if took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}

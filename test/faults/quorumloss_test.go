@@ -168,6 +168,7 @@ func answeredSoon(t *testing.T, n *cluster.Node, what, method, path, body string
 		t.Errorf("%s: %v", what, err)
 		return took
 	}
+	//wall: what clients are promised without a quorum
 	if took > honestWithin {
 		t.Errorf("%s was answered after %s, allowed are %s: %s", what, took, honestWithin, answer)
 	}

@@ -123,6 +123,7 @@ func (l *load) call(client kubernetes.Interface, cm *corev1.ConfigMap, create bo
 	l.mu.Lock()
 	l.slowest = max(l.slowest, took)
 	l.mu.Unlock()
+	//wall: the deadline that the client gave, with the lateness that the harness allows
 	if took > callWithin+cluster.Lateness {
 		l.t.Errorf("a write took %s, its deadline was %s: %v", took, callWithin, err)
 	}
@@ -217,6 +218,7 @@ func startReader(t *testing.T, n *cluster.Node, namespace, name string) *reader 
 			cancel()
 			took := time.Since(began)
 			r.slowest = max(r.slowest, took)
+			//wall: the deadline that the client gave, with the lateness that the harness allows
 			if took > callWithin+cluster.Lateness {
 				t.Errorf("%s: a read took %s, its deadline was %s: %v", n.Name, took, callWithin, err)
 			}

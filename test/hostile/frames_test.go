@@ -128,6 +128,7 @@ func (c *rawConn) breathe(done int64) error {
 		return nil
 	}
 	err := c.out.Flush()
+	//sleep: the client sends slowly, by design
 	time.Sleep(20 * time.Millisecond)
 	return err
 }

@@ -142,6 +142,7 @@ func beSilent(what string) int {
 			}
 			given = due
 		}
+		//wall: how often it reports, not a bound
 		if time.Since(told) >= time.Second {
 			told = time.Now()
 			line, _ := json.Marshal(silentCount{atomic.LoadInt64(&count.Open), atomic.LoadInt64(&count.Opened), atomic.LoadInt64(&count.Refused)})

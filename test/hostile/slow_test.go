@@ -52,6 +52,7 @@ func (h *hostility) dribble(ctx context.Context, n *cluster.Node, receive int, h
 	var wg sync.WaitGroup
 	for i := range dribblers {
 		wg.Go(func() {
+			//sleep: clients come one after the other, by design
 			time.Sleep(time.Duration(i) * time.Second / dribblers) // handshakes are work, for both
 			for ctx.Err() == nil {
 				c, err := h.connect(n, "http/1.1", receive)

@@ -231,6 +231,7 @@ func TestManyStreams(t *testing.T) {
 	})
 	ended := time.Since(began)
 	all.Wait()
+	//wall: how soon the streams of dead clients end is what is tested
 	if ended > time.Second {
 		t.Errorf("streams of clients that have died stayed for %v", ended)
 	}

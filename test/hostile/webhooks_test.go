@@ -208,6 +208,7 @@ func TestHostileWebhooks(t *testing.T) {
 			if x.code != 0 && code != x.code || code == 0 || !strings.Contains(string(answer), x.text) {
 				t.Errorf("%d %.300s, want %d %s", code, answer, x.code, x.text)
 			}
+			//wall: the timeouts of the webhooks, one after the other, would take far longer
 			if took > 8*time.Second {
 				t.Errorf("took %s", took)
 			}
@@ -312,6 +313,7 @@ func TestManyWebhooks(t *testing.T) {
 	if code, _, _ := create("validated", "validates", ""); code != 201 || asked.Load() != many {
 		t.Errorf("%d, %d asked", code, asked.Load())
 	}
+	//wall: the timeouts of the webhooks, one after the other, would take far longer
 	if code, answer, took := create("slowly-validated", "slow-validates", ""); code != 201 || took > 20*time.Second {
 		t.Errorf("%d %s in %s: they are asked side by side", code, answer, took)
 	}
@@ -321,10 +323,12 @@ func TestManyWebhooks(t *testing.T) {
 	if code, answer, _ := create("mutated", "mutates", "?timeout=60s"); code != 201 || !strings.Contains(answer, `"last":"500"`) || most.Load() != 1 {
 		t.Errorf("%d %s, %d at a time", code, answer, most.Load())
 	}
+	//wall: the timeouts of the webhooks, one after the other, would take far longer
 	if code, answer, took := create("slowly-mutated", "slow-mutates", "?timeout=4s"); code != 504 || took > 8*time.Second || !strings.Contains(answer, `"reason":"Timeout"`) {
 		t.Errorf("%d %s in %s: one deadline holds for all", code, answer, took)
 	}
 	watch := cluster.WatchResident(t, n)
+	//wall: the timeouts of the webhooks, one after the other, would take far longer
 	if code, answer, took := create("grown", "grows", ""); code != 500 || took > 40*time.Second || !strings.Contains(answer, "patches have made the object more than 8388608 bytes larger") {
 		t.Errorf("%d %.300s in %s: it grows for ever", code, answer, took)
 	}

@@ -138,6 +138,7 @@ func (s *Site) quiet(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
+			//wall: Kubernetes promises that leases are renewed
 			if since := time.Since(lease.Spec.RenewTime.Time); since > 5*time.Second {
 				return fmt.Sprintf("%s: its lease was renewed %s ago", name, since)
 			}

@@ -166,6 +166,7 @@ func (s *Site) renewedWithin(t *testing.T, within time.Duration) string {
 		return err.Error()
 	}
 	for _, l := range leases.Items {
+		//wall: Kubernetes promises that leases are renewed
 		if since := time.Since(l.Spec.RenewTime.Time); since > within {
 			return fmt.Sprintf("the lease of %s was renewed %s ago", l.Name, since)
 		}

@@ -149,12 +149,14 @@ func TestClients(t *testing.T) {
 				t.Logf("%s was %s: the next write succeeded after %v, the %d. try", on.Name, how, time.Since(began).Round(10*time.Millisecond), tries)
 				break
 			}
+			//wall: how long clients may wait for another node is what is tested
 			if time.Since(began) > 15*time.Second {
 				t.Fatalf("%s was %s: %v", on.Name, how, last)
 			}
 			<-time.After(20 * time.Millisecond)
 		}
 		took := time.Since(began)
+		//wall: how long clients may wait for another node is what is tested
 		if took > 10*time.Second {
 			t.Errorf("%s was %s, and the next write succeeded after %v", on.Name, how, took)
 		}

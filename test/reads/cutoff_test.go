@@ -127,6 +127,7 @@ func (row cutoffRow) ask(t *testing.T, n *cluster.Node, words *strings.Replacer)
 		fail("%v", err)
 		return
 	}
+	//wall: the timeout that the request named, with the lateness that the harness allows
 	if took < row.least-50*time.Millisecond || took > row.most+cluster.Lateness {
 		fail("answered after %s", took)
 	}

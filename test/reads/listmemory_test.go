@@ -102,6 +102,7 @@ func lists(t *testing.T, n *cluster.Node, clients []*http.Client, count int, acc
 				began := time.Now()
 				got, err := listOnce(t.Context(), n, client, accept, encoding, pause)
 				bytes.Add(got)
+				//wall: tells the bound of the server from other errors
 				if took := time.Since(began); err != nil && took > 55*time.Second {
 					// On a machine that others keep busy the server's own bound comes first.
 					t.Logf("a list was cut after %s: %v", took.Round(time.Second), err)
@@ -144,6 +145,7 @@ type slowReader struct {
 
 func (s *slowReader) Read(b []byte) (int, error) {
 	if s.pause > 0 {
+		//sleep: the client reads slowly, by design
 		time.Sleep(s.pause)
 	}
 	return s.Reader.Read(b[:min(len(b), 64<<10)])

@@ -247,6 +247,7 @@ func tellWatches(t *testing.T, r *cluster.Readers, n *cluster.Node, ns string, l
 		t.Fatal(err)
 	}
 	after := create("c", nil)
+	//wall: tells whether the watch can still live; a slower run is made again
 	if time.Since(began) > lives*2/3 {
 		return false
 	}
