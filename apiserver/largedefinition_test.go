@@ -21,12 +21,18 @@ func schemaOf(wide, deep int) string {
 }
 
 // TestLargeDefinition: the largest definitions that projects ship, of 11,000 schemas in a megabyte, are
-// created, applied and patched. What the body is charged with is bounded.
+// created, applied and patched. What the body is charged with is bounded. The short form has a
+// thousand schemas.
 func TestLargeDefinition(t *testing.T) {
+	t.Parallel()
+	width := 22
+	if testing.Short() {
+		width = 10
+	}
 	e := newEnv(t, nil)
 	definition := func(name string) string {
 		return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"` + name + `s.x.example"},"spec":{"group":"x.example","scope":"Namespaced",
-			"names":{"plural":"` + name + `s","kind":"` + name + `"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` + schemaOf(22, 3) + `}}]}}`
+			"names":{"plural":"` + name + `s","kind":"` + name + `"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` + schemaOf(width, 3) + `}}]}}`
 	}
 	for _, row := range []struct {
 		name, method, path, contentType, body string

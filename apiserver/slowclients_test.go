@@ -92,7 +92,7 @@ func TestLateBodyWaitsForItsTurn(t *testing.T) {
 	e.narrow(t)
 	const object = `{"metadata":{"name":"late"}}`
 	late, in := e.announce(t, asNarrow, len(object))
-	//sleep: the client is slow: it must have lost its turn, as it has after a quarter of this
+	//sleep: the client is slow, and has given its seat back by now
 	time.Sleep(400 * time.Millisecond) // the client's, not ours: it has lost its turn
 	// Another takes the seat, and keeps it as its body comes, if slowly.
 	busy, _ := e.announce(t, asNarrow, 1<<20)
@@ -155,7 +155,7 @@ func TestSlowBodiesLeaveRoom(t *testing.T) {
 		}
 	}
 	// By now or a moment later the bodies that have come in part are more than there is room for.
-	for until, i := time.Now().Add(8*slowAfter), 0; time.Now().Before(until); i++ {
+	for until, i := time.Now().Add(4*slowAfter), 0; time.Now().Before(until); i++ {
 		if w, answer := e.do(http.MethodPost, maps, nil, fmt.Sprintf(`{"metadata":{"name":"a%d"}}`, i)); w.StatusCode != http.StatusCreated {
 			t.Fatalf("create %d: %d %s", i, w.StatusCode, clip(answer))
 		}

@@ -151,7 +151,7 @@ func TestHubThatHangs(t *testing.T) {
 // is no stall of this node; another one of the same objects gets them meanwhile.
 func TestSlowClientIsNoStall(t *testing.T) {
 	t.Parallel()
-	const objects, size = 40, 1 << 20
+	const objects, size = 20, 1 << 20 // more than the sockets hold
 	e, d := newDelays(t)
 	conn, err := tls.Dial("tcp", e.http.Listener.Addr().String(), http1)
 	if err != nil {

@@ -404,7 +404,7 @@ func TestSlowHandshake(t *testing.T) {
 	for _, b := range hello {
 		<-tick.C
 		if _, err := c.Write([]byte{b}); err != nil {
-			//wall: a handshake has two seconds, however often bytes come
+			//wall: a handshake has 200 milliseconds here, and the bytes come for six seconds
 			if d := time.Since(began); d > 5*time.Second {
 				t.Errorf("cut after %v", d)
 			}
