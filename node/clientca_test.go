@@ -177,6 +177,9 @@ func TestClientCA(t *testing.T) {
 	expect("nothing in the file", nobody, isBert)
 
 	// And nobody has to ask for it.
+	if testing.Short() {
+		return // it takes clientCALook
+	}
 	write(first.pem())
 	for deadline := time.Now().Add(4 * clientCALook); whoami(t, n, anna) != isAnna; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {

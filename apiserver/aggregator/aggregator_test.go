@@ -313,6 +313,7 @@ func TestUpgrade(t *testing.T) {
 // TestDiscovery: what a server says is known soon, what it says wrongly is not taken, and while it says
 // nothing what was known is stale.
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	mode := make(chan string, 1)
 	mode <- "good"
 	e := newEnv(t, func(w http.ResponseWriter, r *http.Request) {
@@ -384,6 +385,7 @@ func TestDiscovery(t *testing.T) {
 // TestOpenAPIV2: a server's document of version 2 is known soon, is fetched again when it is another one, and
 // stays while the server says what cannot be taken, until it says that there is none or its APIService is gone.
 func TestOpenAPIV2(t *testing.T) {
+	t.Parallel()
 	type says struct {
 		code      int
 		etag, doc string

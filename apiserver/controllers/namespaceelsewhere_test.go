@@ -321,6 +321,7 @@ func TestElsewhere(t *testing.T) {
 
 // TestElsewhereFinalizers: objects that stay hold the namespace, which says so.
 func TestElsewhereFinalizers(t *testing.T) {
+	t.Parallel()
 	w := newWidgets(t, "x.example.com")
 	e := newElsewhereEnv(t, w)
 	makeNamespaces(e, "a")
@@ -343,6 +344,7 @@ func TestElsewhereFinalizers(t *testing.T) {
 // TestElsewhereDown: while a server does not say what it serves, what is known of elsewhere is deleted, and the
 // namespace waits and says why.
 func TestElsewhereDown(t *testing.T) {
+	t.Parallel()
 	w, other := newWidgets(t, "x.example.com"), newWidgets(t, "y.example.com")
 	w.down = true
 	e := newElsewhereEnv(t, w, other)
@@ -373,6 +375,7 @@ func TestElsewhereDown(t *testing.T) {
 // TestElsewhereHangs: a server that does not answer keeps the objects of no other one, and namespaces that it
 // answers for go.
 func TestElsewhereHangs(t *testing.T) {
+	t.Parallel()
 	w, other := newWidgets(t, "x.example.com"), newWidgets(t, "y.example.com")
 	e := newElsewhereEnv(t, w, other)
 	release := make(chan struct{})
@@ -429,6 +432,7 @@ func TestElsewhereHangs(t *testing.T) {
 
 // TestElsewhereAnother: nothing is deleted in a namespace that is not the one that was being deleted.
 func TestElsewhereAnother(t *testing.T) {
+	t.Parallel()
 	w := newWidgets(t, "x.example.com")
 	e := newElsewhereEnv(t, w)
 	makeNamespaces(e, "a")
