@@ -89,7 +89,7 @@ func (r *serviceRanges) allocate(o *objects.Op, obj, old tree.Object) (field.Err
 		obj["spec"] = trial["spec"]
 		return nil, nil
 	}
-	p.dry = false
+	p.dry, p.dryPorts = false, nil
 	errs, err := service.Allocate(spec, was, p)
 	if len(errs) == 0 && err == nil {
 		setServiceSpec(obj, spec)
