@@ -22,9 +22,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// checksumOf is the checksum of two pieces one behind the other.
-func checksumOf(a, b []byte) uint32 { return crc32.Update(checksum(a), castagnoli, b) }
-
 // seal appends the checksum that open verifies.
 func seal(payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(payload, checksum(payload))
