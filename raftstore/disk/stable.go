@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
@@ -38,8 +39,8 @@ type stableStore struct {
 	bolt   *raftboltdb.BoltStore
 	commit CommitFunc // nil: changes are made directly
 
-	mu    sync.Mutex // held while a change is written, so that each record has all changes before it
-	pairs map[string][]byte
+	writing sync.Mutex // held while a change is written, so that each record has all changes before it
+	pairs   atomic.Pointer[map[string][]byte]
 }
 
 // openStable opens a directory's raft.db. Errors: ErrDamaged, ErrLogLost, those of files.
@@ -54,7 +55,9 @@ func openStable(dir string, commit CommitFunc) (*stableStore, error) {
 	}
 	s := &stableStore{bolt: bolt, commit: commit}
 	if err == nil {
-		s.pairs, err = decodeStable(record)
+		var pairs map[string][]byte
+		pairs, err = decodeStable(record)
+		s.pairs.Store(&pairs)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", stableFile, err), bolt.Close())
@@ -128,21 +131,21 @@ func (s *stableStore) Close() error { return s.bolt.Close() }
 
 // SetAll sets keys in one transaction.
 func (s *stableStore) SetAll(set ...keyValue) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pairs := maps.Clone(s.pairs)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	pairs := maps.Clone(*s.pairs.Load())
 	for _, p := range set {
 		pairs[string(p.key)] = slices.Clone(p.value)
 	}
 	change := func() error { return s.bolt.Set(recordKey, encodeStable(pairs)) }
-	err := error(nil)
+	var err error
 	if s.commit == nil {
 		err = change()
 	} else {
 		err = s.commit(stableFile, change)
 	}
 	if err == nil {
-		s.pairs = pairs
+		s.pairs.Store(&pairs)
 	}
 	return err
 }
@@ -150,11 +153,9 @@ func (s *stableStore) SetAll(set ...keyValue) error {
 // Set implements raft.StableStore.
 func (s *stableStore) Set(key, value []byte) error { return s.SetAll(keyValue{key, value}) }
 
-// Get implements raft.StableStore.
+// Get implements raft.StableStore. It does not wait for a change that is being written.
 func (s *stableStore) Get(key []byte) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	value, ok := s.pairs[string(key)]
+	value, ok := (*s.pairs.Load())[string(key)]
 	if !ok {
 		return nil, errNotFound
 	}
