@@ -22,6 +22,7 @@ func silenceRun(t *testing.T, voters int, test func(t *testing.T, c *cluster)) {
 		p.voters, p.nonvoters, p.network, p.sync, p.double, p.slow = voters, 1, time.Millisecond, 2*time.Millisecond, 0, 0
 		p.lazy, p.timing = 0, raftstore.Timing{}
 		p.limits = raftstore.Limits{}
+		p.segment = 0 // as in production: each new segment costs more syncs
 		c := newCluster(p, 1, t.TempDir(), nil)
 		defer func() {
 			c.mendAll()
