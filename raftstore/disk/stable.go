@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -39,7 +38,9 @@ type stableStore struct {
 	bolt   *raftboltdb.BoltStore
 	commit CommitFunc // nil: changes are made directly
 
-	writing sync.Mutex // held while a change is written, so that each record has all changes before it
+	// writing has a token for the one change that is being written, so that each record has all changes
+	// before it. It is not a mutex: a test in virtual time would stand still while one waits for it.
+	writing chan struct{}
 	pairs   atomic.Pointer[map[string][]byte]
 }
 
@@ -53,7 +54,7 @@ func openStable(dir string, commit CommitFunc) (*stableStore, error) {
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
 		err = fmt.Errorf("it was emptied: %w", ErrLogLost)
 	}
-	s := &stableStore{bolt: bolt, commit: commit}
+	s := &stableStore{bolt: bolt, commit: commit, writing: make(chan struct{}, 1)}
 	if err == nil {
 		var pairs map[string][]byte
 		pairs, err = decodeStable(record)
@@ -131,8 +132,8 @@ func (s *stableStore) Close() error { return s.bolt.Close() }
 
 // SetAll sets keys in one transaction.
 func (s *stableStore) SetAll(set ...keyValue) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	pairs := maps.Clone(*s.pairs.Load())
 	for _, p := range set {
 		pairs[string(p.key)] = slices.Clone(p.value)
