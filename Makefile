@@ -121,9 +121,17 @@ with_programs := QUORATE_BIN=$(CURDIR)/bin/quorate
 quick: ## Test what a change concerns: unit tests, short forms, cached results (1 to 4 minutes)
 	$(call run_tier,unit raced,go test -vet=off -short -timeout 10m)
 
+# The two halves run side by side: both wait more than they compute.
 .PHONY: test
 test: build kubectl ## Prove correctness: unit tests, three nodes as processes (Go, make, git, a C compiler; no root)
+	$(MAKE) --no-print-directory -O -j 2 test-unit test-nodes
+
+.PHONY: test-unit
+test-unit:
 	$(call run_tier,unit,$(go_test))
+
+.PHONY: test-nodes
+test-nodes:
 	$(call run_tier,raced,$(go_race))
 	$(go_test) ./test/sim -seeds 50
 	$(call run_tier,system measured,$(with_programs) $(go_test) -short)
