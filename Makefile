@@ -132,13 +132,14 @@ test-unit:
 
 .PHONY: test-nodes
 test-nodes:
-	$(call run_tier,raced,$(go_race))
+	$(call run_tier,raced,$(go_race) -short)
 	$(go_test) ./test/sim -seeds 50
 	$(call run_tier,system measured,$(with_programs) $(go_test) -short)
 
 .PHONY: test-race
 test-race: ## Run the race detector over all goroutines and locks, 200 seeds, and the judges of storage (15 minutes)
 	$(call run_tier,-race unit,$(go_race) -short)
+	$(call run_tier,raced,$(go_race))
 	rm -rf $(KEPT)
 	QUORATE_HISTORIES=$(KEPT) $(go_test) ./test/sim
 	$(go_race) ./test/sim -run 'TestChaos$$' -first 1000 -seeds 20
@@ -220,6 +221,17 @@ SERVER ?= quorate
 judge-envtest: build kubectl $(if $(filter upstream,$(SERVER)),peers) ## Run SUITE of another project by envtest on SERVER (quorate or upstream; minutes)
 	@mkdir -p .cache
 	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -copy $(CURDIR)/.cache/envtest-$(SUITE) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
+
+# Packages for `make mutate`. A mutant that lives is in code that no test of its package holds.
+MUTATE ?= ./consistency
+.PHONY: mutate
+mutate: tools/bin/gremlins ## Change the code of the packages in MUTATE, and see which changes no test notices (minutes each)
+	@mkdir -p .cache/mutate
+	@for p in $(MUTATE); do echo "== $$p"; \
+		tools/bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 10 -S lt -o .cache/mutate/$$(basename $$p).json $$p || exit 1; done
+
+tools/bin/gremlins: tools/mutate/go.mod
+	cd tools/mutate && go build -o ../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
