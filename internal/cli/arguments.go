@@ -92,6 +92,9 @@ func HelpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if about.DisableFlagParsing {
+				return about.RunE(about, append(rest, "--help")) // another program explains itself
+			}
 			if len(rest) > 0 {
 				return OnlySubcommands(about, rest)
 			}

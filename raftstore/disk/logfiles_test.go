@@ -122,6 +122,22 @@ func TestUnknownStableFormat(t *testing.T) {
 	}
 }
 
+// TestStableWithoutRecord: a raft.db that has a term in another form is not a lost log, which recovery
+// would make up for.
+func TestStableWithoutRecord(t *testing.T) {
+	dir := t.TempDir()
+	must(t, makeHoled(dir))
+	path := filepath.Join(dir, stableFile)
+	must(t, os.Remove(path))
+	bolt, err := openBolt(path)
+	must(t, err)
+	must(t, bolt.SetUint64(raftTerm, 7))
+	must(t, bolt.Close())
+	if _, err := OpenLog(dir, LogOptions{}); err == nil || errors.Is(err, ErrLogLost) || !strings.Contains(err.Error(), "no record of the format that this release knows") {
+		t.Error(err)
+	}
+}
+
 // TestFailedNumberIsFatal: the number of a new segment is written to raft.db behind
 // everybody's back. If that fails, nothing is written to raft.db any more.
 func TestFailedNumberIsFatal(t *testing.T) {

@@ -50,10 +50,17 @@ func openStable(dir string, commit CommitFunc) (*stableStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := bolt.Get(recordKey)
-	if errors.Is(err, raftboltdb.ErrKeyNotFound) {
-		err = fmt.Errorf("it was emptied: %w", ErrLogLost)
-	}
+	var record []byte
+	err = guard(func() (err error) {
+		if record, err = bolt.Get(recordKey); errors.Is(err, raftboltdb.ErrKeyNotFound) {
+			// Not a lost log: recovery would drop entries that are there.
+			if _, other := bolt.Get(raftTerm); other == nil {
+				return errors.New("it has no record of the format that this release knows")
+			}
+			return fmt.Errorf("it was emptied: %w", ErrLogLost)
+		}
+		return err
+	})
 	s := &stableStore{bolt: bolt, commit: commit, writing: make(chan struct{}, 1)}
 	if err == nil {
 		var pairs map[string][]byte

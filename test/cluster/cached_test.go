@@ -61,6 +61,19 @@ func TestChangedBinary(t *testing.T) {
 		}
 		return bytes.Contains(out, []byte("(cached)"))
 	}
+	// An input that no test executes, as the sources of a program that the harness builds.
+	input := filepath.Join(dir, "input")
+	change := func(age time.Duration) {
+		t.Helper()
+		if err := os.WriteFile(input, []byte(age.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(input, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(time.Hour)
 	write("one", time.Hour)
 	if cached() {
 		t.Fatal("the first run is cached")
@@ -71,6 +84,13 @@ func TestChangedBinary(t *testing.T) {
 	write("two", time.Minute)
 	if cached() {
 		t.Error("a run with a changed program is cached")
+	}
+	if !cached() {
+		t.Error("the second run of the changed program is not cached")
+	}
+	change(time.Minute)
+	if cached() {
+		t.Error("a run with a changed input is cached")
 	}
 }
 
@@ -96,6 +116,7 @@ func TestRunsBinary(t *testing.T) {
 	if os.Getenv("QUORATE_TEST_CACHED") == "" {
 		t.Skip("TestChangedBinary runs it")
 	}
+	theRun.inputs = append(theRun.inputs, filepath.Join(os.Getenv("QUORATE_TEST_CACHED"), "input"))
 	if out, err := exec.CommandContext(t.Context(), Binary()).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

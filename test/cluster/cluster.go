@@ -322,7 +322,7 @@ func (c *Cluster) TryQuorate(t testing.TB, args ...string) (string, error) {
 // Command is the binary under test, or Program, with arguments, with nothing of the user's own
 // configuration. It ends with ctx.
 func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, cmp.Or(c.Program, theRun.quorate), args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(c.Program, Binary()), args...)
 	cmd.Env = CleanEnv("HOME=" + c.Dir)
 	cmd.WaitDelay = time.Second
 	return cmd

@@ -15,7 +15,7 @@ import (
 // API may take a while. The cluster ends it, and it can be killed before.
 func (c *Cluster) Launch(t testing.TB, name string, port int, flags ...string) *Node {
 	t.Helper()
-	return c.LaunchProgram(t, theRun.quorate, nil, name, port, flags...)
+	return c.LaunchProgram(t, Binary(), nil, name, port, flags...)
 }
 
 // LaunchProgram is Launch of another program, with more variables.

@@ -46,7 +46,7 @@ func KubectlPath() string { return theRun.kubectl }
 func noteInputs() {
 	theRun.noted.Do(func() {
 		for _, file := range theRun.inputs {
-			_ = file
+			_, _ = os.Stat(file)
 		}
 	})
 }
@@ -104,6 +104,8 @@ func begin() (end func() error, err error) {
 		if _, err := os.Stat(theRun.quorate); err != nil {
 			return nil, fmt.Errorf("QUORATE_BIN: %w", err)
 		}
+		// The program executes it, not a test.
+		theRun.inputs = []string{theRun.quorate + "-bench"}
 		return stop, nil
 	}
 	theRun.quorate = filepath.Join(theRun.dir, "quorate")
@@ -130,7 +132,7 @@ func sourcesOf(root string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the sources of the binary under test: %w", err)
 	}
-	return append(strings.Fields(string(out)), filepath.Join(root, "go.mod")), nil
+	return append(strings.Split(strings.TrimSpace(string(out)), "\n"), filepath.Join(root, "go.mod")), nil
 }
 
 // Repository is the root of the main module, also for tests in modules of their

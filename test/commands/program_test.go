@@ -50,6 +50,14 @@ func TestBenchIsBeside(t *testing.T) {
 	if err != nil || !strings.Contains(out, "quorate bench [command]") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	out, err = run(cluster.Binary(), "help", "bench", "load")
+	if err != nil || !strings.Contains(out, "quorate bench load [flags]") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = run(cluster.Binary(), "help", "bench", "laod")
+	if err == nil || !strings.Contains(out, `did you mean "load"?`) {
+		t.Errorf("%v\n%s", err, out)
+	}
 	out, err = run(cluster.Binary(), "__complete", "bench", "comp")
 	if err != nil || !strings.HasPrefix(out, "compare\t") {
 		t.Errorf("%v\n%s", err, out)
