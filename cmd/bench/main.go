@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func main() {
 	root := newCommand()
 	// Help and errors call the commands as people type them: quorate bench load.
 	args := append([]string{"bench"}, os.Args[1:]...)
-	if len(os.Args) > 1 && (os.Args[1] == cobra.ShellCompRequestCmd || os.Args[1] == cobra.ShellCompNoDescRequestCmd) {
+	if len(os.Args) > 1 && slices.Contains([]string{"help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, os.Args[1]) {
 		args = append([]string{os.Args[1], "bench"}, os.Args[2:]...)
 	}
 	root.SetArgs(args)

@@ -93,7 +93,7 @@ func HelpCommand() *cobra.Command {
 				return err
 			}
 			if about.DisableFlagParsing {
-				return about.RunE(about, append(rest, "--help")) // another program explains itself
+				return about.RunE(about, append([]string{"help"}, rest...)) // another program explains itself
 			}
 			if len(rest) > 0 {
 				return OnlySubcommands(about, rest)
