@@ -26,6 +26,9 @@ func normalText(s string) string {
 	return s
 }
 
+// age is how old an object is, in a cell of a table: a slow machine prints the next second.
+var age = regexp.MustCompile(`^\d+s$`)
+
 // normalFields are fields whose value differs from run to run, and what stands for it. Empty
 // ones, and those that say that there is none, are left.
 var normalFields = map[string]string{
@@ -73,6 +76,13 @@ func normalField(name string, value any) any {
 			ips[i] = normalField("clusterIP", ips[i])
 		}
 		return value
+	case name == "cells":
+		cells, _ := value.([]any)
+		for i := range cells {
+			if text, ok := cells[i].(string); ok && age.MatchString(text) {
+				cells[i] = "<age>"
+			}
+		}
 	case name == "managedFields":
 		entries, _ := value.([]any)
 		for i := range entries {

@@ -49,6 +49,7 @@ func TestNormalize(t *testing.T) {
 	for _, x := range []struct{ body, want string }{
 		{`{"metadata":{"name":"a","uid":"0a1b2c3d-0000-4000-8000-0123456789ab","resourceVersion":"17"}}`, `metadata.name "a" metadata.resourceVersion "<version>" metadata.uid "<uid>"`},
 		{`{"resourceVersion":""}`, `resourceVersion ""`},
+		{`{"rows":[{"cells":["a","17s","x 1s",2]}],"timeout":"1s"}`, `rows[0].cells[0] "a" rows[0].cells[1] "<age>" rows[0].cells[2] "x 1s" rows[0].cells[3] 2 timeout "1s"`},
 		{`{"generateName":"a-","name":"a-x7k2q"}`, `generateName "a-" name "a-<random>"`},
 		{`{"generateName":"a-","name":"b-x7k2q"}`, `generateName "a-" name "b-x7k2q"`},
 		{`{"message":"uid 0a1b2c3d-0000-4000-8000-0123456789ab, not 5"}`, `message "uid <uid>, not 5"`},
