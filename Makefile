@@ -223,16 +223,12 @@ judge-envtest: build kubectl $(if $(filter upstream,$(SERVER)),peers) ## Run SUI
 	@mkdir -p .cache
 	cd test/ecosystem && QUORATE_BIN=$(CURDIR)/bin/quorate go test -run 'TestEnvtest$$' -count=1 -timeout 4h -v . -suite $(SUITE) -server $(SERVER) -copy $(CURDIR)/.cache/envtest-$(SUITE) -output $(CURDIR)/.cache/envtest-$(SUITE)-$(SERVER).log
 
-# Packages for `make mutate`. A mutant that lives is in code that no test of its package holds.
+# Packages for `make mutate`, and how many mutants of each. A mutant that lives is in code that no test holds.
 MUTATE ?= ./consistency
+MUTANTS ?= 150
 .PHONY: mutate
-mutate: tools/bin/gremlins ## Change the code of the packages in MUTATE, and see which changes no test notices (minutes each)
-	@mkdir -p .cache/mutate
-	@for p in $(MUTATE); do echo "== $$p"; \
-		tools/bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 10 -S lt -o .cache/mutate/$$(basename $$p).json $$p || exit 1; done
-
-tools/bin/gremlins: tools/mutate/go.mod
-	cd tools/mutate && go build -o ../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+mutate: ## Change operators of the packages in MUTATE, and see which changes no test notices (minutes each)
+	go run ./test/mutate -n $(MUTANTS) $(MUTATE)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for a while (FUZZTIME, default 30s each)
