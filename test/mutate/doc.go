@@ -1,7 +1,7 @@
 // Command mutate changes operators of a package, one at a time, and sees which changes no test
 // notices: such a mutant lives, and shows code that nothing holds.
 //
-//	go run ./test/mutate [-n 150] [-seed 1] [-also PACKAGES] PACKAGE...
+//	go run ./test/mutate [-n 150] [-seed 1] [-also PACKAGES] [-o FILE] [-only FILE] PACKAGE...
 //
 // The operators are those of gremlins (github.com/go-gremlins/gremlins): comparisons, their bounds,
 // arithmetic, steps, negation, && and ||, break and continue. Mutants are compiled as build overlays,

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ func main() {
 	also := flag.String("also", "", "more `PACKAGES` whose tests may notice a mutant, beside those of companions.txt")
 	workers := flag.Int("workers", 2, "how many mutants are tested at once")
 	out := flag.String("o", "", "append the mutants that live, as equivalent.txt names them, to a `FILE`")
+	only := flag.String("only", "", "test only the mutants that a `FILE` of -o names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -39,10 +41,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
+	var names []string
+	if *only != "" {
+		text, err := os.ReadFile(*only)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mutate:", err)
+			os.Exit(1)
+		}
+		names = strings.Split(string(text), "\n")
+	}
 	code := 0
 	for _, p := range flag.Args() {
 		c := &campaign{
-			root: root, pkg: p, n: *n, seed: *seed, workers: *workers, also: strings.Fields(*also),
+			root: root, pkg: p, n: *n, seed: *seed, workers: *workers, also: strings.Fields(*also), only: names,
 		}
 		if err := c.run(ctx); err != nil {
 			fmt.Fprintf(os.Stderr, "mutate: %s: %v\n", p, err)
@@ -69,6 +80,7 @@ type campaign struct {
 	seed      uint64
 	workers   int
 	also      []string
+	only      []string // keys of mutants; none: all
 
 	limits map[string]time.Duration // per package that tests
 
@@ -110,6 +122,9 @@ func (c *campaign) run(ctx context.Context) error {
 			}
 			c.limits[p] = 10*time.Second + 5*time.Since(began)
 		}
+	}
+	if c.only != nil {
+		all = slices.DeleteFunc(all, func(m mutant) bool { return !slices.Contains(c.only, m.key(c.root)) })
 	}
 	rand.New(rand.NewPCG(c.seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	want := c.n
