@@ -45,11 +45,13 @@ type Counters struct {
 	HeartbeatsFailed   int64
 	LeaderChanges      uint64
 	SnapshotsInstalled uint64
+	FirstIndex         uint64 // of the log; 0 when it cannot be read
 	Watchers           int64
 }
 
 // Counters returns the present counts.
 func (s *Store) Counters() Counters {
+	first, _ := s.log.FirstIndex() // Raft itself meets the error and reports it
 	return Counters{
 		PendingProposals:   s.stats.pending.Load(),
 		FailedProposals:    s.stats.failed.Load(),
@@ -61,6 +63,7 @@ func (s *Store) Counters() Counters {
 		HeartbeatsFailed:   s.transport.beatsFailed.Load(),
 		LeaderChanges:      s.leader.changes.Load(),
 		SnapshotsInstalled: s.fsm.restored.Load(),
+		FirstIndex:         first,
 		Watchers:           s.hub.Watchers(),
 	}
 }

@@ -36,6 +36,7 @@ type StoreStats struct {
 	ReadIndexRounds       uint64
 	HeartbeatSendFailures uint64
 	SnapshotsInstalled    uint64
+	LogFirst              uint64 // index of the oldest entry in the log
 	Watchers              int64
 	Divergences           int64 // of members' states, seen by this node
 	WrongStates           int   // members that stopped because their state was wrong
@@ -102,6 +103,7 @@ var scalars = []scalar{
 	gaugeOf("quorate_follower_lag_entries", "Log entries known to be committed and not applied here.", func(s *StoreStats) float64 {
 		return float64(s.Commit - min(s.Applied, s.Commit))
 	}),
+	gaugeOf("quorate_log_first_index", "Index of the oldest entry in the log. A member that has nothing from there on needs a snapshot.", func(s *StoreStats) float64 { return float64(s.LogFirst) }),
 	gaugeOf("quorate_staleness_seconds", "How long ago this node last knew that it was current.", func(s *StoreStats) float64 { return s.Staleness.Seconds() }),
 	gaugeOf("quorate_leader_last_contact_seconds", "How long ago this node heard from the leader.", func(s *StoreStats) float64 { return s.LastContact.Seconds() }),
 	gaugeOf("quorate_history_floor", "Oldest revision from which a watch can start.", func(s *StoreStats) float64 { return float64(s.Floor) }),

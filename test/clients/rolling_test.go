@@ -65,7 +65,10 @@ func TestRollingRestart(t *testing.T) {
 		n := r.c.Nodes()[0]
 		r.settle(t)
 		r.c.Signal(t, syscall.SIGSTOP, n)
+		others := r.c.Others(n)
+		newest := others[0].Metric(t, "quorate_history_newest")
 		r.writers.await(t, 2*settleChanges)
+		cluster.AwaitCompacted(t, newest, others...)
 		r.c.Signal(t, syscall.SIGCONT, n)
 		r.settle(t)
 		if n.Metric(t, "quorate_snapshots_installed_total") == 0 {

@@ -31,3 +31,18 @@ func SameStates(t *testing.T, c *Cluster) {
 		}
 	}
 }
+
+// AwaitCompacted waits until the logs of nodes begin behind an index, so that a member that has
+// nothing beyond it needs a snapshot. A node compacts its log some time after the writes, so a
+// member that is back at once may find in the log what it lacks.
+func AwaitCompacted(t testing.TB, newest float64, nodes ...*Node) {
+	t.Helper()
+	Await(t, 60*time.Second, "the logs are compacted", func() string {
+		for _, n := range nodes {
+			if first := n.Metric(t, "quorate_log_first_index"); first <= newest+1 {
+				return fmt.Sprintf("%s has the log from %.0f on; index %.0f was the newest when a member went away", n.Name, first, newest)
+			}
+		}
+		return ""
+	})
+}

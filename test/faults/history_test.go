@@ -45,7 +45,9 @@ func TestHistory(t *testing.T) {
 
 	away := c.Others(c.Leader(t))[0]
 	c.Kill(t, away)
+	newest := c.Others(away)[0].Metric(t, "quorate_history_newest")
 	h.write(t, 600, c.Others(away)...)
+	cluster.AwaitCompacted(t, newest, c.Others(away)...)
 	c.Restart(t, away)
 	if n := away.Metric(t, "quorate_snapshots_installed_total"); n < 1 {
 		t.Errorf("%s has caught up from the log; it was to need a snapshot", away.Name)

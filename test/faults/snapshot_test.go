@@ -26,8 +26,10 @@ func TestSnapshotInstall(t *testing.T) {
 	load := startLoad(t, ns, 8, []*cluster.Node{leader, stays})
 	load.awaitAcks(50)
 	c.Kill(t, away)
+	newest := leader.Metric(t, "quorate_history_newest")
 	load.awaitAcks(1500)
 	load.Stop()
+	cluster.AwaitCompacted(t, newest, leader, stays)
 	end, err := stays.Typed(t).CoreV1().ConfigMaps(ns).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "end"}}, metav1.CreateOptions{})
 	if err != nil {
