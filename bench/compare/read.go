@@ -187,6 +187,10 @@ func (s *Set) load(raw []byte) error {
 			if x.CPU > 0 {
 				s.note(x.Name, "CPU µs/op", lower, x.CPU)
 			}
+			if x.Allocs > 0 {
+				s.note(x.Name, "allocs/op", lower, x.Allocs)
+				s.note(x.Name, "B/op", lower, x.AllocatedBytes)
+			}
 			s.note(x.Name, "errors", lower, float64(x.Errors))
 			for _, p := range x.Parts {
 				s.latency(x.Name+":"+p.Verb, p.Latency)

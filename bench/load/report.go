@@ -97,7 +97,11 @@ type Row struct {
 	Latency   measure.Latency `json:"latency"`             // in an open loop from when they were due
 	CPU       float64         `json:"cpuPerOperation,omitempty"`
 	ByNode    []float64       `json:"cpuPerOperationByNode,omitempty"`
-	Peer      *figures        `json:"cpuOfPeer,omitempty"`
+	// Of the Go heaps of all servers, where they tell; 0 otherwise.
+	Allocs         float64 `json:"allocationsPerOperation,omitempty"`
+	AllocatedBytes float64 `json:"allocatedBytesPerOperation,omitempty"`
+
+	Peer *figures `json:"cpuOfPeer,omitempty"`
 	// Of an open loop: the rate, how late operations were sent, and how many were not.
 	Rate   float64          `json:"ratePerSecond,omitempty"`
 	Late   *measure.Latency `json:"sentLate,omitempty"`
@@ -191,7 +195,7 @@ func (r *Report) finish() {
 
 // sum is a row over all runs.
 func (r *Report) sum(name string) (out Row) {
-	var perSecond, cpu []float64
+	var perSecond, cpu, allocs, allocated []float64
 	byNode := make([][]float64, len(r.Nodes))
 	merged := measure.NewHistogram()
 	for i := range r.Runs {
@@ -206,6 +210,7 @@ func (r *Report) sum(name string) (out Row) {
 				out.Error = first
 			}
 			perSecond, cpu = append(perSecond, x.PerSecond), append(cpu, x.CPU)
+			allocs, allocated = append(allocs, x.Allocs), append(allocated, x.AllocatedBytes)
 			for k, c := range x.ByNode {
 				byNode[k] = append(byNode[k], c)
 			}
@@ -214,6 +219,7 @@ func (r *Report) sum(name string) (out Row) {
 		}
 	}
 	out.PerSecond, out.CPU, out.ByNode = median(perSecond), median(cpu), nil
+	out.Allocs, out.AllocatedBytes = median(allocs), median(allocated)
 	for _, c := range byNode {
 		out.ByNode = append(out.ByNode, median(c))
 	}

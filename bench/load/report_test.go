@@ -40,9 +40,11 @@ func everything(t *testing.T) *Report {
 			{Rate: 200, Due: 1000, PerSecond: 150, Errors: 100, Error: "late", Unsent: 2, Latency: mixed.all().Latency(), Again: true, CPU: 90},
 		}
 		points[1].Broken = s.broken(&points[1])
+		rows := []Row{b.newRow(&row{name: "mix", title: "mix", mix: o.Mix}, mixed, zero, spent), b.newRow(&rows[1], plain, zero, spent)}
+		rows[1].Allocs, rows[1].AllocatedBytes = 100, 2048
 		return RunReport{
 			Bare: []float64{40, 44}, Memory: Memory{1 << 30, 1 << 29, 3 << 28, 3 << 27, 1 << 28, 1 << 27},
-			Rows:   []Row{b.newRow(&row{name: "mix", title: "mix", mix: o.Mix}, mixed, zero, spent), b.newRow(&rows[1], plain, zero, spent)},
+			Rows:   rows,
 			Sweeps: []Sweep{{Row: "get", Title: "get, resourceVersion unset", P99Ms: 100, Errors: 0.01, Points: points, Knee: 100, Why: "200/s: " + points[1].Broken, Cut: false}},
 		}
 	}
@@ -63,7 +65,7 @@ func TestSums(t *testing.T) {
 	if mix.Ops != 800 || mix.Latency.Count != 800 || mix.PerSecond != 400 || mix.Unsent != 2 || mix.Parts[0].Latency.Count != 600 || mix.Parts[1].Latency.MaxMs < 12 || mix.Parts[0].Share != 0.75 {
 		t.Errorf("the mix: %+v", mix)
 	}
-	if plain.Errors != 2 || !plain.Cut || plain.CPU != 1000 || len(plain.ByNode) != 2 || plain.Latency.MaxMs < 9 || plain.Latency.P50Ms < 2 || plain.Latency.P50Ms > 3.1 {
+	if plain.Errors != 2 || !plain.Cut || plain.CPU != 1000 || len(plain.ByNode) != 2 || plain.Allocs != 100 || plain.AllocatedBytes != 2048 || plain.Latency.MaxMs < 9 || plain.Latency.P50Ms < 2 || plain.Latency.P50Ms > 3.1 {
 		t.Errorf("the row: %+v", plain)
 	}
 	if r.ResidentBytes != 1<<30 || r.slower() != 42/peerBare {

@@ -273,6 +273,8 @@ func (b *bench) row(ctx context.Context, r *row) (*Row, error) {
 		warm := b.open(r, b.Rate, min(warmup, b.Duration))
 		warm.run(ctx, newTally(len(t.parts)))
 	}
+	whole := ctx
+	allocated := b.allocations(whole)
 	before, err := host.CPUTimes(pids)
 	if err != nil {
 		return nil, err
@@ -303,6 +305,7 @@ func (b *bench) row(ctx context.Context, r *row) (*Row, error) {
 		return nil, err
 	}
 	out := b.newRow(r, t, before, after)
+	out.perOperation(allocated, b.allocations(whole))
 	return &out, nil
 }
 

@@ -26,25 +26,25 @@ func (r *Report) WriteTable(w io.Writer) error {
 		if r.Options.Rate > 0 {
 			late = "sent late p99\t"
 		}
-		fmt.Fprintln(t, "row\tops/s\tp50 ms\tp90\tp99\tp99.9\tmax\terrors\t"+late+"CPU µs/op\t"+strings.Join(r.Nodes, "+")+"\t")
+		fmt.Fprintln(t, "row\tops/s\tp50 ms\tp90\tp99\tp99.9\tmax\terrors\t"+late+"CPU µs/op\t"+strings.Join(r.Nodes, "+")+"\tallocs/op\tKiB/op\t")
 	}
-	line := func(name, perSecond string, l measure.Latency, errors int64, late *measure.Latency, cpu, by string) {
+	line := func(name, perSecond string, l measure.Latency, errors int64, late *measure.Latency, costs ...string) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", name, perSecond, measure.Ms(l.P50Ms), measure.Ms(l.P90Ms), measure.Ms(l.P99Ms), measure.Ms(l.P999Ms), measure.Ms(l.MaxMs), errors)
 		if late != nil {
 			fmt.Fprintf(t, "%s\t", measure.Ms(late.P99Ms))
 		} else if r.Options.Rate > 0 {
 			fmt.Fprint(t, "\t")
 		}
-		fmt.Fprintf(t, "%s\t%s\t\n", cpu, by)
+		fmt.Fprintf(t, "%s\t\n", strings.Join(costs, "\t"))
 	}
 	for _, x := range r.Rows {
 		name := x.Title
 		if x.Cut {
 			name += " (cut short)"
 		}
-		line(name, number(x.PerSecond), x.Latency, x.Errors, x.Late, number(x.CPU), strings.Join(numbers(x.ByNode), "+"))
+		line(name, number(x.PerSecond), x.Latency, x.Errors, x.Late, number(x.CPU), strings.Join(numbers(x.ByNode), "+"), number(x.Allocs), number(x.AllocatedBytes/1024))
 		for _, p := range x.Parts {
-			line("of them "+p.Verb, "", p.Latency, p.Errors, nil, "", "")
+			line("of them "+p.Verb, "", p.Latency, p.Errors, nil, "", "", "", "")
 		}
 	}
 	for _, m := range r.lines() {
