@@ -34,7 +34,7 @@ func survivorDir(t testing.TB, dir string, applied, first, last int, snapshot, t
 	m := newModel()
 	db.Record(m.apply(applied))
 	must(t, errors.Join(db.Sync(), db.Close()))
-	log, err := OpenLog(dir, LogOptions{})
+	log, err := OpenLog(dir, shortSegments)
 	must(t, err)
 	var entries []*raft.Log
 	for i := uint64(first); i <= uint64(last); i++ {
@@ -146,7 +146,7 @@ func checkRecovered(t *testing.T, dir string, upTo int) {
 func TestRecoverDivided(t *testing.T) {
 	dir := t.TempDir()
 	survivorDir(t, dir, 700, 1, 650, 0, 0)
-	log, err := OpenLog(dir, LogOptions{})
+	log, err := OpenLog(dir, shortSegments)
 	must(t, err)
 	must(t, log.StoreLogs(logs(9, 651, 800, 10)))
 	must(t, log.Close())
@@ -231,15 +231,21 @@ func childRecover(dir string) error {
 // is finished by the next run; in between no node starts.
 func TestKillRecoverAtEveryFailpoint(t *testing.T) {
 	root := t.TempDir()
+	survivor := filepath.Join(root, "survivor")
+	survivorDir(t, survivor, 300, 1, 345, 0, 0)
+	must(t, writeFile(survivor, wrongStateFile, nil))
+	for _, name := range []string{stateFile, stableFile} { // they are copied for each kill
+		b, err := os.ReadFile(filepath.Join(survivor, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(survivor, name), usedPages(t, b), fileMode))
+	}
 	all := filepath.Join(root, "all")
-	survivorDir(t, all, 300, 1, 345, 0, 0)
-	must(t, writeFile(all, wrongStateFile, nil))
+	must(t, os.CopyFS(all, os.DirFS(survivor)))
 	names := failpoints(t, "recover", all)
 	halfway := 0
 	for i, name := range names {
 		dir := filepath.Join(root, strconv.Itoa(i))
-		survivorDir(t, dir, 300, 1, 345, 0, 0)
-		must(t, writeFile(dir, wrongStateFile, nil))
+		must(t, os.CopyFS(dir, os.DirFS(survivor)))
 		if out, err := child(t, "recover", dir, childKill+"="+strconv.Itoa(i+1)).CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
