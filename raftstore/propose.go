@@ -122,7 +122,8 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	for {
 		change := s.leader.watch()
 		var r mvcc.Result
-		if a.mayRepeat(s.raft.CurrentTerm()) {
+		// Who has gone gets nothing written: an answer might even be taken before the end is seen.
+		if ctx.Err() == nil && a.mayRepeat(s.raft.CurrentTerm()) {
 			var term uint64
 			var err error
 			r, term, err = s.attempt(ctx, frame)
