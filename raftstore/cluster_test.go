@@ -116,6 +116,8 @@ func (c *cluster) open(m *testNode) {
 		// Calm enough for a machine that does ten other things: what must be quick is
 		// quick without timeouts.
 		Timing: Timing{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, NoLeader: 10 * time.Second},
+		// Each start reads the segments that are prepared, and those of the default size have megabytes.
+		TestHooks: TestHooks{SegmentBytes: 128 << 10},
 	}
 	if c.config != nil {
 		c.config(&cfg)

@@ -74,7 +74,11 @@ func TestWakeIsNotLostToAnEarlierPoke(t *testing.T) {
 			}
 		}
 	})
-	for i := range 500 {
+	batches := 500
+	if testing.Short() {
+		batches = 100
+	}
+	for i := range batches {
 		// The watched table's write is the first of its batch: long before the rest is
 		// applied, and all of it published.
 		var logs []*raft.Log

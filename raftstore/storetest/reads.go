@@ -73,7 +73,11 @@ func waitApplied(t *testing.T, e *env) {
 // While eight writers write, each watcher gets each event once and in order,
 // wherever it began.
 func watchWhileWriting(t *testing.T, e *env) {
-	const writers, each = 8, 40
+	const writers = 8
+	each := 40
+	if testing.Short() {
+		each = 20
+	}
 	start := e.apply(e.put("start", "1")).Revision
 	var mu sync.Mutex
 	acknowledged := map[proto.Revision]string{}
