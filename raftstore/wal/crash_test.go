@@ -37,6 +37,14 @@ func (m image) write(t testing.TB) (dir string) {
 	return dir
 }
 
+// atMost is how many random losses a test makes: n, and in the short form a quarter.
+func atMost(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
+}
+
 // TestTorn loses the power in the middle of a batch: any of its sectors may be on the
 // disk. Everything before the batch is there afterwards, and of the batch a beginning; and
 // the log goes on, so that the next start finds nothing of the torn batch.
@@ -83,7 +91,7 @@ func TestTorn(t *testing.T) {
 			must(t, w.Close())
 			o.Commit = nil
 			kept := map[int]int{}
-			for range 200 {
+			for range atMost(200) {
 				torn := image{}
 				share := rng.IntN(6)
 				for name, b := range after {
@@ -183,7 +191,7 @@ func TestDamage(t *testing.T) {
 	}
 	for name, b := range good {
 		end := ends[name]
-		for range 60 {
+		for range atMost(60) {
 			if end == 0 {
 				break // prepared
 			}

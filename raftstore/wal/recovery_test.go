@@ -109,7 +109,7 @@ func TestPowerLossBehindAKill(t *testing.T) {
 	must(t, w.Close())
 	known = append(known, more...)
 	o.Commit = nil
-	for range 200 {
+	for range atMost(200) {
 		torn := image{}
 		for name, b := range after {
 			torn[name] = mix(rng, durable[name], b)
@@ -135,7 +135,7 @@ func TestKillInRecovery(t *testing.T) {
 			must(t, w.StoreLogs(entries(rng, 1, uint64(first)+1, 6, 700)))
 			must(t, w.Close())
 			after := imageOf(t, dir)
-			for range 60 {
+			for range atMost(60) {
 				torn := image{}
 				for name, b := range after {
 					torn[name] = mix(rng, before[name], b)
