@@ -27,7 +27,11 @@ import (
 // The writer moves "left" and "right" in one batch, always to equal bodies, and
 // counts each batch up, so that a reader can tell.
 func TestConcurrentReaders(t *testing.T) {
-	const batches, window = 1500, 60
+	const window = 60
+	batches := 1500
+	if testing.Short() {
+		batches = 500
+	}
 	s := New()
 	var done atomic.Bool
 	var wg sync.WaitGroup

@@ -137,8 +137,11 @@ func (l *lives) look(times int) (all, fast int) {
 // all revisions that can be read, while keys come, go and come again, what went is
 // forgotten, and states are loaded; also where a batch is applied and not published yet.
 func TestCountLive(t *testing.T) {
-	all, fast := 0, 0
-	for seed := range uint64(20) {
+	all, fast, seeds := 0, 0, uint64(20)
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		l := &lives{t: t, choose: rng.IntN, s: New(), stored: map[proto.Revision]*proto.VersionRecord{}}
 		for i := range 4000 {
@@ -238,7 +241,11 @@ func TestCountWhileWriting(t *testing.T) {
 			}
 		})
 	}
-	for i := 0; i < 20_000 || compared.Load() < 200 && !t.Failed(); i++ {
+	steps := 20_000
+	if testing.Short() {
+		steps = 4000
+	}
+	for i := 0; i < steps || compared.Load() < 200 && !t.Failed(); i++ {
 		l.step()
 		if rng.IntN(4) == 0 {
 			l.s.Publish()

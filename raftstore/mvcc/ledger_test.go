@@ -136,7 +136,10 @@ func TestSum(t *testing.T) {
 func TestUsageAndMark(t *testing.T) {
 	l := &log{TB: t, s: New()}
 	l.write(limiting("n/q", 0))
-	const rounds = 3000
+	rounds := proto.Revision(3000)
+	if testing.Short() {
+		rounds = 1000
+	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -168,7 +171,7 @@ func TestUsageAndMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.s.ledger.show(l.s.now.Applied)
-	if use, at := l.s.Usage("q", "n/q"); at != l.s.Applied() || len(use) != 2 || use[0].Used != rounds+1 {
+	if use, at := l.s.Usage("q", "n/q"); at != l.s.Applied() || len(use) != 2 || use[0].Used != int64(rounds)+1 {
 		t.Errorf("before the mark: %v as of %d", use, at)
 	}
 	l.s.Publish()

@@ -768,7 +768,7 @@ func (d *driver) same(what string, v *Version, e *entry) {
 func TestModel(t *testing.T) {
 	histories, steps := 60, 700
 	if testing.Short() {
-		histories = 10
+		histories = 5
 	}
 	for seed := range histories {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -170,7 +170,11 @@ func TestNobodyPacks(t *testing.T) {
 // TestPackConcurrently packs beside the writer and readers: what is read as of any revision is what
 // was written, no matter who holds it and however it is kept.
 func TestPackConcurrently(t *testing.T) {
-	const keys, rounds = 8, 300
+	const keys = 8
+	rounds := 300
+	if testing.Short() {
+		rounds = 100
+	}
 	s := New()
 	w := &batchWriter{t: t, s: s}
 	body := func(key string, n int) string {
@@ -293,7 +297,11 @@ func TestValueWhileItIsPacked(t *testing.T) {
 			}
 		})
 	}
-	for range 3000 {
+	versions := 3000
+	if testing.Short() {
+		versions = 1000
+	}
+	for range versions {
 		v := (&Version{Key: "k"}).SetValue(base)
 		before := reads.Load()
 		now.Store(v)

@@ -63,7 +63,11 @@ func (p *pods) reload() {
 // TestFieldIndexAsScan asks an index at random times of random histories, and compares it with what
 // a scan has at the revision that it names.
 func TestFieldIndexAsScan(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		p := &pods{newLog(t), rand.New(rand.NewPCG(seed, 9))}
 		x := view.NewFieldIndex(p, "pods", "spec.nodeName")
 		if page, at := x.Range("n1", mvcc.Query{}); len(page.Versions) != 0 || page.More || at != 0 {
@@ -137,9 +141,13 @@ func TestFieldIndexWhileWriting(t *testing.T) {
 			}
 		})
 	}
-	for i := 0; i < 10_000 || compared.Load() < 200 && !t.Failed(); i++ {
+	steps := 10_000
+	if testing.Short() {
+		steps = 2000
+	}
+	for i := 0; i < steps || compared.Load() < 200 && !t.Failed(); i++ {
 		p.step()
-		if i < 10_000 && i%2500 == 2499 {
+		if i < steps && i%(steps/4) == steps/4-1 {
 			p.reload()
 		}
 	}
@@ -155,8 +163,11 @@ func TestIndexOfSome(t *testing.T) {
 		return "of " + value, value != "" && value != "n2"
 	}
 	x := view.NewIndex(p, "pods", some)
-	found := 0
-	for range 4000 {
+	found, steps := 0, 4000
+	if testing.Short() {
+		steps = 2000
+	}
+	for range steps {
 		if p.step(); p.State().Table("pods") == nil {
 			continue
 		}

@@ -125,7 +125,11 @@ func newKeys(store view.Store, tables ...string) *view.View[keys] {
 // state, while others ask. Each write that was visible before the question must be in
 // the answer.
 func TestNothingVisibleIsMissing(t *testing.T) {
-	const rounds, writes = 50, 200
+	const writes = 200
+	rounds := 50
+	if testing.Short() {
+		rounds = 15
+	}
 	names := []string{"a", "b", "c", "never"}
 	for range rounds {
 		l := newLog(t)
@@ -180,7 +184,11 @@ func TestNothingVisibleIsMissing(t *testing.T) {
 // takes it as long as there are tables to look for: one that begins behind its back
 // must not count as read.
 func TestTableThatBegins(t *testing.T) {
-	const rounds, tables = 3, 500
+	const tables = 500
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
 	names := make([]string, tables+1)
 	for i := range tables {
 		names[i] = fmt.Sprint("t", i)
