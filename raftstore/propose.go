@@ -122,7 +122,7 @@ func (s *Store) retry(ctx context.Context, frame []byte) (mvcc.Result, error) {
 	for {
 		change := s.leader.watch()
 		var r mvcc.Result
-		// Who has gone gets nothing written: an answer might even be taken before the end is seen.
+		// Nothing is written for a caller that has gone: its answer could even win over the end of its context below.
 		if ctx.Err() == nil && a.mayRepeat(s.raft.CurrentTerm()) {
 			var term uint64
 			var err error
