@@ -19,6 +19,13 @@ func TestWatchTable(t *testing.T) {
 	runTable(t, "watch.txt", PlanWatch, watchCells())
 }
 
+// TestNothingIsNoKind: what nobody has decided is no mode and no kind of refusal.
+func TestNothingIsNoKind(t *testing.T) {
+	if got := fmt.Sprint(Plan{}.Mode, Refusal{}.Kind); got != "Mode(0) RefusalKind(0)" {
+		t.Error(got)
+	}
+}
+
 // row is one line of a table.
 type row struct {
 	line   int

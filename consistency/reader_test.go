@@ -14,7 +14,10 @@ import (
 	"github.com/quorate/quorate/proto"
 )
 
-var errNoQuorum = errors.New("no quorum")
+var (
+	errNoQuorum = errors.New("no quorum")
+	errStopped  = errors.New("the store is stopped")
+)
 
 // source is a store whose log and quorum the test moves.
 type source struct {
@@ -28,6 +31,7 @@ type source struct {
 	staleness time.Duration
 	asked     int // calls of ReadIndex
 	running   int
+	fails     error // of WaitApplied, once, when the state has moved
 }
 
 func newSource(commit, applied proto.Revision) *source {
@@ -72,6 +76,10 @@ func (s *source) WaitApplied(ctx context.Context, r proto.Revision) error {
 		}
 		select {
 		case <-moved:
+			if err := s.fails; err != nil {
+				s.fails = nil
+				return err
+			}
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %d: %w", r, context.Cause(ctx))
 		}
@@ -106,6 +114,8 @@ func TestTooStaleText(t *testing.T) {
 		want      string
 	}{
 		{2 * time.Second, "this node's state may be 2s old, more than the 1s asked for"},
+		{99 * 365 * 24 * time.Hour, "this node's state may be 867240h0m0s old, more than the 1s asked for"},
+		{unknownAge, "this node's state may be 876000h0m0s old, more than the 1s asked for"},
 		{math.MaxInt64, "this node does not know how old its state is, and at most 1s was asked for"},
 	} {
 		if got := (&TooStaleError{Staleness: c.staleness, Max: time.Second}).Error(); got != c.want {
@@ -128,13 +138,14 @@ func TestAwait(t *testing.T) {
 		name   string
 		source *source // applied, commit and faults
 		plan   Plan
+		opt    Options
 		events []event
 		want   proto.Revision
 		err    func(error) bool
 		after  time.Duration
 		rounds int
 	}{
-		{name: "any needs nothing", source: &source{applied: 5, commit: 9, noQuorum: true}, plan: Plan{Mode: Any}, want: 5},
+		{name: "any needs nothing", source: &source{applied: 5, commit: 9, noQuorum: true, staleness: time.Hour}, plan: Plan{Mode: Any}, want: 5},
 		{name: "any on a node without a state", source: &source{commit: 9}, plan: Plan{Mode: Any},
 			err: as(func(e *UnavailableError) bool { return errors.Is(e, errNoState) && e.RetryAfter == 1 })},
 		{name: "any within its bound", source: &source{applied: 5, staleness: time.Second}, plan: Plan{Mode: Any, MaxStaleness: time.Second}, want: 5},
@@ -156,6 +167,8 @@ func TestAwait(t *testing.T) {
 			events: []event{{time.Second, 6}, {2 * time.Second, 7}, {4 * time.Second, 9}}, want: 9, after: 4 * time.Second},
 		{name: "most recent on a node that is cut off while it catches up", source: &source{applied: 5, commit: 9}, plan: mostRecent, rounds: 1,
 			events: []event{{time.Second, 6}, {2500 * time.Millisecond, 7}}, after: 4800 * time.Millisecond, err: is(ErrUnavailable)},
+		{name: "most recent on a node whose store fails while it catches up", source: &source{applied: 5, commit: 9, fails: errStopped}, plan: mostRecent, rounds: 1,
+			events: []event{{time.Second, 6}, {1500 * time.Millisecond, 9}}, after: time.Second, err: is(errStopped)},
 
 		{name: "not older, already there", source: &source{applied: 5, noQuorum: true}, plan: notOlder(5), want: 5},
 		{name: "not older, arrives before a quorum is asked", source: &source{applied: 5, commit: 9}, plan: notOlder(7),
@@ -174,19 +187,22 @@ func TestAwait(t *testing.T) {
 			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 5 && e.Unconfirmed })},
 		{name: "not older, nobody knows, but it arrives", source: &source{applied: 5, noQuorum: true}, plan: notOlder(9),
 			events: []event{{time.Second, 10}}, want: 10, rounds: 1, after: time.Second},
+		{name: "not older, already there, no grace", source: &source{applied: 5, noQuorum: true}, plan: notOlder(5), opt: Options{Grace: -1}, want: 5},
+		{name: "not older, no grace: a quorum is asked at once", source: &source{applied: 5, commit: 8}, plan: notOlder(9), opt: Options{Grace: -1}, rounds: 1,
+			err: as(func(e *TooLargeError) bool { return e.Asked == 9 && e.Current == 8 && !e.Unconfirmed })},
 
 		{name: "exact in the past", source: &source{applied: 5, noQuorum: true}, plan: exact(3), want: 3},
 		{name: "exact, arrives", source: &source{applied: 5, commit: 9}, plan: exact(7),
 			events: []event{{time.Second, 9}}, want: 7, after: time.Second, rounds: 1},
 		{name: "exact, does not exist", source: &source{applied: 5, commit: 5}, plan: exact(7), rounds: 1, after: 20 * time.Millisecond,
 			err: as(func(e *TooLargeError) bool { return e.Asked == 7 && e.Current == 5 && !e.Unconfirmed })},
-		{name: "a plan that was not made here", source: &source{}, plan: Plan{}, err: func(err error) bool { return err != nil }},
+		{name: "a plan that was not made here", source: &source{applied: 5}, plan: Plan{}, err: func(err error) bool { return err != nil && err.Error() == "await a plan of mode Mode(0)" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src := c.source
 				src.moved = make(chan struct{})
-				r := NewReader(src, Options{})
+				r := NewReader(src, c.opt)
 				defer r.Close()
 				for _, e := range c.events {
 					time.AfterFunc(e.at, func() { src.apply(e.apply) })

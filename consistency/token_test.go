@@ -60,6 +60,18 @@ func TestTokenRefusals(t *testing.T) {
 	}
 }
 
+// TestTokenLength: a token may have maxToken bytes, and not one more.
+func TestTokenLength(t *testing.T) {
+	for extra := range 2 {
+		long := []byte(`{"v":"meta.k8s.io/v1","rv":1,"start":"` + strings.Repeat("x", base64.RawURLEncoding.DecodedLen(maxToken)))
+		long = append(long[:base64.RawURLEncoding.DecodedLen(maxToken)+extra-2], `"}`...)
+		tok, err := DecodeToken(base64.RawURLEncoding.EncodeToString(long))
+		if accepted := tok.Revision == 1; accepted != (err == nil) || accepted != (extra == 0) {
+			t.Errorf("%d bytes more: revision %d, %v", extra, tok.Revision, err)
+		}
+	}
+}
+
 func FuzzDecodeToken(f *testing.F) {
 	f.Add(After("ns/name", 12).Encode())
 	f.Add(After("name", 1).AtLatest().Encode())
