@@ -230,17 +230,17 @@ func (q *Options) IsDryRun() bool { return len(q.DryRun) > 0 }
 // that upstream names in the error.
 func (q *Options) CheckModify(optionsKind string) error {
 	var errs field.ErrorList
-	if len(q.DryRun) > 0 {
-		errs = append(errs, metav1validation.ValidateDryRun(field.NewPath("dryRun"), q.DryRun)...)
+	if optionsKind == "PatchOptions" && q.Force != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
 	}
 	if q.FieldManager != "" {
 		errs = append(errs, metav1validation.ValidateFieldManager(q.FieldManager, field.NewPath("fieldManager"))...)
 	}
+	if len(q.DryRun) > 0 {
+		errs = append(errs, metav1validation.ValidateDryRun(field.NewPath("dryRun"), q.DryRun)...)
+	}
 	if q.FieldValidation != "" {
 		errs = append(errs, metav1validation.ValidateFieldValidation(field.NewPath("fieldValidation"), q.FieldValidation)...)
-	}
-	if optionsKind == "PatchOptions" && q.Force != nil {
-		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
 	}
 	if len(errs) == 0 {
 		return nil
