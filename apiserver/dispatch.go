@@ -46,6 +46,10 @@ func (c *call) route() error {
 	if to := connectionOf(&c.Op); to != nil {
 		return c.connect(to)
 	}
+	if c.Info.Trailing() != "" && !c.Resource.Custom {
+		// Upstream has no routes for it, and for custom resources it has none at all.
+		return status.NoSuchResource()
+	}
 	if c.r.Method == http.MethodHead {
 		// Upstream has no routes for it.
 		return status.NoSuchMethod()

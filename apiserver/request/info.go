@@ -101,14 +101,14 @@ func (i *Info) ReadSelector(query string) {
 func (i *Info) groupVersion(path string) (rest string, ok bool) {
 	switch {
 	case strings.HasPrefix(path, "/api/"):
-		i.Version, rest, ok = strings.Cut(path[len("/api/"):], "/")
+		i.Version, rest, _ = strings.Cut(path[len("/api/"):], "/")
 	case strings.HasPrefix(path, "/apis/"):
 		var tail string
-		if i.Group, tail, ok = strings.Cut(path[len("/apis/"):], "/"); ok && i.Group != "" {
-			i.Version, rest, ok = strings.Cut(tail, "/")
+		if i.Group, tail, _ = strings.Cut(path[len("/apis/"):], "/"); i.Group != "" {
+			i.Version, rest, _ = strings.Cut(tail, "/")
 		}
 	}
-	if !ok || rest == "" || i.Version == "" {
+	if rest == "" || i.Version == "" {
 		i.Group, i.Version = "", ""
 		return "", false
 	}
@@ -127,43 +127,43 @@ func (i *Info) segments(rest string) bool {
 		i.legacyWatch = true
 		rest = rest[len("watch/"):]
 	}
-	first, tail, more := strings.Cut(rest, "/")
-	if first == "namespaces" && more {
-		ns, inner, more := strings.Cut(tail, "/")
-		if !validSegment(ns) {
-			return false
-		}
-		if !more || inner == "" || namespaceSubresource(inner) {
-			i.Resource, i.Name, i.Subresource = first, ns, inner
-			// Permissions on a namespace are those of its own namespace.
-			i.Namespace, i.OwnNamespace = ns, true
-			return true
-		}
-		i.Namespace = ns
-		first, tail, more = strings.Cut(inner, "/")
-		return i.object(first, tail, more)
+	first, tail, _ := strings.Cut(rest, "/")
+	if first != "namespaces" || tail == "" {
+		return i.object(first, tail)
 	}
-	return i.object(first, tail, more)
+	ns, inner, _ := strings.Cut(tail, "/")
+	if !validSegment(ns) {
+		return false
+	}
+	i.Namespace = ns
+	resource, tail, _ := strings.Cut(inner, "/")
+	if inner == "" || namespaceSubresource(resource) {
+		// Permissions on a namespace are those of its own namespace.
+		i.Resource, i.Name, i.OwnNamespace = first, ns, true
+		i.Subresource, i.trailing = resource, tail
+		return true
+	}
+	return i.object(resource, tail)
 }
 
 func namespaceSubresource(s string) bool { return s == "status" || s == "finalize" }
 
 // object reads RESOURCE, and NAME[/SUBRESOURCE[/...]] from tail. One trailing
 // slash is forgiven.
-func (i *Info) object(resource, tail string, more bool) bool {
+func (i *Info) object(resource, tail string) bool {
 	if !validSegment(resource) {
 		return false
 	}
 	i.Resource = resource
-	if !more || tail == "" {
+	if tail == "" {
 		return true
 	}
-	name, sub, more := strings.Cut(tail, "/")
+	name, sub, _ := strings.Cut(tail, "/")
 	if !validSegment(name) {
 		return false
 	}
 	i.Name = name
-	if !more || sub == "" {
+	if sub == "" {
 		return true
 	}
 	i.Subresource, i.trailing, _ = strings.Cut(sub, "/")
