@@ -65,7 +65,7 @@ func fillDeleteOptions(o *metav1.DeleteOptions, body tree.Object) error {
 	}
 	var err error
 	get := func(m map[string]any, name string, want string, set func(v any) bool) {
-		if v, ok := m[name]; ok && v != nil && !set(v) && err == nil {
+		if v := m[name]; v != nil && !set(v) && err == nil {
 			err = fmt.Errorf("%s: must be %s", name, want)
 		}
 	}

@@ -33,6 +33,8 @@ func TestParseInfo(t *testing.T) {
 		{method: "DELETE", path: "/api/v1/nodes", want: Info{IsResource: true, Verb: "deletecollection", Version: "v1", Resource: "nodes"}},
 		{method: "GET", path: "/apis/apps/v1", want: Info{Verb: "get"}},
 		{method: "GET", path: "/apis//v1/pods", want: Info{Verb: "get"}},
+		{method: "GET", path: "/api//pods", want: Info{Verb: "get"}},
+		{method: "GET", path: "/apis/apps//pods", want: Info{Verb: "get"}},
 		{method: "GET", path: "/api", want: Info{Verb: "get"}},
 		{method: "GET", path: "/livez/ping", want: Info{Verb: "get"}},
 		{method: "GET", path: "/api/v1/namespaces//pods", bad: true},
@@ -68,6 +70,15 @@ func TestReadSelector(t *testing.T) {
 		info.ReadSelector(x.query)
 		if got := fmt.Sprint(info.FieldSelector); !ok || info.Selected != x.name || got != x.fields {
 			t.Errorf("%s %s?%s: %q %s", x.method, x.path, x.query, info.Selected, got)
+		}
+	}
+}
+
+func TestObjectPath(t *testing.T) {
+	for _, path := range []string{"/api/v1/nodes/n", "/api/v1/namespaces/n/pods/p", "/apis/apps/v1/namespaces/n/deployments/d", "/apis/g/v1/things/t"} {
+		info, ok := ParseInfo(&http.Request{Method: "DELETE", URL: &url.URL{Path: path}})
+		if got := info.ObjectPath(); !ok || got != path {
+			t.Errorf("the path of the object at %s is %s", path, got)
 		}
 	}
 }
