@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// Ports of clusters lie below the range from which the kernel takes ports for
-// connections. They are handed out in blocks.
+// Ports of clusters lie below the range from which the kernel takes ports for connections, and
+// below 20000 to 32000, where `quorate bench` looks for free ones: it would take those of a node
+// that is down. They are handed out in blocks.
 const (
-	firstPort, lastPort = 12000, 30000
+	firstPort, lastPort = 11000, 18900
 	portBlock           = 10
 	// peerPorts is how much higher a node's peer port is than its API port.
 	peerPorts = 1000

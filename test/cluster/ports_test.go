@@ -18,6 +18,9 @@ func TestPortsAreHandedOutOnce(t *testing.T) {
 					t.Fatalf("port %d was handed out twice", x)
 				}
 				taken[x] = true
+				if x < firstPort || x >= 20000 {
+					t.Errorf("port %d may be taken by a cluster of quorate bench", x)
+				}
 			}
 		}
 		if held, ok := holdPorts(p, 1); ok {
