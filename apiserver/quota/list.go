@@ -126,20 +126,17 @@ func Amount(name string, q resource.Quantity) int64 {
 	if q.Sign() <= 0 {
 		return 0
 	}
-	most := int64(math.MaxInt64)
-	if inMilli(name) {
-		most /= 1000
-	}
-	if q.CmpInt64(most) >= 0 {
+	scale := scaleOf(name)
+	if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
 		return math.MaxInt64
 	}
-	return q.ScaledValue(scaleOf(name))
+	return q.ScaledValue(scale)
 }
 
 // Bound is a quantity that bounds a resource, as the state machine counts it: rounded down.
 func Bound(name string, q resource.Quantity) int64 {
 	n := Amount(name, q)
-	if n > 0 && n < math.MaxInt64 && resource.NewScaledQuantity(n, scaleOf(name)).Cmp(q) > 0 {
+	if n > 0 && resource.NewScaledQuantity(n, scaleOf(name)).Cmp(q) > 0 {
 		n--
 	}
 	return n
