@@ -103,9 +103,7 @@ func resourcesOf(obj tree.Object) (requests, limits List) {
 		requests.addAll(r)
 		limits.addAll(l)
 	}
-	if initial := tree.List(spec["initContainers"]); len(initial) > 0 {
-		p.initContainers(initial, &requests, &limits)
-	}
+	p.initContainers(tree.List(spec["initContainers"]), &requests, &limits)
 	whole := tree.As(spec["resources"])
 	requests.override(whole["requests"])
 	limits.override(whole["limits"])

@@ -103,7 +103,7 @@ func volumeClaim(obj tree.Object) Usage {
 		l.set(class+ofStorageClass+claims, count(1))
 	}
 	q, asks := quantityOf(tree.Field(spec, "resources", "requests", "storage"))
-	if has, ok := quantityOf(tree.Field(status, "allocatedResources", "storage")); ok && asks && has.Cmp(q) > 0 {
+	if has, ok := quantityOf(tree.Field(status, "allocatedResources", "storage")); ok && has.Cmp(q) > 0 {
 		q = has
 	}
 	if asks {
