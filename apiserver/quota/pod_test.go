@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestPodsAreCountedAsUpstream(t *testing.T) {
 			t.Fatalf("seed %d, Pod %d: it uses %v, want %v", seed, n, got.List, want)
 		}
 		for _, w := range want {
-			if q := got.Get(w.Name); q.Cmp(w.Quantity) != 0 {
+			if q := got.Get(w.Name); q.String() != w.Quantity.String() {
 				t.Fatalf("seed %d, Pod %d: %s is %s, want %s; %+v", seed, n, w.Name, q.String(), w.Quantity.String(), obj)
 			}
 		}
@@ -75,6 +76,10 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 	}
 	if r.IntN(4) == 0 {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
+		// Of two of a type the first one counts.
+		if other := (corev1.PodCondition{Type: corev1.PodResizePending, Reason: corev1.PodReasonDeferred}); r.IntN(2) == 0 {
+			p.Status.Conditions = slices.Insert(p.Status.Conditions, r.IntN(2), other)
+		}
 	}
 	return p
 }
@@ -96,7 +101,7 @@ func randomList(r *rand.Rand) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{"cpu", "memory", "hugepages-2Mi", "example.com/gpu"} {
 		if r.IntN(2) == 0 {
-			list[name] = resource.MustParse([]string{"0", "100m", "1", "1500m", "2", "1Gi", "3k"}[r.IntN(7)])
+			list[name] = resource.MustParse([]string{"0", "100m", "1", "1500m", "2", "1Gi", "1073741824", "3k"}[r.IntN(8)])
 		}
 	}
 	return list

@@ -50,6 +50,19 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestSpelling: a claim that has what it asks for is shown as it asks.
+func TestSpelling(t *testing.T) {
+	for has, want := range map[string]string{"1073741824": "1Gi", "1": "1Gi", "2147483648": "2147483648"} {
+		u, _ := quota.Of(quota.VolumeClaims, tree.Object{
+			"spec":   tree.Object{"resources": tree.Object{"requests": tree.Object{"storage": "1Gi"}}},
+			"status": tree.Object{"allocatedResources": tree.Object{"storage": has}},
+		}, time.Time{})
+		if q := u.Get("requests.storage"); q.String() != want {
+			t.Errorf("a claim that asks for 1Gi and has %s uses %s, want %s", has, q.String(), want)
+		}
+	}
+}
+
 func describeUsage(u *proto.Usage) string {
 	var out strings.Builder
 	for _, f := range u.GetFacts() {
