@@ -190,11 +190,11 @@ func scan(b []byte, number uint64, visit func(at uint32, length int, f frame) er
 // not hold: false if nothing was written there, true if the last batch was torn. Errors:
 // ErrDamaged.
 func torn(b []byte, number uint64, end int) (bool, error) {
-	written := len(bytes.TrimRight(b[end:], "\x00"))
-	if written == 0 {
+	written := end + len(bytes.TrimRight(b[end:], "\x00")) // where zeros begin
+	if written == end {
 		return false, nil
 	}
-	for at := end + 8; at < end+written; at += 8 {
+	for at := end + 8; at < written; at += 8 {
 		if f, _, ok := readFrame(b[at:], number, uint32(at)); ok && int(f.batch) > end {
 			return false, fmt.Errorf("a frame at %d does not hold, and one behind it at %d does: %w", end, at, ErrDamaged)
 		}
