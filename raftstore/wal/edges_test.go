@@ -416,3 +416,50 @@ func TestDamageIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedLengthOfTheNewest: a frame that says to end behind its file was not torn, unless it is
+// alone in it: its length is wrong, and it may have been acknowledged.
+func TestDamagedLengthOfTheNewest(t *testing.T) {
+	dir, o := t.TempDir(), Options{SegmentBytes: segmentBytes}
+	w := mustOpen(t, dir, o)
+	storeEach(t, w, framed(1, 104), framed(2, 104))
+	at := w.tail().places[1].at
+	must(t, w.Close())
+	files := imageOf(t, dir)
+	files[nameOf(1)][at+2] = 1 // 64 KiB more
+	if _, err := Open(files.write(t), o); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}
+
+// TestFirstEntryOfASegment: it is above those before it, also with a hole between them.
+func TestFirstEntryOfASegment(t *testing.T) {
+	dir, o := t.TempDir(), Options{SegmentBytes: segmentBytes}
+	w := mustOpen(t, dir, o)
+	storeEach(t, w, thousands(1, 3)...)
+	end := w.tail().end
+	must(t, w.Close())
+	for index, good := range map[uint64]bool{1: false, 3: false, 4: true, 9: true} {
+		files := imageOf(t, dir)
+		b := header{number: 2, follows: 3, end: uint64(end), size: segmentBytes}.append(nil)
+		copy(files[nameOf(2)], appendFrame(b, 2, headerSize, headerSize, kindEntry, framed(index, 104)))
+		w, err := Open(files.write(t), o)
+		switch {
+		case !good && !errors.Is(err, ErrDamaged):
+			t.Errorf("entry %d behind entry 3: %v", index, err)
+		case good:
+			must(t, err)
+			if last := w.LastIndex(); last != index {
+				t.Errorf("the log ends at %d, want %d", last, index)
+			}
+			must(t, w.Close())
+		}
+	}
+}
+
+// TestSyncOfNoDirectory: what is not there is named, not the file that it was not opened as.
+func TestSyncOfNoDirectory(t *testing.T) {
+	if err := syncDir(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
