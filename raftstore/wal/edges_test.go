@@ -463,3 +463,16 @@ func TestSyncOfNoDirectory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTheTailStays: a log of which all is cut from the front goes on in the segment that it had.
+func TestTheTailStays(t *testing.T) {
+	w := mustOpen(t, t.TempDir(), Options{SegmentBytes: segmentBytes})
+	storeEach(t, w, thousands(1, 2)...)
+	if more, err := w.DeleteFront(2); more || err != nil || len(w.segments) != 1 {
+		t.Fatalf("%d segments, more %t, %v", len(w.segments), more, err)
+	}
+	storeEach(t, w, thousands(3, 3)...)
+	if first, last := w.FirstFrom(0), w.LastIndex(); first != 3 || last != 3 {
+		t.Errorf("the log has %d to %d", first, last)
+	}
+}
