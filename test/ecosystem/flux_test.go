@@ -221,6 +221,9 @@ func TestFlux(t *testing.T) {
 	last := objects("replicas=2")
 	cs, err = fluxOf(t, r.node()).DeleteAll(t.Context(), last, ssa.DefaultDeleteOptions())
 	done(cs, err, ssa.DeletedAction, nil)
+	// Once the definition of Stones is gone, Flux fails when it asks for one: it does not take a kind
+	// that is gone for an object that is gone. No group of theirs means that no Stone is left either.
+	last = slices.DeleteFunc(last, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Stone" })
 	noError(t, fluxOf(t, r.node()).WaitForTermination(last, ssa.WaitOptions{Interval: 50 * time.Millisecond, Timeout: 30 * time.Second}))
 	if left := r.kubectl(t, "get", "clusterroles,clusterrolebindings,crds", "-l", "app.kubernetes.io/name=mill", "-o", "name"); left != "" || bytes.Contains(through.MustGet(t, "/apis"), []byte("mill.example.com")) {
 		t.Errorf("left: %s", left)

@@ -10,5 +10,5 @@
 //
 // A mutant is tested by the package's own tests first, then by those of the packages that
 // companions.txt and -also name. Mutants that cannot be told from the original are listed in
-// equivalent.txt with the reason; they are not run.
+// the files of equivalent with the reason; they are not run.
 package main

@@ -1,14 +1,16 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
+	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 )
 
-// equivalents names mutants that no test can tell from the original. A line that begins with "= "
-// says why those before it, up to the previous such line, are:
+// equivalents names mutants that no test can tell from the original, in one file per package. A
+// line that begins with "= " says why those before it, up to the previous such line, are:
 //
 //	FILE: OLD to NEW: SOURCE LINE
 //	= REASON
@@ -16,15 +18,30 @@ import (
 // FILE is a path from the root of the module. The line of the source is its text, not its number,
 // so that other changes of the file leave the entry true.
 //
-//go:embed equivalent.txt
-var equivalents string
+//go:embed equivalent
+var equivalents embed.FS
 
 // companions has lines "PACKAGE: PACKAGES": the second ones' tests prove the first one too.
 //
 //go:embed companions.txt
 var companions string
 
-// readEquivalents returns the entries with their reasons.
+// allEquivalents returns the entries of all files with their reasons.
+func allEquivalents() (map[string]string, error) {
+	files, err := equivalents.ReadDir("equivalent")
+	all := map[string]string{}
+	for _, f := range files {
+		text, readErr := equivalents.ReadFile("equivalent/" + f.Name())
+		some, parseErr := readEquivalents(string(text))
+		if wrong := errors.Join(readErr, parseErr); wrong != nil {
+			err = errors.Join(err, fmt.Errorf("equivalent/%s: %w", f.Name(), wrong))
+		}
+		maps.Copy(all, some)
+	}
+	return all, err
+}
+
+// readEquivalents returns the entries of a file with their reasons.
 func readEquivalents(text string) (map[string]string, error) {
 	all := map[string]string{}
 	var group []string
@@ -37,13 +54,13 @@ func readEquivalents(text string) (map[string]string, error) {
 			group = nil
 		case strings.HasPrefix(line, "#") || line == "":
 		case is || strings.Count(line, ": ") < 2:
-			return nil, fmt.Errorf("equivalent.txt:%d: %q is no mutant and no reason of mutants", i+1, line)
+			return nil, fmt.Errorf("line %d: %q is no mutant and no reason of mutants", i+1, line)
 		default:
 			group = append(group, line)
 		}
 	}
 	if len(group) > 0 {
-		return nil, fmt.Errorf("equivalent.txt: %q has no reason", group[0])
+		return nil, fmt.Errorf("%q has no reason", group[0])
 	}
 	return all, nil
 }
@@ -59,7 +76,7 @@ func readCompanions(text string) map[string][]string {
 	return all
 }
 
-// key returns how equivalent.txt names a mutant.
+// key returns how the files of equivalent name a mutant.
 func (m mutant) key(root string) string {
 	file, err := filepath.Rel(root, m.file)
 	if err != nil {

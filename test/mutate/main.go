@@ -27,7 +27,7 @@ func main() {
 	seed := flag.Uint64("seed", 1, "of the random sample")
 	also := flag.String("also", "", "more `PACKAGES` whose tests may notice a mutant, beside those of companions.txt")
 	workers := flag.Int("workers", 2, "how many mutants are tested at once")
-	out := flag.String("o", "", "append the mutants that live, as equivalent.txt names them, to a `FILE`")
+	out := flag.String("o", "", "append the mutants that live, as the files of equivalent name them, to a `FILE`")
 	only := flag.String("only", "", "test only the mutants that a `FILE` of -o names")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -102,7 +102,7 @@ const (
 
 // run samples and tests mutants until enough of them compiled.
 func (c *campaign) run(ctx context.Context) error {
-	equals, err := readEquivalents(equivalents)
+	equals, err := allEquivalents()
 	if err != nil {
 		return err
 	}

@@ -61,14 +61,14 @@ func TestGeneratedFilesHaveNoMutants(t *testing.T) {
 	}
 }
 
-// TestEquivalentsAreMutants fails when a line that equivalent.txt names was changed: its reason
+// TestEquivalentsAreMutants fails when a line that a file of equivalent names was changed: its reason
 // has to be read again.
 func TestEquivalentsAreMutants(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	equals, err := readEquivalents(equivalents)
+	equals, err := allEquivalents()
 	if err != nil {
 		t.Fatal(err)
 	}
