@@ -375,6 +375,23 @@ func TestBasis(t *testing.T) {
 	}
 }
 
+// TestVolumesOfOneClaim: any of the volumes that say that they are a claim's may name the secret.
+func TestVolumesOfOneClaim(t *testing.T) {
+	b := newBoth(t)
+	b.putPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "p"}, Spec: corev1.PodSpec{NodeName: "a", Volumes: []corev1.Volume{
+		{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}})
+	for _, name := range []string{"v0", "v1", "v2"} {
+		b.putVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "x", Name: "c"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{NodePublishSecretRef: &corev1.SecretReference{Namespace: "y", Name: "secret-of-" + name}}}}})
+	}
+	for _, name := range []string{"v0", "v1", "v2", "v3"} {
+		a := auth.Attributes{User: kubelet("a"), Verb: "get", Resource: "secrets", Namespace: "y", Name: "secret-of-" + name, ResourceRequest: true}
+		if got := b.compare(a) == auth.Allow; got != (name != "v3") {
+			t.Errorf("%s: allowed %v", a.Name, got)
+		}
+	}
+}
+
 // TestOthersCostNothing: requests of others than kubelets allocate nothing here.
 func TestOthersCostNothing(t *testing.T) {
 	b := newBoth(t)
