@@ -127,3 +127,12 @@ func TestResourceClaims(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestPodInNamespace(t *testing.T) {
+	p := named{key: "ab/c"}
+	for namespace, want := range map[string]bool{"ab": true, "a": false, "b": false, "": false, "ab/": false, "xy": false, "abc": false, "abcd": false, "abcde": false} {
+		if got := p.in(namespace); got != want {
+			t.Errorf("%q: %v, want %v", namespace, got, want)
+		}
+	}
+}
