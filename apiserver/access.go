@@ -35,9 +35,14 @@ func (c *call) authenticate() bool {
 	return true
 }
 
-// notWho tells the log why a credential does not hold.
+// notWho tells the log why a credential does not hold. Certificates have a line of their own per
+// second: a client with an old token would hide them, since it tries again all the time.
 func (c *call) notWho(err error) {
-	c.s.unauthenticated.Warn(c.s.cfg.Log, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
+	about := "certificate"
+	if c.r.Header.Get("Authorization") != "" {
+		about = "token"
+	}
+	c.s.unauthenticated.WarnAbout(c.s.cfg.Log, about, "a credential does not hold", "from", c.r.RemoteAddr, "err", fmt.Sprintf("%.500s", err.Error()))
 }
 
 // impersonate finds out as whom the request is to be served.

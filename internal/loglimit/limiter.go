@@ -32,6 +32,11 @@ func (l *Limiter) Warn(logger *slog.Logger, msg string, args ...any) {
 	l.log(logger, slog.LevelWarn, msg, msg, args)
 }
 
+// WarnAbout is Warn, by what the message is about: one of a fixed number of things.
+func (l *Limiter) WarnAbout(logger *slog.Logger, about, msg string, args ...any) {
+	l.log(logger, slog.LevelWarn, about, msg, args)
+}
+
 // Error logs msg at level ERROR, or counts it, by what it is about: one of a fixed number of things.
 func (l *Limiter) Error(logger *slog.Logger, about, msg string, args ...any) {
 	l.log(logger, slog.LevelError, about, msg, args)

@@ -31,16 +31,18 @@ func TestWarn(t *testing.T) {
 	})
 }
 
-// TestError: errors are told apart by what they are about.
-func TestError(t *testing.T) {
+// TestAbout: errors and some warnings are told apart by what they are about.
+func TestAbout(t *testing.T) {
 	var said strings.Builder
 	log, l := slog.New(slog.NewTextHandler(&said, nil)), New(time.Hour)
 	for range 10 {
 		l.Error(log, "this", "failed", "of", "this")
 		l.Error(log, "that", "failed", "of", "that")
+		l.WarnAbout(log, "these", "failed", "of", "these")
+		l.WarnAbout(log, "those", "failed", "of", "those")
 	}
-	for _, of := range []string{"this", "that"} {
-		if n := strings.Count(said.String(), "level=ERROR msg=failed of="+of+" "); n != 1 {
+	for of, level := range map[string]string{"this": "ERROR", "that": "ERROR", "these": "WARN", "those": "WARN"} {
+		if n := strings.Count(said.String(), "level="+level+" msg=failed of="+of+" "); n != 1 {
 			t.Errorf("%d lines about %s:\n%s", n, of, &said)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -37,11 +38,12 @@ func TestClientCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	n.Must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces", "application/json", `{"metadata":{"name":"certificates"}}`)
-	n.Must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces/certificates/serviceaccounts", "application/json", `{"metadata":{"name":"robot"}}`)
+	namespace := fmt.Sprintf("certificates-%d", now.UnixNano()) // the cluster outlives the test, which may run again
+	cluster.Namespace(t, n, namespace)
+	n.Must(t, http.StatusCreated, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", "application/json", `{"metadata":{"name":"robot"}}`)
 	var token string
 	cluster.Await(t, 20*time.Second, n.Name+" issues a token", func() string {
-		r, err := n.Typed(t).CoreV1().ServiceAccounts("certificates").CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		r, err := n.Typed(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return err.Error()
 		}
