@@ -136,3 +136,17 @@ func TestPodInNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestReferencesAreShort: they are kept of all Pods, so no name stands there twice, and none is empty.
+func TestReferencesAreShort(t *testing.T) {
+	var p corev1.Pod
+	if got := referencesOf(&p); got != "" {
+		t.Errorf("a Pod that names nothing: %q", got)
+	}
+	for range 2 {
+		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: "s"})
+	}
+	if got, want := referencesOf(&p), references(needle(secret, "s")); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
