@@ -59,7 +59,7 @@ func mergeWork(current, patch map[string]any, meta strategicpatch.LookupPatchMet
 			work += listWork(len(was), len(v)) + elementWork(was, v, how.GetPatchMergeKey(), below)
 		}
 		if work > maxMergeWork {
-			break
+			break // it is refused, whatever the others are
 		}
 	}
 	return work
@@ -82,7 +82,7 @@ func elementWork(there, sent []any, key string, meta strategicpatch.LookupPatchM
 		if m, ok := x.(map[string]any); ok {
 			work += mergeWork(find(m[key]), m, meta)
 		}
-		if work > maxMergeWork {
+		if work > maxMergeWork { // else each of those with the same key makes an index of the same list
 			break
 		}
 	}
@@ -105,7 +105,9 @@ func finder(list []any, key string, times int) func(value any) map[string]any {
 	index := make(map[any]map[string]any, len(list))
 	for _, x := range list {
 		if m, ok := x.(map[string]any); ok && isKey(m[key]) {
-			index[m[key]] = m
+			if _, known := index[m[key]]; !known { // the library merges into the first
+				index[m[key]] = m
+			}
 		}
 	}
 	return func(value any) map[string]any {
