@@ -82,7 +82,7 @@ func Parse(contentType string, body []byte, custom bool) (*Patch, error) {
 	switch {
 	case p.Type == types.JSONPatchType:
 		return p, p.parseOperations()
-	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType && !custom:
+	case p.Type == types.MergePatchType, p.Type == types.StrategicMergePatchType:
 		decoded, err := codec.DecodePatch(body)
 		if err != nil {
 			return nil, undecodable(p.Type, body, err)

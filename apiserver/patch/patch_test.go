@@ -56,6 +56,128 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestContentTypes: the media type counts, whatever its letters and parameters; a patch of the
+// server-side apply is known and not parsed here.
+func TestContentTypes(t *testing.T) {
+	for _, row := range []struct {
+		contentType string
+		kind        types.PatchType // empty: it is refused
+		builtinOnly bool
+	}{
+		{"application/json-patch+json", types.JSONPatchType, false},
+		{"application/merge-patch+json; charset=utf-8", types.MergePatchType, false},
+		{"Application/Strategic-Merge-Patch+JSON", types.StrategicMergePatchType, true},
+		{"application/json", "", false},
+		{"application/json-patch+json; charset", "", false},
+		{"", "", false},
+	} {
+		for _, custom := range []bool{false, true} {
+			body := `{}`
+			if row.kind == types.JSONPatchType {
+				body = `[]`
+			}
+			p, err := Parse(row.contentType, []byte(body), custom)
+			checked := Check(row.contentType, custom)
+			switch takes := row.kind != "" && !(custom && row.builtinOnly); {
+			case takes && (err != nil || checked != nil || p.Type != row.kind):
+				t.Errorf("%q, custom %v: %v, %v, %v", row.contentType, custom, p, err, checked)
+			case !takes && (!apierrors.IsUnsupportedMediaType(err) || !apierrors.IsUnsupportedMediaType(checked)):
+				t.Errorf("%q, custom %v: %v, %v, want 415", row.contentType, custom, err, checked)
+			}
+			if IsApply(row.contentType) {
+				t.Errorf("%q is an apply", row.contentType)
+			}
+		}
+	}
+	for _, contentType := range []string{string(types.ApplyYAMLPatchType), "application/apply-patch+yaml; charset=utf-8"} {
+		for _, custom := range []bool{false, true} {
+			_, err := Parse(contentType, []byte(`{}`), custom)
+			if !IsApply(contentType) || Check(contentType, custom) != nil || !apierrors.IsUnsupportedMediaType(err) {
+				t.Errorf("%q, custom %v: apply %v, %v", contentType, custom, IsApply(contentType), err)
+			}
+		}
+	}
+}
+
+// TestApplyAndErrors: what a patch makes of an object, or the code and the message of the refusal, by
+// Parse or by Apply.
+func TestApplyAndErrors(t *testing.T) {
+	const noMap = "json: cannot unmarshal array into Go value of type map[string]interface {}"
+	jsonType, merge, strategic := types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType
+	for _, row := range []struct {
+		kind types.PatchType
+		body string
+		want string // the object, or the code and the message
+	}{
+		{jsonType, `[]`, `{"a":"b"}`},
+		{jsonType, `[{"op":"add","path":"/c","value":1},{"op":"remove","path":"/a"}]`, `{"c":1}`},
+		{jsonType, `[{"op":"replace","path":"","value":{"d":2}}]`, `{"d":2}`},
+		{jsonType, `[{"op":"replace","path":"","value":[]}]`, `422 `},
+		{jsonType, `[{"op":"replace","path":"","value":null}]`, `422 `},
+		{jsonType, `[{"op":"test","path":"/a","value":"c"}]`, `422 `},
+		{jsonType, `{}`, `400 error decoding patch: json: cannot unmarshal object`},
+		{jsonType, `[7]`, `400 error decoding patch: `},
+		{merge, `{}`, `{"a":"b"}`},
+		{merge, ` null`, `400 Invalid JSON Patch`},
+		{merge, `[]`, `400 error decoding patch: ` + noMap},
+		{merge, `{`, `400 error decoding patch: unexpected end of JSON input`},
+		{strategic, `{"c":null,"d":1}`, `{"a":"b","d":1}`},
+		{strategic, `null`, `{"a":"b"}`},
+		{strategic, `[]`, `400 ` + noMap},
+		{strategic, `{`, `400 unexpected end of JSON input`},
+		{strategic, `{"metadata":{"finalizers":[{"a":1}]}}`, `{"a":"b","metadata":{"finalizers":[{"a":1}]}}`},
+	} {
+		got := ""
+		p, err := Parse(string(row.kind), []byte(row.body), false)
+		if err == nil {
+			var patched map[string]any
+			patched, err = p.Apply(parse(t, `{"a":"b"}`), strategicMeta(t))
+			if err == nil {
+				b, _ := json.Marshal(patched)
+				got = string(b)
+			}
+		}
+		if err != nil {
+			status, ok := err.(apierrors.APIStatus)
+			if !ok {
+				t.Errorf("%s of %s: %T", row.kind, row.body, err)
+				continue
+			}
+			got = fmt.Sprint(status.Status().Code, " ", status.Status().Message)
+		}
+		if got != row.want && (err == nil || !strings.HasPrefix(got, row.want)) {
+			t.Errorf("%s of %s: %s, want %s", row.kind, row.body, got, row.want)
+		}
+	}
+}
+
+// TestAtTheBounds: as many operations, and as much work, as the bounds say are allowed.
+func TestAtTheBounds(t *testing.T) {
+	operations := func(n int) []byte {
+		const op = `{"op":"test","path":"/a","value":1}`
+		return []byte("[" + strings.Repeat(op+",", n-1) + op + "]")
+	}
+	p, err := Parse(string(types.JSONPatchType), operations(MaxOperations), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(map[string]any{"a": int64(1)}, nil); err != nil {
+		t.Errorf("%d operations: %v", MaxOperations, err)
+	}
+	const n = 4096
+	p, err = Parse(string(types.JSONPatchType), operations(n), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := maxWork/n - len(p.Raw) - len(`{"a":1,"b":""}`)
+	for more := range 2 {
+		_, err := p.Apply(map[string]any{"a": int64(1), "b": strings.Repeat("x", room+more)}, nil)
+		if apierrors.IsRequestEntityTooLargeError(err) != (more > 0) || more == 0 && err != nil {
+			t.Errorf("%d operations on %d bytes more than are allowed: %v", n, more, err)
+		}
+	}
+}
+
 // TestBounds: patches that are small and do much.
 func TestBounds(t *testing.T) {
 	ops := "[" + strings.Repeat(`{"op":"test","path":"/a","value":1},`, MaxOperations) + `{"op":"test","path":"/a","value":1}]`
