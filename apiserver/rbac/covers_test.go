@@ -164,6 +164,137 @@ func TestCoversKeepsLittle(t *testing.T) {
 	}
 }
 
+// TestSpend: work is counted to the last word, and the context is looked at once in checkEvery words.
+func TestSpend(t *testing.T) {
+	ctx := &endsLater{Context: context.Background(), after: 1 << 30}
+	c := newCoverage(ctx, nil)
+	for i, step := range []struct {
+		words, looks int
+		left         bool
+	}{
+		{1, 1, true},
+		{checkEvery, 1, true},
+		{1, 2, true},
+		{maxWork - checkEvery - 2, 3, true},
+		{1, 3, false},
+		{2 * checkEvery, 3, false},
+	} {
+		if left := c.spend(step.words); left != step.left || ctx.looks != step.looks {
+			t.Errorf("step %d: left %v, %d looks", i, left, ctx.looks)
+		}
+	}
+}
+
+// TestWorkOfLongWords: a word counts with its length, since it is compared and looked up, and with
+// the sets of rules that are made for it.
+func TestWorkOfLongWords(t *testing.T) {
+	const rules, words = 640, 8000 / 8 // a set has ten words
+	own := make([]rbacv1.PolicyRule, rules)
+	for i := range own {
+		own[i] = rbacv1.PolicyRule{Verbs: []string{"v"}}
+	}
+	long := strings.Repeat("x", 8*words)
+	own[0].NonResourceURLs = []string{long + "*"}
+	for _, row := range []struct {
+		name string
+		do   func(c *coverage)
+		want int
+	}{
+		{"a path below a long prefix", func(c *coverage) { c.allowing(&c.paths, long+"y") }, 1 + words},
+		{"words that are told apart", func(c *coverage) {
+			c.classify([]side{{w: &c.verbs, list: []string{long, long}}})
+		}, 2 * (1 + words + rules/64)},
+		{"words that are missing", func(c *coverage) {
+			c.missing([]side{{w: &c.verbs, list: []string{long, long}}}, c.none(), nil, func([]string) bool { return true })
+		}, 2 * (1 + words + rules/64 + 1 + rules/64)}, // each is compared once more, with nothing behind it
+	} {
+		c := newCoverage(context.Background(), own)
+		if row.do(c); maxWork-c.work != row.want {
+			t.Errorf("%s: %d words of work, want %d", row.name, maxWork-c.work, row.want)
+		}
+	}
+}
+
+// TestMissingIsBounded: as many permissions are told as the bound says, and that there are more.
+func TestMissingIsBounded(t *testing.T) {
+	for n, want := range map[int]struct {
+		told int
+		more bool
+	}{1: {1, false}, maxMissing - 1: {maxMissing - 1, false}, maxMissing + 5: {maxMissing, true}} {
+		others := []rbacv1.PolicyRule{{Verbs: manyWords("v", n), APIGroups: []string{""}, Resources: []string{"pods"}}}
+		v, err := covers(t.Context(), nil, others)
+		if err != nil || v.covered || len(v.missing) != want.told || v.more != want.more {
+			t.Errorf("%d missing: %d told, more: %v, %v", n, len(v.missing), v.more, err)
+		}
+	}
+}
+
+// TestReasonOf: a refusal is cut behind its bound, not within a letter.
+func TestReasonOf(t *testing.T) {
+	whole := strings.Repeat("x", maxReason)
+	for _, row := range []struct {
+		lines []string
+		more  bool
+		want  string
+	}{
+		{[]string{"a", "b"}, false, "a\nb"},
+		{[]string{"a"}, true, "a... and more"},
+		{[]string{whole}, false, whole},
+		{[]string{whole + "x"}, false, whole + "... and more"},
+		{[]string{whole[1:] + "é"}, false, whole[1:] + "... and more"},
+	} {
+		if got := reasonOf(row.lines, row.more); got != row.want {
+			t.Errorf("%.20q, more: %v: %d bytes that end with %q", row.lines, row.more, len(got), got[max(0, len(got)-20):])
+		}
+	}
+}
+
+// TestAllowsAsUpstream: a request is allowed if upstream says that the rules cover it.
+func TestAllowsAsUpstream(t *testing.T) {
+	allowed := 0
+	for seed := range uint64(5000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		pick := func(of ...string) string { return of[r.IntN(len(of))] }
+		some := func(n int, of ...string) (out []string) {
+			for range n {
+				out = append(out, pick(of...))
+			}
+			return out
+		}
+		rules := make([]rbacv1.PolicyRule, 1+r.IntN(3))
+		for i := range rules {
+			rules[i] = rbacv1.PolicyRule{
+				Verbs: some(1+r.IntN(2), "get", "list", "*"), APIGroups: some(1+r.IntN(2), "", "apps", "*"),
+				Resources:       some(1+r.IntN(3), "pods", "log", "pods/log", "pods/abc", "pods/xlog", "*/log", "/log", "jobs", "*"),
+				NonResourceURLs: some(r.IntN(3), "/x", "/x/*", "/x/y", "/*", "*", "/x**"),
+			}
+		}
+		a := auth.Attributes{Verb: pick("get", "list", "put"), User: &auth.User{Name: "u"}}
+		single := rbacv1.PolicyRule{Verbs: []string{a.Verb}}
+		if a.ResourceRequest = r.IntN(3) > 0; a.ResourceRequest {
+			a.APIGroup, a.Resource, a.Subresource, a.Name = pick("", "apps"), pick("pods", "log", "jobs"), pick("", "log", "abc"), pick("", "a", "b")
+			for i := range rules {
+				rules[i].ResourceNames = some(max(0, r.IntN(4)-1), "a", "b", "")
+			}
+			what := strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
+			single.APIGroups, single.Resources, single.ResourceNames = []string{a.APIGroup}, []string{what}, []string{a.Name}
+		} else {
+			a.Path = pick("/x", "/x/", "/x/y", "/z", "/")
+			single.NonResourceURLs = []string{a.Path}
+		}
+		want, _ := validation.Covers(rules, []rbacv1.PolicyRule{single})
+		if got := Allow(rules, &a); got != want {
+			t.Fatalf("seed %d: %v\n%+v: %v, upstream %v", seed, rules, a, got, want)
+		}
+		if want {
+			allowed++
+		}
+	}
+	if allowed < 500 || allowed > 4500 {
+		t.Errorf("%d of 5000 were allowed: the rules say little", allowed)
+	}
+}
+
 // endsLater is a context that ends once it was looked at some times.
 type endsLater struct {
 	context.Context

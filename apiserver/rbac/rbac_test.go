@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -158,6 +159,56 @@ func TestPolicyErrors(t *testing.T) {
 	} {
 		if _, err := parsePolicy(text); err == nil {
 			t.Errorf("%q is read", text)
+		}
+	}
+}
+
+// TestPolicyLanguage: what each kind of line says.
+func TestPolicyLanguage(t *testing.T) {
+	p, err := parsePolicy("# a comment\n\nClusterRole r\n\tlabel a=b\n\tlabel c=d\n\tcollect e=f\n\tcollect g=h\n\tget,list core,apps pods jobs named x y\n\tget at /a /b\n" +
+		"RoleBinding ns/b to Role r\n\tUser u\n\tServiceAccount other/s\n")
+	if err != nil || len(p.ClusterRoles) != 1 || len(p.RoleBindings) != 1 {
+		t.Fatal(p, err)
+	}
+	r, b := p.ClusterRoles[0], p.RoleBindings[0]
+	if got := fmt.Sprint(r.Labels); got != "map[a:b c:d kubernetes.io/bootstrapping:rbac-defaults]" {
+		t.Errorf("labels %s", got)
+	}
+	var collected []string
+	for _, s := range r.AggregationRule.ClusterRoleSelectors {
+		collected = append(collected, fmt.Sprint(s.MatchLabels))
+	}
+	if got := fmt.Sprint(collected); got != "[map[e:f] map[g:h]]" {
+		t.Errorf("it collects %s", got)
+	}
+	if len(r.Rules) != 2 {
+		t.Fatalf("rules %v", r.Rules)
+	}
+	for i, want := range []string{
+		`{APIGroups:["" "apps"], Resources:["pods" "jobs"], ResourceNames:["x" "y"], Verbs:["get" "list"]}`,
+		`{NonResourceURLs:["/a" "/b"], Verbs:["get"]}`,
+	} {
+		if got := describe(&r.Rules[i]); got != want {
+			t.Errorf("rule %s, want %s", got, want)
+		}
+	}
+	if got := fmt.Sprint(b.Namespace, " ", b.Name, b.RoleRef, b.Subjects); got != "ns b{rbac.authorization.k8s.io Role r} [{User rbac.authorization.k8s.io u } {ServiceAccount  s other}]" {
+		t.Errorf("binding %s", got)
+	}
+}
+
+// TestNodeRules: kubelets have the rules of system:node, and those of bundles where these are served.
+func TestNodeRules(t *testing.T) {
+	for _, bundles := range []bool{false, true} {
+		rules, err := NodeRules(bundles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for resource, want := range map[string]bool{" pods": true, " services": true, "certificates.k8s.io clustertrustbundles": bundles, " bindings": false} {
+			group, name, _ := strings.Cut(resource, " ")
+			if Allow(rules, &auth.Attributes{Verb: "get", APIGroup: group, Resource: name, ResourceRequest: true}) != want {
+				t.Errorf("bundles %v: nodes may get %s: %v", bundles, resource, !want)
+			}
 		}
 	}
 }
@@ -332,6 +383,97 @@ func TestEscalation(t *testing.T) {
 		if got := fmt.Sprint(err); got != want && (err != nil || want != "") {
 			t.Errorf("%s: %s\nwant %s", row.rule, got, want)
 		}
+	}
+}
+
+// TestRulesFor: roles that are missing are named, and the rules of others count all the same: in a
+// refusal too.
+func TestRulesFor(t *testing.T) {
+	s := newStored(t)
+	s.put("clusterroles", "c", getPods)
+	s.put("clusterrolebindings", "b", bound("ClusterRole", "c", "u"))
+	u := &auth.User{Name: "u"}
+	lost := `clusterrole.rbac.authorization.k8s.io "gone" not found`
+	for _, want := range []string{"", lost} {
+		if want != "" {
+			s.put("clusterrolebindings", "a-lost", bound("ClusterRole", "gone", "u"))
+		}
+		rules, err := s.z.RulesFor(u, "ns")
+		if len(rules) != 1 || (err != nil) != (want != "") || err != nil && err.Error() != want {
+			t.Errorf("rules %v, %v, want %q", rules, err, want)
+		}
+		if err := s.z.ConfirmNoEscalation(t.Context(), u, "", rules); err != nil {
+			t.Errorf("what a user has is refused: %v", err)
+		}
+		err = s.z.ConfirmNoEscalation(t.Context(), u, "", Everything)
+		if err == nil || strings.Contains(err.Error(), "; resolution errors: ["+lost+"]") != (want != "") {
+			t.Errorf("the refusal is %v, want it to say %q", err, want)
+		}
+	}
+}
+
+// TestRulesOfRole: a role that is not there is called by the binding's resource.
+func TestRulesOfRole(t *testing.T) {
+	s := newStored(t)
+	s.put("clusterroles", "c", getPods)
+	s.put("clusterroles", "empty", `"rules":null`)
+	s.put("roles", "ns/r", getPods)
+	for _, row := range []struct {
+		kind, name, namespace string
+		rules                 int
+		err                   string
+	}{
+		{"ClusterRole", "c", "", 1, ""},
+		{"ClusterRole", "c", "ns", 1, ""},
+		{"ClusterRole", "empty", "", 0, ""},
+		{"Role", "r", "ns", 1, ""},
+		{"ClusterRole", "gone", "", 0, `clusterrolebindings.rbac.authorization.k8s.io "gone" not found`},
+		{"ClusterRole", "r", "ns", 0, `rolebindings.rbac.authorization.k8s.io "r" not found`},
+		{"Role", "c", "ns", 0, `rolebindings.rbac.authorization.k8s.io "c" not found`},
+		{"Role", "r", "other", 0, `rolebindings.rbac.authorization.k8s.io "r" not found`},
+		{"Robot", "r", "ns", 0, `unsupported role reference kind: "Robot"`},
+	} {
+		rules, err := s.z.RulesOfRole(rbacv1.RoleRef{Kind: row.kind, Name: row.name}, row.namespace)
+		if len(rules) != row.rules || (err != nil) != (row.err != "") || err != nil && err.Error() != row.err {
+			t.Errorf("%s %s in %q: %v, %v, want %q", row.kind, row.name, row.namespace, rules, err, row.err)
+		}
+	}
+}
+
+// TestSubjectsThatAreNobody: a subject of an unknown kind, or a service account of no namespace,
+// neither grants nor keeps the subjects behind it from what they have; nor from losing it.
+func TestSubjectsThatAreNobody(t *testing.T) {
+	s := newStored(t)
+	s.put("clusterroles", "c", getPods)
+	for _, name := range []string{"a", "b"} {
+		s.put("clusterrolebindings", name, `"roleRef":{"kind":"ClusterRole","name":"c"},"subjects":[{"kind":"Robot","name":"v"},{"kind":"ServiceAccount","name":"v"},{"kind":"User","name":"u"}]`)
+	}
+	for _, step := range []struct {
+		delete string
+		want   bool
+	}{{"", true}, {"a", true}, {"b", false}} {
+		if step.delete != "" {
+			s.write(proto.Op_OP_DELETE, "clusterrolebindings", step.delete, "")
+		}
+		if s.may("u", "") != step.want || s.may("v", "") {
+			t.Errorf("without %q: u may %v, v may %v", step.delete, s.may("u", ""), s.may("v", ""))
+		}
+	}
+}
+
+// TestUnreadableIsLogged: the log names what cannot be read, and nothing else.
+func TestUnreadableIsLogged(t *testing.T) {
+	s := newStored(t)
+	var log bytes.Buffer
+	s.z = New(s.mem, slog.New(slog.NewTextHandler(&log, nil)))
+	s.put("clusterroles", "c", getPods)
+	s.put("clusterrolebindings", "b", bound("ClusterRole", "c", "u"))
+	s.put("rolebindings", "ns/broken", `"roleRef":7`)
+	if !s.may("u", "") {
+		t.Error("not allowed")
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "table=rolebindings.rbac.authorization.k8s.io key=ns/broken") {
+		t.Errorf("the log is %q", text)
 	}
 }
 

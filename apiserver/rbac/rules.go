@@ -100,7 +100,7 @@ func describeAll(small []rbacv1.PolicyRule) []string {
 	var whole []rbacv1.PolicyRule
 	place := map[object]int{}
 	for _, r := range small {
-		if len(r.APIGroups) != 1 || len(r.Resources) != 1 {
+		if len(r.Resources) == 0 { // of a path
 			whole = append(whole, r)
 			continue
 		}
