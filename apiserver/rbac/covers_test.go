@@ -215,6 +215,19 @@ func TestWorkOfLongWords(t *testing.T) {
 	}
 }
 
+// TestKeptToTheBound: as many sets are kept as the bound says, and not one more.
+func TestKeptToTheBound(t *testing.T) {
+	own := []rbacv1.PolicyRule{{Verbs: []string{"a"}}, {Verbs: []string{"b"}}}
+	for n, want := range map[int]error{2: nil, 3: ErrTooManyCombinations} {
+		c := newCoverage(context.Background(), own)
+		c.kept = maxKept - 2*c.size
+		c.classify([]side{{w: &c.verbs, list: []string{"a", "b", "c"}[:n]}})
+		if !errors.Is(c.err, want) {
+			t.Errorf("%d words: %v, want %v", n, c.err, want)
+		}
+	}
+}
+
 // TestMissingIsBounded: as many permissions are told as the bound says, and that there are more.
 func TestMissingIsBounded(t *testing.T) {
 	for n, want := range map[int]struct {

@@ -153,12 +153,13 @@ func TestBootstrap(t *testing.T) {
 // TestPolicyErrors: a mistake in the text is found.
 func TestPolicyErrors(t *testing.T) {
 	for _, text := range []string{
-		"Thing x", "ClusterRole", "Role x", "ClusterRoleBinding b", "ClusterRoleBinding b to ClusterRole",
+		"Thing x", "ClusterRole", "Role x", "ClusterRoleBinding b", "ClusterRoleBinding b to ClusterRole", "ClusterRoleBinding b of ClusterRole r",
 		"\tget core pods", "ClusterRole r\n\tget core", "Role ns/r\n\tlabel a=b", "ClusterRole r\n\tcollect a",
 		"ClusterRoleBinding b to ClusterRole r\n\tUser", "ClusterRoleBinding b to ClusterRole r\n\tServiceAccount x", "ClusterRoleBinding b to ClusterRole r\n\tRobot x",
 	} {
-		if _, err := parsePolicy(text); err == nil {
-			t.Errorf("%q is read", text)
+		line := fmt.Sprintf("policy: line %d: ", 1+strings.Count(text, "\n"))
+		if _, err := parsePolicy(text); err == nil || !strings.HasPrefix(err.Error(), line) {
+			t.Errorf("%q: %v, want %q", text, err, line)
 		}
 	}
 }
