@@ -372,6 +372,7 @@ func TestEscalation(t *testing.T) {
 		{"get core pods named a", ""},
 		{"get,list,watch core pods", `{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}`},
 		{"get,delete core,apps pods", `{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}` + "\n" + `{APIGroups:["apps"], Resources:["pods"], Verbs:["get" "delete"]}`},
+		{"list,watch core pods jobs", `{APIGroups:[""], Resources:["jobs"], Verbs:["list" "watch"]}` + "\n" + `{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}`},
 		{"* core pods", `{APIGroups:[""], Resources:["pods"], Verbs:["*"]}`},
 		{"update core pods named x", `{APIGroups:[""], Resources:["pods"], ResourceNames:["x"], Verbs:["update"]}`},
 		{"get,put at /x", `{NonResourceURLs:["/x"], Verbs:["get"]}` + "\n" + `{NonResourceURLs:["/x"], Verbs:["put"]}`},
