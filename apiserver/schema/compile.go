@@ -229,9 +229,10 @@ func (c *compiler) object(n *node, d *document) error {
 		if n.model == scalingRules && name == "policies" {
 			f.written = writtenNot // an empty list is refused; the default is for none
 		}
-		// An empty object is not absent. Upstream stores definitions in JSON, which knows an empty
-		// list; its other form does not.
-		f.emptied = f.written == writtenNull && child.shape != shapeStruct && !strings.HasPrefix(n.model, definitions)
+		// An empty object is not absent, and an empty string or 0 behind a pointer is not either.
+		// Upstream stores definitions in JSON, which knows an empty list; its other form does not.
+		list := child.shape == shapeList || child.shape == shapeMap
+		f.emptied = list && f.written == writtenNull && !strings.HasPrefix(n.model, definitions)
 		if p.PatchStrategy != "" {
 			f.patchStrategies = strings.Split(p.PatchStrategy, ",")
 		}
