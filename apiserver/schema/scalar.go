@@ -134,8 +134,8 @@ func plainBase64(s string) bool {
 	}
 	if len(body) != len(s) {
 		// The bits that the padding cuts off must be zero to print the same.
-		last := base64Value[body[max(len(body)-1, 0)]]
-		if last < 0 || last&(1<<(2*(len(s)-len(body)))-1) != 0 {
+		last := base64Value[body[len(body)-1]]
+		if last&(1<<(2*(len(s)-len(body)))-1) != 0 {
 			return false
 		}
 	}
