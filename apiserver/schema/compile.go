@@ -143,6 +143,9 @@ func (c *compiler) model(name string) (*node, error) {
 	c.fresh = append(c.fresh, n)
 	if s, ok := named[name]; ok {
 		n.shape = s
+		if s == shapeIntOrString {
+			n.goType = "int32" // what is no string is read as one
+		}
 		return n, nil
 	}
 	if err := c.fill(n, &d); err != nil {

@@ -236,6 +236,8 @@ func (e *MismatchError) Unstructured() string {
 			return "cannot convert float64 to " + e.want.goType
 		}
 		return "unrecognized type: " + e.want.goType
+	case shapeIntOrString: // which reads JSON by itself, without knowing the field
+		return fmt.Sprintf("json: cannot unmarshal %s into Go value of type %s", describe(e.value, e.want.shape), e.want.goType)
 	}
 	return e.said // a type that reads JSON by itself, there too
 }
