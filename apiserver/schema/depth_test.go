@@ -23,6 +23,14 @@ func TestFitOfDeepObjects(t *testing.T) {
 	if unknown, err := m.Fit(deep(300)); err != nil || len(unknown) != 300 {
 		t.Errorf("300 levels: %d unknown fields, %v", len(unknown), err)
 	}
+	// Four objects and the list are around the schema.
+	const around = 5
+	if _, err := m.Fit(deep(maxSteps - around - 1)); err != nil {
+		t.Errorf("as deep as may be: %v", err)
+	}
+	if _, err := m.Fit(deep(maxSteps - around)); !errors.Is(err, ErrTooDeep) {
+		t.Errorf("one level deeper: %v", err)
+	}
 	obj := deep(9000)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,5 +66,49 @@ func TestStrategicMergeLikeGoStructs(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestPatchMetaPaths: what is below a field, and what cannot be, is found as in upstream's structs.
+func TestPatchMetaPaths(t *testing.T) {
+	m, err := Lookup("io.k8s.api.core.v1.Pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, name, err string }{
+		{"spec", "PodSpec", ""},
+		{"spec containers", "Container", ""},
+		{"spec containers [args", "string", ""},
+		{"metadata labels", "map[string]string", ""},
+		{"metadata labels a", "string", ""},
+		{"metadata managedFields fieldsV1", "FieldsV1", ""},
+		{"metadata managedFields fieldsV1 f:spec", "any", ""},
+		{"metadata managedFields fieldsV1 f:spec f:containers", "any", ""},
+		{"metadata managedFields fieldsV1 f:spec [f:list", "any", ""},
+		{"spec nothing", "", `unable to find api field "nothing" in PodSpec`},
+		{"spec [nothing", "", `unable to find api field "nothing" in PodSpec`},
+		{"spec [hostNetwork", "", "expected slice or array type, but got: bool"},
+		{"[spec", "", "expected slice or array type, but got: PodSpec"},
+	} {
+		at, err := m.PatchMeta(), error(nil)
+		for _, name := range strings.Fields(c.path) {
+			list := name == "containers" || name == "managedFields" || strings.HasPrefix(name, "[")
+			if name = strings.TrimPrefix(name, "["); list {
+				at, _, err = at.LookupPatchMetadataForSlice(name)
+			} else {
+				at, _, err = at.LookupPatchMetadataForStruct(name)
+			}
+			if err != nil {
+				break
+			}
+		}
+		switch {
+		case c.err != "":
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%s: %v, want %s", c.path, err, c.err)
+			}
+		case err != nil || at.Name() != c.name:
+			t.Errorf("%s: %v, %v", c.path, at, err)
+		}
 	}
 }

@@ -26,9 +26,6 @@ var writtenFields = sync.OnceValue(func() map[string]map[string]writtenAs {
 	all := map[string]map[string]writtenAs{}
 	for line := range strings.Lines(string(raw)) {
 		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
 		fields := make(map[string]writtenAs, len(words)-1)
 		for _, w := range words[1:] {
 			fields[w[1:]] = writtenAs(w[0])
