@@ -279,7 +279,7 @@ func (n *node) summarize() (changed bool) {
 		d, w := n.elem.below()
 		deep, filled = deep || d || n.shape == shapeMap && n.elem.shape == shapeQuantity, filled || w
 	}
-	changed = deep != n.deep || len(fills) != len(n.fills) || len(embedded) != len(n.embedded) || filled != n.filled
+	changed = deep != n.deep || filled != n.filled // which is all that parents look at
 	n.deep, n.fills, n.embedded, n.filled = deep, fills, embedded, filled
 	return changed
 }
@@ -287,7 +287,7 @@ func (n *node) summarize() (changed bool) {
 // below is what a parent has of n. Nameless nodes are summarized on the way: they belong to
 // one parent only.
 func (n *node) below() (deep, filled bool) {
-	if n.model == "" && n.elem != nil {
+	if n.model == "" {
 		n.summarize()
 	}
 	return n.deep, n.filled

@@ -476,10 +476,10 @@ func pullPolicy(image string) string {
 // no name, and a port is not told from a tag here.
 func plainTag(image string) (tag string, ok bool) {
 	name, tag, tagged := strings.Cut(image, ":")
-	if len(name) == 0 || len(name) > 63 || tagged && (tag == "" || len(tag) > 63) {
+	if len(name) > 63 || tagged && (tag == "" || len(tag) > 63) {
 		return "", false
 	}
-	between := true // a separator may not be here
+	between := true // a separator may not be here, nor the end
 	for _, c := range []byte(name) {
 		switch {
 		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':

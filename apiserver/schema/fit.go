@@ -245,7 +245,7 @@ func (e *MismatchError) Unstructured() string {
 // describe names a JSON value as Go's decoder does: numbers with their digits
 // when a number was expected.
 func describe(v any, want shape) string {
-	number := want == shapeInt32 || want == shapeInt64 || want == shapeFloat || want == shapeIntOrString
+	number := want == shapeInt32 || want == shapeInt64 || want == shapeIntOrString
 	switch x := v.(type) {
 	case string:
 		return "string"

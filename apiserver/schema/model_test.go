@@ -91,18 +91,38 @@ func TestFillLeavesMetadata(t *testing.T) {
 	}
 }
 
-// TestDefinitionsKeepEmptyLists: upstream stores definitions in JSON, where an empty list is none of null.
-func TestDefinitionsKeepEmptyLists(t *testing.T) {
-	m, err := Lookup("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition")
-	if err != nil {
-		t.Fatal(err)
+// TestEmptyListsThatStay: upstream stores definitions in JSON, where an empty list is another thing than
+// null; and policies without one are refused, not forgotten.
+func TestEmptyListsThatStay(t *testing.T) {
+	for name, field := range map[string]string{
+		"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec": "versions",
+		scalingRules: "policies",
+	} {
+		m, err := Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj := map[string]any{field: []any{}}
+		if m.Fill(obj); !cmp.Equal(obj[field], any([]any{})) {
+			t.Errorf("%s: %v", name, obj)
+		}
+		if m.FillKeeping(obj) {
+			t.Errorf("%s: something is kept that Fill would make null", name)
+		}
 	}
-	obj := map[string]any{"spec": map[string]any{"versions": []any{}}}
-	if m.Fill(obj); !cmp.Equal(obj["spec"].(map[string]any)["versions"], any([]any{})) {
-		t.Errorf("%v", obj)
+}
+
+// TestIsZero: which values are as good as none.
+func TestIsZero(t *testing.T) {
+	for _, v := range []any{"", false, int64(0), 0.0, []any{}, map[string]any{}} {
+		if !isZero(v) {
+			t.Errorf("%#v", v)
+		}
 	}
-	if m.FillKeeping(obj) {
-		t.Error("something is kept that Fill would make null")
+	for _, v := range []any{nil, "x", true, int64(1), 0.5, []any{nil}, map[string]any{"a": nil}} {
+		if isZero(v) {
+			t.Errorf("%#v", v)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ func TestMismatchWords(t *testing.T) {
 		{"Deployment", `{"metadata":{"labels":{"a":true}}}`, true},
 		{"Deployment", `{"metadata":{"labels":{"a":{}}}}`, true},
 		{"Deployment", `{"metadata":{"generation":"x"}}`, true},
+		{"Deployment", `{"metadata":{"generation":1.5}}`, true},
 		{"Deployment", `{"metadata":{"finalizers":[{}]}}`, true},
 		{"Deployment", `{"spec":{"paused":"x"}}`, true},
 		{"Deployment", `{"spec":{"paused":1}}`, true},

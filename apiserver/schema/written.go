@@ -61,21 +61,15 @@ func isZero(v any) bool {
 
 // Fill adds, in place, what upstream's Go type always writes: parts that are no
 // pointers, and fields without omitempty. The object has been through Fit and
-// Default. Metadata at the top is left alone.
-func (m *Model) Fill(obj map[string]any) { m.fill(obj, filler{top: true}) }
+// Default. Metadata at the top is left alone, and so is what is of a form: its root is empty.
+func (m *Model) Fill(obj map[string]any) { filler{top: true}.fill(m.root, obj) }
 
 // FillKeeping is Fill that leaves lists and maps which are there and empty, and are null once
 // they are stored: who sends one owns the field. It reports whether there are any, and Fill is
 // what makes them null.
 func (m *Model) FillKeeping(obj map[string]any) (kept bool) {
-	m.fill(obj, filler{top: true, kept: &kept})
+	filler{top: true, kept: &kept}.fill(m.root, obj)
 	return kept
-}
-
-func (m *Model) fill(obj map[string]any, w filler) {
-	if m.form == nil && m.root.filled {
-		w.fill(m.root, obj)
-	}
 }
 
 // filler is a walk of Fill.
@@ -91,9 +85,9 @@ func (w filler) fill(n *node, obj map[string]any) {
 		if top && f.name == "metadata" {
 			continue
 		}
-		v, there := obj[f.name]
+		v := obj[f.name]
 		switch {
-		case there && v != nil:
+		case v != nil:
 			if f.node.filled {
 				w.value(f.node, v)
 			}

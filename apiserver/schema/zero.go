@@ -5,8 +5,6 @@ package schema
 // there does not set the part itself, which shows in managedFields.
 func (m *Model) Zero() map[string]any {
 	obj := map[string]any{}
-	if m.form == nil {
-		filler{}.fill(m.root, obj)
-	}
+	filler{}.fill(m.root, obj)
 	return obj
 }
