@@ -64,10 +64,10 @@ func peakOf(f func()) uint64 {
 // cycle finalizes an object that nothing refers to. A loop that reads the metric would take as
 // much CPU time as the test itself.
 func onCollection(seen func() bool) {
-	type object struct{ pointer *int } // one with a pointer is no part of a bigger block
 	var arm func()
 	arm = func() {
-		runtime.SetFinalizer(&object{}, func(*object) {
+		// An object with a pointer: one without may be part of a bigger block, which lives longer.
+		runtime.SetFinalizer(new([]byte), func(*[]byte) {
 			if seen() {
 				arm()
 			}

@@ -31,6 +31,17 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// hasEnded reports whether the node's Run is over.
+func (mc *machine) hasEnded() bool {
+	select {
+	case err := <-mc.done:
+		mc.done <- err
+		return true
+	default:
+		return false
+	}
+}
+
 // checkOneCluster fails when the nodes that share a configuration do not share
 // a cluster.
 func (w *world) checkOneCluster() {
@@ -60,16 +71,21 @@ func (w *world) run(f []string) {
 	case "crash":
 		mc.crash = text
 	case "crashed":
-		w.await(mc.name+" crashes", func() bool {
-			select {
-			case err := <-mc.done:
-				mc.done <- err
-				return true
-			default:
-				return false
-			}
-		})
+		w.await(mc.name+" crashes", mc.hasEnded)
 		w.stop(mc)
+	case "revive":
+		options := slices.IndexFunc(f, func(s string) bool { return strings.Contains(s, "=") })
+		for names := f[1:options]; len(names) > 0; {
+			at := -1
+			w.await("one of "+strings.Join(names, ", ")+" crashes", func() bool {
+				at = slices.IndexFunc(names, func(name string) bool { return w.machine(name).hasEnded() })
+				return at >= 0
+			})
+			again := w.machine(names[at])
+			w.stop(again)
+			w.start(again, w.options(f[options:]))
+			names = slices.Delete(names, at, at+1)
+		}
 	case "move":
 		w.mu.Lock()
 		mc.address = w.freshAddressLocked()
