@@ -111,6 +111,10 @@ func raw(parts ...string) func(http.ResponseWriter, *http.Request, int, string) 
 	}
 }
 
+// closing ends whole answers of raw, which closes the connection: a client that is not told may send
+// its next request on it first.
+const closing = "Connection: close\r\n"
+
 func sized(head string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n", head, len(good)-len("UID")+36)
 }
@@ -240,8 +244,8 @@ var judgedCases = []judged{
 	}},
 	{name: "HTTP/1.0", serve: raw("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + good)},
 	{name: "until the end", serve: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + good)},
-	{name: "interim", serve: raw("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + sized("") + good)},
-	{name: "by letters", serve: raw(strings.Split(sized("date: now\r\n")+good, "")...)},
+	{name: "interim", serve: raw("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" + sized(closing) + good)},
+	{name: "by letters", serve: raw(strings.Split(sized("date: now\r\n"+closing)+good, "")...)},
 	{name: "two lengths", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd")},
 	{name: "a negative length", serve: raw("HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabcd")},
 	{name: "a broken head", serve: raw("HTTP/1.1 200 OK\r\nnonsense\r\n\r\n")},
