@@ -288,3 +288,41 @@ func TestAdmissionWebhookUnreachable(t *testing.T) {
 		}
 	}
 }
+
+// TestAdmissionWebhookOutOfTime: whose time is over while a webhook is asked is told so, and not that
+// the webhook has failed, whichever of the two ends is seen first.
+func TestAdmissionWebhookOutOfTime(t *testing.T) {
+	for _, kind := range []string{"Mutating", "Validating"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := newHookedEnv(t)
+			if w, answer := e.do("POST", maps, nil, `{"metadata":{"name":"a"}}`); w.StatusCode != 201 {
+				t.Fatalf("%d %s", w.StatusCode, answer)
+			}
+			h := newAdmissionHook(t)
+			h.serve = func(_ http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				panic(http.ErrAbortHandler)
+			}
+			h.configure(e, kind, "w", rule("", "v1", "configmaps"))
+			merge := http.Header{"Content-Type": {"application/merge-patch+json"}}
+			for range 10 {
+				for _, r := range []struct {
+					method, path, body string
+					header             http.Header
+				}{
+					{"POST", maps, `{"metadata":{"name":"b"}}`, nil},
+					{"PUT", maps + "/a", `{"metadata":{"name":"a"},"data":{"k":"v"}}`, nil},
+					{"PATCH", maps + "/a", `{"data":{"k":"w"}}`, merge},
+					{"DELETE", maps + "/a", "", nil},
+					{"DELETE", maps, "", nil},
+				} {
+					w, answer := e.do(r.method, r.path+"?timeout=20ms", r.header, r.body)
+					if w.StatusCode != 504 || !strings.Contains(answer, `"reason":"Timeout"`) {
+						t.Errorf("%s %s: %d %s", r.method, r.path, w.StatusCode, clip(answer))
+					}
+				}
+			}
+		})
+	}
+}

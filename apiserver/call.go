@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -109,6 +110,11 @@ func (c *call) fail(err error) {
 		answer = status.ForRequest(err, c.Info.Verb, c.Resource.GroupResource())
 	} else {
 		answer = status.From(err)
+	}
+	if answer.Code == http.StatusInternalServerError && errors.Is(c.Context.Err(), context.DeadlineExceeded) {
+		// What fails once the time is over fails because of it: a webhook that had no time to answer.
+		// Upstream's timeout filter says so too.
+		answer = status.From(status.Timeout())
 	}
 	c.audit.Refused(answer)
 	codec.WriteStatus(c, c.r, answer)

@@ -109,11 +109,13 @@ func (c *call) send(ctx context.Context, timeout *int32) {
 	deadline, has := ctx.Deadline()
 	if timeout != nil {
 		if own := c.began.Add(time.Duration(*timeout) * time.Second); !has || own.Before(deadline) {
+			// Only a time of the webhook's own. That of the request ends the call by ctx: a deadline of
+			// the same time could pass before ctx has ended, and hide why there is no answer.
+			c.sent.Deadline = own
 			deadline, has = own, true
 		}
 	}
 	if has {
-		c.sent.Deadline = deadline
 		// The webhook is told whole seconds, rounded up.
 		if left := time.Until(deadline); left > 0 {
 			c.sent.Timeout = (left + time.Second - 1).Truncate(time.Second)
