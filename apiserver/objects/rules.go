@@ -250,6 +250,9 @@ func (o *Op) refused(cause error) error {
 	if o.DecidedAt == 0 || !o.refusedByPlugin || o.redecided > 0 {
 		return cause
 	}
+	if o.Context.Err() != nil {
+		return context.Cause(o.Context) // the plugin had no time to decide
+	}
 	if err := o.Store.Confirm(o.Context); err != nil {
 		return err
 	}
