@@ -114,11 +114,12 @@ func (m *Manager) configuredMap(t *smdschema.Map, obj map[string]any, at place) 
 			continue
 		}
 		_, known := t.FindField(key)
-		below, ok := m.configured(fieldType(t, key), v, !known, at.below(key))
+		in := at.below(key)
+		below, ok := m.configured(fieldType(t, key), v, !known, in)
 		if !ok {
 			return nil, false
 		}
-		if below == nil || at == atRoot && key == "metadata" && len(below) == 0 {
+		if len(below) == 0 && in == inMetadata {
 			continue // nobody owns the metadata as a whole
 		}
 		if fields == nil {
@@ -219,15 +220,13 @@ func (a application) leaves(theirs map[string]any) (left map[string]any, ok bool
 	left, there := theirs, true
 	for _, p := range a.changed {
 		// What is left says less of it: a field may look as if it had none of its own now.
-		owned, clear := owns(theirs, p)
-		switch {
+		switch owned, clear := owns(theirs, p); {
 		case !clear || owned && !a.force:
 			return nil, false
-		case !owned:
-			continue
-		}
-		if left, there = without(left, p); !there {
-			return nil, true
+		case owned:
+			if left, there = without(left, p); !there {
+				return nil, true
+			}
 		}
 	}
 	return left, true
@@ -369,18 +368,16 @@ func (w *merger) lists(t *smdschema.List, live, v []any) (any, bool) {
 	return out, true
 }
 
-// sameItem reports whether two items of a set or a map list have the same key.
+// sameItem reports whether two items of a set or a map list have the same key. b is an item that
+// configured has named, so it has a value of each key.
 func sameItem(t *smdschema.List, a, b any) bool {
 	if len(t.Keys) == 0 {
 		return equal(a, b)
 	}
-	x, ok := a.(map[string]any)
-	y, ok2 := b.(map[string]any)
-	if !ok || !ok2 {
-		return false
-	}
+	x, _ := a.(map[string]any)
+	y, _ := b.(map[string]any)
 	for _, key := range t.Keys {
-		if k, ok := y[key]; !ok || !equal(x[key], k) {
+		if !equal(x[key], y[key]) {
 			return false
 		}
 	}

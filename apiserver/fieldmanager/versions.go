@@ -43,7 +43,7 @@ func (v versions) ConvertToVersion(in runtime.Object, target runtime.GroupVersio
 		return in, nil
 	}
 	objs := []map[string]any{u.Object}
-	if v.beside != nil && v.beside["apiVersion"] == from.GroupVersion().String() {
+	if v.beside["apiVersion"] == from.GroupVersion().String() {
 		objs = append(objs, v.beside)
 	}
 	out, err := v.convert(objs, from.GroupVersion(), to.GroupVersion())

@@ -297,7 +297,7 @@ func (d *differ) lists(t *smdschema.List, a, b []any) bool {
 	}
 	depth := len(d.at)
 	for i := range b {
-		if same(a[i], b[i]) || equal(a[i], b[i]) {
+		if equal(a[i], b[i]) {
 			continue
 		}
 		before, ok := elementOf(t, a[i])
