@@ -13,8 +13,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// things is the manager of a kind that has a field of each sort.
-func things(t *testing.T, subresource string) *Manager {
+// things is the manager of a kind that has a field of each sort. Nobody owns its status by it, and
+// nothing of reset.
+func things(t *testing.T, subresource string, reset ...string) *Manager {
 	t.Helper()
 	s := &spec.Schema{}
 	if err := json.Unmarshal([]byte(`{"type":"object","properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
@@ -35,7 +36,7 @@ func things(t *testing.T, subresource string) *Manager {
 	}
 	m, err := New(Config{
 		Versions:    []Version{{GVK: apischema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, Model: "com.example.v1.Thing", Schema: s}},
-		Subresource: subresource, Reset: []string{"status"},
+		Subresource: subresource, Reset: append(reset, "status"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,11 @@ func TestDecisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := map[string]*Manager{"": things(t, ""), "sub": things(t, "sub")}
+	of := map[string]*Manager{
+		"": things(t, ""), "sub": things(t, "sub"),
+		"metadata": things(t, "metadata", "metadata"), "labels": things(t, "labels", "metadata.labels"),
+		"label": things(t, "label", "metadata.labels.a"), "part": things(t, "part", "spec.o"),
+	}
 	for _, block := range strings.Split(strings.TrimSpace(string(raw)), "\n\n") {
 		lines := strings.Split(block, "\n")
 		t.Run(strings.TrimPrefix(lines[0], "# "), func(t *testing.T) {

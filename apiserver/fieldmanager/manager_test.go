@@ -111,4 +111,22 @@ func TestVersionsOfOneResource(t *testing.T) {
 	if _, err := v2.Apply(inV2, applied("v2", "minReadySeconds", 4), "two", false); err != nil {
 		t.Errorf("a field that is free in this version: %v", err)
 	}
+
+	// Who updates in another version has an entry of that version, though the names are in the one before.
+	obj := applied("v1", "minReadySeconds", 3)
+	obj["spec"].(map[string]any)["revisionHistoryLimit"] = int64(5)
+	if live, err = v1.Update(v1.Nothing(), obj, "one"); err != nil {
+		t.Fatal(err)
+	}
+	live["metadata"].(map[string]any)["uid"] = "x"
+	inV2 = swap(live, apischema.GroupVersion{Group: "apps", Version: "v1"}, apischema.GroupVersion{Group: "apps", Version: "v2"})
+	obj = copied(t, inV2)
+	obj["spec"].(map[string]any)["minReadySeconds"] = int64(6)
+	out, err := v2.Update(inV2, obj, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if managed := managedOf(t, out); !strings.Contains(managed, `{"apiVersion":"apps/v2","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:minReadySeconds":{}}},"manager":"one","operation":"Update"}`) {
+		t.Errorf("after an update in another version: %s", managed)
+	}
 }

@@ -160,7 +160,7 @@ func both(t testing.TB, m *Manager, live, obj map[string]any, manager string) (m
 	t.Helper()
 	one, two := copied(t, obj), copied(t, obj)
 	before := managedOf(t, live)
-	quick := m.quick(live, one, manager)
+	quick := !m.slow && m.quick(live, one, manager)
 	out, err := m.fields.Update(&unstructured.Unstructured{Object: copied(t, live)}, &unstructured.Unstructured{Object: two}, manager)
 	if err != nil {
 		t.Fatal(err)
