@@ -103,6 +103,9 @@ func step(t *testing.T, m *Manager, live, sent map[string]any, op, manager strin
 			delete(meta, name)
 		}
 	}
+	if sent["metadata"] == "absent" {
+		delete(obj, "metadata")
+	}
 	normal := copied(t, normalized(t, obj))
 	if op == "update" {
 		return both(t, m, live, normal, manager)

@@ -41,11 +41,11 @@ func (m *Manager) quickApply(live, patch map[string]any, manager string, force b
 	return out, true
 }
 
-// mergeable reports whether a configuration is of an object that there is, and has
-// nothing that is merged but not owned, or kept up to date on the way.
+// mergeable reports whether a configuration is of this kind and version, and has nothing that is
+// merged but not owned, or kept up to date on the way.
 func (m *Manager) mergeable(live, liveMeta, patch map[string]any) bool {
 	meta, _ := patch["metadata"].(map[string]any)
-	if uid, _ := liveMeta["uid"].(string); uid == "" || meta == nil || patch["apiVersion"] != m.apiVersion || patch["kind"] != m.of.Kind {
+	if patch["apiVersion"] != m.apiVersion || patch["kind"] != m.of.Kind {
 		return false
 	}
 	if annotations, _ := liveMeta["annotations"].(map[string]any); annotations[corev1.LastAppliedConfigAnnotation] != nil {
