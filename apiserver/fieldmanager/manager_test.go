@@ -31,24 +31,26 @@ func TestUpdateLeavesLive(t *testing.T) {
 	}
 }
 
-// TestOtherVersion: what is managed in a version that is not served is forgotten, and
-// does not keep anybody from writing.
+// TestOtherVersion: what is managed in a version that is not served, or in another group, is forgotten,
+// and does not keep anybody from writing.
 func TestOtherVersion(t *testing.T) {
 	m := deployments(t)
-	live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	meta := live["metadata"].(map[string]any)
-	meta["uid"] = "x"
-	meta["managedFields"].([]any)[0].(map[string]any)["apiVersion"] = "apps/v1beta1"
-	out, err := m.Apply(live, tree(t, strings.Replace(nginx, "1.14.2", "1.15", 1)), "two", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := out["metadata"].(map[string]any)["managedFields"].([]any)
-	if len(entries) != 1 || entries[0].(map[string]any)["manager"] != "two" {
-		t.Errorf("managers: %v, want only two", entries)
+	for _, version := range []string{"apps/v1beta1", "extensions/v1beta1"} {
+		live, err := m.Update(m.Nothing(), tree(t, nginx), "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := live["metadata"].(map[string]any)
+		meta["uid"] = "x"
+		meta["managedFields"].([]any)[0].(map[string]any)["apiVersion"] = version
+		out, err := m.Apply(live, tree(t, strings.Replace(nginx, "1.14.2", "1.15", 1)), "two", false)
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		entries := out["metadata"].(map[string]any)["managedFields"].([]any)
+		if len(entries) != 1 || entries[0].(map[string]any)["manager"] != "two" {
+			t.Errorf("%s: managers: %v, want only two", version, entries)
+		}
 	}
 }
 
