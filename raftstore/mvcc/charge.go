@@ -47,16 +47,14 @@ func chargeOf(usage *proto.Usage, limits []*proto.Limit) *charge {
 	}
 	facts := usage.GetFacts()
 	c := &charge{facts: Attributes{string(appendAttributes(nil, len(facts), func(i int) (name, value string) { return facts[i].Name, facts[i].Value }))}}
-	if n := len(usage.GetAmounts()); n > 0 {
-		c.amounts = make([]amount, n)
-		for i, a := range usage.Amounts {
-			c.amounts[i] = amount{a.Name, a.Value}
-		}
-		if !slices.IsSortedFunc(c.amounts, compareAmounts) { // validateCharge refuses it, and it counts all the same
-			slices.SortStableFunc(c.amounts, compareAmounts)
-		}
-		c.amounts = slices.CompactFunc(c.amounts, func(a, b amount) bool { return a.name == b.name })
+	c.amounts = make([]amount, len(usage.GetAmounts()))
+	for i, a := range usage.GetAmounts() {
+		c.amounts[i] = amount{a.Name, a.Value}
 	}
+	if !slices.IsSortedFunc(c.amounts, compareAmounts) { // validateCharge refuses it, and it counts all the same
+		slices.SortStableFunc(c.amounts, compareAmounts)
+	}
+	c.amounts = slices.CompactFunc(c.amounts, func(a, b amount) bool { return a.name == b.name })
 	for _, l := range limits {
 		var out limit
 		for _, r := range l.Requirements {

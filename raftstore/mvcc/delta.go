@@ -106,7 +106,7 @@ func appendDelta(b []byte, delta string, base []byte) ([]byte, error) {
 	end := 0
 	for len(delta) > 0 {
 		n, rest := uvarint(delta)
-		if n < 0 || n > len(rest) {
+		if n > len(rest) {
 			return b, errDelta
 		}
 		b = append(b, rest[:n]...)
@@ -116,7 +116,7 @@ func appendDelta(b []byte, delta string, base []byte) ([]byte, error) {
 		n, rest = uvarint(delta)
 		by, rest := uvarint(rest)
 		from := end + (by>>1 ^ -(by & 1))
-		if n < 0 || from < 0 || from > len(base) || n > len(base)-from {
+		if from < 0 || from > len(base) || n > len(base)-from {
 			return b, errDelta
 		}
 		b = append(b, base[from:from+n]...)

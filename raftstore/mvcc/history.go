@@ -38,6 +38,11 @@ func (h *history) list() []*chunk {
 	return nil
 }
 
+// begun is how many chunks of a list begin at or below a revision.
+func begun(list []*chunk, at proto.Revision) int {
+	return sort.Search(len(list), func(i int) bool { return list[i].first() > at })
+}
+
 // append adds the newest version. turn says that its key was live before and is not
 // now, or the other way round. Writer only.
 func (h *history) append(v *Version, turn bool) {
@@ -80,8 +85,7 @@ func (h *history) turns(after, upTo proto.Revision, f func(*Version) bool) {
 	// What has been published up to upTo is in the list by now: a chunk's successors
 	// that are linked later have nothing of it.
 	list := h.list()
-	i := sort.Search(len(list), func(i int) bool { return list[i].first() > after })
-	for _, c := range list[max(0, i-1):] {
+	for _, c := range list[max(0, begun(list, after)-1):] {
 		n := int(c.n.Load())
 		for word := range c.turns {
 			for left := c.turns[word].Load(); left != 0; left &= left - 1 {
@@ -104,16 +108,10 @@ func (h *history) turns(after, upTo proto.Revision, f func(*Version) bool) {
 func (h *history) trim(done, floor proto.Revision, f func(*Version)) {
 	list := h.list()
 	drop := 0
-	for i, c := range list {
+	for i, c := range list[:begun(list, floor)] {
 		n := c.n.Load()
-		if c.first() > floor {
-			break
-		}
 		for _, v := range c.versions[:n] {
-			if v.Revision > floor {
-				break
-			}
-			if v.Revision > done {
+			if v.Revision > done && v.Revision <= floor {
 				f(v)
 			}
 		}
@@ -196,11 +194,7 @@ func (h *history) seek(after proto.Revision) (*chunk, uint32) {
 	if len(list) == 0 {
 		return nil, 0
 	}
-	i := sort.Search(len(list), func(i int) bool { return list[i].first() > after })
-	if i > 0 {
-		i--
-	}
-	c := list[i]
+	c := list[max(0, begun(list, after)-1)]
 	n := int(c.n.Load())
 	j := sort.Search(n, func(j int) bool { return c.versions[j].Revision > after })
 	return c, uint32(j)

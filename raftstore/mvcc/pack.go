@@ -133,7 +133,7 @@ func (q *queue[E]) add(e E) {
 
 // take moves what belongs before the first that stays, and no more than room has, to out.
 func (q *queue[E]) take(out []E, stays func(E) bool) []E {
-	for len(q.pieces) > 0 && len(out) < cap(out) {
+	for len(q.pieces) > 0 {
 		first := q.pieces[0]
 		n := 0
 		for n < len(first) && len(out) < cap(out) && !stays(first[n]) {

@@ -124,11 +124,8 @@ func setNumber(w *proto.Write, number protowire.Number, v uint64) bool {
 
 // setBytes notes a field that is text, bytes or a message.
 func (p *Parser) setBytes(t *writeTexts, number protowire.Number, v []byte) bool {
-	switch repeated := number == 11 || number == 12; {
-	case number > 24 || t.has(number):
+	if t.has(number) {
 		return false // guards are merged then, and what a text replaces must be text too
-	case !repeated:
-		t.seen |= 1 << number
 	}
 	ok := true
 	switch number {
@@ -159,6 +156,7 @@ func (p *Parser) setBytes(t *writeTexts, number protowire.Number, v []byte) bool
 	default:
 		return false
 	}
+	t.seen |= 1 << number
 	return ok
 }
 

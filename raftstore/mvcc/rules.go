@@ -123,10 +123,7 @@ func (s *State) rulesChangedSince(w *proto.Write, at proto.Revision) bool {
 // changedSince reports whether a key that begins with prefix has changed above at, or may
 // have. at is not below the floor.
 func (t *Table) changedSince(at proto.Revision, prefix string) bool {
-	if t.Latest() <= at || prefix == "" {
-		return t.Latest() > at
-	}
-	return t.anySince(at, func(v *Version) bool { return strings.HasPrefix(v.Key, prefix) })
+	return t.Latest() > at && t.anySince(at, func(v *Version) bool { return strings.HasPrefix(v.Key, prefix) })
 }
 
 // changedSinceIn is changedSince for the rules of a namespace: of them only those versions count that
