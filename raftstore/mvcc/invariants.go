@@ -14,10 +14,14 @@ import (
 // it is false in a run with -bench; so it is in tests of other projects, which start whole servers.
 // Callers may ask at any time after flags are parsed.
 var Invariants = sync.OnceValue(func() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !testing.Testing() || !ok || !strings.HasPrefix(info.Main.Path, "github.com/quorate/quorate") {
-		return false
+	var module string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Path
 	}
-	bench := flag.Lookup("test.bench")
-	return bench == nil || bench.Value.String() == ""
+	return invariants(testing.Testing(), module, flag.Lookup("test.bench"))
 })
+
+// invariants is Invariants of a binary: whether it is a test's, its module, and its flag -bench, if there is one.
+func invariants(test bool, module string, bench *flag.Flag) bool {
+	return test && strings.HasPrefix(module, "github.com/quorate/quorate") && (bench == nil || bench.Value.String() == "")
+}
