@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/quorate/quorate/proto"
 )
@@ -35,8 +36,15 @@ func TestInvalidCharges(t *testing.T) {
 	amounts := func(a ...*proto.Amount) *proto.Write {
 		return &proto.Write{Key: "n/k", Usage: &proto.Usage{Amounts: a}}
 	}
+	facts := func(n int) (out []*proto.Attribute) {
+		for i := range n {
+			out = append(out, &proto.Attribute{Name: fmt.Sprintf("%06d", i)})
+		}
+		return out
+	}
 	limits := func(l *proto.Limit) *proto.Write { return &proto.Write{Key: "n/k", Limits: []*proto.Limit{l}} }
 	for name, w := range map[string]*proto.Write{
+		"too many facts":      {Key: "n/k", Usage: &proto.Usage{Facts: facts(maxAmounts + 1)}},
 		"less than nothing":   amounts(&proto.Amount{Name: "a", Value: -1}),
 		"amounts not sorted":  amounts(&proto.Amount{Name: "b"}, &proto.Amount{Name: "a"}),
 		"an amount twice":     amounts(&proto.Amount{Name: "a"}, &proto.Amount{Name: "a"}),
@@ -63,6 +71,18 @@ func TestInvalidCharges(t *testing.T) {
 	}
 	w := limiting("n/k", 1)
 	w.Usage = charged("n/k", 1).Usage
+	if err := Validate(w); err != nil {
+		t.Error(err)
+	}
+	// As much as there may be.
+	w.Usage = &proto.Usage{Facts: facts(maxAmounts)}
+	for _, f := range w.Usage.Facts {
+		w.Usage.Amounts = append(w.Usage.Amounts, &proto.Amount{Name: f.Name})
+	}
+	w.Limits = []*proto.Limit{{
+		Bounds:       slices.Repeat([]*proto.Bound{{Name: "a"}}, maxBounds),
+		Requirements: []*proto.Requirement{{Operator: 1, Values: make([]string, maxRequirements-2)}, {Operator: 1}},
+	}}
 	if err := Validate(w); err != nil {
 		t.Error(err)
 	}
@@ -108,6 +128,98 @@ func TestChargeOfVersion(t *testing.T) {
 	gone := l.write(&proto.Write{Table: "t", Key: "n/k", Op: proto.Op_OP_DELETE, Value: []byte("v"), Usage: fullUsage(), Limits: fullLimits()})
 	if r := gone.Version.Record("t"); r.Usage != nil || r.Limits != nil {
 		t.Errorf("a tombstone keeps %v and %v", r.Usage, r.Limits)
+	}
+}
+
+// TestSize: a version's size has all that it holds, element by element.
+func TestSize(t *testing.T) {
+	size := func(v *Version) int { return int(v.Size()) }
+	empty := size(&Version{})
+	pointers := 3 * unsafe.Sizeof(uintptr(0)) // in the tree and the history
+	if least := int(unsafe.Sizeof(Version{}) + unsafe.Sizeof(item{}) + pointers + proto.RequestIDSize + unsafe.Sizeof(proto.Revision(0))); empty < least {
+		t.Errorf("a version without a value has %d bytes, it takes %d at least", empty, least)
+	}
+	pairs := AttributesOf(Pair{"name", "value"})
+	name := "123456789"
+	with := func(c charge) *Version { return &Version{charge: &c} }
+	charged := size(with(charge{}))
+	if least := empty + int(unsafe.Sizeof(charge{})); charged < least {
+		t.Errorf("a version with a charge has %d bytes, it takes %d at least", charged, least)
+	}
+	limited := charged + int(unsafe.Sizeof(limit{}))
+	required := limited + int(unsafe.Sizeof(requirement{}))
+	for what, c := range map[string]struct {
+		v    *Version
+		want int
+	}{
+		"a key":         {&Version{Key: name}, empty + 9},
+		"a uid":         {&Version{UID: name}, empty + 9},
+		"labels":        {&Version{Labels: pairs}, empty + len(pairs.packed)},
+		"fields":        {&Version{Fields: pairs}, empty + len(pairs.packed)},
+		"a value":       {(&Version{}).SetValue([]byte(name)), empty + 9},
+		"facts":         {with(charge{facts: pairs}), charged + len(pairs.packed)},
+		"an amount":     {with(charge{amounts: []amount{{name: name}}}), charged + int(unsafe.Sizeof(amount{})) + 9},
+		"a limit":       {with(charge{limits: []limit{{}}}), limited},
+		"a bound":       {with(charge{limits: []limit{{bounds: []bound{{name: name, table: "table"}}}}}), limited + int(unsafe.Sizeof(bound{})) + 9 + 5},
+		"a requirement": {with(charge{limits: []limit{{requirements: []requirement{{name: name}}}}}), required + 9},
+		"its values":    {with(charge{limits: []limit{{requirements: []requirement{{values: []string{name, ""}}}}}}), required + 2*int(unsafe.Sizeof("")) + 9},
+		"limits":        {with(charge{limits: make([]limit, 3)}), charged + 3*int(unsafe.Sizeof(limit{}))},
+	} {
+		if got := size(c.v); got != c.want {
+			t.Errorf("a version with %s has %d bytes, want %d", what, got, c.want)
+		}
+	}
+}
+
+// TestCharges compares every charge with every other one: Charges is for who asks whether a write would
+// change what the object uses and limits.
+func TestCharges(t *testing.T) {
+	fact := func(name, value string) *proto.Usage {
+		return &proto.Usage{Facts: []*proto.Attribute{{Name: name, Value: value}}}
+	}
+	amount := func(name string, value int64) *proto.Usage {
+		return &proto.Usage{Amounts: []*proto.Amount{{Name: name, Value: value}}}
+	}
+	bound := func(b *proto.Bound) []*proto.Limit { return []*proto.Limit{{Bounds: []*proto.Bound{b}}} }
+	requirement := func(r *proto.Requirement) []*proto.Limit {
+		return []*proto.Limit{{Requirements: []*proto.Requirement{r}}}
+	}
+	in := proto.Operator_OPERATOR_IN
+	all := []struct {
+		usage  *proto.Usage
+		limits []*proto.Limit
+	}{
+		{nil, nil},
+		{fact("f", "v"), nil}, {fact("f", "w"), nil}, {fact("g", "v"), nil},
+		{&proto.Usage{Facts: []*proto.Attribute{{Name: "f", Value: "v"}, {Name: "g", Value: "v"}}}, nil},
+		{amount("a", 1), nil}, {amount("a", 2), nil}, {amount("b", 1), nil},
+		{&proto.Usage{Amounts: []*proto.Amount{{Name: "a", Value: 1}, {Name: "b", Value: 1}}}, nil},
+		{fullUsage(), nil}, {fullUsage(), fullLimits()}, {nil, fullLimits()},
+		{fact("f", "v"), fullLimits()}, {amount("a", 1), fullLimits()},
+		{nil, []*proto.Limit{{}}}, {nil, []*proto.Limit{{}, {}}},
+		{nil, bound(&proto.Bound{Name: "a", Max: 1})}, {nil, bound(&proto.Bound{Name: "a", Max: 2})},
+		{nil, bound(&proto.Bound{Name: "b", Max: 1})}, {nil, bound(&proto.Bound{Name: "a", Max: 1, Table: "u"})},
+		{nil, requirement(&proto.Requirement{Name: "f", Operator: in, Values: []string{"v"}})},
+		{nil, requirement(&proto.Requirement{Name: "g", Operator: in, Values: []string{"v"}})},
+		{nil, requirement(&proto.Requirement{Name: "f", Operator: proto.Operator_OPERATOR_NOT_IN, Values: []string{"v"}})},
+		{nil, requirement(&proto.Requirement{Name: "f", Operator: in, Values: []string{"w"}})},
+	}
+	for i, has := range all {
+		v := &Version{charge: chargeOf(has.usage, has.limits)}
+		if v.Charged() != (i > 0) {
+			t.Errorf("%v %v: charged is %v", has.usage, has.limits, v.Charged())
+		}
+		if usage, limits := v.charge.record(); (usage == nil) != (has.usage == nil) || !v.Charges(usage, limits) {
+			t.Errorf("%v %v is stored as %v %v", has.usage, has.limits, usage, limits)
+		}
+		for j, other := range all {
+			if got := v.Charges(other.usage, other.limits); got != (i == j) {
+				t.Errorf("%v %v: it charges %v %v is %v", has.usage, has.limits, other.usage, other.limits, got)
+			}
+		}
+	}
+	if v := (&Version{}); !v.Charges(&proto.Usage{}, nil) {
+		t.Error("a usage of nothing is something")
 	}
 }
 
@@ -204,44 +316,6 @@ func TestUsageAndMark(t *testing.T) {
 	}
 	if err := l.s.Check(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestCheckFindsWrongSums: the invariants notice a sum that is not what a recount finds.
-func TestCheckFindsWrongSums(t *testing.T) {
-	l := &log{TB: t, s: New()}
-	l.write(limiting("n/q", 5))
-	l.write(charged("n/k", 2))
-	if err := l.s.Check(); err != nil {
-		t.Fatal(err)
-	}
-	a := l.s.ledger.of["n"].limits[0]
-	a.used[0] = a.used[0].add(1)
-	if l.s.Check() == nil {
-		t.Error("a sum that is too high goes unnoticed")
-	}
-}
-
-// TestCheckSome: a small state is checked at every call, a larger one before its calls are as
-// many as its versions divided by checkedPerBatch.
-func TestCheckSome(t *testing.T) {
-	for _, keys := range []int{checkedPerBatch / 4, 4 * checkedPerBatch} {
-		l := &log{TB: t, s: New()}
-		l.write(limiting("n/q", 1_000_000))
-		for i := range keys {
-			l.write(charged(fmt.Sprintf("n/k%d", i), 0))
-		}
-		a := l.s.ledger.of["n"].limits[0]
-		a.used[0] = a.used[0].add(1)
-		versions, calls := 2*(keys+1), 1
-		for l.s.CheckSome() == nil {
-			if calls++; calls > versions/checkedPerBatch+1 {
-				t.Fatalf("%d keys: a wrong sum goes unnoticed for %d calls", keys, calls)
-			}
-		}
-		if small := versions <= checkedPerBatch; small != (calls == 1) {
-			t.Errorf("%d keys: noticed at call %d", keys, calls)
-		}
 	}
 }
 
