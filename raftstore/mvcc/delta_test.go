@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +19,7 @@ func TestDelta(t *testing.T) {
 		random[i] = byte(rng.Uint32())
 	}
 	long := bytes.Repeat(random, 100)
+	same := bytes.Repeat([]byte("01234567"), 50)
 	edited := append(append(append([]byte{}, long[:70_000]...), "something else"...), long[70_500:]...)
 	for _, c := range []struct {
 		what       string
@@ -30,6 +32,10 @@ func TestDelta(t *testing.T) {
 		{"the same", object, object, 4},
 		{"two changes", object, changed, 40},
 		{"less than a gram", []byte("abc"), []byte("abcd"), 5},
+		{"a base of one gram", []byte("01234567"), []byte("x01234567"), 5},
+		{"the last gram of a base", random, append([]byte("x"), random[len(random)-gram:]...), 6},
+		{"one gram of the longest base that is indexed in full", long[:longest], append([]byte("x"), long[1001:1001+gram]...), 6},
+		{"bytes in a text that repeats itself", same, append(append(bytes.Clone(same[:101]), 'x'), same[102:]...), 10},
 		{"the end", object, object[len(object)-100:], 40},
 		{"what is in no way alike", object, random, -1},
 		{"a long one", long, edited, 600},
@@ -54,6 +60,29 @@ func TestDelta(t *testing.T) {
 		got, err := appendDelta([]byte("y"), string(delta[1:]), c.base)
 		if err != nil || !bytes.Equal(got[1:], c.text) {
 			t.Errorf("%s: got %d bytes of %d, %v", c.what, len(got)-1, len(c.text), err)
+		}
+	}
+}
+
+// TestLengths: what is no length is none, and no length is negative.
+func TestLengths(t *testing.T) {
+	long := strings.Repeat("\xff", 8)
+	for _, c := range []struct {
+		text string
+		n    int
+		rest string
+	}{
+		{"", 0, ""},
+		{"\x00", 0, ""},
+		{"\x7fx", 127, "x"},
+		{"\x80\x01\x80", 128, "\x80"},
+		{"\x80", 0, ""},
+		{long + "\x7fx", math.MaxInt, "x"},
+		{long + "\xff\x01", 0, ""},
+		{long + "\xff", 0, ""},
+	} {
+		if n, rest := uvarint(c.text); n != c.n || rest != c.rest {
+			t.Errorf("%x begins with %d before %q, want %d before %q", c.text, n, rest, c.n, c.rest)
 		}
 	}
 }
@@ -112,6 +141,9 @@ func TestAttributes(t *testing.T) {
 	twice := AttributesOf(Pair{"b", "1"}, Pair{"a", "2"}, Pair{"b", "3"})
 	if v, _ := twice.Get("b"); v != "1" || twice.Len() != 2 {
 		t.Errorf("a name that comes twice is %q, in %d pairs", v, twice.Len())
+	}
+	if one := AttributesOf(Pair{"a", "1"}, Pair{"a", "2"}); one != AttributesOf(Pair{"a", "1"}) {
+		t.Errorf("a name that comes twice in a row makes %d pairs", one.Len())
 	}
 	if AttributesOf(Pair{"a", "b"}, Pair{"c", "d"}) != AttributesOf(Pair{"c", "d"}, Pair{"a", "b"}) {
 		t.Error("the order of pairs makes a difference")

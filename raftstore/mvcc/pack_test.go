@@ -104,16 +104,19 @@ func TestPackedValues(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotPacked: there is nothing to save, or each read would cost too much, or nothing is alike.
-func TestWhatIsNotPacked(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	random := func(n int) []byte {
+// unlike makes random values: nothing in them is alike.
+func unlike() func(n int) []byte {
+	rng := rand.NewChaCha8([32]byte{1})
+	return func(n int) []byte {
 		b := make([]byte, n)
-		for i := range b {
-			b[i] = byte(rng.Uint32())
-		}
+		rng.Read(b)
 		return b
 	}
+}
+
+// TestWhatIsNotPacked: there is nothing to save, or each read would cost too much, or nothing is alike.
+func TestWhatIsNotPacked(t *testing.T) {
+	random := unlike()
 	s := New()
 	w := &batchWriter{t: t, s: s}
 	write := func(key string, value []byte) {
@@ -138,6 +141,103 @@ func TestWhatIsNotPacked(t *testing.T) {
 	}
 	if n := len(s.Table("t").templates); n != tableTemplates {
 		t.Errorf("the table has %d templates", n)
+	}
+}
+
+// TestBoundsOfPacking goes over the bounds of sizes, and of how much has to be saved: of a superseded
+// value a quarter, and half of what is left if a template has packed it; of the newest one a tenth,
+// and what it takes to say by what it is packed.
+func TestBoundsOfPacking(t *testing.T) {
+	random := unlike()
+	// beside is a value that has the first bytes of another one, and is unlike it after them.
+	beside := func(value []byte, alike int) []byte {
+		return append(bytes.Clone(value[:alike]), random(len(value)-alike)...)
+	}
+	value := random(largeValue + 1)
+	short := value[:4000]
+	half := beside(short, 2000) // of which a template packs half
+	for _, c := range []struct {
+		what string
+		// The values of a key, and of one before it in the same table.
+		template, value, next []byte
+		packed                string // what by: a template, the next one, or nothing
+	}{
+		{"by the next one", nil, short, short, "next"},
+		{"the smallest value by the next one", nil, value[:smallValue], value[:smallValue], "next"},
+		{"less than that", nil, value[:smallValue-1], value[:smallValue-1], ""},
+		{"the largest value by the next one", nil, value[:largeValue], value[:largeValue], "next"},
+		{"more than that", nil, value, value[:largeValue], ""},
+		{"a value before one that is too large", nil, value[:largeValue], value, ""},
+		{"a value that the next one has a quarter of", nil, short, beside(short, 1050), "next"},
+		{"one that it has less of", nil, short, beside(short, 1000), ""},
+		{"by a template", short, short, nil, "template"},
+		{"the smallest value by a template", value[:smallValue], value[:smallValue], nil, "template"},
+		{"less than that", value[:smallValue-1], value[:smallValue-1], nil, ""},
+		{"the largest template", value[:largeTemplate], value[:largeTemplate], nil, "template"},
+		{"more than that", value[:largeTemplate+1], value[:largeTemplate+1], nil, ""},
+		{"a value that a template has a tenth of", short, beside(short, 490), nil, "template"},
+		{"one that it has less of", short, beside(short, 440), nil, ""},
+		{"a value by a template, for the next one has no half of the rest", short, half, beside(half, 2960), "template"},
+		{"by the next one, which has half of it", short, half, beside(half, 3040), "next"},
+	} {
+		s := New()
+		w := &batchWriter{t: t, s: s}
+		for i, value := range [][]byte{c.template, c.value, c.next} {
+			if value != nil {
+				w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: fmt.Sprint("k", min(i, 1)), Op: proto.Op_OP_PUT, Value: value}))
+			}
+			s.Publish()
+			packAll(s)
+		}
+		var v *Version
+		for _, v = range versions(t, s, "t") {
+			if v.Key == "k1" {
+				break
+			}
+		}
+		by := ""
+		switch p := v.packed.Load(); {
+		case p != nil && p.next != nil:
+			by = "next"
+		case p != nil:
+			by = "template"
+		}
+		if by != c.packed || !bytes.Equal(v.Value(), c.value) {
+			t.Errorf("%s: it is packed by %q, want %q", c.what, by, c.packed)
+		}
+	}
+}
+
+// TestQueue: what is taken comes in order, is no more than there is room for, and ends before the first
+// that stays; what is left comes next, with what was added meanwhile.
+func TestQueue(t *testing.T) {
+	var q queue[int]
+	added, want := 0, 0
+	for round, room := range []int{1, 0, 5, queuePiece, 2, 2*queuePiece + 1, queuePiece - 8, 10 * queuePiece} {
+		for range queuePiece + 3 {
+			q.add(added)
+			added++
+		}
+		for stay := range 2 { // first one stays that there would be room for, then none
+			end := min(added, want+room)
+			stays := func(int) bool { return false }
+			if first := want + room/2; stay == 0 {
+				end, stays = min(added, first), func(n int) bool { return n >= first }
+			}
+			taken := q.take(make([]int, 0, room), stays)
+			if len(taken) != end-want {
+				t.Fatalf("round %d: %d are taken into room for %d, want %d", round, len(taken), room, end-want)
+			}
+			for _, n := range taken {
+				if n != want {
+					t.Fatalf("round %d: %d, want %d", round, n, want)
+				}
+				want++
+			}
+		}
+	}
+	if want != added || len(q.pieces) > 0 {
+		t.Errorf("%d of %d were taken, %d pieces are kept", want, added, len(q.pieces))
 	}
 }
 
