@@ -3,6 +3,7 @@ package mvcc
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/quorate/quorate/proto"
@@ -81,6 +82,33 @@ func TestCursorAtDroppedTail(t *testing.T) {
 	}
 }
 
+// A chunk of the history is let go when the floor is at its last version and it is full, or another one follows.
+func TestTrim(t *testing.T) {
+	for _, c := range []struct {
+		versions, floor int
+		chunks          int
+	}{
+		{chunkSize, chunkSize - 1, 1},
+		{chunkSize, chunkSize, 0},
+		{chunkSize - 1, chunkSize - 1, 1},
+		{chunkSize + 1, chunkSize - 1, 2},
+		{chunkSize + 1, chunkSize, 1},
+		{3 * chunkSize, 2*chunkSize - 1, 2},
+		{3 * chunkSize, 2 * chunkSize, 1},
+		{3 * chunkSize, 2*chunkSize + 1, 1},
+		{3*chunkSize + 1, 3*chunkSize + 1, 1},
+	} {
+		l := &log{TB: t, s: New()}
+		for range c.versions {
+			l.put("k")
+		}
+		l.compact(proto.Revision(c.floor))
+		if n := len(l.s.Table("t").hist.list()); n != c.chunks {
+			t.Errorf("of %d versions %d chunks are kept above %d, want %d", c.versions, n, c.floor, c.chunks)
+		}
+	}
+}
+
 // Chunks come and go; a cursor with little room sees every event once.
 func TestCursorOverManyChunks(t *testing.T) {
 	l := &log{TB: t, s: New()}
@@ -120,6 +148,13 @@ func TestCursorOverManyChunks(t *testing.T) {
 			if err := l.s.Check(); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+	for room, c := range cursors {
+		l.put("k0")
+		after := c.After()
+		if n, err := c.Next(nil, l.s.Applied()); n != 0 || err != nil || c.After() != after {
+			t.Errorf("room %d: without room %d are read, up to %d from %d, %v", room, n, c.After(), after, err)
 		}
 	}
 	if n := len(l.s.Table("t").hist.list()); n > 2 {
@@ -211,6 +246,56 @@ func TestValidate(t *testing.T) {
 	} {
 		if err := Validate(w); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRevisionsInValues: a value gets its revision's digits where its slot is, in no more bytes than it needs, for
+// they are kept.
+func TestRevisionsInValues(t *testing.T) {
+	for _, c := range []struct {
+		value    string
+		offset   uint32
+		old, rev proto.Revision // without old the digits are inserted
+		want     string
+	}{
+		{"", 0, 0, 7, ""},
+		{"", 1, 0, 7, ""},
+		{"<v>", 0, 0, 7, "<v>"},
+		{"<v:>", 3, 0, 7, "<v:7>"},
+		{"<v:", 3, 0, 12345, "<v:12345"},
+		{"<v:", 4, 0, 7, "<v:"},
+		{"<v:9>", 3, 9, 12345, "<v:12345>"},
+		{"<v:9", 3, 9, 10, "<v:10"},
+		{"<v:10>", 3, 10, 11, "<v:11>"},
+		{"<v:", 3, 9, 10, "<v:"},
+		{"<v>", 0, 9, 10, "<v>"},
+	} {
+		value := []byte(c.value)
+		got := slices.Clip(value)
+		if c.old > 0 {
+			got = replaceRevision(got, c.offset, c.old, c.rev)
+		} else {
+			got = insertRevision(got, c.offset, c.rev)
+		}
+		if string(got) != c.want || string(value) != c.value {
+			t.Errorf("%q with %d at %d is %q, want %q; the value before is %q", c.value, c.rev, c.offset, got, c.want, value)
+		}
+		if cap(got) != len(got) {
+			t.Errorf("%q has %d bytes and takes %d", got, len(got), cap(got))
+		}
+	}
+}
+
+// TestMemo: what was stored last is there for all who read the version, and can be taken away.
+func TestMemo(t *testing.T) {
+	v := &Version{}
+	for _, want := range []any{nil, "first", 2, nil} {
+		if want != nil || v.Memo() != nil {
+			v.SetMemo(want)
+		}
+		if got := v.Memo(); got != want {
+			t.Errorf("it is %v, want %v", got, want)
 		}
 	}
 }

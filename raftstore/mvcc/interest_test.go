@@ -141,3 +141,12 @@ func TestConcerns(t *testing.T) {
 		}
 	}
 }
+
+// A watcher's prefix ends with the first slash of the keys that it wants.
+func TestPrefixOf(t *testing.T) {
+	for key, want := range map[string]string{"": "", "a": "", "/": "/", "a/": "a/", "ns/a": "ns/", "ns/a/b": "ns/"} {
+		if got := PrefixOf(key); got != want {
+			t.Errorf("the prefix of %q is %q, want %q", key, got, want)
+		}
+	}
+}

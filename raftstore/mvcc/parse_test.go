@@ -168,6 +168,24 @@ func TestParserForgets(t *testing.T) {
 	}
 }
 
+// What a write of as many labels as a parser keeps took is there for the next one: of that write only the
+// texts are made anew.
+func TestParserKeeps(t *testing.T) {
+	w := &proto.Write{Table: "t"}
+	for i := range keptAttributes {
+		w.Labels = append(w.Labels, &proto.Attribute{Name: strconv.Itoa(i)})
+	}
+	var p Parser
+	entry := body(t, w)
+	if n := testing.AllocsPerRun(5, func() {
+		if _, err := p.Parse(entry); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 1 {
+		t.Errorf("another write of %d labels takes %v allocations", keptAttributes, n)
+	}
+}
+
 // BenchmarkParse compares the parser with protobuf, on the create of a ConfigMap of 1 KiB.
 func BenchmarkParse(b *testing.B) {
 	w := usualWrites()[1]

@@ -142,7 +142,7 @@ func TestRulesWalkIsBounded(t *testing.T) {
 	if !l.s.rulesChanged(w, l.s.Applied()+1) {
 		t.Error("more versions were looked at than maxRuleWalk")
 	}
-	w.DecidedAt = 3
+	w.DecidedAt = 2
 	if l.s.rulesChanged(w, l.s.Applied()+1) {
 		t.Error("as many as may be looked at are too many")
 	}
