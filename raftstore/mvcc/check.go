@@ -50,8 +50,7 @@ func (s *State) Check() error {
 		var last proto.Revision
 		for _, c := range t.hist.list() {
 			for i, v := range c.versions[:c.n.Load()] {
-				// Whether the version before was live can be told as long as it is there.
-				if turn := c.turns[i/64].Load()>>(i%64)&1 == 1; v.Revision > floor && turn != (v.Created() || v.Deleted) {
+				if turn := c.turns[i/64].Load()>>(i%64)&1 == 1; turn != (v.Created() || v.Deleted) {
 					fail("table %s: %s at %d: that its life turned is %v", name, v.Key, v.Revision, turn)
 				}
 				if v.Revision <= last {

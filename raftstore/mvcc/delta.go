@@ -111,12 +111,12 @@ func appendDelta(b []byte, delta string, base []byte) ([]byte, error) {
 		}
 		b = append(b, rest[:n]...)
 		if delta = rest[n:]; len(delta) == 0 {
-			break
+			return b, nil
 		}
 		n, rest = uvarint(delta)
 		by, rest := uvarint(rest)
 		from := end + (by>>1 ^ -(by & 1))
-		if from < 0 || from > len(base) || n > len(base)-from {
+		if from < 0 || n > len(base)-from {
 			return b, errDelta
 		}
 		b = append(b, base[from:from+n]...)

@@ -230,9 +230,6 @@ func (p *packing) keep(delta []byte) {
 	if p.room = delta; cap(delta) > largeTemplate {
 		p.room = nil
 	}
-	if cap(p.index.places) > 2*longest {
-		p.index.places = nil
-	}
 }
 
 // byTemplate packs a version that is the newest of its key, or was when it came here.
