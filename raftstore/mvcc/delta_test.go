@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"github.com/quorate/quorate/proto"
 )
 
 func TestDelta(t *testing.T) {
@@ -33,6 +36,8 @@ func TestDelta(t *testing.T) {
 		{"two changes", object, changed, 40},
 		{"less than a gram", []byte("abc"), []byte("abcd"), 5},
 		{"a base of one gram", []byte("01234567"), []byte("x01234567"), 5},
+		{"other bytes before a gram", []byte("b01234567"), []byte("101234567"), 5},
+		{"bytes before a place that is not indexed", long[:longest+2], append([]byte("x"), long[1001:1031]...), 6},
 		{"the last gram of a base", random, append([]byte("x"), random[len(random)-gram:]...), 6},
 		{"one gram of the longest base that is indexed in full", long[:longest], append([]byte("x"), long[1001:1001+gram]...), 6},
 		{"bytes in a text that repeats itself", same, append(append(bytes.Clone(same[:101]), 'x'), same[102:]...), 10},
@@ -60,6 +65,29 @@ func TestDelta(t *testing.T) {
 		got, err := appendDelta([]byte("y"), string(delta[1:]), c.base)
 		if err != nil || !bytes.Equal(got[1:], c.text) {
 			t.Errorf("%s: got %d bytes of %d, %v", c.what, len(got)-1, len(c.text), err)
+		}
+	}
+}
+
+// TestBrokenDeltas: what is not of its base is told, and copies nothing from outside of it.
+func TestBrokenDeltas(t *testing.T) {
+	base := []byte("01234567")
+	for _, c := range []struct{ delta, want string }{
+		{"", ""},
+		{"\x02ab", "ab"},
+		{"\x00\x08\x00", "01234567"},
+		{"\x01a\x03\x0a\x01b", "a567b"},
+		{"\x00\x02\x0c\x01b\x01\x0d", "67b1"}, // goes back by seven
+		{"\x03ab", "error"},
+		{"\x00\x09\x00", "error"},
+		{"\x00\x04\x0a", "error"},
+		{"\x00\x01\x10", "error"},
+		{"\x00\x01\x12", "error"},
+		{"\x00\x01\x01", "error"},
+	} {
+		got, err := appendDelta(nil, c.delta, base[:8:8])
+		if (err != nil) != (c.want == "error") || err == nil && string(got) != c.want {
+			t.Errorf("%x makes %q, %v, want %q", c.delta, got, err, c.want)
 		}
 	}
 }
@@ -144,6 +172,16 @@ func TestAttributes(t *testing.T) {
 	}
 	if one := AttributesOf(Pair{"a", "1"}, Pair{"a", "2"}); one != AttributesOf(Pair{"a", "1"}) {
 		t.Errorf("a name that comes twice in a row makes %d pairs", one.Len())
+	}
+	// Equal ones share their bytes, unless they are longer than others are likely to be.
+	for _, size := range []int{longAttributes, longAttributes + 1} {
+		var p packer
+		in := []*proto.Attribute{{Name: "a", Value: strings.Repeat("v", size-5)}} // beside number, name and lengths
+		one, other := p.pack(in, Attributes{}), p.pack(in, Attributes{})
+		shared := unsafe.StringData(one.packed) == unsafe.StringData(other.packed)
+		if len(one.packed) != size || one != other || shared != (size <= longAttributes) {
+			t.Errorf("two of %d bytes, want %d: they share them: %v", len(one.packed), size, shared)
+		}
 	}
 	if AttributesOf(Pair{"a", "b"}, Pair{"c", "d"}) != AttributesOf(Pair{"c", "d"}, Pair{"a", "b"}) {
 		t.Error("the order of pairs makes a difference")

@@ -248,6 +248,16 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for name, w := range map[string]*proto.Write{
+		"an offset at the end": {Value: []byte("ab"), RevisionOffset: 2},
+		"a request id":         {RequestId: make([]byte, proto.RequestIDSize)},
+		"many ranges":          {DecidedAt: 1, RuleRanges: slices.Repeat([]*proto.RuleRange{{Table: "t"}}, maxRuleRanges)},
+	} {
+		w.Table, w.Key, w.Op = "t", "k", proto.Op_OP_PUT
+		if err := Validate(w); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // TestRevisionsInValues: a value gets its revision's digits where its slot is, in no more bytes than it needs, for
@@ -284,6 +294,73 @@ func TestRevisionsInValues(t *testing.T) {
 		if cap(got) != len(got) {
 			t.Errorf("%q has %d bytes and takes %d", got, len(got), cap(got))
 		}
+	}
+}
+
+// TestAdvance: an index without a command moves the mark, and one that is not new does not.
+func TestAdvance(t *testing.T) {
+	s := New()
+	for _, c := range []struct {
+		index proto.RaftIndex
+		term  proto.Term
+		want  Mark
+	}{
+		{5, 2, Mark{Applied: 5, Term: 2}},
+		{5, 3, Mark{Applied: 5, Term: 2}},
+		{4, 3, Mark{Applied: 5, Term: 2}},
+		{6, 3, Mark{Applied: 6, Term: 3}},
+	} {
+		s.Advance(c.index, c.term)
+		s.Publish()
+		if m := s.Mark(); m != c.want {
+			t.Errorf("at %d: %+v, want %+v", c.index, m, c.want)
+		}
+	}
+}
+
+// TestGrow: a page that grows has the room that is asked for, whether it is a page that somebody has given back
+// or a new one.
+func TestGrow(t *testing.T) {
+	first := &Version{}
+	release := func() {
+		p := Page{Versions: make([]*Version, manyVersions+1)}
+		p.Release()
+	}
+	l := &log{TB: t, s: New()}
+	l.put("k")
+	for range 20 { // the pool may lose what it is given
+		release()
+		if page, err := l.s.Table("t").Range(Query{At: l.s.Applied()}); cap(page.Versions) > manyVersions || err != nil {
+			t.Fatalf("a short page has taken what a long one had, %v", err)
+		}
+		for _, n := range []int{-1, 0, manyVersions - 1, manyVersions, manyVersions + 1} {
+			release()
+			got := grow([]*Version{first, nil}, n)
+			if len(got) != 2 || got[0] != first || cap(got) < 2+n {
+				t.Fatalf("%d versions with room for %d, want 2 with room for %d", len(got), cap(got), 2+n)
+			}
+		}
+	}
+}
+
+// TestLongPages: a page that gets long grows once more, to what it will have: a list of ten thousand
+// objects takes hardly more pieces of memory than one of some hundreds.
+func TestLongPages(t *testing.T) {
+	var allocations []float64
+	for _, n := range []int{manyVersions + 1, 16 * manyVersions} {
+		l := &log{TB: t, s: New()}
+		for i := range n {
+			l.put(fmt.Sprintf("k%05d", i))
+		}
+		table := l.s.Table("t")
+		allocations = append(allocations, testing.AllocsPerRun(5, func() {
+			if page, err := table.Range(Query{At: l.s.Applied()}); len(page.Versions) != n || err != nil {
+				t.Fatalf("%d of %d versions, %v", len(page.Versions), n, err)
+			}
+		}))
+	}
+	if allocations[1] > allocations[0]+2 { // the tree that is walked through is deeper
+		t.Errorf("a short and a long page take %v allocations", allocations)
 	}
 }
 

@@ -92,12 +92,23 @@ func TestChanges(t *testing.T) {
 			t.Fatalf("after %d, below the floor %d: %v", after, floor, err)
 		}
 	}
+	if n, read, err := table.Changes("k0", make([]*Version, 4), floor-1, floor-1); n != 0 || read != floor-1 || err != nil {
+		t.Errorf("between a revision and itself: %d, %d, %v", n, read, err)
+	}
 	if n, read, err := table.Changes("never", make([]*Version, 4), floor, last); n != 0 || read != last || err != nil {
 		t.Errorf("a key that never was: %d, %d, %v", n, read, err)
 	}
-	for range maxChain + 1 {
+	last = s.Applied()
+	put := func() {
 		apply(proto.KindWrite, &proto.Write{Table: "t", Key: "k0", Op: proto.Op_OP_PUT, Value: []byte("{}")})
 	}
+	for range maxChain {
+		put()
+	}
+	if n, read, err := table.Changes("k0", make([]*Version, 4), last, s.Applied()); n != 4 || read != last+4 || err != nil {
+		t.Errorf("%d versions: %d up to %d, %v", maxChain, n, read, err)
+	}
+	put()
 	if _, _, err := table.Changes("k0", make([]*Version, 4), last, s.Applied()); !errors.Is(err, ErrLongChain) {
 		t.Errorf("%d versions: %v", maxChain+1, err)
 	}
@@ -135,6 +146,9 @@ func TestConcerns(t *testing.T) {
 	} {
 		if got := row.i.Concerns(row.v); got != row.want {
 			t.Errorf("%s: %v", row.name, got)
+		}
+		if got := row.i.All(); got != (row.name == "everything") {
+			t.Errorf("%s: that it is everything is %v", row.name, got)
 		}
 		if got := row.i.Canonical().Concerns(row.v); got != row.want {
 			t.Errorf("%s, canonical: %v", row.name, got)

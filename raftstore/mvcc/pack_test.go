@@ -57,18 +57,19 @@ func TestPackedValues(t *testing.T) {
 	}
 	before := all[keys].Value() // a reader that holds bytes
 	packAll(l.s)
-	var superseded, newest int
+	var superseded, newest, deepest int
 	for i, v := range all {
 		if got := v.Value(); !bytes.Equal(got, want[i]) || v.ValueSize() != len(got) || string(v.AppendValue([]byte("x"))) != "x"+string(got) {
 			t.Fatalf("%s at %d is %s, want %s", v.Key, v.Revision, got, want[i])
 		}
 		size -= v.Size()
-		depth := 0
+		var depth int
 		for v := v; v.packed.Load() != nil && v.packed.Load().next != nil; v = v.packed.Load().next {
 			depth++
 		}
+		deepest = max(deepest, depth)
 		switch p := v.packed.Load(); {
-		case depth > longestRun:
+		case depth >= longestRun:
 			t.Errorf("%s at %d is read by way of %d others", v.Key, v.Revision, depth)
 		case p == nil: // a template, or a run's end that none fits
 		case v.raw.Load() != nil:
@@ -78,6 +79,9 @@ func TestPackedValues(t *testing.T) {
 		case p.next == nil && len(p.delta) < 1150:
 			newest++
 		}
+	}
+	if deepest != longestRun-1 {
+		t.Errorf("no value is read by way of more than %d others, %d might be", deepest, longestRun-1)
 	}
 	if size != 0 {
 		t.Errorf("the sizes differ by %d bytes", size)
@@ -189,11 +193,9 @@ func TestBoundsOfPacking(t *testing.T) {
 			s.Publish()
 			packAll(s)
 		}
-		var v *Version
-		for _, v = range versions(t, s, "t") {
-			if v.Key == "k1" {
-				break
-			}
+		_, v := s.Table("t").newest("k1")
+		if c.next != nil {
+			v = v.Prev()
 		}
 		by := ""
 		switch p := v.packed.Load(); {
@@ -204,6 +206,24 @@ func TestBoundsOfPacking(t *testing.T) {
 		}
 		if by != c.packed || !bytes.Equal(v.Value(), c.value) {
 			t.Errorf("%s: it is packed by %q, want %q", c.what, by, c.packed)
+		}
+	}
+}
+
+// TestPackForgets: the room for a delta is used again, unless it is so much that it is not to be kept for ever.
+func TestPackForgets(t *testing.T) {
+	random := unlike()
+	s := New()
+	w := &batchWriter{t: t, s: s}
+	for _, size := range []int{4000, 2 * largeTemplate} { // of which three fifths are in the delta
+		for range 2 {
+			value := append(make([]byte, size*2/5), random(size*3/5)...)
+			w.apply(proto.Encode(proto.KindWrite, &proto.Write{Table: "t", Key: "k", Op: proto.Op_OP_PUT, Value: value}))
+		}
+		s.Publish()
+		packAll(s)
+		if kept := cap(s.packing.room); (kept > 0) != (size < largeTemplate) {
+			t.Errorf("behind a value of %d bytes, %d are kept", size, kept)
 		}
 	}
 }

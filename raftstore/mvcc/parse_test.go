@@ -73,6 +73,10 @@ func FuzzParser(f *testing.F) {
 		[]byte{0x0a, 1, 0xc3, 0x12, 1, 0xa4},    // table and key that are text together only
 		[]byte{0x5a, 3, 0x0a, 1, 0xff},          // a label that is none
 		[]byte{0x12, 1, 0xb2, 0x12, 1, 0x30},    // a key that is no text, and one that is
+		[]byte{0x3a, 2, 0x08, 0},                // a guard whose table is a number
+		[]byte{0x3a, 3, 0x08, 1, 'A'},           // one with something behind it
+		[]byte{0x3a, 2, 0x1a, 0},                // a guard with a third text
+		[]byte{0x3a, 1, 0x80},                   // one that ends before it says what comes
 		[]byte{0x08, 1},                         // a table that is a number
 		[]byte{0xb8, 0x01, 2},                   // a boolean of two
 		[]byte{0x48, 0x80, 0x80, 0x80, 0x80, 1}, // an offset of 33 bits
