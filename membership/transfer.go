@@ -94,7 +94,7 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 	}
 	term := m.raft.Status(ctx).Term
 	var best []Server
-	why := "there is no other voter"
+	var why []string
 	for _, s := range f.conf.Servers {
 		if s.ID == m.id.ID() || s.ID == except || to != "" && s.ID != to || to == "" && !s.Voter {
 			continue
@@ -109,13 +109,13 @@ func (m *Manager) transferLocked(ctx context.Context, f facts, to, except proto.
 			return err
 		}
 		if err != nil {
-			why = strings.TrimPrefix(err.Error(), ErrRefused.Error()+": ")
+			why = append(why, strings.TrimPrefix(err.Error(), ErrRefused.Error()+": "))
 			continue
 		}
 		best = append(best, s)
 	}
 	if len(best) == 0 {
-		return fmt.Errorf("%w: no voter can take over: %s", ErrRefused, why)
+		return fmt.Errorf("%w: no voter can take over: %s", ErrRefused, cmp.Or(strings.Join(why, "; "), "there is no other voter"))
 	}
 	slices.SortStableFunc(best, func(a, b Server) int { return cmp.Compare(f.health[a.ID].behind, f.health[b.ID].behind) })
 	target := best[0]
