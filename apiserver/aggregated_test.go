@@ -110,7 +110,7 @@ func TestAggregatedUpgrades(t *testing.T) {
 	if _, _, w := open(aggregatedPath+"/widgets/a", ""); w.StatusCode != http.StatusSwitchingProtocols {
 		t.Errorf("when there is a place again: %d", w.StatusCode)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := e.api.Shutdown(ctx); err != nil {
 		t.Errorf("the server does not end: %v", err)

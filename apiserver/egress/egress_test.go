@@ -268,7 +268,7 @@ func TestHostileProxies(t *testing.T) {
 				}
 			}()
 			d := &connect{network: "unix", address: l.Addr().String()}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if x.wait {
 				cancel()
 				ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
