@@ -233,6 +233,12 @@ func TestLoadRefusesBrokenRecords(t *testing.T) {
 	if err := errors.Join(s.LoadState(state), s.LoadState(state)); !errors.Is(err, ErrOrder) {
 		t.Errorf("a state record into a state: %v", err)
 	}
+	if err := New().LoadState(&proto.StateRecord{Applied: 10, Floor: 11}); !errors.Is(err, ErrOrder) {
+		t.Errorf("a floor above the state: %v", err)
+	}
+	if err := New().LoadState(&proto.StateRecord{Applied: 10, Floor: 10}); err != nil {
+		t.Errorf("a floor at the state: %v", err)
+	}
 }
 
 func TestValidate(t *testing.T) {

@@ -16,6 +16,10 @@ func (s *State) LoadState(r *proto.StateRecord) error {
 	if unknownFields(r) {
 		return fmt.Errorf("load the state at %d: it has a field that this release does not know: %w", r.Applied, proto.ErrUnknownKind)
 	}
+	if r.Floor > r.Applied {
+		// No revision could be read, and a read of the newest one would be tried again for ever.
+		return fmt.Errorf("load the state at %d: its floor is %d: %w", r.Applied, r.Floor, ErrOrder)
+	}
 	s.now = Mark{
 		Applied: proto.Revision(r.Applied),
 		Term:    proto.Term(r.AppliedTerm),
