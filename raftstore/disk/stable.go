@@ -33,7 +33,8 @@ type keyValue struct{ key, value []byte }
 // own could be half on disk.
 //
 // A checksum covers the record: a bit that flips in the term or the vote could give a vote twice, and
-// bbolt has no checksums of values.
+// bbolt has no checksums of values. bbolt also opens by the older of its two meta pages if the newer one is
+// broken, without the last transaction: so each record is written twice, and both pages lead to it.
 type stableStore struct {
 	bolt   *raftboltdb.BoltStore
 	commit CommitFunc // nil: changes are made directly
@@ -66,6 +67,10 @@ func openStable(dir string, commit CommitFunc) (*stableStore, error) {
 		var pairs map[string][]byte
 		pairs, err = decodeStable(record)
 		s.pairs.Store(&pairs)
+	}
+	if err == nil {
+		// The end of the process may have come between the two times.
+		err = s.change(func() error { return bolt.Set(recordKey, record) })
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", stableFile, err), bolt.Close())
@@ -145,17 +150,25 @@ func (s *stableStore) SetAll(set ...keyValue) error {
 	for _, p := range set {
 		pairs[string(p.key)] = slices.Clone(p.value)
 	}
-	change := func() error { return s.bolt.Set(recordKey, encodeStable(pairs)) }
-	var err error
-	if s.commit == nil {
-		err = change()
-	} else {
-		err = s.commit(stableFile, change)
-	}
+	record := encodeStable(pairs)
+	err := s.change(func() error {
+		if err := s.bolt.Set(recordKey, record); err != nil {
+			return err
+		}
+		return s.bolt.Set(recordKey, record)
+	})
 	if err == nil {
 		s.pairs.Store(&pairs)
 	}
 	return err
+}
+
+// change makes a durable change.
+func (s *stableStore) change(do func() error) error {
+	if s.commit == nil {
+		return do()
+	}
+	return s.commit(stableFile, do)
 }
 
 // Set implements raft.StableStore.
