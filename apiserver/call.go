@@ -111,9 +111,10 @@ func (c *call) fail(err error) {
 	} else {
 		answer = status.From(err)
 	}
-	if answer.Code == http.StatusInternalServerError && errors.Is(c.Context.Err(), context.DeadlineExceeded) {
-		// What fails once the time is over fails because of it: a webhook that had no time to answer.
-		// Upstream's timeout filter says so too.
+	if answer.Reason == metav1.StatusReasonInternalError && errors.Is(c.Context.Err(), context.DeadlineExceeded) {
+		// It may have failed because the time is over, as a webhook does that had none to answer in.
+		// Upstream's timeout filter answers so whatever has failed, and says the rest to the log only.
+		c.s.cfg.Log.Debug("a request failed after its deadline", "err", err, "verb", c.Info.Verb, "path", c.r.URL.Path)
 		answer = status.From(status.Timeout())
 	}
 	c.audit.Refused(answer)

@@ -36,8 +36,8 @@ func benchCommand() *cobra.Command {
 	}
 }
 
-// benchProgram returns the path of the quorate-bench beside this program. PATH is not searched: a
-// report must be of the version that was asked for it.
+// benchProgram returns the path of the quorate-bench beside this program. PATH is not searched: another
+// version may be there. What lies beside this program is believed to be built with it.
 func benchProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {

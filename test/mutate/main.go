@@ -30,6 +30,10 @@ func main() {
 	out := flag.String("o", "", "append the mutants that live, as the files of equivalent name them, to a `FILE`")
 	only := flag.String("only", "", "test only the mutants that a `FILE` of -o names")
 	flag.Parse()
+	if *workers < 1 || *n < 0 || flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "mutate: give at least one package, at least one worker, and -n of 0 or more")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
@@ -57,8 +61,9 @@ func main() {
 		}
 		if err := c.run(ctx); err != nil {
 			fmt.Fprintf(os.Stderr, "mutate: %s: %v\n", p, err)
-			code = 1
-			continue
+			if code = 1; ctx.Err() == nil {
+				continue
+			} // what was found until it was stopped is reported
 		}
 		if err := c.report(*out); err != nil {
 			fmt.Fprintf(os.Stderr, "mutate: %s: %v\n", p, err)
@@ -145,13 +150,16 @@ func (c *campaign) run(ctx context.Context) error {
 			c.mu.Lock()
 			c.equivalent++
 			c.mu.Unlock()
-		} else if ctx.Err() == nil {
-			next <- m
+		} else {
+			select {
+			case next <- m:
+			case <-ctx.Done():
+			}
 		}
 		c.mu.Lock()
 		enough := c.killed+c.timeouts+len(c.lived)+c.equivalent >= want
 		c.mu.Unlock()
-		if enough {
+		if enough || ctx.Err() != nil {
 			break
 		}
 	}
@@ -162,7 +170,9 @@ func (c *campaign) run(ctx context.Context) error {
 
 // list returns the mutants of the package and its path in the module.
 func (c *campaign) list(ctx context.Context) ([]mutant, string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-json=Dir,GoFiles", c.pkg).Output()
+	list := exec.CommandContext(ctx, "go", "list", "-json=Dir,GoFiles", c.pkg)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
 	if err != nil {
 		return nil, "", fmt.Errorf("go list: %w", err)
 	}
