@@ -48,8 +48,9 @@ func (c *counting) Deprecated(*request.Kind, string)      {}
 func (c *counting) Converted(*request.Conversion)         {}
 func (c *counting) Panicked(*request.Kind)                {}
 
-// second is within which a stream ends when one of its ends does, and what a loaded machine needs beside that.
-const second = time.Second + 500*time.Millisecond
+// second bounds how long a stream takes to end when one of its two ends does. That is at once; a wait for the
+// other end, which must not be there, lasts for 5 s.
+const second = 3 * time.Second
 
 // spdyStream opens an exec by hand: the connection on which SPDY would begin.
 func (e *env) spdyStream(path string) *tls.Conn {
