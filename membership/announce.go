@@ -28,6 +28,13 @@ func (m *Manager) announce(ctx context.Context) {
 	}
 }
 
+// Announced says whether this node's state holds what the node says about itself: from then
+// on, administrators can name it. It answers from memory. Safe for concurrent use.
+func (m *Manager) Announced() bool {
+	_, ok := m.kv.Get(TableMembers, string(m.id.ID()))
+	return ok
+}
+
 func (m *Manager) announceOnce(ctx context.Context) error {
 	conf, err := m.raft.Members()
 	if err != nil {

@@ -63,6 +63,10 @@ func (n *Node) isMember(context.Context) error {
 		if n.store.Role() == "removed" {
 			return errors.New("this node is not in the configuration of the cluster: it was removed, or has not caught up to where it was added")
 		}
+		// Until then no administrator can name the node: a removal right after its start failed.
+		if !n.manager.Announced() {
+			return errors.New("the cluster does not know this node's name yet")
+		}
 		return nil
 	default:
 		return errors.New("not part of a cluster yet")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/apiserver/health"
 	"github.com/quorate/quorate/apiserver/objects"
+	"github.com/quorate/quorate/membership"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -69,4 +70,35 @@ func TestRolesAtTheStart(t *testing.T) {
 		c.APIListener, c.PeerListener = nil, nil
 		c.APIListen, c.PeerListen = strings.TrimPrefix(n.URL(), "https://"), n.cfg.PeerListen
 	}
+}
+
+// TestReadyNodeHasAName: what is ready can be named by an administrator. A node announces itself again
+// when its record is missing, a second later; the rounds are for a test that stands still so long.
+func TestReadyNodeHasAName(t *testing.T) {
+	n := open(t, alone(t))
+	go func() {
+		if err := n.Run(context.Background()); err != nil { // Close ends it
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	if err := n.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kv, id := membershipKV{n.store}, string(n.identity.ID())
+	for range 20 {
+		if _, known := kv.Get(membership.TableMembers, id); !known {
+			t.Fatal("the node is ready without a record")
+		}
+		if err := kv.Delete(t.Context(), membership.TableMembers, id); err != nil {
+			t.Fatal(err)
+		}
+		err := n.isMember(t.Context())
+		if rerr := n.Ready(t.Context()); rerr != nil {
+			t.Fatal(rerr)
+		}
+		if err != nil && strings.Contains(err.Error(), "does not know this node's name yet") {
+			return
+		}
+	}
+	t.Error("a node without a record is a member")
 }
