@@ -146,7 +146,8 @@ func (w *world) start(mc *machine, edit func(*Options)) {
 			return proto.NodeID(strings.TrimPrefix(uri.Path, "/")), true
 		},
 		Tick: 50 * time.Millisecond, Limits: Limits{Stable: 50 * time.Millisecond},
-		Logger: slog.New(mc),
+		CallTimeout: time.Minute, // nodes that are down refuse; nodes of a busy machine are late
+		Logger:      slog.New(mc),
 		Now: func() time.Time {
 			w.mu.Lock()
 			defer w.mu.Unlock()
