@@ -117,29 +117,36 @@ func TestBatchesOnSlowDisks(t *testing.T) {
 	}
 }
 
-// Proposals of many at a time share writes of the log. (It is thirteen of 32 to a write on an idle machine.)
+// Proposals that wait for a write of the log share the next ones.
 func TestProposalsShareWrites(t *testing.T) {
-	const writers, each = 32, 20
-	c := newCluster(t, 3, nil)
+	const writers, rounds = 32, 10
+	c, hang := hungLog(t, func(*Config) {})
 	m := c.leader()
-	writes := make(chan struct{}, 2*writers*each)
+	writes := make(chan struct{}, 2*writers*rounds)
 	m.Observe(func(time.Duration) { writes <- struct{}{} }, nil, nil)
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
+	for i := range rounds {
+		hang.Lock()
+		var wg sync.WaitGroup
+		for w := range writers {
+			wg.Go(func() {
 				if _, err := m.Propose(c.ctx(), write(fmt.Sprint(w), fmt.Sprint(i))); err != nil {
 					t.Error(err)
 				}
+			})
+		}
+		c.eventually("all proposals wait", func() error {
+			if n := m.applying.Load(); n != writers {
+				return fmt.Errorf("%d do", n)
 			}
+			return nil
 		})
+		hang.Unlock()
+		wg.Wait()
 	}
-	wg.Wait()
-	t.Logf("%d proposals in %d writes of the log", writers*each, len(writes))
-	if n := len(writes); n > writers*each/6 {
-		t.Errorf("%d proposals took %d writes of the leader's log, want a sixth at most", writers*each, n)
+	t.Logf("%d proposals in %d writes of the log", writers*rounds, len(writes))
+	if n := len(writes); n > writers*rounds/6 {
+		t.Errorf("%d proposals took %d writes of the leader's log, want a sixth at most", writers*rounds, n)
 	}
-	c.sameHash()
 }
 
 // hungLog is a cluster of one whose writes of the log wait while hang is locked.

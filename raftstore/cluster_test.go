@@ -45,8 +45,16 @@ type testNode struct {
 	dead bool
 }
 
-// newCluster starts voters named a, b, c, … with quick timings and waits for a
-// leader.
+// unheard is a timeout that no test lives to see: far above what cluster.ctx allows.
+const unheard = time.Minute
+
+// silent has a node notice in a test's time that another one is silent.
+func silent(cfg *Config) {
+	cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = time.Second, time.Second, 500*time.Millisecond
+}
+
+// newCluster starts voters named a, b, c, … and waits for a leader. It leads until it is
+// closed or asked to transfer the leadership, unless config has other timeouts.
 func newCluster(t testing.TB, n int, config func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ca: newTestCA(t), nodes: map[proto.NodeID]*testNode{}, config: config}
@@ -113,9 +121,9 @@ func (c *cluster) open(m *testNode) {
 			default:
 			}
 		},
-		// Calm enough for a machine that does ten other things: what must be quick is
-		// quick without timeouts.
-		Timing: Timing{Heartbeat: time.Second, Election: time.Second, Lease: 500 * time.Millisecond, NoLeader: 10 * time.Second},
+		// What must be quick is quick without timeouts, and on a busy machine every timeout ends
+		// for nothing. Tests of what timeouts do call silent.
+		Timing: Timing{Heartbeat: unheard, Election: unheard, Lease: unheard, NoLeader: 10 * time.Second},
 		// Each start reads the segments that are prepared, and those of the default size have megabytes.
 		TestHooks: TestHooks{SegmentBytes: 128 << 10},
 	}

@@ -169,6 +169,7 @@ func TestDeadEntriesAreDropped(t *testing.T) {
 			ledger := newLedger()
 			c := newCluster(t, 3, func(cfg *Config) {
 				f.install(cfg)
+				silent(cfg)
 				cfg.Limits.MaxAppendEntries = tt.batch
 				cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = uint64(tt.trailing), uint64(tt.threshold)
 				cfg.Timing.SnapshotInterval = 20 * time.Millisecond
@@ -235,6 +236,7 @@ func TestDeadEntriesBehindASnapshot(t *testing.T) {
 	f := newFaults()
 	c := newCluster(t, 3, func(cfg *Config) {
 		f.install(cfg)
+		silent(cfg)
 		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 4, 100_000 // snapshots are taken by hand
 		if cfg.Node == "a" {
 			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = 4*time.Second, 4*time.Second, 4*time.Second

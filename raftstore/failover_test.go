@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -12,15 +11,10 @@ import (
 	"github.com/quorate/quorate/raftstore/disk"
 )
 
-// unheard is a timeout that nobody lives to see: far above what cluster.ctx allows.
-const unheard = time.Minute
-
 // A leader whose process is gone is replaced at once: by the voters that see its port refuse
 // them, not by silence, which nobody would wait for here.
 func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = unheard, unheard, 2*time.Second
-	})
+	c := newCluster(t, 3, nil)
 	for range 3 {
 		leader := c.leader()
 		survivor := c.other(leader)
@@ -45,7 +39,6 @@ func TestCampaignIsTakenBack(t *testing.T) {
 	var m atomic.Pointer[testNode]
 	commits := make(chan chan struct{})
 	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = unheard, unheard, unheard
 		node := cfg.Node
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			if n := m.Load(); n != nil && n.id == node && ofLog(file) {

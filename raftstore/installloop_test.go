@@ -34,10 +34,11 @@ func installLoopIsLeft(t *testing.T) bool {
 	f := newFaults()
 	c := newCluster(t, 3, func(cfg *Config) {
 		f.install(cfg)
+		silent(cfg)
 		cfg.Timing.SnapshotInterval = 20 * time.Millisecond
 		cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 1, 8
 		if cfg.Node == "a" {
-			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = time.Minute, time.Minute, time.Minute
+			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = unheard, unheard, unheard
 			cfg.Limits.TrailingLogs, cfg.Limits.SnapshotThreshold = 10_000, 10_000
 		}
 	})

@@ -45,6 +45,7 @@ func TestReturnIsNoticed(t *testing.T) {
 	}
 	var failed atomic.Int64
 	c := newCluster(t, 3, func(cfg *Config) {
+		silent(cfg)
 		cfg.Transport = beats{cfg.Transport.(*peer.Transport), &failed}
 	})
 	leader := c.leader()
@@ -91,6 +92,7 @@ func TestReturnIsNoticed(t *testing.T) {
 func TestReturnElsewhereIsNoticed(t *testing.T) {
 	var failed atomic.Int64
 	c := newCluster(t, 3, func(cfg *Config) {
+		silent(cfg)
 		cfg.Transport = beats{cfg.Transport.(*peer.Transport), &failed}
 	})
 	leader := c.leader()

@@ -179,8 +179,9 @@ func TestDeposedLeaderRefusesReads(t *testing.T) {
 	f := newFaults()
 	c := newCluster(t, 3, func(cfg *Config) {
 		f.install(cfg)
+		silent(cfg)
 		if cfg.Node == "a" {
-			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = time.Minute, time.Minute, time.Minute
+			cfg.Timing.Heartbeat, cfg.Timing.Election, cfg.Timing.Lease = unheard, unheard, unheard
 		}
 	})
 	a := c.nodes["a"]

@@ -131,6 +131,7 @@ func TestLooksDuringACampaign(t *testing.T) {
 	var slow atomic.Pointer[testNode]
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	c := newCluster(t, 3, func(cfg *Config) {
+		silent(cfg)
 		node := cfg.Node
 		cfg.TestHooks.Commit = func(file string, commit func() error) error {
 			if n := slow.Load(); n != nil && n.id == node && ofLog(file) {

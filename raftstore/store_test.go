@@ -238,7 +238,7 @@ func TestSnapshotInstall(t *testing.T) {
 // go on; with the quorum back, everything does, without a restart.
 func TestMinority(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, func(cfg *Config) { cfg.Timing.NoLeader = 500 * time.Millisecond })
+	c := newCluster(t, 3, func(cfg *Config) { silent(cfg); cfg.Timing.NoLeader = 500 * time.Millisecond })
 	leader := c.leader()
 	if _, err := leader.Propose(c.ctx(), write("k", "v")); err != nil {
 		t.Fatal(err)
