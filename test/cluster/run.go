@@ -227,8 +227,8 @@ func SkipInShort(t testing.TB, why string) {
 }
 
 // Lateness is how long after its deadline a call may still return: this machine may
-// be busy.
-const Lateness = time.Second
+// be busy. What does not end by its deadline goes on for a minute or more.
+const Lateness = 10 * time.Second
 
 // Await polls a condition until it holds, and fails the test when it does not
 // hold in time. The condition returns "" when it holds and else what is missing.
