@@ -104,10 +104,23 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 			return t.Transport.AppendEntries(id, target, args, resp)
 		})
 	}
+	if err == nil && t.closed() {
+		// Raft does not wait for the goroutine of a pipeline when it ends, and what it does with a
+		// refusal would race with it.
+		return ErrClosed
+	}
 	if err == nil && resp.Success {
 		t.note(id, target, args)
 	}
 	return err
+}
+
+// closed reports whether the store has begun to end, which it does before Raft.
+func (t *raftTransport) closed() bool {
+	t.mu.Lock()
+	s := t.store
+	t.mu.Unlock()
+	return s != nil && s.ctx.Err() != nil
 }
 
 // AppendEntriesPipeline wraps the pipeline to note what it acknowledges.

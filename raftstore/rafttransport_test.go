@@ -1,6 +1,8 @@
 package raftstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -154,6 +156,29 @@ func TestLateReturnIsNoticed(t *testing.T) {
 	noError(t, <-done)
 	if !resp.Success || len(req.Entries) > 0 {
 		t.Errorf("success %v, with %d entries", resp.Success, len(req.Entries))
+	}
+}
+
+// refusing is a transport to a peer that refuses all entries.
+type refusing struct{ raft.Transport }
+
+func (refusing) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, _ *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	resp.Success = false
+	return nil
+}
+
+// Raft is not told what peers say once the store ends: see raftTransport.AppendEntries.
+func TestAnswersBehindTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := newRaftTransport(refusing{})
+	n.store = &Store{ctx: ctx}
+	ask := func() error {
+		return n.AppendEntries("z", "127.0.0.1:1", &raft.AppendEntriesRequest{Term: 1}, new(raft.AppendEntriesResponse))
+	}
+	noError(t, ask())
+	cancel()
+	if err := ask(); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v, want %v", err, ErrClosed)
 	}
 }
 
