@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // env is a server on a memory store.
 type env struct {

@@ -475,6 +475,8 @@ func statusError(code int, reason string) error {
 		return ErrNoLeader
 	case code == http.StatusForbidden:
 		return ErrForbidden
+	case code == http.StatusNotFound:
+		return ErrNotFound
 	case code == http.StatusGatewayTimeout:
 		return ErrUnknownOutcome
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,5 +43,25 @@ func TestTokenListIsWholeOrFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWorkerTokenOfANewCluster: the command waits for what machines find the cluster by.
+func TestWorkerTokenOfANewCluster(t *testing.T) {
+	f := newFakeAPI(t)
+	asked := 0
+	f.refuses["GET "+infoPath] = func(w http.ResponseWriter) {
+		if asked++; asked < 3 {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","reason":"NotFound","message":"configmaps \"cluster-info\" not found"}`)
+			return
+		}
+		fmt.Fprint(w, `{"kind":"ConfigMap","data":{"kubeconfig":"clusters:\n- cluster:\n    server: https://127.0.0.1:6443\n    certificate-authority-data: `+
+			base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw}))+`\n"}}`)
+	}
+	f.refuses["POST "+secretsPath] = func(w http.ResponseWriter) { fmt.Fprint(w, "{}") }
+	out, err := tryCommand(t, "token", "create", "--worker", "--kubeconfig", f.kubeconfig("admin"))
+	if err != nil || asked != 3 || !strings.Contains(out, "kubeadm join 127.0.0.1:6443 --token ") {
+		t.Errorf("asked %d times: %v: %s", asked, err, out)
 	}
 }

@@ -72,11 +72,34 @@ func createWorkerToken(ctx context.Context, client *membership.AdminClient, ttl 
 	return out, nil
 }
 
+const (
+	// infoWithin is how long a cluster that is ready may take to make cluster-info.
+	infoWithin = 10 * time.Second
+	infoPoll   = 100 * time.Millisecond
+)
+
+// clusterInfo reads the ConfigMap cluster-info. The leader makes it when it finds the cluster ready, so that a command
+// right after the first start may come before it.
+func clusterInfo(ctx context.Context, client *membership.AdminClient) (info corev1.ConfigMap, err error) {
+	until := time.Now().Add(infoWithin)
+	for {
+		err = client.Kubernetes(ctx, http.MethodGet, infoPath, nil, &info)
+		if !errors.Is(err, membership.ErrNotFound) || time.Now().After(until) {
+			return info, err
+		}
+		select {
+		case <-ctx.Done():
+			return info, err
+		case <-time.After(infoPoll):
+		}
+	}
+}
+
 // discovery is where machines find the cluster, host:port, and the pins of the authorities by which they
 // know it: both as the ConfigMap cluster-info says.
 func discovery(ctx context.Context, client *membership.AdminClient) (server string, pins []string, err error) {
-	var info corev1.ConfigMap
-	if err := client.Kubernetes(ctx, http.MethodGet, infoPath, nil, &info); err != nil {
+	info, err := clusterInfo(ctx, client)
+	if err != nil {
 		return "", nil, fmt.Errorf("read the ConfigMap cluster-info of kube-public, by which kubeadm join finds the cluster: %w", err)
 	}
 	var k struct {
