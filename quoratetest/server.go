@@ -169,15 +169,6 @@ func (s *Server) open(ctx, life context.Context, configs []node.Config) error {
 	return errors.Join(errs...)
 }
 
-// The first election is most of a start, and waits for a heartbeat. Short ones may be late on a
-// busy machine, and then there is another election: requests wait for it, longer than elsewhere. A
-// node that is alone is not concerned, once it leads.
-const (
-	heartbeatOfOne  = 25 * time.Millisecond
-	heartbeatOfMany = 100 * time.Millisecond
-	noLeaderTimeout = 10 * time.Second
-)
-
 // configure are the settings of the nodes. Their listeners are open: the kernel has chosen the ports.
 func (s *Server) configure(o options) (out []node.Config, err error) {
 	secret := filepath.Join(s.dir, "token")
@@ -200,11 +191,6 @@ func (s *Server) configure(o options) (out []node.Config, err error) {
 		}
 		peers = append(peers, c.PeerListener.Addr().String())
 		c.ShutdownGrace = 0 // nobody waits for what a test has left
-		c.HeartbeatTimeout = heartbeatOfOne
-		if o.nodes > 1 {
-			c.HeartbeatTimeout = heartbeatOfMany
-		}
-		c.ElectionTimeout, c.LeaseTimeout, c.NoLeaderTimeout = c.HeartbeatTimeout, c.HeartbeatTimeout, noLeaderTimeout
 		out = append(out, c)
 	}
 	for i := range out {
