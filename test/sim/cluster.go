@@ -267,6 +267,9 @@ func (c *cluster) settle() {
 	c.strangers()
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
+	// A leader that has not learnt yet that two of three have moved loses its quorum, and nobody could
+	// be elected: the members would have to be dialled where they were. Membership's search finds them.
+	c.net.found.Store(true)
 	c.announce(ctx)
 	c.retire(ctx)
 	same := 0

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type network struct {
 	// at is the machine at an address that is not called like its machine.
 	at      map[string]string
 	moves   int
+	found   atomic.Bool   // nodes are dialled where they are, wherever the configuration has them
 	changed chan struct{} // closed at the next change of any fault
 	// base is the one-way delay of a link without faults: base to 2*base.
 	base time.Duration
@@ -223,6 +225,9 @@ func (h *host) dial(ctx context.Context, to, service string) (net.Conn, error) {
 		addr = to
 	}
 	machine := h.net.machine(addr)
+	if named && h.net.found.Load() {
+		machine = want
+	}
 	c, err := h.connect(ctx, machine, service)
 	if err == nil && named && machine != want {
 		c.Close()
