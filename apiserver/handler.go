@@ -168,7 +168,7 @@ func (c *call) classify(registry *kinds.Registry) {
 		c.Kind.Subresource = c.Subresource.Name
 	}
 	switch {
-	case i.Name != "":
+	case i.Name != "", i.Verb == "create":
 		c.Kind.Scope = "resource"
 	case i.Namespace != "":
 		c.Kind.Scope = "namespace"
@@ -176,6 +176,9 @@ func (c *call) classify(registry *kinds.Registry) {
 		c.Kind.Scope = "cluster"
 	}
 	c.Kind.LongRunning = i.Verb == "watch"
+	if i.Verb == "patch" && c.isApply() {
+		c.Kind.Verb = "apply"
+	}
 	if connectionOf(&c.Op) != nil {
 		c.Kind.Verb, c.Kind.LongRunning = "connect", true
 	}

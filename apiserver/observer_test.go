@@ -92,7 +92,7 @@ func TestDryRunsAreCounted(t *testing.T) {
 		{http.MethodPost, maps + "?dryRun=All", `{"metadata":{"name":"b"}}`, nil, "create configmaps/ true"},
 		{http.MethodPut, maps + "/a?dryRun=All", `{"metadata":{"name":"a"}}`, nil, "update configmaps/ true"},
 		{http.MethodPatch, maps + "/a?dryRun=All", `{}`, merge, "patch configmaps/ true"},
-		{http.MethodPatch, maps + "/a?dryRun=All&fieldManager=x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", apply, "patch configmaps/ true"},
+		{http.MethodPatch, maps + "/a?dryRun=All&fieldManager=x", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", apply, "apply configmaps/ true"},
 		{http.MethodDelete, maps + "/a?dryRun=All", "", nil, "delete configmaps/ true"},
 		{http.MethodDelete, maps + "?dryRun=All", "", nil, "deletecollection configmaps/ true"},
 		{http.MethodPut, "/api/v1/namespaces/default/finalize?dryRun=All", `{"metadata":{"name":"default"}}`, nil, "update namespaces/finalize true"},

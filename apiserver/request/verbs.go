@@ -36,7 +36,7 @@ var verbs = map[string]verb{
 	"update":           {parameters: modifyParameters, reported: "PUT", on: objects, changes: true},
 	"patch":            {parameters: patchParameters, reported: "PATCH", on: objects, changes: true},
 	"delete":           {parameters: deleteParameters, reported: "DELETE"},
-	"deletecollection": {parameters: listParameters | deleteParameters, reported: "DELETECOLLECTION"},
+	"deletecollection": {parameters: listParameters | deleteParameters, reported: "DELETE"}, // upstream reports the method
 }
 
 // verbOf returns what is known of a verb. What is none, such as the method of a request for
