@@ -6,7 +6,6 @@ package patch
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,23 +26,6 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// MaxOperations bounds a JSON patch.
-const MaxOperations = 10_000
-
-// maxCopyBytes bounds what the copy operations of one JSON patch may add up to:
-// each could otherwise double the document.
-const maxCopyBytes = 3 << 20
-
-// maxWork bounds operations times bytes of object and patch: an operation on an
-// array can cost as much as the array is long, and none of it can be interrupted.
-// A thousand operations on the largest object are within it.
-const maxWork = 4 << 30
-
-func init() {
-	// The library knows this bound only as a variable of its package.
-	jsonpatch.AccumulatedCopySizeLimit = maxCopyBytes
-}
-
 // Patch is a parsed patch. It is immutable and safe for concurrent use.
 type Patch struct {
 	// Type is one of types.JSONPatchType, MergePatchType, StrategicMergePatchType.
@@ -54,6 +36,7 @@ type Patch struct {
 	Raw []byte
 
 	operations jsonpatch.Patch
+	touched    *touched // by the operations
 	merge      map[string]any
 	null       bool // a merge patch that is null
 }
@@ -123,37 +106,6 @@ func typeOf(contentType string) types.PatchType {
 	return types.PatchType(media)
 }
 
-func (p *Patch) parseOperations() error {
-	// Decoding allocates several times the body's size, so count first.
-	var raw []json.RawMessage
-	if err := json.Unmarshal(p.Raw, &raw); err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
-	}
-	if len(raw) > MaxOperations {
-		return apierrors.NewRequestEntityTooLargeError(
-			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(raw)))
-	}
-	var strict []struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		From  string `json:"from"`
-		Value any    `json:"value"`
-	}
-	findings, err := kjson.UnmarshalStrict(p.Raw, &strict)
-	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
-	}
-	for _, f := range findings {
-		p.Duplicates = append(p.Duplicates, "json patch "+f.Error())
-	}
-	ops, err := jsonpatch.DecodePatch(p.Raw)
-	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
-	}
-	p.operations = ops
-	return nil
-}
-
 // Apply returns the patched object, which may share parts with current and has a
 // map of its own wherever it differs; current stays as it is. meta is only
 // needed for strategic merge. Errors are
@@ -195,33 +147,6 @@ func applyStrategic(current, patch map[string]any, meta strategicpatch.LookupPat
 	// and removes its directives from the patch.
 	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(
 		runtime.DeepCopyJSON(current), runtime.DeepCopyJSON(patch), meta)
-}
-
-func (p *Patch) applyOperations(current map[string]any) (map[string]any, error) {
-	doc, err := json.Marshal(current)
-	if err != nil {
-		return nil, fmt.Errorf("encode object for JSON patch: %w", err)
-	}
-	if work := int64(len(p.operations)) * int64(len(doc)+len(p.Raw)); work > maxWork {
-		return nil, apierrors.NewRequestEntityTooLargeError(
-			fmt.Sprintf("%d operations on an object of this size are too much for one JSON patch: send fewer at once", len(p.operations)))
-	}
-	doc, err = p.operations.Apply(doc)
-	var tooMuch *jsonpatch.AccumulatedCopySizeError
-	switch {
-	case errors.As(err, &tooMuch):
-		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
-	case err != nil:
-		return nil, rejected(err)
-	}
-	var patched map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &patched); err != nil {
-		return nil, rejected(err)
-	}
-	if patched == nil {
-		return nil, rejected(errors.New("the patched document is not an object"))
-	}
-	return patched, nil
 }
 
 // mergeObject is RFC 7386 on decoded trees: null removes, objects merge,

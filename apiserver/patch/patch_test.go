@@ -154,14 +154,14 @@ func TestApplyAndErrors(t *testing.T) {
 // TestAtTheBounds: as many operations, and as much work, as the bounds say are allowed.
 func TestAtTheBounds(t *testing.T) {
 	operations := func(n int) []byte {
-		const op = `{"op":"test","path":"/a","value":1}`
+		const op = `{"op":"test","path":"/a/0","value":1}`
 		return []byte("[" + strings.Repeat(op+",", n-1) + op + "]")
 	}
 	p, err := Parse(string(types.JSONPatchType), operations(MaxOperations), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Apply(map[string]any{"a": int64(1)}, nil); err != nil {
+	if _, err := p.Apply(map[string]any{"a": []any{int64(1)}}, nil); err != nil {
 		t.Errorf("%d operations: %v", MaxOperations, err)
 	}
 	const n = 4096
@@ -169,9 +169,9 @@ func TestAtTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	room := maxWork/n - len(p.Raw) - len(`{"a":1,"b":""}`)
+	room := maxWork/n - len(p.Raw) - len(`{"a":[1,""]}`)
 	for more := range 2 {
-		_, err := p.Apply(map[string]any{"a": int64(1), "b": strings.Repeat("x", room+more)}, nil)
+		_, err := p.Apply(map[string]any{"a": []any{int64(1), strings.Repeat("x", room+more)}}, nil)
 		if apierrors.IsRequestEntityTooLargeError(err) != (more > 0) || more == 0 && err != nil {
 			t.Errorf("%d operations on %d bytes more than are allowed: %v", n, more, err)
 		}
