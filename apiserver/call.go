@@ -43,13 +43,29 @@ type call struct {
 	ticket    fairness.Ticket
 	pace      *slowRequest     // of the answer; nil until it is long
 	limiter   *inflightLimiter // nil: not among those in flight
-	cancel    context.CancelFunc
+	within    timeLimit        // Context, of a request that has one
 	room      bodyRoom
 	bodyRead  bool         // nothing of the body is left on the connection
 	proxied   *proxiedBody // the body, if another server gets it
 	audit     auditing
 	remote    *aggregator.Remote // the server that answers; nil: this one
 	following bool               // a watch that has begun: watchset.go looks after it
+
+	values headerValues
+}
+
+// headerValues are those of headers that each answer has of its own, in memory that the request has anyway.
+type headerValues [3]string
+
+const (
+	valueAudit = iota
+	valueIndex
+	valueStaleness
+)
+
+func (v *headerValues) set(of int, text string) []string {
+	v[of] = text
+	return v[of : of+1 : of+1]
 }
 
 // begun notes the code of the answer when it begins.
@@ -123,7 +139,7 @@ func (c *call) fail(err error) {
 
 // setIndexHeader says which state an answer comes from.
 func (c *call) setIndexHeader(at proto.Revision) {
-	c.Header()[HeaderIndex] = []string{strconv.FormatUint(uint64(at), 10)}
+	c.Header()[HeaderIndex] = c.values.set(valueIndex, strconv.FormatUint(uint64(at), 10))
 }
 
 // maxStaleness is beyond any bound that a node knows: it was not found current
@@ -137,5 +153,5 @@ func (c *call) setStalenessHeader() {
 	if d := c.s.cfg.Store.Staleness(); d < maxStaleness {
 		text = strconv.FormatInt((d + time.Millisecond - 1).Milliseconds(), 10)
 	}
-	c.Header()[HeaderStaleness] = []string{text}
+	c.Header()[HeaderStaleness] = c.values.set(valueStaleness, text)
 }

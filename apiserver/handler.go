@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
@@ -33,7 +32,7 @@ var door = [...]func(c *call) bool{
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{ResponseWriter: w, s: s, r: r, Op: objects.Op{Store: s.objects, Context: r.Context(), Start: time.Now(), Client: true}}
-	s.setHeaders(w.Header(), r)
+	s.setHeaders(c)
 	// Counted first: a request that Drain does not count has seen the shutdown flag.
 	s.active.Add(1)
 	defer s.active.Add(-1)
@@ -62,9 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *call) finish() {
 	p := recover()
 	defer c.ticket.Release()
-	if c.cancel != nil {
-		c.cancel()
-	}
+	c.within.end()
 	c.room.giveBack()
 	if c.limiter != nil {
 		c.limiter.leave(c.room.held)
@@ -119,12 +116,13 @@ func (c *call) checkTimeoutParameter() bool {
 // shutdownRetry is how many seconds a client is asked to wait during a shutdown.
 const shutdownRetry = 5
 
-func (s *Server) setHeaders(h http.Header, r *http.Request) {
+func (s *Server) setHeaders(c *call) {
+	r, h := c.r, c.Header()
 	id := r.Header.Get("Audit-Id")
 	if id == "" || len(id) > 128 {
 		id = uuid.NewString()
 	}
-	h["Audit-Id"] = []string{id}
+	h["Audit-Id"] = c.values.set(valueAudit, id)
 	h["Cache-Control"] = noCache
 	if chance := s.cfg.GoawayChance; chance > 0 && r.ProtoMajor == 2 && rand.Float64() < chance {
 		h["Connection"] = []string{"close"} // package h2 makes a GOAWAY of it
@@ -135,12 +133,18 @@ func (s *Server) setHeaders(h http.Header, r *http.Request) {
 // to know which node to attack.
 func (c *call) setNodeHeaders() {
 	h := c.Header()
-	h[HeaderNode] = []string{c.s.cfg.Store.NodeName()}
-	h[HeaderRole] = []string{c.s.cfg.Store.Role()}
+	h[HeaderNode] = c.s.nodeName
+	role := c.s.cfg.Store.Role()
+	if h[HeaderRole] = roles[role]; h[HeaderRole] == nil {
+		h[HeaderRole] = []string{role}
+	}
 }
 
-// noCache is shared by all responses; nobody writes to it.
-var noCache = []string{"no-cache, private"}
+// Values of headers that all answers share. Nobody writes to them.
+var (
+	noCache = []string{"no-cache, private"}
+	roles   = map[string][]string{"leader": {"leader"}, "follower": {"follower"}, "nonvoter": {"nonvoter"}}
+)
 
 // classify finds the resource and what the request is counted under. Names that
 // the server does not know are left out there.
@@ -228,7 +232,8 @@ func (c *call) bound() bool {
 	if request.Mutates(c.Info.Verb) && c.Info.Verb != "deletecollection" && c.remote == nil {
 		limit = c.s.cfg.Limits.Write
 	}
-	c.Context, c.cancel = context.WithDeadline(c.Context, c.Start.Add(limit))
+	c.within.stream, c.within.at = c.Context, c.Start.Add(limit)
+	c.Context = &c.within
 	return true
 }
 

@@ -217,6 +217,7 @@ func set[T comparable](p *T, v T) {
 // Server is the API as an http.Handler. Safe for concurrent use.
 type Server struct {
 	cfg      Config
+	nodeName []string // as a header's value
 	reads    inflightLimiter
 	writes   inflightLimiter
 	decoding decoding
@@ -274,7 +275,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorizer == nil {
 		cfg.Authorizer = auth.Default()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
+	s := &Server{cfg: cfg, nodeName: []string{cfg.Store.NodeName()}, closing: make(chan struct{}), abandoned: make(chan struct{}), unauthenticated: loglimit.New(time.Second)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.webhooks = conversion.NewCaller(conversion.Config{
 		Resolve: cfg.Resolve, Dial: cfg.Dial, DialURL: cfg.DialURL, Timeout: cfg.Limits.Conversion,

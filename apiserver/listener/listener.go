@@ -49,9 +49,9 @@ type Listener struct {
 	mu       sync.Mutex
 	answers  int // of all guests' connections
 	accepted uint64
-	guests   *shares   // by address
-	users    *shares   // by name
-	idle     list.List // of *connection, users' only, the longest idle one first
+	guests   *shares  // by address
+	users    *shares  // by name
+	idle     idleList // users' connections
 }
 
 // New bounds a listener. limit is how many connections there may be, guests and users: see Limit.
@@ -123,7 +123,7 @@ func (l *Listener) add(c *connection) (victim *connection) {
 		return nil
 	case l.guests.count > 1:
 		victim = l.guests.most().oldest()
-	case l.idle.Len() > 0:
+	case l.idle.count > 0:
 		victim = l.longestIdle()
 	default:
 		victim = c
@@ -136,10 +136,10 @@ func (l *Listener) add(c *connection) (victim *connection) {
 // than a quarter, or of all. There must be one that is idle.
 func (l *Listener) longestIdle() *connection {
 	idle := &l.idle
-	if h := l.crowding(); h != nil && h.idle.Len() > 0 {
+	if h := l.crowding(); h != nil && h.idle.count > 0 {
 		idle = &h.idle
 	}
-	return idle.Front().Value.(*connection)
+	return idle.longest()
 }
 
 // crowding is the user who has the most connections, if that is more than a quarter of
@@ -165,6 +165,7 @@ func (l *Listener) known(c *connection, user string, leaf *x509.Certificate) (vi
 	l.taken(c)
 	l.guests.remove(c)
 	l.users.add(user, c)
+	c.idle, c.idleOf = l.idle.add(c), c.holder.idle.add(c)
 	c.leaf = leaf
 	c.name.Store(&user)
 	c.user.Store(true)
@@ -173,9 +174,9 @@ func (l *Listener) known(c *connection, user string, leaf *x509.Certificate) (vi
 	}
 	most, crowd := l.users.most(), l.crowding()
 	switch {
-	case crowd != nil && crowd.idle.Len() == 0:
+	case crowd != nil && crowd.idle.count == 0:
 		victim = crowd.newest()
-	case l.idle.Len() > 0:
+	case l.idle.count > 0:
 		victim = l.longestIdle()
 	case most.conns.Len() > c.holder.conns.Len():
 		victim = most.newest()
@@ -212,6 +213,8 @@ func (l *Listener) forget(c *connection) {
 		return
 	}
 	if c.user.Load() {
+		l.idle.remove(c.idle)
+		c.holder.idle.remove(c.idleOf)
 		l.users.remove(c)
 	} else {
 		l.guests.remove(c)
@@ -243,19 +246,21 @@ func (l *Listener) state(conn net.Conn, s http.ConnState) {
 func (l *Listener) moved(c *connection, s http.ConnState) {
 	switch {
 	case c.holder == nil:
-	case s == http.StateIdle && c.idle == nil:
-		c.idle, c.idleOf = l.idle.PushBack(c), c.holder.idle.PushBack(c)
+	case s == http.StateIdle && !c.isIdle:
+		c.isIdle = true
+		l.idle.idle(c.idle)
+		c.holder.idle.idle(c.idleOf)
 	case s != http.StateIdle:
 		l.busy(c)
 	}
 }
 
-// busy takes a connection out of the lists of those that are idle; it may be called again.
+// busy notes that a connection is not idle; it may be called again.
 func (l *Listener) busy(c *connection) {
-	if c.idle != nil {
-		l.idle.Remove(c.idle)
-		c.holder.idle.Remove(c.idleOf)
-		c.idle, c.idleOf = nil, nil
+	if c.isIdle {
+		c.isIdle = false
+		l.idle.busy(c.idle)
+		c.holder.idle.busy(c.idleOf)
 	}
 }
 
@@ -386,8 +391,9 @@ type connection struct {
 	answers int               // to a guest, since there was no stream; guarded by in.mu
 	holder  *holder           // nil: not counted any more; guarded by in.mu
 	place   *list.Element     // among the holder's; guarded by in.mu
-	idle    *list.Element     // among all that are idle; guarded by in.mu
-	idleOf  *list.Element     // among the holder's that are idle; guarded by in.mu
+	isIdle  bool              // of a user's; guarded by in.mu
+	idle    *list.Element     // in in.idle, of a user's; guarded by in.mu
+	idleOf  *list.Element     // in the holder's; guarded by in.mu
 
 	// shaking: it has a place among the handshakes. Written under their lock, as ended
 	// and waits.

@@ -221,8 +221,8 @@ func TestWhoMakesRoom(t *testing.T) {
 			for _, c := range conns {
 				c.Close()
 			}
-			if l.guests.count+l.users.count+l.idle.Len()+len(l.guests.holders)+len(l.users.holders) != 0 {
-				t.Errorf("all have ended, and there are %d guests, %d users, %d idle", l.guests.count, l.users.count, l.idle.Len())
+			if l.guests.count+l.users.count+l.idle.conns.Len()+len(l.guests.holders)+len(l.users.holders) != 0 {
+				t.Errorf("all have ended, and there are %d guests, %d users, %d idle", l.guests.count, l.users.count, l.idle.conns.Len())
 			}
 		})
 	}
@@ -351,7 +351,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
-		open, idle := l.guests.count+l.users.count, l.idle.Len()
+		open, idle := l.guests.count+l.users.count, l.idle.count
 		l.mu.Unlock()
 		if open == 0 && idle == 0 {
 			break

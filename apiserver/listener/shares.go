@@ -18,9 +18,44 @@ type shares struct {
 type holder struct {
 	name  string
 	conns list.List // of *connection, the oldest first
-	idle  list.List // of *connection, the longest idle one first; users only
+	idle  idleList  // users only
 	at    int       // in the ranking
 }
+
+// idleList are connections, and which of them have been idle for how long. Those that are not are in the list too, in
+// front: a connection changes with each request, and an element for each change would be garbage. Not safe for
+// concurrent use.
+type idleList struct {
+	conns list.List     // of *connection, the longest idle one before those that became idle later
+	first *list.Element // that is idle; so are all behind it
+	count int           // of those that are idle
+}
+
+// add takes a connection in, which is not idle.
+func (l *idleList) add(c *connection) *list.Element { return l.conns.PushFront(c) }
+
+// remove takes out one that is not idle.
+func (l *idleList) remove(e *list.Element) { l.conns.Remove(e) }
+
+// idle notes that one is idle that was not, busy that it is not any more.
+func (l *idleList) idle(e *list.Element) {
+	l.conns.MoveToBack(e)
+	if l.first == nil {
+		l.first = e
+	}
+	l.count++
+}
+
+func (l *idleList) busy(e *list.Element) {
+	if l.first == e {
+		l.first = e.Next()
+	}
+	l.conns.MoveToFront(e)
+	l.count--
+}
+
+// longest is the one that has been idle for the longest time. There must be one.
+func (l *idleList) longest() *connection { return l.first.Value.(*connection) }
 
 func newShares() *shares { return &shares{holders: map[string]*holder{}} }
 
