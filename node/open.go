@@ -106,6 +106,7 @@ func (n *Node) openStore(context.Context) (err error) {
 	n.state.Store(n.store)
 	n.log.Info("the state is loaded", "applied", n.store.Applied(), "took", time.Since(began))
 	n.store.Observe(n.metrics.LogWrite, n.metrics.BackendCommit, n.metrics.ReadIndexWait)
+	n.store.ObserveSchedulingDelay(n.metrics.RaftDelay)
 	n.store.ObserveRoundTrips(func(to proto.NodeID, d time.Duration) { n.metrics.PeerRoundTrip(string(to), d) })
 	n.metrics.SetStore(n.storeStats)
 	n.reader = consistency.NewReader(n.store, consistency.Options{MostRecentTimeout: n.cfg.NoLeaderTimeout, Observe: n.metrics.ReadWait})

@@ -14,6 +14,7 @@ type Stats struct {
 	messages, answers              atomic.Int64 // on streams of peers: to the leader, and from it
 	rounds                         atomic.Uint64
 	onLogWrite, onCommit, onReadIx atomic.Pointer[func(time.Duration)]
+	onDelay                        atomic.Pointer[func(time.Duration)]
 	onRoundTrip                    atomic.Pointer[func(proto.NodeID, time.Duration)]
 }
 
@@ -26,6 +27,7 @@ func observe(p *atomic.Pointer[func(time.Duration)], d time.Duration) {
 func (s *Stats) logWrite(d time.Duration, _, _ int) { observe(&s.onLogWrite, d) }
 func (s *Stats) backendCommit(d time.Duration)      { observe(&s.onCommit, d) }
 func (s *Stats) readIndexWait(d time.Duration)      { observe(&s.onReadIx, d) }
+func (s *Stats) schedulingDelay(d time.Duration)    { observe(&s.onDelay, d) }
 
 func (s *Stats) roundTrip(to proto.NodeID, d time.Duration) {
 	if f := s.onRoundTrip.Load(); f != nil && *f != nil {
@@ -76,6 +78,10 @@ func (s *Store) Observe(logWrite, backendCommit, readIndex func(time.Duration)) 
 	s.stats.onCommit.Store(&backendCommit)
 	s.stats.onReadIx.Store(&readIndex)
 }
+
+// ObserveSchedulingDelay sets who is told, ten times a second, how long a goroutine of Raft would have waited for a
+// processor. The function must be fast; nil is allowed.
+func (s *Store) ObserveSchedulingDelay(f func(time.Duration)) { s.stats.onDelay.Store(&f) }
 
 // ObserveRoundTrips sets who is told how long voters took to answer this node's
 // calls for their term: a message there and one back, no disk. Only leaders

@@ -159,6 +159,7 @@ func (s *Store) startRaft() error {
 	s.start(s.listen)
 	s.start(s.failover)
 	s.start(s.offer)
+	s.start(s.measureDelay)
 	s.start(s.compactor)
 	s.start(s.packer)
 	s.start(s.refresher)

@@ -12,6 +12,7 @@ var (
 	eventBuckets      = prometheus.ExponentialBuckets(1024, 2, 8)    // bytes
 	diskBuckets       = prometheus.ExponentialBuckets(0.001, 2, 14)  // fsync and commit
 	peerBuckets       = prometheus.ExponentialBuckets(0.0001, 2, 16) // round trips
+	delayBuckets      = prometheus.ExponentialBuckets(0.0005, 2, 14) // waits for a processor
 	readIndexBuckets  = prometheus.ExponentialBuckets(0.0001, 2, 16) // a round trip and a wait
 	turnBuckets       = prometheus.ExponentialBuckets(0.001, 4, 8)   // up to 16 s
 	stalenessBuckets  = []float64{0, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600}

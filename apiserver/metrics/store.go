@@ -57,6 +57,7 @@ type storeSeries struct {
 	stats atomic.Pointer[func() StoreStats]
 
 	walFsync, backendCommit prometheus.Observer
+	raftDelay               prometheus.Observer
 	peerRTT                 *prometheus.HistogramVec
 	peerSent, peerReceived  *prometheus.CounterVec
 	peerFailures            *prometheus.CounterVec
@@ -130,6 +131,7 @@ var (
 func (s *storeSeries) init(r *registrar) {
 	s.walFsync = r.histogram("etcd_disk_wal_fsync_duration_seconds", "Time of a write of the Raft log, fsync included.", diskBuckets).WithLabelValues()
 	s.backendCommit = r.histogram("etcd_disk_backend_commit_duration_seconds", "Time of a flush of the state file.", diskBuckets).WithLabelValues()
+	s.raftDelay = r.histogram("quorate_raft_scheduling_delay_seconds", "How long Raft waited for a processor when it could run, measured ten times a second.", delayBuckets).WithLabelValues()
 	s.peerRTT = r.histogram("etcd_network_peer_round_trip_time_seconds", "Round trips to other nodes.", peerBuckets, "To")
 	s.peerSent = r.counter("etcd_network_peer_sent_bytes_total", "Bytes sent to other nodes.", "To")
 	s.peerReceived = r.counter("etcd_network_peer_received_bytes_total", "Bytes received from other nodes.", "From")
@@ -185,6 +187,9 @@ func (m *Metrics) LogWrite(d time.Duration) { m.store.walFsync.Observe(d.Seconds
 
 // BackendCommit is told how long a flush of the state file took.
 func (m *Metrics) BackendCommit(d time.Duration) { m.store.backendCommit.Observe(d.Seconds()) }
+
+// RaftDelay is for raftstore.Store.ObserveSchedulingDelay.
+func (m *Metrics) RaftDelay(d time.Duration) { m.store.raftDelay.Observe(d.Seconds()) }
 
 // PeerRoundTrip is for raftstore.Store.ObserveRoundTrips.
 func (m *Metrics) PeerRoundTrip(node string, d time.Duration) {
