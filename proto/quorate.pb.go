@@ -1862,13 +1862,15 @@ func (*PeerResponse_Refused) isPeerResponse_Answer() {}
 func (*PeerResponse_Together) isPeerResponse_Answer() {}
 
 type ProposeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         ProposeError           `protobuf:"varint,2,opt,name=error,proto3,enum=quorate.v1.ProposeError" json:"error,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"` // of the entry that was applied
-	Outcome       Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=quorate.v1.Outcome" json:"outcome,omitempty"`
-	Revision      uint64                 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"` // of the write that took effect (an older one for OUTCOME_DUPLICATE)
-	Exceeded      *Exceeded              `protobuf:"bytes,7,opt,name=exceeded,proto3" json:"exceeded,omitempty"`  // for OUTCOME_LIMIT_EXCEEDED
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Error    ProposeError           `protobuf:"varint,2,opt,name=error,proto3,enum=quorate.v1.ProposeError" json:"error,omitempty"`
+	Detail   string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Index    uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"` // of the entry that was applied
+	Outcome  Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=quorate.v1.Outcome" json:"outcome,omitempty"`
+	Revision uint64                 `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"` // of the write that took effect (an older one for OUTCOME_DUPLICATE)
+	Exceeded *Exceeded              `protobuf:"bytes,7,opt,name=exceeded,proto3" json:"exceeded,omitempty"`  // for OUTCOME_LIMIT_EXCEEDED
+	// Of the entry. It may be a later one than the proposer has named: the leader may have been elected again meanwhile.
+	Term          uint64 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1943,6 +1945,13 @@ func (x *ProposeResponse) GetExceeded() *Exceeded {
 		return x.Exceeded
 	}
 	return nil
+}
+
+func (x *ProposeResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // Exceeded is the first limit, in the order of tables and keys, that a write would exceed.
@@ -3235,14 +3244,15 @@ const file_quorate_proto_rawDesc = "" +
 	"\fcurrent_term\x18\x04 \x01(\v2\x1f.quorate.v1.CurrentTermResponseH\x00R\vcurrentTerm\x12\x1a\n" +
 	"\arefused\x18\x05 \x01(\tH\x00R\arefused\x12\x1c\n" +
 	"\btogether\x18\x06 \x01(\fH\x00R\btogetherB\b\n" +
-	"\x06answer\"\xec\x01\n" +
+	"\x06answer\"\x80\x02\n" +
 	"\x0fProposeResponse\x12.\n" +
 	"\x05error\x18\x02 \x01(\x0e2\x18.quorate.v1.ProposeErrorR\x05error\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05index\x18\x04 \x01(\x04R\x05index\x12-\n" +
 	"\aoutcome\x18\x05 \x01(\x0e2\x13.quorate.v1.OutcomeR\aoutcome\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x04R\brevision\x120\n" +
-	"\bexceeded\x18\a \x01(\v2\x14.quorate.v1.ExceededR\bexceeded\"e\n" +
+	"\bexceeded\x18\a \x01(\v2\x14.quorate.v1.ExceededR\bexceeded\x12\x12\n" +
+	"\x04term\x18\b \x01(\x04R\x04term\"e\n" +
 	"\bExceeded\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x121\n" +

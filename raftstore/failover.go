@@ -201,6 +201,7 @@ func (s *Store) campaignIfNobodyLeads() {
 // peer.Transport. A store on a transport without it has no fast failover.
 type deliverer interface {
 	Deliver(ctx context.Context, req any, wanted func() bool) bool
+	DeliverAtOnce(req any) bool
 }
 
 // campaign starts an election on this node, as a leader's TimeoutNow does. Raft heeds that

@@ -42,6 +42,8 @@ type peerStream struct {
 	// proposals wait among the calls, since the first of them was made.
 	proposals int
 	since     time.Time
+	// committed is the newest entry that an answer says is committed.
+	committed committed
 }
 
 // peerCall is one request to a peer, and its answer.
@@ -51,8 +53,9 @@ type peerCall struct {
 	done  chan struct{}
 	resp  *proto.PeerResponse
 	err   error
-	// answered, if set, is given the answer, and closes done, now or later. It must not wait.
-	answered func(*peerCall)
+	// answered, if set, is given the answer, and closes done, now or later. It must not wait. last is what is known to be
+	// committed if no other proposal waits on the stream, and zero otherwise.
+	answered func(_ *peerCall, last committed)
 	// applied waits for the entry that an answer names: see Store.applyAnswered.
 	applied waiter
 }
@@ -282,15 +285,22 @@ func (p *peerStream) forget(call *peerCall) {
 }
 
 func (p *peerStream) answer(resp *proto.PeerResponse) {
+	var last committed
 	p.mu.Lock()
 	call := p.take(resp.Id)
+	if r := resp.GetPropose(); r != nil && r.Error == proto.ProposeError_PROPOSE_OK && r.Index > p.committed.index {
+		p.committed = committed{p.id, r.Term, r.Index}
+	}
+	if p.proposals == 0 && (call == nil || call.proposes()) {
+		last = p.committed
+	}
 	p.mu.Unlock()
 	if call == nil {
-		return
+		return // who has asked has gone; the next proposal, or Raft, brings the news
 	}
 	call.resp = resp
 	if call.answered != nil {
-		call.answered(call)
+		call.answered(call, last)
 		return
 	}
 	close(call.done)

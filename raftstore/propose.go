@@ -278,9 +278,12 @@ func (s *Store) forward(ctx context.Context, leader proto.NodeID, addr string, t
 
 // applyAnswered wakes who waits for the answer to a proposal when this node has applied the entry, for
 // which it would have to wait then anyway: it is woken once instead of twice.
-func (s *Store) applyAnswered(call *peerCall) {
+func (s *Store) applyAnswered(call *peerCall, last committed) {
 	call.applied.index, call.applied.done = proto.Revision(call.resp.GetPropose().GetIndex()), call.done
 	s.waiters.wake(&call.applied, s.Applied)
+	if last.index > 0 {
+		s.transport.commitAnswered(last)
+	}
 }
 
 // classify says what an error of raft.Apply means for the entry.

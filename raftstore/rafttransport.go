@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
 )
 
 // raftTransport is the transport that raft is given: the one of the peer port, plus
@@ -44,6 +46,7 @@ type peerProgress struct {
 	term   uint64 // the following are of this term
 	acked  uint64 // last entry that the peer has acknowledged
 	commit uint64 // highest commit index in a message
+	waits  uint64 // entry of its own proposal that was answered before it had acknowledged it
 	busy   bool   // a nudge is under way
 	ahead  bool   // entries are on their way ahead of raft's own; see ahead
 }
@@ -161,6 +164,8 @@ func (t *raftTransport) wakeUp() {
 	}
 }
 
+// run sends nudges: at once to a follower that waits for one, and to the others when Raft has had the time to mention the
+// commit with entries that follow.
 func (t *raftTransport) run() {
 	defer t.ended.Done()
 	timer := time.NewTimer(time.Hour)
@@ -171,19 +176,25 @@ func (t *raftTransport) run() {
 			return
 		case <-t.poke:
 		}
+		t.round(true)
 		timer.Reset(nudgeDelay)
-		select {
-		case <-t.done:
-			return
-		case <-timer.C:
+		for later := false; !later; {
+			select {
+			case <-t.done:
+				return
+			case <-t.poke:
+				t.round(true)
+			case <-timer.C:
+				later = true
+			}
 		}
-		t.round()
+		t.round(false)
 	}
 }
 
 // round nudges every peer that has acknowledged entries of which it does not
-// know yet that they are committed.
-func (t *raftTransport) round() {
+// know yet that they are committed, or those of them that wait for that.
+func (t *raftTransport) round(waiting bool) {
 	s := t.store
 	term := s.leader.term.Load()
 	if term == 0 || s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
@@ -199,7 +210,7 @@ func (t *raftTransport) round() {
 	defer t.mu.Unlock()
 	for id, p := range t.peers {
 		upTo := min(commit, p.acked)
-		if p.term != term || p.busy || p.commit >= upTo {
+		if p.term != term || p.busy || p.commit >= upTo || waiting && (p.commit >= p.waits || p.waits > upTo) {
 			continue
 		}
 		p.busy = true
@@ -208,6 +219,52 @@ func (t *raftTransport) round() {
 			defer t.ended.Done()
 			t.send(id, p, term, upTo)
 		}()
+	}
+}
+
+// committed is an entry that the leader has answered for: it is applied there.
+type committed struct {
+	leader      proto.NodeID
+	term, index uint64 // of the entry
+}
+
+// tellsCommit notes that an answer to a follower's proposal says that its entry is committed. A follower that has the entry
+// needs no nudge: see commitAnswered. One that has not waits for it.
+func (t *raftTransport) tellsCommit(id raft.ServerID, index uint64) {
+	term := t.store.leader.term.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch p := t.peers[id]; {
+	case p == nil || p.term != term:
+	case p.acked >= index:
+		p.commit = max(p.commit, index)
+	default:
+		p.waits = max(p.waits, index)
+	}
+}
+
+// commitAnswered has Raft commit an entry of this follower's log that an answer of the leader says is committed. It gives Raft
+// what the leader would send as a nudge. Raft compares the entry's index and term with its log: if it has that entry, all
+// before it are the leader's, too.
+func (t *raftTransport) commitAnswered(c committed) {
+	own, ok := t.Transport.(deliverer)
+	s := t.store
+	term := s.raft.CurrentTerm()
+	addr, id := s.raft.LeaderWithID()
+	wanted := func() bool {
+		return uint64(s.Applied()) < c.index && s.raft.CurrentTerm() == term && s.raft.State() == raft.Follower
+	}
+	if !ok || id != raft.ServerID(c.leader) || s.raft.LastIndex() < c.index || !wanted() {
+		return
+	}
+	leader := t.EncodePeer(id, addr)
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: leader},
+		Term:      term, Leader: leader,
+		PrevLogEntry: c.index, PrevLogTerm: c.term, LeaderCommitIndex: c.index,
+	}
+	if !own.DeliverAtOnce(req) {
+		s.streams.tasks.Go(func() { own.Deliver(s.ctx, req, wanted) }) // who calls is one of them
 	}
 }
 

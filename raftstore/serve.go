@@ -255,6 +255,9 @@ func (x *exchange) serve(req *proto.PeerRequest, done func(*proto.PeerResponse))
 	}
 	id := req.Id
 	answer := func(a *proto.ProposeResponse) {
+		if a.Error == proto.ProposeError_PROPOSE_OK {
+			x.store.transport.tellsCommit(raft.ServerID(x.caller), a.Index)
+		}
 		done(&proto.PeerResponse{Id: id, Answer: &proto.PeerResponse_Propose{Propose: a}})
 	}
 	if x.stream.Context().Err() != nil {
@@ -323,7 +326,7 @@ func (p *peerServer) apply(entry []byte, term uint64, answer func(*proto.Propose
 func proposeAnswer(r mvcc.Result, err error) *proto.ProposeResponse {
 	switch {
 	case err == nil:
-		return &proto.ProposeResponse{Index: uint64(r.Index), Outcome: r.Outcome, Revision: uint64(r.Revision), Exceeded: r.Exceeded}
+		return &proto.ProposeResponse{Index: uint64(r.Index), Term: uint64(r.Term), Outcome: r.Outcome, Revision: uint64(r.Revision), Exceeded: r.Exceeded}
 	case errors.Is(err, errNotSent):
 		return &proto.ProposeResponse{Error: proto.ProposeError_PROPOSE_NOT_LEADER, Detail: err.Error()}
 	}

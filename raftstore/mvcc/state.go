@@ -104,6 +104,7 @@ func (s *State) table(name string) *Table {
 // Result is what an applied entry did.
 type Result struct {
 	Index   proto.RaftIndex
+	Term    proto.Term // of the entry
 	Outcome proto.Outcome
 	// Revision of the write that took effect; for OUTCOME_DUPLICATE the earlier one.
 	Revision proto.Revision
@@ -132,7 +133,7 @@ func (s *State) Apply(index proto.RaftIndex, term proto.Term, entry []byte) (Res
 	if err != nil {
 		return Result{}, fmt.Errorf("apply entry %d: %w", index, err)
 	}
-	r := Result{Index: index, Outcome: proto.Outcome_OUTCOME_APPLIED, Revision: proto.Revision(index)}
+	r := Result{Index: index, Term: term, Outcome: proto.Outcome_OUTCOME_APPLIED, Revision: proto.Revision(index)}
 	switch kind {
 	case proto.KindWrite:
 		w, err := s.parser.Parse(body)

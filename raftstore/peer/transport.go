@@ -180,6 +180,16 @@ func (t *Transport) Deliver(ctx context.Context, req any, wanted func() bool) bo
 	return false
 }
 
+// DeliverAtOnce is Deliver if Raft's main loop takes the request without waiting.
+func (t *Transport) DeliverAtOnce(req any) bool {
+	select {
+	case t.consumer <- raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}:
+		return true
+	default:
+		return false
+	}
+}
+
 // patientWriter renews the deadline with each step.
 type patientWriter struct{ s *stream }
 

@@ -1,0 +1,129 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/proto"
+)
+
+// TestCommitInTheAnswer: a follower that writes learns from the answers what is committed. With two voters it has every entry
+// before the leader can commit it, so the leader never has to tell it by a message of its own.
+func TestCommitInTheAnswer(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	leader := c.leader()
+	follower := c.other(leader)
+	if _, err := follower.Propose(c.ctx(), write("first", "1")); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the follower is told of all before", func() error {
+		tr := leader.transport
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if p := tr.peers[raft.ServerID(follower.id)]; p.busy || p.commit < leader.raft.CommitIndex() {
+			return fmt.Errorf("of %d", p.commit)
+		}
+		return nil
+	})
+	before := leader.Counters().CommitNudges
+	const writes = 30
+	for i := range writes {
+		r, err := follower.Propose(c.ctx(), write(fmt.Sprint("k", i), "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if follower.Applied() < proto.Revision(r.Index) {
+			t.Fatalf("write %d is answered and not applied", i)
+		}
+	}
+	if n := leader.Counters().CommitNudges - before; n != 0 {
+		t.Errorf("%d nudges for %d writes", n, writes)
+	}
+}
+
+// TestCommitAnswered: an answer commits an entry that the follower has, and no other: not one of another term at its index,
+// not one beyond the log, and none that another node than its leader has answered for.
+func TestCommitAnswered(t *testing.T) {
+	c := newCluster(t, 5, nil)
+	leader := c.leader()
+	follower := c.other(leader)
+	before := follower.raft.LastIndex()
+	for _, m := range c.nodes {
+		if m != leader && m != follower {
+			c.close(m) // two of five commit nothing
+		}
+	}
+	ctx, cancel := context.WithCancel(c.ctx())
+	proposed := make(chan error, 1)
+	go func() {
+		_, err := leader.Propose(ctx, write("k", "1"))
+		proposed <- err
+	}()
+	defer func() {
+		cancel()
+		<-proposed
+	}()
+	c.eventually("the follower has the entry", func() error {
+		if last := follower.raft.LastIndex(); last <= before {
+			return fmt.Errorf("its last one is %d", last)
+		}
+		return nil
+	})
+	last, term := follower.raft.LastIndex(), follower.raft.CurrentTerm()
+	commit := follower.raft.CommitIndex()
+	for name, said := range map[string]committed{
+		"beyond the log":     {leader.id, term, last + 1},
+		"of another node":    {follower.id, term, last},
+		"of an earlier term": {leader.id, term - 1, last},
+		"of a later term":    {leader.id, term + 1, last},
+	} {
+		follower.transport.commitAnswered(said)
+		follower.raft.VerifyLeader().Error() // Raft's main loop has taken what came before
+		if got := follower.raft.CommitIndex(); got != commit || follower.raft.CurrentTerm() != term {
+			t.Fatalf("%s: index %d is committed, was %d; term %d", name, got, commit, follower.raft.CurrentTerm())
+		}
+	}
+	follower.transport.commitAnswered(committed{leader.id, term, last})
+	c.eventually("the entry is committed", func() error {
+		if got := follower.raft.CommitIndex(); got != last {
+			return fmt.Errorf("%d of %d", got, last)
+		}
+		return nil
+	})
+}
+
+// TestFollowerThatWaits: a follower whose write is answered before it has acknowledged the entry is told when it has.
+func TestFollowerThatWaits(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader := c.leader()
+	follower := c.other(leader)
+	if _, err := follower.Propose(c.ctx(), write("first", "1")); err != nil {
+		t.Fatal(err)
+	}
+	tr := leader.transport
+	commit, id := leader.raft.CommitIndex(), raft.ServerID(follower.id)
+	tr.mu.Lock()
+	p := &peerProgress{addr: tr.peers[id].addr, term: leader.leader.term.Load()}
+	tr.peers[id] = p
+	tr.mu.Unlock()
+	tr.tellsCommit(id, commit)
+	tr.mu.Lock()
+	waits := p.waits
+	p.acked = commit
+	tr.mu.Unlock()
+	if waits != commit {
+		t.Errorf("it waits for %d, want %d", waits, commit)
+	}
+	tr.round(true)
+	c.eventually("it is told", func() error {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if p.commit < commit {
+			return fmt.Errorf("%d", p.commit)
+		}
+		return nil
+	})
+}
