@@ -15,7 +15,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -124,7 +126,8 @@ func (c *Conn) Open(ctx context.Context, r Request) (*http.Response, error) {
 	if resp.StatusCode/100 != 2 {
 		msg, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 		resp.Body.Close()
-		return nil, &Refusal{Code: resp.StatusCode, message: fmt.Sprintf("%s %s: %s: %s", r.Method, r.Path, resp.Status, msg)}
+		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return nil, &Refusal{Code: resp.StatusCode, RetryAfter: time.Duration(after) * time.Second, message: fmt.Sprintf("%s %s: %s: %s", r.Method, r.Path, resp.Status, msg)}
 	}
 	return resp, nil
 }
@@ -143,8 +146,10 @@ func (c *Conn) Do(ctx context.Context, r Request, buf *bytes.Buffer) (http.Heade
 
 // Refusal is an answer other than success.
 type Refusal struct {
-	Code    int
-	message string
+	Code int
+	// RetryAfter is what the server asks the client to wait; zero if it does not.
+	RetryAfter time.Duration
+	message    string
 }
 
 func (r *Refusal) Error() string { return r.message }

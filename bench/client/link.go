@@ -17,6 +17,7 @@ import (
 type Link struct {
 	node   Node
 	config *tls.Config
+	token  string        // of all connections
 	within time.Duration // for opening a connection
 
 	mu      sync.Mutex // guards what follows
@@ -37,6 +38,9 @@ type opening struct {
 func NewLink(node Node, config *tls.Config, within time.Duration) *Link {
 	return &Link{node: node, config: config, within: within}
 }
+
+// Authorize sends a bearer token with each request. It comes before the first one.
+func (l *Link) Authorize(token string) { l.token = token }
 
 // Conn returns a connection that takes requests.
 func (l *Link) Conn(ctx context.Context) (*Conn, error) {
@@ -64,7 +68,9 @@ func (l *Link) Conn(ctx context.Context) (*Conn, error) {
 func (l *Link) open(o *opening) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.within)
 	defer cancel()
-	o.conn, o.err = l.node.Dial(ctx, l.config)
+	if o.conn, o.err = l.node.Dial(ctx, l.config); o.err == nil {
+		o.conn.Authorize(l.token)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {

@@ -239,6 +239,7 @@ var rooms = map[string]room{
 	"internal/loglimit": {direct: noHTTP, reach: noKubernetes},
 	"deploy":            {},
 	"bench":             {},
+	"bench/burst":       {ours: []string{"bench/client", "bench/host", "bench/measure", "bench/probe", "bench/report"}, reach: noKubernetes},
 	"bench/client":      {reach: noKubernetes},
 	"bench/compare":     {ours: []string{"bench/client", "bench/faults", "bench/host", "bench/load", "bench/measure", "bench/modes"}, reach: noKubernetes},
 	"bench/faults":      {ours: []string{"bench/client", "bench/measure", "bench/plot", "bench/probe", "bench/report"}, reach: noKubernetes},
@@ -359,7 +360,7 @@ var rooms = map[string]room{
 	"quoratetest": {ours: []string{"node"}},
 	// It measures from outside: the nodes that it starts are processes of quorate.
 	"cmd/bench": {
-		ours: []string{"bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
+		ours: []string{"bench/burst", "bench/client", "bench/compare", "bench/faults", "bench/load", "bench/modes", "bench/probe", "bench/scale", "internal/cli", "internal/playground"},
 	},
 	// Flags in, text out. Nobody imports it: it is package main.
 	"cmd/node": {
