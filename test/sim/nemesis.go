@@ -49,6 +49,7 @@ var faults = map[string]fault{
 	"flap":      (*nemesis).flap,
 	"delay":     (*nemesis).delay,
 	"lossy":     (*nemesis).lossy,
+	"starve":    (*nemesis).starve,
 	"slow-disk": (*nemesis).slowDisk,
 	"hung-disk": (*nemesis).hungDisk,
 	"io-error":  (*nemesis).ioError,
@@ -228,6 +229,44 @@ func (n *nemesis) pause() ([]string, string, func()) {
 			h.pause(false)
 		}
 	}
+}
+
+// starve leaves processes too little processor: for 0.1 to 3 s nothing of them runs, then for a moment all does; or each
+// message and each sync of theirs is late by as much, while others are not.
+func (n *nemesis) starve() ([]string, string, func()) {
+	victims := n.some()
+	if n.rng.IntN(2) == 0 {
+		late := 100*time.Millisecond + time.Duration(n.rng.Int64N(int64(time.Second)))
+		nodes, end := n.drives(victims, func(d *drive) { d.slow = late }, func(d *drive) { d.slow = 0 })
+		ends := []func(){end}
+		for _, v := range victims {
+			ends = append(ends, n.links(v, func(l *link) { l.delay, l.jitter = 100*time.Millisecond, 2900*time.Millisecond }))
+		}
+		return nodes, "messages and syncs are late", func() {
+			for _, end := range ends {
+				end()
+			}
+		}
+	}
+	var hit []*seat
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, s := range victims {
+		r := s.running()
+		if r == nil {
+			continue
+		}
+		hit = append(hit, s)
+		rng := rand.New(rand.NewPCG(n.rng.Uint64(), 0))
+		n.tasks.Go(func() {
+			for ctx.Err() == nil {
+				r.host.pause(true)
+				_ = sleep(ctx, 100*time.Millisecond+time.Duration(rng.Int64N(int64(2900*time.Millisecond))))
+				r.host.pause(false)
+				_ = sleep(ctx, time.Millisecond+time.Duration(rng.Int64N(int64(50*time.Millisecond))))
+			}
+		})
+	}
+	return namesOf(hit), "stops and goes", cancel
 }
 
 // cut cuts links and returns how to heal them.

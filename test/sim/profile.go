@@ -56,7 +56,7 @@ var favours = []favour{
 	{"mix", nil},
 	{"partition", map[string]int{"isolate": 4, "split": 3, "bridge": 2, "one-way": 3, "flap": 2, "minority": 3, "delay": 1, "kill": 1, "compact": 1}},
 	{"crash", map[string]int{"kill": 4, "power": 4, "kill-all": 3, "restart": 1, "io-error": 2, "slow-disk": 2, "compact": 1}},
-	{"pause", map[string]int{"pause": 5, "slow-disk": 2, "transfer": 2, "isolate": 2, "kill": 1, "compact": 1}},
+	{"pause", map[string]int{"pause": 3, "starve": 4, "slow-disk": 2, "transfer": 2, "isolate": 2, "kill": 1, "compact": 1}},
 	{"mix", nil},
 	{"disk", map[string]int{"slow-disk": 4, "hung-disk": 1, "io-error": 3, "disk-full": 2, "kill": 2, "isolate": 1, "compact": 1}},
 	{"members", map[string]int{"member": 6, "kill": 2, "isolate": 2, "transfer": 2, "pause": 1, "compact": 1}},
